@@ -1,0 +1,1 @@
+//! The embedded P4Runtime switch and the in-process fabric.

@@ -1,0 +1,1 @@
+//! The controller: state, lowering, southbound sessions, runtime.

@@ -1,0 +1,85 @@
+//! What a plan is made from: the fabric as it is and the jobs as telemetry tells them.
+//!
+//! Everything here is already resolved against the fabric (ids, not names) and checked; the
+//! documents that people write are in `document`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use topology::{Fabric, HostId, NicId};
+
+/// Name of a job, unique among the jobs of an input; orders ties everywhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(Arc<str>);
+
+impl JobId {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for JobId {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One RoCEv2 connection of a job: what it sends in one iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Sending NIC.
+    pub src: NicId,
+    /// Receiving NIC.
+    pub dst: NicId,
+    /// Bytes in one iteration; finite, not negative.
+    pub bytes: f64,
+    /// UDP source port, the entropy of RoCEv2 (0xC000..=0xFFFF by default).
+    pub udp_src_port: u16,
+}
+
+/// An iterative training job (Crux §3.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name.
+    pub id: JobId,
+    /// Whose it is, for policy.
+    pub tenant: Option<String>,
+    /// What it trains, for people.
+    pub model: Option<String>,
+    /// GPUs used on each host.
+    pub gpus: BTreeMap<HostId, u32>,
+    /// `W_j`: work of one iteration, summed over its GPUs, in FLOP; finite, above zero.
+    pub flop_per_iteration: f64,
+    /// `comp_j`: duration of the computation of one iteration, undisturbed, in seconds.
+    pub compute_seconds: f64,
+    /// `o_j` in 0..=1: fraction of the computation after which communication may begin.
+    pub overlap_from: f64,
+    /// How much slower than alone it ran lately (0 = not at all), for fairness (Crux §7.2).
+    pub recent_slowdown: f64,
+    /// Its flows.
+    pub flows: Vec<Flow>,
+}
+
+impl Job {
+    /// `G_j`: GPUs of the job.
+    pub fn gpu_count(&self) -> u32 {
+        self.gpus.values().sum()
+    }
+}
+
+/// Everything a plan is made from, apart from policy and the previous plan.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The fabric with its failed and drained parts.
+    pub fabric: Fabric,
+    /// The jobs; ids are unique.
+    pub jobs: Vec<Job>,
+}

@@ -1,0 +1,1 @@
+//! fabric.p4, its compiled artefacts, table entries, diff and apply.

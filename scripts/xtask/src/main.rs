@@ -1,0 +1,3 @@
+//! Checks of the house rules: cargo xtask check.
+
+fn main() {}

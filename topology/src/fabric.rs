@@ -1,0 +1,334 @@
+//! The fabric as an immutable graph, and change as a value.
+//!
+//! A [`Fabric`] is its parts (hosts, NICs, switches, directed links: fixed for its lifetime and
+//! shared between copies) and their availability. [`Fabric::with`] gives a new fabric with some
+//! availability changed; nothing is ever changed in place, so a plan can be judged against the very
+//! fabric it was made for.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
+use crate::units::{Bandwidth, Mac};
+
+/// A server with GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Unique name, for example `h1`.
+    pub name: String,
+    /// GPUs in the server.
+    pub gpus: u32,
+    /// Its NICs; the position is the NIC index, which is also the host's port number.
+    pub nics: Vec<NicId>,
+}
+
+/// A NIC of a host with its one cable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nic {
+    /// The host it is in.
+    pub host: HostId,
+    /// Its index in the host.
+    pub index: u32,
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The link from this NIC to its leaf; [`LinkId::reverse`] is the way back.
+    pub uplink: LinkId,
+}
+
+/// Where a switch stands in the Clos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Hosts are connected here (top of rack).
+    Leaf,
+    /// Joins the leaves of a pod (aggregation).
+    Spine,
+    /// Joins the spines of the pods.
+    Core,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// Unique name, for example `leaf1`.
+    pub name: String,
+    /// Its tier.
+    pub tier: Tier,
+    /// P4Runtime device id.
+    pub device_id: u64,
+    /// Address of its P4Runtime server, `host:port`.
+    pub p4runtime: Option<String>,
+    /// Links that leave this switch, by port, ascending.
+    pub ports: BTreeMap<u32, LinkId>,
+}
+
+/// One end of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The host or switch.
+    pub node: Node,
+    /// The port of a switch or the NIC index of a host.
+    pub port: u32,
+}
+
+/// One direction of a cable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Where packets enter.
+    pub from: Endpoint,
+    /// Where packets come out.
+    pub to: Endpoint,
+    /// Its capacity.
+    pub bandwidth: Bandwidth,
+}
+
+/// The parts of a fabric; what [`Fabric::new`] takes and what never changes afterwards.
+///
+/// Links must come in pairs: `2n` and `2n + 1` are the directions of one cable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// Name of the fabric.
+    pub name: String,
+    /// Hosts by [`HostId`].
+    pub hosts: Vec<Host>,
+    /// NICs by [`NicId`].
+    pub nics: Vec<Nic>,
+    /// Switches by [`SwitchId`].
+    pub switches: Vec<Switch>,
+    /// Directed links by [`LinkId`].
+    pub links: Vec<Link>,
+}
+
+/// What can befall a cable or a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// Both directions of the link's cable failed.
+    LinkDown(LinkId),
+    /// The cable works again.
+    LinkUp(LinkId),
+    /// The switch failed.
+    SwitchDown(SwitchId),
+    /// The switch works again.
+    SwitchUp(SwitchId),
+    /// New traffic must avoid the cable, which still works.
+    DrainLink(LinkId),
+    /// The cable may be used again.
+    UndrainLink(LinkId),
+    /// New traffic must avoid the switch, which still works.
+    DrainSwitch(SwitchId),
+    /// The switch may be used again.
+    UndrainSwitch(SwitchId),
+}
+
+/// Whether something works and may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Availability {
+    failed: bool,
+    drained: bool,
+}
+
+/// Names to ids, and the parts.
+#[derive(Debug)]
+struct Structure {
+    parts: Parts,
+    host_names: BTreeMap<String, HostId>,
+    switch_names: BTreeMap<String, SwitchId>,
+    nic_addresses: BTreeMap<Ipv4Addr, NicId>,
+}
+
+/// An immutable fabric: a graph of hosts and switches with directed links.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    structure: Arc<Structure>,
+    cables: Arc<Vec<Availability>>,
+    switches: Arc<Vec<Availability>>,
+}
+
+impl Fabric {
+    /// A fabric in which everything works. The caller (a builder or a document) has checked that
+    /// names are unique and that every id in `parts` is within its table.
+    pub fn new(parts: Parts) -> Self {
+        let by_name =
+            |names: Vec<&String>| names.into_iter().cloned().enumerate().collect::<Vec<_>>();
+        let host_names = by_name(parts.hosts.iter().map(|host| &host.name).collect());
+        let switch_names = by_name(parts.switches.iter().map(|switch| &switch.name).collect());
+        let nics = parts.nics.iter().enumerate();
+        let nic_addresses = nics.map(|(index, nic)| (nic.ip, index.into())).collect();
+        let cables = vec![Availability::default(); parts.links.len() / 2];
+        let switches = vec![Availability::default(); parts.switches.len()];
+        let structure = Structure {
+            host_names: host_names
+                .into_iter()
+                .map(|(index, name)| (name, index.into()))
+                .collect(),
+            switch_names: switch_names
+                .into_iter()
+                .map(|(index, name)| (name, index.into()))
+                .collect(),
+            nic_addresses,
+            parts,
+        };
+        Self {
+            structure: Arc::new(structure),
+            cables: Arc::new(cables),
+            switches: Arc::new(switches),
+        }
+    }
+
+    /// The same fabric after `changes`, applied in order.
+    pub fn with(&self, changes: impl IntoIterator<Item = Change>) -> Self {
+        let mut cables = (*self.cables).clone();
+        let mut switches = (*self.switches).clone();
+        for change in changes {
+            match change {
+                Change::LinkDown(link) => cables[link.cable()].failed = true,
+                Change::LinkUp(link) => cables[link.cable()].failed = false,
+                Change::DrainLink(link) => cables[link.cable()].drained = true,
+                Change::UndrainLink(link) => cables[link.cable()].drained = false,
+                Change::SwitchDown(switch) => switches[switch.index()].failed = true,
+                Change::SwitchUp(switch) => switches[switch.index()].failed = false,
+                Change::DrainSwitch(switch) => switches[switch.index()].drained = true,
+                Change::UndrainSwitch(switch) => switches[switch.index()].drained = false,
+            }
+        }
+        Self {
+            structure: Arc::clone(&self.structure),
+            cables: Arc::new(cables),
+            switches: Arc::new(switches),
+        }
+    }
+
+    /// Name of the fabric.
+    pub fn name(&self) -> &str {
+        &self.structure.parts.name
+    }
+
+    /// All hosts, by [`HostId`].
+    pub fn hosts(&self) -> &[Host] {
+        &self.structure.parts.hosts
+    }
+
+    /// All NICs, by [`NicId`].
+    pub fn nics(&self) -> &[Nic] {
+        &self.structure.parts.nics
+    }
+
+    /// All switches, by [`SwitchId`].
+    pub fn switches(&self) -> &[Switch] {
+        &self.structure.parts.switches
+    }
+
+    /// All directed links, by [`LinkId`].
+    pub fn links(&self) -> &[Link] {
+        &self.structure.parts.links
+    }
+
+    /// One host.
+    pub fn host(&self, id: HostId) -> &Host {
+        &self.hosts()[id.index()]
+    }
+
+    /// One NIC.
+    pub fn nic(&self, id: NicId) -> &Nic {
+        &self.nics()[id.index()]
+    }
+
+    /// One switch.
+    pub fn switch(&self, id: SwitchId) -> &Switch {
+        &self.switches()[id.index()]
+    }
+
+    /// One directed link.
+    pub fn link(&self, id: LinkId) -> &Link {
+        &self.links()[id.index()]
+    }
+
+    /// Ids of all switches of a tier, ascending.
+    pub fn tier(&self, tier: Tier) -> impl Iterator<Item = SwitchId> + '_ {
+        let of_tier =
+            move |(index, switch): (usize, &Switch)| (switch.tier == tier).then(|| index.into());
+        self.switches().iter().enumerate().filter_map(of_tier)
+    }
+
+    /// The host of that name.
+    pub fn host_named(&self, name: &str) -> Option<HostId> {
+        self.structure.host_names.get(name).copied()
+    }
+
+    /// The switch of that name.
+    pub fn switch_named(&self, name: &str) -> Option<SwitchId> {
+        self.structure.switch_names.get(name).copied()
+    }
+
+    /// The NIC with that address.
+    pub fn nic_with_ip(&self, ip: Ipv4Addr) -> Option<NicId> {
+        self.structure.nic_addresses.get(&ip).copied()
+    }
+
+    /// The NIC of `host` with that index.
+    pub fn nic_of(&self, host: HostId, index: u32) -> Option<NicId> {
+        self.host(host).nics.get(index as usize).copied()
+    }
+
+    /// The switch that a NIC is connected to.
+    pub fn leaf_of(&self, nic: NicId) -> SwitchId {
+        let uplink = self.link(self.nic(nic).uplink);
+        uplink
+            .to
+            .node
+            .switch()
+            .expect("builders connect every NIC to a switch")
+    }
+
+    /// Whether the link works and new traffic may use it, and so may both its ends.
+    pub fn is_usable(&self, link: LinkId) -> bool {
+        self.is_up(link) && !self.is_drained(link)
+    }
+
+    /// Whether the link and the switches at its ends work, drained or not.
+    pub fn is_up(&self, link: LinkId) -> bool {
+        !self.cables[link.cable()].failed
+            && self
+                .ends(link)
+                .all(|switch| !self.switches[switch.index()].failed)
+    }
+
+    /// Whether an operator keeps new traffic off the link or off a switch at its ends.
+    pub fn is_drained(&self, link: LinkId) -> bool {
+        self.cables[link.cable()].drained
+            || self
+                .ends(link)
+                .any(|switch| self.switches[switch.index()].drained)
+    }
+
+    /// Whether the switch itself works.
+    pub fn is_switch_up(&self, switch: SwitchId) -> bool {
+        !self.switches[switch.index()].failed
+    }
+
+    /// Name of a host or switch.
+    pub fn node_name(&self, node: Node) -> &str {
+        match node {
+            Node::Host(host) => &self.host(host).name,
+            Node::Switch(switch) => &self.switch(switch).name,
+        }
+    }
+
+    /// Name of an end of a cable, `leaf1:4`.
+    pub fn endpoint_name(&self, endpoint: Endpoint) -> String {
+        format!("{}:{}", self.node_name(endpoint.node), endpoint.port)
+    }
+
+    /// Name of a directed link, `leaf1:4>spine1:1`.
+    pub fn link_name(&self, link: LinkId) -> String {
+        let Link { from, to, .. } = *self.link(link);
+        format!("{}>{}", self.endpoint_name(from), self.endpoint_name(to))
+    }
+
+    fn ends(&self, link: LinkId) -> impl Iterator<Item = SwitchId> + '_ {
+        let Link { from, to, .. } = *self.link(link);
+        [from.node, to.node].into_iter().filter_map(Node::switch)
+    }
+}

@@ -1,0 +1,92 @@
+//! Units of links, as types: files say gigabits per second, formulas want bytes per second.
+
+/// The capacity of one direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Bandwidth {
+    bits_per_second: f64,
+}
+
+impl Bandwidth {
+    /// From gigabits per second, the unit of fabric documents. `None` unless finite and above zero.
+    pub fn from_gbps(gbps: f64) -> Option<Self> {
+        (gbps.is_finite() && gbps > 0.0).then_some(Self {
+            bits_per_second: gbps * 1e9,
+        })
+    }
+
+    /// In gigabits per second, the unit of fabric documents.
+    pub fn gbps(self) -> f64 {
+        self.bits_per_second / 1e9
+    }
+
+    /// In bytes per second, the unit of the formulas (`B_e` of Crux §3.1).
+    pub fn bytes_per_second(self) -> f64 {
+        self.bits_per_second / 8.0
+    }
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl std::fmt::Display for Mac {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl std::str::FromStr for Mac {
+    type Err = InvalidMac;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts
+                .next()
+                .filter(|part| part.len() == 2)
+                .ok_or(InvalidMac)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| InvalidMac)?;
+        }
+        parts
+            .next()
+            .is_none()
+            .then_some(Self(bytes))
+            .ok_or(InvalidMac)
+    }
+}
+
+/// The text is not six pairs of hexadecimal digits separated by colons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ethernet address such as 02:00:0a:00:01:01")]
+pub struct InvalidMac;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidth_refuses_what_is_no_capacity() {
+        for gbps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Bandwidth::from_gbps(gbps), None);
+        }
+        let link = Bandwidth::from_gbps(200.0).unwrap();
+        assert_eq!((link.gbps(), link.bytes_per_second()), (200.0, 25e9));
+    }
+
+    #[test]
+    fn mac_round_trips_and_refuses_other_text() {
+        let mac: Mac = "02:00:0a:00:01:fe".parse().unwrap();
+        assert_eq!(mac.to_string(), "02:00:0a:00:01:fe");
+        for text in [
+            "",
+            "02:00:0a:00:01",
+            "02:00:0a:00:01:fe:00",
+            "2:0:a:0:1:1",
+            "0g:00:00:00:00:00",
+        ] {
+            assert_eq!(text.parse::<Mac>(), Err(InvalidMac));
+        }
+    }
+}
