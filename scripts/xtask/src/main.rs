@@ -1,3 +1,40 @@
-//! Checks of the house rules: cargo xtask check.
+//! The house rules as one command.
+//!
+//! `cargo xtask check` runs formatting, lints and every rule of [`check`]; `cargo xtask generate`
+//! rewrites the files that are generated from the code. Each rule is a function from the tree to
+//! its violations and is also a test, so `cargo test --workspace` holds the same rules.
 
-fn main() {}
+mod check;
+mod generate;
+mod tree;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check      formatting, lints, floors, budgets, documentation and generated files
+  generate   write the generated files again: docs/schemas, docs/man
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = tree::root();
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["check"] => check::run(&root),
+        ["generate"] => generate::run(&root),
+        ["--help" | "-h" | "help"] => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

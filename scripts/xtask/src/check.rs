@@ -1,0 +1,84 @@
+//! Every house rule, each in a module of its own: a function from the tree to its violations.
+
+mod budgets;
+mod dependencies;
+mod floors;
+mod layout;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::{generate, tree};
+
+/// What a rule finds: the places that break it, each with the remedy.
+pub(crate) type Violations = Vec<String>;
+
+type Rule = fn(&Path) -> Result<Violations, String>;
+
+/// The rules that read the tree, by the name they are reported under.
+const RULES: [(&str, Rule); 5] = [
+    ("layout", layout::check),
+    ("floors", floors::check),
+    ("budgets", budgets::check),
+    ("dependencies", dependencies::check),
+    ("generated files", generate::check),
+];
+
+const FMT: [&str; 3] = ["fmt", "--all", "--check"];
+const CLIPPY: [&str; 6] = [
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--quiet",
+    "--",
+    "-Dwarnings",
+];
+const DOC: [&str; 4] = ["doc", "--workspace", "--no-deps", "--quiet"];
+
+/// Runs every rule, reports all violations, and succeeds when there are none.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let cargo = [("fmt", FMT.as_slice()), ("clippy", &CLIPPY), ("doc", &DOC)];
+    let by_cargo = cargo.map(|(name, arguments)| (name, with_cargo(root, arguments)));
+    let by_reading = RULES.map(|(name, rule)| (name, rule(root)));
+    let mut broken = 0;
+    for (name, result) in by_cargo.into_iter().chain(by_reading) {
+        let violations = result.unwrap_or_else(|error| vec![error]);
+        println!(
+            "{name}: {}",
+            if violations.is_empty() {
+                "ok"
+            } else {
+                "FAILED"
+            }
+        );
+        violations
+            .iter()
+            .for_each(|violation| println!("  {violation}"));
+        broken += violations.len();
+    }
+    if broken == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn with_cargo(root: &Path, arguments: &[&str]) -> Result<Violations, String> {
+    tree::run(root, "cargo", arguments).map(|()| Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_keeps_the_rules() {
+        // Generated files need a build of the whole program; `cargo xtask check` compares them.
+        for (name, rule) in RULES
+            .into_iter()
+            .filter(|(name, _)| *name != "generated files")
+        {
+            assert_eq!(rule(&tree::root()), Ok(Violations::new()), "rule {name}");
+        }
+    }
+}

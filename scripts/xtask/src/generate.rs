@@ -1,0 +1,69 @@
+//! Files that the program itself writes: JSON Schemas of its documents and its man pages.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::check::Violations;
+use crate::tree;
+
+const SCHEMAS: [&str; 4] = ["fabric", "jobs", "policy", "plan"];
+
+/// A generated file: its path from the root and its text.
+struct Generated {
+    path: String,
+    text: String,
+}
+
+/// Writes every generated file.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let write = |file: Generated| {
+        let path = root.join(&file.path);
+        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        folder
+            .and_then(|()| std::fs::write(&path, file.text))
+            .map_err(|e| e.to_string())
+    };
+    match generated(root).and_then(|files| files.into_iter().try_for_each(write)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask generate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Generated files that are not what the program writes today.
+pub(crate) fn check(root: &Path) -> Result<Violations, String> {
+    let stale = |file: &Generated| {
+        let kept = std::fs::read_to_string(root.join(&file.path)).unwrap_or_default();
+        kept != file.text
+    };
+    let stale = generated(root)?.into_iter().filter(stale);
+    Ok(stale
+        .map(|file| format!("{}: stale; run cargo xtask generate", file.path))
+        .collect())
+}
+
+fn generated(root: &Path) -> Result<Vec<Generated>, String> {
+    let mut files = Vec::new();
+    for kind in SCHEMAS {
+        let text = crux(root, &["schema", kind])?;
+        files.push(Generated {
+            path: format!("docs/schemas/{kind}.schema.json"),
+            text,
+        });
+    }
+    for page in crux(root, &["man", "--list"])?.lines() {
+        let text = crux(root, &["man", page])?;
+        files.push(Generated {
+            path: format!("docs/man/{page}.1"),
+            text,
+        });
+    }
+    Ok(files)
+}
+
+fn crux(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let run = [&["run", "--quiet", "--package", "crux", "--"], arguments].concat();
+    tree::output(root, "cargo", &run)
+}
