@@ -1,1 +1,46 @@
-//! The P4Runtime v1.5 protobufs for prost and tonic.
+//! P4Runtime v1.5 for prost and tonic: messages, client and server.
+//!
+//! The controller's side (`p4`, `controller`) and the embedded switch both speak through these
+//! types and share nothing else, so that each can be a witness of the other. The decision behind
+//! it: the `.proto` files are compiled by protox at build time, so a Rust toolchain suffices, and
+//! their descriptors stay embedded for what needs reflection, such as P4Info's text format.
+//!
+//! ```
+//! use p4runtime_proto::v1 as p4rt;
+//!
+//! let election = p4rt::Uint128 { high: 1, low: 7 };
+//! assert!(election.high > 0);
+//! ```
+
+pub use generated::google::rpc;
+pub use generated::p4::config::v1 as config_v1;
+pub use generated::p4::v1;
+
+/// The serialized `google.protobuf.FileDescriptorSet` of every file here, imports included.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The tree of protobuf packages, as the generated code refers to it.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    clippy::pedantic
+)]
+mod generated {
+    pub mod google {
+        pub mod rpc {
+            tonic::include_proto!("google.rpc");
+        }
+    }
+    pub mod p4 {
+        pub mod config {
+            pub mod v1 {
+                tonic::include_proto!("p4.config.v1");
+            }
+        }
+        pub mod v1 {
+            tonic::include_proto!("p4.v1");
+        }
+    }
+}
