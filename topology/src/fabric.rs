@@ -5,9 +5,13 @@
 //! availability changed; nothing is ever changed in place, so a plan can be judged against the very
 //! fabric it was made for.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
 use crate::units::{Bandwidth, Mac};
@@ -39,7 +43,10 @@ pub struct Nic {
 }
 
 /// Where a switch stands in the Clos.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Hosts are connected here (top of rack).
     Leaf,
@@ -47,6 +54,16 @@ pub enum Tier {
     Spine,
     /// Joins the spines of the pods.
     Core,
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Leaf => "leaf",
+            Self::Spine => "spine",
+            Self::Core => "core",
+        })
+    }
 }
 
 /// A switch.
@@ -129,10 +146,12 @@ struct Availability {
     drained: bool,
 }
 
-/// Names to ids, and the parts.
+/// The parts, and what follows from them: names to ids, and the links of each switch by direction.
 #[derive(Debug)]
 struct Structure {
     parts: Parts,
+    up: Vec<Vec<LinkId>>,
+    down: Vec<Vec<LinkId>>,
     host_names: BTreeMap<String, HostId>,
     switch_names: BTreeMap<String, SwitchId>,
     nic_addresses: BTreeMap<Ipv4Addr, NicId>,
@@ -148,32 +167,34 @@ pub struct Fabric {
 
 impl Fabric {
     /// A fabric in which everything works. The caller (a builder or a document) has checked that
-    /// names are unique and that every id in `parts` is within its table.
+    /// names are unique, that every id in `parts` is within its table and that every NIC has a cable
+    /// to a switch.
     pub fn new(parts: Parts) -> Self {
-        let by_name =
-            |names: Vec<&String>| names.into_iter().cloned().enumerate().collect::<Vec<_>>();
-        let host_names = by_name(parts.hosts.iter().map(|host| &host.name).collect());
-        let switch_names = by_name(parts.switches.iter().map(|switch| &switch.name).collect());
+        let hosts = parts.hosts.iter().enumerate();
+        let switches = parts.switches.iter().enumerate();
         let nics = parts.nics.iter().enumerate();
-        let nic_addresses = nics.map(|(index, nic)| (nic.ip, index.into())).collect();
-        let cables = vec![Availability::default(); parts.links.len() / 2];
-        let switches = vec![Availability::default(); parts.switches.len()];
         let structure = Structure {
-            host_names: host_names
-                .into_iter()
-                .map(|(index, name)| (name, index.into()))
+            up: links_towards(&parts, Ordering::Greater),
+            down: links_towards(&parts, Ordering::Less),
+            host_names: hosts
+                .map(|(id, host)| (host.name.clone(), id.into()))
                 .collect(),
-            switch_names: switch_names
-                .into_iter()
-                .map(|(index, name)| (name, index.into()))
+            switch_names: switches
+                .map(|(id, switch)| (switch.name.clone(), id.into()))
                 .collect(),
-            nic_addresses,
+            nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
             parts,
         };
         Self {
+            cables: Arc::new(vec![
+                Availability::default();
+                structure.parts.links.len() / 2
+            ]),
+            switches: Arc::new(vec![
+                Availability::default();
+                structure.parts.switches.len()
+            ]),
             structure: Arc::new(structure),
-            cables: Arc::new(cables),
-            switches: Arc::new(switches),
         }
     }
 
@@ -252,6 +273,21 @@ impl Fabric {
         self.switches().iter().enumerate().filter_map(of_tier)
     }
 
+    /// Links from a switch to switches of higher tiers, ascending.
+    pub fn up_links(&self, switch: SwitchId) -> &[LinkId] {
+        &self.structure.up[switch.index()]
+    }
+
+    /// Links from a switch to switches of lower tiers, ascending; not those to hosts.
+    pub fn down_links(&self, switch: SwitchId) -> &[LinkId] {
+        &self.structure.down[switch.index()]
+    }
+
+    /// The switch that a link leads to; `None` for a link to a host.
+    pub fn switch_after(&self, link: LinkId) -> Option<SwitchId> {
+        self.link(link).to.node.switch()
+    }
+
     /// The host of that name.
     pub fn host_named(&self, name: &str) -> Option<HostId> {
         self.structure.host_names.get(name).copied()
@@ -274,11 +310,7 @@ impl Fabric {
 
     /// The switch that a NIC is connected to.
     pub fn leaf_of(&self, nic: NicId) -> SwitchId {
-        let uplink = self.link(self.nic(nic).uplink);
-        uplink
-            .to
-            .node
-            .switch()
+        self.switch_after(self.nic(nic).uplink)
             .expect("builders connect every NIC to a switch")
     }
 
@@ -308,6 +340,21 @@ impl Fabric {
         !self.switches[switch.index()].failed
     }
 
+    /// Whether an operator keeps new traffic off the switch itself.
+    pub fn is_switch_drained(&self, switch: SwitchId) -> bool {
+        self.switches[switch.index()].drained
+    }
+
+    /// Whether the switch itself works and new traffic may use it.
+    pub fn is_switch_usable(&self, switch: SwitchId) -> bool {
+        self.is_switch_up(switch) && !self.is_switch_drained(switch)
+    }
+
+    /// Whether the cable itself works, whatever the switches at its ends do.
+    pub fn is_cable_up(&self, link: LinkId) -> bool {
+        !self.cables[link.cable()].failed
+    }
+
     /// Name of a host or switch.
     pub fn node_name(&self, node: Node) -> &str {
         match node {
@@ -331,4 +378,30 @@ impl Fabric {
         let Link { from, to, .. } = *self.link(link);
         [from.node, to.node].into_iter().filter_map(Node::switch)
     }
+}
+
+impl PartialEq for Fabric {
+    fn eq(&self, other: &Self) -> bool {
+        let shared = Arc::ptr_eq(&self.structure, &other.structure);
+        (shared || self.structure.parts == other.structure.parts)
+            && self.cables == other.cables
+            && self.switches == other.switches
+    }
+}
+
+/// The links of each switch to switches whose tier compares so to its own, ascending.
+fn links_towards(parts: &Parts, direction: Ordering) -> Vec<Vec<LinkId>> {
+    let tier = |node: Node| Some(parts.switches[node.switch()?.index()].tier);
+    let mut links = vec![Vec::new(); parts.switches.len()];
+    for (id, link) in parts.links.iter().enumerate() {
+        let Some(from) = link.from.node.switch() else {
+            continue;
+        };
+        if tier(link.to.node).map(|to| to.cmp(&parts.switches[from.index()].tier))
+            == Some(direction)
+        {
+            links[from.index()].push(LinkId::from(id));
+        }
+    }
+    links
 }

@@ -3,10 +3,18 @@
 //!
 //! Pure: no I/O, no clock, no randomness; text and seeds are arguments.
 
+pub mod clos;
+pub mod document;
+mod draft;
 mod fabric;
+mod finding;
 mod ids;
+mod paths;
+pub mod spec;
 mod units;
 
 pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Switch, Tier};
+pub use finding::{Finding, Severity};
 pub use ids::{HostId, LinkId, NicId, Node, SwitchId};
+pub use paths::{NextHops, equal_cost_paths, next_hops};
 pub use units::{Bandwidth, InvalidMac, Mac};

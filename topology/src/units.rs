@@ -1,33 +1,42 @@
 //! Units of links, as types: files say gigabits per second, formulas want bytes per second.
 
+use std::net::Ipv4Addr;
+
 /// The capacity of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Bandwidth {
-    bits_per_second: f64,
+    gbps: f64,
 }
 
 impl Bandwidth {
     /// From gigabits per second, the unit of fabric documents. `None` unless finite and above zero.
     pub fn from_gbps(gbps: f64) -> Option<Self> {
-        (gbps.is_finite() && gbps > 0.0).then_some(Self {
-            bits_per_second: gbps * 1e9,
-        })
+        (gbps.is_finite() && gbps > 0.0).then_some(Self { gbps })
     }
 
     /// In gigabits per second, the unit of fabric documents.
     pub fn gbps(self) -> f64 {
-        self.bits_per_second / 1e9
+        self.gbps
     }
 
     /// In bytes per second, the unit of the formulas (`B_e` of Crux §3.1).
     pub fn bytes_per_second(self) -> f64 {
-        self.bits_per_second / 8.0
+        self.gbps * 1e9 / 8.0
     }
 }
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// The address that a NIC has unless a document says otherwise: 02:00 (locally administered,
+    /// unicast) and the bytes of its IP address.
+    pub fn of_ip(ip: Ipv4Addr) -> Self {
+        let [a, b, c, d] = ip.octets();
+        Self([0x02, 0x00, a, b, c, d])
+    }
+}
 
 impl std::fmt::Display for Mac {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,0 +1,318 @@
+//! Clos fabrics from a few numbers: two or three tiers, several NICs per host, dual-homed hosts.
+//!
+//! * Two tiers: in each pod, every leaf has `parallel_uplinks` cables to every spine.
+//! * Three tiers: every spine has one cable to every core; with `planes`, spine s of each pod has
+//!   one to each core of plane s only, the cores being divided evenly among the planes.
+//! * A host has `host_links` NICs. They all lead to the host's own leaf, unless `rails` (NIC r of
+//!   every host of a pod is on leaf r mod `leaves` of the pod) or `dual_homed` (leaves 1 and 2, 3
+//!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to its partner).
+//!
+//! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the address
+//! 10.(l, two bytes).n. Ports of a leaf are its NICs in that order, then uplinks by spine; ports of
+//! a spine are leaves, then cores. Everything is decided here by the numbers; nothing is random.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::draft::{Draft, MAX_CABLES, MAX_LEAVES, MAX_NICS_PER_LEAF};
+use crate::fabric::{Fabric, Tier};
+use crate::ids::SwitchId;
+use crate::spec::FieldError;
+use crate::units::Bandwidth;
+
+/// The numbers of a Clos; the `[clos]` of a Fabric document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClosSpec {
+    /// Leaf switches per pod.
+    pub leaves: u32,
+    /// Spine switches per pod.
+    pub spines: u32,
+    /// Hosts per leaf; with `rails`, hosts of a pod per leaf of the pod.
+    pub hosts_per_leaf: u32,
+    /// GPUs per host.
+    pub gpus_per_host: u32,
+    /// Each link of a host, in Gb/s.
+    pub host_gbps: f64,
+    /// Each link between leaf and spine, in Gb/s.
+    pub uplink_gbps: f64,
+    /// Pods, joined by cores.
+    #[serde(default = "one")]
+    pub pods: u32,
+    /// Core switches of the whole fabric; 0 makes two tiers.
+    #[serde(default)]
+    pub cores: u32,
+    /// Each link between spine and core, in Gb/s; `uplink_gbps` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_gbps: Option<f64>,
+    /// Whether spine s of each pod connects only to the cores of plane s.
+    #[serde(default)]
+    pub planes: bool,
+    /// Links between a leaf and each of its spines.
+    #[serde(default = "one")]
+    pub parallel_uplinks: u32,
+    /// NICs of a host, each with one link to a leaf.
+    #[serde(default = "one")]
+    pub host_links: u32,
+    /// Whether the NICs of a host are spread over the leaves of its pod.
+    #[serde(default)]
+    pub rails: bool,
+    /// Whether the NICs of a host alternate between two leaves.
+    #[serde(default)]
+    pub dual_homed: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for ClosSpec {
+    /// A small two-tier fabric: 4 leaves, 2 spines, 12 hosts of 8 GPUs with one NIC of 200 Gb/s,
+    /// uplinks of 400 Gb/s.
+    fn default() -> Self {
+        Self {
+            leaves: 4,
+            spines: 2,
+            hosts_per_leaf: 3,
+            gpus_per_host: 8,
+            host_gbps: 200.0,
+            uplink_gbps: 400.0,
+            pods: 1,
+            cores: 0,
+            core_gbps: None,
+            planes: false,
+            parallel_uplinks: 1,
+            host_links: 1,
+            rails: false,
+            dual_homed: false,
+        }
+    }
+}
+
+/// The fabric of that name and those numbers.
+///
+/// # Errors
+/// A count is zero, a speed is none, the numbers contradict each other or ask for more than can be
+/// named, addressed or held in memory.
+pub fn build(name: &str, spec: &ClosSpec) -> Result<Fabric, FieldError> {
+    spec.check_counts()?;
+    spec.check_shape()?;
+    spec.check_sizes()?;
+    let host_speed = speed("host_gbps", spec.host_gbps)?;
+    let uplink_speed = speed("uplink_gbps", spec.uplink_gbps)?;
+    let core_speed = spec
+        .core_gbps
+        .map_or(Ok(uplink_speed), |gbps| speed("core_gbps", gbps))?;
+
+    let mut draft = Draft::named(name);
+    let leaves = draft.add_switches(Tier::Leaf, spec.pods * spec.leaves);
+    let spines = draft.add_switches(Tier::Spine, spec.pods * spec.spines);
+    let cores = draft.add_switches(Tier::Core, spec.cores);
+    let leaves_by_pod = || leaves.chunks(spec.leaves as usize);
+    let spines_by_pod = || spines.chunks(spec.spines as usize);
+    for pod in leaves_by_pod() {
+        spec.add_hosts(&mut draft, pod, host_speed);
+    }
+    for (leaves, spines) in leaves_by_pod().zip(spines_by_pod()) {
+        spec.connect_leaves(&mut draft, leaves, spines, uplink_speed);
+    }
+    for spines in spines_by_pod() {
+        spec.connect_spines(&mut draft, spines, &cores, core_speed);
+    }
+    Ok(draft.finish())
+}
+
+fn speed(field: &str, gbps: f64) -> Result<Bandwidth, FieldError> {
+    let problem = || format!("must be a number above 0, found {gbps}");
+    Bandwidth::from_gbps(gbps).ok_or_else(|| FieldError::new(field, problem()))
+}
+
+impl ClosSpec {
+    fn add_hosts(&self, draft: &mut Draft, leaves: &[SwitchId], bandwidth: Bandwidth) {
+        for home in 0..leaves.len() {
+            for _ in 0..self.hosts_per_leaf {
+                let nics = 0..self.host_links as usize;
+                let on: Vec<SwitchId> = nics
+                    .map(|nic| leaves[self.leaf_of_nic(home, nic)])
+                    .collect();
+                draft.add_host(self.gpus_per_host, &on, bandwidth);
+            }
+        }
+    }
+
+    /// Position in the pod of the leaf that a NIC leads to.
+    fn leaf_of_nic(&self, home: usize, nic: usize) -> usize {
+        if self.rails {
+            nic % self.leaves as usize
+        } else if self.dual_homed {
+            home ^ (nic % 2)
+        } else {
+            home
+        }
+    }
+
+    fn connect_leaves(
+        &self,
+        draft: &mut Draft,
+        leaves: &[SwitchId],
+        spines: &[SwitchId],
+        bandwidth: Bandwidth,
+    ) {
+        for &leaf in leaves {
+            for &spine in spines {
+                for _ in 0..self.parallel_uplinks {
+                    draft.connect(leaf, spine, bandwidth);
+                }
+            }
+        }
+    }
+
+    fn connect_spines(
+        &self,
+        draft: &mut Draft,
+        spines: &[SwitchId],
+        cores: &[SwitchId],
+        bandwidth: Bandwidth,
+    ) {
+        let per_plane = cores.len() / spines.len();
+        for (plane, &spine) in spines.iter().enumerate() {
+            let reached = match self.planes {
+                true => &cores[plane * per_plane..(plane + 1) * per_plane],
+                false => cores,
+            };
+            for &core in reached {
+                draft.connect(spine, core, bandwidth);
+            }
+        }
+    }
+
+    fn check_counts(&self) -> Result<(), FieldError> {
+        let counts = [
+            ("leaves", self.leaves),
+            ("spines", self.spines),
+            ("hosts_per_leaf", self.hosts_per_leaf),
+            ("gpus_per_host", self.gpus_per_host),
+            ("pods", self.pods),
+            ("parallel_uplinks", self.parallel_uplinks),
+            ("host_links", self.host_links),
+        ];
+        match counts.into_iter().find(|&(_, count)| count == 0) {
+            Some((field, _)) => Err(FieldError::new(field, "must be at least 1, found 0")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_shape(&self) -> Result<(), FieldError> {
+        let contradictions = [
+            (
+                self.pods > 1 && self.cores == 0,
+                "cores",
+                "several pods need cores to join them",
+            ),
+            (
+                self.core_gbps.is_some() && self.cores == 0,
+                "core_gbps",
+                "there are no cores",
+            ),
+            (
+                self.planes && self.cores == 0,
+                "planes",
+                "there are no cores",
+            ),
+            (
+                self.planes && !self.cores.is_multiple_of(self.spines),
+                "cores",
+                "planes need a multiple of the spines of a pod",
+            ),
+            (
+                self.rails && self.dual_homed,
+                "rails",
+                "a host has either rails or two leaves",
+            ),
+            (
+                self.rails && self.host_links < 2,
+                "host_links",
+                "rails need at least 2 NICs",
+            ),
+            (
+                self.dual_homed && !self.host_links.is_multiple_of(2),
+                "host_links",
+                "a dual-homed host needs an even number of NICs",
+            ),
+            (
+                self.dual_homed && !self.leaves.is_multiple_of(2),
+                "leaves",
+                "dual-homed hosts need an even number of leaves in a pod",
+            ),
+        ];
+        match contradictions.into_iter().find(|&(holds, ..)| holds) {
+            Some((_, field, problem)) => Err(FieldError::new(field, problem)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_sizes(&self) -> Result<(), FieldError> {
+        let sizes = [
+            (
+                "leaves",
+                "leaves in all",
+                product([self.pods, self.leaves]),
+                MAX_LEAVES,
+            ),
+            (
+                "spines",
+                "spines in all",
+                product([self.pods, self.spines]),
+                MAX_LEAVES,
+            ),
+            ("cores", "cores", u64::from(self.cores), MAX_LEAVES),
+            (
+                "hosts_per_leaf",
+                "NICs on one leaf",
+                self.nics_per_leaf(),
+                MAX_NICS_PER_LEAF,
+            ),
+            ("leaves", "links in all", self.cable_count(), MAX_CABLES),
+        ];
+        match sizes.into_iter().find(|&(.., found, limit)| found > limit) {
+            Some((field, what, found, limit)) => Err(FieldError::new(
+                field,
+                format!("makes {found} {what}; at most {limit}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// NICs on the leaf that has most.
+    fn nics_per_leaf(&self) -> u64 {
+        match self.rails {
+            false => product([self.hosts_per_leaf, self.host_links]),
+            true => {
+                let nics_of_a_host = self.host_links.div_ceil(self.leaves);
+                product([self.leaves, self.hosts_per_leaf, nics_of_a_host])
+            }
+        }
+    }
+
+    fn cable_count(&self) -> u64 {
+        let cores_of_a_spine = if self.planes {
+            self.cores / self.spines
+        } else {
+            self.cores
+        };
+        [
+            product([self.pods, self.leaves, self.hosts_per_leaf, self.host_links]),
+            product([self.pods, self.leaves, self.spines, self.parallel_uplinks]),
+            product([self.pods, self.spines, cores_of_a_spine]),
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+}
+
+/// The product, or the largest number there is.
+fn product<const N: usize>(factors: [u32; N]) -> u64 {
+    factors.into_iter().fold(1, |product, factor| {
+        product.saturating_mul(u64::from(factor))
+    })
+}

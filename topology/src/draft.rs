@@ -1,0 +1,198 @@
+//! A fabric while it is put together, by the Clos builder, an importer or a document.
+//!
+//! Builders add switches, then hosts, then cables, and a draft gives out names, ports, addresses and
+//! device ids, so that all generated fabrics look alike. A document brings its own and only uses
+//! [`Draft::finish`]. Nothing is checked here: builders check their numbers before they begin.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use crate::fabric::{Endpoint, Fabric, Host, Link, Nic, Parts, Switch, Tier};
+use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
+use crate::units::{Bandwidth, Mac};
+
+/// Where packets to and from the controller enter a switch; no cable may use it.
+pub(crate) const CPU_PORT: u32 = 255;
+/// NICs that a leaf can give an address: 10.x.y.1 to 10.x.y.254.
+pub(crate) const MAX_NICS_PER_LEAF: u64 = 254;
+/// Leaves that can be numbered in the two middle bytes of an address.
+pub(crate) const MAX_LEAVES: u64 = 65_535;
+/// Cables of the largest fabric that is built: 80 bytes each, 160 MB.
+pub(crate) const MAX_CABLES: u64 = 2_000_000;
+/// TCP port of the P4Runtime server of device 0; device n listens n ports above it.
+const P4RUNTIME_BASE_PORT: u64 = 50_000;
+
+/// A host and the addresses of its NICs, by NIC index.
+pub(crate) struct DraftHost {
+    pub(crate) name: String,
+    pub(crate) gpus: u32,
+    pub(crate) addresses: Vec<(Ipv4Addr, Mac)>,
+}
+
+/// Both directions of a link.
+pub(crate) struct Cable {
+    pub(crate) a: Endpoint,
+    pub(crate) b: Endpoint,
+    pub(crate) bandwidth: Bandwidth,
+}
+
+/// A fabric in the making.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<DraftHost>,
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) cables: Vec<Cable>,
+    /// Ports given out so far, by switch.
+    ports_used: Vec<u32>,
+}
+
+impl Draft {
+    /// An empty draft of a fabric of that name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds `count` switches of a tier, all tiers in ascending order, and returns their ids.
+    ///
+    /// Device ids start at 1 for leaves and go on after the next multiple of ten for each further
+    /// tier (1..4, 11..12, 21), which keeps them readable.
+    pub(crate) fn add_switches(&mut self, tier: Tier, count: u32) -> Vec<SwitchId> {
+        let first = self.switches.len();
+        let last_device = self.switches.last().map_or(0, |switch| switch.device_id);
+        let numbers = 1..=u64::from(count);
+        let base = last_device.next_multiple_of(10);
+        self.switches
+            .extend(numbers.map(|number| generated_switch(tier, number, base + number)));
+        self.ports_used.resize(self.switches.len(), 0);
+        (first..self.switches.len()).map(SwitchId::from).collect()
+    }
+
+    /// Adds a host with one NIC on each of `leaves`, in order, addressed by their place on the leaf.
+    pub(crate) fn add_host(&mut self, gpus: u32, leaves: &[SwitchId], bandwidth: Bandwidth) {
+        let name = format!("h{}", self.hosts.len() + 1);
+        let host = Node::Host(HostId::from(self.hosts.len()));
+        let mut addresses = Vec::new();
+        for (index, &leaf) in (0..).zip(leaves) {
+            let b = self.next_port(leaf);
+            addresses.push(generated_address(leaf, self.ports_used[leaf.index()]));
+            self.cables.push(Cable {
+                a: Endpoint {
+                    node: host,
+                    port: index,
+                },
+                b,
+                bandwidth,
+            });
+        }
+        self.hosts.push(DraftHost {
+            name,
+            gpus,
+            addresses,
+        });
+    }
+
+    /// Adds a cable between the next free ports of two switches.
+    pub(crate) fn connect(&mut self, lower: SwitchId, upper: SwitchId, bandwidth: Bandwidth) {
+        let (a, b) = (self.next_port(lower), self.next_port(upper));
+        self.cables.push(Cable { a, b, bandwidth });
+    }
+
+    /// Ports count from 1 and leave out the one of the controller.
+    fn next_port(&mut self, switch: SwitchId) -> Endpoint {
+        let used = &mut self.ports_used[switch.index()];
+        *used += 1;
+        let port = if *used < CPU_PORT { *used } else { *used + 1 };
+        Endpoint {
+            node: Node::Switch(switch),
+            port,
+        }
+    }
+
+    /// The fabric. Links are numbered in the order of the cables, NICs by host and index.
+    pub(crate) fn finish(self) -> Fabric {
+        let mut parts = Parts {
+            name: self.name,
+            switches: self.switches,
+            ..Parts::default()
+        };
+        for cable in &self.cables {
+            parts.add_cable(cable);
+        }
+        let uplinks: BTreeMap<Endpoint, LinkId> = parts.uplinks().collect();
+        for host in self.hosts {
+            parts.add_host(host, &uplinks);
+        }
+        Fabric::new(parts)
+    }
+}
+
+impl Parts {
+    fn add_cable(&mut self, cable: &Cable) {
+        for (from, to) in [(cable.a, cable.b), (cable.b, cable.a)] {
+            let id = LinkId::from(self.links.len());
+            self.links.push(Link {
+                from,
+                to,
+                bandwidth: cable.bandwidth,
+            });
+            if let Node::Switch(switch) = from.node {
+                self.switches[switch.index()].ports.insert(from.port, id);
+            }
+        }
+    }
+
+    /// The links that leave a host, by NIC.
+    fn uplinks(&self) -> impl Iterator<Item = (Endpoint, LinkId)> + '_ {
+        let links = (0..).map(LinkId).zip(&self.links);
+        links
+            .filter(|(_, link)| link.from.node.switch().is_none())
+            .map(|(id, link)| (link.from, id))
+    }
+
+    fn add_host(&mut self, host: DraftHost, uplinks: &BTreeMap<Endpoint, LinkId>) {
+        let id = HostId::from(self.hosts.len());
+        let first = self.nics.len();
+        for (index, (ip, mac)) in (0..).zip(host.addresses) {
+            let uplink = uplinks[&Endpoint {
+                node: Node::Host(id),
+                port: index,
+            }];
+            self.nics.push(Nic {
+                host: id,
+                index,
+                ip,
+                mac,
+                uplink,
+            });
+        }
+        let nics = (first..self.nics.len()).map(NicId::from).collect();
+        self.hosts.push(Host {
+            name: host.name,
+            gpus: host.gpus,
+            nics,
+        });
+    }
+}
+
+fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
+    let server_port = u16::try_from(P4RUNTIME_BASE_PORT + device_id).ok();
+    Switch {
+        name: format!("{tier}{number}"),
+        tier,
+        device_id,
+        p4runtime: server_port.map(|port| format!("127.0.0.1:{port}")),
+        ports: BTreeMap::new(),
+    }
+}
+
+/// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place).
+fn generated_address(leaf: SwitchId, place: u32) -> (Ipv4Addr, Mac) {
+    let [_, _, high, low] = (leaf.0 + 1).to_be_bytes();
+    let [.., place] = place.to_be_bytes();
+    let ip = Ipv4Addr::new(10, high, low, place);
+    (ip, Mac::of_ip(ip))
+}
