@@ -78,13 +78,10 @@ pub(super) fn build(document: &FabricDocument) -> Result<Fabric, FieldError> {
     }
     let names = Names::of(document)?;
     let cables = cables(document, &names)?;
-    let draft = Draft {
-        name: document.name.clone(),
-        hosts: hosts(document, &cables)?,
-        switches: document.switches.iter().map(switch).collect(),
-        cables,
-        ..Draft::default()
-    };
+    let mut draft = Draft::named(&document.name);
+    draft.switches = document.switches.iter().map(switch).collect();
+    draft.hosts = hosts(document, &cables)?;
+    draft.cables = cables;
     Ok(draft.finish())
 }
 
