@@ -1,1 +1,22 @@
-//! fabric.p4, its compiled artefacts, table entries, diff and apply.
+//! `fabric.p4`, its compiled artefacts, and the table entries that a controller writes into it.
+//!
+//! The controller lowers a plan to [`Tables`], reads a switch back into [`Tables`], and writes the
+//! [`diff`]. Here is everything on that way that needs no connection: entries as values, their
+//! order, their translation from and to P4Runtime, and the compiled program itself. The decision:
+//! P4Runtime's messages stop at [`codec`] (and those of P4Info at [`p4info`]), so all else compares
+//! plain values.
+
+pub mod artefacts;
+pub mod bytes;
+pub mod codec;
+pub mod entry;
+pub mod fabric;
+pub mod p4info;
+pub mod pipeline;
+pub mod show;
+pub mod tables;
+
+pub use entry::{EntryKey, EntryValue, TableEntry};
+pub use p4info::P4Info;
+pub use pipeline::Pipeline;
+pub use tables::{Tables, Update, UpdateKind, apply, diff};

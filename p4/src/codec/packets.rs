@@ -1,0 +1,81 @@
+//! Packets between a switch's CPU port and the controller, with the headers of `fabric.p4`.
+//! The decision: padding is neither sent nor expected.
+
+use p4runtime_proto::v1 as p4rt;
+
+use super::{DecodeError, in_range, value};
+use crate::bytes;
+use crate::fabric::{OutOfRange, Port};
+
+/// `packet_in.ingress_port`.
+const INGRESS_PORT: u32 = 1;
+/// `packet_out.egress_port`.
+const EGRESS_PORT: u32 = 1;
+/// `packet_out.submit_to_ingress`.
+const SUBMIT_TO_INGRESS: u32 = 2;
+
+/// A packet for a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketOut {
+    /// Where it goes.
+    pub outlet: Outlet,
+    /// The frame, from its Ethernet header on.
+    pub payload: Vec<u8>,
+}
+
+/// Where a packet from the controller goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlet {
+    /// Out of this port.
+    Port(Port),
+    /// Where the switch's tables send it, as if it had come in.
+    Tables,
+}
+
+/// A packet from a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketIn {
+    /// The port that it came in by.
+    pub ingress_port: Port,
+    /// The frame, from its Ethernet header on.
+    pub payload: Vec<u8>,
+}
+
+/// A packet for a switch.
+pub fn encode_packet_out(packet: PacketOut) -> p4rt::PacketOut {
+    let (port, submit) = match packet.outlet {
+        Outlet::Port(port) => (port.into(), 0),
+        Outlet::Tables => (0, 1),
+    };
+    p4rt::PacketOut {
+        payload: packet.payload,
+        metadata: vec![field(EGRESS_PORT, port), field(SUBMIT_TO_INGRESS, submit)],
+    }
+}
+
+/// A packet from a switch.
+pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError> {
+    let port = packet
+        .metadata
+        .iter()
+        .find(|field| field.metadata_id == INGRESS_PORT);
+    let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
+    let number = value("packet_in field", INGRESS_PORT, &port.value)?;
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    let out_of_range = |OutOfRange { what, .. }| DecodeError::Range {
+        what,
+        value: number,
+    };
+    let ingress_port = Port::new(in_range("port", number)?).map_err(out_of_range)?;
+    Ok(PacketIn {
+        ingress_port,
+        payload: packet.payload,
+    })
+}
+
+fn field(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
+    p4rt::PacketMetadata {
+        metadata_id,
+        value: bytes::encode(value),
+    }
+}

@@ -1,0 +1,83 @@
+//! Which updates of a batch a switch refused, and why.
+//!
+//! The answer to a Write with refused updates is one gRPC status whose details hold one
+//! `p4.v1.Error` per update, those that succeeded included. The decision: anything else (details
+//! missing, of another number or type) is a failure of the whole batch, after which the session
+//! reads again rather than guess.
+
+use p4runtime_proto::{rpc, v1 as p4rt};
+use prost::Message;
+use tonic::{Code, Status};
+
+use crate::Update;
+
+/// Why a batch was not written as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Some updates were refused; the others are written.
+    #[error("{} updates refused, the first because: {}", .0.len(), first(.0))]
+    Refused(Vec<Refusal>),
+    /// The switch answered for the batch as a whole: what is written is unknown.
+    #[error("batch failed with {code:?}: {message}")]
+    Batch {
+        /// The code of the answer.
+        code: Code,
+        /// The text of the answer.
+        message: String,
+    },
+}
+
+/// One refused update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its place in the batch, from 0.
+    pub position: usize,
+    /// The update.
+    pub update: Update,
+    /// The reason as a code.
+    pub code: Code,
+    /// The reason in the switch's words.
+    pub message: String,
+}
+
+/// What the answer `status` to a Write of `updates` says.
+pub fn decode_write_error(status: &Status, updates: &[Update]) -> WriteError {
+    let refusals = errors(status)
+        .filter(|errors| errors.len() == updates.len())
+        .map(|errors| refusals(&errors, updates))
+        .filter(|refusals| !refusals.is_empty());
+    refusals.map_or_else(
+        || WriteError::Batch {
+            code: status.code(),
+            message: status.message().to_owned(),
+        },
+        WriteError::Refused,
+    )
+}
+
+fn errors(status: &Status) -> Option<Vec<p4rt::Error>> {
+    let details = rpc::Status::decode(status.details()).ok()?.details;
+    let is_error = |url: &str| url.rsplit('/').next() == Some("p4.v1.Error");
+    details
+        .iter()
+        .map(|any| is_error(&any.type_url).then(|| p4rt::Error::decode(&any.value[..]).ok())?)
+        .collect()
+}
+
+fn refusals(errors: &[p4rt::Error], updates: &[Update]) -> Vec<Refusal> {
+    let pairs = errors.iter().zip(updates).enumerate();
+    let refused = pairs.filter(|(_, (error, _))| error.canonical_code != Code::Ok as i32);
+    refused
+        .map(|(position, (error, update))| Refusal {
+            position,
+            update: update.clone(),
+            code: Code::from(error.canonical_code),
+            message: error.message.clone(),
+        })
+        .collect()
+}
+
+fn first(refusals: &[Refusal]) -> String {
+    let reason = |refusal: &Refusal| format!("{:?}: {}", refusal.code, refusal.message);
+    refusals.first().map(reason).unwrap_or_default()
+}

@@ -1,0 +1,218 @@
+//! Entries of match-action tables, as plain ordered values.
+//!
+//! [`tables`](crate::tables) holds and compares them, [`fabric`](crate::fabric) constructs those of
+//! `fabric.p4`, [`codec`](crate::codec) translates them to and from P4Runtime, and
+//! [`P4Info::show`](crate::P4Info::show) prints them with their names. The decision: an entry holds
+//! ids and `u128` values, never names or byte strings, so that two entries that mean the same are
+//! equal, cheap to compare, and have one encoding.
+
+/// The P4Runtime id of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u32);
+
+/// The P4Runtime id of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionId(pub u32);
+
+/// One row of a table, or its default action.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableEntry {
+    /// What identifies the entry on its switch.
+    pub key: EntryKey,
+    /// What the entry does.
+    pub value: EntryValue,
+}
+
+/// What identifies an entry on its switch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryKey {
+    /// The table.
+    pub table: TableId,
+    /// Which of its rows.
+    pub row: Row,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Row {
+    /// What applies when no other row matches, where it differs from the program's own default.
+    Default,
+    /// A row with match fields.
+    Match {
+        /// The fields in ascending order of their ids; what does not matter is left out.
+        fields: Vec<Field>,
+        /// Higher wins; 0 exactly where the table has neither ternary, range nor optional fields.
+        priority: u32,
+    },
+}
+
+/// One match field of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Field {
+    /// The id of the field within its table.
+    pub id: u32,
+    /// The values that match.
+    pub matches: FieldMatch,
+}
+
+/// The values of one field that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FieldMatch {
+    /// Exactly this value.
+    Exact(u128),
+    /// Values that begin like this one.
+    Lpm {
+        /// The prefix, zero behind its length.
+        value: u128,
+        /// Its length in bits, above 0.
+        prefix_len: u32,
+    },
+    /// Values that agree with this one wherever the mask is set.
+    Ternary {
+        /// The value, zero outside the mask.
+        value: u128,
+        /// The bits that matter, at least one.
+        mask: u128,
+    },
+    /// Values between two bounds, both included.
+    Range {
+        /// The smallest value.
+        low: u128,
+        /// The greatest value.
+        high: u128,
+    },
+    /// Exactly this value; a row without the field matches all.
+    Optional(u128),
+}
+
+/// What an entry does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryValue {
+    /// The action, or the group of actions to choose from.
+    pub action: ActionSpec,
+    /// Opaque bytes that the switch keeps for the controller.
+    pub metadata: Vec<u8>,
+}
+
+/// The action of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionSpec {
+    /// This action.
+    Direct(ActionCall),
+    /// One of these, chosen by the table's selector; sorted. See [`ActionSpec::one_shot`].
+    OneShot(Vec<WeightedAction>),
+    /// A member of the table's action profile, written by someone else.
+    Member(u32),
+    /// A group of the table's action profile, written by someone else.
+    Group(u32),
+}
+
+/// An action with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionCall {
+    /// The action.
+    pub action: ActionId,
+    /// The arguments in ascending order of their ids.
+    pub params: Vec<Param>,
+}
+
+/// An argument of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Param {
+    /// The id of the parameter within its action.
+    pub id: u32,
+    /// Its value.
+    pub value: u128,
+}
+
+/// One action of a one-shot group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WeightedAction {
+    /// The action.
+    pub call: ActionCall,
+    /// Its share of the traffic relative to the others; at least 1.
+    pub weight: u32,
+    /// The port whose failure takes the action out of the group, if the switch shall watch one.
+    pub watch_port: Option<u128>,
+}
+
+impl EntryKey {
+    /// A row with these fields, which are put in order.
+    pub fn row(table: TableId, mut fields: Vec<Field>, priority: u32) -> Self {
+        fields.sort_unstable();
+        let row = Row::Match { fields, priority };
+        Self { table, row }
+    }
+
+    /// The default action of a table.
+    pub fn default_of(table: TableId) -> Self {
+        let row = Row::Default;
+        Self { table, row }
+    }
+
+    /// The entry with this key and action and no metadata.
+    pub fn with(self, action: ActionSpec) -> TableEntry {
+        let metadata = Vec::new();
+        let value = EntryValue { action, metadata };
+        TableEntry { key: self, value }
+    }
+}
+
+impl Field {
+    /// A field that must equal `value`.
+    pub fn exact(id: u32, value: impl Into<u128>) -> Self {
+        let matches = FieldMatch::Exact(value.into());
+        Self { id, matches }
+    }
+
+    /// A field that must equal `value` where `mask` is set; `None` where no bit matters.
+    pub fn ternary(id: u32, value: u128, mask: u128) -> Option<Self> {
+        let value = value & mask;
+        let matches = FieldMatch::Ternary { value, mask };
+        (mask != 0).then_some(Self { id, matches })
+    }
+
+    /// A field of `width` bits that must begin like `value`; `None` for the empty prefix.
+    pub fn lpm(id: u32, value: u128, prefix_len: u32, width: u32) -> Option<Self> {
+        let free = width.checked_sub(prefix_len)?;
+        let value = value.checked_shr(free)?.checked_shl(free)?;
+        let matches = FieldMatch::Lpm { value, prefix_len };
+        (prefix_len > 0).then_some(Self { id, matches })
+    }
+}
+
+impl ActionCall {
+    /// An action with its arguments, numbered from 1 as p4c does.
+    pub fn new<const N: usize>(action: ActionId, arguments: [u128; N]) -> Self {
+        let params = (1..).zip(arguments).map(|(id, value)| Param { id, value });
+        let params = params.collect();
+        Self { action, params }
+    }
+}
+
+impl ActionSpec {
+    /// A one-shot group: the order in which its actions are given means nothing.
+    pub fn one_shot(actions: impl IntoIterator<Item = WeightedAction>) -> Self {
+        let mut actions: Vec<_> = actions.into_iter().collect();
+        actions.sort_unstable();
+        Self::OneShot(actions)
+    }
+
+    /// Every action that the entry may execute and that is written in it.
+    pub fn calls(&self) -> impl Iterator<Item = &ActionCall> {
+        let (direct, group) = match self {
+            Self::Direct(call) => (Some(call), &[][..]),
+            Self::OneShot(group) => (None, &group[..]),
+            Self::Member(_) | Self::Group(_) => (None, &[][..]),
+        };
+        direct
+            .into_iter()
+            .chain(group.iter().map(|weighted| &weighted.call))
+    }
+}
+
+impl From<ActionCall> for ActionSpec {
+    fn from(call: ActionCall) -> Self {
+        Self::Direct(call)
+    }
+}

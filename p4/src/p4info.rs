@@ -1,0 +1,262 @@
+//! What a compiled P4 program offers to its controller: an index of P4Info by id and by name.
+//!
+//! [`codec`](crate::codec) asks it which tables exist, [`tables`](crate::tables) in which order to
+//! write them, [`show`](crate::show) what things are called. The decision: P4Info is read once into
+//! plain values, so nothing else depends on the protobufs that describe programs.
+
+mod read;
+
+use std::collections::BTreeMap;
+
+use p4runtime_proto::config_v1 as p4config;
+
+use crate::entry::{ActionCall, ActionId, TableId};
+
+/// A compiled program's tables, actions, counters and packet headers.
+#[derive(Clone, Debug)]
+pub struct P4Info {
+    pub(crate) message: p4config::P4Info,
+    tables: BTreeMap<TableId, Table>,
+    actions: BTreeMap<ActionId, Action>,
+    counters: BTreeMap<u32, Counter>,
+    headers: BTreeMap<String, Vec<Slot>>,
+}
+
+/// A match-action table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its id.
+    pub id: TableId,
+    /// Its name without the control it stands in.
+    pub name: String,
+    /// Its full name, as in the BMv2 JSON.
+    pub full_name: String,
+    /// Its match fields, ascending by id.
+    pub fields: Vec<MatchField>,
+    /// The actions that its rows may use.
+    pub row_actions: Vec<ActionId>,
+    /// The actions that only its default may use.
+    pub default_only: Vec<ActionId>,
+    /// Who sets its default action.
+    pub default: DefaultAction,
+    /// The id of the action profile that holds its actions, if they are indirect.
+    pub profile: Option<u32>,
+    /// Whether its rows count the packets they match.
+    pub counted: bool,
+    /// How many rows it can hold.
+    pub size: u64,
+    /// Its place in the write order: greater than that of every table it refers to.
+    pub rank: usize,
+}
+
+/// Who sets the default action of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefaultAction {
+    /// The program, for ever.
+    Const,
+    /// The controller; until it does, this action applies.
+    Initially(Option<ActionCall>),
+}
+
+/// A match field of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchField {
+    /// Its id, name, width and format.
+    pub slot: Slot,
+    /// How it matches.
+    pub kind: MatchKind,
+}
+
+/// A named value: a match field, an action's parameter or a field of a packet header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its id within what it belongs to.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its width in bits.
+    pub width: u32,
+    /// How people write its values.
+    pub format: Format,
+    /// The names of the tables in which its value must occur, from `@refers_to`.
+    pub refers_to: Vec<String>,
+}
+
+/// How a field matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchKind {
+    /// One value.
+    Exact,
+    /// A prefix.
+    Lpm,
+    /// A value under a mask.
+    Ternary,
+    /// A range of values.
+    Range,
+    /// One value or all.
+    Optional,
+}
+
+/// How people write a value, from `@format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A decimal number.
+    Number,
+    /// An Ethernet address.
+    Mac,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+}
+
+/// An action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Its id.
+    pub id: ActionId,
+    /// Its name without the control it stands in.
+    pub name: String,
+    /// Its full name, as in the BMv2 JSON.
+    pub full_name: String,
+    /// Its parameters, ascending by id.
+    pub params: Vec<Slot>,
+}
+
+/// An indexed counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Its id.
+    pub id: u32,
+    /// Its name without the control it stands in.
+    pub name: String,
+    /// Its full name, as in the BMv2 JSON.
+    pub full_name: String,
+    /// How many cells it has.
+    pub size: u64,
+}
+
+/// The text is no P4Info that this controller can use.
+#[derive(Debug, thiserror::Error)]
+pub enum P4InfoError {
+    /// It is not the text format of `p4.config.v1.P4Info`.
+    #[error("not the text of a P4Info message")]
+    Text(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An object without id or name.
+    #[error("a {0} has no preamble")]
+    NoPreamble(&'static str),
+    /// A reference to an action that is not there.
+    #[error("table `{table}` uses action {action}, which is not there")]
+    UnknownAction {
+        /// The table's name.
+        table: String,
+        /// The missing action's id.
+        action: u32,
+    },
+    /// A kind of match that is none of P4Runtime's own.
+    #[error("field `{field}` of table `{table}` matches in an unknown way")]
+    UnknownMatch {
+        /// The table's name.
+        table: String,
+        /// The field's name.
+        field: String,
+    },
+    /// A value wider than 128 bits, or of no width.
+    #[error("`{0}` is not between 1 and 128 bits wide")]
+    Width(String),
+    /// Tables that refer to each other.
+    #[error("tables refer to each other in a circle: {}", .0.join(", "))]
+    Circle(Vec<String>),
+}
+
+impl P4Info {
+    /// Reads the text format that p4c writes.
+    pub fn parse(text: &str) -> Result<Self, P4InfoError> {
+        read::index(read::message(text)?)
+    }
+
+    /// All tables, ascending by id.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values()
+    }
+
+    /// All actions, ascending by id.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.actions.values()
+    }
+
+    /// All indexed counters, ascending by id.
+    pub fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.counters.values()
+    }
+
+    /// The table with this id.
+    pub fn table(&self, id: TableId) -> Option<&Table> {
+        self.tables.get(&id)
+    }
+
+    /// The action with this id.
+    pub fn action(&self, id: ActionId) -> Option<&Action> {
+        self.actions.get(&id)
+    }
+
+    /// The counter with this id.
+    pub fn counter(&self, id: u32) -> Option<&Counter> {
+        self.counters.get(&id)
+    }
+
+    /// The table with this name, short or full.
+    pub fn table_named(&self, name: &str) -> Option<&Table> {
+        self.tables()
+            .find(|table| table.name == name || table.full_name == name)
+    }
+
+    /// The action with this name, short or full.
+    pub fn action_named(&self, name: &str) -> Option<&Action> {
+        self.actions()
+            .find(|action| action.name == name || action.full_name == name)
+    }
+
+    /// The fields of `packet_in` or `packet_out`, without padding; empty if there is no such header.
+    pub fn packet_header(&self, name: &str) -> &[Slot] {
+        self.headers.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The place of a table in the write order; unknown tables come last.
+    pub(crate) fn rank(&self, id: TableId) -> usize {
+        self.table(id).map_or(usize::MAX, |table| table.rank)
+    }
+}
+
+impl Table {
+    /// The match field with this id.
+    pub fn field(&self, id: u32) -> Option<&MatchField> {
+        self.fields.iter().find(|field| field.slot.id == id)
+    }
+
+    /// Whether rows need a priority above 0, because several may match one packet.
+    pub fn prioritised(&self) -> bool {
+        let overlaps =
+            |field: &MatchField| !matches!(field.kind, MatchKind::Exact | MatchKind::Lpm);
+        self.fields.iter().any(overlaps)
+    }
+}
+
+impl std::fmt::Display for MatchKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Lpm => "lpm",
+            Self::Ternary => "ternary",
+            Self::Range => "range",
+            Self::Optional => "optional",
+        })
+    }
+}
+
+impl Action {
+    /// The parameter with this id.
+    pub fn param(&self, id: u32) -> Option<&Slot> {
+        self.params.iter().find(|param| param.id == id)
+    }
+}

@@ -1,0 +1,286 @@
+//! From the text of P4Info to its index. The decision: refuse what later code could not handle
+//! here, once, so that an index in hand is one that works.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use p4runtime_proto::{FILE_DESCRIPTOR_SET, config_v1 as p4config};
+use prost_reflect::{DescriptorPool, DynamicMessage};
+
+use super::{Action, Counter, DefaultAction, Format, MatchField, MatchKind, P4Info, P4InfoError};
+use super::{Slot, Table};
+use crate::bytes;
+use crate::entry::{ActionCall, ActionId, Param, TableId};
+
+/// The message that `text` stands for.
+pub(super) fn message(text: &str) -> Result<p4config::P4Info, P4InfoError> {
+    let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("our own descriptors are valid");
+    let descriptor = pool
+        .get_message_by_name("p4.config.v1.P4Info")
+        .expect("our own descriptors hold P4Info");
+    let dynamic = DynamicMessage::parse_text_format(descriptor, text)
+        .map_err(|error| P4InfoError::Text(error.into()))?;
+    dynamic
+        .transcode_to()
+        .map_err(|error| P4InfoError::Text(error.into()))
+}
+
+/// The index of a message.
+pub(super) fn index(message: p4config::P4Info) -> Result<P4Info, P4InfoError> {
+    let actions = keyed(&message.actions, action, |action| action.id)?;
+    let mut tables = keyed(
+        &message.tables,
+        |raw| table(raw, &actions),
+        |table| table.id,
+    )?;
+    rank(&mut tables, &actions)?;
+    let counters = keyed(&message.counters, counter, |counter| counter.id)?;
+    let headers = message.controller_packet_metadata.iter().map(header);
+    let headers = headers.collect::<Result<_, _>>()?;
+    Ok(P4Info {
+        message,
+        tables,
+        actions,
+        counters,
+        headers,
+    })
+}
+
+fn keyed<Raw, T, K: Ord>(
+    raw: &[Raw],
+    read: impl Fn(&Raw) -> Result<T, P4InfoError>,
+    key: impl Fn(&T) -> K,
+) -> Result<BTreeMap<K, T>, P4InfoError> {
+    raw.iter()
+        .map(|raw| read(raw).map(|value| (key(&value), value)))
+        .collect()
+}
+
+fn preamble<'a>(
+    raw: Option<&'a p4config::Preamble>,
+    what: &'static str,
+) -> Result<&'a p4config::Preamble, P4InfoError> {
+    raw.filter(|preamble| preamble.id != 0 && !preamble.name.is_empty())
+        .ok_or(P4InfoError::NoPreamble(what))
+}
+
+fn action(raw: &p4config::Action) -> Result<Action, P4InfoError> {
+    let preamble = preamble(raw.preamble.as_ref(), "action")?;
+    let params = raw.params.iter();
+    let params =
+        params.map(|param| slot(param.id, &param.name, param.bitwidth, &param.annotations));
+    Ok(Action {
+        id: ActionId(preamble.id),
+        name: preamble.alias.clone(),
+        full_name: preamble.name.clone(),
+        params: sorted(params.collect::<Result<_, _>>()?, |slot| slot.id),
+    })
+}
+
+fn table(
+    raw: &p4config::Table,
+    actions: &BTreeMap<ActionId, Action>,
+) -> Result<Table, P4InfoError> {
+    let preamble = preamble(raw.preamble.as_ref(), "table")?;
+    let fields = raw.match_fields.iter();
+    let fields = fields.map(|field| match_field(&preamble.alias, field));
+    for reference in &raw.action_refs {
+        if !actions.contains_key(&ActionId(reference.id)) {
+            return Err(P4InfoError::UnknownAction {
+                table: preamble.alias.clone(),
+                action: reference.id,
+            });
+        }
+    }
+    let (default_only, row_actions) = scoped_actions(raw);
+    Ok(Table {
+        id: TableId(preamble.id),
+        name: preamble.alias.clone(),
+        full_name: preamble.name.clone(),
+        fields: sorted(fields.collect::<Result<_, _>>()?, |field: &MatchField| {
+            field.slot.id
+        }),
+        row_actions,
+        default_only,
+        default: default_action(raw)?,
+        profile: Some(raw.implementation_id).filter(|id| *id != 0),
+        counted: raw
+            .direct_resource_ids
+            .iter()
+            .any(|id| is_direct_counter(*id)),
+        size: u64::try_from(raw.size).unwrap_or(0),
+        rank: 0,
+    })
+}
+
+fn is_direct_counter(id: u32) -> bool {
+    id >> 24 == p4config::p4_ids::Prefix::DirectCounter as u32
+}
+
+/// The actions only for the default, and the others.
+fn scoped_actions(raw: &p4config::Table) -> (Vec<ActionId>, Vec<ActionId>) {
+    let default_only = p4config::action_ref::Scope::DefaultOnly;
+    let (defaults, rows): (Vec<_>, Vec<_>) = raw
+        .action_refs
+        .iter()
+        .partition(|reference| reference.scope() == default_only);
+    let ids = |references: Vec<&p4config::ActionRef>| {
+        let ids = references
+            .into_iter()
+            .map(|reference| ActionId(reference.id));
+        ids.collect()
+    };
+    (ids(defaults), ids(rows))
+}
+
+/// A table with a selector has no default action that could be set (dataplane notes on bmv2).
+fn default_action(raw: &p4config::Table) -> Result<DefaultAction, P4InfoError> {
+    if raw.const_default_action_id != 0 || raw.implementation_id != 0 {
+        return Ok(DefaultAction::Const);
+    }
+    let initial = raw.initial_default_action.as_ref();
+    Ok(DefaultAction::Initially(
+        initial.map(initial_call).transpose()?,
+    ))
+}
+
+fn initial_call(raw: &p4config::TableActionCall) -> Result<ActionCall, P4InfoError> {
+    let params = raw.arguments.iter().map(|argument| {
+        let value = bytes::decode(&argument.value);
+        let value = value.ok_or_else(|| P4InfoError::Width("initial_default_action".into()))?;
+        Ok(Param {
+            id: argument.param_id,
+            value,
+        })
+    });
+    Ok(ActionCall {
+        action: ActionId(raw.action_id),
+        params: sorted(params.collect::<Result<_, _>>()?, |param| param.id),
+    })
+}
+
+fn match_field(table: &str, raw: &p4config::MatchField) -> Result<MatchField, P4InfoError> {
+    let kind = match_kind(raw).ok_or_else(|| P4InfoError::UnknownMatch {
+        table: table.into(),
+        field: raw.name.clone(),
+    })?;
+    let slot = slot(raw.id, &raw.name, raw.bitwidth, &raw.annotations)?;
+    Ok(MatchField { slot, kind })
+}
+
+fn match_kind(raw: &p4config::MatchField) -> Option<MatchKind> {
+    use p4config::match_field::{Match, MatchType};
+    let Some(Match::MatchType(number)) = raw.r#match else {
+        return None;
+    };
+    match MatchType::try_from(number).ok()? {
+        MatchType::Exact => Some(MatchKind::Exact),
+        MatchType::Lpm => Some(MatchKind::Lpm),
+        MatchType::Ternary => Some(MatchKind::Ternary),
+        MatchType::Range => Some(MatchKind::Range),
+        MatchType::Optional => Some(MatchKind::Optional),
+        MatchType::Unspecified => None,
+    }
+}
+
+fn slot(id: u32, name: &str, width: i32, notes: &[String]) -> Result<Slot, P4InfoError> {
+    let width = u32::try_from(width)
+        .ok()
+        .filter(|width| (1..=128).contains(width));
+    Ok(Slot {
+        id,
+        name: name.to_owned(),
+        width: width.ok_or_else(|| P4InfoError::Width(name.to_owned()))?,
+        format: arguments(notes, "format")
+            .next()
+            .map_or(Format::Number, format),
+        refers_to: arguments(notes, "refers_to").map(referred_table).collect(),
+    })
+}
+
+/// What stands between the parentheses of every annotation with this name.
+fn arguments<'a>(notes: &'a [String], name: &str) -> impl Iterator<Item = &'a str> {
+    notes.iter().filter_map(move |note| {
+        let rest = note.strip_prefix('@')?.strip_prefix(name)?;
+        rest.trim().strip_prefix('(')?.strip_suffix(')')
+    })
+}
+
+fn format(argument: &str) -> Format {
+    match argument.trim() {
+        "MAC_ADDRESS" => Format::Mac,
+        "IPV4_ADDRESS" => Format::Ipv4,
+        "IPV6_ADDRESS" => Format::Ipv6,
+        _ => Format::Number,
+    }
+}
+
+/// `@refers_to(table, field)`: the order of writes needs only the table.
+fn referred_table(arguments: &str) -> String {
+    let table = arguments.split(',').next().unwrap_or_default();
+    table.trim().to_owned()
+}
+
+fn counter(raw: &p4config::Counter) -> Result<Counter, P4InfoError> {
+    let preamble = preamble(raw.preamble.as_ref(), "counter")?;
+    Ok(Counter {
+        id: preamble.id,
+        name: preamble.alias.clone(),
+        full_name: preamble.name.clone(),
+        size: u64::try_from(raw.size).unwrap_or(0),
+    })
+}
+
+fn header(raw: &p4config::ControllerPacketMetadata) -> Result<(String, Vec<Slot>), P4InfoError> {
+    let preamble = preamble(raw.preamble.as_ref(), "controller packet header")?;
+    let padding = |notes: &[String]| notes.iter().any(|note| note == "@padding");
+    let fields = raw.metadata.iter();
+    let fields = fields.filter(|field| !padding(&field.annotations));
+    let fields =
+        fields.map(|field| slot(field.id, &field.name, field.bitwidth, &field.annotations));
+    Ok((preamble.name.clone(), fields.collect::<Result<_, _>>()?))
+}
+
+fn sorted<T, K: Ord>(mut values: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    values.sort_by_key(key);
+    values
+}
+
+/// Puts every table behind those it refers to, layer by layer.
+fn rank(
+    tables: &mut BTreeMap<TableId, Table>,
+    actions: &BTreeMap<ActionId, Action>,
+) -> Result<(), P4InfoError> {
+    let mut waiting: BTreeMap<TableId, BTreeSet<String>> = tables
+        .values()
+        .map(|table| (table.id, references(table, actions)))
+        .collect();
+    for rank in 0.. {
+        let names: BTreeSet<_> = waiting.keys().map(|id| tables[id].name.clone()).collect();
+        if names.is_empty() {
+            break;
+        }
+        let before = waiting.len();
+        waiting.retain(|id, references| {
+            let waits = references.iter().any(|name| names.contains(name));
+            if !waits && let Some(table) = tables.get_mut(id) {
+                table.rank = rank;
+            }
+            waits
+        });
+        if waiting.len() == before {
+            return Err(P4InfoError::Circle(names.into_iter().collect()));
+        }
+    }
+    Ok(())
+}
+
+/// The other tables that rows of this one refer to.
+fn references(table: &Table, actions: &BTreeMap<ActionId, Action>) -> BTreeSet<String> {
+    let fields = table.fields.iter().map(|field| &field.slot);
+    let params = table.row_actions.iter().flat_map(|id| &actions[id].params);
+    fields
+        .chain(params)
+        .flat_map(|slot| slot.refers_to.iter().cloned())
+        .filter(|name| *name != table.name)
+        .collect()
+}

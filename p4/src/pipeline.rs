@@ -1,0 +1,262 @@
+//! A compiled program ready to be pushed: its interface, its code and the cookie that names both.
+//!
+//! A session compares the cookie with the switch's and pushes only on a difference. The decision:
+//! P4Info and JSON are compared with each other here, because switches accept any pair (VERIFY does
+//! not compare them) and then refuse entries one by one.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::artefacts;
+use crate::p4info::{P4Info, P4InfoError};
+
+/// The action that core.p4 defines outside of every control.
+const NO_ACTION: &str = "NoAction";
+
+/// A compiled program.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Its interface.
+    pub p4info: P4Info,
+    /// Its code: the BMv2 JSON.
+    pub device_config: Vec<u8>,
+    /// The first 64 bits of the SHA-256 of both, never 0 in practice, the same on every machine.
+    pub cookie: u64,
+}
+
+/// The two artefacts are no program.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The P4Info cannot be used.
+    #[error("cannot read the P4Info")]
+    P4Info(#[from] P4InfoError),
+    /// The code is not JSON.
+    #[error("cannot read the BMv2 JSON")]
+    Json(#[from] serde_json::Error),
+    /// They were not compiled from the same source.
+    #[error("P4Info and BMv2 JSON differ: {}", joined(.0))]
+    Different(Vec<Difference>),
+}
+
+/// Something that only one of P4Info and BMv2 JSON knows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// What it is, such as `counter EgressImpl.port_level with 4096 cells`.
+    pub what: String,
+    /// Which of the two knows it.
+    pub only_in: Artefact,
+}
+
+/// One of the two things that p4c writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Artefact {
+    /// The interface.
+    P4Info,
+    /// The code.
+    Json,
+}
+
+impl Pipeline {
+    /// The program from its two artefacts, as p4c wrote them.
+    pub fn new(p4info: &str, json: &str) -> Result<Self, PipelineError> {
+        let cookie = cookie(p4info, json);
+        let p4info = P4Info::parse(p4info)?;
+        let differences = differences(&p4info, &serde_json::from_str(json)?);
+        if !differences.is_empty() {
+            return Err(PipelineError::Different(differences));
+        }
+        let device_config = json.as_bytes().to_vec();
+        Ok(Self {
+            p4info,
+            device_config,
+            cookie,
+        })
+    }
+
+    /// `fabric.p4`, from the embedded artefacts.
+    pub fn fabric() -> Self {
+        Self::new(artefacts::P4INFO, artefacts::JSON).expect("a test loads the same artefacts")
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let artefact = match self.only_in {
+            Artefact::P4Info => "P4Info",
+            Artefact::Json => "the JSON",
+        };
+        write!(f, "only {artefact} has {}", self.what)
+    }
+}
+
+fn joined(differences: &[Difference]) -> String {
+    let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    differences.join("; ")
+}
+
+/// The lengths go in first, so that moving text from one artefact to the other shows.
+fn cookie(p4info: &str, json: &str) -> u64 {
+    let mut hash = Sha256::new();
+    for artefact in [p4info, json] {
+        hash.update(artefact.len().to_be_bytes());
+        hash.update(artefact);
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    hash.iter()
+        .take(8)
+        .fold(0, |cookie, byte| cookie << 8 | u64::from(*byte))
+}
+
+fn differences(p4info: &P4Info, json: &Value) -> Vec<Difference> {
+    let (interface, code) = (interface_facts(p4info), code_facts(json));
+    let only = |these: &BTreeSet<String>, those: &BTreeSet<String>, only_in| {
+        let what = these.difference(those).cloned();
+        what.map(|what| Difference { what, only_in })
+            .collect::<Vec<_>>()
+    };
+    let mut found = only(&interface, &code, Artefact::P4Info);
+    found.append(&mut only(&code, &interface, Artefact::Json));
+    found
+}
+
+fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
+    let tables = p4info.tables().map(|table| {
+        let fields = table.fields.iter();
+        let key = fields.map(|field| format!("{} {}", field.slot.name, field.kind));
+        let actions = table.row_actions.iter().chain(&table.default_only);
+        let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
+        table_fact(
+            &table.full_name,
+            key.collect(),
+            actions.collect(),
+            table.size,
+        )
+    });
+    let actions = p4info.actions().map(|action| {
+        let params = action.params.iter();
+        let params = params.map(|param| (param.name.as_str(), param.width.into()));
+        action_fact(&action.full_name, params)
+    });
+    let counters = p4info.counters();
+    let counters = counters.map(|counter| counter_fact(&counter.full_name, counter.size));
+    tables.chain(actions).chain(counters).collect()
+}
+
+/// The compiler adds tables and actions of its own; only those of the source stand in a control.
+fn code_facts(json: &Value) -> BTreeSet<String> {
+    let pipelines = list(&json["pipelines"]).flat_map(|pipeline| list(&pipeline["tables"]));
+    let tables = pipelines
+        .filter(|table| is_of_the_source(table))
+        .map(|table| {
+            let key = list(&table["key"]);
+            let key =
+                key.map(|field| format!("{} {}", text(&field["name"]), text(&field["match_type"])));
+            let actions = list(&table["actions"]).map(text).collect();
+            table_fact(
+                text(&table["name"]),
+                key.collect(),
+                actions,
+                number(&table["max_size"]),
+            )
+        });
+    let actions = list(&json["actions"]);
+    let actions =
+        actions.filter(|action| is_of_the_source(action) || text(&action["name"]) == NO_ACTION);
+    let actions = actions.map(|action| {
+        let params = list(&action["runtime_data"]);
+        let params = params.map(|param| (text(&param["name"]), number(&param["bitwidth"])));
+        action_fact(text(&action["name"]), params)
+    });
+    let counters = list(&json["counter_arrays"]).filter(|counter| counter["is_direct"] == false);
+    let counters =
+        counters.map(|counter| counter_fact(text(&counter["name"]), number(&counter["size"])));
+    tables.chain(actions).chain(counters).collect()
+}
+
+fn is_of_the_source(object: &Value) -> bool {
+    text(&object["name"]).contains('.')
+}
+
+fn table_fact(name: &str, key: Vec<String>, mut actions: Vec<&str>, size: u64) -> String {
+    actions.sort_unstable();
+    let (key, actions) = (key.join(", "), actions.join(", "));
+    format!("table {name} with key ({key}), actions ({actions}), {size} rows")
+}
+
+fn action_fact<'a>(name: &str, params: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let params: Vec<_> = params
+        .map(|(name, width)| format!("bit<{width}> {name}"))
+        .collect();
+    format!("action {name}({})", params.join(", "))
+}
+
+fn counter_fact(name: &str, size: u64) -> String {
+    format!("counter {name} with {size} cells")
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(from: &str, to: &str, expected: &[&str]) {
+        let json = artefacts::JSON.replace(from, to);
+        let found = match Pipeline::new(artefacts::P4INFO, &json) {
+            Err(PipelineError::Different(found)) => found,
+            other => panic!("{other:?}"),
+        };
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_embedded_artefacts_fit_together() {
+        let pipeline = Pipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
+        assert_eq!(pipeline.p4info.tables().count(), 13);
+        assert_ne!(pipeline.cookie, 0);
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        check(
+            "\"size\" : 4096",
+            "\"size\" : 8",
+            &[
+                "only P4Info has counter EgressImpl.port_level with 4096 cells",
+                "only the JSON has counter EgressImpl.port_level with 8 cells",
+            ],
+        );
+        check(
+            "IngressImpl.set_level",
+            "IngressImpl.set_class",
+            &[
+                "only P4Info has action IngressImpl.set_level(bit<3> level)",
+                "only P4Info has table IngressImpl.dscp_level with key (dscp exact), \
+                 actions (IngressImpl.set_level, NoAction), 64 rows",
+                "only the JSON has action IngressImpl.set_class(bit<3> level)",
+                "only the JSON has table IngressImpl.dscp_level with key (dscp exact), \
+                 actions (IngressImpl.set_class, NoAction), 64 rows",
+            ],
+        );
+    }
+
+    #[test]
+    fn every_byte_counts_for_the_cookie() {
+        let cookies = [("ab", "c"), ("a", "bc"), ("ab", "d")].map(|(a, b)| cookie(a, b));
+        assert_ne!(cookies[0], cookies[1]);
+        assert_ne!(cookies[0], cookies[2]);
+    }
+}
