@@ -14,10 +14,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draft::{Draft, MAX_CABLES, MAX_LEAVES, MAX_NICS_PER_LEAF};
+use crate::draft::{Draft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
-use crate::spec::FieldError;
+use crate::spec::{self, FieldError, speed};
 use crate::units::Bandwidth;
 
 /// The numbers of a Clos; the `[clos]` of a Fabric document.
@@ -105,9 +105,9 @@ pub fn build(name: &str, spec: &ClosSpec) -> Result<Fabric, FieldError> {
         .map_or(Ok(uplink_speed), |gbps| speed("core_gbps", gbps))?;
 
     let mut draft = Draft::named(name);
-    let leaves = draft.add_switches(Tier::Leaf, spec.pods * spec.leaves);
-    let spines = draft.add_switches(Tier::Spine, spec.pods * spec.spines);
-    let cores = draft.add_switches(Tier::Core, spec.cores);
+    let leaves = draft.add_switches(Tier::Leaf, (spec.pods * spec.leaves) as usize);
+    let spines = draft.add_switches(Tier::Spine, (spec.pods * spec.spines) as usize);
+    let cores = draft.add_switches(Tier::Core, spec.cores as usize);
     let leaves_by_pod = || leaves.chunks(spec.leaves as usize);
     let spines_by_pod = || spines.chunks(spec.spines as usize);
     for pod in leaves_by_pod() {
@@ -122,11 +122,6 @@ pub fn build(name: &str, spec: &ClosSpec) -> Result<Fabric, FieldError> {
     Ok(draft.finish())
 }
 
-fn speed(field: &str, gbps: f64) -> Result<Bandwidth, FieldError> {
-    let problem = || format!("must be a number above 0, found {gbps}");
-    Bandwidth::from_gbps(gbps).ok_or_else(|| FieldError::new(field, problem()))
-}
-
 impl ClosSpec {
     fn add_hosts(&self, draft: &mut Draft, leaves: &[SwitchId], bandwidth: Bandwidth) {
         for home in 0..leaves.len() {
@@ -135,7 +130,8 @@ impl ClosSpec {
                 let on: Vec<SwitchId> = nics
                     .map(|nic| leaves[self.leaf_of_nic(home, nic)])
                     .collect();
-                draft.add_host(self.gpus_per_host, &on, bandwidth);
+                let name = format!("h{}", draft.hosts.len() + 1);
+                draft.add_host(name, self.gpus_per_host, &on, bandwidth);
             }
         }
     }
@@ -187,7 +183,7 @@ impl ClosSpec {
     }
 
     fn check_counts(&self) -> Result<(), FieldError> {
-        let counts = [
+        spec::all_at_least_one(&[
             ("leaves", self.leaves),
             ("spines", self.spines),
             ("hosts_per_leaf", self.hosts_per_leaf),
@@ -195,11 +191,7 @@ impl ClosSpec {
             ("pods", self.pods),
             ("parallel_uplinks", self.parallel_uplinks),
             ("host_links", self.host_links),
-        ];
-        match counts.into_iter().find(|&(_, count)| count == 0) {
-            Some((field, _)) => Err(FieldError::new(field, "must be at least 1, found 0")),
-            None => Ok(()),
-        }
+        ])
     }
 
     fn check_shape(&self) -> Result<(), FieldError> {
@@ -252,35 +244,29 @@ impl ClosSpec {
     }
 
     fn check_sizes(&self) -> Result<(), FieldError> {
-        let sizes = [
+        let cores = u64::from(self.cores);
+        spec::within_limits(&[
             (
                 "leaves",
-                "leaves in all",
+                "leaves",
                 product([self.pods, self.leaves]),
-                MAX_LEAVES,
+                MAX_SWITCHES_PER_TIER,
             ),
             (
                 "spines",
-                "spines in all",
+                "spines",
                 product([self.pods, self.spines]),
-                MAX_LEAVES,
+                MAX_SWITCHES_PER_TIER,
             ),
-            ("cores", "cores", u64::from(self.cores), MAX_LEAVES),
+            ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
             (
                 "hosts_per_leaf",
                 "NICs on one leaf",
                 self.nics_per_leaf(),
                 MAX_NICS_PER_LEAF,
             ),
-            ("leaves", "links in all", self.cable_count(), MAX_CABLES),
-        ];
-        match sizes.into_iter().find(|&(.., found, limit)| found > limit) {
-            Some((field, what, found, limit)) => Err(FieldError::new(
-                field,
-                format!("makes {found} {what}; at most {limit}"),
-            )),
-            None => Ok(()),
-        }
+            ("leaves", "links", self.cable_count(), MAX_CABLES),
+        ])
     }
 
     /// NICs on the leaf that has most.
@@ -315,4 +301,190 @@ fn product<const N: usize>(factors: [u32; N]) -> u64 {
     factors.into_iter().fold(1, |product, factor| {
         product.saturating_mul(u64::from(factor))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(spec: &ClosSpec) -> Fabric {
+        build("test", spec).unwrap()
+    }
+
+    /// Names of the leaves that the NICs of a host lead to.
+    fn leaves_of(fabric: &Fabric, host: &str) -> Vec<String> {
+        let host = fabric.host(fabric.host_named(host).unwrap());
+        let leaves = host.nics.iter().map(|&nic| fabric.leaf_of(nic));
+        leaves
+            .map(|leaf| fabric.switch(leaf).name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_lab_is_named_addressed_and_wired_as_documented() {
+        let lab = built(&ClosSpec::default());
+        let h5 = lab.nic(lab.nic_with_ip("10.0.2.2".parse().unwrap()).unwrap());
+        assert_eq!(lab.host(h5.host).name, "h5");
+        assert_eq!(h5.mac.to_string(), "02:00:0a:00:02:02");
+        assert_eq!(lab.link_name(h5.uplink), "h5:0>leaf2:2");
+        for link in ["leaf1:4>spine1:1", "leaf1:5>spine2:1", "leaf4:5>spine2:4"] {
+            assert!(lab.link_named(link).is_some(), "{link}");
+        }
+        let devices: Vec<u64> = lab
+            .switches()
+            .iter()
+            .map(|switch| switch.device_id)
+            .collect();
+        assert_eq!(devices, [1, 2, 3, 4, 11, 12]);
+        assert_eq!(
+            lab.switches()[4].p4runtime.as_deref(),
+            Some("127.0.0.1:50011")
+        );
+    }
+
+    #[test]
+    fn nics_stay_on_the_leaf_or_spread_over_rails_or_alternate_between_two() {
+        let four = ClosSpec {
+            host_links: 4,
+            ..ClosSpec::default()
+        };
+        assert_eq!(leaves_of(&built(&four), "h4"), ["leaf2"; 4]);
+        let rails = ClosSpec {
+            rails: true,
+            host_links: 5,
+            ..four.clone()
+        };
+        assert_eq!(
+            leaves_of(&built(&rails), "h4"),
+            ["leaf1", "leaf2", "leaf3", "leaf4", "leaf1"]
+        );
+        let dual = ClosSpec {
+            dual_homed: true,
+            ..four
+        };
+        assert_eq!(
+            leaves_of(&built(&dual), "h1"),
+            ["leaf1", "leaf2", "leaf1", "leaf2"]
+        );
+        assert_eq!(
+            leaves_of(&built(&dual), "h4"),
+            ["leaf2", "leaf1", "leaf2", "leaf1"]
+        );
+    }
+
+    #[test]
+    fn three_tiers_join_spines_to_all_cores_or_to_their_plane() {
+        let mesh = ClosSpec {
+            pods: 2,
+            cores: 4,
+            ..ClosSpec::default()
+        };
+        let ways = |fabric: &Fabric, name| fabric.links_named(name).len();
+        let fabric = built(&mesh);
+        assert_eq!(
+            (ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")),
+            (1, 1)
+        );
+        let fabric = built(&ClosSpec {
+            planes: true,
+            ..mesh
+        });
+        assert_eq!(
+            (ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")),
+            (0, 1)
+        );
+        assert_eq!(fabric.host(fabric.host_named("h13").unwrap()).nics.len(), 1);
+        assert_eq!(leaves_of(&fabric, "h13"), ["leaf5"]);
+    }
+
+    #[test]
+    fn ports_leave_out_the_one_of_the_controller() {
+        let wide = built(&ClosSpec {
+            leaves: 300,
+            spines: 1,
+            ..ClosSpec::default()
+        });
+        let ports = &wide.switch(wide.switch_named("spine1").unwrap()).ports;
+        assert_eq!(ports.len(), 300);
+        assert_eq!(
+            ports.keys().skip(253).take(2).collect::<Vec<_>>(),
+            [&254, &256]
+        );
+    }
+
+    #[test]
+    fn numbers_that_make_no_fabric_are_refused_by_field() {
+        let refused = |spec: ClosSpec| build("test", &spec).unwrap_err().to_string();
+        let base = ClosSpec::default;
+        let cases = [
+            (
+                ClosSpec {
+                    leaves: 0,
+                    ..base()
+                },
+                "leaves: must be at least 1, found 0",
+            ),
+            (
+                ClosSpec {
+                    host_gbps: -1.0,
+                    ..base()
+                },
+                "host_gbps: must be a number above 0, found -1",
+            ),
+            (
+                ClosSpec {
+                    uplink_gbps: f64::NAN,
+                    ..base()
+                },
+                "uplink_gbps: must be a number above 0, found NaN",
+            ),
+            (
+                ClosSpec { pods: 2, ..base() },
+                "cores: several pods need cores to join them",
+            ),
+            (
+                ClosSpec {
+                    cores: 3,
+                    planes: true,
+                    ..base()
+                },
+                "cores: planes need a multiple of the spines of a pod",
+            ),
+            (
+                ClosSpec {
+                    dual_homed: true,
+                    ..base()
+                },
+                "host_links: a dual-homed host needs an even number of NICs",
+            ),
+            (
+                ClosSpec {
+                    hosts_per_leaf: 64,
+                    host_links: 4,
+                    ..base()
+                },
+                "hosts_per_leaf: makes 256 NICs on one leaf; at most 254",
+            ),
+            (
+                ClosSpec {
+                    leaves: 65_535,
+                    spines: 60_000,
+                    ..base()
+                },
+                "leaves: makes 3932296605 links; at most 2000000",
+            ),
+            (
+                ClosSpec {
+                    leaves: u32::MAX,
+                    pods: u32::MAX,
+                    cores: 1,
+                    ..base()
+                },
+                "leaves: makes 18446744065119617025 leaves; at most 65535",
+            ),
+        ];
+        for (spec, expected) in cases {
+            assert_eq!(refused(spec), expected);
+        }
+    }
 }

@@ -15,8 +15,8 @@ use crate::units::{Bandwidth, Mac};
 pub(crate) const CPU_PORT: u32 = 255;
 /// NICs that a leaf can give an address: 10.x.y.1 to 10.x.y.254.
 pub(crate) const MAX_NICS_PER_LEAF: u64 = 254;
-/// Leaves that can be numbered in the two middle bytes of an address.
-pub(crate) const MAX_LEAVES: u64 = 65_535;
+/// Switches of one tier: as many leaves as the two middle bytes of an address can number.
+pub(crate) const MAX_SWITCHES_PER_TIER: u64 = 65_535;
 /// Cables of the largest fabric that is built: 80 bytes each, 160 MB.
 pub(crate) const MAX_CABLES: u64 = 2_000_000;
 /// TCP port of the P4Runtime server of device 0; device n listens n ports above it.
@@ -60,10 +60,10 @@ impl Draft {
     ///
     /// Device ids start at 1 for leaves and go on after the next multiple of ten for each further
     /// tier (1..4, 11..12, 21), which keeps them readable.
-    pub(crate) fn add_switches(&mut self, tier: Tier, count: u32) -> Vec<SwitchId> {
+    pub(crate) fn add_switches(&mut self, tier: Tier, count: usize) -> Vec<SwitchId> {
         let first = self.switches.len();
         let last_device = self.switches.last().map_or(0, |switch| switch.device_id);
-        let numbers = 1..=u64::from(count);
+        let numbers = 1..=count as u64;
         let base = last_device.next_multiple_of(10);
         self.switches
             .extend(numbers.map(|number| generated_switch(tier, number, base + number)));
@@ -71,9 +71,21 @@ impl Draft {
         (first..self.switches.len()).map(SwitchId::from).collect()
     }
 
+    /// Gives switches names of their own, in order.
+    pub(crate) fn rename(&mut self, switches: &[SwitchId], names: impl Iterator<Item = String>) {
+        for (switch, name) in switches.iter().zip(names) {
+            self.switches[switch.index()].name = name;
+        }
+    }
+
     /// Adds a host with one NIC on each of `leaves`, in order, addressed by their place on the leaf.
-    pub(crate) fn add_host(&mut self, gpus: u32, leaves: &[SwitchId], bandwidth: Bandwidth) {
-        let name = format!("h{}", self.hosts.len() + 1);
+    pub(crate) fn add_host(
+        &mut self,
+        name: String,
+        gpus: u32,
+        leaves: &[SwitchId],
+        bandwidth: Bandwidth,
+    ) {
         let host = Node::Host(HostId::from(self.hosts.len()));
         let mut addresses = Vec::new();
         for (index, &leaf) in (0..).zip(leaves) {

@@ -5,6 +5,10 @@
 //! availability changed; nothing is ever changed in place, so a plan can be judged against the very
 //! fabric it was made for.
 
+mod lookup;
+
+pub use lookup::Prefix;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -3,17 +3,21 @@
 //!
 //! Pure: no I/O, no clock, no randomness; text and seeds are arguments.
 
+mod check;
 pub mod clos;
 pub mod document;
 mod draft;
+pub mod examples;
 mod fabric;
 mod finding;
 mod ids;
+pub mod import;
 mod paths;
 pub mod spec;
 mod units;
 
-pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Switch, Tier};
+pub use check::check;
+pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Prefix, Switch, Tier};
 pub use finding::{Finding, Severity};
 pub use ids::{HostId, LinkId, NicId, Node, SwitchId};
 pub use paths::{NextHops, equal_cost_paths, next_hops};

@@ -119,3 +119,88 @@ impl NextHops {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clos::{self, ClosSpec};
+    use crate::fabric::Change;
+
+    /// Paths between two leaves by the names of their switches.
+    fn ways(fabric: &Fabric, from: &str, to: &str) -> Vec<String> {
+        let [from, to] = [from, to].map(|name| fabric.switch_named(name).unwrap());
+        let name = |link: &LinkId| {
+            let switch = fabric.switch_after(*link).unwrap();
+            fabric.switch(switch).name.clone()
+        };
+        let paths = equal_cost_paths(fabric, from, to);
+        paths
+            .iter()
+            .map(|path| path.iter().map(name).collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    #[test]
+    fn two_tiers_have_one_path_per_spine_and_parallel_link() {
+        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        assert_eq!(
+            ways(&lab, "leaf1", "leaf3"),
+            ["spine1 leaf3", "spine2 leaf3"]
+        );
+        assert_eq!(ways(&lab, "leaf2", "leaf2"), [""]);
+        let parallel = ClosSpec {
+            parallel_uplinks: 2,
+            spines: 1,
+            ..ClosSpec::default()
+        };
+        let parallel = clos::build("parallel", &parallel).unwrap();
+        assert_eq!(ways(&parallel, "leaf1", "leaf3"), ["spine1 leaf3"; 4]);
+    }
+
+    #[test]
+    fn failed_and_drained_parts_are_avoided_and_nothing_climbs_twice() {
+        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        let cable = lab.links_named("leaf3-spine1")[0];
+        let [spine2, leaf3] = ["spine2", "leaf3"].map(|name| lab.switch_named(name).unwrap());
+        let one_left = lab.with([Change::LinkDown(cable)]);
+        assert_eq!(ways(&one_left, "leaf1", "leaf3"), ["spine2 leaf3"]);
+        // Up again at leaf2 or leaf4 and down from spine2 would be a valley.
+        let none_left = one_left.with([Change::LinkDown(lab.links_named("spine2-leaf1")[0])]);
+        assert!(ways(&none_left, "leaf1", "leaf3").is_empty());
+        let drained = lab.with([Change::DrainSwitch(spine2)]);
+        assert_eq!(ways(&drained, "leaf1", "leaf3"), ["spine1 leaf3"]);
+        let down = lab.with([Change::SwitchDown(leaf3)]);
+        assert!(ways(&down, "leaf1", "leaf3").is_empty());
+        assert!(ways(&down, "leaf3", "leaf3").is_empty());
+    }
+
+    #[test]
+    fn three_tiers_stay_in_the_pod_or_cross_a_core() {
+        let spec = ClosSpec {
+            pods: 2,
+            cores: 2,
+            planes: true,
+            ..ClosSpec::default()
+        };
+        let fabric = clos::build("three", &spec).unwrap();
+        assert_eq!(
+            ways(&fabric, "leaf1", "leaf2"),
+            ["spine1 leaf2", "spine2 leaf2"]
+        );
+        let across = ["spine1 core1 spine3 leaf6", "spine2 core2 spine4 leaf6"];
+        assert_eq!(ways(&fabric, "leaf1", "leaf6"), across);
+        // Within a pod a core is a detour that is taken only when all spines of it are gone.
+        let cable = fabric.links_named("leaf2-spine1")[0];
+        let detour = fabric.with([Change::LinkDown(cable)]);
+        assert_eq!(ways(&detour, "leaf1", "leaf2"), ["spine2 leaf2"]);
+    }
+
+    #[test]
+    fn next_hops_at_a_spine_go_down_to_the_leaf() {
+        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        let [spine, leaf] = ["spine1", "leaf3"].map(|name| lab.switch_named(name).unwrap());
+        let hops = next_hops(&lab, leaf);
+        assert_eq!(hops.at(spine), lab.links_named("spine1-leaf3"));
+        assert_eq!((hops.distance(spine), hops.at(leaf)), (Some(1), &[][..]));
+    }
+}

@@ -7,12 +7,15 @@
 
 mod explicit;
 
+pub use explicit::document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, Format};
 use crate::fabric::{Fabric, Tier};
+use crate::units::Bandwidth;
 
 /// A fabric as a document: `clos`, or else `switches`, `hosts` and `links`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -143,4 +146,35 @@ impl TryFrom<&FabricDocument> for Fabric {
     }
 }
 
-pub use explicit::document;
+/// A speed in Gb/s; the error names the field it came from.
+pub(crate) fn speed(field: &str, gbps: f64) -> Result<Bandwidth, FieldError> {
+    let problem = || format!("must be a number above 0, found {gbps}");
+    Bandwidth::from_gbps(gbps).ok_or_else(|| FieldError::new(field, problem()))
+}
+
+/// Refuses the first field whose count is zero.
+pub(crate) fn all_at_least_one(counts: &[(&str, u32)]) -> Result<(), FieldError> {
+    match counts.iter().find(|&&(_, count)| count == 0) {
+        Some((field, _)) => Err(FieldError::new(*field, "must be at least 1, found 0")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses the first field that makes more of something than its limit: field, what, how many, limit.
+pub(crate) fn within_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), FieldError> {
+    match sizes.iter().find(|&&(_, _, found, limit)| found > limit) {
+        Some((field, what, found, limit)) => Err(FieldError::new(
+            *field,
+            format!("makes {found} {what}; at most {limit}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether hosts and switches may have that name: it must be safe in `name:port` and `a>b`.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::{FabricDocument, FieldError, HostDocument, LinkDocument, SwitchDocument};
+use super::{
+    FabricDocument, FieldError, HostDocument, LinkDocument, SwitchDocument, is_name, speed,
+};
 use crate::document::nearest;
 use crate::draft::{Cable, Draft, DraftHost, MAX_CABLES};
 use crate::fabric::{Endpoint, Fabric, Host, Link, Switch, Tier};
 use crate::ids::Node;
-use crate::units::{Bandwidth, Mac};
+use crate::units::Mac;
 
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
 /// everything works.
@@ -157,13 +159,6 @@ impl<'a> Names<'a> {
     }
 }
 
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}
-
 fn cables(document: &FabricDocument, names: &Names<'_>) -> Result<Vec<Cable>, FieldError> {
     let mut cables = Vec::with_capacity(document.links.len());
     let mut used: BTreeMap<Endpoint, String> = BTreeMap::new();
@@ -184,10 +179,7 @@ fn cables(document: &FabricDocument, names: &Names<'_>) -> Result<Vec<Cable>, Fi
         let (a, b) = (end(&link.a, "a")?, end(&link.b, "b")?);
         let nodes = may_connect(document, a.node, b.node);
         nodes.map_err(|problem| FieldError::new(format!("links[{index}].b"), problem))?;
-        let bandwidth = Bandwidth::from_gbps(link.gbps).ok_or_else(|| {
-            let problem = format!("must be a number above 0, found {}", link.gbps);
-            FieldError::new(format!("links[{index}].gbps"), problem)
-        })?;
+        let bandwidth = speed(&format!("links[{index}].gbps"), link.gbps)?;
         cables.push(Cable { a, b, bandwidth });
     }
     Ok(cables)

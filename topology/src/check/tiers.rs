@@ -1,0 +1,154 @@
+//! Rules about the shape of the Clos: who connects to whom, and with how much.
+
+use std::collections::BTreeMap;
+
+use crate::fabric::{Fabric, Tier};
+use crate::finding::Finding;
+use crate::ids::{LinkId, Node, SwitchId};
+
+pub(super) fn switches_without_purpose(fabric: &Fabric) -> Vec<Finding> {
+    let purpose = |id: SwitchId| {
+        let switch = fabric.switch(id);
+        if switch.ports.is_empty() {
+            Some("has no links")
+        } else if switch.tier == Tier::Leaf && fabric.nics_on(id).next().is_none() {
+            Some("has no hosts")
+        } else if switch.tier != Tier::Leaf && fabric.down_links(id).is_empty() {
+            Some("connects to no switch below it")
+        } else {
+            None
+        }
+    };
+    let findings = switches(fabric)
+        .filter_map(|id| purpose(id).map(|text| Finding::warning(&*fabric.switch(id).name, text)));
+    findings.collect()
+}
+
+pub(super) fn links_that_no_path_takes(fabric: &Fabric) -> Vec<Finding> {
+    let tier = |node: Node| node.switch().map(|id| fabric.switch(id).tier);
+    let level = |link: &LinkId| {
+        let link = fabric.link(*link);
+        tier(link.from.node).is_some() && tier(link.from.node) == tier(link.to.node)
+    };
+    let links = (0..)
+        .step_by(2)
+        .map(LinkId)
+        .take(fabric.links().len() / 2)
+        .filter(level);
+    let text = "joins switches of one tier; paths go up and down, none takes it";
+    links
+        .map(|link| Finding::warning(fabric.link_name(link), text))
+        .collect()
+}
+
+/// Uplinks of a switch: how many, how fast the slowest and the fastest are, how much together, in
+/// thousandths of a Gb/s so that they can be compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Uplinks {
+    count: usize,
+    slowest: u64,
+    fastest: u64,
+    total: u64,
+}
+
+impl std::fmt::Display for Uplinks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} uplinks, {} Gb/s",
+            self.count,
+            self.total as f64 / 1e3
+        )
+    }
+}
+
+/// ECMP shares flows evenly: a switch with less uplink than its peers, or with uplinks of several
+/// speeds, is a bottleneck that the others do not have.
+pub(super) fn uneven_uplinks(fabric: &Fabric) -> Vec<Finding> {
+    let tiers = [Tier::Leaf, Tier::Spine];
+    tiers
+        .into_iter()
+        .flat_map(|tier| uneven_in_tier(fabric, tier))
+        .collect()
+}
+
+fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
+    let uplinks: Vec<(SwitchId, Uplinks)> = fabric
+        .tier(tier)
+        .map(|id| (id, Uplinks::of(fabric, id)))
+        .collect();
+    let mut frequency: BTreeMap<Uplinks, usize> = BTreeMap::new();
+    for (_, uplinks) in &uplinks {
+        *frequency.entry(*uplinks).or_default() += 1;
+    }
+    let Some((usual, _)) = frequency.into_iter().max_by_key(|&(_, times)| times) else {
+        return Vec::new();
+    };
+    let finding = |(id, found): (SwitchId, Uplinks)| {
+        let text = if found != usual {
+            format!("has {found} in all; the usual {tier} has {usual}")
+        } else if found.slowest != found.fastest {
+            "has uplinks of several speeds; equal-cost routing shares flows evenly".to_owned()
+        } else {
+            return None;
+        };
+        Some(Finding::warning(&*fabric.switch(id).name, text))
+    };
+    uplinks.into_iter().filter_map(finding).collect()
+}
+
+impl Uplinks {
+    fn of(fabric: &Fabric, id: SwitchId) -> Self {
+        let speed = |&link: &LinkId| (fabric.link(link).bandwidth.gbps() * 1e3).round() as u64;
+        let speeds = || fabric.up_links(id).iter().map(speed);
+        Self {
+            count: fabric.up_links(id).len(),
+            slowest: speeds().min().unwrap_or(0),
+            fastest: speeds().max().unwrap_or(0),
+            total: speeds().fold(0, u64::saturating_add),
+        }
+    }
+}
+
+/// How much can enter a switch from below for each unit that can leave it upwards, one way.
+pub(super) fn capacity(fabric: &Fabric) -> Vec<Finding> {
+    let of_tier = |tier| {
+        let with_uplinks = fabric
+            .tier(tier)
+            .filter(|&id| !fabric.up_links(id).is_empty());
+        let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
+        let (id, below, above) =
+            loads.max_by(|(_, b1, a1), (_, b2, a2)| (b1 / a1).total_cmp(&(b2 / a2)))?;
+        let text = format!(
+            "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1, the highest of its tier",
+            below / above
+        );
+        Some(Finding::info(&*fabric.switch(id).name, text))
+    };
+    [Tier::Leaf, Tier::Spine]
+        .into_iter()
+        .filter_map(of_tier)
+        .collect()
+}
+
+fn gbps_above(fabric: &Fabric, id: SwitchId) -> f64 {
+    fabric
+        .up_links(id)
+        .iter()
+        .map(|&link| fabric.link(link).bandwidth.gbps())
+        .sum()
+}
+
+fn gbps_below(fabric: &Fabric, id: SwitchId) -> f64 {
+    let all: f64 = fabric
+        .switch(id)
+        .ports
+        .values()
+        .map(|&link| fabric.link(link).bandwidth.gbps())
+        .sum();
+    all - gbps_above(fabric, id)
+}
+
+fn switches(fabric: &Fabric) -> impl Iterator<Item = SwitchId> {
+    (0..fabric.switches().len()).map(SwitchId::from)
+}

@@ -1,0 +1,64 @@
+//! Example fabrics, by name: the documents of `topology/fabrics`, each with its source and what was
+//! chosen where the source is silent.
+
+/// Name and TOML text of each example.
+pub const EXAMPLES: [(&str, &str); 4] = [
+    ("lab", include_str!("../fabrics/lab.toml")),
+    ("crux-testbed", include_str!("../fabrics/crux-testbed.toml")),
+    (
+        "crux-clos-173x16",
+        include_str!("../fabrics/crux-clos-173x16.toml"),
+    ),
+    (
+        "crux-double-sided",
+        include_str!("../fabrics/crux-double-sided.toml"),
+    ),
+];
+
+/// The TOML text of the example of that name, for [`spec::parse`](crate::spec::parse).
+pub fn example(name: &str) -> Option<&'static str> {
+    EXAMPLES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|&(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Format;
+    use crate::{Severity, check, spec};
+
+    #[test]
+    fn every_example_is_a_fabric_without_errors_or_warnings() {
+        for (name, text) in EXAMPLES {
+            let fabric = spec::parse(text, Format::Toml, name).unwrap();
+            assert_eq!(fabric.name(), name);
+            let findings = check(&fabric);
+            let worst = findings
+                .iter()
+                .filter(|finding| finding.severity != Severity::Info);
+            assert_eq!(
+                worst.collect::<Vec<_>>(),
+                Vec::<&crate::Finding>::new(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn examples_have_the_numbers_of_their_sources() {
+        let sizes = |name: &str| {
+            let fabric = spec::parse(example(name).unwrap(), Format::Toml, name).unwrap();
+            (
+                fabric.switches().len(),
+                fabric.hosts().len(),
+                fabric.nics().len(),
+            )
+        };
+        assert_eq!(sizes("lab"), (6, 12, 12));
+        assert_eq!(sizes("crux-testbed"), (8, 12, 48));
+        assert_eq!(sizes("crux-clos-173x16"), (173 + 16, 346, 1384));
+        assert_eq!(sizes("crux-double-sided"), (6 + 12 + 32, 186, 1488));
+    }
+}

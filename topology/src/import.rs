@@ -1,0 +1,71 @@
+//! Fabrics from public data sets.
+//!
+//! A data set seldom says everything that a fabric needs; what is missing is assumed, and every
+//! import lists its assumptions next to the fabric. Bad rows are counted by reason and skipped: a
+//! file with one broken line is still a fabric.
+
+mod lingjun;
+
+pub use lingjun::{LingjunOptions, lingjun};
+
+use std::collections::BTreeMap;
+
+use crate::fabric::Fabric;
+use crate::spec::FieldError;
+
+/// What an importer made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// Rows that were left out, by reason.
+    pub skipped: BTreeMap<SkipReason, usize>,
+    /// What the data did not say, one sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// Why a row was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SkipReason {
+    /// Another number of columns than the header has.
+    Columns,
+    /// An empty value, or one with characters that names cannot have.
+    Value,
+    /// The host was in an earlier row.
+    Duplicate,
+    /// The leaf has no address left for the host's NICs.
+    LeafFull,
+}
+
+impl std::fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Columns => "another number of columns than the header",
+            Self::Value => "a value that is empty or no name",
+            Self::Duplicate => "a host that was in an earlier row",
+            Self::LeafFull => "a leaf with no address left",
+        })
+    }
+}
+
+/// Why there is no fabric at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The first line is not the header of the data set.
+    #[error("the first line must have the columns {expected}, found {found:?}")]
+    Header {
+        /// The columns needed.
+        expected: &'static str,
+        /// The first line, shortened.
+        found: String,
+    },
+    /// No row was good.
+    #[error("no host in the file; {skipped} rows were skipped")]
+    NoHosts {
+        /// Rows that were left out.
+        skipped: usize,
+    },
+    /// The numbers that fill in for the data make no fabric.
+    #[error(transparent)]
+    Options(#[from] FieldError),
+}

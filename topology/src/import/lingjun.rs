@@ -1,0 +1,303 @@
+//! The topology of the Alibaba Lingjun data set of 2023 (`topo.csv`: `ip,DSW,PSW,ASW`).
+//!
+//! The data names the groups that a host's switches belong to: an ASW is the host's leaf, a PSW
+//! group the spines of its pod, a DSW group the cores. An ASW label is unique only together with its
+//! PSW and DSW, so leaves are named after all three (`G6.P10.S14`). Each PSW group is given
+//! `spines` spines, joined to all leaves of the group; each DSW group `cores` cores, joined to all
+//! spines of its PSW groups. What the data names keeps its name, what is assumed is generated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ImportError, Imported, SkipReason};
+use crate::draft::{Draft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
+use crate::fabric::{Fabric, Tier};
+use crate::ids::SwitchId;
+use crate::spec::{self, FieldError};
+use crate::units::Bandwidth;
+
+const COLUMNS: &str = "ip,DSW,PSW,ASW";
+/// Characters of a host's hashed address that are kept as its name, where they tell hosts apart.
+const NAME_LENGTH: usize = 12;
+
+/// What `topo.csv` does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LingjunOptions {
+    /// Spines of each PSW group.
+    pub spines: u32,
+    /// Cores of each DSW group; 0 leaves the PSW groups apart.
+    pub cores: u32,
+    /// GPUs of each host.
+    pub gpus_per_host: u32,
+    /// NICs of each host, all on its leaf.
+    pub host_links: u32,
+    /// Each link of a host, in Gb/s.
+    pub host_gbps: f64,
+    /// Each link between leaf and spine, in Gb/s.
+    pub uplink_gbps: f64,
+    /// Each link between spine and core, in Gb/s.
+    pub core_gbps: f64,
+}
+
+impl Default for LingjunOptions {
+    /// Hosts of 8 GPUs with 4 NICs of 200 Gb/s; 16 spines and 16 cores with links of 400 Gb/s, which
+    /// is as much upwards as the eight hosts of the fullest leaf send.
+    fn default() -> Self {
+        Self {
+            spines: 16,
+            cores: 16,
+            gpus_per_host: 8,
+            host_links: 4,
+            host_gbps: 200.0,
+            uplink_gbps: 400.0,
+            core_gbps: 400.0,
+        }
+    }
+}
+
+/// The fabric of a `topo.csv`.
+///
+/// # Errors
+/// The text has not the columns of `topo.csv` or no good row, or `options` makes no fabric.
+pub fn lingjun(csv: &str, options: &LingjunOptions) -> Result<Imported, ImportError> {
+    let speeds = options.speeds()?;
+    let mut rows = Rows::read(csv)?;
+    rows.fit(options)?;
+    let groups = Groups::of(&rows);
+    options.check_sizes(&rows, &groups)?;
+    let fabric = options.build(&rows, &groups, speeds);
+    // A name of the data that is also a generated one is found like in any document.
+    Fabric::try_from(&spec::document(&fabric))?;
+    Ok(Imported {
+        fabric,
+        skipped: rows.skipped,
+        assumptions: options.assumptions(),
+    })
+}
+
+/// A leaf as the data names it: DSW group, PSW group, ASW.
+type LeafKey<'a> = (&'a str, &'a str, &'a str);
+
+/// The good rows, and how many were not.
+#[derive(Default)]
+struct Rows<'a> {
+    /// Hosts by leaf, in the order of the file.
+    leaves: BTreeMap<LeafKey<'a>, Vec<&'a str>>,
+    seen: BTreeSet<&'a str>,
+    skipped: BTreeMap<SkipReason, usize>,
+}
+
+impl<'a> Rows<'a> {
+    fn read(csv: &'a str) -> Result<Self, ImportError> {
+        let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
+        let mut lines = csv.lines().filter(|line| !line.trim().is_empty());
+        let header = lines.next().unwrap_or_default();
+        if columns(header).join(",") != COLUMNS {
+            let found = header.chars().take(80).collect();
+            return Err(ImportError::Header {
+                expected: COLUMNS,
+                found,
+            });
+        }
+        let mut rows = Self::default();
+        for line in lines {
+            if let Err(reason) = rows.add(line) {
+                rows.skip(reason, 1);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn add(&mut self, line: &'a str) -> Result<(), SkipReason> {
+        let [ip, dsw, psw, asw] = columns(line)[..] else {
+            return Err(SkipReason::Columns);
+        };
+        if ![ip, dsw, psw, asw].into_iter().all(spec::is_name) {
+            return Err(SkipReason::Value);
+        }
+        if !self.seen.insert(ip) {
+            return Err(SkipReason::Duplicate);
+        }
+        self.leaves.entry((dsw, psw, asw)).or_default().push(ip);
+        Ok(())
+    }
+
+    fn skip(&mut self, reason: SkipReason, rows: usize) {
+        if rows > 0 {
+            *self.skipped.entry(reason).or_default() += rows;
+        }
+    }
+
+    /// Leaves out hosts that cannot be addressed.
+    fn fit(&mut self, options: &LingjunOptions) -> Result<(), ImportError> {
+        let hosts_per_leaf = (MAX_NICS_PER_LEAF / u64::from(options.host_links)) as usize;
+        let mut too_many = 0;
+        for hosts in self.leaves.values_mut() {
+            too_many += hosts.len().saturating_sub(hosts_per_leaf);
+            hosts.truncate(hosts_per_leaf);
+        }
+        self.skip(SkipReason::LeafFull, too_many);
+        match self.host_count() {
+            0 => Err(ImportError::NoHosts {
+                skipped: self.skipped.values().sum(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn host_count(&self) -> usize {
+        self.leaves.values().map(Vec::len).sum()
+    }
+
+    /// Whether the first characters of the hosts' addresses tell them apart.
+    fn short_names(&self) -> bool {
+        let hosts = self.leaves.values().flatten();
+        let short: BTreeSet<&str> = hosts.map(|ip| shortened(ip)).collect();
+        short.len() == self.host_count()
+    }
+}
+
+fn columns(line: &str) -> Vec<&str> {
+    line.split(',')
+        .map(|value| value.trim().trim_matches('"'))
+        .collect()
+}
+
+/// The first characters of a hashed address; one that is short is not hashed and stays.
+fn shortened(ip: &str) -> &str {
+    if ip.len() <= 2 * NAME_LENGTH {
+        ip
+    } else {
+        &ip[..NAME_LENGTH]
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Speeds {
+    host: Bandwidth,
+    uplink: Bandwidth,
+    core: Bandwidth,
+}
+
+impl LingjunOptions {
+    fn speeds(&self) -> Result<Speeds, FieldError> {
+        spec::all_at_least_one(&[
+            ("spines", self.spines),
+            ("gpus_per_host", self.gpus_per_host),
+            ("host_links", self.host_links),
+        ])?;
+        Ok(Speeds {
+            host: spec::speed("host_gbps", self.host_gbps)?,
+            uplink: spec::speed("uplink_gbps", self.uplink_gbps)?,
+            core: spec::speed("core_gbps", self.core_gbps)?,
+        })
+    }
+
+    fn check_sizes(&self, rows: &Rows<'_>, groups: &Groups<'_>) -> Result<(), FieldError> {
+        let product = |a: usize, b: u32| (a as u64).saturating_mul(u64::from(b));
+        let [leaves, pods] = [rows.leaves.len(), groups.pods.len()];
+        let cores = product(groups.cores.len(), self.cores);
+        let cables = [
+            product(rows.host_count(), self.host_links),
+            product(leaves, self.spines),
+            product(pods, self.spines).saturating_mul(u64::from(self.cores)),
+        ];
+        let cables = cables.into_iter().fold(0, u64::saturating_add);
+        spec::within_limits(&[
+            ("spines", "leaves", leaves as u64, MAX_SWITCHES_PER_TIER),
+            (
+                "spines",
+                "spines",
+                product(pods, self.spines),
+                MAX_SWITCHES_PER_TIER,
+            ),
+            ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
+            ("spines", "links", cables, MAX_CABLES),
+        ])
+    }
+
+    fn build(&self, rows: &Rows<'_>, groups: &Groups<'_>, speeds: Speeds) -> Fabric {
+        let mut draft = Draft::named("lingjun");
+        let leaves = draft.add_switches(Tier::Leaf, rows.leaves.len());
+        let spines = draft.add_switches(Tier::Spine, groups.pods.len() * self.spines as usize);
+        let cores = draft.add_switches(Tier::Core, groups.cores.len() * self.cores as usize);
+        draft.rename(
+            &leaves,
+            rows.leaves
+                .keys()
+                .map(|(dsw, psw, asw)| format!("{dsw}.{psw}.{asw}")),
+        );
+        self.add_hosts(&mut draft, rows, &leaves, speeds.host);
+        for (&(dsw, psw, _), &leaf) in rows.leaves.keys().zip(&leaves) {
+            for &spine in chunk(&spines, self.spines, groups.pods[&(dsw, psw)]) {
+                draft.connect(leaf, spine, speeds.uplink);
+            }
+        }
+        for (&(dsw, _), &pod) in &groups.pods {
+            for &spine in chunk(&spines, self.spines, pod) {
+                for &core in chunk(&cores, self.cores, groups.cores[dsw]) {
+                    draft.connect(spine, core, speeds.core);
+                }
+            }
+        }
+        draft.finish()
+    }
+
+    fn add_hosts(&self, draft: &mut Draft, rows: &Rows<'_>, leaves: &[SwitchId], speed: Bandwidth) {
+        let name: fn(&str) -> &str = if rows.short_names() {
+            shortened
+        } else {
+            |ip| ip
+        };
+        for (hosts, &leaf) in rows.leaves.values().zip(leaves) {
+            for ip in hosts {
+                let nics = vec![leaf; self.host_links as usize];
+                draft.add_host(name(ip).to_owned(), self.gpus_per_host, &nics, speed);
+            }
+        }
+    }
+
+    fn assumptions(&self) -> Vec<String> {
+        vec![
+            format!("{} GPUs per host", self.gpus_per_host),
+            format!(
+                "{} NICs of {} Gb/s per host, all on its ASW",
+                self.host_links, self.host_gbps
+            ),
+            format!(
+                "{} spines per PSW group, one link of {} Gb/s from each of its leaves to each",
+                self.spines, self.uplink_gbps
+            ),
+            format!(
+                "{} cores per DSW group, one link of {} Gb/s from each of its spines to each",
+                self.cores, self.core_gbps
+            ),
+        ]
+    }
+}
+
+/// Positions of the PSW groups (with their DSW group) and of the DSW groups, by name.
+struct Groups<'a> {
+    pods: BTreeMap<(&'a str, &'a str), usize>,
+    cores: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Groups<'a> {
+    fn of(rows: &Rows<'a>) -> Self {
+        let pods: BTreeSet<_> = rows
+            .leaves
+            .keys()
+            .map(|&(dsw, psw, _)| (dsw, psw))
+            .collect();
+        let cores: BTreeSet<_> = rows.leaves.keys().map(|&(dsw, ..)| dsw).collect();
+        Self {
+            pods: pods.into_iter().zip(0..).collect(),
+            cores: cores.into_iter().zip(0..).collect(),
+        }
+    }
+}
+
+/// The switches of one group.
+fn chunk(switches: &[SwitchId], size: u32, group: usize) -> &[SwitchId] {
+    let size = size as usize;
+    &switches[group * size..(group + 1) * size]
+}
