@@ -28,9 +28,6 @@ use crate::{Pipeline, Tables, Update, UpdateKind};
 pub use packets::{Outlet, PacketIn, PacketOut, decode_packet_in, encode_packet_out};
 pub use write_error::{Refusal, WriteError, decode_write_error};
 
-/// The clone session that `fabric.p4` copies packets for the controller with.
-const COPY_SESSION: u32 = 1;
-
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
@@ -136,28 +133,6 @@ pub fn cells_of(counter_id: u32) -> p4rt::Entity {
         counter_id,
         ..Default::default()
     }))
-}
-
-/// What to insert before packets are copied to the controller. P4Runtime can only insert it once.
-pub fn encode_copy_session(port: crate::fabric::Port) -> p4rt::Update {
-    use p4rt::packet_replication_engine_entry::Type;
-    use p4rt::replica::PortKind;
-    let replica = p4rt::Replica {
-        instance: 1,
-        port_kind: Some(PortKind::Port(bytes::encode(port.into()))),
-        ..Default::default()
-    };
-    let session = p4rt::CloneSessionEntry {
-        session_id: COPY_SESSION,
-        replicas: vec![replica],
-        ..Default::default()
-    };
-    let session = Some(Type::CloneSessionEntry(session));
-    let entry = p4rt::PacketReplicationEngineEntry { r#type: session };
-    p4rt::Update {
-        r#type: p4rt::update::Type::Insert.into(),
-        entity: Some(entity(Kind::PacketReplicationEngineEntry(entry))),
-    }
 }
 
 /// The tables that answers to [`reads`] describe. Other entities are ignored.

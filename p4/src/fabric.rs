@@ -22,8 +22,6 @@ pub enum Punt {
     Drop,
     /// It goes to the controller instead of its destination.
     Punt,
-    /// It goes to both; needs [`codec::encode_copy_session`](crate::codec::encode_copy_session).
-    Copy,
 }
 
 /// `acl_punt`: what the controller wants to see, or to keep out. Greater priorities win.
@@ -31,7 +29,6 @@ pub fn acl_punt(matches: &PuntMatch, priority: NonZeroU16, punt: Punt) -> TableE
     let id = match punt {
         Punt::Drop => action::DROP,
         Punt::Punt => action::PUNT,
-        Punt::Copy => action::COPY,
     };
     let action = ActionCall::new(id, []);
     prioritised(table::ACL_PUNT, matches.fields(), priority, action)

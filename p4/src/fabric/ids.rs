@@ -58,6 +58,5 @@ ids!(
         MARK_DOWN = 0x0100_000b,
         SET_SALT = 0x0100_000c,
         TRUST_DSCP = 0x0100_000d,
-        COPY = 0x0100_000e,
     }
 );
