@@ -4,8 +4,99 @@
 //! Pure: no I/O, no clock, no randomness but from seeds in the arguments. The same arguments give
 //! the same plan, and planning again from a plan's own result changes nothing.
 
+mod bounds;
+mod check;
+pub mod compression;
+mod contention;
+mod document;
 mod input;
+mod intensity;
+mod levels;
+mod names;
+mod path_selection;
+mod pins;
 mod plan;
+mod plan_document;
+mod policy;
+mod previous;
+mod priority;
+mod profiles;
+mod report;
+mod tally;
+mod traffic;
 
+pub use check::check;
+pub use contention::{ContentionDag, Edge};
+pub use document::{
+    CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, ResolvedJobs,
+};
 pub use input::{Flow, Input, Job, JobId};
+pub use names::FieldError;
 pub use plan::{Plan, PlannedFlow, PlannedJob};
+pub use plan_document::{
+    PlanDocument, PlannedBounds, PlannedCompression, PlannedFlowDocument, PlannedJobDocument,
+    PlannedLink,
+};
+pub use policy::{Compression, Override, OverrideDocument, Policy, PolicyDocument, Reference};
+pub use profiles::{Profile, profiles};
+pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};
+
+use crate::contention::Sharing;
+use crate::levels::Ranked;
+use crate::plan::Decisions;
+use crate::previous::Previous;
+use crate::report::Evidence;
+use crate::traffic::Traffic;
+
+/// The plan for `input` under `policy`, and why it is so.
+///
+/// `previous` is the plan in force: running flows stay on their paths and jobs in their classes
+/// unless something is gained. If nothing differs from it, it is returned as it is, generation
+/// included.
+pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, Report) {
+    let traffic = Traffic::new(input);
+    let had = Previous::new(&traffic, previous);
+
+    // Crux §4.1: the most intense job first takes the least congested paths.
+    let wanted = intensity::before_paths(&traffic);
+    let paths = path_selection::select(&traffic, &wanted, &had, policy.move_gain_min);
+
+    // Crux §4.2: intensity on those paths, corrected, is priority.
+    let demands = intensity::on_paths(&traffic, &paths);
+    let sharing = Sharing::new(&traffic, &paths);
+    let priorities = priority::assign(&traffic, &demands, &sharing, policy);
+    let order = priority::order(&priorities);
+
+    // Crux §4.3: few classes for many priorities, told apart where it matters most.
+    let intensities: Vec<f64> = demands.iter().map(|demand| demand.intensity).collect();
+    let ranked = Ranked {
+        order: &order,
+        intensities: &intensities,
+        sharing: &sharing,
+    };
+    let levels = levels::assign(&traffic, &ranked, policy, &had);
+
+    let pinned = pins::assign(&traffic, &path_selection::order(&demands), policy);
+    let decisions = Decisions {
+        traffic: &traffic,
+        demands: &demands,
+        priorities: &priorities,
+        order: &order,
+        levels: &levels,
+        numbers: had.numbers(),
+    };
+    let plan = decisions
+        .plan(paths, &pinned, policy.levels)
+        .following(previous);
+    let (demands, sharing, order) = (&demands[..], &sharing, &order[..]);
+    let evidence = Evidence {
+        traffic: &traffic,
+        demands,
+        sharing,
+        order,
+        policy,
+        previous: &had,
+    };
+    let report = evidence.report(&plan);
+    (plan, report)
+}

@@ -6,6 +6,9 @@
 use topology::{LinkId, NicId};
 
 use crate::input::JobId;
+use crate::intensity::Demand;
+use crate::priority::Priority;
+use crate::traffic::{RoutableFlow, Traffic};
 
 /// Decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,8 +49,6 @@ pub struct PlannedFlow {
     /// Whether switches are told its path. `false`: left to ECMP (no choice, no path, or over the
     /// budget of pins).
     pub pinned: bool,
-    /// Whether the previous plan had it on another path.
-    pub moved: bool,
 }
 
 /// Every decision for one input.
@@ -61,4 +62,80 @@ pub struct Plan {
     pub jobs: Vec<PlannedJob>,
     /// Flows by job, then in the order of the job's flows.
     pub flows: Vec<PlannedFlow>,
+}
+
+impl Plan {
+    /// The plan as the successor of `previous`: the very same where nothing differs, else of the
+    /// next generation. The first plan has generation 1.
+    pub(crate) fn following(mut self, previous: Option<&Self>) -> Self {
+        self.generation = previous.map_or(1, |plan| plan.generation);
+        if previous.is_some_and(|plan| *plan != self) {
+            self.generation += 1;
+        }
+        self
+    }
+
+    /// The decisions on the job of that name, with its position.
+    pub fn job(&self, id: &JobId) -> Option<(usize, &PlannedJob)> {
+        let position = self.jobs.binary_search_by(|job| job.id.cmp(id)).ok()?;
+        Some((position, &self.jobs[position]))
+    }
+
+    /// The flows of the job at a position in [`Plan::jobs`].
+    pub fn flows_of(&self, job: usize) -> impl Iterator<Item = &PlannedFlow> {
+        self.flows.iter().filter(move |flow| flow.job == job)
+    }
+}
+
+/// What the phases decided, by ordinal.
+pub(crate) struct Decisions<'a> {
+    pub(crate) traffic: &'a Traffic<'a>,
+    pub(crate) demands: &'a [Demand],
+    pub(crate) priorities: &'a [Priority],
+    /// Jobs by descending priority.
+    pub(crate) order: &'a [usize],
+    pub(crate) levels: &'a [u8],
+    pub(crate) numbers: Vec<u32>,
+}
+
+impl Decisions<'_> {
+    /// The plan that says so; its generation is for [`Plan::following`].
+    pub(crate) fn plan(&self, paths: Vec<Vec<LinkId>>, pinned: &[bool], levels: u8) -> Plan {
+        let flows = self.traffic.flows.iter().zip(paths).zip(pinned);
+        let flow = |((flow, links), pinned): ((&RoutableFlow<'_>, Vec<LinkId>), &bool)| {
+            let (src, dst, port) = (flow.flow.src, flow.flow.dst, flow.flow.udp_src_port);
+            PlannedFlow {
+                job: flow.job,
+                src,
+                dst,
+                udp_src_port: port,
+                links,
+                pinned: *pinned,
+            }
+        };
+        Plan {
+            generation: 1,
+            levels,
+            jobs: self.jobs(),
+            flows: flows.map(flow).collect(),
+        }
+    }
+
+    fn jobs(&self) -> Vec<PlannedJob> {
+        let mut rank = vec![0; self.order.len()];
+        for (place, job) in (1_u32..).zip(self.order) {
+            rank[*job] = place;
+        }
+        let job = |job: usize| PlannedJob {
+            id: self.traffic.jobs[job].id.clone(),
+            number: self.numbers[job],
+            intensity: self.demands[job].intensity,
+            bottleneck_seconds: self.demands[job].bottleneck_seconds,
+            correction: self.priorities[job].correction,
+            priority: self.priorities[job].value,
+            rank: rank[job],
+            level: self.levels[job],
+        };
+        (0..rank.len()).map(job).collect()
+    }
 }

@@ -1,0 +1,37 @@
+//! Priority compression (Crux §4.3): from an order of jobs to the few classes that switches have.
+//!
+//! `README.md` beside the methods is the essay: the problem, the exact method with its proof, and what
+//! it costs. Every method takes the contention DAG, whose nodes are in descending priority, and
+//! gives every node a class such that no edge leads to a higher one.
+
+pub mod balanced;
+pub mod exact;
+mod min_cut;
+pub mod sampled;
+pub mod sincronia;
+
+use crate::contention::ContentionDag;
+use crate::policy::Compression;
+
+/// A compression to make.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    /// The contention DAG.
+    pub dag: &'a ContentionDag,
+    /// `K`: number of classes, at least one.
+    pub classes: u8,
+    /// The class that each node has now, if any: of equal optima the exact method takes the one
+    /// that moves the fewest.
+    pub present: Vec<Option<u8>>,
+}
+
+/// The class of every node, `0..problem.classes`, the highest served first.
+pub fn compress(problem: &Problem<'_>, method: Compression) -> Vec<u8> {
+    let (dag, classes) = (problem.dag, problem.classes);
+    match method {
+        Compression::Exact => exact::classes(problem),
+        Compression::Sampled => sampled::classes(dag, classes, sampled::SEED),
+        Compression::Sincronia => sincronia::classes(dag.nodes, classes),
+        Compression::Balanced => balanced::classes(dag.nodes, classes),
+    }
+}

@@ -1,0 +1,164 @@
+//! Maximum flow and minimum cut in a network with integer capacities, by Dinic's method.
+//!
+//! Written here because the planner wants exact integers, the largest of the minimum cuts and
+//! nothing else, and because the networks are shallow: augmenting paths are few arcs long, which
+//! is where Dinic's layers do well.
+
+/// A capacity that no flow can fill.
+pub(super) const INFINITE: u64 = 1 << 62;
+
+const NOWHERE: u32 = u32::MAX;
+
+/// A directed network.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    vertices: usize,
+    /// Arc `2n + 1` is the reverse of arc `2n`.
+    heads: Vec<u32>,
+    residual: Vec<u64>,
+}
+
+impl Network {
+    /// No arcs yet.
+    pub(super) fn new(vertices: usize) -> Self {
+        Self {
+            vertices,
+            heads: Vec::new(),
+            residual: Vec::new(),
+        }
+    }
+
+    /// An arc with its capacity, and the capacity of the way back.
+    pub(super) fn add(&mut self, from: usize, to: usize, capacity: u64, back: u64) {
+        self.heads.extend([to as u32, from as u32]);
+        self.residual.extend([capacity, back]);
+    }
+
+    /// The vertices on the source's side of the minimum cut that has the most of them there.
+    pub(super) fn largest_source_side(self, source: usize, sink: usize) -> Vec<bool> {
+        let mut search = Search::new(self, source, sink);
+        while search.layer() {
+            search.block();
+        }
+        search.level.iter().map(|level| *level == NOWHERE).collect()
+    }
+}
+
+/// The state of Dinic's method: layers by distance to the sink, and the arcs not yet tried.
+struct Search {
+    network: Network,
+    source: usize,
+    sink: usize,
+    /// Arcs that leave each vertex, one span after the other.
+    first: Vec<u32>,
+    arcs: Vec<u32>,
+    /// Arcs to the sink; `NOWHERE` where the residual network does not lead there.
+    level: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl Search {
+    fn new(network: Network, source: usize, sink: usize) -> Self {
+        let mut first = vec![0_u32; network.vertices + 1];
+        let tail = |arc: usize| network.heads[arc ^ 1] as usize;
+        (0..network.heads.len()).for_each(|arc| first[tail(arc) + 1] += 1);
+        (0..network.vertices).for_each(|v| first[v + 1] += first[v]);
+        let mut at = first.clone();
+        let mut arcs = vec![0_u32; network.heads.len()];
+        for arc in 0..network.heads.len() {
+            arcs[at[tail(arc)] as usize] = arc as u32;
+            at[tail(arc)] += 1;
+        }
+        let level = vec![NOWHERE; network.vertices];
+        Self {
+            next: first.clone(),
+            network,
+            source,
+            sink,
+            first,
+            arcs,
+            level,
+        }
+    }
+
+    fn head(&self, arc: u32) -> usize {
+        self.network.heads[arc as usize] as usize
+    }
+
+    fn residual(&self, arc: u32) -> u64 {
+        self.network.residual[arc as usize]
+    }
+
+    fn arcs_of(&self, vertex: usize) -> std::ops::Range<usize> {
+        self.first[vertex] as usize..self.first[vertex + 1] as usize
+    }
+
+    /// Distances to the sink, breadth first and backwards; whether the source has one.
+    fn layer(&mut self) -> bool {
+        self.level.fill(NOWHERE);
+        self.level[self.sink] = 0;
+        let mut queue = vec![self.sink];
+        let mut served = 0;
+        while let Some(&vertex) = queue.get(served) {
+            served += 1;
+            for place in self.arcs_of(vertex) {
+                let arc = self.arcs[place];
+                let before = self.head(arc);
+                if self.level[before] == NOWHERE && self.residual(arc ^ 1) > 0 {
+                    self.level[before] = self.level[vertex] + 1;
+                    queue.push(before);
+                }
+            }
+        }
+        self.next.copy_from_slice(&self.first);
+        self.level[self.source] != NOWHERE
+    }
+
+    /// A blocking flow: augmenting paths along falling distances until there is none.
+    fn block(&mut self) {
+        let mut path: Vec<u32> = Vec::new();
+        loop {
+            let vertex = path.last().map_or(self.source, |arc| self.head(*arc));
+            if vertex == self.sink {
+                self.augment(&mut path);
+            } else if let Some(arc) = self.advance(vertex) {
+                path.push(arc);
+            } else if let Some(arc) = path.pop() {
+                // A dead end: the arc that led here is done with.
+                let before = self.head(arc ^ 1);
+                self.next[before] += 1;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The next arc of `vertex` that leads nearer to the sink.
+    fn advance(&mut self, vertex: usize) -> Option<u32> {
+        while self.next[vertex] < self.first[vertex + 1] {
+            let arc = self.arcs[self.next[vertex] as usize];
+            let head = self.head(arc);
+            // The level of the vertex is finite, since the walk started at the source.
+            if self.residual(arc) > 0 && self.level[vertex] == self.level[head].wrapping_add(1) {
+                return Some(arc);
+            }
+            self.next[vertex] += 1;
+        }
+        None
+    }
+
+    /// Pushes what the path takes and goes back to its first arc that is now full.
+    fn augment(&mut self, path: &mut Vec<u32>) {
+        let narrowest = path
+            .iter()
+            .map(|arc| self.residual(*arc))
+            .min()
+            .unwrap_or(0);
+        for arc in path.iter() {
+            self.network.residual[*arc as usize] -= narrowest;
+            self.network.residual[*arc as usize ^ 1] += narrowest;
+        }
+        let full = path.iter().position(|arc| self.residual(*arc) == 0);
+        path.truncate(full.unwrap_or(0));
+    }
+}

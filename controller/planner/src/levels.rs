@@ -1,0 +1,185 @@
+//! Every job's level: compression for the jobs that policy leaves free, then policy's own word.
+//!
+//! A job whose level an operator bounds is no longer the compression's to choose, and it would bound
+//! its neighbours if it stayed in the DAG. So the free jobs are compressed by themselves, and each bounded
+//! one then takes, within its bounds, the level that cuts the most weight to jobs already placed.
+
+use crate::compression::{Problem, compress};
+use crate::contention::{ContentionDag, Sharing};
+use crate::input::Job;
+use crate::policy::{Override, Policy};
+use crate::previous::Previous;
+use crate::traffic::Traffic;
+
+/// Jobs in descending priority, and what levels depend on.
+pub(crate) struct Ranked<'a> {
+    /// Jobs by descending priority.
+    pub(crate) order: &'a [usize],
+    /// `I_j` by job.
+    pub(crate) intensities: &'a [f64],
+    /// Which jobs meet.
+    pub(crate) sharing: &'a Sharing,
+}
+
+/// Levels by job.
+pub(crate) fn assign(
+    traffic: &Traffic<'_>,
+    ranked: &Ranked<'_>,
+    policy: &Policy,
+    previous: &Previous<'_>,
+) -> Vec<u8> {
+    let given = policy.job_levels();
+    let rule = |job: usize| policy.override_for(traffic.jobs[job]);
+    let is_bounded = |job: &usize| rule(*job).is_some_and(Override::bounds_level);
+    let (bounded, free): (Vec<usize>, Vec<usize>) =
+        ranked.order.iter().partition(|j| is_bounded(j));
+    let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
+    let is_floored = |job: usize| rule(job).is_some_and(|r| is_below_floor(traffic.jobs[job], r));
+    let present = |job: usize| previous.level(job).filter(|_| !is_floored(job));
+    for (job, level) in compressed(&free, ranked, policy, &present) {
+        levels[job] = Some(level);
+    }
+    for job in bounded {
+        let choice = Choice {
+            job,
+            rule: rule(job),
+            present: present(job),
+        };
+        levels[job] = Some(choice.best(&given, ranked, &levels));
+    }
+    let level = |(job, level): (usize, Option<u8>)| {
+        let level = level.unwrap_or(given[0]);
+        if is_floored(job) {
+            raised(level, &given, rule(job))
+        } else {
+            level
+        }
+    };
+    levels.into_iter().enumerate().map(level).collect()
+}
+
+/// Free jobs with their levels. Enough levels for all: every job has its own. Else those without
+/// contention go to the highest, and the rest are compressed.
+fn compressed(
+    free: &[usize],
+    ranked: &Ranked<'_>,
+    policy: &Policy,
+    present: &impl Fn(usize) -> Option<u8>,
+) -> Vec<(usize, u8)> {
+    let given = policy.job_levels();
+    let dag = ContentionDag::new(ranked.sharing, free, ranked.intensities);
+    let has_room = free.len() <= given.len();
+    let contended = contended(&dag);
+    let (in_dag, alone): (Vec<usize>, Vec<usize>) =
+        (0..free.len()).partition(|node| has_room || contended[*node]);
+    let jobs: Vec<usize> = in_dag.into_iter().map(|node| free[node]).collect();
+    let dag = if has_room {
+        ContentionDag::chain(jobs.iter().map(|job| ranked.intensities[*job]))
+    } else {
+        ContentionDag::new(ranked.sharing, &jobs, ranked.intensities)
+    };
+    let class = |level: u8| {
+        given
+            .binary_search(&level)
+            .ok()
+            .and_then(|c| u8::try_from(c).ok())
+    };
+    let problem = Problem {
+        dag: &dag,
+        classes: u8::try_from(given.len()).unwrap_or(u8::MAX),
+        present: jobs
+            .iter()
+            .map(|job| present(*job).and_then(class))
+            .collect(),
+    };
+    let classes = compress(&problem, policy.compression);
+    let levels = classes.into_iter().map(|class| given[usize::from(class)]);
+    let highest = given[given.len() - 1];
+    let alone = alone.into_iter().map(|node| (free[node], highest));
+    jobs.iter().copied().zip(levels).chain(alone).collect()
+}
+
+/// Which nodes have an edge.
+fn contended(dag: &ContentionDag) -> Vec<bool> {
+    let mut contended = vec![false; dag.nodes];
+    for edge in &dag.edges {
+        contended[edge.above] = true;
+        contended[edge.below] = true;
+    }
+    contended
+}
+
+/// Whether a job ran slower lately than the share of its throughput alone that policy grants it.
+fn is_below_floor(job: &Job, rule: &Override) -> bool {
+    let throughput = 1.0 / (1.0 + job.recent_slowdown);
+    rule.min_throughput.is_some_and(|floor| throughput < floor)
+}
+
+/// The next higher level within the job's bounds.
+fn raised(level: u8, given: &[u8], rule: Option<&Override>) -> u8 {
+    let highest = rule.and_then(|rule| rule.max_level).unwrap_or(u8::MAX);
+    let is_fixed = rule.is_some_and(|rule| rule.exempt);
+    let higher = given
+        .iter()
+        .find(|other| **other > level && **other <= highest && !is_fixed);
+    higher.copied().unwrap_or(level)
+}
+
+/// The choice of a level for a job that policy bounds.
+struct Choice<'a> {
+    job: usize,
+    rule: Option<&'a Override>,
+    present: Option<u8>,
+}
+
+impl Choice<'_> {
+    /// The level that cuts the most weight to the jobs placed so far; then the present one; then
+    /// the highest.
+    fn best(&self, given: &[u8], ranked: &Ranked<'_>, levels: &[Option<u8>]) -> u8 {
+        let allowed = given
+            .iter()
+            .copied()
+            .filter(|level| self.allows(*level, given));
+        let worth = |level: u8| (self.cut(level, ranked, levels), self.present == Some(level));
+        let best = allowed.max_by(|a, b| {
+            let (x, y) = (worth(*a), worth(*b));
+            x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)).then(a.cmp(b))
+        });
+        // Bounds between which every level is reserved leave the one nearest to them.
+        best.unwrap_or_else(|| self.nearest(given))
+    }
+
+    fn allows(&self, level: u8, given: &[u8]) -> bool {
+        match self.rule {
+            Some(rule) if rule.exempt => level == given[0],
+            Some(rule) => {
+                (rule.min_level.unwrap_or(0)..=rule.max_level.unwrap_or(u8::MAX)).contains(&level)
+            }
+            None => true,
+        }
+    }
+
+    fn nearest(&self, given: &[u8]) -> u8 {
+        let wanted = self
+            .rule
+            .and_then(|rule| rule.min_level.or(rule.max_level))
+            .unwrap_or(0);
+        let nearest = given
+            .iter()
+            .copied()
+            .min_by_key(|level| level.abs_diff(wanted));
+        nearest.unwrap_or(given[0])
+    }
+
+    /// Weight of the edges between this job and placed ones that `level` would cut.
+    fn cut(&self, level: u8, ranked: &Ranked<'_>, levels: &[Option<u8>]) -> f64 {
+        let place = |job: usize| ranked.order.iter().position(|other| *other == job);
+        let own = place(self.job);
+        let weight = |other: usize| match levels[other] {
+            Some(theirs) if place(other) > own && level > theirs => ranked.intensities[self.job],
+            Some(theirs) if place(other) < own && theirs > level => ranked.intensities[other],
+            _ => 0.0,
+        };
+        ranked.sharing.with(self.job).map(weight).sum()
+    }
+}

@@ -1,0 +1,285 @@
+//! The Plan document: a plan and its report by names, for people, programs and the next plan.
+//!
+//! Reading one back gives the `previous` of the next plan. Names that the fabric no longer has are no
+//! error there: what they stood for is planned anew, and a finding says so.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, Finding, LinkId, NicId, Node};
+
+use crate::input::JobId;
+use crate::plan::{Plan, PlannedFlow, PlannedJob};
+use crate::policy::Compression;
+use crate::report::Report;
+
+/// The Plan document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanDocument {
+    /// Rises by one with every plan that differs from the one before it.
+    pub generation: u64,
+    /// Jobs in the order of their ids.
+    pub jobs: Vec<PlannedJobDocument>,
+    /// Flows by job.
+    pub flows: Vec<PlannedFlowDocument>,
+    /// Links that carry planned traffic.
+    pub links: Vec<PlannedLink>,
+    /// How priorities became levels.
+    pub compression: PlannedCompression,
+    /// The busiest link against what is possible.
+    pub bounds: PlannedBounds,
+    /// What an operator should know.
+    pub findings: Vec<Finding>,
+}
+
+/// Decisions on one job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedJobDocument {
+    /// Its name.
+    pub id: String,
+    /// Its number in switch tables.
+    pub number: u32,
+    /// FLOP/s that one second of its tightest link unblocks.
+    pub intensity: f64,
+    /// Seconds that an iteration takes its tightest link.
+    pub bottleneck_seconds: f64,
+    /// Correction factor.
+    pub correction: f64,
+    /// Priority after fairness and policy, FLOP/s.
+    pub priority: f64,
+    /// Place in the order of priority; 1 is first.
+    pub rank: u32,
+    /// Class; the highest is served first.
+    pub level: u8,
+}
+
+/// Decisions on one flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedFlowDocument {
+    /// Its job.
+    pub job: String,
+    /// Sending host.
+    pub src: String,
+    /// Receiving host.
+    pub dst: String,
+    /// NIC index in the sending host.
+    #[serde(default)]
+    pub src_nic: u32,
+    /// NIC index in the receiving host.
+    #[serde(default)]
+    pub dst_nic: u32,
+    /// UDP source port.
+    pub udp_src_port: u16,
+    /// Hosts and switches that it passes; empty without a path.
+    pub path: Vec<String>,
+    /// Directed links that it takes.
+    pub links: Vec<String>,
+    /// Whether switches are told; if not, it is left to ECMP.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Whether the previous plan had it on another path.
+    pub moved: bool,
+}
+
+/// Planned load of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedLink {
+    /// The directed link.
+    pub link: String,
+    /// Share of time that it is busy.
+    pub load: f64,
+    /// Jobs on it.
+    pub jobs: Vec<String>,
+}
+
+/// The cut that compression made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedCompression {
+    /// How it was made.
+    pub method: Compression,
+    /// Classes of the switches.
+    pub levels: u8,
+    /// Weight of the edges between different classes, FLOP/s.
+    pub cut_weight: f64,
+    /// Weight of all edges, FLOP/s.
+    pub total_weight: f64,
+}
+
+/// The busiest link against what is possible.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedBounds {
+    /// Largest load of a link.
+    pub max_load: f64,
+    /// No choice of paths has a largest load below this.
+    pub max_load_lower_bound: f64,
+}
+
+impl PlanDocument {
+    /// `plan` and its `report` in the names of `fabric`.
+    pub fn new(fabric: &Fabric, plan: &Plan, report: &Report) -> Self {
+        let mut moved = vec![false; plan.flows.len()];
+        report.moved.iter().for_each(|flow| moved[*flow] = true);
+        let name = |job: &usize| plan.jobs[*job].id.to_string();
+        let links = report.links.iter().map(|load| PlannedLink {
+            link: fabric.link_name(load.link),
+            load: load.load,
+            jobs: load.jobs.iter().map(name).collect(),
+        });
+        let flows = plan.flows.iter().zip(moved);
+        let flows = flows.map(|(flow, moved)| flow_document(fabric, plan, flow, moved));
+        Self {
+            generation: plan.generation,
+            jobs: plan.jobs.iter().map(job_document).collect(),
+            flows: flows.collect(),
+            links: links.collect(),
+            compression: PlannedCompression {
+                method: report.compression.method,
+                levels: report.compression.levels,
+                cut_weight: report.compression.cut_weight,
+                total_weight: report.compression.total_weight,
+            },
+            bounds: PlannedBounds {
+                max_load: report.bounds.max_load,
+                max_load_lower_bound: report.bounds.max_load_lower_bound,
+            },
+            findings: report.findings.clone(),
+        }
+    }
+
+    /// The plan in the ids of `fabric`, to plan on from, and a finding for every job some of whose
+    /// flows or paths the fabric no longer has.
+    pub fn recall(&self, fabric: &Fabric) -> (Plan, Vec<Finding>) {
+        let mut jobs: Vec<PlannedJob> = self.jobs.iter().map(planned_job).collect();
+        jobs.sort_by(|a, b| a.id.cmp(&b.id));
+        let known = Known::new(fabric, &jobs);
+        let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut flows = Vec::with_capacity(self.flows.len());
+        for document in &self.flows {
+            match known.flow(document) {
+                Some(flow) => flows.push(flow),
+                None => *lost.entry(&document.job).or_default() += 1,
+            }
+        }
+        let finding = |(job, count): (&str, usize)| {
+            let text = format!("{count} flows of the previous plan are not of this fabric");
+            Finding::warning(format!("job {job}"), text)
+        };
+        let findings = lost.into_iter().map(finding).collect();
+        let levels = self.compression.levels;
+        (
+            Plan {
+                generation: self.generation,
+                levels,
+                jobs,
+                flows,
+            },
+            findings,
+        )
+    }
+}
+
+fn job_document(job: &PlannedJob) -> PlannedJobDocument {
+    PlannedJobDocument {
+        id: job.id.to_string(),
+        number: job.number,
+        intensity: job.intensity,
+        bottleneck_seconds: job.bottleneck_seconds,
+        correction: job.correction,
+        priority: job.priority,
+        rank: job.rank,
+        level: job.level,
+    }
+}
+
+fn planned_job(job: &PlannedJobDocument) -> PlannedJob {
+    PlannedJob {
+        id: JobId::from(job.id.as_str()),
+        number: job.number,
+        intensity: job.intensity,
+        bottleneck_seconds: job.bottleneck_seconds,
+        correction: job.correction,
+        priority: job.priority,
+        rank: job.rank,
+        level: job.level,
+    }
+}
+
+fn flow_document(
+    fabric: &Fabric,
+    plan: &Plan,
+    flow: &PlannedFlow,
+    moved: bool,
+) -> PlannedFlowDocument {
+    let host = |nic: NicId| {
+        fabric
+            .node_name(Node::Host(fabric.nic(nic).host))
+            .to_owned()
+    };
+    let first = flow.links.first().map(|link| fabric.link(*link).from.node);
+    let nodes = first
+        .into_iter()
+        .chain(flow.links.iter().map(|link| fabric.link(*link).to.node));
+    PlannedFlowDocument {
+        job: plan.jobs[flow.job].id.to_string(),
+        src: host(flow.src),
+        dst: host(flow.dst),
+        src_nic: fabric.nic(flow.src).index,
+        dst_nic: fabric.nic(flow.dst).index,
+        udp_src_port: flow.udp_src_port,
+        path: nodes
+            .map(|node| fabric.node_name(node).to_owned())
+            .collect(),
+        links: flow
+            .links
+            .iter()
+            .map(|link| fabric.link_name(*link))
+            .collect(),
+        pinned: flow.pinned,
+        moved,
+    }
+}
+
+/// Names to ids, made once per document.
+struct Known<'a> {
+    fabric: &'a Fabric,
+    jobs: BTreeMap<&'a str, usize>,
+    links: BTreeMap<String, LinkId>,
+}
+
+impl<'a> Known<'a> {
+    fn new(fabric: &'a Fabric, jobs: &'a [PlannedJob]) -> Self {
+        let links = (0..fabric.links().len()).map(LinkId::from);
+        let jobs = jobs.iter().enumerate();
+        Self {
+            fabric,
+            jobs: jobs
+                .map(|(position, job)| (job.id.as_str(), position))
+                .collect(),
+            links: links.map(|link| (fabric.link_name(link), link)).collect(),
+        }
+    }
+
+    /// The flow, if its job, its NICs and all its links are known.
+    fn flow(&self, document: &PlannedFlowDocument) -> Option<PlannedFlow> {
+        let nic = |host: &str, index| self.fabric.nic_of(self.fabric.host_named(host)?, index);
+        let links = document
+            .links
+            .iter()
+            .map(|name| self.links.get(name).copied());
+        Some(PlannedFlow {
+            job: *self.jobs.get(document.job.as_str())?,
+            src: nic(&document.src, document.src_nic)?,
+            dst: nic(&document.dst, document.dst_nic)?,
+            udp_src_port: document.udp_src_port,
+            links: links.collect::<Option<_>>()?,
+            pinned: document.pinned,
+        })
+    }
+}

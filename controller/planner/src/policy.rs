@@ -1,0 +1,182 @@
+//! What an operator decides over the planner's head: classes, methods, thresholds, drained parts
+//! and overrides of single jobs (Crux §7.2).
+//!
+//! A [`Policy`] is already valid; the one way to make it from a file is [`PolicyDocument::validate`],
+//! where every error names the field. The planner reads it and never asks whether it makes sense.
+
+mod document;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Change, Fabric, Node, SwitchId};
+
+pub use self::document::{OverrideDocument, PolicyDocument};
+use crate::input::Job;
+use crate::names::{self, FieldError};
+
+/// How priorities become classes (Crux §4.3 and the schedulers it compares with).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// The optimum, by one minimum cut.
+    #[default]
+    Exact,
+    /// The paper's Algorithm 1: the best of ten sampled topological orders.
+    Sampled,
+    /// The first jobs alone in a class, the rest in the lowest, as Sincronia does.
+    Sincronia,
+    /// The sorted jobs split evenly, as Varys does.
+    Balanced,
+}
+
+/// What a job is compared with to correct its intensity (Crux §4.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reference {
+    /// The one job with the most bytes in an iteration, as in the paper.
+    #[default]
+    MostTraffic,
+    /// Every job that shares a link with it, weighted by bytes (Crux §7.1 admits the need).
+    Contenders,
+}
+
+/// An operator's word on the jobs whose id or tenant matches a pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// Glob over job ids and tenants: `*` is any text, `?` any one character.
+    pub pattern: String,
+    /// Lowest class of the job, if bounded; a fixed level is both bounds.
+    pub min_level: Option<u8>,
+    /// Highest class of the job, if bounded.
+    pub max_level: Option<u8>,
+    /// Factor on the priority; finite, above zero.
+    pub weight: f64,
+    /// Left alone: flows by ECMP, in the lowest class that jobs may have.
+    pub exempt: bool,
+    /// Throughput, as a share of that alone, under which the job is raised a class; 0..=1.
+    pub min_throughput: Option<f64>,
+}
+
+impl Override {
+    /// Whether this override is about `job`.
+    pub fn matches(&self, job: &Job) -> bool {
+        let tenant = job.tenant.as_deref();
+        names::glob_matches(&self.pattern, job.id.as_str())
+            || tenant.is_some_and(|tenant| names::glob_matches(&self.pattern, tenant))
+    }
+
+    /// Whether it bounds the class of the job, which then is no longer the compression's to choose.
+    pub fn bounds_level(&self) -> bool {
+        self.exempt || self.min_level.is_some() || self.max_level.is_some()
+    }
+}
+
+/// An operator's decisions, valid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// `K`: classes of the switches, 1..=8.
+    pub levels: u8,
+    /// Classes never given to jobs; at least one is left.
+    pub reserved_levels: BTreeSet<u8>,
+    /// How priorities become classes.
+    pub compression: Compression,
+    /// What a job is compared with.
+    pub reference: Reference,
+    /// `f` in 0..=1: weight of recent slowdown against priority (Crux §7.2); 0 is the paper.
+    pub fairness: f64,
+    /// A running flow moves only when its busiest link gets idler by this share of time.
+    pub move_gain_min: f64,
+    /// Pins that one leaf may hold; the flows of the least intense jobs spill to ECMP.
+    pub max_pins_per_switch: usize,
+    /// Largest correction factor (Crux §4.2), for a job that loses while the reference does not.
+    pub max_correction: f64,
+    /// Switches by name, cables as `switch-switch`, that new traffic must avoid.
+    pub drained: Vec<String>,
+    /// Overrides; the first that matches a job is the one that counts.
+    pub overrides: Vec<Override>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            levels: 8,
+            reserved_levels: BTreeSet::new(),
+            compression: Compression::Exact,
+            reference: Reference::MostTraffic,
+            fairness: 0.0,
+            move_gain_min: 0.02,
+            max_pins_per_switch: 16_000,
+            max_correction: 64.0,
+            drained: Vec::new(),
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// The classes that jobs may have, ascending; never empty.
+    pub fn job_levels(&self) -> Vec<u8> {
+        let free = |level: &u8| !self.reserved_levels.contains(level);
+        (0..self.levels).filter(free).collect()
+    }
+
+    /// The override that counts for `job`.
+    pub fn override_for(&self, job: &Job) -> Option<&Override> {
+        self.overrides.iter().find(|rule| rule.matches(job))
+    }
+
+    /// `fabric` with the parts in [`Policy::drained`] drained; a part not named there is as it was.
+    ///
+    /// # Errors
+    /// A name that is neither a switch nor two nodes with a cable between them.
+    pub fn apply_drains(&self, fabric: &Fabric) -> Result<Fabric, FieldError> {
+        let mut changes = Vec::new();
+        for (index, name) in self.drained.iter().enumerate() {
+            let found = drains_of(fabric, name);
+            if found.is_empty() {
+                return Err(unknown_part(fabric, index, name));
+            }
+            changes.extend(found);
+        }
+        Ok(fabric.with(changes))
+    }
+}
+
+fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> FieldError {
+    let hint = names::hint(
+        name,
+        fabric.switches().iter().map(|switch| switch.name.as_str()),
+    );
+    let problem = format!("the fabric has no switch or cable `{name}`{hint}");
+    FieldError {
+        file: "policy".to_owned(),
+        field: format!("drained[{index}]"),
+        problem,
+    }
+}
+
+/// The drains that a name means: one for a switch, one for each cable between two named nodes.
+fn drains_of(fabric: &Fabric, name: &str) -> Vec<Change> {
+    if let Some(switch) = fabric.switch_named(name) {
+        return vec![Change::DrainSwitch(switch)];
+    }
+    // Names may hold dashes themselves, so every dash is tried as the one between the two.
+    let dashes = name.match_indices('-').map(|(at, _)| at);
+    let halves = dashes.map(|at| (&name[..at], &name[at + 1..]));
+    let mut ends = halves.filter_map(|(a, b)| Some((node(fabric, a)?, fabric.switch_named(b)?)));
+    ends.next()
+        .map_or_else(Vec::new, |(a, b)| cables_between(fabric, a, b))
+}
+
+fn node(fabric: &Fabric, name: &str) -> Option<Node> {
+    let switch = fabric.switch_named(name).map(Node::Switch);
+    switch.or_else(|| fabric.host_named(name).map(Node::Host))
+}
+
+fn cables_between(fabric: &Fabric, a: Node, b: SwitchId) -> Vec<Change> {
+    let ports = fabric.switch(b).ports.values();
+    let to_a = ports.filter(|link| fabric.link(**link).to.node == a);
+    to_a.map(|link| Change::DrainLink(*link)).collect()
+}

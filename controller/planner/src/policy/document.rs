@@ -1,0 +1,230 @@
+//! The Policy document as people write it, and its way to a [`Policy`].
+//!
+//! Every field has a default, so an empty document is the default policy.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Compression, Override, Policy, Reference};
+use crate::names::FieldError;
+
+/// Most classes that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
+const MAX_LEVELS: u8 = 8;
+
+/// The Policy document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyDocument {
+    /// Classes of the switches, 1..=8; the highest is served first.
+    pub levels: u8,
+    /// Classes never given to jobs.
+    pub reserved_levels: Vec<u8>,
+    /// How priorities become classes.
+    pub compression: Compression,
+    /// What a job is compared with.
+    pub reference: Reference,
+    /// Weight of recent slowdown against priority, 0..=1.
+    pub fairness: f64,
+    /// Gain, as a share of link time, for which a running flow moves.
+    pub move_gain_min: f64,
+    /// Pins that one leaf may hold.
+    pub max_pins_per_switch: usize,
+    /// Largest correction factor.
+    pub max_correction: f64,
+    /// Switches by name, cables as `switch-switch`, that traffic must avoid.
+    pub drained: Vec<String>,
+    /// Overrides by job id or tenant; the first that matches counts.
+    #[serde(rename = "job")]
+    pub jobs: Vec<OverrideDocument>,
+}
+
+/// An override in the Policy document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OverrideDocument {
+    /// Glob over job ids and tenants.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// Fixed class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
+    /// Highest class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_level: Option<u8>,
+    /// Lowest class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_level: Option<u8>,
+    /// Factor on the priority, above zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// Left alone by the planner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exempt: bool,
+    /// Share of its throughput alone under which the job is raised a class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_throughput: Option<f64>,
+}
+
+impl Default for PolicyDocument {
+    fn default() -> Self {
+        let policy = Policy::default();
+        Self {
+            levels: policy.levels,
+            reserved_levels: Vec::new(),
+            compression: policy.compression,
+            reference: policy.reference,
+            fairness: policy.fairness,
+            move_gain_min: policy.move_gain_min,
+            max_pins_per_switch: policy.max_pins_per_switch,
+            max_correction: policy.max_correction,
+            drained: Vec::new(),
+            jobs: Vec::new(),
+        }
+    }
+}
+
+impl PolicyDocument {
+    /// The policy that the document states.
+    ///
+    /// # Errors
+    /// The first field that makes no sense; `file` is how the error calls the document.
+    pub fn validate(&self, file: &str) -> Result<Policy, FieldError> {
+        let fields = Fields { file, policy: self };
+        fields.check_levels()?;
+        fields.within("fairness", self.fairness, 0.0, 1.0)?;
+        fields.within("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
+        fields.within("max_correction", self.max_correction, 1.0, f64::MAX)?;
+        let overrides = self.jobs.iter().enumerate();
+        let overrides = overrides.map(|(index, rule)| fields.rule(index, rule));
+        Ok(Policy {
+            levels: self.levels,
+            reserved_levels: self.reserved_levels.iter().copied().collect(),
+            compression: self.compression,
+            reference: self.reference,
+            fairness: self.fairness,
+            move_gain_min: self.move_gain_min,
+            max_pins_per_switch: self.max_pins_per_switch,
+            max_correction: self.max_correction,
+            drained: self.drained.clone(),
+            overrides: overrides.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The document under validation, and how errors call it.
+struct Fields<'a> {
+    file: &'a str,
+    policy: &'a PolicyDocument,
+}
+
+impl Fields<'_> {
+    fn error(&self, field: &str, problem: String) -> FieldError {
+        FieldError {
+            file: self.file.to_owned(),
+            field: field.to_owned(),
+            problem,
+        }
+    }
+
+    /// `value` is a number from `low` to `high`.
+    fn within(&self, field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
+        if (low..=high).contains(&value) {
+            return Ok(());
+        }
+        let range = if high == f64::MAX {
+            format!("{low} or more")
+        } else {
+            format!("a number from {low} to {high}")
+        };
+        Err(self.error(field, format!("{value} is not {range}")))
+    }
+
+    fn check_levels(&self) -> Result<(), FieldError> {
+        let PolicyDocument {
+            levels,
+            reserved_levels,
+            ..
+        } = self.policy;
+        if !(1..=MAX_LEVELS).contains(levels) {
+            let problem = format!("{levels} is not a number of classes from 1 to {MAX_LEVELS}");
+            return Err(self.error("levels", problem));
+        }
+        for (index, level) in reserved_levels.iter().enumerate() {
+            self.level(&format!("reserved_levels[{index}]"), *level)?;
+        }
+        if (0..*levels).all(|level| reserved_levels.contains(&level)) {
+            let problem = "every class is reserved; jobs need at least one".to_owned();
+            return Err(self.error("reserved_levels", problem));
+        }
+        Ok(())
+    }
+
+    fn level(&self, field: &str, level: u8) -> Result<(), FieldError> {
+        let levels = self.policy.levels;
+        if level < levels {
+            return Ok(());
+        }
+        Err(self.error(
+            field,
+            format!("{level} is not a class from 0 to {}", levels - 1),
+        ))
+    }
+
+    fn rule(&self, index: usize, rule: &OverrideDocument) -> Result<Override, FieldError> {
+        let field = |name: &str| format!("job[{index}].{name}");
+        if rule.pattern.is_empty() {
+            return Err(self.error(&field("match"), "empty; it would match no job".to_owned()));
+        }
+        let bounds = [
+            ("level", rule.level),
+            ("min_level", rule.min_level),
+            ("max_level", rule.max_level),
+        ];
+        for (name, level) in bounds {
+            self.job_level(&field(name), level)?;
+        }
+        self.bounds_agree(&field("level"), rule)?;
+        let weight = rule.weight.unwrap_or(1.0);
+        self.within(&field("weight"), weight, f64::MIN_POSITIVE, f64::MAX)?;
+        let min_throughput = rule.min_throughput;
+        self.within(
+            &field("min_throughput"),
+            min_throughput.unwrap_or(0.0),
+            0.0,
+            1.0,
+        )?;
+        Ok(Override {
+            pattern: rule.pattern.clone(),
+            min_level: rule.level.or(rule.min_level),
+            max_level: rule.level.or(rule.max_level),
+            weight,
+            exempt: rule.exempt,
+            min_throughput,
+        })
+    }
+
+    fn job_level(&self, field: &str, level: Option<u8>) -> Result<(), FieldError> {
+        let Some(level) = level else { return Ok(()) };
+        self.level(field, level)?;
+        if self.policy.reserved_levels.contains(&level) {
+            return Err(self.error(field, format!("class {level} is reserved")));
+        }
+        Ok(())
+    }
+
+    /// `level` stands alone, and `min_level` is not above `max_level`.
+    fn bounds_agree(&self, field: &str, rule: &OverrideDocument) -> Result<(), FieldError> {
+        match (rule.level, rule.min_level, rule.max_level) {
+            (Some(_), None, None) | (None, None, _) | (None, _, None) => Ok(()),
+            (None, Some(low), Some(high)) if low <= high => Ok(()),
+            (None, Some(low), Some(high)) => {
+                let problem = format!("min_level {low} is above max_level {high}");
+                Err(self.error(field, problem))
+            }
+            (Some(_), ..) => {
+                let problem = "a fixed level leaves nothing for min_level and max_level";
+                Err(self.error(field, problem.to_owned()))
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Why the plan is as it is: loads, bounds, the cut, what moved, and the pieces behind each job.
+//!
+//! A report is made with its plan and explains it; nothing is lowered from it, and two equal plans
+//! may have different reports (what moved is relative to the plan before).
+
+use topology::{Finding, LinkId};
+
+use crate::bounds::LeastLoad;
+use crate::contention::{ContentionDag, Sharing};
+use crate::intensity::Demand;
+use crate::path_selection;
+use crate::plan::{Plan, PlannedFlow};
+use crate::policy::{Compression, Policy, Reference};
+use crate::previous::Previous;
+use crate::tally::Tally;
+use crate::traffic::Traffic;
+use crate::{pins, priority};
+
+/// What explains a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Links that carry planned traffic, ascending.
+    pub links: Vec<LinkLoad>,
+    /// How priorities became levels.
+    pub compression: CompressionReport,
+    /// How good the paths are.
+    pub bounds: Bounds,
+    /// What an operator should know: jobs without a path, flows left to ECMP.
+    pub findings: Vec<Finding>,
+    /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
+    pub moved: Vec<usize>,
+    /// The pieces behind each job's decisions, by position in [`Plan::jobs`].
+    pub why: Vec<Why>,
+}
+
+/// Planned load of one directed link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkLoad {
+    /// The link.
+    pub link: LinkId,
+    /// Share of time that it is busy if every job runs undisturbed; above 1 they cannot all.
+    pub load: f64,
+    /// Positions in [`Plan::jobs`] of the jobs on it, ascending.
+    pub jobs: Vec<usize>,
+}
+
+/// The cut that compression made of the contention DAG.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompressionReport {
+    /// How it was made.
+    pub method: Compression,
+    /// `K`: classes of the switches.
+    pub levels: u8,
+    /// Weight of the edges whose jobs are in different classes, FLOP/s.
+    pub cut_weight: f64,
+    /// Weight of all edges, FLOP/s.
+    pub total_weight: f64,
+}
+
+/// The busiest link against what is possible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Largest load of a link under the plan.
+    pub max_load: f64,
+    /// No choice of paths has a largest load below this.
+    pub max_load_lower_bound: f64,
+}
+
+/// Why one job is treated as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
+    /// The link that takes `t_j`; none if the job has no traffic or no path.
+    pub bottleneck: Option<LinkId>,
+    /// `T_j`: an iteration alone on the chosen paths, in seconds.
+    pub iteration_seconds: f64,
+    /// The job (position) it was compared with; none where that is its contenders.
+    pub reference: Option<usize>,
+    /// Jobs (positions) that it shares a link with, ascending.
+    pub contenders: Vec<usize>,
+    /// Those of them with a higher priority that are in the same class.
+    pub tied_with: Vec<usize>,
+    /// Pattern of the policy's override that counts for it.
+    pub rule: Option<String>,
+}
+
+/// What a report is made from.
+pub(crate) struct Evidence<'a> {
+    pub(crate) traffic: &'a Traffic<'a>,
+    pub(crate) demands: &'a [Demand],
+    pub(crate) sharing: &'a Sharing,
+    /// Jobs by descending priority.
+    pub(crate) order: &'a [usize],
+    pub(crate) policy: &'a Policy,
+    pub(crate) previous: &'a Previous<'a>,
+}
+
+impl Evidence<'_> {
+    /// The report on `plan`.
+    pub(crate) fn report(&self, plan: &Plan) -> Report {
+        let links = self.links(plan);
+        let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
+        let max_load_lower_bound = self.lower_bound();
+        Report {
+            links,
+            compression: self.compression(plan),
+            bounds: Bounds {
+                max_load,
+                max_load_lower_bound,
+            },
+            findings: self.findings(plan),
+            moved: self.moved(plan),
+            why: (0..plan.jobs.len())
+                .map(|job| self.why(plan, job))
+                .collect(),
+        }
+    }
+
+    fn links(&self, plan: &Plan) -> Vec<LinkLoad> {
+        let links = self.traffic.fabric.links().len();
+        let mut rates = Tally::new(links);
+        let mut jobs: Vec<Vec<usize>> = vec![Vec::new(); links];
+        for (position, flow) in plan.flows.iter().enumerate() {
+            for link in &flow.links {
+                rates.add(link.index(), self.rate(position));
+                let on_link = &mut jobs[link.index()];
+                if on_link.last() != Some(&flow.job) {
+                    on_link.push(flow.job);
+                }
+            }
+        }
+        let used = jobs
+            .into_iter()
+            .enumerate()
+            .filter(|(_, jobs)| !jobs.is_empty());
+        used.map(|(index, jobs)| {
+            let link = LinkId::from(index);
+            LinkLoad {
+                link,
+                load: rates.at(index) / self.traffic.capacity(link),
+                jobs,
+            }
+        })
+        .collect()
+    }
+
+    fn rate(&self, flow: usize) -> f64 {
+        let flow = &self.traffic.flows[flow];
+        path_selection::rate(flow, &self.demands[flow.job])
+    }
+
+    fn lower_bound(&self) -> f64 {
+        let mut least = LeastLoad::new(self.traffic);
+        for (position, flow) in self.traffic.flows.iter().enumerate() {
+            least.add(flow, self.rate(position));
+        }
+        least.maximum()
+    }
+
+    fn compression(&self, plan: &Plan) -> CompressionReport {
+        let intensities: Vec<f64> = self.demands.iter().map(|demand| demand.intensity).collect();
+        let dag = ContentionDag::new(self.sharing, self.order, &intensities);
+        let levels: Vec<u8> = self.order.iter().map(|job| plan.jobs[*job].level).collect();
+        CompressionReport {
+            method: self.policy.compression,
+            levels: self.policy.levels,
+            cut_weight: dag.cut_weight(&levels),
+            total_weight: dag.total_weight(),
+        }
+    }
+
+    fn findings(&self, plan: &Plan) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = (0..plan.jobs.len())
+            .filter_map(|job| self.without_path(plan, job))
+            .collect();
+        let pinned: Vec<bool> = plan.flows.iter().map(|flow| flow.pinned).collect();
+        findings.extend(pins::findings(self.traffic, &pinned, self.policy));
+        findings
+    }
+
+    /// A job some flow of which has no path.
+    fn without_path(&self, plan: &Plan, job: usize) -> Option<Finding> {
+        let flows = &plan.flows[self.traffic.spans[job].clone()];
+        let lost: Vec<&PlannedFlow> = flows.iter().filter(|flow| flow.links.is_empty()).collect();
+        let first = lost.first()?;
+        let host = |nic| {
+            &self
+                .traffic
+                .fabric
+                .host(self.traffic.fabric.nic(nic).host)
+                .name
+        };
+        let (src, dst, count) = (host(first.src), host(first.dst), lost.len());
+        let text = format!(
+            "job without a path: no usable path for {count} of its {} flows, the first from {src} to {dst}",
+            flows.len()
+        );
+        Some(Finding::error(format!("job {}", plan.jobs[job].id), text))
+    }
+
+    fn moved(&self, plan: &Plan) -> Vec<usize> {
+        let flows = self.traffic.flows.iter().zip(&plan.flows).enumerate();
+        let moved = flows.filter(|(_, (flow, planned))| {
+            self.previous
+                .path(flow)
+                .is_some_and(|had| had != planned.links)
+        });
+        moved.map(|(position, _)| position).collect()
+    }
+
+    fn why(&self, plan: &Plan, job: usize) -> Why {
+        let contenders: Vec<usize> = self.sharing.with(job).collect();
+        let own = &plan.jobs[job];
+        let ties = |other: &&usize| {
+            plan.jobs[**other].rank < own.rank && plan.jobs[**other].level == own.level
+        };
+        let reference = match self.policy.reference {
+            Reference::MostTraffic => priority::most_traffic(self.traffic, self.demands),
+            Reference::Contenders => None,
+        };
+        let rule = self.policy.override_for(self.traffic.jobs[job]);
+        Why {
+            bottleneck: self.demands[job].bottleneck,
+            iteration_seconds: self.demands[job].iteration_seconds,
+            reference,
+            tied_with: contenders.iter().filter(ties).copied().collect(),
+            contenders,
+            rule: rule.map(|rule| rule.pattern.clone()),
+        }
+    }
+}
