@@ -146,4 +146,4 @@ fn prioritised(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

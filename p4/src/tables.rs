@@ -135,3 +135,104 @@ fn update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> Update {
     let entry = TableEntry { key, value };
     Update { kind, entry }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pipeline;
+    use crate::fabric::{self, Flow, Level, Port, table};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+    use std::sync::LazyLock;
+
+    static P4INFO: LazyLock<P4Info> = LazyLock::new(|| Pipeline::fabric().p4info);
+
+    /// Few keys and few values, so that two tables often share them.
+    fn entry() -> impl Strategy<Value = TableEntry> {
+        (0..6_u8, 0..3_u16, 0..3_u32).prop_map(|(kind, key, value)| {
+            let port = Port::new(value).unwrap();
+            let job = NonZeroU32::new(value + 1).unwrap();
+            let flow = Flow::roce([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), key);
+            match kind {
+                0 => fabric::flow_pin(&flow, key, job),
+                1 => fabric::path(1, key, port, Port::CPU),
+                2 => fabric::ecmp_group(key, [port, Port::CPU]).unwrap(),
+                3 => fabric::dst_leaf(std::net::Ipv4Addr::from([10, 0, 0, 3]).into(), key),
+                4 => fabric::job_qos(job, Level::new(key.into()).unwrap()),
+                _ => fabric::switch_salt(job),
+            }
+        })
+    }
+
+    fn tables() -> impl Strategy<Value = Tables> {
+        prop::collection::vec(entry(), 0..24).prop_map(Tables::from_iter)
+    }
+
+    /// Every pin of path n has its row, and every path row its group: the references of the
+    /// program, as far as [`entry`] makes them.
+    fn closed(mut tables: Tables) -> Tables {
+        for key in 0..3 {
+            tables.insert(fabric::path(1, key, Port::CPU, Port::CPU));
+            tables.insert(fabric::job_qos(
+                NonZeroU32::MIN.saturating_add(key.into()),
+                Level::new(0).unwrap(),
+            ));
+        }
+        tables
+    }
+
+    fn pins_have_paths(tables: &Tables) -> bool {
+        let has_pins = tables.of(table::FLOW_PIN).next().is_some();
+        !has_pins || tables.of(table::PATH).count() == 3 && tables.of(table::JOB_QOS).count() == 3
+    }
+
+    proptest! {
+        #[test]
+        fn applying_the_difference_gives_the_desired(desired in tables(), actual in tables()) {
+            let updates = diff(&P4INFO, &desired, &actual);
+            prop_assert_eq!(apply(actual, &updates), desired);
+        }
+
+        #[test]
+        fn equal_tables_do_not_differ(tables in tables()) {
+            prop_assert_eq!(diff(&P4INFO, &tables, &tables), vec![]);
+        }
+
+        #[test]
+        fn a_pass_after_any_prefix_converges(
+            desired in tables(),
+            actual in tables(),
+            written in any::<prop::sample::Index>(),
+        ) {
+            let updates = diff(&P4INFO, &desired, &actual);
+            let written = &updates[..written.index(updates.len() + 1)];
+            let halfway = apply(actual, written);
+            let rest = diff(&P4INFO, &desired, &halfway);
+            prop_assert_eq!(written.len() + rest.len(), updates.len());
+            prop_assert_eq!(apply(halfway, &rest), desired);
+        }
+
+        #[test]
+        fn no_update_twice(desired in tables(), actual in tables()) {
+            let updates = diff(&P4INFO, &desired, &actual);
+            let keys: std::collections::BTreeSet<_> =
+                updates.iter().map(|update| &update.entry.key).collect();
+            prop_assert_eq!(keys.len(), updates.len());
+        }
+
+        #[test]
+        fn references_hold_after_every_single_write(from in tables(), to in tables()) {
+            for (desired, actual) in [
+                (closed(to.clone()), Tables::default()),
+                (closed(to), closed(from.clone())),
+                (Tables::default(), closed(from)),
+            ] {
+                let mut now = actual.clone();
+                for update in diff(&P4INFO, &desired, &actual) {
+                    now = apply(now, [&update]);
+                    prop_assert!(pins_have_paths(&now), "after {}", P4INFO.show(&update));
+                }
+            }
+        }
+    }
+}

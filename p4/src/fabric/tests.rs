@@ -1,1 +1,210 @@
+use super::*;
+use crate::Pipeline;
+use crate::entry::FieldMatch;
+use crate::p4info::{MatchKind, P4Info, Slot};
 
+fn port(number: u32) -> Port {
+    Port::new(number).unwrap()
+}
+
+fn level(number: u32) -> Level {
+    Level::new(number).unwrap()
+}
+
+fn job(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+fn prefix(address: [u8; 4], length: u8) -> Prefix {
+    Prefix::new(address.into(), length).unwrap()
+}
+
+/// One or more entries of every table, with the text that people see.
+pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
+    let flow = Flow::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 0xc000);
+    let priority = NonZeroU16::new(5).unwrap();
+    let of_job = JobMatch {
+        src: Some(prefix([10, 0, 1, 77], 24)),
+        dport: Some(4791),
+        ..JobMatch::default()
+    };
+    vec![
+        (
+            acl_punt(&PuntMatch::EtherType(0x88cc), priority, Punt::Punt),
+            "acl_punt ether_type=35020 priority=5 -> punt()",
+        ),
+        (
+            acl_punt(&PuntMatch::UdpPort(53), priority, Punt::Drop),
+            "acl_punt ether_type=2048 ip_proto=17 dport=53 priority=5 -> drop()",
+        ),
+        (
+            acl_punt(&PuntMatch::Any, priority, Punt::Drop),
+            "acl_punt priority=5 -> drop()",
+        ),
+        (
+            local_host([10, 0, 1, 1].into(), port(3), [2, 0, 10, 0, 1, 1]),
+            "local_host dst=10.0.1.1 -> to_host(port=3, dmac=02:00:0a:00:01:01)",
+        ),
+        (
+            dst_leaf(prefix([10, 0, 2, 9], 24), 2),
+            "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
+        ),
+        (
+            dst_leaf(prefix([10, 0, 2, 9], 0), 3),
+            "dst_leaf -> set_dst_leaf(id=3)",
+        ),
+        (
+            flow_pin(&flow, 2, job(7)),
+            "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
+             -> pin(path=2, job=7)",
+        ),
+        (
+            job_classify(&of_job, priority, job(7)),
+            "job_classify src=10.0.1.0&0xffffff00 dport=4791 priority=5 -> set_job(job=7)",
+        ),
+        (
+            job_qos(job(7), level(6)),
+            "job_qos job=7 -> set_class(level=6, dscp=48)",
+        ),
+        (
+            fabric_port(port(510)),
+            "fabric_port port=510 -> trust_dscp()",
+        ),
+        (
+            dscp_level(level(7)),
+            "dscp_level dscp=56 -> set_level(level=7)",
+        ),
+        (
+            path(2, 1, port(9), port(10)),
+            "path dst_leaf=2 path=1 -> to_uplink(port=9, backup=10)",
+        ),
+        (port_down(port(9)), "port_down port=9 -> mark_down()"),
+        (backup_down(port(9)), "backup_down port=9 -> mark_down()"),
+        (
+            ecmp_group(2, [port(10), port(9)]).unwrap(),
+            "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=9), 1xto_ecmp_port(port=10)]",
+        ),
+        (
+            switch_salt(job(99)),
+            "switch_salt default -> set_salt(salt=99)",
+        ),
+    ]
+}
+
+#[test]
+fn ids_and_names_are_those_of_the_program() {
+    let p4info = Pipeline::fabric().p4info;
+    for (id, name) in table::ALL {
+        assert_eq!(p4info.table(*id).unwrap().name, name.to_lowercase());
+    }
+    for (id, name) in action::ALL {
+        assert_eq!(p4info.action(*id).unwrap().name, name.to_lowercase());
+    }
+    assert_eq!(p4info.tables().count(), table::ALL.len());
+    // And NoAction, which needs no constant.
+    assert_eq!(p4info.actions().count(), action::ALL.len() + 1);
+    assert_eq!(p4info.counter(PORT_LEVEL).unwrap().name, "port_level");
+}
+
+#[test]
+fn every_table_has_a_constructor_whose_entries_fit_it() {
+    let p4info = Pipeline::fabric().p4info;
+    for (entry, text) in samples() {
+        assert_eq!(p4info.show(&entry).to_string(), text);
+        assert_fits(&p4info, &entry, text);
+    }
+    for table in p4info.tables() {
+        let covered = samples()
+            .iter()
+            .any(|(entry, _)| entry.key.table == table.id);
+        assert!(covered, "{}", table.name);
+    }
+}
+
+#[test]
+fn the_order_of_writes_follows_the_references() {
+    let p4info = Pipeline::fabric().p4info;
+    let rank = |id| p4info.table(id).unwrap().rank;
+    let behind = [
+        (table::DST_LEAF, table::ECMP_GROUP),
+        (table::PATH, table::ECMP_GROUP),
+        (table::FLOW_PIN, table::PATH),
+        (table::FLOW_PIN, table::JOB_QOS),
+        (table::JOB_CLASSIFY, table::JOB_QOS),
+    ];
+    for (later, earlier) in behind {
+        assert!(rank(later) > rank(earlier), "{later:?} {earlier:?}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let message = |error: OutOfRange| error.to_string();
+    assert_eq!(
+        Port::new(512).map_err(message),
+        Err("port 512 is above 511".into())
+    );
+    assert_eq!(
+        Level::new(8).map_err(message),
+        Err("level 8 is above 7".into())
+    );
+    let prefix = Prefix::new([10, 0, 0, 1].into(), 33).map_err(message);
+    assert_eq!(prefix, Err("prefix length 33 is above 32".into()));
+    assert_eq!(ecmp_group(2, []), None);
+}
+
+#[test]
+fn cells_of_the_port_level_counter_fit_it() {
+    let size = Pipeline::fabric().p4info.counter(PORT_LEVEL).unwrap().size;
+    assert_eq!(port_level_index(port(511), level(7)), 4095);
+    assert_eq!(size, 4096);
+}
+
+fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
+    let table = p4info.table(entry.key.table).unwrap();
+    if let crate::entry::Row::Match { fields, priority } = &entry.key.row {
+        assert_eq!(*priority > 0, table.prioritised(), "{text}");
+        for field in fields {
+            let known = table.field(field.id).unwrap();
+            let (kind, value) = match field.matches {
+                FieldMatch::Exact(value) => (MatchKind::Exact, value),
+                FieldMatch::Lpm { value, .. } => (MatchKind::Lpm, value),
+                FieldMatch::Ternary { value, mask } => (MatchKind::Ternary, value | mask),
+                FieldMatch::Range { high, .. } => (MatchKind::Range, high),
+                FieldMatch::Optional(value) => (MatchKind::Optional, value),
+            };
+            assert_eq!(kind, known.kind, "{text}");
+            assert_value(&known.slot, value, text);
+        }
+        let mandatory = table
+            .fields
+            .iter()
+            .filter(|field| field.kind == MatchKind::Exact);
+        for field in mandatory {
+            assert!(
+                fields.iter().any(|given| given.id == field.slot.id),
+                "{text}"
+            );
+        }
+    }
+    for call in entry.value.action.calls() {
+        assert!(table.row_actions.contains(&call.action), "{text}");
+        let params = &p4info.action(call.action).unwrap().params;
+        assert_eq!(params.len(), call.params.len(), "{text}");
+        for (slot, param) in params.iter().zip(&call.params) {
+            assert_eq!(slot.id, param.id, "{text}");
+            assert_value(slot, param.value, text);
+        }
+    }
+    let indirect = matches!(entry.value.action, ActionSpec::OneShot(_));
+    assert_eq!(indirect, table.profile.is_some(), "{text}");
+}
+
+fn assert_value(slot: &Slot, value: u128, text: &str) {
+    assert!(
+        value >> slot.width == 0,
+        "{} does not fit {}: {text}",
+        value,
+        slot.name
+    );
+}

@@ -284,3 +284,62 @@ fn references(table: &Table, actions: &BTreeMap<ActionId, Action>) -> BTreeSet<S
         .filter(|name| *name != table.name)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let error = P4Info::parse(text).map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    fn table(id: u32, name: &str, rest: &str) -> String {
+        format!("tables {{ preamble {{ id: {id} name: 'C.{name}' alias: '{name}' }} {rest} }} ")
+    }
+
+    fn field(width: u32, rest: &str) -> String {
+        format!("match_fields {{ id: 1 name: 'port' bitwidth: {width} {rest} }}")
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check("tables {", "not the text of a P4Info message");
+        check("tables { }", "a table has no preamble");
+        check(
+            &table(1, "path", "action_refs { id: 7 }"),
+            "table `path` uses action 7, which is not there",
+        );
+        check(
+            &table(1, "path", &field(9, "other_match_type: 'selector'")),
+            "field `port` of table `path` matches in an unknown way",
+        );
+        check(
+            &table(1, "path", &field(129, "match_type: EXACT")),
+            "`port` is not between 1 and 128 bits wide",
+        );
+        let to = |name: &str| {
+            let reference = format!("match_type: EXACT annotations: '@refers_to({name} , port)'");
+            field(9, &reference)
+        };
+        let circle = [
+            table(1, "a", &to("b")),
+            table(2, "b", &to("c")),
+            table(3, "c", &to("a")),
+        ];
+        check(
+            &circle.concat(),
+            "tables refer to each other in a circle: a, b, c",
+        );
+    }
+
+    #[test]
+    fn a_table_may_refer_to_itself_and_to_what_is_not_there() {
+        let to =
+            "match_type: EXACT annotations: '@refers_to(a, port)' annotations: '@refers_to(z, z)'";
+        let p4info = P4Info::parse(&table(1, "a", &field(9, to))).unwrap();
+        let table = p4info.table_named("C.a").unwrap();
+        assert_eq!(table.rank, 0);
+        assert_eq!(table.fields[0].slot.refers_to, ["a", "z"]);
+    }
+}
