@@ -129,7 +129,7 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
         let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
         table_fact(
             &table.full_name,
-            key.collect(),
+            &key.collect::<Vec<_>>(),
             actions.collect(),
             table.size,
         )
@@ -156,7 +156,7 @@ fn code_facts(json: &Value) -> BTreeSet<String> {
             let actions = list(&table["actions"]).map(text).collect();
             table_fact(
                 text(&table["name"]),
-                key.collect(),
+                &key.collect::<Vec<_>>(),
                 actions,
                 number(&table["max_size"]),
             )
@@ -179,7 +179,7 @@ fn is_of_the_source(object: &Value) -> bool {
     text(&object["name"]).contains('.')
 }
 
-fn table_fact(name: &str, key: Vec<String>, mut actions: Vec<&str>, size: u64) -> String {
+fn table_fact(name: &str, key: &[String], mut actions: Vec<&str>, size: u64) -> String {
     actions.sort_unstable();
     let (key, actions) = (key.join(", "), actions.join(", "));
     format!("table {name} with key ({key}), actions ({actions}), {size} rows")

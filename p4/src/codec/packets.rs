@@ -3,7 +3,7 @@
 
 use p4runtime_proto::v1 as p4rt;
 
-use super::{DecodeError, in_range, value};
+use super::decode::{DecodeError, in_range, value};
 use crate::bytes;
 use crate::fabric::{OutOfRange, Port};
 

@@ -1,9 +1,18 @@
-use p4runtime_proto::rpc;
+use std::collections::BTreeMap;
+
+use p4rt::entity::Entity as Kind;
+use p4rt::field_match::FieldMatchType;
+use p4rt::table_action::Type as TableActionType;
+use p4runtime_proto::{rpc, v1 as p4rt};
 use prost::Message;
 use tonic::{Code, Status};
 
+use super::decode::table_entries;
+use super::encode::entity;
 use super::*;
+use crate::entry::{ActionCall, EntryKey, Row, TableEntry, TableId};
 use crate::fabric::{self, Port};
+use crate::{Pipeline, Tables, Update, UpdateKind};
 
 /// As a switch returns it: byte strings padded, parts in another order.
 fn padded(entry: &TableEntry) -> p4rt::TableEntry {

@@ -1,0 +1,256 @@
+//! What a switch says to us. The decision: lenient in form (padding, order, what matches
+//! everything), strict in content: what cannot be understood is an error, never skipped.
+
+use std::collections::BTreeMap;
+
+use p4rt::action_profile_action::WatchKind;
+use p4rt::entity::Entity as Kind;
+use p4rt::field_match::FieldMatchType;
+use p4rt::table_action::Type as TableActionType;
+use p4runtime_proto::v1 as p4rt;
+
+use crate::Tables;
+use crate::bytes;
+use crate::entry::{
+    ActionCall, ActionId, ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Param, Row,
+    TableEntry, TableId, WeightedAction,
+};
+use crate::p4info::{DefaultAction, P4Info, Table};
+
+/// What a counter has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as the switch counts them.
+    pub bytes: u64,
+}
+
+/// A message of a switch that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A field that must be there is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A byte string that is empty or longer than any field.
+    #[error("{what} {id} has no value of 1 to 128 bits")]
+    Value {
+        /// What the value belongs to.
+        what: &'static str,
+        /// The id of that.
+        id: u32,
+    },
+    /// A number outside of its range.
+    #[error("{what} {value} is out of range")]
+    Range {
+        /// What the number is.
+        what: &'static str,
+        /// The number.
+        value: i64,
+    },
+    /// A kind of match that P4Runtime leaves to extensions.
+    #[error("match field {0} is of an unknown kind")]
+    UnknownMatch(u32),
+    /// The table is not in the program.
+    #[error("table {0:#x} is not in the program")]
+    UnknownTable(u32),
+}
+
+/// The tables that answers to [`reads`] describe. Other entities are ignored.
+pub fn decode_tables<'a>(
+    p4info: &P4Info,
+    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
+) -> Result<Tables, DecodeError> {
+    table_entries(entities)
+        .filter(|entry| !entry.is_const)
+        .map(|entry| controllers_entry(p4info, entry))
+        .filter_map(Result::transpose)
+        .collect()
+}
+
+/// What rows have counted, by key, from answers to [`counts_of`].
+pub fn decode_counts<'a>(
+    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
+) -> Result<BTreeMap<EntryKey, Count>, DecodeError> {
+    let counted = table_entries(entities).filter(|entry| !entry.is_default_action);
+    let counted = counted.filter_map(|entry| Some((entry, entry.counter_data.as_ref()?)));
+    counted
+        .map(|(entry, data)| Ok((decode_key(entry)?, decode_count(data)?)))
+        .collect()
+}
+
+/// What the cells of a counter have counted, by index, from answers to [`cells_of`].
+pub fn decode_cells<'a>(
+    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
+) -> Result<BTreeMap<u32, Count>, DecodeError> {
+    let cells = entities
+        .into_iter()
+        .filter_map(|entity| match &entity.entity {
+            Some(Kind::CounterEntry(cell)) => Some(cell),
+            _ => None,
+        });
+    cells
+        .map(|cell| {
+            let index = cell
+                .index
+                .as_ref()
+                .ok_or(DecodeError::Missing("index"))?
+                .index;
+            let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
+            Ok((in_range("counter index", index)?, decode_count(data)?))
+        })
+        .collect()
+}
+
+/// A table entry, whoever wrote it.
+pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError> {
+    let action = entry
+        .action
+        .as_ref()
+        .and_then(|action| action.r#type.as_ref());
+    let action = decode_action(action.ok_or(DecodeError::Missing("action"))?)?;
+    let metadata = entry.metadata.clone();
+    Ok(TableEntry {
+        key: decode_key(entry)?,
+        value: EntryValue { action, metadata },
+    })
+}
+
+pub(super) fn table_entries<'a>(
+    entities: impl IntoIterator<Item = &'a p4rt::Entity>,
+) -> impl Iterator<Item = &'a p4rt::TableEntry> {
+    entities
+        .into_iter()
+        .filter_map(|entity| match &entity.entity {
+            Some(Kind::TableEntry(entry)) => Some(entry),
+            _ => None,
+        })
+}
+
+/// `None` for a default action that is the program's own.
+fn controllers_entry(
+    p4info: &P4Info,
+    entry: &p4rt::TableEntry,
+) -> Result<Option<TableEntry>, DecodeError> {
+    let table = p4info.table(TableId(entry.table_id));
+    let table = table.ok_or(DecodeError::UnknownTable(entry.table_id))?;
+    if entry.is_default_action && entry.action.is_none() {
+        return Ok(None);
+    }
+    let entry = decode_entry(entry)?;
+    Ok((!is_programs_own(table, &entry)).then_some(entry))
+}
+
+fn is_programs_own(table: &Table, entry: &TableEntry) -> bool {
+    let initial = match (&entry.key.row, &table.default) {
+        (Row::Match { .. }, _) => return false,
+        (Row::Default, DefaultAction::Const) => return true,
+        (Row::Default, DefaultAction::Initially(initial)) => initial,
+    };
+    initial.clone().map(ActionSpec::Direct).as_ref() == Some(&entry.value.action)
+}
+
+fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
+    let table = TableId(entry.table_id);
+    if entry.is_default_action {
+        return Ok(EntryKey::default_of(table));
+    }
+    let fields = entry
+        .r#match
+        .iter()
+        .map(decode_field)
+        .filter_map(Result::transpose);
+    let priority = in_range("priority", entry.priority.into())?;
+    Ok(EntryKey::row(
+        table,
+        fields.collect::<Result<_, _>>()?,
+        priority,
+    ))
+}
+
+/// `None` for a field that matches everything, which need not be written down.
+fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<Field>, DecodeError> {
+    let id = field.field_id;
+    let number = |bytes: &[u8]| value("match field", id, bytes);
+    let kind = field.field_match_type.as_ref();
+    let matches = match kind.ok_or(DecodeError::Missing("field_match_type"))? {
+        FieldMatchType::Exact(exact) => FieldMatch::Exact(number(&exact.value)?),
+        FieldMatchType::Lpm(lpm) => FieldMatch::Lpm {
+            value: number(&lpm.value)?,
+            prefix_len: in_range("prefix length", lpm.prefix_len.into())?,
+        },
+        FieldMatchType::Ternary(ternary) => {
+            return Ok(Field::ternary(
+                id,
+                number(&ternary.value)?,
+                number(&ternary.mask)?,
+            ));
+        }
+        FieldMatchType::Range(range) => FieldMatch::Range {
+            low: number(&range.low)?,
+            high: number(&range.high)?,
+        },
+        FieldMatchType::Optional(optional) => FieldMatch::Optional(number(&optional.value)?),
+        FieldMatchType::Other(_) => return Err(DecodeError::UnknownMatch(id)),
+    };
+    let everything = matches!(matches, FieldMatch::Lpm { prefix_len: 0, .. });
+    Ok((!everything).then_some(Field { id, matches }))
+}
+
+fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
+    match action {
+        TableActionType::Action(call) => decode_call(call).map(ActionSpec::Direct),
+        TableActionType::ActionProfileMemberId(id) => Ok(ActionSpec::Member(*id)),
+        TableActionType::ActionProfileGroupId(id) => Ok(ActionSpec::Group(*id)),
+        TableActionType::ActionProfileActionSet(set) => {
+            let group = set.action_profile_actions.iter().map(decode_weighted);
+            let group: Vec<_> = group.collect::<Result<_, _>>()?;
+            Ok(ActionSpec::one_shot(group))
+        }
+    }
+}
+
+fn decode_weighted(weighted: &p4rt::ActionProfileAction) -> Result<WeightedAction, DecodeError> {
+    let call = weighted
+        .action
+        .as_ref()
+        .ok_or(DecodeError::Missing("action"))?;
+    // The older field `watch` (an int32) is deprecated, and we never write it.
+    let watch_port = match &weighted.watch_kind {
+        Some(WatchKind::WatchPort(port)) if !port.is_empty() => Some(port),
+        _ => None,
+    };
+    let watch_port = watch_port.map(|port| value("action's watch port", 1, port));
+    Ok(WeightedAction {
+        call: decode_call(call)?,
+        weight: in_range("weight", weighted.weight.into())?,
+        watch_port: watch_port.transpose()?,
+    })
+}
+
+fn decode_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
+    let params = call.params.iter().map(|param| {
+        let id = param.param_id;
+        let value = value("parameter", id, &param.value)?;
+        Ok(Param { id, value })
+    });
+    let mut params: Vec<_> = params.collect::<Result<_, _>>()?;
+    params.sort_unstable();
+    let action = ActionId(call.action_id);
+    Ok(ActionCall { action, params })
+}
+
+fn decode_count(data: &p4rt::CounterData) -> Result<Count, DecodeError> {
+    Ok(Count {
+        packets: in_range("packet count", data.packet_count)?,
+        bytes: in_range("byte count", data.byte_count)?,
+    })
+}
+
+pub(super) fn value(what: &'static str, id: u32, bytes: &[u8]) -> Result<u128, DecodeError> {
+    bytes::decode(bytes).ok_or(DecodeError::Value { what, id })
+}
+
+pub(super) fn in_range<T: TryFrom<i64>>(what: &'static str, value: i64) -> Result<T, DecodeError> {
+    T::try_from(value).map_err(|_| DecodeError::Range { what, value })
+}

@@ -1,0 +1,167 @@
+//! What we say to a switch. The decision: one canonical encoding for every value, so that what a
+//! conforming switch returns is what was written.
+
+use p4rt::action_profile_action::WatchKind;
+use p4rt::entity::Entity as Kind;
+use p4rt::field_match::FieldMatchType;
+use p4rt::table_action::Type as TableActionType;
+use p4runtime_proto::v1 as p4rt;
+
+use crate::bytes;
+use crate::entry::{
+    ActionCall, ActionSpec, EntryKey, Field, FieldMatch, Row, TableEntry, TableId, WeightedAction,
+};
+use crate::p4info::{DefaultAction, P4Info};
+use crate::{Pipeline, Update, UpdateKind};
+
+/// The program as a switch takes it.
+pub fn encode_pipeline(pipeline: &Pipeline) -> p4rt::ForwardingPipelineConfig {
+    let cookie = pipeline.cookie;
+    p4rt::ForwardingPipelineConfig {
+        p4info: Some(pipeline.p4info.message.clone()),
+        p4_device_config: pipeline.device_config.clone(),
+        cookie: Some(p4rt::forwarding_pipeline_config::Cookie { cookie }),
+    }
+}
+
+/// A write. A default action can only be modified, and returns to the program's own without action.
+pub fn encode_update(update: &Update) -> p4rt::Update {
+    use p4rt::update::Type;
+    let mut entry = encode_entry(&update.entry);
+    let kind = match (&update.entry.key.row, update.kind) {
+        (Row::Default, UpdateKind::Delete) => {
+            entry.action = None;
+            Type::Modify
+        }
+        (Row::Default, _) | (_, UpdateKind::Modify) => Type::Modify,
+        (_, UpdateKind::Insert) => Type::Insert,
+        (_, UpdateKind::Delete) => Type::Delete,
+    };
+    p4rt::Update {
+        r#type: kind.into(),
+        entity: Some(entity(Kind::TableEntry(entry))),
+    }
+}
+
+/// A table entry.
+pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
+    let mut encoded = encode_key(&entry.key);
+    encoded.action = Some(encode_action(&entry.value.action));
+    encoded.metadata.clone_from(&entry.value.metadata);
+    encoded
+}
+
+/// What to read to know a switch's tables: each table's rows, and the default actions that a
+/// controller may set. One entity per request keeps the answers small.
+pub fn reads(p4info: &P4Info) -> Vec<p4rt::Entity> {
+    let rows = p4info.tables().map(|table| rows_of(table.id));
+    let defaults = p4info
+        .tables()
+        .filter(|table| table.default != DefaultAction::Const);
+    let defaults = defaults.map(|table| encode_key(&EntryKey::default_of(table.id)));
+    let entries = rows.chain(defaults);
+    entries
+        .map(|entry| entity(Kind::TableEntry(entry)))
+        .collect()
+}
+
+/// What to read to know how much the rows of a table counted; see [`decode_counts`].
+pub fn counts_of(table: TableId) -> p4rt::Entity {
+    let counter_data = Some(p4rt::CounterData::default());
+    entity(Kind::TableEntry(p4rt::TableEntry {
+        counter_data,
+        ..rows_of(table)
+    }))
+}
+
+/// What to read to know all cells of an indexed counter; see [`decode_cells`].
+pub fn cells_of(counter_id: u32) -> p4rt::Entity {
+    entity(Kind::CounterEntry(p4rt::CounterEntry {
+        counter_id,
+        ..Default::default()
+    }))
+}
+
+pub(super) fn entity(kind: Kind) -> p4rt::Entity {
+    p4rt::Entity { entity: Some(kind) }
+}
+
+fn rows_of(table: TableId) -> p4rt::TableEntry {
+    p4rt::TableEntry {
+        table_id: table.0,
+        ..Default::default()
+    }
+}
+
+fn encode_key(key: &EntryKey) -> p4rt::TableEntry {
+    let mut encoded = rows_of(key.table);
+    match &key.row {
+        Row::Default => encoded.is_default_action = true,
+        Row::Match { fields, priority } => {
+            encoded.r#match = fields.iter().map(encode_field).collect();
+            encoded.priority = i32::try_from(*priority).unwrap_or(i32::MAX);
+        }
+    }
+    encoded
+}
+
+fn encode_field(field: &Field) -> p4rt::FieldMatch {
+    use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
+    let text = bytes::encode;
+    let matches = match field.matches {
+        FieldMatch::Exact(value) => FieldMatchType::Exact(Exact { value: text(value) }),
+        FieldMatch::Lpm { value, prefix_len } => FieldMatchType::Lpm(Lpm {
+            value: text(value),
+            prefix_len: i32::try_from(prefix_len).unwrap_or(i32::MAX),
+        }),
+        FieldMatch::Ternary { value, mask } => FieldMatchType::Ternary(Ternary {
+            value: text(value),
+            mask: text(mask),
+        }),
+        FieldMatch::Range { low, high } => FieldMatchType::Range(Range {
+            low: text(low),
+            high: text(high),
+        }),
+        FieldMatch::Optional(value) => FieldMatchType::Optional(Optional { value: text(value) }),
+    };
+    p4rt::FieldMatch {
+        field_id: field.id,
+        field_match_type: Some(matches),
+    }
+}
+
+fn encode_action(action: &ActionSpec) -> p4rt::TableAction {
+    let kind = match action {
+        ActionSpec::Direct(call) => TableActionType::Action(encode_call(call)),
+        ActionSpec::Member(id) => TableActionType::ActionProfileMemberId(*id),
+        ActionSpec::Group(id) => TableActionType::ActionProfileGroupId(*id),
+        ActionSpec::OneShot(group) => {
+            let actions = group.iter().map(encode_weighted).collect();
+            TableActionType::ActionProfileActionSet(p4rt::ActionProfileActionSet {
+                action_profile_actions: actions,
+                ..Default::default()
+            })
+        }
+    };
+    p4rt::TableAction { r#type: Some(kind) }
+}
+
+fn encode_weighted(weighted: &WeightedAction) -> p4rt::ActionProfileAction {
+    let port = weighted.watch_port.map(bytes::encode);
+    p4rt::ActionProfileAction {
+        action: Some(encode_call(&weighted.call)),
+        weight: i32::try_from(weighted.weight).unwrap_or(i32::MAX),
+        watch_kind: port.map(WatchKind::WatchPort),
+    }
+}
+
+fn encode_call(call: &ActionCall) -> p4rt::Action {
+    let params = call.params.iter().map(|param| p4rt::action::Param {
+        param_id: param.id,
+        value: bytes::encode(param.value),
+    });
+    p4rt::Action {
+        action_id: call.action.0,
+        params: params.collect(),
+    }
+}
