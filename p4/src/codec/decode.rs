@@ -56,7 +56,7 @@ pub enum DecodeError {
     UnknownTable(u32),
 }
 
-/// The tables that answers to [`reads`] describe. Other entities are ignored.
+/// The tables that answers to [`reads`](super::reads) describe. Other entities are ignored.
 pub fn decode_tables<'a>(
     p4info: &P4Info,
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
@@ -68,7 +68,7 @@ pub fn decode_tables<'a>(
         .collect()
 }
 
-/// What rows have counted, by key, from answers to [`counts_of`].
+/// What rows have counted, by key, from answers to [`counts_of`](super::counts_of).
 pub fn decode_counts<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<EntryKey, Count>, DecodeError> {
@@ -79,7 +79,7 @@ pub fn decode_counts<'a>(
         .collect()
 }
 
-/// What the cells of a counter have counted, by index, from answers to [`cells_of`].
+/// What the cells of a counter have counted, by index, from answers to [`cells_of`](super::cells_of).
 pub fn decode_cells<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<u32, Count>, DecodeError> {

@@ -65,7 +65,7 @@ pub fn reads(p4info: &P4Info) -> Vec<p4rt::Entity> {
         .collect()
 }
 
-/// What to read to know how much the rows of a table counted; see [`decode_counts`].
+/// What to read to know how much the rows of a table counted; see [`decode_counts`](super::decode_counts).
 pub fn counts_of(table: TableId) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
     entity(Kind::TableEntry(p4rt::TableEntry {
@@ -74,7 +74,7 @@ pub fn counts_of(table: TableId) -> p4rt::Entity {
     }))
 }
 
-/// What to read to know all cells of an indexed counter; see [`decode_cells`].
+/// What to read to know all cells of an indexed counter; see [`decode_cells`](super::decode_cells).
 pub fn cells_of(counter_id: u32) -> p4rt::Entity {
     entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id,

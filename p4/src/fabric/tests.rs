@@ -21,6 +21,10 @@ fn prefix(address: [u8; 4], length: u8) -> Prefix {
 
 /// One or more entries of every table, with the text that people see.
 pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
+    [samples_of_traffic(), samples_of_ports()].concat()
+}
+
+fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
     let flow = Flow::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 0xc000);
     let priority = NonZeroU16::new(5).unwrap();
     let of_job = JobMatch {
@@ -66,6 +70,11 @@ pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
             job_qos(job(7), level(6)),
             "job_qos job=7 -> set_class(level=6, dscp=48)",
         ),
+    ]
+}
+
+fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
+    vec![
         (
             fabric_port(port(510)),
             "fabric_port port=510 -> trust_dscp()",
