@@ -1,1 +1,44 @@
-//! The embedded P4Runtime switch and the in-process fabric.
+//! The embedded switch and the in-process fabric.
+//!
+//! A P4 device that runs the same compiled artefacts as simple_switch_grpc (BMv2 JSON and p4info),
+//! so that everything can be run and tested where no BMv2 is installed. Of our other crates it uses
+//! the P4Runtime protobufs alone: it is the independent witness of what the controller wrote.
+//!
+//! From the outside in: [`Device`] is one switch as a synchronous state machine, packets in and
+//! packets out; [`Program`] is what it runs; `control` is the vocabulary of its tables. A
+//! [`FabricBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how the
+//! P4Runtime service reaches a device there.
+
+mod action;
+mod control;
+mod counter;
+mod deparser;
+mod device;
+mod expression;
+mod fabric;
+mod hash;
+mod parser;
+mod phv;
+mod pipeline;
+mod profile;
+mod program;
+mod scheduler;
+mod table;
+
+pub use action::DROP_PORT;
+pub use control::{
+    ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, Target,
+};
+pub use counter::Count;
+pub use device::{Device, DeviceConfig, DeviceCounts, Nanos, Output, Outputs};
+pub use fabric::{
+    DeviceHandle, DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder,
+    FabricCounts, FabricError, FabricHandle, Gone, Outbox, Pace, Port, Wire, WireCounts, WireIndex,
+    WireState,
+};
+pub use program::{
+    ActionIndex, ActionSpec, CounterIndex, CounterSpec, DefaultIs, KeySpec, LoadError, MatchKind,
+    Parameter, ProfileIndex, ProfileSpec, Program, TableIndex, TableSpec,
+};
+pub use scheduler::{Dequeued, QueueCounts, Scheduler};
+pub use table::EntryView;

@@ -1,0 +1,240 @@
+//! Hash and checksum algorithms over a list of fields, with BMv2's bit packing.
+//!
+//! Used by hash primitives, by action selectors and by checksum updates. The inputs are packed bit
+//! after bit, most significant first, fields of absent headers skipped, and the last byte filled
+//! with zero bits. All buffers are reused; CRCs work from tables built at compile time.
+
+use crate::phv::{Field, Phv, mask};
+
+/// A hash or checksum over some fields.
+#[derive(Clone, Debug)]
+pub(crate) struct Calculation {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) inputs: Vec<Input>,
+}
+
+/// One input of a calculation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input {
+    Field(Field),
+    Const {
+        value: u128,
+        bits: u32,
+    },
+    /// Everything after the parsed headers.
+    Payload,
+}
+
+/// The algorithms of simple_switch that v1model names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// CRC-32 as in Ethernet.
+    Crc32,
+    /// CRC-16/ARC.
+    Crc16,
+    /// The Internet checksum, RFC 1071.
+    Csum16,
+    /// Exclusive or of 16-bit words.
+    Xor16,
+    /// The first eight bytes.
+    Identity,
+}
+
+impl Algorithm {
+    /// The algorithm of this name in the BMv2 JSON.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "crc32" => Self::Crc32,
+            "crc16" => Self::Crc16,
+            "csum16" => Self::Csum16,
+            "xor16" => Self::Xor16,
+            "identity" => Self::Identity,
+            _ => return None,
+        })
+    }
+
+    fn digest(self, bytes: &[u8]) -> u64 {
+        match self {
+            Self::Crc32 => u64::from(crc32(bytes)),
+            Self::Crc16 => u64::from(crc16(bytes)),
+            Self::Csum16 => u64::from(csum16(bytes)),
+            Self::Xor16 => u64::from(words(bytes).fold(0, |sum, word| sum ^ word)),
+            Self::Identity => bytes
+                .iter()
+                .take(8)
+                .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        }
+    }
+}
+
+impl Calculation {
+    /// The value for this packet; `scratch` is overwritten.
+    pub(crate) fn compute(&self, phv: &Phv, payload: &[u8], scratch: &mut Vec<u8>) -> u64 {
+        let mut bits = BitWriter::new(scratch);
+        for input in &self.inputs {
+            match *input {
+                Input::Field(field) if phv.is_valid(field.header) => {
+                    bits.push(phv.get(field.slot), field.bits);
+                }
+                Input::Field(_) => {}
+                Input::Const { value, bits: width } => bits.push(value, width),
+                Input::Payload => bits.push_bytes(payload),
+            }
+        }
+        bits.finish();
+        self.algorithm.digest(scratch)
+    }
+}
+
+/// Appends values of any width to a byte buffer, most significant bit first.
+pub(crate) struct BitWriter<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// Bits not yet written, in the low end; fewer than 8 between calls.
+    pending: u128,
+    pending_bits: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    /// Starts over in `bytes`.
+    pub(crate) fn new(bytes: &'a mut Vec<u8>) -> Self {
+        bytes.clear();
+        Self::after(bytes)
+    }
+
+    /// Continues after what `bytes` holds.
+    pub(crate) fn after(bytes: &'a mut Vec<u8>) -> Self {
+        Self {
+            bytes,
+            pending: 0,
+            pending_bits: 0,
+        }
+    }
+
+    /// Appends the low `bits` bits of `value`.
+    #[inline]
+    pub(crate) fn push(&mut self, value: u128, bits: u32) {
+        if bits > 64 {
+            self.push_word((value >> 64) & mask(bits - 64), bits - 64);
+            self.push_word(value & mask(64), 64);
+        } else {
+            self.push_word(value & mask(bits), bits);
+        }
+    }
+
+    /// At most 64 bits, so that the pending ones always fit with them.
+    #[inline]
+    fn push_word(&mut self, value: u128, bits: u32) {
+        self.pending = self.pending << bits | value;
+        self.pending_bits += bits;
+        let whole = (self.pending_bits / 8) as usize;
+        self.pending_bits %= 8;
+        let out = (self.pending >> self.pending_bits).to_be_bytes();
+        self.bytes.extend_from_slice(&out[16 - whole..]);
+        self.pending &= mask(self.pending_bits);
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        if self.pending_bits == 0 {
+            self.bytes.extend_from_slice(bytes);
+        } else {
+            bytes
+                .iter()
+                .for_each(|byte| self.push(u128::from(*byte), 8));
+        }
+    }
+
+    /// Writes the last partial byte, filled with zero bits.
+    pub(crate) fn finish(mut self) {
+        if self.pending_bits > 0 {
+            self.push(0, 8 - self.pending_bits);
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    bytes
+        .chunks(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
+}
+
+fn csum16(bytes: &[u8]) -> u16 {
+    let sum: u64 = words(bytes).map(u64::from).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    !(((folded & 0xffff) + (folded >> 16)) as u16)
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| (crc >> 8) ^ CRC32[((crc ^ u32::from(*byte)) & 0xff) as usize];
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    let step = |crc: u16, byte: &u8| (crc >> 8) ^ CRC16[((crc ^ u16::from(*byte)) & 0xff) as usize];
+    bytes.iter().fold(0, step)
+}
+
+static CRC32: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = reflected(byte as u32, 0xedb8_8320);
+        byte += 1;
+    }
+    table
+};
+
+static CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = reflected(byte as u32, 0xa001) as u16;
+        byte += 1;
+    }
+    table
+};
+
+/// The remainder of one byte under a polynomial written least significant bit first.
+const fn reflected(byte: u32, polynomial: u32) -> u32 {
+    let mut remainder = byte;
+    let mut bit = 0;
+    while bit < 8 {
+        remainder = if remainder & 1 == 1 {
+            remainder >> 1 ^ polynomial
+        } else {
+            remainder >> 1
+        };
+        bit += 1;
+    }
+    remainder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_agree_with_published_check_values() {
+        let check = b"123456789";
+        assert_eq!(Algorithm::Crc32.digest(check), 0xcbf4_3926);
+        assert_eq!(Algorithm::Crc16.digest(check), 0xbb3d);
+        assert_eq!(Algorithm::Identity.digest(check), 0x3132_3334_3536_3738);
+        assert_eq!(Algorithm::Xor16.digest(&[0x12, 0x34, 0x56]), 0x4434);
+        // The worked example of RFC 1071, section 3.
+        let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(Algorithm::Csum16.digest(&example), u64::from(!0xddf2_u16));
+    }
+
+    #[test]
+    fn bits_are_packed_without_gaps() {
+        let mut bytes = Vec::new();
+        let mut bits = BitWriter::new(&mut bytes);
+        bits.push(0x4, 4);
+        bits.push(0x5, 4);
+        bits.push(0x1_0000_0000_0000_0000_0000_0000_0001, 100);
+        bits.push(0b1, 1);
+        bits.finish();
+        let expected = [0x45, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x18];
+        assert_eq!(bytes, expected);
+    }
+}

@@ -1,0 +1,104 @@
+//! The packet header vector: the values of every header and metadata field while one packet is
+//! processed.
+//!
+//! The parser fills it, expressions and actions read and write it, the deparser empties it. One
+//! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates. A field is a
+//! [`Slot`]: its place here is decided when the program is loaded, never looked up by name.
+
+use crate::program::HeaderIndex;
+
+/// The place of one field in the [`Phv`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// A field as an expression's operand or target: its slot, width and the header it lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) slot: Slot,
+    /// 1 to 128.
+    pub(crate) bits: u32,
+    pub(crate) signed: bool,
+    pub(crate) header: HeaderIndex,
+}
+
+/// The values and validity of all headers for one packet.
+#[derive(Debug, Default)]
+pub(crate) struct Phv {
+    values: Vec<u128>,
+    valid: Vec<bool>,
+    /// Which headers are valid before parsing: the metadata ones.
+    metadata: Vec<bool>,
+    /// Length of the packet in bytes as headers come and go.
+    pub(crate) packet_length: u32,
+}
+
+impl Phv {
+    /// An empty vector of `slots` fields; `metadata[h]` says whether header `h` is always valid.
+    pub(crate) fn new(slots: usize, metadata: Vec<bool>) -> Self {
+        Self {
+            values: vec![0; slots],
+            valid: metadata.clone(),
+            metadata,
+            packet_length: 0,
+        }
+    }
+
+    /// Back to all zero, with only metadata valid.
+    pub(crate) fn reset(&mut self, packet_length: u32) {
+        self.values.fill(0);
+        self.valid.copy_from_slice(&self.metadata);
+        self.packet_length = packet_length;
+    }
+
+    /// The bits of a field, whether or not its header is valid.
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> u128 {
+        self.values[slot.0 as usize]
+    }
+
+    /// The number a field stands for: two's complement when the field is signed.
+    #[inline]
+    pub(crate) fn number(&self, field: Field) -> i128 {
+        let bits = self.get(field.slot) as i128;
+        if field.signed {
+            let spare = 128 - field.bits;
+            (bits << spare) >> spare
+        } else {
+            bits
+        }
+    }
+
+    /// Writes bits already cut to the field's width.
+    #[inline]
+    pub(crate) fn set(&mut self, slot: Slot, bits: u128) {
+        self.values[slot.0 as usize] = bits;
+    }
+
+    /// Writes a number into a field, keeping its low bits: the one place where values are truncated.
+    #[inline]
+    pub(crate) fn assign(&mut self, field: Field, number: i128) {
+        self.set(field.slot, number as u128 & mask(field.bits));
+    }
+
+    /// Whether a header is present.
+    #[inline]
+    pub(crate) fn is_valid(&self, header: HeaderIndex) -> bool {
+        self.valid[header.0 as usize]
+    }
+
+    /// Marks a header present or absent, leaving its fields.
+    #[inline]
+    pub(crate) fn set_valid(&mut self, header: HeaderIndex, valid: bool) {
+        self.valid[header.0 as usize] = valid;
+    }
+}
+
+/// The low `bits` bits set, for widths 0 to 128.
+#[inline]
+pub(crate) const fn mask(bits: u32) -> u128 {
+    if bits >= 128 {
+        u128::MAX
+    } else {
+        (1 << bits) - 1
+    }
+}

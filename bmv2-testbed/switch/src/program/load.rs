@@ -1,0 +1,282 @@
+//! Loading: from JSON text to a [`Program`], or to the reason why not.
+
+use std::collections::BTreeMap;
+
+use super::actions::{Objects, action_spec};
+use super::controls::Controls;
+use super::headers::{Headers, refuse_any};
+use super::{
+    ActionIndex, CounterIndex, CounterSpec, Names, Next, ProfileIndex, Program, TableIndex, json,
+    parsers,
+};
+use crate::deparser::{Checksum, Deparser};
+use crate::device::StandardMetadata;
+use crate::pipeline::{Node, Pipeline};
+
+/// Why a BMv2 JSON cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is not JSON, or not BMv2's.
+    #[error("this is not a BMv2 JSON")]
+    Json(#[source] serde_json::Error),
+    /// It uses something that this version of the switch does not have.
+    #[error("{construct} is not supported (in {at})")]
+    Unsupported {
+        /// What it is, in the words of the BMv2 format.
+        construct: String,
+        /// The object that uses it.
+        at: String,
+    },
+    /// It refers to something that it does not declare.
+    #[error("there is no {what} {name} (in {at})")]
+    Missing {
+        /// The kind of object.
+        what: &'static str,
+        /// The name used.
+        name: String,
+        /// The object that uses it.
+        at: String,
+    },
+    /// It says something that makes no sense.
+    #[error("{problem} (in {at})")]
+    Malformed {
+        /// What is wrong.
+        problem: String,
+        /// The object that says so.
+        at: String,
+    },
+}
+
+impl LoadError {
+    pub(super) fn unsupported(construct: impl Into<String>, at: &str) -> Self {
+        Self::Unsupported {
+            construct: construct.into(),
+            at: at.to_owned(),
+        }
+    }
+
+    pub(super) fn missing(what: &'static str, name: &str, at: &str) -> Self {
+        Self::Missing {
+            what,
+            name: name.to_owned(),
+            at: at.to_owned(),
+        }
+    }
+
+    pub(super) fn malformed(problem: impl Into<String>, at: &str) -> Self {
+        Self::Malformed {
+            problem: problem.into(),
+            at: at.to_owned(),
+        }
+    }
+}
+
+impl Program {
+    /// Reads a program from the JSON that p4c writes for simple_switch.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not such a JSON, or the program needs what this version does not have; the
+    /// error names it.
+    pub fn load(json: &[u8]) -> Result<Self, LoadError> {
+        let root: json::Root = serde_json::from_slice(json).map_err(LoadError::Json)?;
+        refuse_any("meter", &root.meter_arrays)?;
+        refuse_any("register", &root.register_arrays)?;
+        refuse_any("extern", &root.extern_instances)?;
+        refuse_any("parser value set", &root.parse_vsets)?;
+        let headers = Headers::resolve(&root)?;
+        let objects = Objects::resolve(&root, &headers)?;
+        let actions = root
+            .actions
+            .iter()
+            .map(|action| objects.action(action))
+            .collect::<Result<Vec<_>, _>>()?;
+        let action_specs = root
+            .actions
+            .iter()
+            .map(action_spec)
+            .collect::<Result<Vec<_>, LoadError>>()?;
+        let ids = root.actions.iter().enumerate();
+        let mut controls = Controls {
+            headers: &headers,
+            actions: &actions,
+            action_specs: &action_specs,
+            action_ids: ids
+                .map(|(at, action)| (action.id, ActionIndex(at as u32)))
+                .collect(),
+            tables: Vec::new(),
+            profiles: Vec::new(),
+        };
+        let ingress = pipeline(&mut controls, &root, "ingress")?;
+        let egress = pipeline(&mut controls, &root, "egress")?;
+        let parser = named("parser", "parser", &root.parsers, |parser| &parser.name)?;
+        let (tables, profiles) = (controls.tables, controls.profiles);
+        let mut program = Self {
+            names: Names::default(),
+            counters: counters(&root),
+            slots: headers.slots,
+            metadata: headers.metadata.clone(),
+            standard: standard_metadata(&headers)?,
+            parser: parsers::parser(parser, &root.errors, &objects)?,
+            verifications: checksums(&root, &objects, |checksum| checksum.verify)?,
+            deparser: deparser(&root, &objects)?,
+            actions,
+            action_specs,
+            tables,
+            profiles,
+            ingress,
+            egress,
+        };
+        program.names = names(&program, &root)?;
+        Ok(program)
+    }
+}
+
+/// The one object that simple_switch asks for by this name.
+fn named<'a, T>(
+    what: &'static str,
+    name: &str,
+    objects: &'a [T],
+    name_of: impl Fn(&T) -> &String,
+) -> Result<&'a T, LoadError> {
+    let found = objects.iter().find(|object| name_of(object) == name);
+    found.ok_or_else(|| LoadError::missing(what, name, "the program"))
+}
+
+fn pipeline(
+    controls: &mut Controls<'_>,
+    root: &json::Root,
+    name: &str,
+) -> Result<Pipeline, LoadError> {
+    let declared = named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
+    let pipeline = controls.pipeline(declared)?;
+    if has_cycle(&pipeline, &controls.tables) {
+        return Err(LoadError::malformed(
+            "the control flow runs in a circle",
+            name,
+        ));
+    }
+    Ok(pipeline)
+}
+
+/// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
+fn has_cycle(pipeline: &Pipeline, tables: &[std::sync::Arc<super::TableSpec>]) -> bool {
+    let successors = |node: &Node| -> Vec<Next> {
+        match node {
+            Node::Branch { yes, no, .. } => vec![*yes, *no],
+            Node::Call { next, .. } => vec![*next],
+            Node::Table(table) => {
+                let flow = &tables[table.0 as usize].flow;
+                flow.hit
+                    .iter()
+                    .chain(&flow.miss)
+                    .chain([&flow.none])
+                    .copied()
+                    .collect()
+            }
+        }
+    };
+    let edges: Vec<Vec<u32>> = pipeline
+        .nodes
+        .iter()
+        .map(|node| successors(node).into_iter().flatten().collect())
+        .collect();
+    let mut incoming = vec![0; edges.len()];
+    edges
+        .iter()
+        .flatten()
+        .for_each(|to| incoming[*to as usize] += 1);
+    let mut ready: Vec<usize> = (0..edges.len())
+        .filter(|node| incoming[*node] == 0)
+        .collect();
+    let mut sorted = 0;
+    while let Some(node) = ready.pop() {
+        sorted += 1;
+        for to in &edges[node] {
+            incoming[*to as usize] -= 1;
+            if incoming[*to as usize] == 0 {
+                ready.push(*to as usize);
+            }
+        }
+    }
+    sorted < edges.len()
+}
+
+fn counters(root: &json::Root) -> Vec<CounterSpec> {
+    let indirect = root.counter_arrays.iter().filter(|array| !array.is_direct);
+    indirect
+        .map(|array| CounterSpec {
+            name: array.name.clone(),
+            size: array.size,
+        })
+        .collect()
+}
+
+fn checksums(
+    root: &json::Root,
+    objects: &Objects<'_>,
+    wanted: impl Fn(&json::Checksum) -> bool,
+) -> Result<Vec<Checksum>, LoadError> {
+    let wanted = root.checksums.iter().filter(|checksum| wanted(checksum));
+    wanted.map(|checksum| objects.checksum(checksum)).collect()
+}
+
+fn deparser(root: &json::Root, objects: &Objects<'_>) -> Result<Deparser, LoadError> {
+    let declared = named("deparser", "deparser", &root.deparsers, |deparser| {
+        &deparser.name
+    })?;
+    let layout = |name: &String| Ok(objects.headers.header(name, &declared.name)?.layout.clone());
+    Ok(Deparser {
+        order: declared
+            .order
+            .iter()
+            .map(layout)
+            .collect::<Result<_, LoadError>>()?,
+        action: objects.body(&declared.primitives, &[], &declared.name)?,
+        updates: checksums(root, objects, |checksum| checksum.update)?,
+    })
+}
+
+fn standard_metadata(headers: &Headers) -> Result<StandardMetadata, LoadError> {
+    let field = |name: &str| headers.field("standard_metadata", name, "simple_switch");
+    let optional = |name: &str| field(name).ok();
+    Ok(StandardMetadata {
+        ingress_port: field("ingress_port")?,
+        egress_spec: field("egress_spec")?,
+        egress_port: field("egress_port")?,
+        packet_length: field("packet_length")?,
+        priority: optional("priority"),
+        multicast: optional("mcast_grp"),
+        parser_error: optional("parser_error"),
+        checksum_error: optional("checksum_error"),
+        ingress_timestamp: optional("ingress_global_timestamp"),
+        egress_timestamp: optional("egress_global_timestamp"),
+        enqueue_timestamp: optional("enq_timestamp"),
+    })
+}
+
+fn names(program: &Program, root: &json::Root) -> Result<Names, LoadError> {
+    let tables: BTreeMap<_, _> = program
+        .tables()
+        .map(|(index, spec)| (spec.name.clone(), index))
+        .collect();
+    let profiles = program.profiles.iter().enumerate();
+    let counters = program.counters.iter().enumerate();
+    let mut direct_counters = BTreeMap::new();
+    for array in root.counter_arrays.iter().filter(|array| array.is_direct) {
+        let binding = array.binding.as_deref().unwrap_or("");
+        let table: Option<&TableIndex> = tables.get(binding);
+        let table = table.ok_or_else(|| LoadError::missing("table", binding, &array.name))?;
+        direct_counters.insert(array.name.clone(), *table);
+    }
+    Ok(Names {
+        profiles: profiles
+            .map(|(at, spec)| (spec.name.clone(), ProfileIndex(at as u32)))
+            .collect(),
+        counters: counters
+            .map(|(at, spec)| (spec.name.clone(), CounterIndex(at as u32)))
+            .collect(),
+        tables,
+        direct_counters,
+    })
+}

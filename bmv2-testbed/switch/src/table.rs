@@ -1,0 +1,226 @@
+//! One match-action table of a device: its entries, its default action and the lookup.
+//!
+//! The control API writes it through `device`, which checks what concerns other objects (profiles);
+//! the packet path asks [`Table::lookup`]. Entries live twice: ordered by key for the control plane,
+//! so that reading a table never depends on its history, and in a `table/index.rs` for the packets.
+
+mod index;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::control::{ActionCall, ControlError, MatchKey, Target, check_key};
+use crate::counter::Count;
+use crate::phv::Phv;
+use crate::program::{DefaultIs, TableSpec};
+use index::Index;
+
+/// One entry as the control plane reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryView<'a> {
+    /// The entry's key.
+    pub key: &'a MatchKey,
+    /// What it leads to.
+    pub target: &'a Target,
+    /// Its direct counter; stays 0 where the table has none.
+    pub count: Count,
+}
+
+/// One table with its entries.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) spec: Arc<TableSpec>,
+    by_key: BTreeMap<MatchKey, u32>,
+    /// Entries by number; a deleted one leaves its number to `free`.
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    default: Option<ActionCall>,
+    index: Index,
+}
+
+#[derive(Debug)]
+struct Entry {
+    target: Target,
+    count: Count,
+}
+
+impl Table {
+    /// The table as the program declares it: its constant entries and its default action.
+    pub(crate) fn new(spec: &Arc<TableSpec>) -> Self {
+        let mut table = Self {
+            spec: Arc::clone(spec),
+            by_key: BTreeMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            default: spec.default.clone(),
+            index: Index::new(spec),
+        };
+        for (key, call) in spec.constant_entries.iter().flatten() {
+            table.place(key.clone(), Target::Action(call.clone()));
+        }
+        table
+    }
+
+    /// The number of the entry that matches the packet.
+    #[inline]
+    pub(crate) fn lookup(&mut self, phv: &Phv) -> Option<u32> {
+        self.index.lookup(phv)
+    }
+
+    /// What an entry found by [`Table::lookup`] leads to.
+    #[inline]
+    pub(crate) fn target(&self, entry: u32) -> &Target {
+        &self.entries[entry as usize].target
+    }
+
+    /// Counts a packet on an entry found by [`Table::lookup`].
+    #[inline]
+    pub(crate) fn count(&mut self, entry: u32, bytes: u64) {
+        self.entries[entry as usize].count.add_packet(bytes);
+    }
+
+    /// The action of a miss.
+    #[inline]
+    pub(crate) fn default(&self) -> Option<&ActionCall> {
+        self.default.as_ref()
+    }
+
+    /// Adds an entry; the target has been checked by the caller.
+    pub(crate) fn insert(&mut self, key: MatchKey, target: Target) -> Result<(), ControlError> {
+        self.check_writable()?;
+        check_key(&self.spec, &key)?;
+        if self.by_key.contains_key(&key) {
+            return Err(ControlError::AlreadyExists);
+        }
+        if self.by_key.len() >= self.spec.size {
+            return Err(ControlError::Full {
+                size: self.spec.size,
+            });
+        }
+        self.place(key, target);
+        Ok(())
+    }
+
+    /// Replaces an entry's target and keeps its counter; returns the old target.
+    pub(crate) fn modify(
+        &mut self,
+        key: &MatchKey,
+        target: Target,
+    ) -> Result<Target, ControlError> {
+        self.check_writable()?;
+        let number = self.number_of(key)?;
+        Ok(std::mem::replace(
+            &mut self.entries[number as usize].target,
+            target,
+        ))
+    }
+
+    /// Removes an entry and returns its target.
+    pub(crate) fn delete(&mut self, key: &MatchKey) -> Result<Target, ControlError> {
+        self.check_writable()?;
+        let number = self.number_of(key)?;
+        self.by_key.remove(key);
+        self.index.remove(key, number);
+        self.free.push(number);
+        Ok(self.entries[number as usize].target.clone())
+    }
+
+    /// The entry with this key.
+    pub(crate) fn get(&self, key: &MatchKey) -> Result<EntryView<'_>, ControlError> {
+        check_key(&self.spec, key)?;
+        let (key, number) = self
+            .by_key
+            .get_key_value(key)
+            .ok_or(ControlError::NotFound)?;
+        Ok(self.view(key, *number))
+    }
+
+    /// All entries, ordered by key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = EntryView<'_>> {
+        self.by_key
+            .iter()
+            .map(|(key, number)| self.view(key, *number))
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Sets an entry's direct counter.
+    pub(crate) fn set_count(&mut self, key: &MatchKey, count: Count) -> Result<(), ControlError> {
+        if !self.spec.direct_counter {
+            return Err(ControlError::NoDirectCounter);
+        }
+        let number = self.number_of(key)?;
+        self.entries[number as usize].count = count;
+        Ok(())
+    }
+
+    /// Changes the default action; the call's arguments have been checked by the caller.
+    pub(crate) fn set_default(&mut self, call: ActionCall) -> Result<(), ControlError> {
+        let same_action = self
+            .spec
+            .default
+            .as_ref()
+            .is_some_and(|d| d.action == call.action);
+        match self.spec.default_is {
+            _ if self.spec.profile.is_some() => Err(ControlError::TargetKind(
+                "no default action from the control plane",
+            )),
+            DefaultIs::Constant => Err(ControlError::Constant("the default action")),
+            DefaultIs::FixedAction if !same_action => {
+                Err(ControlError::Constant("which action is the default"))
+            }
+            _ => {
+                self.default = Some(call);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the program's default action back.
+    pub(crate) fn reset_default(&mut self) {
+        self.default = self.spec.default.clone();
+    }
+
+    fn place(&mut self, key: MatchKey, target: Target) {
+        let entry = Entry {
+            target,
+            count: Count::default(),
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.entries[number as usize] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.index.insert(&key, number);
+        self.by_key.insert(key, number);
+    }
+
+    fn view<'a>(&'a self, key: &'a MatchKey, number: u32) -> EntryView<'a> {
+        let entry = &self.entries[number as usize];
+        EntryView {
+            key,
+            target: &entry.target,
+            count: entry.count,
+        }
+    }
+
+    fn number_of(&self, key: &MatchKey) -> Result<u32, ControlError> {
+        check_key(&self.spec, key)?;
+        self.by_key.get(key).copied().ok_or(ControlError::NotFound)
+    }
+
+    fn check_writable(&self) -> Result<(), ControlError> {
+        match self.spec.constant_entries {
+            Some(_) => Err(ControlError::Constant("the entries")),
+            None => Ok(()),
+        }
+    }
+}
