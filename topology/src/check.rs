@@ -40,3 +40,121 @@ fn list(names: &[&str]) -> String {
         [one, two, rest @ ..] => format!("{one}, {two} and {} more", rest.len()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clos::{self, ClosSpec};
+    use crate::fabric::Change;
+    use crate::spec::{self, FabricDocument};
+
+    fn lab() -> Fabric {
+        clos::build("lab", &ClosSpec::default()).unwrap()
+    }
+
+    /// Findings about the lab's document after a change.
+    fn changed(change: impl FnOnce(&mut FabricDocument)) -> Vec<String> {
+        let mut document = spec::document(&lab());
+        change(&mut document);
+        said(&Fabric::try_from(&document).unwrap())
+    }
+
+    fn said(fabric: &Fabric) -> Vec<String> {
+        let findings = check(fabric);
+        let serious = findings
+            .iter()
+            .filter(|finding| finding.severity != crate::Severity::Info);
+        serious.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_fabric_has_nothing_but_its_capacity() {
+        let findings = check(&lab());
+        let text = "600 Gb/s from below, 800 Gb/s upwards, one way: 0.75 to 1 (the worst leaf)";
+        assert_eq!(findings, [crate::Finding::info("leaf4", text)]);
+    }
+
+    #[test]
+    fn leaves_and_nics_that_are_cut_off_are_errors() {
+        let lab = lab();
+        let down = |name: &str| lab.links_named(name).into_iter().map(Change::LinkDown);
+        let cut_off = lab.with(down("leaf2-spine1").chain(down("leaf2-spine2")));
+        assert_eq!(
+            said(&cut_off),
+            ["error: leaf2: its hosts can reach no other leaf"]
+        );
+        let split = lab.with(down("leaf1-spine1").chain(down("leaf2-spine2")));
+        let expected = [
+            "error: leaf1: its hosts cannot reach those of leaf2",
+            "error: leaf2: its hosts cannot reach those of leaf1",
+        ];
+        assert_eq!(said(&split), expected);
+        let unplugged = lab.with(down("h1-leaf1"));
+        assert_eq!(
+            said(&unplugged),
+            ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]
+        );
+    }
+
+    #[test]
+    fn devices_that_are_one_and_the_same_are_found() {
+        let same = changed(|lab| {
+            lab.switches[1].device_id = 1;
+            lab.switches[1].p4runtime = lab.switches[0].p4runtime.clone();
+        });
+        let text = "error: leaf1 and leaf2: have the same device id at the same p4runtime address";
+        assert_eq!(same, [text]);
+        let id = changed(|lab| lab.switches[1].device_id = 1);
+        assert_eq!(id, ["warning: leaf1 and leaf2: have the same device id, 1"]);
+        let address = changed(|lab| lab.switches[1].p4runtime = lab.switches[0].p4runtime.clone());
+        let text = "warning: leaf1 and leaf2: have the same p4runtime address, 127.0.0.1:50001";
+        assert_eq!(address, [text]);
+    }
+
+    #[test]
+    fn ports_of_the_controller_and_beyond_the_program_are_errors() {
+        let cpu = changed(|lab| lab.links[12].a = "leaf1:255".to_owned());
+        assert_eq!(
+            cpu,
+            ["error: leaf1: uses port 255, which leads to the controller"]
+        );
+        let high = changed(|lab| lab.links[12].a = "leaf1:511".to_owned());
+        assert_eq!(
+            high,
+            ["error: leaf1: uses port 511; the P4 program has ports up to 510"]
+        );
+    }
+
+    #[test]
+    fn uneven_and_useless_parts_are_warnings() {
+        let fewer = changed(|lab| drop(lab.links.remove(12)));
+        let text =
+            "warning: leaf1: has 1 uplinks, 400 Gb/s in all; a usual one has 2 uplinks, 800 Gb/s";
+        assert_eq!(fewer, [text]);
+        let mixed = changed(|lab| lab.links[12].gbps = 100.0);
+        let text =
+            "warning: leaf1: has 2 uplinks, 500 Gb/s in all; a usual one has 2 uplinks, 800 Gb/s";
+        assert_eq!(mixed, [text]);
+        let alone = changed(|lab| {
+            let spare = spec::SwitchDocument {
+                name: "spare".to_owned(),
+                device_id: 99,
+                ..lab.switches[5].clone()
+            };
+            lab.switches.push(spec::SwitchDocument {
+                p4runtime: None,
+                ..spare
+            });
+        });
+        assert_eq!(alone, ["warning: spare: has no links"]);
+        let level = changed(|lab| {
+            lab.links.push(spec::LinkDocument {
+                a: "leaf1:9".into(),
+                b: "leaf2:9".into(),
+                gbps: 1.0,
+            });
+        });
+        let text = "warning: leaf1:9>leaf2:9: joins switches of one tier; no path takes it";
+        assert_eq!(level, [text]);
+    }
+}

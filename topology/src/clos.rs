@@ -5,11 +5,11 @@
 //!   one to each core of plane s only, the cores being divided evenly among the planes.
 //! * A host has `host_links` NICs. They all lead to the host's own leaf, unless `rails` (NIC r of
 //!   every host of a pod is on leaf r mod `leaves` of the pod) or `dual_homed` (leaves 1 and 2, 3
-//!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to its partner).
+//!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to the other).
 //!
-//! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the address
-//! 10.(l, two bytes).n. Ports of a leaf are its NICs in that order, then uplinks by spine; ports of
-//! a spine are leaves, then cores. Everything is decided here by the numbers; nothing is random.
+//! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the
+//! address 10.(l, two bytes).n. Ports of a leaf are its NICs in that order, then uplinks by spine;
+//! ports of a spine are leaves, then cores.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -412,79 +412,42 @@ mod tests {
         );
     }
 
+    /// What is written over the lab's numbers, and the error that follows.
+    const MISTAKES: &str = "
+        leaves = 0 => leaves: must be at least 1, found 0
+        host_gbps = -1.0 => host_gbps: must be a number above 0, found -1
+        uplink_gbps = nan => uplink_gbps: must be a number above 0, found NaN
+        pods = 2 => cores: several pods need cores to join them
+        core_gbps = 1.0 => core_gbps: there are no cores
+        planes = true => planes: there are no cores
+        cores = 3, planes = true => cores: planes need a multiple of the spines of a pod
+        rails = true => host_links: rails need at least 2 NICs
+        dual_homed = true => host_links: a dual-homed host needs an even number of NICs
+        dual_homed = true, host_links = 2, leaves = 3 => \
+            leaves: dual-homed hosts need an even number of leaves in a pod
+        rails = true, dual_homed = true => rails: a host has either rails or two leaves
+        hosts_per_leaf = 64, host_links = 4 => \
+            hosts_per_leaf: makes 256 NICs on one leaf; at most 254
+        leaves = 65535, spines = 60000 => leaves: makes 3932296605 links; at most 2000000
+        leaves = 4294967295, pods = 4294967295, cores = 1 => \
+            leaves: makes 18446744065119617025 leaves; at most 65535";
+
     #[test]
     fn numbers_that_make_no_fabric_are_refused_by_field() {
-        let refused = |spec: ClosSpec| build("test", &spec).unwrap_err().to_string();
-        let base = ClosSpec::default;
-        let cases = [
-            (
-                ClosSpec {
-                    leaves: 0,
-                    ..base()
-                },
-                "leaves: must be at least 1, found 0",
-            ),
-            (
-                ClosSpec {
-                    host_gbps: -1.0,
-                    ..base()
-                },
-                "host_gbps: must be a number above 0, found -1",
-            ),
-            (
-                ClosSpec {
-                    uplink_gbps: f64::NAN,
-                    ..base()
-                },
-                "uplink_gbps: must be a number above 0, found NaN",
-            ),
-            (
-                ClosSpec { pods: 2, ..base() },
-                "cores: several pods need cores to join them",
-            ),
-            (
-                ClosSpec {
-                    cores: 3,
-                    planes: true,
-                    ..base()
-                },
-                "cores: planes need a multiple of the spines of a pod",
-            ),
-            (
-                ClosSpec {
-                    dual_homed: true,
-                    ..base()
-                },
-                "host_links: a dual-homed host needs an even number of NICs",
-            ),
-            (
-                ClosSpec {
-                    hosts_per_leaf: 64,
-                    host_links: 4,
-                    ..base()
-                },
-                "hosts_per_leaf: makes 256 NICs on one leaf; at most 254",
-            ),
-            (
-                ClosSpec {
-                    leaves: 65_535,
-                    spines: 60_000,
-                    ..base()
-                },
-                "leaves: makes 3932296605 links; at most 2000000",
-            ),
-            (
-                ClosSpec {
-                    leaves: u32::MAX,
-                    pods: u32::MAX,
-                    cores: 1,
-                    ..base()
-                },
-                "leaves: makes 18446744065119617025 leaves; at most 65535",
-            ),
-        ];
-        for (spec, expected) in cases {
-            assert_eq!(refused(spec), expected);
+        for case in MISTAKES.lines().filter(|line| !line.trim().is_empty()) {
+            let (changes, expected) = case.split_once(" => ").unwrap();
+            let lab = toml::Table::try_from(ClosSpec::default()).unwrap();
+            let changes: toml::Table = changes.replace(", ", "\n").parse().unwrap();
+            let spec: ClosSpec = lab
+                .into_iter()
+                .chain(changes)
+                .collect::<toml::Table>()
+                .try_into()
+                .unwrap();
+            assert_eq!(
+                build("test", &spec).unwrap_err().to_string(),
+                expected.trim_start()
+            );
         }
     }
 }

@@ -181,7 +181,7 @@ impl Mistake {
 
     /// Splits the field's path off a deserializer's error.
     fn at_field<E>(
-        error: serde_path_to_error::Error<E>,
+        error: &serde_path_to_error::Error<E>,
         line_and_message: impl FnOnce(&E) -> (Option<usize>, String),
     ) -> Self {
         let (line, message) = line_and_message(error.inner());
@@ -209,7 +209,7 @@ fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
         }
     })?;
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| Mistake::at_field(error, line_and_message))
+        .map_err(|error| Mistake::at_field(&error, line_and_message))
 }
 
 fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
@@ -219,7 +219,7 @@ fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     };
     let deserializer = serde_yaml_ng::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| Mistake::at_field(error, line_and_message))
+        .map_err(|error| Mistake::at_field(&error, line_and_message))
         .map_err(Mistake::without_own_path)
 }
 
@@ -232,7 +232,7 @@ fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| Mistake::at_field(error, line_and_message))?;
+        .map_err(|error| Mistake::at_field(&error, line_and_message))?;
     deserializer.end().map_err(|error| {
         let (line, message) = line_and_message(&error);
         Mistake {
@@ -245,10 +245,11 @@ fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
 }
 
 impl Mistake {
-    /// YAML errors repeat the field's path in front of the message.
+    /// YAML errors repeat the path of the field, or of what it is in, in front of the message.
     fn without_own_path(mut self) -> Self {
-        let own = format!("{}: ", self.field);
-        if let Some(message) = self.message.strip_prefix(&own) {
+        if let Some((path, message)) = self.message.split_once(": ")
+            && self.field.starts_with(path)
+        {
             self.message = message.to_owned();
         }
         self
@@ -299,5 +300,182 @@ fn prefix(field: &str) -> String {
         String::new()
     } else {
         format!("{field}: ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rack {
+        name: String,
+        shelves: Vec<Shelf>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Shelf {
+        height: u32,
+        kind: Kind,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Metal,
+        Wood,
+    }
+
+    const FORMATS: [Format; 3] = [Format::Toml, Format::Yaml, Format::Json];
+
+    /// The error of a text, as people see it.
+    fn refused(format: Format, text: &str) -> String {
+        parse::<Rack>(text, format, "rack").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_round_trip_in_every_format() {
+        let rack = Rack {
+            name: "r".into(),
+            shelves: vec![Shelf {
+                height: 2,
+                kind: Kind::Wood,
+            }],
+        };
+        for format in FORMATS {
+            let text = print(&rack, format).unwrap();
+            assert_eq!(
+                parse::<Rack>(&text, format, "rack").as_ref(),
+                Ok(&rack),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_line_and_field_and_the_name_that_was_meant() {
+        let cases = [
+            (
+                Format::Toml,
+                "name = 'r'\n\n[[shelves]]\nheigt = 2\nkind = 'wood'\n",
+                "rack:4: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
+            ),
+            (
+                Format::Json,
+                "{\"name\": \"r\",\n \"shelves\": [\n  {\"heigt\": 2}]}",
+                "rack:3: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
+            ),
+            (
+                Format::Yaml,
+                "name: r\nshelves:\n- heigt: 2\n",
+                "rack:3: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
+            ),
+            (
+                Format::Toml,
+                "name = 'r'\n[[shelves]]\nheight = 2\nkind = 'wodo'\n",
+                "rack:4: shelves[0].kind: unknown variant `wodo`; did you mean `wood`?",
+            ),
+            (
+                Format::Json,
+                "{\"name\": \"r\", \"shelves\": [{\"height\": -2, \"kind\": \"wood\"}]}",
+                "rack:1: shelves[0].height: invalid value: integer `-2`, expected u32",
+            ),
+            (
+                Format::Yaml,
+                "name: r\nshelves:\n- height: tall\n  kind: wood\n",
+                "rack:3: shelves[0].height: invalid type: string \"tall\", expected u32",
+            ),
+            (
+                Format::Toml,
+                "name = 'r'\n",
+                "rack:1: missing field `shelves`",
+            ),
+            (
+                Format::Toml,
+                "name = 'r'\nzzz = 1\n",
+                "rack:2: zzz: unknown field `zzz`, expected `name` or `shelves`",
+            ),
+        ];
+        for (format, text, expected) in cases {
+            assert_eq!(refused(format, text), expected, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn broken_syntax_is_told_with_its_line() {
+        assert_eq!(
+            refused(Format::Json, "{\"name\":\n oops}"),
+            "rack:2: name: expected value"
+        );
+        let trailing = "{\"name\": \"r\", \"shelves\": []}\n more";
+        assert_eq!(
+            refused(Format::Json, trailing),
+            "rack:2: trailing characters"
+        );
+        assert!(refused(Format::Toml, "name = \n").starts_with("rack:1: "));
+        assert!(refused(Format::Yaml, "a: [\n").starts_with("rack:"));
+    }
+
+    #[test]
+    fn what_is_no_document_at_all_is_told_plainly() {
+        for format in FORMATS {
+            assert_eq!(refused(format, " \n"), "rack: the file is empty");
+            let junk = refused(format, "\u{7f}ELF\0\u{1}");
+            assert_eq!(junk, "rack: not a text file (byte 4 is no UTF-8 text)");
+        }
+        let junk = text(&[b'a', 0xff], "rack").unwrap_err();
+        assert_eq!(
+            junk.to_string(),
+            "rack: not a text file (byte 1 is no UTF-8 text)"
+        );
+        let large = vec![b' '; MAX_DOCUMENT_BYTES + 1];
+        let large = text(&large, "rack").unwrap_err().to_string();
+        assert_eq!(
+            large,
+            "rack: 67108865 bytes; a document has at most 67108864"
+        );
+    }
+
+    #[test]
+    fn deeply_nested_text_is_an_error_and_no_crash() {
+        for format in FORMATS {
+            let deep = format!("name = {}", "[".repeat(100_000));
+            let text = if format == Format::Toml {
+                &deep
+            } else {
+                &deep["name = ".len()..]
+            };
+            assert!(parse::<Rack>(text, format, "rack").is_err());
+        }
+    }
+
+    #[test]
+    fn the_extension_tells_the_format() {
+        let formats = ["a.toml", "b.yml", "c.d.yaml", "e.json", "-"].map(Format::of_file);
+        let [toml, yml, yaml, json, stdin] = formats.map(Result::unwrap);
+        assert_eq!(
+            [toml, yml, yaml, json, stdin],
+            [
+                Format::Toml,
+                Format::Yaml,
+                Format::Yaml,
+                Format::Json,
+                Format::Json
+            ]
+        );
+        assert!(Format::of_file("fabric").is_err());
+        assert!(Format::of_file("fabric.csv").is_err());
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let known = || ["leaves", "spines", "pods"];
+        assert_eq!(nearest("leavs", known()), Some("leaves"));
+        assert_eq!(nearest("spiens", known()), Some("spines"));
+        assert_eq!(nearest("gpus_per_host", known()), None);
     }
 }

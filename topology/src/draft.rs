@@ -1,8 +1,8 @@
 //! A fabric while it is put together, by the Clos builder, an importer or a document.
 //!
-//! Builders add switches, then hosts, then cables, and a draft gives out names, ports, addresses and
-//! device ids, so that all generated fabrics look alike. A document brings its own and only uses
-//! [`Draft::finish`]. Nothing is checked here: builders check their numbers before they begin.
+//! Builders add switches, then hosts, then cables, and a draft gives out names, ports, addresses
+//! and device ids, so that all generated fabrics look alike. A document brings its own and only
+//! uses [`Draft::finish`]. Nothing is checked here: builders check their numbers before they begin.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -78,7 +78,7 @@ impl Draft {
         }
     }
 
-    /// Adds a host with one NIC on each of `leaves`, in order, addressed by their place on the leaf.
+    /// Adds a host with one NIC on each of `leaves`, in order, addressed by its place on the leaf.
     pub(crate) fn add_host(
         &mut self,
         name: String,

@@ -171,8 +171,8 @@ pub struct Fabric {
 
 impl Fabric {
     /// A fabric in which everything works. The caller (a builder or a document) has checked that
-    /// names are unique, that every id in `parts` is within its table and that every NIC has a cable
-    /// to a switch.
+    /// names are unique, that every id in `parts` is within its table and that every NIC has a
+    /// cable to a switch.
     pub fn new(parts: Parts) -> Self {
         let hosts = parts.hosts.iter().enumerate();
         let switches = parts.switches.iter().enumerate();

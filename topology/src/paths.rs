@@ -60,7 +60,7 @@ impl NextHops {
     }
 }
 
-/// The next hops towards the leaf `to`, over usable links only: nothing that failed, nothing drained.
+/// The next hops towards the leaf `to`, over usable links only: none that failed or is drained.
 pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
     let mut hops = NextHops {
         to,
@@ -189,7 +189,7 @@ mod tests {
         );
         let across = ["spine1 core1 spine3 leaf6", "spine2 core2 spine4 leaf6"];
         assert_eq!(ways(&fabric, "leaf1", "leaf6"), across);
-        // Within a pod a core is a detour that is taken only when all spines of it are gone.
+        // Within a pod a core is a detour, longer than the way over the other spine.
         let cable = fabric.links_named("leaf2-spine1")[0];
         let detour = fabric.with([Change::LinkDown(cable)]);
         assert_eq!(ways(&detour, "leaf1", "leaf2"), ["spine2 leaf2"]);

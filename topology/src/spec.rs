@@ -160,7 +160,7 @@ pub(crate) fn all_at_least_one(counts: &[(&str, u32)]) -> Result<(), FieldError>
     }
 }
 
-/// Refuses the first field that makes more of something than its limit: field, what, how many, limit.
+/// Refuses the first field that makes more than may be: (field, what it makes, how many, limit).
 pub(crate) fn within_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), FieldError> {
     match sizes.iter().find(|&&(_, _, found, limit)| found > limit) {
         Some((field, what, found, limit)) => Err(FieldError::new(
@@ -177,4 +177,112 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A good document, of which each test changes one line.
+    const GOOD: &str = r#"
+        { "name": "lab",
+          "switches": [
+            {"name": "leaf1", "tier": "leaf", "device_id": 1, "p4runtime": "127.0.0.1:50001"},
+            {"name": "leaf2", "tier": "leaf", "device_id": 2},
+            {"name": "spine1", "tier": "spine", "device_id": 11} ],
+          "hosts": [
+            {"name": "h1", "gpus": 8, "ips": ["10.0.1.1"], "macs": ["02:00:0a:00:01:01"]},
+            {"name": "h2", "gpus": 8, "ips": ["10.0.2.1", "10.0.2.2"]} ],
+          "links": [
+            {"a": "h1:0", "b": "leaf1:1", "gbps": 200.0},
+            {"a": "h2:0", "b": "leaf2:1", "gbps": 200.0},
+            {"a": "h2:1", "b": "leaf2:2", "gbps": 200.0},
+            {"a": "leaf1:4", "b": "spine1:1", "gbps": 400.0},
+            {"a": "leaf2:4", "b": "spine1:2", "gbps": 400.0} ] }"#;
+
+    fn refused(text: &str) -> String {
+        parse(text, Format::Json, "f.json").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_explicit_document_is_a_fabric_and_back() {
+        let fabric = parse(GOOD, Format::Json, "f.json").unwrap();
+        assert_eq!(
+            fabric.link_name(fabric.links_named("leaf1-spine1")[0]),
+            "leaf1:4>spine1:1"
+        );
+        let h2 = fabric.host_named("h2").unwrap();
+        assert_eq!(
+            fabric.nic(fabric.host(h2).nics[1]).mac.to_string(),
+            "02:00:0a:00:02:02"
+        );
+        for format in [Format::Toml, Format::Yaml, Format::Json] {
+            let text = document::print(&document(&fabric), format).unwrap();
+            assert_eq!(parse(&text, format, "f").as_ref(), Ok(&fabric));
+        }
+    }
+
+    /// What is replaced in the good document, by what, and the error that follows.
+    const MISTAKES: &str = r#"
+"spine1:1" => "spin1:1" => links[3].b: unknown host or switch spin1; did you mean spine1?
+"h2:1" => "h2:2" => links[2].a: h2 has 2 NICs (its ips), counted from 0; found 2
+"h2:1" => "h2" => links[2].a: "h2" is no end of a link; write name:port, for example leaf1:4
+"leaf2:2" => "leaf2:1" => links[2].b: leaf2:1 is already used by links[1].b
+"leaf1:1" => "h2:1" => links[0].b: connects two hosts; hosts connect to leaves
+"leaf1:1" => "spine1:9" => links[0].b: connects a host to spine1, a spine; hosts connect to leaves
+"spine1:1" => "leaf1:9" => links[3].b: connects a switch to itself
+400.0 => -400.0 => links[3].gbps: must be a number above 0, found -400
+"name": "leaf2" => "name": "leaf1" => switches[1].name: leaf1 is already named by switches[0].name
+"name": "h2" => "name": "leaf1" => hosts[1].name: leaf1 is already named by switches[0].name
+"name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is no name; use letters, digits and -_.
+"10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]
+"10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is not an IPv4 address such as 10.0.1.1
+02:00:0a:00:01:01 => 2 => hosts[0].macs[0]: "2" is not an Ethernet address like 02:00:0a:00:01:01
+["02:00:0a:00:01:01"] => ["a", "b"] => hosts[0].macs: 2 for 1 ips; give one for each or none
+{"a": "h2:1", "b": "leaf2:2", "gbps": 200.0}, =>  => hosts[1].ips[1]: no link leads to h2:1
+"#;
+
+    #[test]
+    fn a_mistake_is_named_by_its_field() {
+        for case in MISTAKES.lines().filter(|line| !line.is_empty()) {
+            let [good, bad, expected] = case.split(" => ").collect::<Vec<_>>()[..] else {
+                panic!("{case}");
+            };
+            assert!(GOOD.contains(good), "{good}");
+            assert_eq!(
+                refused(&GOOD.replacen(good, bad, 1)),
+                format!("f.json: {expected}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_document_is_generated_or_explicit_and_not_empty() {
+        let empty =
+            "f.json: switches: a fabric needs at least one switch; list them or generate a [clos]";
+        assert_eq!(refused(r#"{"name": "lab"}"#), empty);
+        let clos = serde_json::to_string(&ClosSpec::default()).unwrap();
+        let both = GOOD.replacen(
+            r#""name": "lab","#,
+            &format!(r#""name": "lab", "clos": {clos},"#),
+            1,
+        );
+        let found =
+            "f.json: clos: a document has either clos or switches, hosts and links, found both";
+        assert_eq!(refused(&both), found);
+        let zero = format!(r#"{{"name": "lab", "clos": {clos}}}"#)
+            .replace(r#""leaves":4"#, r#""leaves":0"#);
+        assert_eq!(
+            refused(&zero),
+            "f.json: clos.leaves: must be at least 1, found 0"
+        );
+    }
+
+    #[test]
+    fn the_schema_names_every_field() {
+        let schema = serde_json::to_string(&schemars::schema_for!(FabricDocument)).unwrap();
+        for field in ["clos", "dual_homed", "switches", "device_id", "ips", "gbps"] {
+            assert!(schema.contains(&format!("\"{field}\"")), "{field}");
+        }
+    }
 }

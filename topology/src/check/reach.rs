@@ -36,8 +36,8 @@ pub(super) fn nics_that_are_cut_off(fabric: &Fabric) -> Vec<Finding> {
     cut_off.map(finding).collect()
 }
 
-/// One finding for each leaf that is cut off, and for the others one for each leaf that cannot reach
-/// all of them.
+/// One finding for each leaf that is cut off, and one for each other leaf that cannot reach all
+/// others.
 pub(super) fn leaves_that_cannot_reach_each_other(fabric: &Fabric) -> Vec<Finding> {
     let leaves: Vec<SwitchId> = fabric
         .tier(Tier::Leaf)

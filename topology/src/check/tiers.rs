@@ -35,7 +35,7 @@ pub(super) fn links_that_no_path_takes(fabric: &Fabric) -> Vec<Finding> {
         .map(LinkId)
         .take(fabric.links().len() / 2)
         .filter(level);
-    let text = "joins switches of one tier; paths go up and down, none takes it";
+    let text = "joins switches of one tier; no path takes it";
     links
         .map(|link| Finding::warning(fabric.link_name(link), text))
         .collect()
@@ -86,7 +86,7 @@ fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
     };
     let finding = |(id, found): (SwitchId, Uplinks)| {
         let text = if found != usual {
-            format!("has {found} in all; the usual {tier} has {usual}")
+            format!("has {found} in all; a usual one has {usual}")
         } else if found.slowest != found.fastest {
             "has uplinks of several speeds; equal-cost routing shares flows evenly".to_owned()
         } else {
@@ -120,7 +120,7 @@ pub(super) fn capacity(fabric: &Fabric) -> Vec<Finding> {
         let (id, below, above) =
             loads.max_by(|(_, b1, a1), (_, b2, a2)| (b1 / a1).total_cmp(&(b2 / a2)))?;
         let text = format!(
-            "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1, the highest of its tier",
+            "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1 (the worst {tier})",
             below / above
         );
         Some(Finding::info(&*fabric.switch(id).name, text))

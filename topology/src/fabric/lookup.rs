@@ -143,3 +143,110 @@ impl Fabric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clos::{self, ClosSpec};
+    use crate::spec;
+
+    fn parallel() -> Fabric {
+        let spec = ClosSpec {
+            parallel_uplinks: 2,
+            ..ClosSpec::default()
+        };
+        clos::build("parallel", &spec).unwrap()
+    }
+
+    #[test]
+    fn links_are_found_by_the_names_that_are_printed() {
+        let fabric = parallel();
+        for id in (0..fabric.links().len()).map(LinkId::from) {
+            assert_eq!(fabric.link_named(&fabric.link_name(id)), Some(id));
+        }
+        let names = |name: &str| -> Vec<String> {
+            fabric
+                .links_named(name)
+                .iter()
+                .map(|&link| fabric.link_name(link))
+                .collect()
+        };
+        assert_eq!(
+            names("leaf1-spine2"),
+            ["leaf1:6>spine2:1", "leaf1:7>spine2:2"]
+        );
+        assert_eq!(
+            names("spine2-leaf1"),
+            ["spine2:1>leaf1:6", "spine2:2>leaf1:7"]
+        );
+        assert_eq!(names("leaf1:7-spine2:2"), ["leaf1:7>spine2:2"]);
+        assert_eq!(names("h1-leaf1"), ["h1:0>leaf1:1"]);
+        for name in [
+            "leaf1-leaf2",
+            "leaf1",
+            "leaf1-spine9",
+            "leaf1:99-spine1:1",
+            "-",
+            "",
+        ] {
+            assert!(names(name).is_empty(), "{name}");
+        }
+        assert_eq!(fabric.link_named("leaf1:6>spine2:2"), None);
+    }
+
+    #[test]
+    fn names_with_dashes_are_told_apart() {
+        let mut document = spec::document(&parallel());
+        document.switches[0].name = "leaf-a".to_owned();
+        for link in &mut document.links {
+            link.b = link.b.replace("leaf1:", "leaf-a:");
+            link.a = link.a.replace("leaf1:", "leaf-a:");
+        }
+        let fabric = Fabric::try_from(&document).unwrap();
+        assert_eq!(fabric.links_named("leaf-a-spine1").len(), 2);
+    }
+
+    #[test]
+    fn a_leaf_knows_its_hosts_and_addresses() {
+        let spec = ClosSpec {
+            dual_homed: true,
+            host_links: 2,
+            ..ClosSpec::default()
+        };
+        let fabric = clos::build("dual", &spec).unwrap();
+        let leaf1 = fabric.switch_named("leaf1").unwrap();
+        let hosts: Vec<u32> = fabric
+            .hosts_on(leaf1)
+            .into_iter()
+            .map(|host| host.0)
+            .collect();
+        assert_eq!(hosts, [0, 1, 2, 3, 4, 5]);
+        let nics = fabric.nics_on(leaf1).map(|nic| fabric.nic(nic).index);
+        assert_eq!(nics.collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        let prefixes = fabric.leaf_prefixes(leaf1);
+        assert_eq!(
+            prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.0.1.0/24"]
+        );
+    }
+
+    #[test]
+    fn leaves_that_share_a_range_are_routed_by_address() {
+        let mut document = spec::document(&parallel());
+        document.hosts[3].ips = vec!["10.0.1.77".to_owned()];
+        let fabric = Fabric::try_from(&document).unwrap();
+        let prefixes = |leaf: &str| -> Vec<String> {
+            let leaf = fabric.switch_named(leaf).unwrap();
+            fabric
+                .leaf_prefixes(leaf)
+                .iter()
+                .map(ToString::to_string)
+                .collect()
+        };
+        assert_eq!(
+            prefixes("leaf1"),
+            ["10.0.1.1/32", "10.0.1.2/32", "10.0.1.3/32"]
+        );
+        assert_eq!(prefixes("leaf2"), ["10.0.1.77/32", "10.0.2.0/24"]);
+    }
+}

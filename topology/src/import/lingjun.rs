@@ -1,8 +1,8 @@
 //! The topology of the Alibaba Lingjun data set of 2023 (`topo.csv`: `ip,DSW,PSW,ASW`).
 //!
 //! The data names the groups that a host's switches belong to: an ASW is the host's leaf, a PSW
-//! group the spines of its pod, a DSW group the cores. An ASW label is unique only together with its
-//! PSW and DSW, so leaves are named after all three (`G6.P10.S14`). Each PSW group is given
+//! group the spines of its pod, a DSW group the cores. An ASW label is unique only together with
+//! its PSW and DSW, so leaves are named after all three (`G6.P10.S14`). Each PSW group is given
 //! `spines` spines, joined to all leaves of the group; each DSW group `cores` cores, joined to all
 //! spines of its PSW groups. What the data names keeps its name, what is assumed is generated.
 
@@ -39,8 +39,8 @@ pub struct LingjunOptions {
 }
 
 impl Default for LingjunOptions {
-    /// Hosts of 8 GPUs with 4 NICs of 200 Gb/s; 16 spines and 16 cores with links of 400 Gb/s, which
-    /// is as much upwards as the eight hosts of the fullest leaf send.
+    /// Hosts of 8 GPUs with 4 NICs of 200 Gb/s; 16 spines and 16 cores with links of 400 Gb/s: as
+    /// much upwards as the eight hosts of the fullest leaf send.
     fn default() -> Self {
         Self {
             spines: 16,
@@ -300,4 +300,113 @@ impl<'a> Groups<'a> {
 fn chunk(switches: &[SwitchId], size: u32, group: usize) -> &[SwitchId] {
     let size = size as usize;
     &switches[group * size..(group + 1) * size]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Severity, check};
+
+    const TOPO: &str = "ip,DSW,PSW,ASW\n\
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,G6,P10,S14\n\
+        bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,G6,P12,S14\r\n\
+        cccccccccccccccccccccccccccccccccccc,G6,P10,S2\n\
+        \n\
+        dddddddddddddddddddddddddddddddddddd,G6,P10,S2\n\
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,G6,P10,S2\n\
+        eeee,G6,P10\n\
+        ffff,G6,,S2\n\
+        ffff,G6,P 1,S2\n";
+
+    #[test]
+    fn groups_become_tiers_and_bad_rows_are_counted() {
+        let imported = lingjun(TOPO, &LingjunOptions::default()).unwrap();
+        let fabric = &imported.fabric;
+        let leaves: Vec<&str> = fabric
+            .tier(Tier::Leaf)
+            .map(|leaf| &*fabric.switch(leaf).name)
+            .collect();
+        assert_eq!(leaves, ["G6.P10.S14", "G6.P10.S2", "G6.P12.S14"]);
+        assert_eq!(fabric.tier(Tier::Spine).count(), 32);
+        assert_eq!(fabric.tier(Tier::Core).count(), 16);
+        let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
+        assert_eq!(
+            hosts,
+            [
+                "aaaaaaaaaaaa",
+                "cccccccccccc",
+                "dddddddddddd",
+                "bbbbbbbbbbbb"
+            ]
+        );
+        let skipped: Vec<_> = imported.skipped.into_iter().collect();
+        let expected = [
+            (SkipReason::Columns, 1),
+            (SkipReason::Value, 2),
+            (SkipReason::Duplicate, 1),
+        ];
+        assert_eq!(skipped, expected);
+        assert_eq!(imported.assumptions.len(), 4);
+        assert!(
+            check(fabric)
+                .iter()
+                .all(|finding| finding.severity == Severity::Info)
+        );
+    }
+
+    #[test]
+    fn long_names_stay_where_short_ones_would_be_alike() {
+        let alike = "ip,DSW,PSW,ASW\n\
+            aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1,G,P,S\n\
+            aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2,G,P,S\n";
+        let imported = lingjun(alike, &LingjunOptions::default()).unwrap();
+        assert_eq!(
+            imported.fabric.hosts()[1].name,
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2"
+        );
+    }
+
+    #[test]
+    fn hosts_that_a_leaf_cannot_address_are_left_out() {
+        let rows: String = (0..70)
+            .map(|host| format!("10.1.1.{host},G,P,S\n"))
+            .collect();
+        let imported = lingjun(&format!("{COLUMNS}\n{rows}"), &LingjunOptions::default()).unwrap();
+        assert_eq!(imported.fabric.hosts().len(), 63);
+        assert_eq!(imported.skipped[&SkipReason::LeafFull], 7);
+    }
+
+    #[test]
+    fn what_is_no_topology_is_refused() {
+        let refused = |csv: &str, options| lingjun(csv, &options).unwrap_err().to_string();
+        let options = LingjunOptions::default;
+        let header = "the first line must have the columns ip,DSW,PSW,ASW, found \"a,b\"";
+        assert_eq!(refused("a,b\n1,2\n", options()), header);
+        assert!(refused("", options()).starts_with("the first line must have"));
+        let no_hosts = "no host in the file; 1 rows were skipped";
+        assert_eq!(refused("ip,DSW,PSW,ASW\nx\n", options()), no_hosts);
+        let none = LingjunOptions {
+            spines: 0,
+            ..options()
+        };
+        assert_eq!(refused(TOPO, none), "spines: must be at least 1, found 0");
+        let slow = LingjunOptions {
+            core_gbps: f64::NAN,
+            ..options()
+        };
+        assert_eq!(
+            refused(TOPO, slow),
+            "core_gbps: must be a number above 0, found NaN"
+        );
+        let many = LingjunOptions {
+            spines: u32::MAX,
+            ..options()
+        };
+        assert_eq!(
+            refused(TOPO, many),
+            "spines: makes 8589934590 spines; at most 65535"
+        );
+        let clash = "ip,DSW,PSW,ASW\nspine1,G,P,S\n";
+        assert!(refused(clash, options()).contains("spine1 is already named by"));
+    }
 }

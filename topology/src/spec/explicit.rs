@@ -1,7 +1,7 @@
 //! The explicit form of the Fabric document: every name, port and address written out.
 //!
 //! Reading resolves names to ids and refuses what cannot be a fabric, naming the field. A fabric
-//! that can be but should not (an unreachable host, uneven tiers) is left to [`check`](crate::check).
+//! that can be but should not (an unreachable host, uneven tiers) is left to [`crate::check`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -189,14 +189,14 @@ fn cables(document: &FabricDocument, names: &Names<'_>) -> Result<Vec<Cable>, Fi
 fn may_connect(document: &FabricDocument, a: Node, b: Node) -> Result<(), String> {
     match (a, b) {
         (Node::Host(_), Node::Host(_)) => {
-            Err("connects two hosts; a host's link leads to a leaf".to_owned())
+            Err("connects two hosts; hosts connect to leaves".to_owned())
         }
         (Node::Host(_), Node::Switch(switch)) | (Node::Switch(switch), Node::Host(_)) => {
             let SwitchDocument { name, tier, .. } = &document.switches[switch.index()];
             match tier {
                 Tier::Leaf => Ok(()),
                 _ => Err(format!(
-                    "connects a host to {name}, a {tier}; a host's link leads to a leaf"
+                    "connects a host to {name}, a {tier}; hosts connect to leaves"
                 )),
             }
         }
@@ -236,7 +236,7 @@ impl Addresses {
     ) -> Result<Vec<(Ipv4Addr, Mac)>, FieldError> {
         let (ips, macs) = (host.ips.len(), host.macs.len());
         if macs != 0 && macs != ips {
-            let problem = format!("{macs} for {ips} ips; give one for each NIC or none at all");
+            let problem = format!("{macs} for {ips} ips; give one for each or none");
             return Err(FieldError::new(format!("hosts[{index}].macs"), problem));
         }
         let address = |nic: usize| -> Result<(Ipv4Addr, Mac), FieldError> {
@@ -252,7 +252,7 @@ impl Addresses {
                 Some(mac) => parsed(
                     mac,
                     &field,
-                    "not an Ethernet address such as 02:00:0a:00:01:01",
+                    "not an Ethernet address like 02:00:0a:00:01:01",
                 )?,
                 None => Mac::of_ip(ip),
             };

@@ -1,0 +1,166 @@
+//! Laws of fabrics, over many of them: documents round trip, changes can be undone, and every
+//! equal-cost path is a usable, valley-free, shortest one.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use topology::clos::{self, ClosSpec};
+use topology::document::{self, Format};
+use topology::{Change, Fabric, LinkId, SwitchId, Tier, check, next_hops, spec};
+
+prop_compose! {
+    fn clos_specs()(
+        shape in (1u32..4, 1u32..4, 1u32..4, 1u32..3),
+        speeds in (0.001f64..1e4, 0.001f64..1e4, proptest::option::of(0.001f64..1e4)),
+        cores in 0u32..4,
+        links in (1u32..3, 1u32..4),
+        style in 0u8..4,
+        planes: bool,
+    ) -> ClosSpec {
+        let (leaves, spines, hosts_per_leaf, pods) = shape;
+        let cores = if pods > 1 || planes { cores.max(1) } else { cores };
+        let (parallel_uplinks, host_links) = links;
+        let (rails, dual_homed) = (style == 1, style == 2);
+        ClosSpec {
+            leaves: if dual_homed { leaves * 2 } else { leaves },
+            spines,
+            hosts_per_leaf,
+            gpus_per_host: 8,
+            host_gbps: speeds.0,
+            uplink_gbps: speeds.1,
+            pods,
+            cores: if planes { cores * spines } else { cores },
+            core_gbps: speeds.2.filter(|_| cores > 0),
+            planes,
+            parallel_uplinks,
+            host_links: if rails || dual_homed { host_links * 2 } else { host_links },
+            rails,
+            dual_homed,
+        }
+    }
+}
+
+fn fabrics() -> impl Strategy<Value = Fabric> {
+    clos_specs().prop_map(|spec| clos::build("any", &spec).expect("the numbers agree"))
+}
+
+/// A change to a part that `choice` picks, and the change that undoes it.
+fn change(fabric: &Fabric, kind: u8, choice: prop::sample::Index) -> (Change, Change) {
+    let link = LinkId::from(choice.index(fabric.links().len()));
+    let switch = SwitchId::from(choice.index(fabric.switches().len()));
+    match kind % 4 {
+        0 => (Change::LinkDown(link), Change::LinkUp(link)),
+        1 => (Change::DrainLink(link), Change::UndrainLink(link)),
+        2 => (Change::SwitchDown(switch), Change::SwitchUp(switch)),
+        _ => (Change::DrainSwitch(switch), Change::UndrainSwitch(switch)),
+    }
+}
+
+/// Choices of what breaks; few or many.
+fn breakage() -> impl Strategy<Value = Vec<(u8, prop::sample::Index)>> {
+    prop::collection::vec((any::<u8>(), any::<prop::sample::Index>()), 0..12)
+}
+
+fn broken(fabric: &Fabric, choices: &[(u8, prop::sample::Index)]) -> Fabric {
+    fabric.with(
+        choices
+            .iter()
+            .map(|&(kind, choice)| change(fabric, kind, choice).0),
+    )
+}
+
+/// All valley-free paths over usable links, the slow and plain way: from every switch on the way,
+/// up while nothing but up was taken, and down.
+fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> {
+    let mut found = Vec::new();
+    let mut open = vec![(from, Vec::new(), true)];
+    while let Some((at, path, climbing)) = open.pop() {
+        if at == to {
+            found.push(path);
+            continue;
+        }
+        for &link in fabric
+            .switch(at)
+            .ports
+            .values()
+            .filter(|&&link| fabric.is_usable(link))
+        {
+            let Some(next) = fabric.switch_after(link) else {
+                continue;
+            };
+            let up = fabric.switch(next).tier > fabric.switch(at).tier;
+            if !up || climbing {
+                open.push((next, [&path[..], &[link]].concat(), up));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn documents_round_trip(fabric in fabrics()) {
+        for format in [Format::Toml, Format::Yaml, Format::Json] {
+            let text = document::print(&spec::document(&fabric), format).unwrap();
+            prop_assert_eq!(&spec::parse(&text, format, "any").unwrap(), &fabric);
+        }
+    }
+
+    #[test]
+    fn generated_documents_round_trip(spec in clos_specs()) {
+        let generated = spec::FabricDocument {
+            name: "any".to_owned(),
+            clos: Some(spec),
+            ..spec::FabricDocument::default()
+        };
+        let text = document::print(&generated, Format::Toml).unwrap();
+        let read: spec::FabricDocument = document::parse(&text, Format::Toml, "any").unwrap();
+        prop_assert_eq!(read, generated);
+    }
+
+    #[test]
+    fn a_change_undone_never_was(fabric in fabrics(), choices in breakage()) {
+        // Only the first change of each part: undoing a repetition would undo the first as well.
+        let changes: BTreeSet<_> =
+            choices.iter().map(|&(kind, choice)| change(&fabric, kind, choice)).collect();
+        let broken = fabric.with(changes.iter().map(|&(change, _)| change));
+        prop_assert_eq!(broken == fabric, changes.is_empty());
+        let mended = broken.with(changes.iter().map(|&(_, inverse)| inverse));
+        prop_assert_eq!(mended, fabric);
+    }
+
+    #[test]
+    fn equal_cost_paths_are_exactly_the_shortest_valley_free_ones(
+        fabric in fabrics(),
+        choices in breakage(),
+    ) {
+        let fabric = broken(&fabric, &choices);
+        for to in fabric.tier(Tier::Leaf) {
+            let hops = next_hops(&fabric, to);
+            for from in fabric.tier(Tier::Leaf).filter(|&from| from != to) {
+                let all = all_paths(&fabric, from, to);
+                let shortest = all.iter().map(Vec::len).min();
+                let expected: Vec<_> =
+                    all.into_iter().filter(|path| Some(path.len()) == shortest).collect();
+                prop_assert_eq!(hops.paths(&fabric, from), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn checks_judge_any_fabric_the_same_twice(fabric in fabrics(), choices in breakage()) {
+        let fabric = broken(&fabric, &choices);
+        prop_assert_eq!(check(&fabric), check(&fabric));
+    }
+
+    #[test]
+    fn no_text_crashes_a_reader(text in "[ -~\n]{0,200}") {
+        for format in [Format::Toml, Format::Yaml, Format::Json] {
+            let _ = spec::parse(&text, format, "any");
+        }
+        let _ = topology::import::lingjun(&text, &topology::import::LingjunOptions::default());
+    }
+}
