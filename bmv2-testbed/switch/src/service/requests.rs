@@ -1,0 +1,161 @@
+//! The unary calls and `Read`: who may make them, then one hop to the device's thread.
+
+use std::sync::{Arc, PoisonError};
+
+use p4rt::set_forwarding_pipeline_config_request::Action;
+use p4rt::write_request::Atomicity;
+use p4runtime_proto::v1 as p4rt;
+use tokio::sync::RwLockReadGuard;
+use tonic::{Code, Status};
+
+use super::Switch;
+use super::error::{Failure, batch_status};
+use super::pipeline::{Pipeline, Pipelines};
+use super::sessions::{Sessions, from_uint128};
+use crate::device::Device;
+
+/// Entities per `ReadResponse`: a table entry takes about 100 bytes, so a message about 100 kB.
+const CHUNK: usize = 1024;
+
+/// What a `Read` streams.
+pub(super) type ReadAnswer = Vec<Result<p4rt::ReadResponse, Status>>;
+
+impl Switch {
+    pub(super) fn check_device(&self, asked: u64) -> Result<(), Failure> {
+        let here = self.device_id;
+        if asked == here {
+            return Ok(());
+        }
+        Err(Failure::not_found(format!("device {asked} is not here; this switch is device {here}")))
+    }
+
+    /// Holds the right to write: as long as the guard lives, no other controller is told that it is
+    /// the primary, so a write that has begun ends before the next primary begins.
+    async fn authorize(
+        &self,
+        role: &str,
+        election_id: Option<p4rt::Uint128>,
+    ) -> Result<RwLockReadGuard<'_, Sessions>, Failure> {
+        let sessions = self.sessions.read().await;
+        sessions.election().authorize(role, election_id.map(from_uint128))?;
+        Ok(sessions)
+    }
+
+    /// Runs one step on the device's thread.
+    async fn on_device<R: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut Pipelines, &mut Device) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let pipelines = Arc::clone(&self.pipelines);
+        let run = move |device: &mut Device| {
+            step(&mut pipelines.lock().unwrap_or_else(PoisonError::into_inner), device)
+        };
+        Ok(self.device.with(run).await?)
+    }
+
+    pub(super) async fn write_request(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
+        self.check_device(request.device_id)?;
+        drop(self.authorize(&request.role, request.election_id).await?);
+        if request.atomicity() != Atomicity::ContinueOnError {
+            let feature = request.atomicity().as_str_name();
+            return Err(Failure::unimplemented(feature).into());
+        }
+        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_write();
+        if !fault.delay.is_zero() {
+            tokio::time::sleep(fault.delay).await;
+        }
+        let sessions = self.authorize(&request.role, request.election_id).await?;
+        let (updates, faults) = (request.updates, Arc::clone(&self.faults));
+        let results = self
+            .on_device(move |pipelines, device| {
+                let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+                pipelines.write(device, &updates, |table| faults.on_update(table))
+            })
+            .await??;
+        drop(sessions);
+        if fault.restart {
+            self.restart.notify_one();
+        }
+        batch_status("updates", &results)
+    }
+
+    /// The answers in bounded messages; failed queries are reported after the last.
+    pub(super) async fn read_request(
+        &self,
+        request: p4rt::ReadRequest,
+    ) -> Result<ReadAnswer, Status> {
+        self.check_device(request.device_id)?;
+        let queries = request.entities;
+        let answers =
+            self.on_device(move |pipelines, device| pipelines.read(device, &queries)).await??;
+        let mut entities = Vec::new();
+        let mut results = Vec::new();
+        for answer in answers {
+            results.push(answer.map(|found| entities.extend(found)));
+        }
+        let chunk = |chunk: &[p4rt::Entity]| Ok(p4rt::ReadResponse { entities: chunk.to_vec() });
+        let mut messages: ReadAnswer = entities.chunks(CHUNK).map(chunk).collect();
+        messages.extend(batch_status("queries", &results).err().map(Err));
+        Ok(messages)
+    }
+
+    pub(super) async fn set_pipeline(
+        &self,
+        request: p4rt::SetForwardingPipelineConfigRequest,
+    ) -> Result<(), Status> {
+        self.check_device(request.device_id)?;
+        let sessions = self.authorize(&request.role, request.election_id).await?;
+        let action = request.action();
+        let verified = match (action, request.config) {
+            (Action::Unspecified, _) => return Err(Failure::invalid("no action is given").into()),
+            (Action::Commit, Some(_)) => {
+                return Err(Failure::invalid("COMMIT takes no config").into());
+            }
+            (Action::Commit, None) => None,
+            (_, Some(config)) => Some(Pipeline::verify(config)?),
+            (_, None) => return Err(Failure::invalid("no config is given").into()),
+        };
+        let schema = self
+            .on_device(move |pipelines, device| {
+                realize(pipelines, device, action, verified)?;
+                Ok::<_, Failure>(pipelines.running_schema())
+            })
+            .await??;
+        self.schema.send_replace(schema);
+        drop(sessions);
+        Ok(())
+    }
+
+    pub(super) async fn get_pipeline(
+        &self,
+        request: p4rt::GetForwardingPipelineConfigRequest,
+    ) -> Result<Option<p4rt::ForwardingPipelineConfig>, Status> {
+        self.check_device(request.device_id)?;
+        let parts = request.response_type();
+        Ok(self.on_device(move |pipelines, _| pipelines.config(parts)).await?)
+    }
+}
+
+/// What each action does with the verified config, if it takes one.
+fn realize(
+    pipelines: &mut Pipelines,
+    device: &mut Device,
+    action: Action,
+    verified: Option<Pipeline>,
+) -> Result<(), Failure> {
+    match (action, verified) {
+        (Action::VerifyAndSave, Some(pipeline)) => pipelines.save(pipeline, device),
+        (Action::VerifyAndCommit, Some(pipeline)) => pipelines.replace(pipeline, device),
+        (Action::ReconcileAndCommit, Some(pipeline)) => pipelines.reconcile(pipeline, device)?,
+        (Action::Commit, _) => pipelines.commit(device)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What a failure to reach the device means to a controller.
+impl From<crate::Gone> for Failure {
+    fn from(gone: crate::Gone) -> Self {
+        Self::new(Code::Unavailable, gone.to_string())
+    }
+}

@@ -1,0 +1,141 @@
+//! One `StreamChannel`: arbitration and packet-out from a controller, packet-in to it.
+
+use std::sync::Arc;
+
+use p4rt::stream_error::Details;
+use p4rt::stream_message_request::Update as Request;
+use p4rt::stream_message_response::Update as Response;
+use p4runtime_proto::v1 as p4rt;
+use tokio::sync::oneshot;
+use tonic::{Code, Status, Streaming};
+
+use super::Switch;
+use super::error::Failure;
+use super::packet;
+use super::sessions::{Offer, broken, from_uint128};
+use crate::election::{Claim, SessionId};
+
+impl Switch {
+    /// Serves what one controller sends until either side ends the stream.
+    pub(super) async fn listen(
+        self: Arc<Self>,
+        session: SessionId,
+        mut requests: Streaming<p4rt::StreamMessageRequest>,
+        mut ended: oneshot::Receiver<()>,
+    ) {
+        loop {
+            let request = tokio::select! {
+                _ = &mut ended => break,
+                request = requests.message() => request,
+            };
+            let handled = match request {
+                Ok(Some(request)) => self.handle_request(session, request).await,
+                Ok(None) | Err(_) => break,
+            };
+            if let Err(failure) = handled {
+                return self.end_session(session, Some(failure.into())).await;
+            }
+        }
+        self.end_session(session, None).await;
+    }
+
+    async fn end_session(&self, session: SessionId, error: Option<Status>) {
+        self.sessions.write().await.end(session, error);
+    }
+
+    /// An error here ends the stream; everything else is reported on it.
+    async fn handle_request(
+        &self,
+        session: SessionId,
+        request: p4rt::StreamMessageRequest,
+    ) -> Result<(), Failure> {
+        let (failure, details) = match request.update {
+            Some(Request::Arbitration(update)) => {
+                let claim = claim_of(update)?;
+                self.sessions.write().await.claim(session, claim);
+                return Ok(());
+            }
+            Some(Request::Packet(packet)) => match self.packet_out(session, &packet).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => {
+                    let packet_out = Some(packet);
+                    (failure, Details::PacketOut(p4rt::PacketOutError { packet_out }))
+                }
+            },
+            Some(Request::DigestAck(ack)) => {
+                let digest_list_ack = Some(ack);
+                let details = p4rt::DigestListAckError { digest_list_ack };
+                (Failure::unimplemented("DigestListAck"), Details::DigestListAck(details))
+            }
+            Some(Request::Other(other)) => {
+                let details = p4rt::StreamOtherError { other: Some(other) };
+                (Failure::unimplemented("a message of another type"), Details::Other(details))
+            }
+            None => return Err(Failure::invalid("the stream message is empty")),
+        };
+        let error = p4rt::StreamError {
+            canonical_code: failure.code as i32,
+            message: failure.message,
+            details: Some(details),
+            ..p4rt::StreamError::default()
+        };
+        self.offer(session, Response::Error(error)).await;
+        Ok(())
+    }
+
+    async fn packet_out(
+        &self,
+        session: SessionId,
+        packet: &p4rt::PacketOut,
+    ) -> Result<(), Failure> {
+        if !self.sessions.read().await.election().is_primary(session) {
+            let message = "only the primary may send packets";
+            return Err(Failure::new(Code::PermissionDenied, message));
+        }
+        let schema = self.schema.borrow().clone();
+        let no_pipeline =
+            || Failure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set");
+        let schema = schema.ok_or_else(no_pipeline)?;
+        let bytes = packet::encode_out(&schema.packet_out, packet)?;
+        self.device.packet_out(bytes).await?;
+        Ok(())
+    }
+
+    /// Hands a packet from the device's CPU port to every primary.
+    pub(super) async fn packet_in(&self, bytes: &[u8]) {
+        let schema = self.schema.borrow().clone();
+        let packet = schema.and_then(|schema| packet::decode_in(&schema.packet_in, bytes));
+        let Some(packet) = packet else { return self.counts.drop_packet_in() };
+        let primaries: Vec<SessionId> = self.sessions.read().await.election().primaries().collect();
+        if primaries.is_empty() {
+            self.counts.drop_packet_in();
+        }
+        for primary in primaries {
+            if self.offer(primary, Response::Packet(packet.clone())).await == Offer::Dropped {
+                self.counts.drop_packet_in();
+            }
+        }
+    }
+
+    async fn offer(&self, session: SessionId, response: Response) -> Offer {
+        let offer = self.sessions.read().await.offer(session, response);
+        if offer == Offer::SentAndBroken {
+            self.end_session(session, Some(broken())).await;
+        }
+        offer
+    }
+}
+
+fn claim_of(update: p4rt::MasterArbitrationUpdate) -> Result<Claim, Failure> {
+    let role = update.role.unwrap_or_default();
+    #[allow(deprecated)] // Refused by name, not overlooked.
+    let number = role.id;
+    if number != 0 {
+        return Err(Failure::unimplemented("a numeric role id"));
+    }
+    if role.config.is_some() {
+        return Err(Failure::invalid("this switch knows no role configs"));
+    }
+    let election_id = update.election_id.map(from_uint128);
+    Ok(Claim { device_id: update.device_id, role: role.name, election_id })
+}
