@@ -71,7 +71,7 @@ mod tests {
     fn a_good_fabric_has_nothing_but_its_capacity() {
         let findings = check(&lab());
         let text = "600 Gb/s from below, 800 Gb/s upwards, one way: 0.75 to 1 (the worst leaf)";
-        assert_eq!(findings, [crate::Finding::info("leaf4", text)]);
+        assert_eq!(findings, [crate::Finding::info("leaf1", text)]);
     }
 
     #[test]

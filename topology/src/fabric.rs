@@ -5,10 +5,6 @@
 //! availability changed; nothing is ever changed in place, so a plan can be judged against the very
 //! fabric it was made for.
 
-mod lookup;
-
-pub use lookup::Prefix;
-
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,6 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
 use crate::units::{Bandwidth, Mac};
+
+mod lookup;
+
+pub use lookup::Prefix;
 
 /// A server with GPUs.
 #[derive(Clone, Debug, PartialEq)]

@@ -98,13 +98,10 @@ impl NextHops {
             if self.distance(switch).is_some() {
                 continue;
             }
-            let candidates = candidates(fabric, switch);
-            let usable = candidates
-                .iter()
-                .copied()
-                .filter(|&link| fabric.is_usable(link));
-            let reaching: Vec<(u32, LinkId)> = usable
+            let candidates = candidates(fabric, switch).iter().copied();
+            let reaching: Vec<(u32, LinkId)> = candidates
                 .filter_map(|link| Some((self.distance(fabric.switch_after(link)?)?, link)))
+                .filter(|&(_, link)| fabric.is_usable(link))
                 .collect();
             let Some(nearest) = reaching.iter().map(|&(distance, _)| distance).min() else {
                 continue;

@@ -117,8 +117,9 @@ pub(super) fn capacity(fabric: &Fabric) -> Vec<Finding> {
             .tier(tier)
             .filter(|&id| !fabric.up_links(id).is_empty());
         let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
+        // The least upwards for what comes from below; the first of equals.
         let (id, below, above) =
-            loads.max_by(|(_, b1, a1), (_, b2, a2)| (b1 / a1).total_cmp(&(b2 / a2)))?;
+            loads.min_by(|(_, b1, a1), (_, b2, a2)| (a1 / b1).total_cmp(&(a2 / b2)))?;
         let text = format!(
             "{below} Gb/s from below, {above} Gb/s upwards, one way: {:.2} to 1 (the worst {tier})",
             below / above
