@@ -79,3 +79,24 @@ fn field(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
         value: bytes::encode(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pipeline;
+
+    #[test]
+    fn the_headers_are_those_of_the_program() {
+        let p4info = Pipeline::fabric().p4info;
+        let fields = |header: &str| -> Vec<_> {
+            let fields = p4info.packet_header(header).iter();
+            fields.map(|field| (field.id, field.name.clone())).collect()
+        };
+        let out = [
+            (EGRESS_PORT, "egress_port".into()),
+            (SUBMIT_TO_INGRESS, "submit_to_ingress".into()),
+        ];
+        assert_eq!(fields("packet_out"), out);
+        assert_eq!(fields("packet_in"), [(INGRESS_PORT, "ingress_port".into())]);
+    }
+}
