@@ -231,7 +231,7 @@ mod tests {
         let mut bits = BitWriter::new(&mut bytes);
         bits.push(0x4, 4);
         bits.push(0x5, 4);
-        bits.push(0x1_0000_0000_0000_0000_0000_0000_0001, 100);
+        bits.push(1 << 96 | 1, 100);
         bits.push(0b1, 1);
         bits.finish();
         let expected = [0x45, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x18];

@@ -148,11 +148,15 @@ impl Profile {
         members: Vec<GroupMember>,
     ) -> Result<(), ControlError> {
         let choices = self.choices(&members)?;
-        let group = self.groups.get_mut(&id).ok_or(ControlError::NotFound)?;
-        group.choices = choices;
-        let left = std::mem::replace(&mut group.members, members.clone());
-        self.leave(&left);
+        if !self.groups.contains_key(&id) {
+            return Err(ControlError::NotFound);
+        }
         self.join(&members);
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.choices = choices;
+            let left = std::mem::replace(&mut group.members, members);
+            self.leave(&left);
+        }
         Ok(())
     }
 

@@ -85,11 +85,11 @@ impl Table {
         self.default.as_ref()
     }
 
-    /// Adds an entry; the target has been checked by the caller.
-    pub(crate) fn insert(&mut self, key: MatchKey, target: Target) -> Result<(), ControlError> {
+    /// Whether an entry with this key may be added.
+    pub(crate) fn check_insert(&self, key: &MatchKey) -> Result<(), ControlError> {
         self.check_writable()?;
-        check_key(&self.spec, &key)?;
-        if self.by_key.contains_key(&key) {
+        check_key(&self.spec, key)?;
+        if self.by_key.contains_key(key) {
             return Err(ControlError::AlreadyExists);
         }
         if self.by_key.len() >= self.spec.size {
@@ -97,8 +97,13 @@ impl Table {
                 size: self.spec.size,
             });
         }
-        self.place(key, target);
         Ok(())
+    }
+
+    /// Whether an entry with this key is there to be changed.
+    pub(crate) fn check_present(&self, key: &MatchKey) -> Result<(), ControlError> {
+        self.check_writable()?;
+        self.number_of(key).map(|_| ())
     }
 
     /// Replaces an entry's target and keeps its counter; returns the old target.
@@ -184,7 +189,8 @@ impl Table {
         self.default = self.spec.default.clone();
     }
 
-    fn place(&mut self, key: MatchKey, target: Target) {
+    /// Adds an entry that has passed [`Table::check_insert`].
+    pub(crate) fn place(&mut self, key: MatchKey, target: Target) {
         let entry = Entry {
             target,
             count: Count::default(),

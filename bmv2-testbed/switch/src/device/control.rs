@@ -22,8 +22,9 @@ impl Device {
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         loaded.check_target(table, &target)?;
-        loaded.table_mut(table)?.insert(key, target.clone())?;
+        loaded.table(table)?.check_insert(&key)?;
         loaded.refer(table, &target);
+        loaded.table_mut(table)?.place(key, target);
         Ok(())
     }
 
@@ -36,8 +37,9 @@ impl Device {
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         loaded.check_target(table, &target)?;
-        let old = loaded.table_mut(table)?.modify(key, target.clone())?;
+        loaded.table(table)?.check_present(key)?;
         loaded.refer(table, &target);
+        let old = loaded.table_mut(table)?.modify(key, target)?;
         loaded.release(table, &old);
         Ok(())
     }

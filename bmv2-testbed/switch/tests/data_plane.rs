@@ -1,0 +1,12 @@
+//! The data plane and the in-process fabric, seen from outside, on the compiled fabric.p4.
+
+#[path = "data_plane/forwarding.rs"]
+mod forwarding;
+#[path = "data_plane/robustness.rs"]
+mod robustness;
+#[path = "data_plane/support.rs"]
+mod support;
+#[path = "data_plane/tables.rs"]
+mod tables;
+#[path = "data_plane/virtual_clock.rs"]
+mod virtual_clock;

@@ -1,0 +1,252 @@
+//! What fabric.p4 promises, packet by packet: paths, failures, levels, TTL, checksum, CPU port.
+
+use switch::{Count, Device, KeyField, MatchKey};
+
+use crate::support::{
+    ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, call, exact, index, internet_checksum, ip_header,
+    leaf, pin_key, program, ternary, unranked,
+};
+
+/// The leaf with the flow pinned to path 3: port 11, or 12 if that is down.
+fn pinned() -> Device {
+    let mut leaf = leaf();
+    leaf.add(
+        "path",
+        &[KeyField::Exact(LEAF), exact(3)],
+        "to_uplink",
+        &[11, 12],
+    );
+    leaf.add("flow_pin", &pin_key(FLOW), "pin", &[3, 42]);
+    leaf
+}
+
+/// The ports that 1024 flows, each with another source port, leave through.
+fn ports_of_many_flows(leaf: &mut Device) -> Vec<u16> {
+    let flows = (0xc000..0xc400).map(|sport| Flow { sport, ..FLOW }.packet(100));
+    flows.map(|packet| leaf.send_one(1, &packet).port).collect()
+}
+
+#[test]
+fn a_local_host_gets_the_packet_with_its_own_address() {
+    let flow = Flow {
+        src: THERE,
+        dst: HERE,
+        ..FLOW
+    };
+    let out = leaf().send_one(10, &flow.packet(100));
+    assert_eq!((out.port, out.level), (1, 0));
+    assert_eq!(out.packet[..6], [2, 0, 0, 0, 0, 1]);
+    assert_eq!(out.packet.len(), 100);
+}
+
+#[test]
+fn ecmp_spreads_flows_and_keeps_each_on_its_path() {
+    let mut leaf = leaf();
+    let ports = ports_of_many_flows(&mut leaf);
+    for port in 10..14 {
+        let flows = ports.iter().filter(|to| **to == port).count();
+        // 1024 flows on 4 ports: 256 each; four standard deviations are 4 sqrt(1024 3/16) = 55.
+        assert!(
+            flows.abs_diff(256) <= 55,
+            "{flows} flows through port {port}"
+        );
+    }
+    assert_eq!(ports_of_many_flows(&mut leaf), ports);
+    let salted = call("switch_salt", "set_salt", &[0x1234_5678]);
+    leaf.set_default(index("switch_salt"), salted).unwrap();
+    assert_ne!(ports_of_many_flows(&mut leaf), ports);
+}
+
+#[test]
+fn the_ecmp_choice_is_crc32_of_salt_and_flow() {
+    // RoCE: the destination queue pair is the 24 bits after six bytes of the BTH.
+    let packet = FLOW.packet(100);
+    let mut input = vec![0; 4];
+    input.extend(FLOW.src.to_be_bytes());
+    input.extend(FLOW.dst.to_be_bytes());
+    input.push(17);
+    input.extend(FLOW.sport.to_be_bytes());
+    input.extend(FLOW.dport.to_be_bytes());
+    input.extend(&packet[47..50]);
+    let mut crc = u32::MAX;
+    for byte in input {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            };
+        }
+    }
+    assert_eq!(leaf().send_one(1, &packet).port, 10 + (!crc % 4) as u16);
+}
+
+#[test]
+fn a_pin_chooses_the_path_and_counts() {
+    let mut leaf = pinned();
+    for _ in 0..3 {
+        assert_eq!(leaf.send_one(1, &FLOW.packet(200)).port, 11);
+    }
+    let entry = leaf
+        .get(index("flow_pin"), &unranked(&pin_key(FLOW)))
+        .unwrap();
+    assert_eq!(
+        entry.count,
+        Count {
+            packets: 3,
+            bytes: 600
+        }
+    );
+}
+
+#[test]
+fn a_down_port_gives_way_to_the_backup_and_then_to_ecmp() {
+    let ecmp_port = leaf().send_one(1, &FLOW.packet(100)).port;
+    let mut leaf = pinned();
+    leaf.add("port_down", &[exact(11)], "mark_down", &[]);
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 12);
+    leaf.add("backup_down", &[exact(12)], "mark_down", &[]);
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, ecmp_port);
+    leaf.delete(index("port_down"), &unranked(&[exact(11)]))
+        .unwrap();
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 11);
+}
+
+#[test]
+fn a_jobs_class_sets_level_and_dscp_at_the_edge() {
+    let mut leaf = pinned();
+    leaf.add("job_qos", &[exact(42)], "set_class", &[5, 5 << 3]);
+    let out = leaf.send_one(1, &FLOW.packet(100));
+    assert_eq!((out.port, out.level), (11, 5));
+    assert_eq!(ip_header(&out.packet)[1] >> 2, 5 << 3);
+}
+
+#[test]
+fn unpinned_traffic_is_classified_by_the_best_rule() {
+    let mut leaf = leaf();
+    leaf.add("job_qos", &[exact(8)], "set_class", &[2, 16]);
+    leaf.add("job_qos", &[exact(9)], "set_class", &[6, 48]);
+    let any = ternary(0, 0);
+    let rule = |dport, priority| MatchKey {
+        fields: vec![any, any, dport, any],
+        priority,
+    };
+    leaf.try_add("job_classify", rule(any, 1), "set_job", &[8])
+        .unwrap();
+    leaf.try_add(
+        "job_classify",
+        rule(ternary(4791, 0xffff), 2),
+        "set_job",
+        &[9],
+    )
+    .unwrap();
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 6);
+    assert_eq!(
+        leaf.send_one(1, &Flow { dport: 80, ..FLOW }.packet(100))
+            .level,
+        2
+    );
+}
+
+#[test]
+fn inside_the_fabric_the_level_comes_from_the_dscp() {
+    let mut spine = pinned();
+    spine.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+    spine.add("dscp_level", &[exact(48)], "set_level", &[6]);
+    spine.add("job_qos", &[exact(42)], "set_class", &[1, 8]);
+    let out = spine.send_one(20, &Flow { dscp: 48, ..FLOW }.packet(100));
+    assert_eq!((out.level, ip_header(&out.packet)[1] >> 2), (6, 48));
+    let out = spine.send_one(21, &Flow { dscp: 48, ..FLOW }.packet(100));
+    assert_eq!((out.level, ip_header(&out.packet)[1] >> 2), (1, 8));
+}
+
+#[test]
+fn ttl_counts_down_and_the_checksum_follows() {
+    let mut leaf = leaf();
+    for bytes in [54, 55, 100, 1500, 9000] {
+        let out = leaf.send_one(1, &FLOW.packet(bytes));
+        assert_eq!(ip_header(&out.packet)[8], 63);
+        assert_eq!(internet_checksum(ip_header(&out.packet)), 0);
+        assert_eq!(out.packet[34..], FLOW.packet(bytes)[34..]);
+    }
+    assert_eq!(leaf.send(1, &Flow { ttl: 1, ..FLOW }.packet(100)), []);
+    assert_eq!(leaf.counts().dropped_by_program, 1);
+}
+
+#[test]
+fn packet_out_leaves_through_the_port_it_names_or_goes_through_ingress() {
+    let mut leaf = leaf();
+    let frame = FLOW.packet(100);
+    // 9 bits of port, 1 of submit_to_ingress, 6 of padding.
+    let mut direct = (12_u16 << 7).to_be_bytes().to_vec();
+    direct.extend(&frame);
+    let out = leaf.send_one(CPU, &direct);
+    assert_eq!((out.port, out.packet), (12, frame.clone()));
+    let mut submitted = (12_u16 << 7 | 1 << 6).to_be_bytes().to_vec();
+    submitted.extend(&frame);
+    let out = leaf.send_one(CPU, &submitted);
+    assert_eq!(ip_header(&out.packet)[8], 63);
+    assert_eq!(out.packet.len(), 100);
+}
+
+#[test]
+fn packet_in_carries_the_ingress_port() {
+    let mut leaf = leaf();
+    let any = ternary(0, 0);
+    let lldp = MatchKey {
+        fields: vec![ternary(0x88cc, 0xffff), any, any, any, any],
+        priority: 5,
+    };
+    leaf.try_add("acl_punt", lldp, "punt", &[]).unwrap();
+    let mut frame = vec![1; 12];
+    frame.extend([0x88, 0xcc, 0xde, 0xad]);
+    let out = leaf.send_one(300, &frame);
+    assert_eq!((out.port, out.level), (CPU, 0));
+    assert_eq!(out.packet[..2], (300_u16 << 7).to_be_bytes());
+    assert_eq!(out.packet[2..], frame);
+}
+
+#[test]
+fn egress_counts_by_port_and_level() {
+    let mut leaf = pinned();
+    leaf.add("job_qos", &[exact(42)], "set_class", &[5, 40]);
+    leaf.send_one(1, &FLOW.packet(300));
+    let counter = program().counter_named("EgressImpl.port_level").unwrap();
+    let cells = leaf.counter(counter).unwrap();
+    assert_eq!(cells.len(), 4096);
+    assert_eq!(
+        cells[11 * 8 + 5],
+        Count {
+            packets: 1,
+            bytes: 300
+        }
+    );
+    assert_eq!(
+        cells
+            .iter()
+            .filter(|cell| **cell != Count::default())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_priority_without_a_queue_drops_the_packet_as_bmv2_does() {
+    let mut leaf = Device::new(switch::DeviceConfig {
+        levels: 2,
+        ..crate::support::config(1)
+    });
+    leaf.load(program());
+    leaf.add("local_host", &[exact(THERE)], "to_host", &[1, 0]);
+    leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+    leaf.add("dscp_level", &[exact(8)], "set_level", &[1]);
+    leaf.add("dscp_level", &[exact(16)], "set_level", &[2]);
+    assert_eq!(
+        leaf.send_one(20, &Flow { dscp: 8, ..FLOW }.packet(100))
+            .level,
+        1
+    );
+    assert_eq!(leaf.send(20, &Flow { dscp: 16, ..FLOW }.packet(100)), []);
+    assert_eq!(leaf.counts().dropped_by_priority, 1);
+}

@@ -1,0 +1,137 @@
+//! Hostile input: mutated packets and mutated programs end in counts and errors, never in a panic.
+
+use proptest::prelude::*;
+use serde_json::Value;
+use switch::{LoadError, Program};
+
+use crate::support::{ByName, FLOW, JSON, leaf};
+
+proptest! {
+    #[test]
+    fn any_bytes_on_any_port_are_survived(
+        port in 0_u16..512,
+        packet in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let mut leaf = leaf();
+        let out = leaf.send(port, &packet);
+        prop_assert!(out.len() <= 1);
+    }
+
+    #[test]
+    fn a_real_packet_cut_and_mutated_is_survived(
+        port in prop_oneof![Just(1_u16), Just(10), Just(255)],
+        keep in 0_usize..120,
+        at in 0_usize..54,
+        byte in any::<u8>(),
+    ) {
+        let mut packet = FLOW.packet(120);
+        packet[at] = byte;
+        packet.truncate(keep);
+        let mut leaf = leaf();
+        let out = leaf.send(port, &packet);
+        // Only the CPU port's own headers change a packet's length.
+        let lengths = [keep, keep.saturating_sub(2), keep + 2];
+        prop_assert!(out.iter().all(|out| lengths.contains(&out.packet.len())));
+    }
+
+    #[test]
+    fn a_program_with_a_part_replaced_loads_or_says_why(
+        path in proptest::collection::vec(any::<prop::sample::Index>(), 1..9),
+        with in prop_oneof![
+            Just(Value::Null), Just(Value::Bool(true)), Just(Value::from(-1)),
+            Just(Value::from(1_u64 << 40)), Just(Value::from("nobody")),
+            Just(Value::Array(Vec::new())), Just(serde_json::json!({"type": "field"})),
+        ],
+    ) {
+        let mut root: Value = serde_json::from_slice(JSON).unwrap();
+        replace(&mut root, &path, with);
+        if let Ok(program) = Program::load(root.to_string().as_bytes()) {
+            let mut device = switch::Device::new(crate::support::config(1));
+            device.load(std::sync::Arc::new(program));
+            device.send(1, &FLOW.packet(100));
+        }
+    }
+
+    #[test]
+    fn a_cut_program_is_refused(length in 0..JSON.len() - 2) {
+        prop_assert!(matches!(Program::load(&JSON[..length]), Err(LoadError::Json(_))));
+    }
+}
+
+/// Walks into the value, one index per level, and replaces what it ends at.
+fn replace(value: &mut Value, path: &[prop::sample::Index], with: Value) {
+    let Some((step, rest)) = path.split_first() else {
+        *value = with;
+        return;
+    };
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            let at = step.index(items.len());
+            replace(&mut items[at], rest, with);
+        }
+        Value::Object(fields) if !fields.is_empty() => {
+            let at = step.index(fields.len());
+            let inner = fields
+                .values_mut()
+                .nth(at)
+                .expect("the index is below the length");
+            replace(inner, rest, with);
+        }
+        _ => *value = with,
+    }
+}
+
+/// One edit of fabric.json by JSON pointer, and the refusal it must bring.
+fn check_load(pointer: &str, with: Value, why: &str) {
+    let mut root: Value = serde_json::from_slice(JSON).unwrap();
+    *root
+        .pointer_mut(pointer)
+        .expect("the pointer leads somewhere") = with;
+    let refused = Program::load(root.to_string().as_bytes()).expect_err(why);
+    assert_eq!(refused.to_string(), why);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_by_name() {
+    let named = |name: &str| serde_json::json!([{ "name": name }]);
+    check_load(
+        "/register_arrays",
+        named("r"),
+        "register is not supported (in r)",
+    );
+    check_load("/meter_arrays", named("m"), "meter is not supported (in m)");
+    check_load(
+        "/header_stacks",
+        named("s"),
+        "header stack is not supported (in s)",
+    );
+    let varbit = serde_json::json!(["options", "*"]);
+    let why = "variable-length field is not supported (in ipv4_h.options)";
+    check_load("/header_types/5/fields/3", varbit, why);
+    let wide = serde_json::json!(["dst", 256, false]);
+    let why = "field of 256 bits is not supported (in ethernet_t.dst)";
+    check_load("/header_types/4/fields/0", wide, why);
+    let why = "primitive clone_ingress_pkt_to_egress is not supported (in IngressImpl.drop)";
+    let drop = action_at("IngressImpl.drop");
+    let clone = Value::from("clone_ingress_pkt_to_egress");
+    check_load(&format!("/actions/{drop}/primitives/0/op"), clone, why);
+    let why = "hash algorithm xxh64 is not supported (in calc)";
+    check_load("/calculations/0/algo", Value::from("xxh64"), why);
+    let why = "there is no next node nowhere (in ingress)";
+    check_load("/pipelines/0/init_table", Value::from("nowhere"), why);
+    let why = "the control flow runs in a circle (in ingress)";
+    check_load(
+        "/pipelines/0/conditionals/0/false_next",
+        Value::from("node_3"),
+        why,
+    );
+}
+
+fn action_at(name: &str) -> usize {
+    let root: Value = serde_json::from_slice(JSON).unwrap();
+    let actions = root["actions"].as_array().unwrap();
+    actions
+        .iter()
+        .position(|action| action["name"] == name)
+        .unwrap()
+}

@@ -1,0 +1,325 @@
+//! The control API: what is accepted, what is refused, and which entry wins.
+
+use switch::{ControlError, Count, Device, DeviceConfig, GroupMember, KeyField, MatchKey, Target};
+
+use crate::support::{
+    ByName, FLOW, Flow, HERE, LEAF, THERE, call, device, exact, index, leaf, pin_key, prefix,
+    program, selector, ternary, unranked,
+};
+
+#[test]
+fn the_longest_prefix_wins_whatever_the_order() {
+    let routes = [
+        (0, 0, 20),
+        (0x0a00_0000, 8, 21),
+        (0x0a00_0100, 24, 22),
+        (THERE, 32, 23),
+    ];
+    for turn in 0..routes.len() {
+        let mut leaf = device();
+        let mut order = routes;
+        order.rotate_left(turn);
+        for (at, (value, bits, id)) in order.iter().enumerate() {
+            leaf.add("dst_leaf", &[prefix(*value, *bits)], "set_dst_leaf", &[*id]);
+            let member = at as u32;
+            let to = call("ecmp_group", "to_ecmp_port", &[*id]);
+            leaf.insert_member(selector(), member, to).unwrap();
+            let key = unranked(&[KeyField::Exact(*id)]);
+            leaf.insert(index("ecmp_group"), key, Target::Member(member))
+                .unwrap();
+        }
+        for (dst, port) in [
+            (0x0b00_0000, 20),
+            (0x0a01_0000, 21),
+            (0x0a00_01ff, 22),
+            (THERE, 23),
+        ] {
+            assert_eq!(
+                leaf.send_one(1, &Flow { dst, ..FLOW }.packet(100)).port,
+                port
+            );
+        }
+        leaf.delete(index("dst_leaf"), &unranked(&[prefix(THERE, 32)]))
+            .unwrap();
+        assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 22);
+    }
+}
+
+#[test]
+fn among_equal_ternary_priorities_the_first_written_wins() {
+    let mut leaf = leaf();
+    leaf.add("job_qos", &[exact(1)], "set_class", &[1, 8]);
+    leaf.add("job_qos", &[exact(2)], "set_class", &[2, 16]);
+    let any = ternary(0, 0);
+    let from = |mask| MatchKey {
+        fields: vec![ternary(HERE & mask, mask), any, any, any],
+        priority: 7,
+    };
+    leaf.try_add("job_classify", from(0xffff_0000), "set_job", &[1])
+        .unwrap();
+    leaf.try_add("job_classify", from(0xffff_ff00), "set_job", &[2])
+        .unwrap();
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 1);
+    leaf.delete(index("job_classify"), &from(0xffff_0000))
+        .unwrap();
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 2);
+}
+
+#[test]
+fn a_full_table_refuses_and_a_deleted_entry_makes_room() {
+    let mut leaf = device();
+    let rows: Vec<MatchKey> = (0..64).map(|dscp| unranked(&[exact(dscp)])).collect();
+    for key in &rows {
+        leaf.try_add("dscp_level", key.clone(), "set_level", &[1])
+            .unwrap();
+    }
+    let mut ports = (0..512).map(|port| unranked(&[exact(port)]));
+    assert!(ports.all(|key| leaf.try_add("port_down", key, "mark_down", &[]).is_ok()));
+    let any = ternary(0, 0);
+    let rule = |priority| MatchKey {
+        fields: vec![any; 5],
+        priority,
+    };
+    for priority in 1..=64 {
+        leaf.try_add("acl_punt", rule(priority), "drop", &[])
+            .unwrap();
+    }
+    let one_more = |leaf: &mut Device| leaf.try_add("acl_punt", rule(65), "drop", &[]);
+    assert_eq!(one_more(&mut leaf), Err(ControlError::Full { size: 64 }));
+    leaf.delete(index("acl_punt"), &rule(3)).unwrap();
+    assert_eq!(one_more(&mut leaf), Ok(()));
+    assert_eq!(leaf.entry_count(index("acl_punt")), Ok(64));
+}
+
+/// One refused write and why.
+fn check_refused(table: &str, key: MatchKey, action: &str, arguments: &[u128], why: &str) {
+    let refused = leaf().try_add(table, key, action, arguments);
+    assert_eq!(refused.unwrap_err().to_string(), why);
+}
+
+#[test]
+fn refused_writes_say_why() {
+    let host = [exact(THERE)];
+    let any = ternary(0, 0);
+    let rule = |fields: &[KeyField], priority| MatchKey {
+        fields: fields.to_vec(),
+        priority,
+    };
+    check_refused(
+        "local_host",
+        unranked(&[exact(HERE)]),
+        "to_host",
+        &[1, 2],
+        "it exists already",
+    );
+    check_refused(
+        "local_host",
+        unranked(&[]),
+        "to_host",
+        &[1, 2],
+        "the key has 0 fields, the table 1",
+    );
+    check_refused(
+        "local_host",
+        rule(&host, 3),
+        "to_host",
+        &[1, 2],
+        "this table takes no priority",
+    );
+    check_refused(
+        "acl_punt",
+        rule(&[any; 5], 0),
+        "drop",
+        &[],
+        "this table needs a priority above 0",
+    );
+    let why = "key field dst has another kind of match";
+    check_refused("local_host", unranked(&[any]), "to_host", &[1, 2], why);
+    let wide = KeyField::Exact(1 << 32);
+    let why = "key field dst is wider than the field";
+    check_refused("local_host", unranked(&[wide]), "to_host", &[1, 2], why);
+    let why = "key field dst has bits set beyond its prefix";
+    check_refused(
+        "dst_leaf",
+        unranked(&[prefix(THERE, 24)]),
+        "set_dst_leaf",
+        &[1],
+        why,
+    );
+    let why = "key field dst has a prefix longer than the field";
+    check_refused(
+        "dst_leaf",
+        unranked(&[prefix(THERE, 33)]),
+        "set_dst_leaf",
+        &[1],
+        why,
+    );
+    let loose = [KeyField::Ternary { value: 3, mask: 1 }, any, any, any, any];
+    let why = "key field ether_type has bits set outside its mask";
+    check_refused("acl_punt", rule(&loose, 1), "drop", &[], why);
+    let why = "action IngressImpl.to_host takes 2 arguments, 1 were given";
+    check_refused("local_host", unranked(&host), "to_host", &[1], why);
+    let why = "argument port of IngressImpl.to_host is wider than 9 bits";
+    check_refused("local_host", unranked(&host), "to_host", &[512, 0], why);
+    let why = "this table takes members or groups of its profile";
+    check_refused(
+        "ecmp_group",
+        unranked(&[exact(9)]),
+        "to_ecmp_port",
+        &[1],
+        why,
+    );
+}
+
+#[test]
+fn foreign_actions_and_constant_defaults_are_refused() {
+    let mut leaf = leaf();
+    let foreign = call("path", "to_uplink", &[1, 2]);
+    let key = unranked(&[exact(THERE)]);
+    assert!(matches!(
+        leaf.insert(index("local_host"), key.clone(), Target::Action(foreign)),
+        Err(ControlError::ForeignAction { .. })
+    ));
+    let refused = leaf.insert(index("local_host"), key.clone(), Target::Member(1));
+    assert!(matches!(refused, Err(ControlError::TargetKind(_))));
+    let default = call("local_host", "to_host", &[1, 2]);
+    let refused = leaf.set_default(index("local_host"), default);
+    assert_eq!(refused, Err(ControlError::Constant("the default action")));
+    assert_eq!(
+        leaf.delete(index("local_host"), &key),
+        Err(ControlError::NotFound)
+    );
+    let nothing = leaf.modify(index("path"), &key, Target::Member(0));
+    assert!(matches!(nothing, Err(ControlError::TargetKind(_))));
+    let refused = leaf.set_direct_count(index("local_host"), &key, Count::default());
+    assert_eq!(refused, Err(ControlError::NoDirectCounter));
+}
+
+#[test]
+fn a_device_without_a_program_drops_and_refuses() {
+    let mut device = Device::new(DeviceConfig {
+        device_id: 1,
+        cpu_port: 255,
+        levels: 8,
+    });
+    assert_eq!(device.send(1, &FLOW.packet(100)), []);
+    assert_eq!(device.counts().dropped_without_program, 1);
+    assert_eq!(
+        device.entry_count(index("path")),
+        Err(ControlError::NoProgram)
+    );
+}
+
+#[test]
+fn loading_again_wipes_what_was_written() {
+    let mut leaf = leaf();
+    leaf.load(program());
+    assert_eq!(leaf.entry_count(index("local_host")), Ok(0));
+    assert_eq!(leaf.members(selector()).unwrap().count(), 0);
+}
+
+#[test]
+fn members_and_groups_in_use_stay() {
+    let mut leaf = leaf();
+    let profile = selector();
+    assert_eq!(
+        leaf.delete_member(profile, 100),
+        Err(ControlError::InUse("a group"))
+    );
+    assert_eq!(
+        leaf.delete_group(profile, 1),
+        Err(ControlError::InUse("a table entry"))
+    );
+    let missing = vec![GroupMember {
+        member: 9,
+        weight: 1,
+    }];
+    assert_eq!(
+        leaf.modify_group(profile, 1, missing),
+        Err(ControlError::NoSuchMember(9))
+    );
+    let twice = vec![
+        GroupMember {
+            member: 100,
+            weight: 1
+        };
+        2
+    ];
+    assert_eq!(
+        leaf.modify_group(profile, 1, twice),
+        Err(ControlError::BadGroup(100))
+    );
+    leaf.delete(index("ecmp_group"), &unranked(&[KeyField::Exact(LEAF)]))
+        .unwrap();
+    leaf.delete_group(profile, 1).unwrap();
+    leaf.delete_member(profile, 100).unwrap();
+    assert_eq!(leaf.member(profile, 100), Err(ControlError::NotFound));
+}
+
+#[test]
+fn weights_divide_a_group_and_an_empty_group_is_a_miss() {
+    let mut leaf = leaf();
+    let weighted = [(100, 3), (101, 1)].map(|(member, weight)| GroupMember { member, weight });
+    leaf.modify_group(selector(), 1, weighted.to_vec()).unwrap();
+    let mut ports = [0, 0];
+    for sport in 0..1024 {
+        let out = leaf.send_one(1, &Flow { sport, ..FLOW }.packet(100));
+        ports[usize::from(out.port - 10)] += 1;
+    }
+    // 768 and 256, within four standard deviations.
+    assert!(i32::abs_diff(ports[0], 768) <= 55, "{ports:?}");
+    leaf.modify_group(selector(), 1, Vec::new()).unwrap();
+    assert_eq!(leaf.send(1, &FLOW.packet(100)), []);
+}
+
+#[test]
+fn entries_read_back_in_key_order_with_their_counters() {
+    let mut leaf = device();
+    for sport in [3, 1, 2] {
+        leaf.add(
+            "flow_pin",
+            &pin_key(Flow { sport, ..FLOW }),
+            "pin",
+            &[1, u128::from(sport)],
+        );
+    }
+    let pins = index("flow_pin");
+    let key = unranked(&pin_key(Flow { sport: 2, ..FLOW }));
+    leaf.set_direct_count(
+        pins,
+        &key,
+        Count {
+            packets: 7,
+            bytes: 70,
+        },
+    )
+    .unwrap();
+    leaf.modify(pins, &key, Target::Action(call("flow_pin", "pin", &[5, 6])))
+        .unwrap();
+    let read: Vec<(KeyField, u64)> = leaf
+        .entries(pins)
+        .unwrap()
+        .map(|e| (e.key.fields[3], e.count.packets))
+        .collect();
+    assert_eq!(read, [(exact(1), 0), (exact(2), 7), (exact(3), 0)]);
+}
+
+#[test]
+fn names_lead_to_the_objects_of_the_p4info() {
+    let program = program();
+    let pins = program.table(index("flow_pin")).unwrap();
+    let names: Vec<&str> = pins.keys.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!(names, ["src", "dst", "proto", "sport", "dport"]);
+    assert_eq!((pins.size, pins.direct_counter), (16384, true));
+    assert_eq!(
+        program.direct_counter_named("IngressImpl.pin_counter"),
+        Some(index("flow_pin"))
+    );
+    let profile = program.profile(selector()).unwrap();
+    assert_eq!((profile.size, profile.with_selector), (4096, true));
+    assert!(
+        program
+            .action_named(&profile.actions, "IngressImpl.to_ecmp_port")
+            .is_some()
+    );
+}
