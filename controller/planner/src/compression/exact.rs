@@ -11,9 +11,9 @@ use super::Problem;
 use super::min_cut::{INFINITE, Network};
 use crate::contention::ContentionDag;
 
-/// Steps into which the total weight is divided, before the least-change term; 2^48 of them leave
-/// room for 2^13 jobs below the 2^62 that a flow may sum to.
-const WEIGHT_STEPS: f64 = (1_u64 << 48) as f64;
+/// Binary digits of the total weight that count: 48 leave room for 2^13 jobs, by which weights are
+/// multiplied for the least-change term, below the 2^62 that a flow may sum to.
+const WEIGHT_DIGITS: i32 = 48;
 
 /// The optimal classes by node.
 pub fn classes(problem: &Problem<'_>) -> Vec<u8> {
@@ -78,15 +78,9 @@ impl Grid {
     }
 
     fn add_edges(self, network: &mut Network, dag: &ContentionDag) {
-        let total = dag.total_weight();
-        let steps = if total > 0.0 {
-            WEIGHT_STEPS / total
-        } else {
-            0.0
-        };
+        let steps = steps(dag.total_weight());
         let moves = dag.nodes as u64 + 1;
         for edge in &dag.edges {
-            // At most 2^48 + 1 a piece and about 2^48 together, so the product fits.
             let weight = ((edge.weight * steps).round() as u64).max(1) * moves;
             for k in 0..self.classes {
                 network.add(
@@ -107,5 +101,15 @@ impl Grid {
             .filter(|k| is_true[self.at(node, *k)])
             .count();
         u8::try_from(count).unwrap_or(u8::MAX)
+    }
+}
+
+/// The power of two that scales weights of this `total` up to integers. A power of two, so that
+/// weights which sum to the same still do.
+fn steps(total: f64) -> f64 {
+    if total > 0.0 {
+        2_f64.powi(WEIGHT_DIGITS - total.log2().ceil() as i32)
+    } else {
+        0.0
     }
 }

@@ -128,7 +128,8 @@ fn seconds_left(job: &Rhythm, start: f64, other: &Occupation, horizon: f64) -> f
     }
     let (mut begin, mut seconds) = (start, 0.0);
     while begin < horizon {
-        let undisturbed = other.free_span_end(begin).min(horizon) - begin;
+        // Rounding may put the end of the span just before a begin that lies on it.
+        let undisturbed = (other.free_span_end(begin).min(horizon) - begin).max(0.0);
         let whole = (undisturbed / job.period()).floor();
         begin += whole * job.period();
         seconds += whole * job.link;

@@ -1,0 +1,230 @@
+//! Jobs and Plan documents: what they mean, what they refuse, and back again.
+
+use planner::{JobsDocument, PlanDocument, Policy, ResolvedJobs, plan, profiles};
+use topology::Fabric;
+use topology::document::{Format, parse};
+
+use crate::scenario::{clos, input, ring};
+
+fn resolve(fabric: &Fabric, jobs: &str) -> Result<ResolvedJobs, String> {
+    let document: JobsDocument =
+        parse(jobs, Format::Toml, "jobs.toml").map_err(|e| e.to_string())?;
+    document
+        .resolve(fabric, "jobs.toml")
+        .map_err(|error| error.to_string())
+}
+
+/// A job that is right, before `more`.
+fn job(id: &str, more: &str) -> String {
+    format!(
+        "[[jobs]]\nid = '{id}'\ngpus = {{h1 = 8, h2 = 8}}\nflop_per_iteration = 1e15\n\
+         compute_seconds = 1.0\n{more}\n"
+    )
+}
+
+#[test]
+fn the_example_of_the_format_resolves() {
+    let text = r#"{ "jobs": [ { "id": "gpt", "tenant": "a", "model": "gpt3-24l",
+        "gpus": {"h1": 8, "h2": 8}, "flop_per_iteration": 1.2e15, "compute_seconds": 1.1,
+        "overlap_from": 0.5, "flows": [ {"src": "h1", "dst": "h2", "src_nic": 0, "dst_nic": 0,
+        "bytes": 4.0e9, "udp_src_port": 50001} ] } ] }"#;
+    let document: JobsDocument = parse(text, Format::Json, "jobs.json").unwrap();
+    let jobs = document.resolve(&clos(2, 2, 3), "jobs.json").unwrap().jobs;
+    assert_eq!(
+        (jobs.len(), jobs[0].gpu_count(), jobs[0].flows.len()),
+        (1, 16, 1)
+    );
+    assert_eq!(
+        (jobs[0].flows[0].bytes, jobs[0].flows[0].udp_src_port),
+        (4e9, 50001)
+    );
+}
+
+#[test]
+fn mistakes_name_file_and_field() {
+    let fabric = clos(2, 2, 3);
+    let flow = |more: &str| {
+        job(
+            "a",
+            &format!("flows = [{{src = 'h1', dst = 'h2', {more}}}]"),
+        )
+    };
+    let cases = [
+        (
+            job("a", "") + &job("a", ""),
+            "jobs[1].id: `a` names two jobs",
+        ),
+        (job("", ""), "jobs[0].id: empty; a job needs a name"),
+        (
+            job("a", "").replace("h2", "h22"),
+            "jobs[0].gpus.h22: the fabric has no host `h22`; did you mean `h2`?",
+        ),
+        (
+            job("a", "").replace("h2 = 8", "h2 = 9"),
+            "jobs[0].gpus.h2: 9 GPUs on a host that has 8",
+        ),
+        (
+            job("a", "").replace("8", "0"),
+            "jobs[0].gpus: no GPU on any host",
+        ),
+        (
+            flow("bytes = -1.0"),
+            "jobs[0].flows[0].bytes: -1 is not a number from 0 to 1000000000000000000",
+        ),
+        (
+            flow("bytes = nan"),
+            "jobs[0].flows[0].bytes: NaN is not a number from 0 to 1000000000000000000",
+        ),
+        (
+            flow("bytes = 1.0, dst_nic = 4"),
+            "jobs[0].flows[0].dst_nic: 4 of a host with 1 NICs",
+        ),
+        (
+            flow("bytes = 1.0").replace("'h1'", "'h2'"),
+            "jobs[0].flows[0].dst: from h2:0 to itself",
+        ),
+        (
+            flow("bytes = 1.0").replace("'h1'", "'x'"),
+            "jobs[0].flows[0].src: the fabric has no host `x`",
+        ),
+        (
+            job("a", "overlap_from = 1.5"),
+            "jobs[0].overlap_from: 1.5 is not a number from 0 to 1",
+        ),
+        (
+            job("a", "").replace("1e15", "0.0"),
+            "jobs[0].flop_per_iteration: 0 FLOP is no work",
+        ),
+        (
+            job("a", "").replace("compute_seconds = 1.0", ""),
+            "jobs[0].compute_seconds: missing, and there is no profile to tell it",
+        ),
+        (
+            job("a", "profile = 'bert-larg/A100'"),
+            "jobs[0].profile: no profile is called `bert-larg/A100`; did you mean `bert-large/A100`?",
+        ),
+        (
+            job("a", "collective = {kind = 'pipeline'}"),
+            "jobs[0].collective.bytes: missing, and there is no profile to tell it",
+        ),
+        (
+            job(
+                "a",
+                "collective = {kind = 'pipeline', bytes = 1.0, channels = 0}",
+            ),
+            "jobs[0].collective.channels: 0 is not from 1 to 64",
+        ),
+        (
+            job(
+                "a",
+                "flows = []\ncollective = {kind = 'pipeline', bytes = 1.0}",
+            ),
+            "jobs[0].collective: stands beside `flows`; one of both",
+        ),
+        (
+            flow("bytes = 1.0, udp_src_port = 5")
+                + &flow("bytes = 1.0, udp_src_port = 5").replace("'a'", "'b'"),
+            "jobs[1].flows[0].udp_src_port: 5 is taken by another flow between the same NICs",
+        ),
+    ];
+    for (text, expect) in cases {
+        assert_eq!(
+            resolve(&fabric, &text),
+            Err(format!("jobs.toml: {expect}")),
+            "{text}"
+        );
+    }
+    let unknown = resolve(&fabric, &job("a", "flow = []")).unwrap_err();
+    assert!(unknown.contains("did you mean `flows`?"), "{unknown}");
+}
+
+#[test]
+fn oversubscribed_hosts_are_findings() {
+    let text = job("a", "") + &job("b", "");
+    let findings = resolve(&clos(2, 2, 3), &text).unwrap().findings;
+    let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "warning: h1: 16 GPUs in use of 8, by a, b",
+            "warning: h2: 16 GPUs in use of 8, by a, b",
+        ]
+    );
+}
+
+#[test]
+fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
+    let fabric = clos(4, 2, 3);
+    let text = "[[jobs]]\nid = 'a'\ngpus = {h10 = 8, h2 = 8, h1 = 4}\nprofile = 'bert-large/A100'\n\
+                collective = {kind = 'ring_all_reduce', channels = 2}\n";
+    let job = resolve(&fabric, text).unwrap().jobs.remove(0);
+    let host = |nic| fabric.host(fabric.nic(nic).host).name.as_str();
+    let ends: Vec<_> = job
+        .flows
+        .iter()
+        .map(|flow| (host(flow.src), host(flow.dst)))
+        .collect();
+    let ring = [
+        ("h1", "h2"),
+        ("h1", "h2"),
+        ("h2", "h10"),
+        ("h2", "h10"),
+        ("h10", "h1"),
+        ("h10", "h1"),
+    ];
+    assert_eq!(ends, ring);
+    let bert = profiles()
+        .iter()
+        .find(|profile| profile.name == "bert-large/A100")
+        .unwrap();
+    assert_eq!(job.flop_per_iteration, 20.0 * bert.flop_per_gpu);
+    let gradients = bert.gradient_bytes.unwrap();
+    assert!((job.flows[0].bytes - 2.0 * 2.0 / 3.0 * gradients / 2.0).abs() < 1.0);
+    let ports: Vec<u16> = job.flows.iter().map(|flow| flow.udp_src_port).collect();
+    assert!(ports.iter().all(|port| *port >= 0xC000));
+    assert_ne!(ports[0], ports[1]);
+    assert_eq!(resolve(&fabric, text).unwrap().jobs[0], job);
+}
+
+#[test]
+fn a_plan_survives_its_document() {
+    let fabric = clos(2, 2, 3);
+    let jobs = [
+        ring(&fabric, "a", &[0, 3], 4e9),
+        ring(&fabric, "b", &[1, 4, 2], 3.3e9),
+    ];
+    let input = input(&fabric, &jobs);
+    let policy = Policy::default();
+    let (first, report) = plan(&input, &policy, None);
+    let document = PlanDocument::new(&fabric, &first, &report);
+    let text = serde_json::to_string_pretty(&document).unwrap();
+    let read: PlanDocument = parse(&text, Format::Json, "plan.json").unwrap();
+    assert_eq!(read, document);
+    let (recalled, findings) = read.recall(&fabric);
+    assert_eq!((&recalled, findings.len()), (&first, 0));
+    assert_eq!(plan(&input, &policy, Some(&recalled)).0, first);
+    let path: Vec<&str> = document.flows[0].path.iter().map(String::as_str).collect();
+    assert!(
+        matches!(path[..], ["h1", "leaf1", _, "leaf2", "h4"]),
+        "{path:?}"
+    );
+    assert_eq!(
+        document.flows[0].links[1],
+        fabric.link_name(first.flows[0].links[1])
+    );
+}
+
+#[test]
+fn a_plan_of_another_fabric_is_recalled_as_far_as_it_goes() {
+    let large = clos(2, 2, 3);
+    let small = clos(2, 1, 3);
+    let jobs = [
+        ring(&large, "a", &[0, 3], 4e9),
+        ring(&large, "b", &[1, 4], 4e9),
+    ];
+    let (first, report) = plan(&input(&large, &jobs), &Policy::default(), None);
+    let (recalled, findings) = PlanDocument::new(&large, &first, &report).recall(&small);
+    assert_eq!((recalled.jobs.len(), recalled.flows.len()), (2, 2));
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].about, "job b");
+}

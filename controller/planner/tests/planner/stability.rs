@@ -1,0 +1,188 @@
+//! Laws of planning: a plan passes its check, and planning again from a plan's own result changes
+//! nothing, whatever happened before.
+
+use planner::{Compression, Input, Job, Override, Plan, Policy, Reference, check, plan};
+use proptest::prelude::*;
+use topology::clos::{ClosSpec, build};
+use topology::{Change, Fabric, LinkId, Tier};
+
+use crate::scenario::ring;
+
+/// Two and three tiers, parallel links, several NICs.
+fn fabric() -> impl Strategy<Value = Fabric> {
+    let two_tiers =
+        (2_u32..5, 1_u32..4, 1_u32..3).prop_map(|(leaves, spines, parallel_uplinks)| ClosSpec {
+            leaves,
+            spines,
+            parallel_uplinks,
+            ..ClosSpec::default()
+        });
+    let pods = ClosSpec {
+        leaves: 2,
+        spines: 2,
+        pods: 2,
+        cores: 4,
+        ..ClosSpec::default()
+    };
+    prop_oneof![3 => two_tiers, 1 => Just(pods)].prop_map(|spec| build("test", &spec).unwrap())
+}
+
+/// Rings over random hosts, with random volumes, computation and slowdown.
+fn jobs(fabric: &Fabric, count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Job>> + use<> {
+    let hosts: Vec<u32> = (0..u32::try_from(fabric.hosts().len()).unwrap()).collect();
+    let fabric = fabric.clone();
+    let most = hosts.len().min(5);
+    let one = (
+        prop::sample::subsequence(hosts, 1..=most).prop_shuffle(),
+        (0_u32..6, 1_u32..5, 0_u32..=4, 1_u32..4),
+        prop_oneof![Just(0.0), 0.0..2.0],
+    );
+    prop::collection::vec(one, count).prop_map(move |all| {
+        let job = |(index, (hosts, (gigabytes, compute, overlap, work), slowdown)): (usize, _)| {
+            let hosts: Vec<u32> = hosts;
+            let name = format!("job{}", char::from(b'A' + u8::try_from(index).unwrap()));
+            Job {
+                compute_seconds: f64::from(compute) * 0.25,
+                overlap_from: f64::from(overlap) * 0.25,
+                flop_per_iteration: f64::from(work) * 1e15,
+                recent_slowdown: slowdown,
+                ..ring(&fabric, &name, &hosts, f64::from(gigabytes) * 1e9)
+            }
+        };
+        all.into_iter().enumerate().map(job).collect()
+    })
+}
+
+/// Random failures and drains of cables and switches above the hosts.
+fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<Change>> + use<> {
+    let above_hosts = |link: &LinkId| {
+        let link = fabric.link(*link);
+        link.from.node.switch().is_some() && link.to.node.switch().is_some()
+    };
+    let links: Vec<LinkId> = (0..fabric.links().len())
+        .map(LinkId::from)
+        .filter(above_hosts)
+        .collect();
+    let spines: Vec<_> = fabric.tier(Tier::Spine).collect();
+    let one = prop_oneof![
+        prop::sample::select(links.clone()).prop_map(Change::LinkDown),
+        prop::sample::select(links).prop_map(Change::DrainLink),
+        prop::sample::select(spines.clone()).prop_map(Change::SwitchDown),
+        prop::sample::select(spines).prop_map(Change::DrainSwitch),
+    ];
+    prop::collection::vec(one, 0..4)
+}
+
+fn overrides() -> impl Strategy<Value = Vec<Override>> {
+    let one = ("job[A-L]", 0_u8..3, 0_u8..3, 0.5..2.0, any::<[bool; 4]>());
+    let rule = |(pattern, low, above, weight, has): (String, u8, u8, f64, [bool; 4])| Override {
+        pattern,
+        min_level: has[0].then_some(low),
+        max_level: has[1].then_some(low + above),
+        weight,
+        exempt: has[2] && has[3],
+        min_throughput: has[2].then_some(0.7),
+    };
+    prop::collection::vec(one.prop_map(rule), 0..4)
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let compression = prop_oneof![
+        5 => Just(Compression::Exact),
+        1 => Just(Compression::Sampled),
+        1 => Just(Compression::Sincronia),
+        1 => Just(Compression::Balanced),
+    ];
+    let reference = prop_oneof![Just(Reference::MostTraffic), Just(Reference::Contenders)];
+    let numbers = (
+        5_u8..=8,
+        0_usize..20,
+        prop_oneof![Just(0.0), 0.0..0.3],
+        0.0..1.0,
+    );
+    let reserved = prop::collection::btree_set(0_u8..5, 0..5);
+    (compression, reference, numbers, reserved, overrides()).prop_map(
+        |(compression, reference, (levels, pins, gain, fairness), reserved_levels, overrides)| {
+            Policy {
+                // At least one class is left, and often fewer than there are jobs.
+                levels: if reserved_levels.is_empty() {
+                    3
+                } else {
+                    levels.max(6)
+                },
+                reserved_levels,
+                compression,
+                reference,
+                fairness: if fairness < 0.5 { 0.0 } else { fairness },
+                move_gain_min: gain,
+                max_pins_per_switch: pins,
+                overrides,
+                ..Policy::default()
+            }
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+struct History {
+    policy: Policy,
+    steps: Vec<Input>,
+}
+
+/// Three inputs in a row: jobs come and go, parts fail, are drained and come back.
+fn history() -> impl Strategy<Value = History> {
+    fabric().prop_flat_map(|fabric| {
+        let step = (jobs(&fabric, 0..12), changes(&fabric));
+        let fabric_of_step = fabric.clone();
+        let step = step.prop_map(move |(jobs, changes)| Input {
+            fabric: fabric_of_step.with(changes),
+            jobs,
+        });
+        let kept_jobs = (jobs(&fabric, 3..12), changes(&fabric), 0_usize..3).prop_map(
+            move |(jobs, changes, fewer)| {
+                let before = Input {
+                    fabric: fabric.clone(),
+                    jobs: jobs.clone(),
+                };
+                let after = Input {
+                    fabric: fabric.with(changes),
+                    jobs: jobs[..jobs.len() - fewer].to_vec(),
+                };
+                vec![before, after]
+            },
+        );
+        let any = prop::collection::vec(step, 1..4);
+        (policy(), prop_oneof![any, kept_jobs])
+            .prop_map(|(policy, steps)| History { policy, steps })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn plans_are_valid_and_stable(history in history()) {
+        let mut previous: Option<Plan> = None;
+        for input in &history.steps {
+            let (first, _) = plan(input, &history.policy, previous.as_ref());
+            prop_assert_eq!(check(input, &history.policy, &first), []);
+            let (second, report) = plan(input, &history.policy, Some(&first));
+            prop_assert_eq!(&second, &first);
+            prop_assert_eq!(report.moved, Vec::<usize>::new());
+            previous = Some(first);
+        }
+    }
+
+    /// The lower bound of the largest load is one, and the order of jobs in the input is nothing.
+    #[test]
+    fn bounds_hold_and_input_order_does_not_matter(history in history()) {
+        for input in &history.steps {
+            let (first, report) = plan(input, &history.policy, None);
+            let bounds = report.bounds;
+            prop_assert!(bounds.max_load_lower_bound <= bounds.max_load * (1.0 + 1e-9));
+            let mut reversed = input.clone();
+            reversed.jobs.reverse();
+            prop_assert_eq!(plan(&reversed, &history.policy, None).0, first);
+        }
+    }
+}
