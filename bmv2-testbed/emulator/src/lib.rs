@@ -1,1 +1,24 @@
-//! Emulated hosts and training jobs that send RoCEv2 packets over the in-process fabric.
+//! Emulated hosts and training jobs on the in-process fabric, on its virtual clock.
+//!
+//! Jobs iterate as in the fluid model ([`job`]); their flows are RoCEv2 packets ([`roce`]) carried by
+//! a window-limited reliable transport ([`transport`]) from host NICs through real switches. All
+//! hosts together are one endpoint ([`Cluster`]); [`Testbed`] joins it to the devices of a
+//! [`topology::Fabric`] and runs it; [`Outcome`] is what the jobs measured of themselves.
+//!
+//! The decision behind the crate: everything is sans-IO and virtual. Time is the fabric's, dice are
+//! in the arguments, so one seed gives one result on every machine. Only the [`Scale`] of sizes and
+//! computation, never of link rates or packets, makes a run short.
+
+pub mod job;
+pub mod roce;
+pub mod transport;
+
+mod cluster;
+mod outcome;
+mod scale;
+mod testbed;
+
+pub use cluster::{Cluster, Faults};
+pub use outcome::{JobOutcome, Outcome};
+pub use scale::Scale;
+pub use testbed::{Testbed, TestbedError, Wires};

@@ -1,0 +1,166 @@
+//! What the jobs measured of themselves, in unscaled seconds.
+//!
+//! All jobs are measured over one window of virtual time, in which all of them are present: from
+//! the end of the slowest job's first iteration to the end of its last. `gpu_utilization` is that of
+//! the fluid model: `sum_j G_j * busy_j / sum_j G_j * present_j`.
+
+use std::ops::Range;
+
+use planner::{Job, JobId};
+
+use crate::job::Training;
+use crate::scale::Scale;
+use crate::transport::Nanos;
+
+/// One job over the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOutcome {
+    /// Its name.
+    pub id: JobId,
+    /// Its GPUs.
+    pub gpus: u32,
+    /// Iterations that began and ended in the window.
+    pub iterations: usize,
+    /// Their mean duration, unscaled seconds; none if there was none.
+    pub mean_iteration_seconds: Option<f64>,
+    /// Share of the window in which its GPUs computed.
+    pub gpu_busy_fraction: f64,
+}
+
+/// All jobs over the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The window, in virtual time.
+    pub window: Range<Nanos>,
+    /// The jobs, in the order given.
+    pub jobs: Vec<JobOutcome>,
+}
+
+impl Outcome {
+    /// What `trainings` of `jobs` (in the same order) measured; none before every job has ended
+    /// `iterations + 1` iterations, of which the first is not counted.
+    pub fn measure<'a>(
+        jobs: &[Job],
+        trainings: impl Iterator<Item = &'a Training> + Clone,
+        iterations: usize,
+        scale: Scale,
+    ) -> Option<Self> {
+        let ends = |training: &Training| {
+            let begun = training.begun();
+            Some((*begun.get(1)?, *begun.get(iterations + 1)?))
+        };
+        let ends: Option<Vec<_>> = trainings.clone().map(ends).collect();
+        let (from, to) = ends?.into_iter().max_by_key(|(_, last)| *last)?;
+        let window = from..to;
+        let jobs = jobs.iter().zip(trainings);
+        let jobs = jobs
+            .map(|(job, training)| measure(job, training, &window, scale))
+            .collect();
+        Some(Self { window, jobs })
+    }
+
+    /// Share of the jobs' GPU time in which they computed.
+    pub fn gpu_utilization(&self) -> f64 {
+        let gpus = |job: &JobOutcome| f64::from(job.gpus);
+        let busy: f64 = self
+            .jobs
+            .iter()
+            .map(|job| gpus(job) * job.gpu_busy_fraction)
+            .sum();
+        busy / self.jobs.iter().map(gpus).sum::<f64>()
+    }
+}
+
+fn measure(job: &Job, training: &Training, window: &Range<Nanos>, scale: Scale) -> JobOutcome {
+    let whole = training
+        .begun()
+        .windows(2)
+        .filter(|ends| window.start <= ends[0] && ends[1] <= window.end);
+    let (mut iterations, mut total) = (0_usize, 0);
+    for ends in whole {
+        iterations += 1;
+        total += ends[1] - ends[0];
+    }
+    let mean = (iterations > 0).then(|| scale.real_seconds(total) / iterations as f64);
+    let compute_ns = training.rhythm().compute_ns;
+    let computed = training.begun().iter().map(|begun| {
+        let (start, end) = (
+            *begun.max(&window.start),
+            (begun + compute_ns).min(window.end),
+        );
+        end.saturating_sub(start)
+    });
+    let computed: Nanos = computed.sum();
+    JobOutcome {
+        id: job.id.clone(),
+        gpus: job.gpu_count(),
+        iterations,
+        mean_iteration_seconds: mean,
+        gpu_busy_fraction: computed as f64 / (window.end - window.start).max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use topology::HostId;
+
+    use super::*;
+    use crate::job::Rhythm;
+
+    fn job(id: &str, gpus: u32) -> Job {
+        Job {
+            id: id.into(),
+            tenant: None,
+            model: None,
+            gpus: BTreeMap::from([(HostId(0), gpus)]),
+            flop_per_iteration: 1.0,
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            recent_slowdown: 0.0,
+            flows: Vec::new(),
+        }
+    }
+
+    /// A job that computes for 60 of every `period`, until `until`.
+    fn trained(period: Nanos, until: Nanos) -> Training {
+        let rhythm = Rhythm {
+            compute_ns: 60,
+            communicate_after_ns: 60,
+            flows: 1,
+        };
+        let mut training = Training::new(rhythm);
+        for begun in (0..until).step_by(period as usize) {
+            training.wake(begun);
+            training.wake(begun + 60);
+            training.flow_done(begun + period);
+        }
+        training
+    }
+
+    #[test]
+    fn everyone_is_measured_over_the_window_of_the_slowest() {
+        let jobs = [job("slow", 3), job("fast", 1)];
+        let trainings = [trained(120, 400), trained(80, 400)];
+        let scale = Scale::new(10.0).unwrap();
+        let outcome = Outcome::measure(&jobs, trainings.iter(), 2, scale).unwrap();
+        assert_eq!(outcome.window, 120..360);
+        let slow = &outcome.jobs[0];
+        assert_eq!((slow.iterations, slow.gpu_busy_fraction), (2, 0.5));
+        assert!((slow.mean_iteration_seconds.unwrap() - 1.2e-6).abs() < 1e-18);
+        // 160..240 and 240..320 are whole; computed 120..140, 160..220, 240..300, 320..360.
+        let fast = &outcome.jobs[1];
+        assert_eq!((fast.iterations, fast.gpu_busy_fraction), (2, 0.75));
+        assert!((outcome.gpu_utilization() - (3.0 * 0.5 + 0.75) / 4.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_is_measured_before_all_have_iterated() {
+        let jobs = [job("slow", 3), job("fast", 1)];
+        let trainings = [trained(120, 300), trained(80, 400)];
+        let scale = Scale::new(1.0).unwrap();
+        assert_eq!(Outcome::measure(&jobs, trainings.iter(), 3, scale), None);
+        assert!(Outcome::measure(&jobs, trainings.iter(), 2, scale).is_some());
+    }
+}

@@ -1,0 +1,338 @@
+//! RoCEv2 packets as real NICs frame them: Ethernet, IPv4, UDP to port 4791, the InfiniBand base
+//! transport header (BTH), payload, and the invariant checksum (ICRC).
+//!
+//! The [`transport`](crate::transport) decides what to send; this module is the wire. Checksums are
+//! real and are verified on receipt, so a switch that damages a packet, or rewrites a field that
+//! RoCEv2 does not allow to change under way, is found out as a [`PacketError`].
+
+use std::net::Ipv4Addr;
+
+use topology::Mac;
+
+/// UDP destination port of RoCEv2.
+pub const UDP_PORT: u16 = 4791;
+/// Bytes of payload in a full packet: the largest path MTU of InfiniBand.
+pub const MTU: u32 = 4096;
+/// Bytes around the payload of a data packet: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4.
+pub const OVERHEAD: u32 = 14 + 20 + 8 + 12 + 4;
+/// Packet sequence numbers count modulo 2^24.
+pub const PSN_MASK: u32 = 0xFF_FFFF;
+
+const ETHERNET: usize = 14;
+const IPV4: usize = ETHERNET + 20;
+const UDP: usize = IPV4 + 8;
+const BTH: usize = UDP + 12;
+const ICRC: usize = 4;
+const AETH: usize = 4;
+const TTL: u8 = 64;
+const PROTO_UDP: u8 = 17;
+const DEFAULT_PARTITION: u16 = 0xFFFF;
+/// AETH syndrome of an acknowledgement without credit count (InfiniBand §9.7.5.1.2).
+const SYNDROME_ACK: u8 = 0b0001_1111;
+/// AETH syndrome of a negative acknowledgement: sequence error.
+const SYNDROME_SEQUENCE_ERROR: u8 = 0b0110_0000;
+
+/// Where packets of one direction of a connection come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Sender: Ethernet and IPv4 address.
+    pub source: (Mac, Ipv4Addr),
+    /// Receiver; its Ethernet address is rewritten by the switch it is connected to.
+    pub destination: (Mac, Ipv4Addr),
+    /// UDP source port, the entropy that ECMP hashes and that pins match.
+    pub udp_src_port: u16,
+    /// Queue pair of the receiver, `0..2^24`.
+    pub queue_pair: u32,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A piece of a message (SEND of a reliable connection).
+    Data {
+        /// Sequence number, `0..2^24`.
+        psn: u32,
+        /// Bytes of payload, at most [`MTU`].
+        payload: u32,
+        /// Whether the message starts here.
+        first: bool,
+        /// Whether the message ends here.
+        last: bool,
+    },
+    /// Everything up to and including this sequence number has arrived.
+    Ack {
+        /// The last number that arrived in order.
+        psn: u32,
+    },
+    /// A packet is missing: send again from this sequence number.
+    Nak {
+        /// The number that was expected.
+        psn: u32,
+    },
+}
+
+/// Why bytes are not a RoCEv2 packet of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// Too short, or a length field disagrees with the length.
+    #[error("truncated, or a length field that does not fit")]
+    Length,
+    /// Not IPv4 without options carrying UDP to port 4791.
+    #[error("not RoCEv2")]
+    NotRoce,
+    /// The IPv4 header checksum is wrong.
+    #[error("wrong IPv4 checksum")]
+    Checksum,
+    /// The invariant checksum is wrong: something that may not change was changed.
+    #[error("wrong invariant checksum")]
+    Icrc,
+    /// An operation that emulated hosts do not send.
+    #[error("unknown operation {0:#04x}")]
+    Operation(u8),
+}
+
+/// Puts the bytes of a packet in place of what `bytes` holds.
+pub fn write(route: &Route, body: Body, bytes: &mut Vec<u8>) {
+    let (operation, psn) = operation(body);
+    let (content, pad) = content_length(body);
+    bytes.clear();
+    write_ethernet(bytes, route);
+    write_ipv4(bytes, route, BTH - ETHERNET + content + ICRC);
+    write_udp(bytes, route, BTH - IPV4 + content + ICRC);
+    bytes.push(operation);
+    bytes.push(pad << 4);
+    bytes.extend(DEFAULT_PARTITION.to_be_bytes());
+    bytes.extend((route.queue_pair & PSN_MASK).to_be_bytes());
+    bytes.extend((psn & PSN_MASK).to_be_bytes());
+    match body {
+        Body::Data { .. } => bytes.resize(BTH + content, 0),
+        Body::Ack { .. } => bytes.extend([SYNDROME_ACK, 0, 0, 0]),
+        Body::Nak { .. } => bytes.extend([SYNDROME_SEQUENCE_ERROR, 0, 0, 0]),
+    }
+    let icrc = invariant_checksum(bytes);
+    bytes.extend(icrc.to_le_bytes());
+}
+
+/// The queue pair a packet is for and what it carries; `Err` for anything else than a whole,
+/// undamaged packet. Bytes after the IPv4 packet (Ethernet padding) are ignored.
+pub fn read(bytes: &[u8]) -> Result<(u32, Body), PacketError> {
+    let header = bytes.get(..BTH).ok_or(PacketError::Length)?;
+    let is_roce = header[12..15] == [0x08, 0x00, 0x45] && header[23] == PROTO_UDP;
+    if !is_roce || be16(header, IPV4 + 2) != UDP_PORT {
+        return Err(PacketError::NotRoce);
+    }
+    let end = ETHERNET + usize::from(be16(header, ETHERNET + 2));
+    let body_end = end.checked_sub(ICRC).ok_or(PacketError::Length)?;
+    let udp_length = usize::from(be16(header, IPV4 + 4));
+    if end > bytes.len() || body_end < BTH || udp_length != end - IPV4 {
+        return Err(PacketError::Length);
+    }
+    if ones_complement_sum(&header[ETHERNET..IPV4]) != 0xFFFF {
+        return Err(PacketError::Checksum);
+    }
+    if invariant_checksum(&bytes[..body_end]).to_le_bytes() != bytes[body_end..end] {
+        return Err(PacketError::Icrc);
+    }
+    read_body(header, &bytes[BTH..body_end]).map(|body| (be24(header, UDP + 5), body))
+}
+
+fn read_body(header: &[u8], content: &[u8]) -> Result<Body, PacketError> {
+    let psn = be24(header, UDP + 9);
+    let pad = u32::from(header[UDP + 1] >> 4 & 0b11);
+    let content_length = u32::try_from(content.len()).map_err(|_| PacketError::Length)?;
+    let data = |first, last| {
+        let payload = content_length.checked_sub(pad).ok_or(PacketError::Length)?;
+        Ok(Body::Data {
+            psn,
+            payload,
+            first,
+            last,
+        })
+    };
+    match header[UDP] {
+        0x00 => data(true, false),
+        0x01 => data(false, false),
+        0x02 => data(false, true),
+        0x04 => data(true, true),
+        0x11 => match content.first() {
+            Some(&SYNDROME_ACK) => Ok(Body::Ack { psn }),
+            Some(&SYNDROME_SEQUENCE_ERROR) => Ok(Body::Nak { psn }),
+            _ => Err(PacketError::Operation(0x11)),
+        },
+        other => Err(PacketError::Operation(other)),
+    }
+}
+
+/// Opcode of the BTH (reliable connection) and sequence number.
+fn operation(body: Body) -> (u8, u32) {
+    match body {
+        Body::Data {
+            psn, first, last, ..
+        } => {
+            let send = match (first, last) {
+                (true, false) => 0x00,
+                (false, false) => 0x01,
+                (false, true) => 0x02,
+                (true, true) => 0x04,
+            };
+            (send, psn)
+        }
+        Body::Ack { psn } | Body::Nak { psn } => (0x11, psn),
+    }
+}
+
+/// Bytes between BTH and ICRC, and how many of them pad the payload to a multiple of four.
+fn content_length(body: Body) -> (usize, u8) {
+    match body {
+        Body::Data { payload, .. } => {
+            let payload = payload.min(MTU) as usize;
+            let padded = payload.next_multiple_of(4);
+            (padded, (padded - payload) as u8)
+        }
+        Body::Ack { .. } | Body::Nak { .. } => (AETH, 0),
+    }
+}
+
+fn write_ethernet(bytes: &mut Vec<u8>, route: &Route) {
+    bytes.extend(route.destination.0.0);
+    bytes.extend(route.source.0.0);
+    bytes.extend([0x08, 0x00]);
+}
+
+fn write_ipv4(bytes: &mut Vec<u8>, route: &Route, length: usize) {
+    let start = bytes.len();
+    bytes.extend([0x45, 0]);
+    bytes.extend((length as u16).to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, TTL, PROTO_UDP, 0, 0]);
+    bytes.extend(route.source.1.octets());
+    bytes.extend(route.destination.1.octets());
+    let checksum = !ones_complement_sum(&bytes[start..]);
+    bytes[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// The UDP checksum stays 0 (none): RoCEv2 leaves integrity to the ICRC.
+fn write_udp(bytes: &mut Vec<u8>, route: &Route, length: usize) {
+    bytes.extend(route.udp_src_port.to_be_bytes());
+    bytes.extend(UDP_PORT.to_be_bytes());
+    bytes.extend((length as u16).to_be_bytes());
+    bytes.extend([0, 0]);
+}
+
+/// CRC-32 over a dummy local route header of ones and the packet from IPv4 on, with the fields
+/// that may change under way (traffic class, TTL, both checksums, congestion marks) read as ones
+/// (InfiniBand annex A17, RoCEv2).
+fn invariant_checksum(packet: &[u8]) -> u32 {
+    let mut masked = [0xFF; 8 + BTH - ETHERNET];
+    masked[8..].copy_from_slice(&packet[ETHERNET..BTH]);
+    let (ip, udp, bth) = (8, 8 + IPV4 - ETHERNET, 8 + UDP - ETHERNET);
+    for variant in [ip + 1, ip + 8, ip + 10, ip + 11, udp + 6, udp + 7, bth + 4] {
+        masked[variant] = 0xFF;
+    }
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&masked);
+    crc.update(&packet[BTH..]);
+    crc.finalize()
+}
+
+fn ones_complement_sum(header: &[u8]) -> u16 {
+    let words = header.chunks_exact(2).map(|pair| u32::from(be16(pair, 0)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    ((folded & 0xFFFF) + (folded >> 16)) as u16
+}
+
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn be24(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([0, bytes[at], bytes[at + 1], bytes[at + 2]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route() -> Route {
+        Route {
+            source: (Mac([2, 0, 10, 0, 1, 1]), Ipv4Addr::new(10, 0, 1, 1)),
+            destination: (Mac([2, 0, 10, 0, 2, 1]), Ipv4Addr::new(10, 0, 2, 1)),
+            udp_src_port: 0xC123,
+            queue_pair: 0x12_3456,
+        }
+    }
+
+    fn written(body: Body) -> Vec<u8> {
+        let mut bytes = vec![1, 2, 3];
+        write(&route(), body, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn every_body_reads_back_as_written() {
+        let data = |payload, first, last| Body::Data {
+            psn: PSN_MASK,
+            payload,
+            first,
+            last,
+        };
+        let bodies = [
+            data(MTU, true, false),
+            data(MTU, false, false),
+            data(1, false, true),
+            data(4095, true, true),
+            Body::Ack { psn: 7 },
+            Body::Nak { psn: 8 },
+        ];
+        for body in bodies {
+            assert_eq!(read(&written(body)), Ok((0x12_3456, body)));
+        }
+    }
+
+    #[test]
+    fn what_may_change_under_way_passes_and_what_may_not_is_found() {
+        let sent = written(Body::Ack { psn: 1 });
+        let changed = |at: usize| {
+            let mut bytes = sent.clone();
+            bytes[at] ^= 0x20;
+            bytes[24..26].fill(0);
+            let checksum = !ones_complement_sum(&bytes[14..34]);
+            bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
+            read(&bytes).map(|_| ())
+        };
+        let (mac, dscp, ttl, source, port, psn) = (0, 15, 22, 29, 34, 53);
+        for at in [mac, dscp, ttl] {
+            assert_eq!(changed(at), Ok(()), "byte {at}");
+        }
+        for at in [source, port, psn] {
+            assert_eq!(changed(at), Err(PacketError::Icrc), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let sent = written(Body::Ack { psn: 1 });
+        for length in 0..sent.len() {
+            assert!(read(&sent[..length]).is_err());
+        }
+        for at in 0..sent.len() {
+            for value in 0..=255 {
+                let mut bytes = sent.clone();
+                bytes[at] = value;
+                let _ = read(&bytes);
+            }
+        }
+    }
+
+    /// A congestion notification captured on a ConnectX-4 Lx (in the tests of scapy's RoCE layer).
+    #[test]
+    fn the_invariant_checksum_is_that_of_real_hardware() {
+        let words = "e41d2dab2bc27cfe90643b32080045c2003c718c40004011\
+                     91610a0011010a001201000012b7002800008100ffff4000\
+                     0118000000000000000000000000000000000000000082fd002a";
+        let byte = |at: usize| u8::from_str_radix(&words[at..at + 2], 16).unwrap();
+        let packet: Vec<u8> = (0..words.len()).step_by(2).map(byte).collect();
+        let (covered, icrc) = packet.split_at(packet.len() - ICRC);
+        assert_eq!(invariant_checksum(covered).to_le_bytes(), *icrc);
+    }
+}

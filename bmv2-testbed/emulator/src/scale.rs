@@ -1,0 +1,54 @@
+//! Time scale: sizes and computation shrink, link rates and packets stay real.
+//!
+//! With scale S a job computes and sends 1/S of what it does, so an iteration lasts 1/S as long and
+//! shares links in the same proportions. What does not shrink is the fabric's own latency and the
+//! packet: the smaller S, the less they weigh.
+
+use crate::transport::Nanos;
+
+/// By how much sizes and computation times are divided; finite and at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Scale(f64);
+
+impl Scale {
+    /// `None` unless finite and at least 1.
+    pub fn new(factor: f64) -> Option<Self> {
+        (factor.is_finite() && factor >= 1.0).then_some(Self(factor))
+    }
+
+    /// The factor.
+    pub fn factor(self) -> f64 {
+        self.0
+    }
+
+    /// Virtual nanoseconds for real seconds.
+    pub fn shrink_seconds(self, seconds: f64) -> Nanos {
+        (seconds / self.0 * 1e9).round() as Nanos
+    }
+
+    /// Bytes to send for real bytes.
+    pub fn shrink_bytes(self, bytes: f64) -> u64 {
+        (bytes / self.0).round() as u64
+    }
+
+    /// Real seconds for virtual nanoseconds.
+    pub fn real_seconds(self, virtual_ns: Nanos) -> f64 {
+        virtual_ns as f64 * self.0 / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shrinks_and_grows_back() {
+        for factor in [0.5, f64::NAN, f64::INFINITY] {
+            assert_eq!(Scale::new(factor), None);
+        }
+        let scale = Scale::new(1000.0).unwrap();
+        assert_eq!(scale.shrink_seconds(1.53), 1_530_000);
+        assert_eq!(scale.shrink_bytes(4e9), 4_000_000);
+        assert!((scale.real_seconds(1_530_000) - 1.53).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,373 @@
+//! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
+//! acknowledgements, go-back-N on a sequence error, and a timeout for what nothing else reveals.
+//!
+//! Sans-IO: a [`Sender`] is asked for segments and told of acknowledgements and time, a
+//! [`Receiver`] turns each segment into a reply. Memory is constant: neither keeps packets, since a
+//! segment can be made again from its number.
+//!
+//! The decision: no congestion control. Real RoCE fabrics are lossless by PFC; here the window, a
+//! small multiple of the bandwidth-delay product, bounds what a connection can have queued, so the
+//! queues of the fabric can be sized to lose nothing and equal windows share a link equally.
+
+use crate::roce::{MTU, PSN_MASK};
+
+/// Virtual nanoseconds.
+pub type Nanos = u64;
+
+/// Settings of a connection; both ends use the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Packets that may be unacknowledged; above zero and below 2^23.
+    pub window: u32,
+    /// The receiver acknowledges every so many packets, and the last of a message.
+    pub ack_every: u32,
+    /// Without any progress for this long the sender goes back. Doubles at each expiry in a row.
+    pub timeout_ns: Nanos,
+}
+
+/// A piece of a message to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Sequence number, `0..2^24`.
+    pub psn: u32,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// Whether the message starts here.
+    pub first: bool,
+    /// Whether the message ends here.
+    pub last: bool,
+}
+
+/// The sending end of a connection: one message at a time.
+///
+/// Positions count packets of the connection since its start, without wrapping; `start <=
+/// acknowledged <= next <= end` and `next - acknowledged <= window` always hold.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    settings: Settings,
+    start: u64,
+    acknowledged: u64,
+    next: u64,
+    end: u64,
+    /// Highest `next` ever; what is sent below it is sent again.
+    sent: u64,
+    last_payload: u32,
+    deadline: Option<Nanos>,
+    expiries: u32,
+    retransmitted: u64,
+}
+
+impl Sender {
+    /// A connection with nothing to send.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            start: 0,
+            acknowledged: 0,
+            next: 0,
+            end: 0,
+            sent: 0,
+            last_payload: 0,
+            deadline: None,
+            expiries: 0,
+            retransmitted: 0,
+        }
+    }
+
+    /// Begins a message of `bytes` (at least one byte is sent). The message before must be done.
+    pub fn begin(&mut self, bytes: u64, now: Nanos) {
+        debug_assert!(self.is_done(), "one message at a time");
+        let bytes = bytes.max(1);
+        let packets = bytes.div_ceil(u64::from(MTU));
+        self.start = self.end;
+        self.end += packets;
+        self.last_payload = (bytes - (packets - 1) * u64::from(MTU)) as u32;
+        self.restart_timer(now);
+    }
+
+    /// The next segment that the window allows to be sent now.
+    pub fn poll(&mut self) -> Option<Segment> {
+        let window_end = self.acknowledged + u64::from(self.settings.window);
+        if self.next >= self.end.min(window_end) {
+            return None;
+        }
+        let segment = self.segment(self.next);
+        self.retransmitted += u64::from(self.next < self.sent);
+        self.next += 1;
+        self.sent = self.sent.max(self.next);
+        Some(segment)
+    }
+
+    /// Everything up to and including `psn` has arrived. Stale and impossible numbers are ignored.
+    pub fn acknowledge(&mut self, psn: u32, now: Nanos) {
+        let position = self.position(psn) + 1;
+        if position > self.acknowledged && position <= self.sent {
+            self.acknowledged = position;
+            self.next = self.next.max(position);
+            self.restart_timer(now);
+        }
+    }
+
+    /// The receiver misses `psn` and has everything before it: go back there.
+    pub fn go_back(&mut self, psn: u32, now: Nanos) {
+        let position = self.position(psn);
+        if position >= self.acknowledged && position < self.next {
+            self.acknowledged = position;
+            self.next = position;
+            self.restart_timer(now);
+        }
+    }
+
+    /// Time has come to `now`: if the deadline has passed, everything unacknowledged is sent again.
+    pub fn expire(&mut self, now: Nanos) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.next = self.acknowledged;
+            self.expiries = (self.expiries + 1).min(6);
+            self.deadline = Some(now + (self.settings.timeout_ns << self.expiries));
+        }
+    }
+
+    /// When [`Sender::expire`] must be called at the latest; none while nothing is outstanding.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// Whether every byte of the last message has been acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.acknowledged == self.end
+    }
+
+    /// Packets sent again since the start of the connection.
+    pub fn retransmitted(&self) -> u64 {
+        self.retransmitted
+    }
+
+    fn restart_timer(&mut self, now: Nanos) {
+        self.expiries = 0;
+        self.deadline = (!self.is_done()).then(|| now + self.settings.timeout_ns);
+    }
+
+    fn segment(&self, position: u64) -> Segment {
+        let last = position + 1 == self.end;
+        Segment {
+            psn: (position & u64::from(PSN_MASK)) as u32,
+            payload: if last { self.last_payload } else { MTU },
+            first: position == self.start,
+            last,
+        }
+    }
+
+    /// The position with this sequence number that is nearest to `acknowledged`.
+    fn position(&self, psn: u32) -> u64 {
+        nearest(self.acknowledged, psn)
+    }
+}
+
+/// What the receiving end answers to a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing yet.
+    Silence,
+    /// Everything up to and including this sequence number has arrived.
+    Ack(u32),
+    /// This sequence number is missing.
+    Nak(u32),
+}
+
+/// The receiving end of a connection: accepts segments in order only.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    ack_every: u32,
+    expected: u64,
+    unacknowledged: u32,
+    /// One sequence error is reported once; the next in-order segment clears it.
+    reported: bool,
+}
+
+impl Receiver {
+    /// A connection on which nothing has arrived.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            ack_every: settings.ack_every,
+            expected: 0,
+            unacknowledged: 0,
+            reported: false,
+        }
+    }
+
+    /// A segment with this number arrived; `last` ends a message.
+    pub fn receive(&mut self, psn: u32, last: bool) -> Reply {
+        let position = nearest(self.expected, psn);
+        match position.cmp(&self.expected) {
+            std::cmp::Ordering::Equal => self.accept(last),
+            std::cmp::Ordering::Less => Reply::Ack(number(self.expected - 1)),
+            std::cmp::Ordering::Greater if self.reported => Reply::Silence,
+            std::cmp::Ordering::Greater => {
+                self.reported = true;
+                Reply::Nak(number(self.expected))
+            }
+        }
+    }
+
+    fn accept(&mut self, last: bool) -> Reply {
+        self.expected += 1;
+        self.reported = false;
+        self.unacknowledged += 1;
+        if !last && self.unacknowledged < self.ack_every {
+            return Reply::Silence;
+        }
+        self.unacknowledged = 0;
+        Reply::Ack(number(self.expected - 1))
+    }
+}
+
+/// Sequence number of a position.
+fn number(position: u64) -> u32 {
+    (position & u64::from(PSN_MASK)) as u32
+}
+
+/// The position nearest to `reference` whose sequence number is `psn`; never below zero.
+fn nearest(reference: u64, psn: u32) -> u64 {
+    let half = (PSN_MASK >> 1) + 1;
+    let ahead = psn.wrapping_sub(number(reference)) & PSN_MASK;
+    let behind = PSN_MASK + 1 - ahead;
+    if ahead < half || reference < u64::from(behind) {
+        reference + u64::from(ahead)
+    } else {
+        reference - u64::from(behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        window: 8,
+        ack_every: 3,
+        timeout_ns: 1000,
+    };
+
+    /// What the network does with the n-th segment that is sent.
+    type Fate = fn(usize) -> Delivery;
+
+    enum Delivery {
+        Deliver,
+        Lose,
+        Duplicate,
+        /// Comes after the segment that is sent next.
+        Late,
+    }
+
+    /// Sends messages of the given packet counts over a network of that kind; gives the packets
+    /// sent again, and fails if a message is not delivered once and in order.
+    fn run(messages: &[u64], fate: Fate) -> u64 {
+        let (mut sender, mut receiver) = (Sender::new(SETTINGS), Receiver::new(SETTINGS));
+        let (mut now, mut sent) = (0, 0);
+        for packets in messages {
+            sender.begin(packets * u64::from(MTU), now);
+            let mut rounds = 0;
+            while !sender.is_done() {
+                let mut arrivals = Vec::new();
+                let mut late = None;
+                while let Some(segment) = sender.poll() {
+                    let overtaken = late.take();
+                    match fate(sent) {
+                        Delivery::Deliver => arrivals.push(segment),
+                        Delivery::Lose => {}
+                        Delivery::Duplicate => arrivals.extend([segment, segment]),
+                        Delivery::Late => late = Some(segment),
+                    }
+                    arrivals.extend(overtaken);
+                    sent += 1;
+                }
+                arrivals.extend(late);
+                for segment in arrivals {
+                    match receiver.receive(segment.psn, segment.last) {
+                        Reply::Ack(psn) => sender.acknowledge(psn, now),
+                        Reply::Nak(psn) => sender.go_back(psn, now),
+                        Reply::Silence => {}
+                    }
+                }
+                now += 500;
+                sender.expire(now);
+                rounds += 1;
+                assert!(rounds < 10_000, "no progress");
+            }
+        }
+        assert_eq!(receiver.expected, messages.iter().sum::<u64>());
+        sender.retransmitted()
+    }
+
+    #[test]
+    fn messages_arrive_whatever_the_network_does() {
+        let again = |fate: Fate| run(&[1, 8, 9, 100, 2], fate);
+        assert_eq!(again(|n| pick(n, 20, Delivery::Duplicate)), 0);
+        assert!(again(|n| pick(n, 20, Delivery::Lose)) > 0);
+        assert!(again(|n| pick(n, 20, Delivery::Late)) > 0);
+        assert!(again(|n| pick(n, 50, Delivery::Lose)) > 0);
+    }
+
+    /// `fate` in so many per cent of the cases, spread without a period.
+    fn pick(n: usize, percent: u32, fate: Delivery) -> Delivery {
+        let spread = (n as u32).wrapping_mul(2_654_435_769) >> 16;
+        if spread % 100 < percent {
+            fate
+        } else {
+            Delivery::Deliver
+        }
+    }
+
+    #[test]
+    fn the_window_bounds_what_is_outstanding() {
+        let mut sender = Sender::new(SETTINGS);
+        sender.begin(100 * u64::from(MTU), 0);
+        assert_eq!(std::iter::from_fn(|| sender.poll()).count(), 8);
+        sender.acknowledge(2, 10);
+        assert_eq!(std::iter::from_fn(|| sender.poll()).count(), 3);
+        assert_eq!(sender.deadline(), Some(1010));
+    }
+
+    #[test]
+    fn timeouts_back_off_and_progress_resets_them() {
+        let mut sender = Sender::new(SETTINGS);
+        sender.begin(1, 0);
+        assert_eq!(
+            sender.poll().map(|s| (s.payload, s.first, s.last)),
+            Some((1, true, true))
+        );
+        sender.expire(999);
+        assert_eq!(sender.poll(), None);
+        sender.expire(1000);
+        assert_eq!(sender.deadline(), Some(3000));
+        assert!(sender.poll().is_some());
+        sender.acknowledge(0, 1500);
+        assert_eq!((sender.is_done(), sender.deadline()), (true, None));
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let around = u64::from(PSN_MASK) + 1;
+        for (reference, psn, position) in [
+            (0, 5, 5),
+            (0, PSN_MASK, u64::from(PSN_MASK)),
+            (around - 2, 1, around + 1),
+            (around + 1, PSN_MASK, around - 1),
+            (5 * around + 7, 7, 5 * around + 7),
+        ] {
+            assert_eq!(nearest(reference, psn), position, "{reference} {psn}");
+        }
+    }
+
+    #[test]
+    fn nonsense_from_the_network_is_ignored() {
+        let mut sender = Sender::new(SETTINGS);
+        sender.begin(4 * u64::from(MTU), 0);
+        sender.poll();
+        for psn in [3, 4, 77, PSN_MASK] {
+            sender.acknowledge(psn, 0);
+            sender.go_back(psn, 0);
+        }
+        assert_eq!((sender.acknowledged, sender.next), (0, 1));
+    }
+}

@@ -1,0 +1,221 @@
+//! Jobs that train through embedded switches running the real program, routed by fixed entries.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emulator::{Faults, Outcome, Scale, Testbed, TestbedError, Wires};
+use planner::{Flow, Job};
+use switch::{ActionCall, Device, KeyField, MatchKey, Program, Target, WireState};
+use topology::{Fabric, HostId, LinkId, NicId, Node, SwitchId, clos};
+
+/// Two leaves, one spine, `hosts` hosts a leaf with one NIC of 200 Gb/s; uplinks of 200 Gb/s.
+fn fabric(hosts: u32) -> Fabric {
+    let spec = clos::ClosSpec {
+        leaves: 2,
+        spines: 1,
+        hosts_per_leaf: hosts,
+        uplink_gbps: 200.0,
+        ..clos::ClosSpec::default()
+    };
+    clos::build("two leaves", &spec).unwrap()
+}
+
+/// A job that computes 100 ms and then, from half of it on, sends `bytes` from one host to another.
+fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
+    Job {
+        id: id.into(),
+        tenant: None,
+        model: None,
+        gpus: BTreeMap::from([(HostId(from), 8), (HostId(to), 8)]),
+        flop_per_iteration: 1.0,
+        compute_seconds: 0.1,
+        overlap_from: 0.5,
+        recent_slowdown: 0.0,
+        flows: vec![Flow {
+            src: NicId(from),
+            dst: NicId(to),
+            bytes,
+            udp_src_port: 0xC000,
+        }],
+    }
+}
+
+/// Writes an entry by the names and in the parameter order of the program.
+fn insert(device: &mut Device, table: &str, fields: Vec<KeyField>, action: &str, with: &[u128]) {
+    let program = Arc::clone(device.program().unwrap());
+    let table = program
+        .table_named(&format!("IngressImpl.{table}"))
+        .unwrap();
+    let spec = program.table(table).unwrap();
+    let action = program
+        .action_named(&spec.actions, &format!("IngressImpl.{action}"))
+        .unwrap();
+    let priority = u32::from(spec.takes_priority());
+    let call = ActionCall {
+        action,
+        arguments: with.to_vec(),
+    };
+    device
+        .insert(table, MatchKey { fields, priority }, Target::Action(call))
+        .unwrap();
+}
+
+/// The one way from a switch towards a NIC in these fabrics.
+fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
+    let leaf = fabric.leaf_of(nic);
+    let link = match switch == leaf {
+        true => fabric.nic(nic).uplink.reverse(),
+        false => topology::next_hops(fabric, leaf).at(switch)[0],
+    };
+    fabric.link(link).from.port
+}
+
+/// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
+async fn route(testbed: &Testbed, fabric: &Fabric, levels: &[u128]) {
+    let program = Arc::new(Program::load(p4::artefacts::JSON.as_bytes()).unwrap());
+    for (index, switch) in fabric.switches().iter().enumerate() {
+        let id = SwitchId::from(index);
+        let ways = fabric.nics().iter().enumerate().map(|(index, nic)| {
+            let mac = nic
+                .mac
+                .0
+                .iter()
+                .fold(0_u128, |mac, byte| mac << 8 | u128::from(*byte));
+            let port = port_towards(fabric, id, NicId::from(index));
+            (u128::from(u32::from(nic.ip)), [u128::from(port), mac])
+        });
+        let ways: Vec<_> = ways.collect();
+        let inside = switch
+            .ports
+            .iter()
+            .filter(|(_, link)| matches!(fabric.link(**link).to.node, Node::Switch(_)));
+        let inside: Vec<u32> = inside.map(|(port, _)| *port).collect();
+        let (program, levels) = (Arc::clone(&program), levels.to_vec());
+        let write = move |device: &mut Device| {
+            device.load(program);
+            let any = KeyField::Ternary { value: 0, mask: 0 };
+            for ((ip, way), level) in ways.iter().zip(levels) {
+                insert(
+                    device,
+                    "local_host",
+                    vec![KeyField::Exact(*ip)],
+                    "to_host",
+                    way,
+                );
+                let src = KeyField::Ternary {
+                    value: *ip,
+                    mask: 0xFFFF_FFFF,
+                };
+                insert(
+                    device,
+                    "job_classify",
+                    vec![src, any, any, any],
+                    "set_job",
+                    &[*ip],
+                );
+                let class = [level, level << 3];
+                insert(
+                    device,
+                    "job_qos",
+                    vec![KeyField::Exact(*ip)],
+                    "set_class",
+                    &class,
+                );
+            }
+            for port in inside {
+                let port = KeyField::Exact(u128::from(port));
+                insert(device, "fabric_port", vec![port], "trust_dscp", &[]);
+            }
+            for level in 0..8 {
+                let dscp = KeyField::Exact(level << 3);
+                insert(device, "dscp_level", vec![dscp], "set_level", &[level]);
+            }
+        };
+        testbed.device(id).with(write).await.unwrap();
+    }
+}
+
+/// Trains `jobs` for five iterations; what host `h` sends has level `levels[h]`.
+async fn train(jobs: &[Job], levels: &[u128]) -> (Outcome, Faults) {
+    let fabric = fabric(levels.len() as u32 / 2);
+    let scale = Scale::new(500.0).unwrap();
+    let testbed = Testbed::build(&fabric, jobs, scale, Wires::default()).unwrap();
+    route(&testbed, &fabric, levels).await;
+    let outcome = testbed.train(&vec![0; jobs.len()], 5).await.unwrap();
+    assert_eq!(testbed.drops().await.unwrap(), 0);
+    let faults = testbed.faults().await.unwrap();
+    testbed.stop().await;
+    (outcome, faults)
+}
+
+/// Iteration times are within so much of what they should be: latency does not scale.
+fn check(outcome: &Outcome, expect: &[f64]) {
+    for (job, expect) in outcome.jobs.iter().zip(expect) {
+        let found = job.mean_iteration_seconds.unwrap();
+        assert!(
+            (found / expect - 1.0).abs() < 0.03,
+            "{}: {found} s, not {expect} s",
+            job.id
+        );
+    }
+}
+
+#[tokio::test]
+async fn alone_an_iteration_takes_what_the_model_says() {
+    // 2.5 GB at 25 GB/s are 100 ms, of which 50 ms are hidden; headers are 1.4 %.
+    let (outcome, faults) = train(&[job("a", 0, 2, 2.5e9)], &[0; 4]).await;
+    check(&outcome, &[0.150]);
+    assert_eq!(faults, Faults::default());
+    // Hidden altogether.
+    let (outcome, _) = train(&[job("a", 0, 2, 1.0e9)], &[0; 4]).await;
+    check(&outcome, &[0.100]);
+    assert!(outcome.gpu_utilization() > 0.97);
+}
+
+#[tokio::test]
+async fn jobs_of_one_level_share_a_link_equally() {
+    // Both want the one uplink for 100 ms at once: 200 ms of communication after 50 ms.
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
+    let (outcome, _) = train(&jobs, &[0; 4]).await;
+    check(&outcome, &[0.250, 0.250]);
+}
+
+#[tokio::test]
+async fn the_higher_level_is_served_first() {
+    // a is as if alone; b gets the 50 ms of every 150 ms that a leaves it.
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
+    let (outcome, _) = train(&jobs, &[5, 2, 5, 2]).await;
+    check(&outcome, &[0.150, 0.300]);
+}
+
+#[tokio::test]
+async fn one_start_gives_one_result() {
+    let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 1.3e9)];
+    assert_eq!(train(&jobs, &[0; 4]).await, train(&jobs, &[0; 4]).await);
+}
+
+#[tokio::test]
+async fn a_broken_cable_costs_time_and_no_data() {
+    let (fabric, jobs) = (fabric(1), [job("a", 0, 1, 2.5e9)]);
+    let scale = Scale::new(500.0).unwrap();
+    let testbed = Testbed::build(&fabric, &jobs, scale, Wires::default()).unwrap();
+    route(&testbed, &fabric, &[0; 2]).await;
+    let cable = testbed.wire(LinkId(0));
+    testbed
+        .handle()
+        .set_wire(cable, WireState::Down)
+        .await
+        .unwrap();
+    let stuck = testbed.train(&[0], 1).await;
+    assert!(
+        matches!(stuck, Err(TestbedError::Unfinished { iterations: 0, .. })),
+        "{stuck:?}"
+    );
+    testbed
+        .handle()
+        .set_wire(cable, WireState::Up)
+        .await
+        .unwrap();
+    testbed.train(&[], 3).await.unwrap();
+    assert!(testbed.faults().await.unwrap().retransmitted > 0);
+}
