@@ -124,7 +124,7 @@ fn benches(criterion: &mut Criterion) {
     for method in [Compression::Exact, Compression::Sampled] {
         let name = format!("compress 500 jobs, 10,000 edges, 8 classes, {method:?}");
         criterion.bench_function(&name, |bench| {
-            bench.iter(|| compress(black_box(&problem), method))
+            bench.iter(|| compress(black_box(&problem), method));
         });
     }
 }

@@ -11,9 +11,9 @@ use super::Problem;
 use super::min_cut::{INFINITE, Network};
 use crate::contention::ContentionDag;
 
-/// Binary digits of the total weight that count: 48 leave room for 2^13 jobs, by which weights are
-/// multiplied for the least-change term, below the 2^62 that a flow may sum to.
-const WEIGHT_DIGITS: i32 = 48;
+/// Binary digits of the total capacity of weights, half of what no flow can fill. All but those of
+/// the factor for the least-change term are digits of the weights: 51 of them for 1,000 jobs.
+const CAPACITY_DIGITS: u32 = 61;
 
 /// The optimal classes by node.
 pub fn classes(problem: &Problem<'_>) -> Vec<u8> {
@@ -78,8 +78,9 @@ impl Grid {
     }
 
     fn add_edges(self, network: &mut Network, dag: &ContentionDag) {
-        let steps = steps(dag.total_weight());
         let moves = dag.nodes as u64 + 1;
+        let digits = CAPACITY_DIGITS - (u64::BITS - moves.leading_zeros());
+        let steps = steps(dag.total_weight(), digits);
         for edge in &dag.edges {
             let weight = ((edge.weight * steps).round() as u64).max(1) * moves;
             for k in 0..self.classes {
@@ -104,12 +105,12 @@ impl Grid {
     }
 }
 
-/// The power of two that scales weights of this `total` up to integers. A power of two, so that
-/// weights which sum to the same still do.
-fn steps(total: f64) -> f64 {
-    if total > 0.0 {
-        2_f64.powi(WEIGHT_DIGITS - total.log2().ceil() as i32)
-    } else {
-        0.0
+/// The power of two that scales weights of this `total` to integers of so many binary digits
+/// together. A power of two, so that weights which sum to the same still do.
+fn steps(total: f64, digits: u32) -> f64 {
+    if total <= 0.0 {
+        return 0.0;
     }
+    let scale = f64::from(digits) - total.log2().ceil();
+    scale.clamp(-1000.0, 1000.0).exp2()
 }

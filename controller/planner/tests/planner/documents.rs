@@ -40,33 +40,67 @@ fn the_example_of_the_format_resolves() {
     );
 }
 
-#[test]
-fn mistakes_name_file_and_field() {
+/// Every text is refused with that message, after the name of the file.
+fn check_refused(cases: &[(String, &str)]) {
     let fabric = clos(2, 2, 3);
-    let flow = |more: &str| {
-        job(
-            "a",
-            &format!("flows = [{{src = 'h1', dst = 'h2', {more}}}]"),
-        )
-    };
-    let cases = [
-        (
-            job("a", "") + &job("a", ""),
-            "jobs[1].id: `a` names two jobs",
-        ),
+    for (text, expect) in cases {
+        assert_eq!(
+            resolve(&fabric, text),
+            Err(format!("jobs.toml: {expect}")),
+            "{text}"
+        );
+    }
+}
+
+/// A job with one flow from h1 to h2.
+fn flow(more: &str) -> String {
+    job(
+        "a",
+        &format!("flows = [{{src = 'h1', dst = 'h2', {more}}}]"),
+    )
+}
+
+#[test]
+fn mistakes_in_jobs_name_file_and_field() {
+    let right = job("a", "");
+    check_refused(&[
+        (right.repeat(2), "jobs[1].id: `a` names two jobs"),
         (job("", ""), "jobs[0].id: empty; a job needs a name"),
         (
-            job("a", "").replace("h2", "h22"),
+            right.replace("h2", "h22"),
             "jobs[0].gpus.h22: the fabric has no host `h22`; did you mean `h2`?",
         ),
         (
-            job("a", "").replace("h2 = 8", "h2 = 9"),
+            right.replace("h2 = 8", "h2 = 9"),
             "jobs[0].gpus.h2: 9 GPUs on a host that has 8",
         ),
+        (right.replace('8', "0"), "jobs[0].gpus: no GPU on any host"),
         (
-            job("a", "").replace("8", "0"),
-            "jobs[0].gpus: no GPU on any host",
+            job("a", "overlap_from = 1.5"),
+            "jobs[0].overlap_from: 1.5 is not a number from 0 to 1",
         ),
+        (
+            right.replace("1e15", "0.0"),
+            "jobs[0].flop_per_iteration: 0 FLOP is no work",
+        ),
+        (
+            right.replace("compute_seconds = 1.0", ""),
+            "jobs[0].compute_seconds: missing, and there is no profile to tell it",
+        ),
+        (
+            job("a", "profile = 'bert-larg/A100'"),
+            "jobs[0].profile: no profile is called `bert-larg/A100`; \
+             did you mean `bert-large/A100`?",
+        ),
+    ]);
+    let unknown = resolve(&clos(2, 2, 3), &job("a", "flow = []")).unwrap_err();
+    assert!(unknown.contains("did you mean `flows`?"), "{unknown}");
+}
+
+#[test]
+fn mistakes_in_flows_name_file_and_field() {
+    let stated = flow("bytes = 1.0, udp_src_port = 5");
+    check_refused(&[
         (
             flow("bytes = -1.0"),
             "jobs[0].flows[0].bytes: -1 is not a number from 0 to 1000000000000000000",
@@ -84,24 +118,12 @@ fn mistakes_name_file_and_field() {
             "jobs[0].flows[0].dst: from h2:0 to itself",
         ),
         (
-            flow("bytes = 1.0").replace("'h1'", "'x'"),
-            "jobs[0].flows[0].src: the fabric has no host `x`",
+            flow("bytes = 1.0").replace("'h1'", "'nowhere'"),
+            "jobs[0].flows[0].src: the fabric has no host `nowhere`",
         ),
         (
-            job("a", "overlap_from = 1.5"),
-            "jobs[0].overlap_from: 1.5 is not a number from 0 to 1",
-        ),
-        (
-            job("a", "").replace("1e15", "0.0"),
-            "jobs[0].flop_per_iteration: 0 FLOP is no work",
-        ),
-        (
-            job("a", "").replace("compute_seconds = 1.0", ""),
-            "jobs[0].compute_seconds: missing, and there is no profile to tell it",
-        ),
-        (
-            job("a", "profile = 'bert-larg/A100'"),
-            "jobs[0].profile: no profile is called `bert-larg/A100`; did you mean `bert-large/A100`?",
+            format!("{stated}{}", stated.replace("'a'", "'b'")),
+            "jobs[1].flows[0].udp_src_port: 5 is taken by another flow between the same NICs",
         ),
         (
             job("a", "collective = {kind = 'pipeline'}"),
@@ -121,21 +143,7 @@ fn mistakes_name_file_and_field() {
             ),
             "jobs[0].collective: stands beside `flows`; one of both",
         ),
-        (
-            flow("bytes = 1.0, udp_src_port = 5")
-                + &flow("bytes = 1.0, udp_src_port = 5").replace("'a'", "'b'"),
-            "jobs[1].flows[0].udp_src_port: 5 is taken by another flow between the same NICs",
-        ),
-    ];
-    for (text, expect) in cases {
-        assert_eq!(
-            resolve(&fabric, &text),
-            Err(format!("jobs.toml: {expect}")),
-            "{text}"
-        );
-    }
-    let unknown = resolve(&fabric, &job("a", "flow = []")).unwrap_err();
-    assert!(unknown.contains("did you mean `flows`?"), "{unknown}");
+    ]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tests of the planner through its public interface, one module per matter.
 
+#![allow(clippy::unwrap_used)] // Builders of test data outside the test functions.
+
 mod compression;
 mod documents;
 mod planning;
