@@ -1,1 +1,21 @@
-//! The controller: state, lowering, southbound sessions, runtime.
+//! The controller: from what it learns to what the switches hold.
+//!
+//! ```text
+//! Event -> State::step -> Plan -> lower -> Desired tables -> a session per switch -> its writes
+//! ```
+//!
+//! [`state`] decides with the planner, [`lower()`] turns the plan into tables, [`southbound`] realises
+//! them, [`runtime`] puts the parts together under a [`Config`]. The decision: nothing flows back.
+//! What a switch holds is read when it matters and never remembered, so there is one way in which
+//! anything gets repaired: the next pass.
+
+pub mod config;
+pub mod lower;
+pub mod runtime;
+pub mod southbound;
+pub mod state;
+
+pub use config::{Config, ConfigError, RawConfig};
+pub use lower::lower;
+pub use runtime::{Controller, ControllerError, ControllerHandle, Receipt, Timing};
+pub use state::{Effects, Event, Realise, State};

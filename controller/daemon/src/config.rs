@@ -1,0 +1,421 @@
+//! The daemon's configuration: every bound, every deadline, and who this controller is.
+//!
+//! A file becomes [`RawConfig`] (serde, unknown fields refused), and that becomes a [`Config`],
+//! which is valid by construction and the only thing the rest of the crate sees. The decision: all
+//! limits live here and nowhere else, so that printing the effective configuration at start says
+//! everything about how the daemon will behave; nothing reads the environment later.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The most classes that `fabric.p4` can tell apart: its level has three bits.
+const MAX_LEVELS: u8 = 8;
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read, or is not what a configuration looks like.
+    #[error("cannot read the configuration")]
+    Read(#[from] config::ConfigError),
+    /// A value makes no sense.
+    #[error("{field}: must be {wanted}, found {found}")]
+    Invalid {
+        /// Path of the field, as `deadlines.rpc_ms`.
+        field: &'static str,
+        /// What it has.
+        found: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+}
+
+/// A configuration as files spell it; every field may be left out. Printed, it is the effective
+/// configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    /// Who this controller is among those of the fabric.
+    pub election: RawElection,
+    /// What the switches can do.
+    pub switches: RawSwitches,
+    /// Bounds of queues, in messages.
+    pub queues: RawQueues,
+    /// The longest that anything is waited for, in milliseconds.
+    pub deadlines: RawDeadlines,
+    /// How tables are kept at the plan.
+    pub reconcile: RawReconcile,
+    /// Bounds of gRPC messages, in bytes.
+    pub messages: RawMessages,
+}
+
+/// Who this controller is among those of the fabric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawElection {
+    /// The first term to bid in; a controller of a later term wins.
+    pub term: u64,
+    /// A number that no other controller has; decides within a term.
+    pub controller: u32,
+}
+
+/// What the switches can do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSwitches {
+    /// Classes that every switch serves. A packet of a higher one is dropped by simple_switch, so a
+    /// policy with more levels is refused.
+    pub levels: u8,
+}
+
+/// Bounds of queues, in messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawQueues {
+    /// Events that wait for the state; senders wait beyond it.
+    pub events: usize,
+    /// Messages that wait to be sent on the stream of one switch.
+    pub stream: usize,
+}
+
+/// The longest that anything is waited for, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawDeadlines {
+    /// Opening a connection.
+    pub connect_ms: u64,
+    /// One call, and the switch's first word on a bid.
+    pub rpc_ms: u64,
+    /// A switch that says nothing for this long on an idle connection is taken for gone.
+    pub keepalive_ms: u64,
+    /// All sessions ending when the controller stops.
+    pub shutdown_ms: u64,
+}
+
+/// How tables are kept at the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawReconcile {
+    /// Between two passes over a switch that is as it should be.
+    pub interval_ms: u64,
+    /// Before the first retry, whether of a connection or of refused entries; doubles up to the
+    /// longest.
+    pub retry_first_ms: u64,
+    /// Between retries at most.
+    pub retry_longest_ms: u64,
+    /// Updates in one write.
+    pub batch: usize,
+    /// Writes, and reads of tables, that may be under way at once on one switch.
+    pub outstanding: usize,
+}
+
+/// Bounds of gRPC messages, in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawMessages {
+    /// The largest answer; bmv2 answers a read of 100,000 entries in one message of 3.9 MB.
+    pub receive_max: usize,
+    /// The largest headers; a batch's errors travel in them.
+    pub headers_max: u32,
+}
+
+impl Default for RawElection {
+    fn default() -> Self {
+        Self {
+            term: 1,
+            controller: 1,
+        }
+    }
+}
+
+impl Default for RawSwitches {
+    fn default() -> Self {
+        Self { levels: MAX_LEVELS }
+    }
+}
+
+impl Default for RawQueues {
+    fn default() -> Self {
+        Self {
+            events: 256,
+            stream: 64,
+        }
+    }
+}
+
+impl Default for RawDeadlines {
+    fn default() -> Self {
+        Self {
+            connect_ms: 2_000,
+            rpc_ms: 5_000,
+            keepalive_ms: 5_000,
+            shutdown_ms: 5_000,
+        }
+    }
+}
+
+impl Default for RawReconcile {
+    fn default() -> Self {
+        Self {
+            interval_ms: 10_000,
+            retry_first_ms: 50,
+            retry_longest_ms: 5_000,
+            batch: 500,
+            outstanding: 4,
+        }
+    }
+}
+
+impl Default for RawMessages {
+    fn default() -> Self {
+        Self {
+            receive_max: 64 << 20,
+            headers_max: 8 << 20,
+        }
+    }
+}
+
+/// A configuration that makes sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The first term to bid in.
+    pub term: u64,
+    /// This controller's number.
+    pub controller: u32,
+    /// Classes that every switch serves, 1..=8.
+    pub levels: u8,
+    /// Events that wait for the state.
+    pub event_queue: NonZeroUsize,
+    /// How sessions deal with switches.
+    pub southbound: Southbound,
+    /// All sessions end within this when the controller stops.
+    pub shutdown_deadline: Duration,
+    raw: RawConfig,
+}
+
+/// How sessions deal with switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Southbound {
+    /// Messages that wait to be sent on a stream.
+    pub stream_queue: NonZeroUsize,
+    /// Opening a connection.
+    pub connect_deadline: Duration,
+    /// One call.
+    pub rpc_deadline: Duration,
+    /// Silence after which a connection is taken for dead.
+    pub keepalive: Duration,
+    /// Between two passes over a switch that is as it should be.
+    pub interval: Duration,
+    /// The waits before retries.
+    pub retry: Retry,
+    /// Updates in one write.
+    pub batch: NonZeroUsize,
+    /// Writes or reads under way at once.
+    pub outstanding: NonZeroUsize,
+    /// The largest answer, in bytes.
+    pub receive_max: usize,
+    /// The largest headers, in bytes.
+    pub headers_max: u32,
+}
+
+/// Waits before retries: the first, then each twice the one before, up to the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Before the first retry; above zero.
+    pub first: Duration,
+    /// At most; not shorter than the first.
+    pub longest: Duration,
+}
+
+impl Retry {
+    /// The wait after `failures` failures in a row, of which there is at least one.
+    pub fn after(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}
+
+impl Config {
+    /// Reads a TOML, YAML or JSON file, told apart by its extension.
+    ///
+    /// # Errors
+    /// The file cannot be read, has a field that does not exist, or a value that makes no sense.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = config::File::from(path);
+        let raw = config::Config::builder().add_source(file).build()?;
+        raw.try_deserialize::<RawConfig>()?.try_into()
+    }
+
+    /// The effective configuration as a file would spell it, for printing.
+    pub fn effective(&self) -> &RawConfig {
+        &self.raw
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let valid = "the defaults are valid, as a test shows";
+        RawConfig::default().try_into().expect(valid)
+    }
+}
+
+impl TryFrom<RawConfig> for Config {
+    type Error = ConfigError;
+
+    fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
+        let controller = raw.election.controller;
+        check("election.controller", controller, "above 0", controller > 0)?;
+        let levels = raw.switches.levels;
+        let possible = (1..=MAX_LEVELS).contains(&levels);
+        check("switches.levels", levels, "1 to 8", possible)?;
+        Ok(Self {
+            term: raw.election.term,
+            controller,
+            levels,
+            event_queue: count("queues.events", raw.queues.events)?,
+            southbound: Southbound::try_from(&raw)?,
+            shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
+            raw,
+        })
+    }
+}
+
+impl TryFrom<&RawConfig> for Southbound {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawConfig) -> Result<Self, ConfigError> {
+        let RawMessages {
+            receive_max,
+            headers_max,
+        } = raw.messages;
+        let enough = receive_max >= 4 << 20;
+        check(
+            "messages.receive_max",
+            receive_max,
+            "at least 4 MiB",
+            enough,
+        )?;
+        // Less, and a batch with some hundred refused updates loses the reasons of all of them.
+        let enough = headers_max >= 4 << 20;
+        check(
+            "messages.headers_max",
+            headers_max,
+            "at least 4 MiB",
+            enough,
+        )?;
+        Ok(Self {
+            stream_queue: count("queues.stream", raw.queues.stream)?,
+            connect_deadline: duration("deadlines.connect_ms", raw.deadlines.connect_ms)?,
+            rpc_deadline: duration("deadlines.rpc_ms", raw.deadlines.rpc_ms)?,
+            keepalive: duration("deadlines.keepalive_ms", raw.deadlines.keepalive_ms)?,
+            interval: duration("reconcile.interval_ms", raw.reconcile.interval_ms)?,
+            retry: Retry::try_from(&raw.reconcile)?,
+            batch: count("reconcile.batch", raw.reconcile.batch)?,
+            outstanding: count("reconcile.outstanding", raw.reconcile.outstanding)?,
+            receive_max,
+            headers_max,
+        })
+    }
+}
+
+impl TryFrom<&RawReconcile> for Retry {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawReconcile) -> Result<Self, ConfigError> {
+        let first = duration("reconcile.retry_first_ms", raw.retry_first_ms)?;
+        let longest = Duration::from_millis(raw.retry_longest_ms);
+        check(
+            "reconcile.retry_longest_ms",
+            raw.retry_longest_ms,
+            "at least reconcile.retry_first_ms",
+            longest >= first,
+        )?;
+        Ok(Self { first, longest })
+    }
+}
+
+fn check(
+    field: &'static str,
+    found: impl ToString,
+    wanted: &'static str,
+    holds: bool,
+) -> Result<(), ConfigError> {
+    let found = || found.to_string();
+    let invalid = || ConfigError::Invalid {
+        field,
+        found: found(),
+        wanted,
+    };
+    holds.then_some(()).ok_or_else(invalid)
+}
+
+fn duration(field: &'static str, milliseconds: u64) -> Result<Duration, ConfigError> {
+    check(field, milliseconds, "above 0 ms", milliseconds > 0)?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+fn count(field: &'static str, found: usize) -> Result<NonZeroUsize, ConfigError> {
+    NonZeroUsize::new(found).ok_or_else(|| ConfigError::Invalid {
+        field,
+        found: found.to_string(),
+        wanted: "above 0",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(toml: &str) -> Result<Config, ConfigError> {
+        let source = config::File::from_str(toml, config::FileFormat::Toml);
+        let raw = config::Config::builder().add_source(source).build()?;
+        raw.try_deserialize::<RawConfig>()?.try_into()
+    }
+
+    #[test]
+    fn an_empty_file_means_the_defaults() {
+        assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_value_given_is_a_value_used_and_printed() {
+        let config = parse("[reconcile]\nbatch = 7\n[election]\nterm = 3").unwrap();
+        assert_eq!((config.southbound.batch.get(), config.term), (7, 3));
+        assert_eq!(config.effective().reconcile.batch, 7);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_its_name() {
+        let cases = [
+            ("[queues]\nevents = 0", "queues.events"),
+            ("[queues]\nstream = 0", "queues.stream"),
+            ("[deadlines]\nrpc_ms = 0", "deadlines.rpc_ms"),
+            (
+                "[reconcile]\nretry_first_ms = 9000",
+                "reconcile.retry_longest_ms",
+            ),
+            ("[election]\ncontroller = 0", "election.controller"),
+            ("[switches]\nlevels = 9", "switches.levels"),
+            ("[messages]\nheaders_max = 16384", "messages.headers_max"),
+            ("[reconcile]\nbatches = 1", "batches"),
+        ];
+        for (toml, field) in cases {
+            let error = parse(toml).unwrap_err();
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = format!("{error} {}", source.unwrap_or_default());
+            assert!(text.contains(field), "{toml}: {text}");
+        }
+    }
+
+    #[test]
+    fn retries_double_up_to_the_longest() {
+        let retry = Retry {
+            first: Duration::from_millis(50),
+            longest: Duration::from_secs(1),
+        };
+        let waits = [1, 2, 3, 6, 40].map(|failures| retry.after(failures).as_millis());
+        assert_eq!(waits, [50, 100, 200, 1000, 1000]);
+    }
+}

@@ -1,0 +1,66 @@
+//! From a plan to the tables of every switch: a total function of fabric and plan.
+//!
+//! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves no
+//! choice, so neither does lowering: no memory, no error, no clock; what might not fit a table was
+//! refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for, and no
+//! other writes them.
+
+mod dst_leaf;
+mod ecmp_group;
+mod flow_pin;
+mod job_classify;
+mod job_qos;
+mod liveness;
+mod local_host;
+mod path;
+mod site;
+mod switch_salt;
+mod trust;
+mod wiring;
+
+use std::collections::BTreeMap;
+
+use p4::Tables;
+use p4::entry::TableEntry;
+use planner::Plan;
+use topology::{Fabric, SwitchId};
+
+use self::site::{Site, Situation};
+pub use self::wiring::{Wiring, WiringError};
+
+/// The modules that write tables, one for each table but `acl_punt`, which nothing needs yet.
+const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
+    local_host::entries,
+    dst_leaf::entries,
+    ecmp_group::entries,
+    path::entries,
+    flow_pin::entries,
+    job_classify::entries,
+    job_qos::entries,
+    trust::fabric_ports,
+    trust::dscp_levels,
+    liveness::ports_down,
+    liveness::backups_down,
+    switch_salt::entries,
+];
+
+/// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
+/// `wiring` is of the same fabric, with whatever failures.
+pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, Tables> {
+    let situation = Situation::new(wiring, fabric, plan);
+    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let tables = switches.map(|switch| {
+        let site = Site {
+            all: &situation,
+            switch,
+        };
+        (
+            switch,
+            TABLES.iter().flat_map(|entries| entries(&site)).collect(),
+        )
+    });
+    tables.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! `dst_leaf`: which leaf an address is behind, for every other leaf that can be reached. Its
+//! number never changes; an address of nobody, or of a leaf cut off, is dropped here.
+
+use p4::entry::TableEntry;
+use p4::fabric;
+
+use super::site::Site;
+
+pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+    let reachable = site.reachable();
+    let rows = reachable.flat_map(|seen| {
+        let prefixes = seen.leaf.prefixes.iter();
+        prefixes.map(move |prefix| fabric::dst_leaf(*prefix, seen.leaf.id))
+    });
+    rows.collect()
+}

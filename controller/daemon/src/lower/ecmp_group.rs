@@ -1,0 +1,15 @@
+//! `ecmp_group`: every usable equal-cost way to each leaf, with equal shares. What failed or is
+//! drained is in no group.
+
+use p4::entry::TableEntry;
+use p4::fabric;
+
+use super::site::Site;
+
+pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+    let group = |seen: super::site::Reachable<'_>| {
+        let ports = seen.usable.iter().filter_map(|link| site.port(*link));
+        fabric::ecmp_group(seen.leaf.id, ports)
+    };
+    site.reachable().filter_map(group).collect()
+}

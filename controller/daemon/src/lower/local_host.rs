@@ -1,0 +1,16 @@
+//! `local_host`: the NICs of a leaf, each at its port. Stays through failures of their cables: the
+//! packets have nowhere else to go.
+
+use p4::entry::TableEntry;
+use p4::fabric;
+
+use super::site::Site;
+
+pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+    let row = |nic| {
+        let nic = site.all.fabric.nic(nic);
+        let port = site.port(nic.uplink.reverse())?;
+        Some(fabric::local_host(nic.ip, port, nic.mac.0))
+    };
+    site.nics().filter_map(row).collect()
+}

@@ -1,0 +1,188 @@
+//! What one switch's tables are made from: the fabric, the plan, and where the switch stands.
+//!
+//! [`Situation`] is made once per lowering, a [`Site`] once per switch; the modules beside this one
+//! turn a site into the rows of their table. The decision: everything that more than one table needs
+//! (usable next hops, which flows concern which switch) is found here in one pass, so that tables
+//! that refer to each other are made from the same facts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use p4::fabric::Port;
+use planner::{Plan, PlannedFlow};
+use topology::{Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
+
+use super::wiring::{Leaf, Wiring};
+
+/// A fabric as it is, and what is planned on it.
+pub(super) struct Situation<'a> {
+    pub(super) wiring: &'a Wiring,
+    pub(super) fabric: &'a Fabric,
+    pub(super) plan: &'a Plan,
+    /// Usable ways to each leaf, in the order of [`Wiring::leaves`].
+    hops: Vec<NextHops>,
+    /// Pinned flows by the switches on their way, with the link each leaves by.
+    hops_of_flows: BTreeMap<SwitchId, Vec<(&'a PlannedFlow, LinkId)>>,
+    /// What the jobs send from each NIC, in the order of the plan.
+    sent: BTreeMap<NicId, Vec<Sent>>,
+}
+
+/// Traffic of a job that enters the fabric at a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sent {
+    pub(super) job: NonZeroU32,
+    /// Where it goes.
+    pub(super) to: NicId,
+    pub(super) kind: SentKind,
+}
+
+/// What a job sends, as far as classifying it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SentKind {
+    /// A flow whose pin tells its job.
+    Pinned,
+    /// A flow without a pin, from this UDP source port.
+    Unpinned(u16),
+    /// The acknowledgments of a flow in the other direction, from any port.
+    Replies,
+}
+
+impl<'a> Situation<'a> {
+    pub(super) fn new(wiring: &'a Wiring, fabric: &'a Fabric, plan: &'a Plan) -> Self {
+        let leaves = wiring.leaves().iter();
+        let mut situation = Self {
+            wiring,
+            fabric,
+            plan,
+            hops: leaves.map(|leaf| next_hops(fabric, leaf.switch)).collect(),
+            hops_of_flows: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        };
+        for flow in &plan.flows {
+            situation.place(flow);
+        }
+        situation
+    }
+
+    /// Files a flow under the switches and NICs that it concerns.
+    fn place(&mut self, flow: &'a PlannedFlow) {
+        let Some(job) = self.job_number(flow) else {
+            return;
+        };
+        let kind = match flow.pinned {
+            true => SentKind::Pinned,
+            false => SentKind::Unpinned(flow.udp_src_port),
+        };
+        let forth = Sent {
+            job,
+            to: flow.dst,
+            kind,
+        };
+        let back = Sent {
+            job,
+            to: flow.src,
+            kind: SentKind::Replies,
+        };
+        self.sent.entry(flow.src).or_default().push(forth);
+        self.sent.entry(flow.dst).or_default().push(back);
+        for &link in flow.links.iter().filter(|_| flow.pinned) {
+            if let Some(switch) = self.fabric.link(link).from.node.switch() {
+                self.hops_of_flows
+                    .entry(switch)
+                    .or_default()
+                    .push((flow, link));
+            }
+        }
+    }
+
+    /// The number of a flow's job; the planner gives none that is 0.
+    pub(super) fn job_number(&self, flow: &PlannedFlow) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.plan.jobs.get(flow.job)?.number)
+    }
+}
+
+/// One switch of a [`Situation`].
+pub(super) struct Site<'a> {
+    pub(super) all: &'a Situation<'a>,
+    pub(super) switch: SwitchId,
+}
+
+/// Another leaf, seen from a switch that has a way to it.
+pub(super) struct Reachable<'a> {
+    pub(super) leaf: &'a Leaf,
+    /// Links that may be used towards it, ascending, at least one.
+    pub(super) usable: &'a [LinkId],
+    /// Links that may be used while everything works, ascending.
+    pub(super) choices: &'a [LinkId],
+}
+
+impl<'a> Site<'a> {
+    /// The other leaves that this switch has a way to, by id. Tables about leaves hold exactly
+    /// these, so no row of one refers to a row that another lacks.
+    pub(super) fn reachable(&self) -> impl Iterator<Item = Reachable<'a>> {
+        let switch = self.switch;
+        let leaves = self.all.wiring.leaves().iter().zip(&self.all.hops);
+        let seen = leaves.map(move |(leaf, hops)| Reachable {
+            leaf,
+            usable: hops.at(switch),
+            choices: leaf.choices.at(switch),
+        });
+        // A leaf has no next hop towards itself.
+        seen.filter(|seen| !seen.usable.is_empty())
+    }
+
+    /// This switch as a leaf, if it is one.
+    pub(super) fn as_leaf(&self) -> Option<&'a Leaf> {
+        self.all.wiring.leaf(self.switch)
+    }
+
+    /// The NICs connected here, by port; none but at a leaf.
+    pub(super) fn nics(&self) -> impl Iterator<Item = NicId> + 'a {
+        self.as_leaf()
+            .into_iter()
+            .flat_map(|leaf| leaf.nics.iter().copied())
+    }
+
+    /// Links that leave this switch, by port.
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + 'a {
+        self.all.fabric.switch(self.switch).ports.values().copied()
+    }
+
+    /// Links that lead to other switches, by port.
+    pub(super) fn fabric_links(&self) -> impl Iterator<Item = LinkId> + 'a {
+        let fabric = self.all.fabric;
+        self.links()
+            .filter(move |link| fabric.switch_after(*link).is_some())
+    }
+
+    /// The port at which a link leaves this switch.
+    pub(super) fn port(&self, link: LinkId) -> Option<Port> {
+        self.all.wiring.port(link)
+    }
+
+    /// Whether a flow to `leaf` is told here which way to go: at the leaf where it enters, whose
+    /// pins also name the job, and wherever there is more than one way.
+    pub(super) fn chooses(&self, leaf: &Reachable<'_>) -> bool {
+        let widest = leaf.choices.len().max(leaf.usable.len());
+        self.as_leaf().is_some() || widest > 1
+    }
+
+    /// Pinned flows that leave this switch for another one, with the link each takes.
+    pub(super) fn passing_flows(&self) -> impl Iterator<Item = (&'a PlannedFlow, LinkId)> {
+        let fabric = self.all.fabric;
+        let flows = self.all.hops_of_flows.get(&self.switch);
+        let flows = flows.into_iter().flatten().copied();
+        flows.filter(move |(_, link)| fabric.switch_after(*link).is_some())
+    }
+
+    /// What the jobs send from a NIC.
+    pub(super) fn sent_from(&self, nic: NicId) -> &'a [Sent] {
+        self.all.sent.get(&nic).map_or(&[], Vec::as_slice)
+    }
+
+    /// The numbers of all jobs whose traffic enters the fabric here.
+    pub(super) fn jobs(&self) -> BTreeSet<NonZeroU32> {
+        let sent = self.nics().flat_map(|nic| self.sent_from(nic));
+        sent.map(|sent| sent.job).collect()
+    }
+}

@@ -1,0 +1,18 @@
+//! `fabric_port` and `dscp_level`: inside the fabric the level comes from DSCP, so that a spine
+//! holds one row for each level, however many jobs there are. Which ports are inside follows from
+//! the wiring and does not change with failures.
+
+use p4::entry::TableEntry;
+use p4::fabric::{self, Level};
+
+use super::site::Site;
+
+pub(super) fn fabric_ports(site: &Site<'_>) -> Vec<TableEntry> {
+    let ports = site.fabric_links().filter_map(|link| site.port(link));
+    ports.map(fabric::fabric_port).collect()
+}
+
+pub(super) fn dscp_levels(site: &Site<'_>) -> Vec<TableEntry> {
+    let levels = Level::all().take(site.all.plan.levels.into());
+    levels.map(fabric::dscp_level).collect()
+}

@@ -1,0 +1,167 @@
+//! A fabric in the terms of its switches' tables: port numbers, leaf ids, prefixes, choices.
+//!
+//! Made once for a fabric, used by every lowering of a plan onto it. The decision: everything that
+//! may not fit a table is checked here, so that lowering itself cannot fail; and everything here is
+//! a function of how the fabric is built, not of what has failed, so the numbers that switches hold
+//! stay the same through failures.
+
+use std::num::NonZeroU32;
+
+use p4::fabric::{Port, Prefix};
+use topology::{Change, Fabric, LinkId, NextHops, NicId, Node, SwitchId, Tier, next_hops};
+
+/// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
+const MAX_GROUP: usize = 64;
+
+/// Why switches cannot hold the tables of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WiringError {
+    /// A port number that the program does not know, or keeps for the controller.
+    #[error("{0}: ports are 0 to 511, without {cpu}, the controller's", cpu = Port::CPU)]
+    Port(String),
+    /// More leaves than ids for them.
+    #[error("the fabric has {0} leaves; switches can tell 65535 apart")]
+    Leaves(usize),
+    /// More equal-cost ports than a group may have.
+    #[error("{switch} has {ports} equal-cost ports to one leaf; a group holds {MAX_GROUP}")]
+    Group {
+        /// Name of the switch.
+        switch: String,
+        /// How many.
+        ports: usize,
+    },
+}
+
+/// A fabric in the terms of its switches' tables.
+#[derive(Debug)]
+pub struct Wiring {
+    leaves: Vec<Leaf>,
+    /// Where in `leaves` a switch is, by its id.
+    positions: Vec<Option<usize>>,
+    /// The port at which a link leaves a switch; `None` for links that leave a host.
+    ports: Vec<Option<Port>>,
+    salts: Vec<NonZeroU32>,
+}
+
+/// A leaf as the other switches know it.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// The switch.
+    pub(super) switch: SwitchId,
+    /// Its number in the tables, from 1; 0 means no leaf.
+    pub(super) id: u16,
+    /// The NICs connected to it.
+    pub(super) nics: Vec<NicId>,
+    /// Prefixes that cover its NICs and no other leaf's.
+    pub(super) prefixes: Vec<Prefix>,
+    /// The ways to it while everything works.
+    pub(super) choices: NextHops,
+}
+
+impl Wiring {
+    /// The wiring of a fabric, the same whatever of it has failed or is drained.
+    ///
+    /// # Errors
+    /// The tables of `fabric.p4` are too small for it.
+    pub fn new(fabric: &Fabric) -> Result<Self, WiringError> {
+        let fabric = intact(fabric);
+        let leaves = leaves(&fabric)?;
+        check_groups(&fabric, &leaves)?;
+        let mut positions = vec![None; fabric.switches().len()];
+        for (position, leaf) in leaves.iter().enumerate() {
+            positions[leaf.switch.index()] = Some(position);
+        }
+        let devices = fabric.switches().iter().map(|switch| switch.device_id);
+        Ok(Self {
+            leaves,
+            positions,
+            ports: ports(&fabric)?,
+            salts: devices.map(salt).collect(),
+        })
+    }
+
+    pub(super) fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// `switch` as a leaf, if it is one.
+    pub(super) fn leaf(&self, switch: SwitchId) -> Option<&Leaf> {
+        self.positions[switch.index()].map(|position| &self.leaves[position])
+    }
+
+    /// The port at which `link` leaves its switch; `None` if it leaves a host.
+    pub(super) fn port(&self, link: LinkId) -> Option<Port> {
+        self.ports[link.index()]
+    }
+
+    pub(super) fn salt(&self, switch: SwitchId) -> NonZeroU32 {
+        self.salts[switch.index()]
+    }
+}
+
+/// The fabric with nothing failed and nothing drained.
+fn intact(fabric: &Fabric) -> Fabric {
+    let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+    let cables = cables.flat_map(|link| [Change::LinkUp(link), Change::UndrainLink(link)]);
+    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let switches =
+        switches.flat_map(|switch| [Change::SwitchUp(switch), Change::UndrainSwitch(switch)]);
+    fabric.with(cables.chain(switches))
+}
+
+fn ports(fabric: &Fabric) -> Result<Vec<Option<Port>>, WiringError> {
+    let port = |link: &topology::Link| {
+        if let Node::Host(_) = link.from.node {
+            return Ok(None);
+        }
+        let port = Port::new(link.from.port)
+            .ok()
+            .filter(|port| *port != Port::CPU);
+        let unknown = || WiringError::Port(fabric.endpoint_name(link.from));
+        port.ok_or_else(unknown).map(Some)
+    };
+    fabric.links().iter().map(port).collect()
+}
+
+fn leaves(fabric: &Fabric) -> Result<Vec<Leaf>, WiringError> {
+    let switches: Vec<SwitchId> = fabric.tier(Tier::Leaf).collect();
+    let too_many = |_| WiringError::Leaves(switches.len());
+    u16::try_from(switches.len()).map_err(too_many)?;
+    let prefix = |prefix: topology::Prefix| Prefix::new(prefix.address, prefix.length).ok();
+    let leaf = |(id, &switch)| Leaf {
+        switch,
+        id,
+        prefixes: fabric
+            .leaf_prefixes(switch)
+            .into_iter()
+            .filter_map(prefix)
+            .collect(),
+        nics: fabric.nics_on(switch).collect(),
+        choices: next_hops(fabric, switch),
+    };
+    Ok((1..).zip(&switches).map(leaf).collect())
+}
+
+fn check_groups(fabric: &Fabric, leaves: &[Leaf]) -> Result<(), WiringError> {
+    for (index, switch) in fabric.switches().iter().enumerate() {
+        let widths = leaves
+            .iter()
+            .map(|leaf| leaf.choices.at(index.into()).len());
+        let ports = widths.max().unwrap_or(0);
+        if ports > MAX_GROUP {
+            let switch = switch.name.clone();
+            return Err(WiringError::Group { switch, ports });
+        }
+    }
+    Ok(())
+}
+
+/// A number that differs between switches and never changes for one: the finalizer of MurmurHash3,
+/// which lets neighbouring device ids share no pattern.
+fn salt(device_id: u64) -> NonZeroU32 {
+    let mut hash = device_id;
+    for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ hash >> 33).wrapping_mul(factor);
+    }
+    NonZeroU32::new((hash ^ hash >> 33) as u32).unwrap_or(NonZeroU32::MIN)
+}

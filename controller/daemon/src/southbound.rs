@@ -1,0 +1,76 @@
+//! Everything between the desired tables and the switches: one session per switch.
+//!
+//! [`runtime`](crate::runtime) publishes [`Desired`] and starts a session for each [`Target`]; a
+//! session reads its switch, writes what differs and tells the [`Board`]. The decision: sessions
+//! know nothing of plans, jobs or each other; all they get is tables with a generation.
+
+pub mod arbitration;
+mod client;
+mod dialect;
+mod reconcile;
+pub(crate) mod session;
+mod status;
+
+use std::collections::BTreeMap;
+
+use p4::Tables;
+use tokio::time::Instant;
+use topology::{Fabric, SwitchId};
+
+pub use client::{Address, Client, ClientError};
+pub use dialect::Verdict;
+pub use status::{Board, Pass, SwitchStatus, Verified, Written};
+
+/// What the switches shall hold.
+#[derive(Clone, Debug)]
+pub struct Desired {
+    /// Rises with every change; 0 is before the first.
+    pub generation: u64,
+    /// The tables of every switch.
+    pub tables: BTreeMap<SwitchId, Tables>,
+    /// When it came to be.
+    pub made: Made,
+}
+
+/// When a generation came to be, step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The event arrived.
+    pub received: Instant,
+    /// The plan was made.
+    pub planned: Instant,
+    /// The plan was lowered to tables.
+    pub lowered: Instant,
+}
+
+/// A switch that a session deals with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: Address,
+}
+
+impl Target {
+    /// The switches of a fabric that say where they are reached.
+    pub fn all(fabric: &Fabric) -> Vec<Self> {
+        let switches = (0..fabric.switches().len()).map(SwitchId::from);
+        let target = |id| {
+            let switch = fabric.switch(id);
+            let p4runtime = switch.p4runtime.clone()?;
+            let device_id = switch.device_id;
+            Some(Self {
+                switch: id,
+                name: switch.name.clone(),
+                address: Address {
+                    p4runtime,
+                    device_id,
+                },
+            })
+        };
+        switches.filter_map(target).collect()
+    }
+}

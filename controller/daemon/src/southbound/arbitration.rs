@@ -1,0 +1,323 @@
+//! The election of one session: when to bid, with which id, and whether it may write.
+//!
+//! A sans-IO machine that [`session`](super::session) drives: it is told that a stream opened and
+//! what the switch said, and answers with bids to send and with its standing. The decision: an
+//! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
+//! stream bids anew, so a ghost of an old connection never holds our id, and outbidding a vacant
+//! switch raises the term. Reuse would evict the real primary on bmv2 or be refused elsewhere.
+
+use std::fmt;
+
+use p4runtime_proto::v1 as p4rt;
+
+use super::dialect::Verdict;
+
+/// 128 bits that order the controllers of a switch; the highest may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElectionId(pub u128);
+
+impl ElectionId {
+    /// The id of the `bid`-th stream of a controller in a term: term in the upper 64 bits, then 32
+    /// bits each for controller and bid.
+    pub fn new(term: u64, controller: u32, bid: u32) -> Self {
+        Self(u128::from(term) << 64 | u128::from(controller) << 32 | u128::from(bid))
+    }
+
+    /// The term it was used in.
+    pub fn term(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    fn low(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl From<p4rt::Uint128> for ElectionId {
+    fn from(id: p4rt::Uint128) -> Self {
+        Self(u128::from(id.high) << 64 | u128::from(id.low))
+    }
+}
+
+impl From<ElectionId> for p4rt::Uint128 {
+    fn from(id: ElectionId) -> Self {
+        Self {
+            high: id.term(),
+            low: id.low(),
+        }
+    }
+}
+
+impl fmt::Display for ElectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let low = self.low();
+        write!(f, "{}.{}.{}", self.term(), low >> 32, low as u32)
+    }
+}
+
+/// Whether this session may write to its switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// No stream is open.
+    #[default]
+    Apart,
+    /// A bid is out and the switch has not answered it.
+    Candidate,
+    /// Another controller may write; this one waits for it to leave.
+    Backup {
+        /// The election id of the other, as far as the switch tells.
+        behind: ElectionId,
+    },
+    /// This session may write, with this election id.
+    Primary {
+        /// What every write must carry.
+        election: ElectionId,
+    },
+}
+
+impl Standing {
+    /// Whether the session may write.
+    pub fn is_primary(self) -> bool {
+        matches!(self, Self::Primary { .. })
+    }
+}
+
+/// What the machine is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A stream to the switch is open.
+    Opened,
+    /// The switch sent an arbitration update.
+    Told(Verdict),
+    /// The stream ended.
+    Closed,
+}
+
+/// What the machine asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Nothing; its standing may have changed.
+    Wait,
+    /// Send this election id to the switch.
+    Bid(ElectionId),
+}
+
+/// The election of one session with one switch.
+#[derive(Clone, Debug)]
+pub struct Arbitration {
+    controller: u32,
+    term: u64,
+    bids: u32,
+    standing: Standing,
+}
+
+impl Arbitration {
+    /// A session of `controller`, a number that no other controller has, that first bids in `term`.
+    pub fn new(controller: u32, term: u64) -> Self {
+        Self {
+            controller,
+            term,
+            bids: 0,
+            standing: Standing::Apart,
+        }
+    }
+
+    /// Whether the session may write now.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The one transition.
+    pub fn step(&mut self, input: Input) -> Output {
+        let output = match (self.standing, input) {
+            (_, Input::Closed) => self.settle(Standing::Apart),
+            (Standing::Apart, Input::Opened) => self.bid(),
+            // A stream opens once; a word of the switch before we bid is none of our business.
+            (_, Input::Opened) | (Standing::Apart, Input::Told(_)) => Output::Wait,
+            (_, Input::Told(Verdict::Primary)) => {
+                let election = self.last_bid();
+                self.settle(Standing::Primary { election })
+            }
+            (_, Input::Told(Verdict::Backup { highest })) => {
+                self.settle(Standing::Backup { behind: highest })
+            }
+            (_, Input::Told(Verdict::Vacant { highest })) => self.outbid(highest),
+        };
+        self.check_invariant();
+        output
+    }
+
+    /// The session holds no id that it did not bid, and once it has a stream it has bid.
+    pub fn check_invariant(&self) {
+        debug_assert!(self.standing == Standing::Apart || self.bids > 0);
+        if let Standing::Primary { election } = self.standing {
+            debug_assert_eq!(election, self.last_bid());
+        }
+    }
+
+    fn settle(&mut self, standing: Standing) -> Output {
+        self.standing = standing;
+        Output::Wait
+    }
+
+    /// A bid that no bid before it equals: the counter rises, and where it ends the term does.
+    fn bid(&mut self) -> Output {
+        (self.term, self.bids) = match self.bids.checked_add(1) {
+            Some(bids) => (self.term, bids),
+            None => (self.term.saturating_add(1), 1),
+        };
+        self.standing = Standing::Candidate;
+        Output::Bid(self.last_bid())
+    }
+
+    /// A bid above `highest`, in a new term unless the present one suffices.
+    fn outbid(&mut self, highest: ElectionId) -> Output {
+        let next = ElectionId::new(self.term, self.controller, self.bids.saturating_add(1));
+        if next <= highest {
+            self.term = highest.term().saturating_add(1);
+        }
+        self.bid()
+    }
+
+    fn last_bid(&self) -> ElectionId {
+        ElectionId::new(self.term, self.controller, self.bids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const OTHER: ElectionId = ElectionId(9 << 64 | 1);
+
+    /// What a session of controller 3 in term 5 answers to each input, and where it ends.
+    fn check(inputs: &[(Input, Output)], end: Standing) {
+        let mut arbitration = Arbitration::new(3, 5);
+        for (step, (input, output)) in inputs.iter().enumerate() {
+            assert_eq!(arbitration.step(*input), *output, "step {step}: {input:?}");
+        }
+        assert_eq!(arbitration.standing(), end);
+    }
+
+    fn bid(term: u64, bid: u32) -> Output {
+        Output::Bid(ElectionId::new(term, 3, bid))
+    }
+
+    #[test]
+    fn a_free_switch_is_won_with_the_first_bid() {
+        let election = ElectionId::new(5, 3, 1);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+            ],
+            Standing::Primary { election },
+        );
+    }
+
+    #[test]
+    fn by_the_specification_a_backup_outbids_the_one_that_left() {
+        let election = ElectionId::new(10, 3, 2);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (
+                    Input::Told(Verdict::Backup { highest: OTHER }),
+                    Output::Wait,
+                ),
+                (Input::Told(Verdict::Vacant { highest: OTHER }), bid(10, 2)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+            ],
+            Standing::Primary { election },
+        );
+    }
+
+    #[test]
+    fn bmv2_promotes_a_backup_that_bids_nothing_new() {
+        let election = ElectionId::new(5, 3, 1);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (
+                    Input::Told(Verdict::Backup { highest: OTHER }),
+                    Output::Wait,
+                ),
+                (Input::Told(Verdict::Primary), Output::Wait),
+            ],
+            Standing::Primary { election },
+        );
+    }
+
+    #[test]
+    fn a_higher_id_takes_the_switch_away_without_a_fight() {
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+                (
+                    Input::Told(Verdict::Backup { highest: OTHER }),
+                    Output::Wait,
+                ),
+            ],
+            Standing::Backup { behind: OTHER },
+        );
+    }
+
+    #[test]
+    fn a_new_stream_bids_anew_and_keeps_its_term_where_that_suffices() {
+        let own = ElectionId::new(5, 3, 1);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+                (Input::Closed, Output::Wait),
+                (Input::Opened, bid(5, 2)),
+                (Input::Told(Verdict::Vacant { highest: own }), bid(5, 3)),
+            ],
+            Standing::Candidate,
+        );
+    }
+
+    #[test]
+    fn an_id_spells_term_controller_and_bid() {
+        let id = ElectionId::new(5, 3, 7);
+        assert_eq!(id.to_string(), "5.3.7");
+        assert_eq!(ElectionId::from(p4rt::Uint128::from(id)), id);
+        assert!(ElectionId::new(6, 1, 1) > id && ElectionId::new(5, 4, 1) > id);
+    }
+
+    fn input() -> impl Strategy<Value = Input> {
+        let highest = (0u64..20, 0u32..4, 0u32..4)
+            .prop_map(|(term, controller, bid)| ElectionId::new(term, controller, bid));
+        prop_oneof![
+            Just(Input::Opened),
+            Just(Input::Closed),
+            Just(Input::Told(Verdict::Primary)),
+            highest
+                .clone()
+                .prop_map(|highest| Input::Told(Verdict::Backup { highest })),
+            highest.prop_map(|highest| Input::Told(Verdict::Vacant { highest })),
+        ]
+    }
+
+    proptest! {
+        /// Whatever a switch says, ids only rise, none is used twice, and a bid for a vacant switch
+        /// beats what the switch has seen.
+        #[test]
+        fn no_id_is_bid_twice(inputs in proptest::collection::vec(input(), 0..60)) {
+            let mut arbitration = Arbitration::new(2, 1);
+            let mut used = BTreeSet::new();
+            for input in inputs {
+                if let Output::Bid(id) = arbitration.step(input) {
+                    prop_assert!(used.last().is_none_or(|last| *last < id));
+                    prop_assert!(used.insert(id));
+                    if let Input::Told(Verdict::Vacant { highest }) = input {
+                        prop_assert!(id > highest);
+                    }
+                }
+            }
+        }
+    }
+}

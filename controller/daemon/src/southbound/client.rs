@@ -1,0 +1,276 @@
+//! One connection to one switch: the P4Runtime calls that the controller makes, in its own types.
+//!
+//! [`reconcile`](super::reconcile) decides what to call, [`session`](super::session) holds the
+//! stream; tests and the demo read switches with it too, which needs no mastership. The decision:
+//! limits and deadlines are set here once, so that no call can be made without them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use p4::codec::{self, Count, DecodeError, WriteError};
+use p4::entry::EntryKey;
+use p4::fabric::{self, Level, Port};
+use p4::{Pipeline, Tables, Update};
+use p4rt::get_forwarding_pipeline_config_request::ResponseType;
+use p4rt::set_forwarding_pipeline_config_request::Action;
+use p4runtime_proto::v1 as p4rt;
+use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+use super::arbitration::ElectionId;
+use crate::config::Southbound;
+
+/// Where a switch is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// Address of its P4Runtime server, `host:port`.
+    pub p4runtime: String,
+    /// Its P4Runtime device id.
+    pub device_id: u64,
+}
+
+/// A call that did not succeed; the connection is given up and what the switch holds is read anew.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The address is no `host:port`.
+    #[error("`{0}` is no address of a switch")]
+    Address(String),
+    /// No connection.
+    #[error("cannot connect")]
+    Connect(#[source] tonic::transport::Error),
+    /// The switch did not answer in time.
+    #[error("no answer to {0} within the deadline")]
+    Deadline(&'static str),
+    /// The switch answered with an error.
+    #[error("{call} failed with {code:?}: {message}")]
+    Call {
+        /// What was called.
+        call: &'static str,
+        /// The code of the answer.
+        code: Code,
+        /// The text of the answer.
+        message: String,
+    },
+    /// The answer cannot be understood.
+    #[error("cannot understand the answer to {call}")]
+    Decode {
+        /// What was called.
+        call: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: DecodeError,
+    },
+}
+
+/// One connection to one switch.
+#[derive(Clone, Debug)]
+pub struct Client {
+    calls: P4RuntimeClient<Channel>,
+    device_id: u64,
+    limits: Southbound,
+}
+
+/// Both directions of a stream channel.
+pub(super) struct StreamChannel {
+    pub(super) to_switch: mpsc::Sender<p4rt::StreamMessageRequest>,
+    pub(super) from_switch: Streaming<p4rt::StreamMessageResponse>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The address is none, or nobody answers there before the deadline.
+    pub async fn connect(address: &Address, limits: &Southbound) -> Result<Self, ClientError> {
+        let invalid = |_| ClientError::Address(address.p4runtime.clone());
+        let endpoint = Endpoint::try_from(format!("http://{}", address.p4runtime));
+        let endpoint = endpoint
+            .map_err(invalid)?
+            .connect_timeout(limits.connect_deadline)
+            .http2_keep_alive_interval(limits.keepalive)
+            .keep_alive_timeout(limits.keepalive)
+            .http2_max_header_list_size(limits.headers_max)
+            .tcp_nodelay(true);
+        let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
+        let connected = connecting
+            .await
+            .map_err(|_| ClientError::Deadline("connect"))?;
+        let channel = connected.map_err(ClientError::Connect)?;
+        Ok(Self {
+            calls: P4RuntimeClient::new(channel).max_decoding_message_size(limits.receive_max),
+            device_id: address.device_id,
+            limits: limits.clone(),
+        })
+    }
+
+    /// The tables that the switch holds, read table by table.
+    ///
+    /// # Errors
+    /// A call fails, takes too long, or its answer cannot be understood.
+    pub async fn tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
+        let reads = codec::reads(&pipeline.p4info).into_iter();
+        let reads: Vec<BoxFuture<'_, _>> = reads.map(|entity| self.read(entity).boxed()).collect();
+        let answers = stream::iter(reads).buffered(self.limits.outstanding.get());
+        let entities: Vec<Vec<_>> = answers.try_collect().await?;
+        let tables = codec::decode_tables(&pipeline.p4info, entities.iter().flatten());
+        tables.map_err(decode_error)
+    }
+
+    /// What each pin of the switch has counted.
+    ///
+    /// # Errors
+    /// As for [`Client::tables`].
+    pub async fn pin_counts(&self) -> Result<BTreeMap<EntryKey, Count>, ClientError> {
+        let answer = self.read(codec::counts_of(fabric::table::FLOW_PIN)).await?;
+        codec::decode_counts(&answer).map_err(decode_error)
+    }
+
+    /// What left the switch by port and level; pairs that counted nothing are left out.
+    ///
+    /// # Errors
+    /// As for [`Client::tables`].
+    pub async fn port_level_counts(&self) -> Result<BTreeMap<(Port, Level), Count>, ClientError> {
+        let answer = self.read(codec::cells_of(fabric::PORT_LEVEL)).await?;
+        let cells = codec::decode_cells(&answer).map_err(decode_error)?;
+        let counted = cells
+            .into_iter()
+            .filter(|(_, count)| *count != Count::default());
+        let of_cell = |(index, count): (u32, Count)| {
+            let level = Level::new(index & ((1 << Level::BITS) - 1)).ok()?;
+            Some(((Port::new(index >> Level::BITS).ok()?, level), count))
+        };
+        Ok(counted.filter_map(of_cell).collect())
+    }
+
+    /// The cookie of the program that the switch runs; `None` if it runs none.
+    pub(super) async fn cookie(&self) -> Result<Option<u64>, ClientError> {
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: ResponseType::CookieOnly.into(),
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.get_forwarding_pipeline_config(request);
+        match self.within("GetForwardingPipelineConfig", answer).await {
+            Ok(answer) => {
+                let config = answer.into_inner().config;
+                Ok(config
+                    .and_then(|config| config.cookie)
+                    .map(|cookie| cookie.cookie))
+            }
+            // How switches say that there is none.
+            Err(ClientError::Call {
+                code: Code::FailedPrecondition | Code::NotFound,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the switch run `pipeline`, with empty tables.
+    pub(super) async fn push(
+        &self,
+        pipeline: &Pipeline,
+        election: ElectionId,
+    ) -> Result<(), ClientError> {
+        let request = p4rt::SetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            election_id: Some(election.into()),
+            action: Action::VerifyAndCommit.into(),
+            config: Some(codec::encode_pipeline(pipeline)),
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.set_forwarding_pipeline_config(request);
+        self.within("SetForwardingPipelineConfig", answer)
+            .await
+            .map(drop)
+    }
+
+    /// Writes a batch. The inner result is the switch's word on the updates.
+    pub(super) async fn write(
+        &self,
+        updates: &[Update],
+        election: ElectionId,
+    ) -> Result<Result<(), WriteError>, ClientError> {
+        let request = p4rt::WriteRequest {
+            device_id: self.device_id,
+            election_id: Some(election.into()),
+            updates: updates.iter().map(codec::encode_update).collect(),
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
+        match answer.map_err(|_| ClientError::Deadline("Write"))? {
+            Ok(_) => Ok(Ok(())),
+            Err(status) if status.code() == Code::Unknown => {
+                Ok(Err(codec::decode_write_error(&status, updates)))
+            }
+            Err(status) => Err(call_error("Write", &status)),
+        }
+    }
+
+    /// Opens the stream with `first` as its first message: some servers answer the call only then.
+    pub(super) async fn stream(
+        &self,
+        first: p4rt::StreamMessageRequest,
+    ) -> Result<StreamChannel, ClientError> {
+        let (to_switch, queue) = mpsc::channel(self.limits.stream_queue.get());
+        to_switch
+            .try_send(first)
+            .expect("a new queue has room for one message");
+        let mut calls = self.calls.clone();
+        let answer = calls.stream_channel(ReceiverStream::new(queue));
+        let from_switch = self.within("StreamChannel", answer).await?.into_inner();
+        Ok(StreamChannel {
+            to_switch,
+            from_switch,
+        })
+    }
+
+    /// The device that the calls are about.
+    pub(super) fn device_id(&self) -> u64 {
+        self.device_id
+    }
+
+    async fn read(&self, entity: p4rt::Entity) -> Result<Vec<p4rt::Entity>, ClientError> {
+        let request = p4rt::ReadRequest {
+            device_id: self.device_id,
+            entities: vec![entity],
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let whole = async move {
+            let answers = calls.read(request).await?.into_inner();
+            answers.map_ok(|answer| answer.entities).try_concat().await
+        };
+        self.within("Read", whole).await
+    }
+
+    async fn within<T>(
+        &self,
+        call: &'static str,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, ClientError> {
+        let answer = tokio::time::timeout(self.limits.rpc_deadline, answer).await;
+        let answer = answer.map_err(|_| ClientError::Deadline(call))?;
+        answer.map_err(|status| call_error(call, &status))
+    }
+}
+
+pub(super) fn call_error(call: &'static str, status: &Status) -> ClientError {
+    ClientError::Call {
+        call,
+        code: status.code(),
+        message: status.message().to_owned(),
+    }
+}
+
+fn decode_error(source: DecodeError) -> ClientError {
+    let call = "Read";
+    ClientError::Decode { call, source }
+}

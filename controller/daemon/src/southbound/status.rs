@@ -1,0 +1,153 @@
+//! What every session is up to, for whoever wants to know: the demo, the interface, metrics.
+//!
+//! Each session writes the line of its own switch, many observers read all lines at a glance. The
+//! board is a concurrent map because there is no one owner: a task that owned it would put a queue
+//! between a session and its status, and a `watch` channel for each switch would leave observers to
+//! collect them while switches come and go with the fabric. Entries are replaced whole and no lock is
+//! held across an await. A `watch` on the side only wakes who waits; what they see, they read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use topology::SwitchId;
+
+use super::arbitration::Standing;
+
+/// Refused entries that a status remembers, the latest pass's first.
+pub(super) const REFUSALS_SHOWN: usize = 16;
+
+/// What the session of one switch is up to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SwitchStatus {
+    /// Name of the switch.
+    pub name: String,
+    /// Whether this controller may write to it.
+    pub standing: Standing,
+    /// The tables that the switch was last seen to hold; `None` once it was seen to hold others.
+    pub verified: Option<Verified>,
+    /// Everything written since the session began.
+    pub written: Written,
+    /// Entries that the switch refused in the latest pass, with its reasons; the first few.
+    pub refusals: Vec<String>,
+    /// How the latest pass went.
+    pub last_pass: Option<Pass>,
+    /// Passes since the session began.
+    pub passes: u64,
+    /// Connections that ended, or never came to be, since the session began.
+    pub failures: u64,
+    /// Why the last of them did.
+    pub last_error: Option<String>,
+}
+
+/// Tables seen to be as desired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Whose tables.
+    pub generation: u64,
+    /// Entries in them.
+    pub entries: usize,
+    /// When the first write for this generation was sent, if it took any.
+    pub first_write: Option<Instant>,
+    /// When the read that showed it first ended.
+    pub at: Instant,
+}
+
+/// Updates by what the switch said to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// New entries.
+    pub inserted: u64,
+    /// Changed entries.
+    pub modified: u64,
+    /// Removed entries.
+    pub deleted: u64,
+    /// Refused updates; each counts every time that it is tried.
+    pub refused: u64,
+    /// Times the program was pushed.
+    pub pipelines: u64,
+}
+
+impl Written {
+    /// All updates that were done.
+    pub fn entries(&self) -> u64 {
+        self.inserted + self.modified + self.deleted
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.inserted += more.inserted;
+        self.modified += more.modified;
+        self.deleted += more.deleted;
+        self.refused += more.refused;
+        self.pipelines += more.pipelines;
+    }
+}
+
+/// How one pass went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Reading all tables, the first time.
+    pub read: Duration,
+    /// Writing the difference; zero if there was none.
+    pub write: Duration,
+    /// Updates tried.
+    pub updates: usize,
+}
+
+/// The status of all switches.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    lines: Arc<DashMap<SwitchId, SwitchStatus>>,
+    changes: watch::Sender<()>,
+}
+
+impl Board {
+    /// All lines, by switch.
+    pub fn all(&self) -> BTreeMap<SwitchId, SwitchStatus> {
+        let lines = self.lines.iter();
+        lines
+            .map(|line| (*line.key(), line.value().clone()))
+            .collect()
+    }
+
+    /// The line of one switch, if it has a session.
+    pub fn of(&self, switch: SwitchId) -> Option<SwitchStatus> {
+        self.lines.get(&switch).map(|line| line.clone())
+    }
+
+    /// Tells when any line changes after this call.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Waits until `what` holds for all lines together and returns them. The caller sets the
+    /// deadline, since only it knows what it waits for.
+    pub async fn wait_until(
+        &self,
+        what: impl Fn(&BTreeMap<SwitchId, SwitchStatus>) -> bool,
+    ) -> BTreeMap<SwitchId, SwitchStatus> {
+        let mut changes = self.changes();
+        loop {
+            let lines = self.all();
+            // The board itself holds the sender, so an error cannot come while it is asked.
+            if what(&lines) || changes.changed().await.is_err() {
+                return lines;
+            }
+        }
+    }
+
+    /// Changes the line of a switch; its session does, and nobody else.
+    pub(crate) fn update(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
+        change(&mut self.lines.entry(switch).or_default());
+        self.changes.send_replace(());
+    }
+
+    /// Takes a switch off the board.
+    pub(crate) fn remove(&self, switch: SwitchId) {
+        self.lines.remove(&switch);
+        self.changes.send_replace(());
+    }
+}
