@@ -1,3 +1,65 @@
-//! The one binary of Crux.
+//! `crux`: the one binary. This file is a table of contents; each command is a module of
+//! [`commands`].
 
-fn main() {}
+mod commands;
+mod failure;
+mod files;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{completions, demo, fabric, man, plan, schema, switch};
+use failure::Failure;
+
+/// Schedules the traffic of GPU training jobs on a Clos fabric.
+///
+/// Crux reads a fabric and its training jobs, computes each job's GPU intensity, pins intense flows
+/// onto uncongested paths, orders the jobs, compresses the order onto the priority levels that
+/// switches have, and programs it over P4Runtime.
+#[derive(Parser)]
+#[command(name = "crux", version, max_term_width = 100)]
+#[command(after_help = "Start with:  crux demo\nExit status: 0 done, 1 failed, 2 usage or bad input")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Log at this level to standard error: error, warn, info, debug, trace, or a filter such as
+    /// controller=debug
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    log: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Plan(plan::Args),
+    #[command(subcommand)]
+    Fabric(fabric::Command),
+    Switch(switch::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let run = start_logging(&cli.log).and_then(|()| match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Fabric(command) => fabric::run(&command),
+        Command::Switch(args) => switch::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    });
+    run.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
+
+fn start_logging(filter: &str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .map_err(|error| Failure::input("--log", error))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}

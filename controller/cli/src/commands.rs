@@ -1,0 +1,9 @@
+//! The commands, one module each: `Args` say what it takes, `run` does it.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod fabric;
+pub(crate) mod man;
+pub(crate) mod plan;
+pub(crate) mod schema;
+pub(crate) mod switch;

@@ -1,0 +1,178 @@
+//! `crux plan`: the plan for a fabric and its jobs, offline, with the reasons.
+
+use std::time::Instant;
+
+use comfy_table::Table;
+use planner::{Input, JobsDocument, Plan, PlanDocument, Policy, PolicyDocument};
+use topology::{Fabric, Finding};
+
+use crate::failure::Failure;
+use crate::files;
+use crate::output::{self, Format, FormatArg};
+
+/// Plan paths and levels for a fabric and its jobs, without touching a switch.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux plan --fabric lab.toml --jobs jobs.json
+  crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json
+  crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing")]
+pub(crate) struct Args {
+    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
+    #[arg(long)]
+    fabric: String,
+    /// Jobs document
+    #[arg(long)]
+    jobs: String,
+    /// Policy document; without one, the defaults
+    #[arg(long)]
+    policy: Option<String>,
+    /// The plan in force (JSON of an earlier crux plan): what runs stays unless something is gained
+    #[arg(long)]
+    previous: Option<String>,
+    /// Also print the path of every flow
+    #[arg(long)]
+    flows: bool,
+    /// Say on standard error how long planning took, reading and printing not counted
+    #[arg(long)]
+    timing: bool,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// Links that a table shows.
+const BUSIEST: usize = 10;
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let policy = policy(args.policy.as_deref())?;
+    let fabric = files::fabric(&args.fabric)?;
+    let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
+    let (jobs, mut findings) = jobs(&args.jobs, &fabric)?;
+    let recalled = args
+        .previous
+        .as_deref()
+        .map(|file| previous(file, &fabric))
+        .transpose()?;
+    let (previous, lost) = recalled.unzip();
+    findings.extend(lost.into_iter().flatten());
+    let input = Input { fabric, jobs };
+
+    let started = Instant::now();
+    let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());
+    let took = started.elapsed();
+    if args.timing {
+        eprintln!("planned in {:.3} ms", took.as_secs_f64() * 1e3);
+    }
+
+    report.findings.splice(0..0, findings);
+    let document = PlanDocument::new(&input.fabric, &plan, &report);
+    match args.output.format {
+        Format::Json => output::print_json(&document),
+        Format::Table => print_tables(&document, args.flows),
+    }
+}
+
+fn policy(file: Option<&str>) -> Result<Policy, Failure> {
+    let Some(file) = file else {
+        return Ok(Policy::default());
+    };
+    let document: PolicyDocument = files::parse(file)?;
+    document.validate(file).map_err(Failure::document)
+}
+
+fn jobs(file: &str, fabric: &Fabric) -> Result<(Vec<planner::Job>, Vec<Finding>), Failure> {
+    let document: JobsDocument = files::parse(file)?;
+    let resolved = document.resolve(fabric, file).map_err(Failure::document)?;
+    Ok((resolved.jobs, resolved.findings))
+}
+
+fn previous(file: &str, fabric: &Fabric) -> Result<(Plan, Vec<Finding>), Failure> {
+    let document: PlanDocument = files::parse(file)?;
+    Ok(document.recall(fabric))
+}
+
+fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), Failure> {
+    output::print(format_args!("plan, generation {}", plan.generation))?;
+    output::print(job_table(plan))?;
+    if flows {
+        output::print(format_args!("\n{}", flow_table(plan)))?;
+    }
+    output::print(format_args!("\n{}", link_table(plan)))?;
+    output::print(quality(plan))?;
+    plan.findings.iter().try_for_each(output::print)
+}
+
+fn job_table(plan: &PlanDocument) -> Table {
+    let headings = [
+        "job",
+        "level",
+        "rank",
+        "intensity TFLOP/s",
+        "t s",
+        "k",
+        "priority TFLOP/s",
+    ];
+    let mut table = output::table(headings);
+    let mut jobs: Vec<_> = plan.jobs.iter().collect();
+    jobs.sort_by_key(|job| job.rank);
+    for job in jobs {
+        table.add_row([
+            job.id.clone(),
+            job.level.to_string(),
+            job.rank.to_string(),
+            format!("{:.1}", job.intensity / 1e12),
+            format!("{:.4}", job.bottleneck_seconds),
+            format!("{:.2}", job.correction),
+            format!("{:.1}", job.priority / 1e12),
+        ]);
+    }
+    table
+}
+
+fn flow_table(plan: &PlanDocument) -> Table {
+    let mut table = output::table(["job", "UDP port", "path", "pinned"]);
+    for flow in &plan.flows {
+        let pinned = match (flow.pinned, flow.moved) {
+            (true, true) => "moved",
+            (true, false) => "yes",
+            (false, _) => "no",
+        };
+        let path = flow.path.join(" > ");
+        table.add_row([
+            flow.job.as_str(),
+            &flow.udp_src_port.to_string(),
+            &path,
+            pinned,
+        ]);
+    }
+    table
+}
+
+fn link_table(plan: &PlanDocument) -> Table {
+    let mut table = output::table(["busiest links", "load", "jobs"]);
+    let mut links: Vec<_> = plan.links.iter().collect();
+    links.sort_by(|a, b| b.load.total_cmp(&a.load));
+    for link in links.into_iter().take(BUSIEST) {
+        table.add_row([
+            link.link.clone(),
+            format!("{:.3}", link.load),
+            link.jobs.join(", "),
+        ]);
+    }
+    table
+}
+
+fn quality(plan: &PlanDocument) -> String {
+    let cut = &plan.compression;
+    let kept = if cut.total_weight > 0.0 {
+        cut.cut_weight / cut.total_weight
+    } else {
+        1.0
+    };
+    format!(
+        "largest load {:.3}, at least {:.3} on any paths; compression keeps {:.1} % of the order",
+        plan.bounds.max_load,
+        plan.bounds.max_load_lower_bound,
+        kept * 100.0,
+    )
+}

@@ -1,0 +1,38 @@
+//! `crux schema`: JSON Schemas of the documents, from the types that read them.
+
+use clap::ValueEnum;
+use planner::{JobsDocument, PlanDocument, PolicyDocument};
+use schemars::schema_for;
+use topology::spec::FabricDocument;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Print the JSON Schema of a kind of document.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  crux schema jobs > jobs.schema.json")]
+pub(crate) struct Args {
+    /// The kind of document
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A fabric
+    Fabric,
+    /// Jobs
+    Jobs,
+    /// Policy
+    Policy,
+    /// What crux plan prints
+    Plan,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    output::print_json(&match args.kind {
+        Kind::Fabric => schema_for!(FabricDocument),
+        Kind::Jobs => schema_for!(JobsDocument),
+        Kind::Policy => schema_for!(PolicyDocument),
+        Kind::Plan => schema_for!(PlanDocument),
+    })
+}

@@ -1,0 +1,50 @@
+//! What commands print: tables for people, JSON for programs.
+
+use std::io::{self, ErrorKind, Write};
+
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs; keys never change meaning
+    Json,
+}
+
+/// The option that every command with a result takes.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct FormatArg {
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+/// An empty table with these headings.
+pub(crate) fn table<const N: usize>(headings: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(headings);
+    table
+}
+
+/// Prints text and a line end. A reader that went away (`crux … | head`) is no failure.
+pub(crate) fn print(text: impl std::fmt::Display) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::work(&error)),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(serde_json::to_string_pretty(value).map_err(|error| Failure::work(&error))?)
+}

@@ -1,0 +1,220 @@
+//! Wrong input, as a user meets it: the program's exit status and the message with file and field.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where its own set-up fails"
+)]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const LAB: &str = r#"
+name = "lab"
+[clos]
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+gpus_per_host = 8
+host_gbps = 200.0
+uplink_gbps = 400.0
+"#;
+
+/// Two leaves that no spine joins: hosts `a` and `b` cannot reach each other.
+const SPLIT: &str = r#"{
+  "name": "split",
+  "switches": [ {"name": "leaf1", "tier": "leaf", "device_id": 1},
+                {"name": "leaf2", "tier": "leaf", "device_id": 2} ],
+  "hosts": [ {"name": "a", "gpus": 8, "ips": ["10.0.1.1"]}, {"name": "b", "gpus": 8, "ips": ["10.0.2.1"]} ],
+  "links": [ {"a": "a:0", "b": "leaf1:1", "gbps": 200.0}, {"a": "b:0", "b": "leaf2:1", "gbps": 200.0} ] }"#;
+
+/// A folder with the files of one case.
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn with(files: &[(&str, &[u8])]) -> Self {
+        let folder = TempDir::new().unwrap();
+        for (name, bytes) in files {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn crux(&self, arguments: &[&str]) -> Output {
+        crux_in(self.folder.path(), arguments)
+    }
+}
+
+fn crux_in(folder: &Path, arguments: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
+    program
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// The command must fail with status 2 and say every one of `expect`.
+fn check(files: &Files, arguments: &[&str], expect: &[&str]) {
+    let output = files.crux(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?} said: {said}");
+    assert!(!said.contains("panicked"), "{arguments:?} said: {said}");
+    for part in expect {
+        assert!(said.contains(part), "{arguments:?}: no {part:?} in: {said}");
+    }
+}
+
+fn check_jobs(jobs: &str, expect: &[&str]) {
+    let files = Files::with(&[("lab.toml", LAB.as_bytes()), ("jobs.json", jobs.as_bytes())]);
+    check(
+        &files,
+        &["plan", "--fabric", "lab.toml", "--jobs", "jobs.json"],
+        expect,
+    );
+}
+
+fn check_fabric(name: &str, bytes: &[u8], expect: &[&str]) {
+    let files = Files::with(&[(name, bytes)]);
+    check(&files, &["fabric", "check", name], expect);
+}
+
+fn job(gpus: &str, flows: &str) -> String {
+    format!(
+        r#"{{"jobs": [{{"id": "j", "gpus": {gpus}, "flop_per_iteration": 1e15,
+            "compute_seconds": 1.0, "overlap_from": 0.5, "flows": [{flows}]}}]}}"#
+    )
+}
+
+#[test]
+fn jobs_that_make_no_sense() {
+    let flow = r#"{"src": "h1", "dst": "h3", "src_nic": 0, "dst_nic": 0, "bytes": 1e9}"#;
+    let cases = [
+        (
+            job(r#"{"h9": 8}"#, flow),
+            vec!["jobs.json", "jobs[0].gpus", "h9"],
+        ),
+        (
+            job(r#"{"h1": 9}"#, flow),
+            vec!["jobs.json", "jobs[0].gpus", "9", "8"],
+        ),
+        (
+            job(r#"{"h1": 8}"#, &flow.replace("h3", "h33")),
+            vec!["jobs[0].flows[0].dst", "h33"],
+        ),
+        (
+            job(r#"{"h1": 8}"#, &flow.replace("1e9", "-5")),
+            vec!["jobs[0].flows[0].bytes", "-5"],
+        ),
+        (
+            job(r#"{"h1": 8}"#, &flow.replace("bytes", "byts")),
+            vec!["byts", "bytes"],
+        ),
+        (
+            job(
+                r#"{"h1": 8}"#,
+                &flow.replace(r#""src_nic": 0"#, r#""src_nic": 7"#),
+            ),
+            vec!["src_nic"],
+        ),
+    ];
+    for (jobs, expect) in cases {
+        check_jobs(&jobs, &expect);
+    }
+}
+
+#[test]
+fn files_that_are_no_documents() {
+    check_jobs("", &["jobs.json", "empty"]);
+    check_jobs("{\"jobs\": [", &["jobs.json:1"]);
+    check_fabric("empty.toml", b"", &["empty.toml", "empty"]);
+    check_fabric(
+        "junk.json",
+        b"\x7fELF\x02\x01\x01\x00\xff\xfe",
+        &["junk.json", "not a text file"],
+    );
+    check_fabric("list.json", b"[1, 2]", &["list.json:1"]);
+    check_fabric("fabric.ini", b"[clos]", &["fabric.ini", ".toml"]);
+}
+
+#[test]
+fn fabrics_that_make_no_sense() {
+    let twice = SPLIT.replace("leaf2:1", "leaf1:1");
+    check_fabric(
+        "twice.json",
+        twice.as_bytes(),
+        &["twice.json", "links[1].b", "leaf1:1"],
+    );
+    let unknown = LAB.replace("spines", "spine");
+    check_fabric(
+        "lab.toml",
+        unknown.as_bytes(),
+        &["lab.toml", "spine", "spines"],
+    );
+    let none = LAB.replace("leaves = 2", "leaves = 0");
+    check_fabric("lab.toml", none.as_bytes(), &["lab.toml", "clos.leaves"]);
+    let slow = LAB.replace("200.0", "-1.0");
+    check_fabric("lab.toml", slow.as_bytes(), &["lab.toml", "clos.host_gbps"]);
+}
+
+#[test]
+fn a_file_of_200_megabytes_is_refused_unread() {
+    let files = Files::with(&[("lab.toml", LAB.as_bytes())]);
+    File::create(files.path("huge.json"))
+        .unwrap()
+        .set_len(200 << 20)
+        .unwrap();
+    check(
+        &files,
+        &["fabric", "check", "huge.json"],
+        &["huge.json", "at most"],
+    );
+    let plan = ["plan", "--fabric", "lab.toml", "--jobs", "huge.json"];
+    check(&files, &plan, &["huge.json", "at most"]);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let files = Files::with(&[]);
+    check(
+        &files,
+        &["fabric", "check", "lab.toml"],
+        &["lab.toml", "No such file"],
+    );
+}
+
+#[test]
+fn a_flow_between_unconnected_hosts_is_a_finding() {
+    let flow = r#"{"src": "a", "dst": "b", "src_nic": 0, "dst_nic": 0, "bytes": 1e9}"#;
+    let jobs = job(r#"{"a": 8, "b": 8}"#, flow);
+    let files = Files::with(&[
+        ("split.json", SPLIT.as_bytes()),
+        ("jobs.json", jobs.as_bytes()),
+    ]);
+    let arguments = [
+        "plan",
+        "--fabric",
+        "split.json",
+        "--jobs",
+        "jobs.json",
+        "--format",
+        "json",
+    ];
+    let output = files.crux(&arguments);
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = plan["findings"].to_string();
+    assert!(
+        findings.contains("job j") && findings.contains("path"),
+        "{findings}"
+    );
+    let output = files.crux(&["fabric", "check", "split.json"]);
+    assert_eq!(output.status.code(), Some(1));
+}
