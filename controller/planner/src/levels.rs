@@ -15,6 +15,8 @@ use crate::traffic::Traffic;
 pub(crate) struct Ranked<'a> {
     /// Jobs by descending priority.
     pub(crate) order: &'a [usize],
+    /// Place of each job in that order.
+    pub(crate) places: &'a [usize],
     /// `I_j` by job.
     pub(crate) intensities: &'a [f64],
     /// Which jobs meet.
@@ -173,7 +175,7 @@ impl Choice<'_> {
 
     /// Weight of the edges between this job and placed ones that `level` would cut.
     fn cut(&self, level: u8, ranked: &Ranked<'_>, levels: &[Option<u8>]) -> f64 {
-        let place = |job: usize| ranked.order.iter().position(|other| *other == job);
+        let place = |job: usize| ranked.places[job];
         let own = place(self.job);
         let weight = |other: usize| match levels[other] {
             Some(theirs) if place(other) > own && level > theirs => ranked.intensities[self.job],

@@ -69,8 +69,10 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
 
     // Crux §4.3: few classes for many priorities, told apart where it matters most.
     let intensities: Vec<f64> = demands.iter().map(|demand| demand.intensity).collect();
+    let places = priority::places(&order);
     let ranked = Ranked {
         order: &order,
+        places: &places,
         intensities: &intensities,
         sharing: &sharing,
     };
@@ -81,7 +83,7 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
         traffic: &traffic,
         demands: &demands,
         priorities: &priorities,
-        order: &order,
+        places: &places,
         levels: &levels,
         numbers: had.numbers(),
     };

@@ -92,8 +92,8 @@ pub(crate) struct Decisions<'a> {
     pub(crate) traffic: &'a Traffic<'a>,
     pub(crate) demands: &'a [Demand],
     pub(crate) priorities: &'a [Priority],
-    /// Jobs by descending priority.
-    pub(crate) order: &'a [usize],
+    /// Place of each job in the order of priority, from 0.
+    pub(crate) places: &'a [usize],
     pub(crate) levels: &'a [u8],
     pub(crate) numbers: Vec<u32>,
 }
@@ -122,10 +122,6 @@ impl Decisions<'_> {
     }
 
     fn jobs(&self) -> Vec<PlannedJob> {
-        let mut rank = vec![0; self.order.len()];
-        for (place, job) in (1_u32..).zip(self.order) {
-            rank[*job] = place;
-        }
         let job = |job: usize| PlannedJob {
             id: self.traffic.jobs[job].id.clone(),
             number: self.numbers[job],
@@ -133,9 +129,9 @@ impl Decisions<'_> {
             bottleneck_seconds: self.demands[job].bottleneck_seconds,
             correction: self.priorities[job].correction,
             priority: self.priorities[job].value,
-            rank: rank[job],
+            rank: u32::try_from(self.places[job] + 1).unwrap_or(u32::MAX),
             level: self.levels[job],
         };
-        (0..rank.len()).map(job).collect()
+        (0..self.places.len()).map(job).collect()
     }
 }

@@ -48,6 +48,15 @@ pub(crate) fn order(priorities: &[Priority]) -> Vec<usize> {
     jobs
 }
 
+/// The place of each job in `order`, from 0.
+pub(crate) fn places(order: &[usize]) -> Vec<usize> {
+    let mut places = vec![0; order.len()];
+    for (place, job) in order.iter().enumerate() {
+        places[*job] = place;
+    }
+    places
+}
+
 /// The reference of the paper: most bytes in an iteration, then higher intensity, then id.
 pub(crate) fn most_traffic(traffic: &Traffic<'_>, demands: &[Demand]) -> Option<usize> {
     let key = |job: usize| (bytes(traffic, job), demands[job].intensity);
