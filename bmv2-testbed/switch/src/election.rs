@@ -172,7 +172,11 @@ impl Election {
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let roles = BTreeMap::from([(String::new(), Role::default())]);
-        Self { rules, sessions: BTreeMap::new(), roles }
+        Self {
+            rules,
+            sessions: BTreeMap::new(),
+            roles,
+        }
     }
 
     /// Takes one event and says what it causes. Events of unknown sessions cause nothing.
@@ -192,7 +196,9 @@ impl Election {
     /// [`Denial`] when the role is unknown or the id is not its primary's.
     pub fn authorize(&self, role: &str, election_id: Option<u128>) -> Result<(), Denial> {
         let role = self.roles.get(role).ok_or(Denial::UnknownRole)?;
-        let primary = role.primary(self.rules.dialect).and_then(|session| role.members[&session]);
+        let primary = role
+            .primary(self.rules.dialect)
+            .and_then(|session| role.members[&session]);
         match primary {
             Some(id) if election_id == Some(id) => Ok(()),
             _ => Err(Denial::NotPrimary),
@@ -201,7 +207,9 @@ impl Election {
 
     /// The sessions that are primary of their role, in order of role name.
     pub fn primaries(&self) -> impl Iterator<Item = SessionId> + '_ {
-        self.roles.values().filter_map(|role| role.primary(self.rules.dialect))
+        self.roles
+            .values()
+            .filter_map(|role| role.primary(self.rules.dialect))
     }
 
     /// Whether `session` is the primary of its role.
@@ -222,7 +230,9 @@ impl Election {
 
     fn claimed(&mut self, session: SessionId, mut claim: Claim) -> Vec<Output> {
         claim.election_id = claim.election_id.filter(|&id| id != 0);
-        let Some(bound) = self.sessions.get(&session) else { return Vec::new() };
+        let Some(bound) = self.sessions.get(&session) else {
+            return Vec::new();
+        };
         if let Err(refusal) = self.admit(session, bound.as_deref(), &claim) {
             let mut outputs = vec![Output::Close(session, refusal)];
             outputs.extend(self.forget(session));
@@ -243,12 +253,7 @@ impl Election {
     }
 
     /// The rules for a claim, in the order of the specification.
-    fn admit(
-        &self,
-        session: SessionId,
-        bound: Option<&str>,
-        claim: &Claim,
-    ) -> Result<(), Refusal> {
+    fn admit(&self, session: SessionId, bound: Option<&str>, claim: &Claim) -> Result<(), Refusal> {
         let (asked, here) = (claim.device_id, self.rules.device_id);
         match bound {
             None if asked != here => return Err(Refusal::UnknownDevice { asked, here }),
@@ -269,12 +274,20 @@ impl Election {
     }
 
     fn forget(&mut self, session: SessionId) -> Vec<Output> {
-        let Some(Some(name)) = self.sessions.remove(&session) else { return Vec::new() };
+        let Some(Some(name)) = self.sessions.remove(&session) else {
+            return Vec::new();
+        };
         let dialect = self.rules.dialect;
-        let Some(role) = self.roles.get_mut(&name) else { return Vec::new() };
+        let Some(role) = self.roles.get_mut(&name) else {
+            return Vec::new();
+        };
         let was_primary = role.primary(dialect) == Some(session);
         role.members.remove(&session);
-        if was_primary { role.notify_all(&name, dialect) } else { Vec::new() }
+        if was_primary {
+            role.notify_all(&name, dialect)
+        } else {
+            Vec::new()
+        }
     }
 
     /// What must hold after every transition; the error names what does not.
@@ -288,10 +301,13 @@ impl Election {
         let bound = self.sessions.values().flatten().count();
         let members: usize = self.roles.values().map(|role| role.members.len()).sum();
         if bound != members {
-            return Err(format!("{bound} sessions have a role, {members} are in one"));
+            return Err(format!(
+                "{bound} sessions have a role, {members} are in one"
+            ));
         }
         self.roles.iter().try_for_each(|(name, role)| {
-            role.check_invariant().map_err(|broken| format!("role {name:?}: {broken}"))
+            role.check_invariant()
+                .map_err(|broken| format!("role {name:?}: {broken}"))
         })
     }
 }
@@ -313,14 +329,23 @@ impl Role {
     }
 
     fn is_used_beside(&self, session: SessionId, id: u128) -> bool {
-        self.members.iter().any(|(&other, &used)| other != session && used == Some(id))
+        self.members
+            .iter()
+            .any(|(&other, &used)| other != session && used == Some(id))
     }
 
     /// Tells everyone, the primary last: when it hears that it may write, all others know.
     fn notify_all(&self, name: &str, dialect: Dialect) -> Vec<Output> {
         let primary = self.primary(dialect);
-        let others = self.members.keys().copied().filter(|&session| Some(session) != primary);
-        others.chain(primary).map(|session| self.notify(session, name, dialect)).collect()
+        let others = self
+            .members
+            .keys()
+            .copied()
+            .filter(|&session| Some(session) != primary);
+        others
+            .chain(primary)
+            .map(|session| self.notify(session, name, dialect))
+            .collect()
     }
 
     fn notify(&self, session: SessionId, name: &str, dialect: Dialect) -> Output {
@@ -330,7 +355,14 @@ impl Role {
             None => Standing::Vacant,
         };
         let (role, election_id) = (name.to_owned(), self.announced(dialect));
-        Output::Notify(session, Notice { role, election_id, standing })
+        Output::Notify(
+            session,
+            Notice {
+                role,
+                election_id,
+                standing,
+            },
+        )
     }
 
     fn check_invariant(&self) -> Result<(), String> {
@@ -355,12 +387,19 @@ mod tests {
     const DEVICE: u64 = 1;
 
     fn election(dialect: Dialect) -> Election {
-        Election::new(Rules { device_id: DEVICE, dialect, max_sessions: 4 })
+        Election::new(Rules {
+            device_id: DEVICE,
+            dialect,
+            max_sessions: 4,
+        })
     }
 
     fn claim(session: u64, election_id: u128) -> Input {
-        let claim =
-            Claim { device_id: DEVICE, role: String::new(), election_id: Some(election_id) };
+        let claim = Claim {
+            device_id: DEVICE,
+            role: String::new(),
+            election_id: Some(election_id),
+        };
         Input::Claimed(SessionId(session), claim)
     }
 
@@ -376,7 +415,14 @@ mod tests {
 
     fn render(output: &Output) -> String {
         match output {
-            Output::Notify(session, Notice { election_id, standing, .. }) => {
+            Output::Notify(
+                session,
+                Notice {
+                    election_id,
+                    standing,
+                    ..
+                },
+            ) => {
                 format!("{}: {standing:?} {}", session.0, election_id.unwrap_or(0))
             }
             Output::Close(session, refusal) => format!("{}: {refusal}", session.0),
@@ -385,8 +431,11 @@ mod tests {
 
     #[test]
     fn the_highest_election_id_wins_and_everyone_hears_of_it_the_primary_last() {
-        let outputs =
-            last_outputs(Dialect::Specification, 3, vec![claim(1, 5), claim(2, 3), claim(3, 9)]);
+        let outputs = last_outputs(
+            Dialect::Specification,
+            3,
+            vec![claim(1, 5), claim(2, 3), claim(3, 9)],
+        );
         assert_eq!(outputs, ["1: Backup 9", "2: Backup 9", "3: Primary 9"]);
     }
 
@@ -403,16 +452,25 @@ mod tests {
         let outputs = last_outputs(Dialect::Specification, 2, inputs.clone());
         assert_eq!(outputs, ["2: Vacant 5"]);
         let again = [inputs, vec![claim(2, 4)]].concat();
-        assert_eq!(last_outputs(Dialect::Specification, 2, again.clone()), ["2: Vacant 5"]);
+        assert_eq!(
+            last_outputs(Dialect::Specification, 2, again.clone()),
+            ["2: Vacant 5"]
+        );
         let at_last = [again, vec![claim(2, 5)]].concat();
-        assert_eq!(last_outputs(Dialect::Specification, 2, at_last), ["2: Primary 5"]);
+        assert_eq!(
+            last_outputs(Dialect::Specification, 2, at_last),
+            ["2: Primary 5"]
+        );
     }
 
     #[test]
     fn bmv2_promotes_the_best_backup() {
         let leave = Input::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), claim(3, 4), leave];
-        assert_eq!(last_outputs(Dialect::Bmv2, 3, inputs), ["2: Backup 4", "3: Primary 4"]);
+        assert_eq!(
+            last_outputs(Dialect::Bmv2, 3, inputs),
+            ["2: Backup 4", "3: Primary 4"]
+        );
     }
 
     #[test]
@@ -422,7 +480,10 @@ mod tests {
             last_outputs(Dialect::Specification, 2, inputs.clone()),
             ["1: Vacant 5", "2: Vacant 5"]
         );
-        assert_eq!(last_outputs(Dialect::Bmv2, 2, inputs), ["1: Backup 3", "2: Primary 3"]);
+        assert_eq!(
+            last_outputs(Dialect::Bmv2, 2, inputs),
+            ["1: Backup 3", "2: Primary 3"]
+        );
     }
 
     #[test]
@@ -440,16 +501,33 @@ mod tests {
 
     #[test]
     fn a_stream_is_bound_to_its_device_and_role() {
-        let elsewhere = Claim { device_id: 9, role: String::new(), election_id: None };
+        let elsewhere = Claim {
+            device_id: 9,
+            role: String::new(),
+            election_id: None,
+        };
         let first = Input::Claimed(SessionId(1), elsewhere);
         let outputs = last_outputs(Dialect::Specification, 1, vec![first.clone()]);
-        assert_eq!(outputs, ["1: device 9 is not here; this switch is device 1"]);
+        assert_eq!(
+            outputs,
+            ["1: device 9 is not here; this switch is device 1"]
+        );
         let outputs = last_outputs(Dialect::Specification, 1, vec![claim(1, 5), first]);
-        assert_eq!(outputs, ["1: a stream cannot change its device from 1 to 9"]);
-        let claim_role = Claim { device_id: DEVICE, role: "acl".into(), election_id: None };
+        assert_eq!(
+            outputs,
+            ["1: a stream cannot change its device from 1 to 9"]
+        );
+        let claim_role = Claim {
+            device_id: DEVICE,
+            role: "acl".into(),
+            election_id: None,
+        };
         let inputs = vec![claim(1, 5), Input::Claimed(SessionId(1), claim_role)];
         let outputs = last_outputs(Dialect::Specification, 1, inputs);
-        assert_eq!(outputs, [r#"1: a stream cannot change its role from "" to "acl""#]);
+        assert_eq!(
+            outputs,
+            [r#"1: a stream cannot change its role from "" to "acl""#]
+        );
     }
 
     #[test]
@@ -458,7 +536,10 @@ mod tests {
         let connect = |n| Input::Connected(SessionId(n));
         assert!((1..=4).all(|n| election.step(connect(n)).is_empty()));
         let refusal = Refusal::TooManySessions(4);
-        assert_eq!(election.step(connect(5)), [Output::Close(SessionId(5), refusal)]);
+        assert_eq!(
+            election.step(connect(5)),
+            [Output::Close(SessionId(5), refusal)]
+        );
     }
 
     #[test]

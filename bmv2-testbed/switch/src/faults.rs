@@ -75,19 +75,32 @@ impl Script {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut faults = Vec::new();
         for _ in 0..mix.refusals {
-            let Some(table) = mix.tables.choose(&mut random).cloned() else { break };
+            let Some(table) = mix.tables.choose(&mut random).cloned() else {
+                break;
+            };
             let nth = nth(&mut random, mix);
-            faults.push(Fault::RefuseUpdate { table, nth, code: Code::Internal });
+            faults.push(Fault::RefuseUpdate {
+                table,
+                nth,
+                code: Code::Internal,
+            });
         }
         for _ in 0..mix.delays {
             let by = mix.longest_delay.mul_f64(random.random_range(0.0..=1.0));
-            faults.push(Fault::DelayWrite { nth: nth(&mut random, mix), by });
+            faults.push(Fault::DelayWrite {
+                nth: nth(&mut random, mix),
+                by,
+            });
         }
         for _ in 0..mix.drops {
-            faults.push(Fault::DropStream { nth: nth(&mut random, mix) });
+            faults.push(Fault::DropStream {
+                nth: nth(&mut random, mix),
+            });
         }
         for _ in 0..mix.restarts {
-            faults.push(Fault::Restart { nth: nth(&mut random, mix) });
+            faults.push(Fault::Restart {
+                nth: nth(&mut random, mix),
+            });
         }
         Self(faults)
     }
@@ -119,7 +132,10 @@ impl Faults {
     /// Nothing has happened yet.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self { script, ..Self::default() }
+        Self {
+            script,
+            ..Self::default()
+        }
     }
 
     /// A primary's write arrived.
@@ -145,9 +161,11 @@ impl Faults {
         let count = self.updates.entry(table.to_owned()).or_default();
         *count += 1;
         self.script.0.iter().find_map(|fault| match fault {
-            Fault::RefuseUpdate { table: of, nth, code } if of == table && nth == count => {
-                Some(*code)
-            }
+            Fault::RefuseUpdate {
+                table: of,
+                nth,
+                code,
+            } if of == table && nth == count => Some(*code),
             _ => None,
         })
     }
@@ -155,7 +173,8 @@ impl Faults {
     /// A message was put on a stream: whether to break that stream after it.
     pub fn on_message(&mut self) -> bool {
         self.messages += 1;
-        let due = |fault: &Fault| matches!(fault, Fault::DropStream { nth } if *nth == self.messages);
+        let due =
+            |fault: &Fault| matches!(fault, Fault::DropStream { nth } if *nth == self.messages);
         self.script.0.iter().any(due)
     }
 }
@@ -165,7 +184,11 @@ mod tests {
     use super::*;
 
     fn refuse(nth: u64) -> Fault {
-        Fault::RefuseUpdate { table: "path".into(), nth, code: Code::Internal }
+        Fault::RefuseUpdate {
+            table: "path".into(),
+            nth,
+            code: Code::Internal,
+        }
     }
 
     #[test]
@@ -180,8 +203,20 @@ mod tests {
         let by = Duration::from_millis(5);
         let script = vec![Fault::DelayWrite { nth: 1, by }, Fault::Restart { nth: 2 }];
         let mut faults = Faults::new(Script(script));
-        assert_eq!(faults.on_write(), WriteFault { delay: by, restart: false });
-        assert_eq!(faults.on_write(), WriteFault { delay: Duration::ZERO, restart: true });
+        assert_eq!(
+            faults.on_write(),
+            WriteFault {
+                delay: by,
+                restart: false
+            }
+        );
+        assert_eq!(
+            faults.on_write(),
+            WriteFault {
+                delay: Duration::ZERO,
+                restart: true
+            }
+        );
         assert_eq!(faults.on_write(), WriteFault::default());
     }
 

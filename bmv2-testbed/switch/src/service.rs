@@ -13,6 +13,8 @@
 mod bytestring;
 mod entity;
 mod error;
+#[cfg(test)]
+mod laws;
 mod ledger;
 mod packet;
 mod pipeline;
@@ -31,8 +33,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::Stream;
-use p4runtime_proto::v1 as p4rt;
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use p4runtime_proto::v1 as p4rt;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
@@ -72,7 +74,11 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     /// As the specification says, 16 streams as BMv2 has, no faults.
     fn default() -> Self {
-        Self { dialect: Dialect::default(), max_sessions: 16, faults: Script::default() }
+        Self {
+            dialect: Dialect::default(),
+            max_sessions: 16,
+            faults: Script::default(),
+        }
     }
 }
 
@@ -146,7 +152,12 @@ pub async fn serve(
         orders: received,
     };
     let task = tokio::spawn(supervisor.run());
-    Ok(ServerHandle { local_addr, orders, counts, task })
+    Ok(ServerHandle {
+        local_addr,
+        orders,
+        counts,
+        task,
+    })
 }
 
 impl ServerHandle {
@@ -169,7 +180,10 @@ impl ServerHandle {
     /// [`ServeError::Ended`] when the server is gone.
     pub async fn restart(&self) -> Result<(), ServeError> {
         let (done, serving) = oneshot::channel();
-        self.orders.send(Order::Restart(done)).await.map_err(|_| ServeError::Ended)?;
+        self.orders
+            .send(Order::Restart(done))
+            .await
+            .map_err(|_| ServeError::Ended)?;
         serving.await.map_err(|_| ServeError::Ended)
     }
 
@@ -256,7 +270,10 @@ async fn run_server(switch: Arc<Switch>, listener: TcpListener, stopped: oneshot
             let _ = stopped.await;
         });
     if let Err(error) = served.await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "the P4Runtime server ended");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the P4Runtime server ended"
+        );
     }
 }
 
@@ -278,7 +295,9 @@ struct Switch {
 impl Switch {
     /// Carries packets from the CPU port to the primary until the device is gone.
     async fn pump_packet_ins(self: Arc<Self>) {
-        let Ok(mut packets) = self.device.packet_ins().await else { return };
+        let Ok(mut packets) = self.device.packet_ins().await else {
+            return;
+        };
         while let Some(packet) = packets.recv().await {
             self.packet_in(&packet).await;
         }
@@ -325,7 +344,9 @@ impl P4Runtime for Service {
         request: Request<p4rt::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4rt::GetForwardingPipelineConfigResponse>, Status> {
         let config = self.0.get_pipeline(request.into_inner()).await?;
-        Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse { config }))
+        Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse {
+            config,
+        }))
     }
 
     async fn stream_channel(
@@ -335,7 +356,9 @@ impl P4Runtime for Service {
         let opened = self.0.sessions.write().await.open()?;
         let switch = Arc::clone(&self.0);
         tokio::spawn(switch.listen(opened.session, request.into_inner(), opened.ended));
-        Ok(Response::new(Box::pin(ReceiverStream::new(opened.messages))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(
+            opened.messages,
+        ))))
     }
 
     async fn capabilities(
@@ -348,6 +371,9 @@ impl P4Runtime for Service {
         }
         let p4runtime_api_version = API_VERSION.to_owned();
         let experimental = None;
-        Ok(Response::new(p4rt::CapabilitiesResponse { p4runtime_api_version, experimental }))
+        Ok(Response::new(p4rt::CapabilitiesResponse {
+            p4runtime_api_version,
+            experimental,
+        }))
     }
 }

@@ -10,10 +10,17 @@ pub(super) fn decode(bytes: &[u8], bits: u32) -> Result<u128, Failure> {
     if bytes.is_empty() {
         return Err(Failure::out_of_range("the value is empty"));
     }
-    let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
+    let start = bytes
+        .iter()
+        .position(|&byte| byte != 0)
+        .unwrap_or(bytes.len());
     let digits = &bytes[start..];
     let value = (digits.len() <= 16)
-        .then(|| digits.iter().fold(0u128, |value, &byte| value << 8 | u128::from(byte)))
+        .then(|| {
+            digits
+                .iter()
+                .fold(0u128, |value, &byte| value << 8 | u128::from(byte))
+        })
         .filter(|value| 128 - value.leading_zeros() <= bits);
     value.ok_or_else(|| Failure::out_of_range(format!("the value is wider than {bits} bits")))
 }
@@ -21,7 +28,10 @@ pub(super) fn decode(bytes: &[u8], bits: u32) -> Result<u128, Failure> {
 /// Writes a value in as few bytes as it needs, zero in one.
 pub(super) fn encode(value: u128) -> Vec<u8> {
     let bytes = value.to_be_bytes();
-    let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len() - 1);
+    let start = bytes
+        .iter()
+        .position(|&byte| byte != 0)
+        .unwrap_or(bytes.len() - 1);
     bytes[start..].to_vec()
 }
 
@@ -48,7 +58,11 @@ mod tests {
             (b"\x01\x00\x63", 12),
             (b"\x00\x40\x63", 12),
         ] {
-            assert_eq!(read(bytes, bits), Err(Code::OutOfRange), "{bytes:?} in {bits} bits");
+            assert_eq!(
+                read(bytes, bits),
+                Err(Code::OutOfRange),
+                "{bytes:?} in {bits} bits"
+            );
         }
     }
 

@@ -34,8 +34,14 @@ pub(super) fn decode_key(
     let priority = u32::try_from(priority)
         .map_err(|_| Failure::invalid(format!("priority {priority} is negative")))?;
     match (table.takes_priority, priority) {
-        (true, 0) => Err(Failure::invalid(format!("table {} needs a priority", table.name))),
-        (false, 1..) => Err(Failure::invalid(format!("table {} takes no priority", table.name))),
+        (true, 0) => Err(Failure::invalid(format!(
+            "table {} needs a priority",
+            table.name
+        ))),
+        (false, 1..) => Err(Failure::invalid(format!(
+            "table {} takes no priority",
+            table.name
+        ))),
         _ => Ok(MatchKey { fields, priority }),
     }
 }
@@ -47,12 +53,19 @@ pub(super) fn decode_fields(
 ) -> Result<Vec<KeyField>, Failure> {
     let mut given = BTreeMap::new();
     for field in fields {
-        if table.fields.iter().all(|schema| schema.id != field.field_id) {
+        if table
+            .fields
+            .iter()
+            .all(|schema| schema.id != field.field_id)
+        {
             let message = format!("table {} has no match field {}", table.name, field.field_id);
             return Err(Failure::invalid(message));
         }
         if given.insert(field.field_id, field).is_some() {
-            return Err(Failure::invalid(format!("match field {} is given twice", field.field_id)));
+            return Err(Failure::invalid(format!(
+                "match field {} is given twice",
+                field.field_id
+            )));
         }
     }
     let decode = |schema: &FieldSchema| match given.get(&schema.id) {
@@ -60,17 +73,30 @@ pub(super) fn decode_fields(
         None => anything(schema),
     };
     let place = |failure: Failure, schema: &FieldSchema| {
-        failure.at(&format!("table {}, match field {}", table.name, schema.name))
+        failure.at(&format!(
+            "table {}, match field {}",
+            table.name, schema.name
+        ))
     };
-    table.fields.iter().map(|schema| decode(schema).map_err(|f| place(f, schema))).collect()
+    table
+        .fields
+        .iter()
+        .map(|schema| decode(schema).map_err(|f| place(f, schema)))
+        .collect()
 }
 
 fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
     match schema.kind {
         MatchKind::Exact => Err(Failure::invalid("an exact match is missing")),
-        MatchKind::Lpm => Ok(KeyField::Lpm { value: 0, prefix: 0 }),
+        MatchKind::Lpm => Ok(KeyField::Lpm {
+            value: 0,
+            prefix: 0,
+        }),
         MatchKind::Ternary => Ok(KeyField::Ternary { value: 0, mask: 0 }),
-        MatchKind::Range => Ok(KeyField::Range { low: 0, high: ones(schema.bits) }),
+        MatchKind::Range => Ok(KeyField::Range {
+            low: 0,
+            high: ones(schema.bits),
+        }),
         MatchKind::Optional => Ok(KeyField::Optional(None)),
     }
 }
@@ -99,7 +125,11 @@ fn decode_field(schema: &FieldSchema, field: &p4rt::FieldMatch) -> Result<KeyFie
         (MatchKind::Optional, Some(FieldMatchType::Optional(optional))) => {
             KeyField::Optional(Some(decode(&optional.value, bits)?))
         }
-        (kind, _) => return Err(Failure::invalid(format!("a match of kind {kind:?} is needed"))),
+        (kind, _) => {
+            return Err(Failure::invalid(format!(
+                "a match of kind {kind:?} is needed"
+            )));
+        }
     };
     if schema.kind != MatchKind::Exact && anything(schema).as_ref() == Ok(&field) {
         return Err(Failure::invalid("a match of anything must be left out"));
@@ -109,12 +139,19 @@ fn decode_field(schema: &FieldSchema, field: &p4rt::FieldMatch) -> Result<KeyFie
 
 fn decode_lpm(lpm: &p4rt::field_match::Lpm, bits: u32) -> Result<KeyField, Failure> {
     let value = decode(&lpm.value, bits)?;
-    let prefix = u32::try_from(lpm.prefix_len).ok().filter(|&prefix| prefix <= bits);
+    let prefix = u32::try_from(lpm.prefix_len)
+        .ok()
+        .filter(|&prefix| prefix <= bits);
     let prefix = prefix.ok_or_else(|| {
-        Failure::invalid(format!("a prefix of {} bits in a field of {bits}", lpm.prefix_len))
+        Failure::invalid(format!(
+            "a prefix of {} bits in a field of {bits}",
+            lpm.prefix_len
+        ))
     })?;
     if value & ones(bits - prefix) != 0 {
-        return Err(Failure::invalid(format!("the value has bits beyond its /{prefix}")));
+        return Err(Failure::invalid(format!(
+            "the value has bits beyond its /{prefix}"
+        )));
     }
     Ok(KeyField::Lpm { value, prefix })
 }
@@ -138,17 +175,24 @@ pub(super) fn encode_fields(table: &TableSchema, key: &MatchKey) -> Vec<p4rt::Fi
 fn encode_field(field: KeyField) -> Option<FieldMatchType> {
     use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
     Some(match field {
-        KeyField::Exact(value) => FieldMatchType::Exact(Exact { value: encode(value) }),
-        KeyField::Lpm { value, prefix } => {
-            FieldMatchType::Lpm(Lpm { value: encode(value), prefix_len: saturated(prefix) })
-        }
-        KeyField::Ternary { value, mask } => {
-            FieldMatchType::Ternary(Ternary { value: encode(value), mask: encode(mask) })
-        }
-        KeyField::Range { low, high } => {
-            FieldMatchType::Range(Range { low: encode(low), high: encode(high) })
-        }
-        KeyField::Optional(value) => FieldMatchType::Optional(Optional { value: encode(value?) }),
+        KeyField::Exact(value) => FieldMatchType::Exact(Exact {
+            value: encode(value),
+        }),
+        KeyField::Lpm { value, prefix } => FieldMatchType::Lpm(Lpm {
+            value: encode(value),
+            prefix_len: saturated(prefix),
+        }),
+        KeyField::Ternary { value, mask } => FieldMatchType::Ternary(Ternary {
+            value: encode(value),
+            mask: encode(mask),
+        }),
+        KeyField::Range { low, high } => FieldMatchType::Range(Range {
+            low: encode(low),
+            high: encode(high),
+        }),
+        KeyField::Optional(value) => FieldMatchType::Optional(Optional {
+            value: encode(value?),
+        }),
     })
 }
 
@@ -173,21 +217,39 @@ pub(super) fn decode_action(
     }
     let mut given = BTreeMap::new();
     for param in &action.params {
-        if schema.parameters.iter().all(|declared| declared.id != param.param_id) {
+        if schema
+            .parameters
+            .iter()
+            .all(|declared| declared.id != param.param_id)
+        {
             let message = format!("action {} has no parameter {}", schema.name, param.param_id);
             return Err(Failure::invalid(message));
         }
         if given.insert(param.param_id, &param.value).is_some() {
-            return Err(Failure::invalid(format!("parameter {} is given twice", param.param_id)));
+            return Err(Failure::invalid(format!(
+                "parameter {} is given twice",
+                param.param_id
+            )));
         }
     }
     let argument = |declared: &crate::p4info::ParameterSchema| {
         let place = format!("action {}, parameter {}", schema.name, declared.name);
-        let value = given.get(&declared.id).ok_or_else(|| Failure::invalid("it is missing"));
-        value.and_then(|value| decode(value, declared.bits)).map_err(|failure| failure.at(&place))
+        let value = given
+            .get(&declared.id)
+            .ok_or_else(|| Failure::invalid("it is missing"));
+        value
+            .and_then(|value| decode(value, declared.bits))
+            .map_err(|failure| failure.at(&place))
     };
-    let arguments = schema.parameters.iter().map(argument).collect::<Result<_, _>>()?;
-    Ok(ActionCall { action: schema.index, arguments })
+    let arguments = schema
+        .parameters
+        .iter()
+        .map(argument)
+        .collect::<Result<_, _>>()?;
+    Ok(ActionCall {
+        action: schema.index,
+        arguments,
+    })
 }
 
 /// An action call as a controller would write it; `None` for one that is not in the P4Info.
@@ -207,7 +269,10 @@ pub(super) fn encode_action(actions: &ActionSet, call: &ActionCall) -> Option<p4
 
 /// Counter values from the wire, where they are signed.
 pub(super) fn decode_count(data: &p4rt::CounterData) -> Result<Count, Failure> {
-    match (u64::try_from(data.packet_count), u64::try_from(data.byte_count)) {
+    match (
+        u64::try_from(data.packet_count),
+        u64::try_from(data.byte_count),
+    ) {
         (Ok(packets), Ok(bytes)) => Ok(Count { packets, bytes }),
         _ => Err(Failure::invalid("a counter cannot be negative")),
     }

@@ -23,7 +23,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -40,12 +43,18 @@ impl Failure {
 
     /// A feature of the protocol that this switch does not have.
     pub(crate) fn unimplemented(feature: &str) -> Self {
-        Self::new(Code::Unimplemented, format!("{feature} is not supported by this switch"))
+        Self::new(
+            Code::Unimplemented,
+            format!("{feature} is not supported by this switch"),
+        )
     }
 
     /// The same failure, saying where.
     pub(crate) fn at(self, place: &str) -> Self {
-        Self { message: format!("{place}: {}", self.message), ..self }
+        Self {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
     }
 }
 
@@ -118,8 +127,16 @@ pub(crate) fn batch_status(what: &str, results: &[Result<(), Failure>]) -> Resul
     }
     let message = format!("{failed} of {} {what} failed", results.len());
     let details = results.iter().map(pack).collect();
-    let status = rpc::Status { code: Code::Unknown as i32, message: message.clone(), details };
-    Err(Status::with_details(Code::Unknown, message, status.encode_to_vec().into()))
+    let status = rpc::Status {
+        code: Code::Unknown as i32,
+        message: message.clone(),
+        details,
+    };
+    Err(Status::with_details(
+        Code::Unknown,
+        message,
+        status.encode_to_vec().into(),
+    ))
 }
 
 fn pack(result: &Result<(), Failure>) -> prost_types::Any {
@@ -131,5 +148,8 @@ fn pack(result: &Result<(), Failure>) -> prost_types::Any {
             ..p4rt::Error::default()
         },
     };
-    prost_types::Any { type_url: ERROR_TYPE_URL.to_owned(), value: error.encode_to_vec() }
+    prost_types::Any {
+        type_url: ERROR_TYPE_URL.to_owned(),
+        value: error.encode_to_vec(),
+    }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use p4runtime_proto::v1 as p4rt;
 use p4rt::action_profile_action::WatchKind as ActionWatch;
+use p4runtime_proto::v1 as p4rt;
 
 use crate::control::{ActionCall, GroupId, MatchKey, MemberId};
 use crate::program::{ProfileIndex, TableIndex};
@@ -62,7 +62,10 @@ impl Ledger {
             *self.one_shots.entry(one_shot.profile).or_default() += 1;
         }
         if !note.is_empty() {
-            self.entries.entry(table).or_default().insert(key.clone(), note);
+            self.entries
+                .entry(table)
+                .or_default()
+                .insert(key.clone(), note);
         }
     }
 
@@ -102,7 +105,11 @@ impl Note {
     pub(super) fn of(entry: &p4rt::TableEntry) -> Self {
         #[allow(deprecated)] // Still part of v1.5, and to be read back as written.
         let controller_metadata = entry.controller_metadata;
-        Self { metadata: entry.metadata.clone(), controller_metadata, one_shot: None }
+        Self {
+            metadata: entry.metadata.clone(),
+            controller_metadata,
+            one_shot: None,
+        }
     }
 
     fn is_empty(&self) -> bool {

@@ -20,7 +20,9 @@ pub(super) fn encode_out(
     for metadata in &packet.metadata {
         let id = metadata.metadata_id;
         if header.fields.iter().all(|declared| declared.field.id != id) {
-            return Err(Failure::invalid(format!("the packet-out header has no field {id}")));
+            return Err(Failure::invalid(format!(
+                "the packet-out header has no field {id}"
+            )));
         }
         if given.insert(id, &metadata.value).is_some() {
             return Err(Failure::invalid(format!("field {id} is given twice")));
@@ -43,7 +45,11 @@ pub(super) fn encode_out(
 
 /// The packet-in that the bytes out of the CPU port stand for; `None` if they are too short.
 pub(super) fn decode_in(header: &PacketHeader, packet: &[u8]) -> Option<p4rt::PacketIn> {
-    let length: u32 = header.fields.iter().map(|declared| declared.field.bits).sum();
+    let length: u32 = header
+        .fields
+        .iter()
+        .map(|declared| declared.field.bits)
+        .sum();
     let (head, payload) = packet.split_at_checked(usize::try_from(length / 8).ok()?)?;
     let mut at = 0;
     let read = |declared: &crate::p4info::HeaderField| {
@@ -51,10 +57,16 @@ pub(super) fn decode_in(header: &PacketHeader, packet: &[u8]) -> Option<p4rt::Pa
         let value = read_bits(head, at, field.bits);
         at += field.bits;
         let value = bytestring::encode(value);
-        p4rt::PacketMetadata { metadata_id: field.id, value }
+        p4rt::PacketMetadata {
+            metadata_id: field.id,
+            value,
+        }
     };
     let metadata = header.fields.iter().map(read).collect();
-    Some(p4rt::PacketIn { payload: payload.to_vec(), metadata })
+    Some(p4rt::PacketIn {
+        payload: payload.to_vec(),
+        metadata,
+    })
 }
 
 /// Bytes filled from the most significant bit on.
@@ -68,7 +80,7 @@ struct Bits {
 impl Bits {
     fn push(&mut self, value: u128, bits: u32) {
         for bit in (0..bits).rev() {
-            if self.used % 8 == 0 {
+            if self.used.is_multiple_of(8) {
                 self.bytes.push(0);
             }
             if let Some(last) = self.bytes.last_mut() {
@@ -96,10 +108,18 @@ mod tests {
     /// The packet-out header of fabric.p4: 9 bits of port, one flag, 6 bits of padding.
     fn header() -> PacketHeader {
         let field = |id, name: &str, bits| HeaderField {
-            field: ParameterSchema { id, name: name.into(), bits },
+            field: ParameterSchema {
+                id,
+                name: name.into(),
+                bits,
+            },
             is_padding: name == "_pad",
         };
-        let fields = vec![field(1, "port", 9), field(2, "submit", 1), field(3, "_pad", 6)];
+        let fields = vec![
+            field(1, "port", 9),
+            field(2, "submit", 1),
+            field(3, "_pad", 6),
+        ];
         PacketHeader { fields }
     }
 
@@ -114,10 +134,16 @@ mod tests {
     #[test]
     fn fields_become_bits_and_bits_fields() {
         let metadata = metadata(&[(1, b"\x01\x03"), (2, b"\x01"), (3, b"\x00")]);
-        let out = p4rt::PacketOut { payload: b"hi".to_vec(), metadata: metadata.clone() };
+        let out = p4rt::PacketOut {
+            payload: b"hi".to_vec(),
+            metadata: metadata.clone(),
+        };
         let bytes = encode_out(&header(), &out).unwrap();
         assert_eq!(bytes, b"\x81\xc0hi");
-        let packet = p4rt::PacketIn { payload: b"hi".to_vec(), metadata };
+        let packet = p4rt::PacketIn {
+            payload: b"hi".to_vec(),
+            metadata,
+        };
         assert_eq!(decode_in(&header(), &bytes), Some(packet));
     }
 
@@ -131,8 +157,14 @@ mod tests {
             encode_out(&header(), &packet(values)).map_err(|failure| failure.message)
         };
         assert_eq!(refusal(&[(1, b"\x03"), (2, b"\x00")]), Ok(vec![0x01, 0x80]));
-        assert_eq!(refusal(&[(1, b"\x03")]), Err("packet-out field submit: it is missing".into()));
-        assert_eq!(refusal(&[(9, b"\x03")]), Err("the packet-out header has no field 9".into()));
+        assert_eq!(
+            refusal(&[(1, b"\x03")]),
+            Err("packet-out field submit: it is missing".into())
+        );
+        assert_eq!(
+            refusal(&[(9, b"\x03")]),
+            Err("the packet-out header has no field 9".into())
+        );
         assert_eq!(
             refusal(&[(1, b"\x03"), (2, b"\x02")]),
             Err("packet-out field submit: the value is wider than 1 bits".into())

@@ -59,22 +59,38 @@ impl Pipeline {
         let program = Program::load(&config.p4_device_config)
             .map_err(|error| Failure::invalid(format!("device config: {error}")))?;
         let schema = Arc::new(Schema::resolve(info, &program)?);
-        Ok(Self { schema, program: Arc::new(program), config: Arc::new(config) })
+        Ok(Self {
+            schema,
+            program: Arc::new(program),
+            config: Arc::new(config),
+        })
     }
 }
 
 impl Plane {
     fn new(pipeline: Pipeline) -> Self {
-        Self { pipeline, ledger: Ledger::default() }
+        Self {
+            pipeline,
+            ledger: Ledger::default(),
+        }
     }
 
     fn apply(&mut self, device: &mut Device, update: &p4rt::Update) -> Result<(), Failure> {
         let (schema, ledger) = (&*self.pipeline.schema, &mut self.ledger);
-        Writer { schema, ledger, device }.apply(update)
+        Writer {
+            schema,
+            ledger,
+            device,
+        }
+        .apply(update)
     }
 
     fn reader<'a>(&'a self, device: &'a Device) -> Reader<'a> {
-        Reader { schema: &self.pipeline.schema, ledger: &self.ledger, device }
+        Reader {
+            schema: &self.pipeline.schema,
+            ledger: &self.ledger,
+            device,
+        }
     }
 }
 
@@ -83,18 +99,27 @@ impl Pipelines {
     pub(super) fn save(&mut self, pipeline: Pipeline, device: &Device) {
         let mut rehearsal = Device::new(device.config());
         rehearsal.load(Arc::clone(&pipeline.program));
-        self.saved = Some(Saved { plane: Plane::new(pipeline), device: rehearsal });
+        self.saved = Some(Saved {
+            plane: Plane::new(pipeline),
+            device: rehearsal,
+        });
     }
 
     /// Runs a pipeline with no state but the program's own.
     pub(super) fn replace(&mut self, pipeline: Pipeline, device: &mut Device) {
         device.load(Arc::clone(&pipeline.program));
-        *self = Self { running: Some(Plane::new(pipeline)), saved: None };
+        *self = Self {
+            running: Some(Plane::new(pipeline)),
+            saved: None,
+        };
     }
 
     /// Runs the saved pipeline with the state written to it since it was saved.
     pub(super) fn commit(&mut self, device: &mut Device) -> Result<(), Failure> {
-        let saved = self.saved.as_ref().ok_or_else(|| Failure::not_found("no config is saved"))?;
+        let saved = self
+            .saved
+            .as_ref()
+            .ok_or_else(|| Failure::not_found("no config is saved"))?;
         let state = saved.plane.reader(&saved.device).snapshot()?;
         self.replace(saved.plane.pipeline.clone(), device);
         self.repeat(device, &state)
@@ -121,7 +146,9 @@ impl Pipelines {
 
     fn repeat(&mut self, device: &mut Device, updates: &[p4rt::Update]) -> Result<(), Failure> {
         let running = self.running.as_mut().ok_or_else(no_pipeline)?;
-        updates.iter().try_for_each(|update| running.apply(device, update))
+        updates
+            .iter()
+            .try_for_each(|update| running.apply(device, update))
     }
 
     /// Carries out one update after the other. `refuse` may forbid one, by the name of its table.
@@ -181,22 +208,38 @@ impl Pipelines {
         })
     }
 
+    /// The updates that make the same state of an empty device under the same pipeline.
+    #[cfg(test)]
+    pub(super) fn snapshot(&self, device: &Device) -> Result<Vec<p4rt::Update>, Failure> {
+        self.running
+            .as_ref()
+            .ok_or_else(no_pipeline)?
+            .reader(device)
+            .snapshot()
+    }
+
     /// The schema of the pipeline that handles packets.
     pub(super) fn running_schema(&self) -> Option<Arc<Schema>> {
-        self.running.as_ref().map(|running| Arc::clone(&running.pipeline.schema))
+        self.running
+            .as_ref()
+            .map(|running| Arc::clone(&running.pipeline.schema))
     }
 }
 
 fn no_pipeline() -> Failure {
-    Failure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set")
+    Failure::new(
+        Code::FailedPrecondition,
+        "no forwarding pipeline config has been set",
+    )
 }
 
 /// The table that an update writes to, if it is a table entry of a known table.
 fn table_name<'a>(schema: &'a Schema, update: &p4rt::Update) -> Option<&'a str> {
     match update.entity.as_ref()?.entity.as_ref()? {
-        p4rt::entity::Entity::TableEntry(entry) => {
-            schema.tables.get(&entry.table_id).map(|table| table.name.as_str())
-        }
+        p4rt::entity::Entity::TableEntry(entry) => schema
+            .tables
+            .get(&entry.table_id)
+            .map(|table| table.name.as_str()),
         _ => None,
     }
 }

@@ -79,7 +79,10 @@ impl Writer<'_> {
         if !self.ledger.has_one_shots(profile.index) {
             return Ok(());
         }
-        Err(Failure::invalid(format!("action profile {} is in use by one-shots", profile.name)))
+        Err(Failure::invalid(format!(
+            "action profile {} is in use by one-shots",
+            profile.name
+        )))
     }
 
     pub(super) fn insert_one_shot(
@@ -93,7 +96,8 @@ impl Writer<'_> {
         self.check_room(profile, &one_shot, 0)?;
         one_shot.group = self.unused_group(profile)?;
         self.insert_choices(&mut one_shot)?;
-        self.device.insert_group(profile.index, one_shot.group, weighted(&one_shot))?;
+        self.device
+            .insert_group(profile.index, one_shot.group, weighted(&one_shot))?;
         let target = Target::Group(one_shot.group);
         if let Err(refused) = self.device.insert(table.index, key.clone(), target) {
             self.delete_one_shot(&one_shot)?;
@@ -113,15 +117,19 @@ impl Writer<'_> {
         let profile = selector_of(self.schema, table)?;
         let mut one_shot = self.decode_one_shot(profile, table, set)?;
         let note = self.ledger.entry(table.index, key);
-        let old = note.and_then(|note| note.one_shot.clone()).ok_or(ControlError::NotFound)?;
+        let old = note
+            .and_then(|note| note.one_shot.clone())
+            .ok_or(ControlError::NotFound)?;
         self.check_room(profile, &one_shot, old.members.len())?;
-        self.device.modify_group(profile.index, old.group, Vec::new())?;
+        self.device
+            .modify_group(profile.index, old.group, Vec::new())?;
         for &member in &old.members {
             self.device.delete_member(profile.index, member)?;
         }
         one_shot.group = old.group;
         self.insert_choices(&mut one_shot)?;
-        self.device.modify_group(profile.index, one_shot.group, weighted(&one_shot))?;
+        self.device
+            .modify_group(profile.index, one_shot.group, weighted(&one_shot))?;
         Ok(one_shot)
     }
 
@@ -153,7 +161,11 @@ impl Writer<'_> {
         };
         let choices = set.action_profile_actions.iter().map(choice);
         let choices = choices.collect::<Result<Vec<_>, Failure>>()?;
-        check_size(profile, profile.max_group_size, choices.iter().map(|choice| choice.weight))?;
+        check_size(
+            profile,
+            profile.max_group_size,
+            choices.iter().map(|choice| choice.weight),
+        )?;
         Ok(OneShot {
             profile: profile.index,
             group: 0,
@@ -177,8 +189,14 @@ impl Writer<'_> {
             let message = format!("action profile {} is in use by members", profile.name);
             return Err(Failure::invalid(message));
         }
-        let total: u64 = one_shot.choices.iter().map(|choice| u64::from(choice.weight)).sum();
-        let members = members.saturating_sub(freed).saturating_add(one_shot.choices.len());
+        let total: u64 = one_shot
+            .choices
+            .iter()
+            .map(|choice| u64::from(choice.weight))
+            .sum();
+        let members = members
+            .saturating_sub(freed)
+            .saturating_add(one_shot.choices.len());
         if members > profile.size || total > profile.size as u64 {
             return Err(ControlError::Full { size: profile.size }.into());
         }
@@ -187,11 +205,15 @@ impl Writer<'_> {
 
     /// Adds one member per choice under unused numbers.
     fn insert_choices(&mut self, one_shot: &mut OneShot) -> Result<(), Failure> {
-        let used: BTreeSet<MemberId> =
-            self.device.members(one_shot.profile)?.map(|(id, _)| id).collect();
+        let used: BTreeSet<MemberId> = self
+            .device
+            .members(one_shot.profile)?
+            .map(|(id, _)| id)
+            .collect();
         let unused = (1..=MemberId::MAX).filter(|id| !used.contains(id));
         for (id, choice) in unused.zip(&one_shot.choices) {
-            self.device.insert_member(one_shot.profile, id, choice.call.clone())?;
+            self.device
+                .insert_member(one_shot.profile, id, choice.call.clone())?;
             one_shot.members.push(id);
         }
         Ok(())
@@ -205,7 +227,9 @@ impl Writer<'_> {
             Some((_, expected)) => Ok(expected),
             None => {
                 let groups = self.device.groups(profile.index)?.count();
-                let next = u32::try_from(groups).ok().and_then(|groups| groups.checked_add(1));
+                let next = u32::try_from(groups)
+                    .ok()
+                    .and_then(|groups| groups.checked_add(1));
                 next.ok_or_else(|| ControlError::Full { size: groups }.into())
             }
         }
@@ -219,7 +243,9 @@ pub(super) fn profile_of(schema: &Schema, id: u32) -> Result<&ProfileSchema, Fai
 }
 
 fn selector_of<'a>(schema: &'a Schema, table: &TableSchema) -> Result<&'a ProfileSchema, Failure> {
-    let profile = table.profile.and_then(|profile| schema.profiles.get(&profile));
+    let profile = table
+        .profile
+        .and_then(|profile| schema.profiles.get(&profile));
     let selector = profile.filter(|profile| profile.with_selector);
     selector.ok_or_else(|| Failure::invalid(format!("table {} has no selector", table.name)))
 }
@@ -238,7 +264,12 @@ fn weight(weight: i32) -> Result<u32, Failure> {
 
 fn weighted(one_shot: &OneShot) -> Vec<GroupMember> {
     let pairs = one_shot.members.iter().zip(&one_shot.choices);
-    pairs.map(|(&member, choice)| GroupMember { member, weight: choice.weight }).collect()
+    pairs
+        .map(|(&member, choice)| GroupMember {
+            member,
+            weight: choice.weight,
+        })
+        .collect()
 }
 
 /// A group's members as the device wants them.
@@ -253,10 +284,21 @@ fn group_members(
         return Err(Failure::invalid(message));
     }
     let member = |member: &p4rt::action_profile_group::Member| {
-        Ok(GroupMember { member: member.member_id, weight: weight(member.weight)? })
+        Ok(GroupMember {
+            member: member.member_id,
+            weight: weight(member.weight)?,
+        })
     };
-    let members = group.members.iter().map(member).collect::<Result<Vec<_>, Failure>>()?;
-    check_size(profile, group.max_size, members.iter().map(|member| member.weight))?;
+    let members = group
+        .members
+        .iter()
+        .map(member)
+        .collect::<Result<Vec<_>, Failure>>()?;
+    check_size(
+        profile,
+        group.max_size,
+        members.iter().map(|member| member.weight),
+    )?;
     Ok(members)
 }
 
@@ -268,8 +310,13 @@ fn check_size(
 ) -> Result<(), Failure> {
     let size: u64 = match profile.max_member_weight {
         Some(heaviest) if heaviest > 0 => {
-            if let Some(weight) = weights.clone().find(|&w| i64::from(w) > i64::from(heaviest)) {
-                return Err(Failure::invalid(format!("weight {weight} is above {heaviest}")));
+            if let Some(weight) = weights
+                .clone()
+                .find(|&w| i64::from(w) > i64::from(heaviest))
+            {
+                return Err(Failure::invalid(format!(
+                    "weight {weight} is above {heaviest}"
+                )));
             }
             weights.count() as u64
         }
@@ -277,18 +324,15 @@ fn check_size(
         None => weights.map(u64::from).sum(),
     };
     match u64::try_from(limit) {
-        Ok(limit) if limit > 0 && size > limit => {
-            Err(Failure::invalid(format!("the group's size {size} is above {limit}")))
-        }
+        Ok(limit) if limit > 0 && size > limit => Err(Failure::invalid(format!(
+            "the group's size {size} is above {limit}"
+        ))),
         _ => Ok(()),
     }
 }
 
 /// Accepts the selector's own settings only: hashing, and the size that the P4Info declares.
-fn check_modes(
-    profile: &ProfileSchema,
-    set: &p4rt::ActionProfileActionSet,
-) -> Result<(), Failure> {
+fn check_modes(profile: &ProfileSchema, set: &p4rt::ActionProfileActionSet) -> Result<(), Failure> {
     let counts_members = profile.max_member_weight.is_some();
     match ActionSelectionMode::try_from(set.action_selection_mode) {
         Ok(ActionSelectionMode::Random) => {

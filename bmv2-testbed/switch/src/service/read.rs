@@ -51,7 +51,9 @@ impl<'a> Reader<'a> {
         }
         if query.table_id == 0 {
             if is_filtered(query) {
-                return Err(Failure::invalid("a query of all tables takes no other filter"));
+                return Err(Failure::invalid(
+                    "a query of all tables takes no other filter",
+                ));
             }
             let tables = self.schema.tables.values();
             let answers = tables.map(|table| self.entries_of(table, query));
@@ -68,7 +70,10 @@ impl<'a> Reader<'a> {
         if query.is_default_action {
             return Ok(self.default_action(table)?.into_iter().collect());
         }
-        let wanted = query.action.as_ref().and_then(|action| action.r#type.as_ref());
+        let wanted = query
+            .action
+            .as_ref()
+            .and_then(|action| action.r#type.as_ref());
         let action = match wanted {
             None => None,
             Some(TableActionType::Action(action)) => Some(action.action_id),
@@ -84,13 +89,17 @@ impl<'a> Reader<'a> {
             .filter(|(_, note)| {
                 query.metadata.is_empty() || note.is_some_and(|n| n.metadata == query.metadata)
             })
-            .filter(|(_, note)| cookie == 0 || note.is_some_and(|n| n.controller_metadata == cookie))
+            .filter(|(_, note)| {
+                cookie == 0 || note.is_some_and(|n| n.controller_metadata == cookie)
+            })
             .map(|(view, note)| self.encode_entry(table, view, note))
             .map(|entry| p4rt::TableEntry {
                 counter_data: entry.counter_data.filter(|_| query.counter_data.is_some()),
                 ..entry
             });
-        Ok(entries.map(|entry| entity(Entity::TableEntry(entry))).collect())
+        Ok(entries
+            .map(|entry| entity(Entity::TableEntry(entry)))
+            .collect())
     }
 
     /// The entries that key and priority of a query select: all without a key, else at most one
@@ -143,10 +152,15 @@ impl<'a> Reader<'a> {
     /// The default action as an entry; a table that does nothing on a miss has that of its P4Info.
     fn default_action(self, table: &TableSchema) -> Result<Option<p4rt::Entity>, Failure> {
         let call = self.device.default_action(table.index)?;
-        let action = call.and_then(|call| encode_action(&table.actions, call)).or_else(|| {
-            let action_id = table.const_default?;
-            Some(p4rt::Action { action_id, params: Vec::new() })
-        });
+        let action = call
+            .and_then(|call| encode_action(&table.actions, call))
+            .or_else(|| {
+                let action_id = table.const_default?;
+                Some(p4rt::Action {
+                    action_id,
+                    params: Vec::new(),
+                })
+            });
         Ok(action.map(|action| {
             let entry = p4rt::TableEntry {
                 is_default_action: true,
@@ -161,17 +175,27 @@ impl<'a> Reader<'a> {
         let entry = query.table_entry.as_ref();
         let entry = entry.ok_or_else(|| Failure::invalid("the table entry is missing"))?;
         if entry.is_default_action {
-            return Err(Failure::unimplemented("the direct counter of a default action"));
+            return Err(Failure::unimplemented(
+                "the direct counter of a default action",
+            ));
         }
         let tables: Vec<&TableSchema> = if entry.table_id == 0 {
-            self.schema.tables.values().filter(|table| table.direct_counter).collect()
+            self.schema
+                .tables
+                .values()
+                .filter(|table| table.direct_counter)
+                .collect()
         } else {
             vec![table_with_counter(self.schema, entry.table_id)?]
         };
         let mut found = Vec::new();
         for table in tables {
             let views = self.views(table, entry)?;
-            found.extend(views.into_iter().map(|view| direct_counter(table, view.key, view.count)));
+            found.extend(
+                views
+                    .into_iter()
+                    .map(|view| direct_counter(table, view.key, view.count)),
+            );
         }
         if found.is_empty() && !entry.r#match.is_empty() {
             return Err(Failure::not_found("there is no such entry"));
@@ -185,7 +209,13 @@ impl<'a> Reader<'a> {
             if query.index.is_some() {
                 return Err(Failure::invalid("an index needs a counter"));
             }
-            return Ok(self.schema.counters.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat());
+            return Ok(self
+                .schema
+                .counters
+                .iter()
+                .map(of)
+                .collect::<Result<Vec<_>, _>>()?
+                .concat());
         }
         let found = self.schema.counters.get_key_value(&query.counter_id);
         let unknown = || Failure::invalid(format!("there is no counter {}", query.counter_id));
@@ -195,16 +225,25 @@ impl<'a> Reader<'a> {
     fn cells(self, id: u32, index: CounterIndex, query: &p4rt::CounterEntry) -> Entities {
         let cells = self.device.counter(index)?;
         let encode = |(cell, count): (usize, &Count)| {
-            let index = Some(p4rt::Index { index: i64::try_from(cell).unwrap_or(i64::MAX) });
+            let index = Some(p4rt::Index {
+                index: i64::try_from(cell).unwrap_or(i64::MAX),
+            });
             let data = Some(encode_count(*count));
-            entity(Entity::CounterEntry(p4rt::CounterEntry { counter_id: id, index, data }))
+            entity(Entity::CounterEntry(p4rt::CounterEntry {
+                counter_id: id,
+                index,
+                data,
+            }))
         };
         let Some(at) = &query.index else {
             return Ok(cells.iter().enumerate().map(encode).collect());
         };
         let cell = cell_of(at)?;
         let count = cells.get(cell).ok_or_else(|| {
-            Failure::out_of_range(format!("cell {cell} is beyond the counter's {}", cells.len()))
+            Failure::out_of_range(format!(
+                "cell {cell} is beyond the counter's {}",
+                cells.len()
+            ))
         })?;
         Ok(vec![encode((cell, count))])
     }
@@ -261,7 +300,10 @@ impl<'a> Reader<'a> {
             }),
         ];
         for query in inserts {
-            let found = self.read(&entity(query))?.into_iter().filter(|found| !is_const(found));
+            let found = self
+                .read(&entity(query))?
+                .into_iter()
+                .filter(|found| !is_const(found));
             updates.extend(found.map(|found| update(p4rt::update::Type::Insert, found)));
         }
         for table in self.schema.tables.values() {
@@ -279,11 +321,16 @@ impl<'a> Reader<'a> {
 
 /// Wraps one kind of entity as the wire does.
 pub(super) fn entity(entity: Entity) -> p4rt::Entity {
-    p4rt::Entity { entity: Some(entity) }
+    p4rt::Entity {
+        entity: Some(entity),
+    }
 }
 
 fn update(kind: p4rt::update::Type, entity: p4rt::Entity) -> p4rt::Update {
-    p4rt::Update { r#type: kind as i32, entity: Some(entity) }
+    p4rt::Update {
+        r#type: kind as i32,
+        entity: Some(entity),
+    }
 }
 
 fn is_const(found: &p4rt::Entity) -> bool {
@@ -316,7 +363,9 @@ fn calls(table: &TableSchema, target: &Target) -> Option<u32> {
 fn with_action(table: &TableSchema, action: Option<TableActionType>) -> p4rt::TableEntry {
     p4rt::TableEntry {
         table_id: table.id,
-        action: action.map(|action| p4rt::TableAction { r#type: Some(action) }),
+        action: action.map(|action| p4rt::TableAction {
+            r#type: Some(action),
+        }),
         ..p4rt::TableEntry::default()
     }
 }
@@ -332,11 +381,14 @@ fn noted(mut entry: p4rt::TableEntry, note: Option<&Note>) -> p4rt::TableEntry {
 }
 
 fn encode_one_shot(table: &TableSchema, one_shot: &OneShot) -> TableActionType {
-    let choices = one_shot.choices.iter().map(|choice| p4rt::ActionProfileAction {
-        action: encode_action(&table.actions, &choice.call),
-        weight: saturated(choice.weight),
-        watch_kind: choice.watch.clone(),
-    });
+    let choices = one_shot
+        .choices
+        .iter()
+        .map(|choice| p4rt::ActionProfileAction {
+            action: encode_action(&table.actions, &choice.call),
+            weight: saturated(choice.weight),
+            watch_kind: choice.watch.clone(),
+        });
     TableActionType::ActionProfileActionSet(p4rt::ActionProfileActionSet {
         action_profile_actions: choices.collect(),
         action_selection_mode: one_shot.selection_mode,
@@ -351,5 +403,8 @@ fn direct_counter(table: &TableSchema, key: &MatchKey, count: Count) -> p4rt::En
         ..with_action(table, None)
     };
     let data = Some(encode_count(count));
-    entity(Entity::DirectCounterEntry(p4rt::DirectCounterEntry { table_entry: Some(entry), data }))
+    entity(Entity::DirectCounterEntry(p4rt::DirectCounterEntry {
+        table_entry: Some(entry),
+        data,
+    }))
 }

@@ -26,7 +26,9 @@ impl Switch {
         if asked == here {
             return Ok(());
         }
-        Err(Failure::not_found(format!("device {asked} is not here; this switch is device {here}")))
+        Err(Failure::not_found(format!(
+            "device {asked} is not here; this switch is device {here}"
+        )))
     }
 
     /// Holds the right to write: as long as the guard lives, no other controller is told that it is
@@ -37,7 +39,9 @@ impl Switch {
         election_id: Option<p4rt::Uint128>,
     ) -> Result<RwLockReadGuard<'_, Sessions>, Failure> {
         let sessions = self.sessions.read().await;
-        sessions.election().authorize(role, election_id.map(from_uint128))?;
+        sessions
+            .election()
+            .authorize(role, election_id.map(from_uint128))?;
         Ok(sessions)
     }
 
@@ -48,7 +52,10 @@ impl Switch {
     ) -> Result<R, Failure> {
         let pipelines = Arc::clone(&self.pipelines);
         let run = move |device: &mut Device| {
-            step(&mut pipelines.lock().unwrap_or_else(PoisonError::into_inner), device)
+            step(
+                &mut pipelines.lock().unwrap_or_else(PoisonError::into_inner),
+                device,
+            )
         };
         Ok(self.device.with(run).await?)
     }
@@ -60,7 +67,11 @@ impl Switch {
             let feature = request.atomicity().as_str_name();
             return Err(Failure::unimplemented(feature).into());
         }
-        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_write();
+        let fault = self
+            .faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .on_write();
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }
@@ -86,14 +97,19 @@ impl Switch {
     ) -> Result<ReadAnswer, Status> {
         self.check_device(request.device_id)?;
         let queries = request.entities;
-        let answers =
-            self.on_device(move |pipelines, device| pipelines.read(device, &queries)).await??;
+        let answers = self
+            .on_device(move |pipelines, device| pipelines.read(device, &queries))
+            .await??;
         let mut entities = Vec::new();
         let mut results = Vec::new();
         for answer in answers {
             results.push(answer.map(|found| entities.extend(found)));
         }
-        let chunk = |chunk: &[p4rt::Entity]| Ok(p4rt::ReadResponse { entities: chunk.to_vec() });
+        let chunk = |chunk: &[p4rt::Entity]| {
+            Ok(p4rt::ReadResponse {
+                entities: chunk.to_vec(),
+            })
+        };
         let mut messages: ReadAnswer = entities.chunks(CHUNK).map(chunk).collect();
         messages.extend(batch_status("queries", &results).err().map(Err));
         Ok(messages)
@@ -132,7 +148,9 @@ impl Switch {
     ) -> Result<Option<p4rt::ForwardingPipelineConfig>, Status> {
         self.check_device(request.device_id)?;
         let parts = request.response_type();
-        Ok(self.on_device(move |pipelines, _| pipelines.config(parts)).await?)
+        Ok(self
+            .on_device(move |pipelines, _| pipelines.config(parts))
+            .await?)
     }
 }
 

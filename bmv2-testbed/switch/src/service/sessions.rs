@@ -56,7 +56,14 @@ pub(super) struct Opened {
 impl Sessions {
     pub(super) fn new(rules: Rules, faults: Arc<Mutex<Faults>>) -> Self {
         let (election, outboxes) = (Election::new(rules), BTreeMap::new());
-        Self { election, rules, outboxes, opened: 0, closed: false, faults }
+        Self {
+            election,
+            rules,
+            outboxes,
+            opened: 0,
+            closed: false,
+            faults,
+        }
     }
 
     /// Who may write.
@@ -67,19 +74,31 @@ impl Sessions {
     /// Admits a new stream.
     pub(super) fn open(&mut self) -> Result<Opened, Failure> {
         if self.closed {
-            return Err(Failure::new(Code::Unavailable, "the switch is shutting down"));
+            return Err(Failure::new(
+                Code::Unavailable,
+                "the switch is shutting down",
+            ));
         }
         self.opened += 1;
         let session = SessionId(self.opened);
-        if let Some(Output::Close(_, refusal)) =
-            self.election.step(Input::Connected(session)).pop()
+        if let Some(Output::Close(_, refusal)) = self.election.step(Input::Connected(session)).pop()
         {
             return Err(refusal.into());
         }
         let (sender, messages) = mpsc::channel(QUEUE);
         let (_ended, ended) = oneshot::channel();
-        self.outboxes.insert(session, Outbox { messages: sender, _ended });
-        Ok(Opened { session, messages, ended })
+        self.outboxes.insert(
+            session,
+            Outbox {
+                messages: sender,
+                _ended,
+            },
+        );
+        Ok(Opened {
+            session,
+            messages,
+            ended,
+        })
     }
 
     /// A controller claims an election id.
@@ -137,11 +156,17 @@ impl Sessions {
     }
 
     fn notify(&self, session: SessionId, notice: Notice) -> Result<(), Status> {
-        let Some(outbox) = self.outboxes.get(&session) else { return Ok(()) };
+        let Some(outbox) = self.outboxes.get(&session) else {
+            return Ok(());
+        };
         let update = Update::Arbitration(self.arbitration(notice));
         let sent = outbox.messages.try_send(message(update));
         sent.map_err(|_| Status::resource_exhausted("the controller takes no notices"))?;
-        if self.breaks_here() { Err(broken()) } else { Ok(()) }
+        if self.breaks_here() {
+            Err(broken())
+        } else {
+            Ok(())
+        }
     }
 
     fn arbitration(&self, notice: Notice) -> p4rt::MasterArbitrationUpdate {
@@ -153,7 +178,10 @@ impl Sessions {
         let role = Some(notice.role).filter(|role| !role.is_empty());
         p4rt::MasterArbitrationUpdate {
             device_id: self.rules.device_id,
-            role: role.map(|name| p4rt::Role { name, ..p4rt::Role::default() }),
+            role: role.map(|name| p4rt::Role {
+                name,
+                ..p4rt::Role::default()
+            }),
             election_id: notice.election_id.map(to_uint128),
             status: Some(rpc::Status {
                 code: code as i32,
@@ -171,7 +199,10 @@ impl Sessions {
     }
 
     fn breaks_here(&self) -> bool {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_message()
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .on_message()
     }
 }
 
@@ -196,9 +227,14 @@ pub(super) fn from_uint128(id: p4rt::Uint128) -> u128 {
 
 fn to_uint128(id: u128) -> p4rt::Uint128 {
     let low = u64::try_from(id & u128::from(u64::MAX)).unwrap_or(u64::MAX);
-    p4rt::Uint128 { high: u64::try_from(id >> 64).unwrap_or(u64::MAX), low }
+    p4rt::Uint128 {
+        high: u64::try_from(id >> 64).unwrap_or(u64::MAX),
+        low,
+    }
 }
 
 fn message(update: Update) -> Message {
-    Ok(p4rt::StreamMessageResponse { update: Some(update) })
+    Ok(p4rt::StreamMessageResponse {
+        update: Some(update),
+    })
 }

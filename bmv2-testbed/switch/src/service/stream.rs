@@ -59,17 +59,26 @@ impl Switch {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
                     let packet_out = Some(packet);
-                    (failure, Details::PacketOut(p4rt::PacketOutError { packet_out }))
+                    (
+                        failure,
+                        Details::PacketOut(p4rt::PacketOutError { packet_out }),
+                    )
                 }
             },
             Some(Request::DigestAck(ack)) => {
                 let digest_list_ack = Some(ack);
                 let details = p4rt::DigestListAckError { digest_list_ack };
-                (Failure::unimplemented("DigestListAck"), Details::DigestListAck(details))
+                (
+                    Failure::unimplemented("DigestListAck"),
+                    Details::DigestListAck(details),
+                )
             }
             Some(Request::Other(other)) => {
                 let details = p4rt::StreamOtherError { other: Some(other) };
-                (Failure::unimplemented("a message of another type"), Details::Other(details))
+                (
+                    Failure::unimplemented("a message of another type"),
+                    Details::Other(details),
+                )
             }
             None => return Err(Failure::invalid("the stream message is empty")),
         };
@@ -93,8 +102,12 @@ impl Switch {
             return Err(Failure::new(Code::PermissionDenied, message));
         }
         let schema = self.schema.borrow().clone();
-        let no_pipeline =
-            || Failure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set");
+        let no_pipeline = || {
+            Failure::new(
+                Code::FailedPrecondition,
+                "no forwarding pipeline config has been set",
+            )
+        };
         let schema = schema.ok_or_else(no_pipeline)?;
         let bytes = packet::encode_out(&schema.packet_out, packet)?;
         self.device.packet_out(bytes).await?;
@@ -105,7 +118,9 @@ impl Switch {
     pub(super) async fn packet_in(&self, bytes: &[u8]) {
         let schema = self.schema.borrow().clone();
         let packet = schema.and_then(|schema| packet::decode_in(&schema.packet_in, bytes));
-        let Some(packet) = packet else { return self.counts.drop_packet_in() };
+        let Some(packet) = packet else {
+            return self.counts.drop_packet_in();
+        };
         let primaries: Vec<SessionId> = self.sessions.read().await.election().primaries().collect();
         if primaries.is_empty() {
             self.counts.drop_packet_in();
@@ -137,5 +152,9 @@ fn claim_of(update: p4rt::MasterArbitrationUpdate) -> Result<Claim, Failure> {
         return Err(Failure::invalid("this switch knows no role configs"));
     }
     let election_id = update.election_id.map(from_uint128);
-    Ok(Claim { device_id: update.device_id, role: role.name, election_id })
+    Ok(Claim {
+        device_id: update.device_id,
+        role: role.name,
+        election_id,
+    })
 }

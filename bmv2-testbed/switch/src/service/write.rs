@@ -31,7 +31,11 @@ impl Writer<'_> {
         if kind == Kind::Unspecified {
             return Err(Failure::invalid("the update has no type"));
         }
-        match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+        match update
+            .entity
+            .as_ref()
+            .and_then(|entity| entity.entity.as_ref())
+        {
             None => Err(Failure::invalid("the update has no entity")),
             Some(Entity::TableEntry(entry)) => self.table_entry(kind, entry),
             Some(Entity::ActionProfileMember(member)) => self.member(kind, member),
@@ -63,7 +67,7 @@ impl Writer<'_> {
         }
         let key = decode_key(table, &entry.r#match, entry.priority)?;
         match kind {
-            Kind::Insert => self.insert(table, key, entry),
+            Kind::Insert => self.insert(table, &key, entry),
             Kind::Modify => self.modify(table, &key, entry),
             _ => self.delete(table, &key),
         }
@@ -72,14 +76,14 @@ impl Writer<'_> {
     fn insert(
         &mut self,
         table: &TableSchema,
-        key: MatchKey,
+        key: &MatchKey,
         entry: &p4rt::TableEntry,
     ) -> Result<(), Failure> {
         let count = entry.counter_data.as_ref().map(decode_count).transpose()?;
         let mut note = Note::of(entry);
         match action_of(entry)? {
             TableActionType::ActionProfileActionSet(set) => {
-                note.one_shot = Some(self.insert_one_shot(table, &key, set)?);
+                note.one_shot = Some(self.insert_one_shot(table, key, set)?);
             }
             action => {
                 let target = self.target(table, action)?;
@@ -87,9 +91,9 @@ impl Writer<'_> {
             }
         }
         if let Some(count) = count {
-            self.device.set_direct_count(table.index, &key, count)?;
+            self.device.set_direct_count(table.index, key, count)?;
         }
-        self.ledger.set_entry(table.index, &key, note);
+        self.ledger.set_entry(table.index, key, note);
         Ok(())
     }
 
@@ -132,11 +136,15 @@ impl Writer<'_> {
 
     /// What an entry leads to, for every form of action but the one-shot.
     fn target(&self, table: &TableSchema, action: &TableActionType) -> Result<Target, Failure> {
-        let profile = table.profile.and_then(|profile| self.schema.profiles.get(&profile));
+        let profile = table
+            .profile
+            .and_then(|profile| self.schema.profiles.get(&profile));
         match (action, profile) {
-            (TableActionType::Action(action), None) => {
-                Ok(Target::Action(decode_action(&table.actions, action, Place::Entry)?))
-            }
+            (TableActionType::Action(action), None) => Ok(Target::Action(decode_action(
+                &table.actions,
+                action,
+                Place::Entry,
+            )?)),
             (TableActionType::ActionProfileMemberId(id), Some(profile)) => {
                 self.check_style(profile)?;
                 Ok(Target::Member(*id))
@@ -145,7 +153,10 @@ impl Writer<'_> {
                 self.check_style(profile)?;
                 Ok(Target::Group(*id))
             }
-            (_, None) => Err(Failure::invalid(format!("table {} takes actions", table.name))),
+            (_, None) => Err(Failure::invalid(format!(
+                "table {} takes actions",
+                table.name
+            ))),
             (_, Some(profile)) => {
                 let message = format!("table {} takes what {} offers", table.name, profile.name);
                 Err(Failure::invalid(message))
@@ -163,10 +174,14 @@ impl Writer<'_> {
             return Err(Failure::invalid("a default action can only be modified"));
         }
         if !entry.r#match.is_empty() || entry.priority != 0 {
-            return Err(Failure::invalid("a default action has neither key nor priority"));
+            return Err(Failure::invalid(
+                "a default action has neither key nor priority",
+            ));
         }
         if entry.counter_data.is_some() {
-            return Err(Failure::unimplemented("the direct counter of a default action"));
+            return Err(Failure::unimplemented(
+                "the direct counter of a default action",
+            ));
         }
         if table.const_default.is_some() || table.profile.is_some() {
             let message = format!("the default action of table {} is constant", table.name);
@@ -178,7 +193,10 @@ impl Writer<'_> {
             return Ok(());
         }
         let TableActionType::Action(action) = action_of(entry)? else {
-            return Err(Failure::invalid(format!("table {} takes actions", table.name)));
+            return Err(Failure::invalid(format!(
+                "table {} takes actions",
+                table.name
+            )));
         };
         let call = decode_action(&table.actions, action, Place::Default)?;
         self.device.set_default(table.index, call)?;
@@ -203,7 +221,9 @@ impl Writer<'_> {
             let message = format!("cell {} is beyond the counter's size {size}", cells.start);
             return Err(Failure::out_of_range(message));
         }
-        let Some(data) = &counter.data else { return Ok(()) };
+        let Some(data) = &counter.data else {
+            return Ok(());
+        };
         let count = decode_count(data)?;
         for cell in cells {
             self.device.set_counter(index, cell, count)?;
@@ -221,12 +241,15 @@ impl Writer<'_> {
         let entry = entry.ok_or_else(|| Failure::invalid("the table entry is missing"))?;
         let table = table_with_counter(self.schema, entry.table_id)?;
         if entry.is_default_action {
-            return Err(Failure::unimplemented("the direct counter of a default action"));
+            return Err(Failure::unimplemented(
+                "the direct counter of a default action",
+            ));
         }
         let key = decode_key(table, &entry.r#match, entry.priority)?;
         self.device.get(table.index, &key)?;
         if let Some(data) = &counter.data {
-            self.device.set_direct_count(table.index, &key, decode_count(data)?)?;
+            self.device
+                .set_direct_count(table.index, &key, decode_count(data)?)?;
         }
         Ok(())
     }
@@ -234,7 +257,10 @@ impl Writer<'_> {
 
 /// The table with this id.
 pub(super) fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, Failure> {
-    schema.tables.get(&id).ok_or_else(|| Failure::invalid(format!("there is no table {id}")))
+    schema
+        .tables
+        .get(&id)
+        .ok_or_else(|| Failure::invalid(format!("there is no table {id}")))
 }
 
 /// The table with this id, if its entries are counted.
@@ -243,7 +269,10 @@ pub(super) fn table_with_counter(schema: &Schema, id: u32) -> Result<&TableSchem
     if table.direct_counter {
         return Ok(table);
     }
-    Err(Failure::invalid(format!("table {} has no direct counter", table.name)))
+    Err(Failure::invalid(format!(
+        "table {} has no direct counter",
+        table.name
+    )))
 }
 
 /// The cell that an index names.
@@ -260,7 +289,10 @@ fn check_features(table: &TableSchema, entry: &p4rt::TableEntry) -> Result<(), F
         return Err(no_idle_timeout(table));
     }
     if entry.counter_data.is_some() && !table.direct_counter {
-        return Err(Failure::invalid(format!("table {} has no direct counter", table.name)));
+        return Err(Failure::invalid(format!(
+            "table {} has no direct counter",
+            table.name
+        )));
     }
     Ok(())
 }
@@ -275,7 +307,10 @@ pub(super) fn no_idle_timeout(table: &TableSchema) -> Failure {
 }
 
 fn action_of(entry: &p4rt::TableEntry) -> Result<&TableActionType, Failure> {
-    let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
+    let action = entry
+        .action
+        .as_ref()
+        .and_then(|action| action.r#type.as_ref());
     action.ok_or_else(|| Failure::invalid("the entry has no action"))
 }
 

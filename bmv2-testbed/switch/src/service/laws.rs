@@ -1,0 +1,313 @@
+//! Laws of `write` and `read`, on random updates that are nearly right, against `fabric.p4`.
+
+use p4rt::entity::Entity;
+use p4rt::table_action::Type as Action;
+use p4runtime_proto::config_v1::P4Info;
+use p4runtime_proto::v1 as p4rt;
+use proptest::prelude::*;
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+
+use super::entity::{encode_action, encode_fields};
+use super::pipeline::{Pipeline, Pipelines};
+use super::read::entity;
+use crate::control::{ActionCall, KeyField, MatchKey};
+use crate::device::{Device, DeviceConfig};
+use crate::p4info::{FieldSchema, Schema, TableSchema};
+use crate::program::MatchKind;
+
+const JSON: &[u8] = include_bytes!("../../../../p4/fabric.json");
+const INFO: &str = include_str!("../../../../p4/fabric.p4info.txtpb");
+
+fn fabric() -> Pipeline {
+    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let kind = pool.get_message_by_name("p4.config.v1.P4Info").unwrap();
+    let info = DynamicMessage::parse_text_format(kind, INFO)
+        .unwrap()
+        .encode_to_vec();
+    Pipeline::verify(p4rt::ForwardingPipelineConfig {
+        p4info: Some(P4Info::decode(info.as_slice()).unwrap()),
+        p4_device_config: JSON.to_vec(),
+        cookie: None,
+    })
+    .unwrap()
+}
+
+/// A device of its own with one pipeline.
+struct Switch {
+    device: Device,
+    pipelines: Pipelines,
+}
+
+impl Switch {
+    fn new(pipeline: &Pipeline) -> Self {
+        let mut device = Device::new(DeviceConfig {
+            device_id: 1,
+            cpu_port: 255,
+            levels: 8,
+        });
+        let mut pipelines = Pipelines::default();
+        pipelines.replace(pipeline.clone(), &mut device);
+        Self { device, pipelines }
+    }
+
+    /// Whether the update was carried out.
+    fn write(&mut self, update: &p4rt::Update) -> bool {
+        let updates = std::slice::from_ref(update);
+        self.pipelines
+            .write(&mut self.device, updates, |_| None)
+            .unwrap()[0]
+            .is_ok()
+    }
+
+    fn state(&self) -> Vec<p4rt::Update> {
+        self.pipelines.snapshot(&self.device).unwrap()
+    }
+}
+
+/// What random updates are made of; small numbers, so that they meet.
+#[derive(Clone, Debug)]
+struct Draw {
+    kind: i32,
+    what: u8,
+    table: prop::sample::Index,
+    n: u8,
+    choice: u8,
+    flaw: u8,
+    bytes: Vec<u8>,
+    number: i64,
+}
+
+fn draw() -> impl Strategy<Value = Draw> {
+    let numbers = (
+        0..=4i32,
+        0..8u8,
+        any::<prop::sample::Index>(),
+        0..3u8,
+        0..4u8,
+    );
+    let flaws = (
+        0..24u8,
+        prop::collection::vec(any::<u8>(), 0..18),
+        any::<i64>(),
+    );
+    (numbers, flaws).prop_map(
+        |((kind, what, table, n, choice), (flaw, bytes, number))| Draw {
+            kind,
+            what,
+            table,
+            n,
+            choice,
+            flaw,
+            bytes,
+            number,
+        },
+    )
+}
+
+impl Draw {
+    fn update(&self, schema: &Schema) -> p4rt::Update {
+        p4rt::Update {
+            r#type: self.kind,
+            entity: Some(self.entity(schema)),
+        }
+    }
+
+    fn entity(&self, schema: &Schema) -> p4rt::Entity {
+        let (&action_profile_id, profile) = schema.profiles.iter().next().unwrap();
+        let members = schema.tables.get(&profile.table).unwrap();
+        let n = u32::from(self.n);
+        entity(match self.what {
+            0 => Entity::ActionProfileMember(p4rt::ActionProfileMember {
+                action_profile_id,
+                member_id: n,
+                action: self.action(members),
+            }),
+            1 => Entity::ActionProfileGroup(p4rt::ActionProfileGroup {
+                action_profile_id,
+                group_id: n,
+                members: self.group_members(),
+                max_size: profile.max_group_size,
+            }),
+            2 => Entity::CounterEntry(p4rt::CounterEntry {
+                counter_id: *schema.counters.keys().next().unwrap(),
+                index: Some(p4rt::Index {
+                    index: if self.flaw == 0 { self.number } else { 3 },
+                }),
+                data: Some(self.count()),
+            }),
+            3 => Entity::DirectCounterEntry(p4rt::DirectCounterEntry {
+                table_entry: Some(self.entry(schema)),
+                data: Some(self.count()),
+            }),
+            _ => Entity::TableEntry(self.entry(schema)),
+        })
+    }
+
+    fn entry(&self, schema: &Schema) -> p4rt::TableEntry {
+        let tables: Vec<&TableSchema> = schema.tables.values().collect();
+        let table = self.table.get(&tables);
+        let field = |schema: &FieldSchema| self.field(schema);
+        let key = MatchKey {
+            fields: table.fields.iter().map(field).collect(),
+            priority: 0,
+        };
+        let mut entry = p4rt::TableEntry {
+            table_id: table.id,
+            r#match: encode_fields(table, &key),
+            priority: i32::from(table.takes_priority),
+            action: Some(p4rt::TableAction {
+                r#type: self.target(table),
+            }),
+            metadata: self.bytes.clone(),
+            counter_data: table.direct_counter.then(|| self.count()),
+            ..p4rt::TableEntry::default()
+        };
+        match self.flaw {
+            1 => entry.r#match.clear(),
+            2 => entry.priority = self.number as i32,
+            3 => entry.action = None,
+            4 => entry.is_default_action = true,
+            5 => (entry.is_default_action, entry.priority) = (true, 0),
+            6 => entry.table_id = self.number as u32,
+            7 => entry.counter_data = Some(self.count()),
+            8 => entry.r#match.extend(entry.r#match.clone()),
+            _ => {}
+        }
+        if self.flaw == 5 {
+            entry.r#match.clear();
+        }
+        entry
+    }
+
+    fn field(&self, schema: &FieldSchema) -> KeyField {
+        let value = u128::from(self.n) & (u128::MAX >> (128 - schema.bits));
+        match schema.kind {
+            MatchKind::Exact => KeyField::Exact(value),
+            MatchKind::Lpm => KeyField::Lpm {
+                value,
+                prefix: schema.bits,
+            },
+            MatchKind::Ternary => KeyField::Ternary { value, mask: value },
+            MatchKind::Range => KeyField::Range {
+                low: value,
+                high: value,
+            },
+            MatchKind::Optional => KeyField::Optional(Some(value)),
+        }
+    }
+
+    fn action(&self, table: &TableSchema) -> Option<p4rt::Action> {
+        let actions: Vec<_> = table.actions.by_id.values().collect();
+        let schema = actions[usize::from(self.choice) % actions.len()];
+        let arguments = vec![u128::from(self.n); schema.parameters.len()];
+        let mut action = encode_action(
+            &table.actions,
+            &ActionCall {
+                action: schema.index,
+                arguments,
+            },
+        )?;
+        if let (9, Some(param)) = (self.flaw, action.params.first_mut()) {
+            param.value = self.bytes.clone();
+        }
+        Some(action)
+    }
+
+    fn target(&self, table: &TableSchema) -> Option<Action> {
+        match (self.choice, table.profile) {
+            (_, None) => self.action(table).map(Action::Action),
+            (0, _) => Some(Action::ActionProfileMemberId(u32::from(self.n))),
+            (1, _) => Some(Action::ActionProfileGroupId(u32::from(self.n))),
+            _ => {
+                let choices = (0..self.n).map(|_| p4rt::ActionProfileAction {
+                    action: self.action(table),
+                    weight: if self.flaw == 10 {
+                        self.number as i32
+                    } else {
+                        1
+                    },
+                    watch_kind: None,
+                });
+                Some(Action::ActionProfileActionSet(
+                    p4rt::ActionProfileActionSet {
+                        action_profile_actions: choices.collect(),
+                        ..p4rt::ActionProfileActionSet::default()
+                    },
+                ))
+            }
+        }
+    }
+
+    fn group_members(&self) -> Vec<p4rt::action_profile_group::Member> {
+        let weight = if self.flaw == 10 {
+            self.number as i32
+        } else {
+            1
+        };
+        let member = |member_id| p4rt::action_profile_group::Member {
+            member_id,
+            weight,
+            watch_kind: None,
+        };
+        (1..=u32::from(self.choice)).map(member).collect()
+    }
+
+    fn count(&self) -> p4rt::CounterData {
+        let packet_count = if self.flaw == 11 { self.number } else { 1 };
+        p4rt::CounterData {
+            packet_count,
+            byte_count: 64,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// A refused update changes nothing, and what is read, written to an empty switch, is read
+    /// there again.
+    #[test]
+    fn updates_do_all_or_nothing_and_state_is_symmetric(
+        draws in prop::collection::vec(draw(), 1..40),
+    ) {
+        let pipeline = fabric();
+        let mut switch = Switch::new(&pipeline);
+        for draw in draws {
+            let before = switch.state();
+            let update = draw.update(&pipeline.schema);
+            if !switch.write(&update) {
+                prop_assert_eq!(&switch.state(), &before, "after {:?}", update);
+            }
+            let query = draw.entity(&pipeline.schema);
+            prop_assert!(switch.pipelines.read(&switch.device, &[query]).is_ok());
+        }
+        let state = switch.state();
+        let mut copy = Switch::new(&pipeline);
+        for update in &state {
+            prop_assert!(copy.write(update), "{:?}", update);
+        }
+        prop_assert_eq!(copy.state(), state);
+    }
+
+    /// Whatever the wire carries is answered, and leaves a state that can be read.
+    #[test]
+    fn no_message_panics(
+        draw in draw(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let pipeline = fabric();
+        let mut switch = Switch::new(&pipeline);
+        let mut bytes = draw.update(&pipeline.schema).encode_to_vec();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(update) = p4rt::Update::decode(bytes.as_slice()) {
+            switch.write(&update);
+            let query = update.entity.unwrap_or_default();
+            prop_assert!(switch.pipelines.read(&switch.device, &[query]).is_ok());
+        }
+        switch.state();
+    }
+}

@@ -1,0 +1,158 @@
+//! Pipelines: each action of `SetForwardingPipelineConfig`, and mismatched artefacts.
+
+use p4rt::get_forwarding_pipeline_config_request::ResponseType;
+use p4rt::set_forwarding_pipeline_config_request::Action;
+use p4runtime_proto::v1 as p4rt;
+use switch::service::ServiceOptions;
+use tonic::Code;
+
+use crate::bench::{Bench, Controller, DEVICE, config, soon};
+use crate::samples::{Samples, insert, table_entry};
+
+async fn entry_count(controller: &mut Controller) -> usize {
+    let all = table_entry(p4rt::TableEntry::default());
+    controller.read(vec![all]).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn nothing_is_written_or_read_before_a_pipeline() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.controller(1).await;
+    let write = controller.write(Vec::new()).await.unwrap_err();
+    let read = controller.read(Vec::new()).await.unwrap_err();
+    assert_eq!([write.code(), read.code()], [Code::FailedPrecondition; 2]);
+    assert_eq!(controller.cookie().await, None);
+}
+
+#[tokio::test]
+async fn a_commit_wipes_and_a_reconciliation_keeps() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.primary().await;
+    let samples = Samples::new();
+    let tables = samples
+        .info
+        .tables
+        .iter()
+        .filter(|table| !table.match_fields.is_empty());
+    let entries: Vec<_> = tables.map(|table| samples.entry(table, 1, 0)).collect();
+    controller
+        .write(entries.iter().map(insert).collect())
+        .await
+        .unwrap();
+    controller
+        .set(Action::ReconcileAndCommit, Some(config(2)))
+        .await
+        .unwrap();
+    assert_eq!(entry_count(&mut controller).await, entries.len());
+    assert_eq!(controller.cookie().await, Some(2));
+    controller
+        .set(Action::Verify, Some(config(9)))
+        .await
+        .unwrap();
+    assert_eq!(entry_count(&mut controller).await, entries.len());
+    controller.commit(3).await.unwrap();
+    assert_eq!(entry_count(&mut controller).await, 0);
+    assert_eq!(controller.cookie().await, Some(3));
+}
+
+#[tokio::test]
+async fn a_saved_pipeline_is_written_to_before_it_runs() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.primary().await;
+    let samples = Samples::new();
+    let entry = samples.entry(samples.table("local_host"), 1, 0);
+    controller.write(vec![insert(&entry)]).await.unwrap();
+    let missing = controller.set(Action::Commit, None).await.unwrap_err();
+    assert_eq!(missing.code(), Code::NotFound);
+
+    controller
+        .set(Action::VerifyAndSave, Some(config(2)))
+        .await
+        .unwrap();
+    assert_eq!(entry_count(&mut controller).await, 0);
+    let entries = [2, 3].map(|n| samples.entry(samples.table("local_host"), n, 0));
+    controller
+        .write(entries.iter().map(insert).collect())
+        .await
+        .unwrap();
+    let superfluous = controller
+        .set(Action::Commit, Some(config(2)))
+        .await
+        .unwrap_err();
+    assert_eq!(superfluous.code(), Code::InvalidArgument);
+    controller.set(Action::Commit, None).await.unwrap();
+    assert_eq!(entry_count(&mut controller).await, 2);
+}
+
+#[tokio::test]
+async fn the_parts_asked_for_come_back() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.primary().await;
+    for (parts, info, device_config) in [
+        (ResponseType::All, true, true),
+        (ResponseType::CookieOnly, false, false),
+        (ResponseType::P4infoAndCookie, true, false),
+        (ResponseType::DeviceConfigAndCookie, false, true),
+    ] {
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: DEVICE,
+            response_type: parts as i32,
+        };
+        let call = controller.client.get_forwarding_pipeline_config(request);
+        let found = soon(call).await.unwrap().into_inner().config.unwrap();
+        let sent = config(1);
+        assert_eq!(found.p4info, sent.p4info.filter(|_| info), "{parts:?}");
+        assert_eq!(
+            !found.p4_device_config.is_empty(),
+            device_config,
+            "{parts:?}"
+        );
+        assert_eq!(found.cookie, sent.cookie, "{parts:?}");
+    }
+}
+
+/// What the switch says of a P4Info changed by `spoil`.
+async fn refusal(spoil: impl FnOnce(&mut p4rt::ForwardingPipelineConfig)) -> String {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.controller(1).await;
+    let mut config = config(1);
+    spoil(&mut config);
+    let status = controller
+        .set(Action::VerifyAndCommit, Some(config))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    status.message().to_owned()
+}
+
+#[tokio::test]
+async fn artefacts_that_disagree_are_refused_by_name() {
+    let table = |config: &mut p4rt::ForwardingPipelineConfig| -> p4runtime_proto::config_v1::Table {
+        config.p4info.as_mut().unwrap().tables[1].clone()
+    };
+    let renamed = refusal(|config| {
+        let tables = &mut config.p4info.as_mut().unwrap().tables;
+        tables[1].preamble.as_mut().unwrap().name = "IngressImpl.nowhere".into();
+    });
+    assert_eq!(
+        renamed.await,
+        "the P4Info has table IngressImpl.nowhere, the device config has not"
+    );
+    let widened = refusal(|config| {
+        config.p4info.as_mut().unwrap().tables[1].match_fields[0].bitwidth = 33;
+    });
+    assert_eq!(
+        widened.await,
+        "table IngressImpl.local_host, match field dst: bitwidth is 33 in the P4Info and 32 in the \
+         device config"
+    );
+    let twice = refusal(|config| {
+        let copy = table(config);
+        config.p4info.as_mut().unwrap().tables.push(copy);
+    });
+    assert_eq!(twice.await, "table: id 33554434 is used twice");
+    let empty = refusal(|config| config.p4_device_config.clear());
+    assert_eq!(empty.await, "the config has no device config");
+    let garbled = refusal(|config| config.p4_device_config = b"{".to_vec());
+    assert!(garbled.await.starts_with("device config: "));
+}
