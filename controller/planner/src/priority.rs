@@ -59,10 +59,13 @@ pub(crate) fn places(order: &[usize]) -> Vec<usize> {
 
 /// The reference of the paper: most bytes in an iteration, then higher intensity, then id.
 pub(crate) fn most_traffic(traffic: &Traffic<'_>, demands: &[Demand]) -> Option<usize> {
-    let key = |job: usize| (bytes(traffic, job), demands[job].intensity);
-    (0..demands.len()).max_by(|a, b| {
-        let (x, y) = (key(*a), key(*b));
-        x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)).then(b.cmp(a))
+    let bytes: Vec<f64> = (0..demands.len()).map(|job| bytes(traffic, job)).collect();
+    (0..demands.len()).max_by(|&a, &b| {
+        let by_intensity = demands[a].intensity.total_cmp(&demands[b].intensity);
+        bytes[a]
+            .total_cmp(&bytes[b])
+            .then(by_intensity)
+            .then(b.cmp(&a))
     })
 }
 

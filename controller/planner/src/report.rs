@@ -98,6 +98,7 @@ impl Evidence<'_> {
     /// The report on `plan`.
     pub(crate) fn report(&self, plan: &Plan) -> Report {
         let links = self.links(plan);
+        let reference = self.reference();
         let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
         let max_load_lower_bound = self.lower_bound();
         Report {
@@ -112,6 +113,14 @@ impl Evidence<'_> {
             why: (0..plan.jobs.len())
                 .map(|job| self.why(plan, job))
                 .collect(),
+        }
+    }
+
+    /// The job that all others are compared with, if policy has one.
+    fn reference(&self) -> Option<usize> {
+        match self.policy.reference {
+            Reference::MostTraffic => priority::most_traffic(self.traffic, self.demands),
+            Reference::Contenders => None,
         }
     }
 
@@ -207,15 +216,11 @@ impl Evidence<'_> {
         moved.map(|(position, _)| position).collect()
     }
 
-    fn why(&self, plan: &Plan, job: usize) -> Why {
+    fn why(&self, plan: &Plan, job: usize, reference: Option<usize>) -> Why {
         let contenders: Vec<usize> = self.sharing.with(job).collect();
         let own = &plan.jobs[job];
         let ties = |other: &&usize| {
             plan.jobs[**other].rank < own.rank && plan.jobs[**other].level == own.level
-        };
-        let reference = match self.policy.reference {
-            Reference::MostTraffic => priority::most_traffic(self.traffic, self.demands),
-            Reference::Contenders => None,
         };
         let rule = self.policy.override_for(self.traffic.jobs[job]);
         Why {
