@@ -111,7 +111,7 @@ impl Evidence<'_> {
             findings: self.findings(plan),
             moved: self.moved(plan),
             why: (0..plan.jobs.len())
-                .map(|job| self.why(plan, job))
+                .map(|job| self.why(plan, job, reference))
                 .collect(),
         }
     }
