@@ -566,7 +566,7 @@ mod tests {
         );
         prop_oneof![
             2 => session.clone().prop_map(Input::Connected),
-            6 => (session.clone(), claim).prop_map(|(session, claim)| Input::Claimed(session, claim)),
+            6 => (session.clone(), claim).prop_map(|(by, claim)| Input::Claimed(by, claim)),
             1 => session.prop_map(Input::Disconnected),
         ]
     }

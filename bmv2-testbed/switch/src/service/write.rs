@@ -1,7 +1,7 @@
 //! One update: what `Write` does to the device, entity by entity.
 //!
-//! [`Writer::apply`] either carries an update out or leaves everything as it was. Tables and counters
-//! are here, action profiles in [`profile`](super::profile).
+//! [`Writer::apply`] either carries an update out or leaves everything as it was. Tables and
+//! counters are here, action profiles in [`profile`](super::profile).
 
 use p4rt::entity::Entity;
 use p4rt::table_action::Type as TableActionType;

@@ -1,4 +1,4 @@
-//! Table entries: writes and reads of every table of `fabric.p4`, and everything that must be refused.
+//! Table entries: writes and reads of every table of `fabric.p4`, and what must be refused.
 
 use p4rt::entity::Entity;
 use p4rt::table_action::Type as Action;
