@@ -262,3 +262,6 @@ fn check_jobs(fabric: &Fabric, jobs: &[Job]) -> Result<(), Refused> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

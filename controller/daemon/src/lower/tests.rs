@@ -1,1 +1,358 @@
+//! Lowered tables, read by people (goldens) and by packets (laws over random fabrics).
 
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use p4::fabric::table;
+use p4::{Pipeline, Tables};
+use planner::{Flow, Input, Job, Plan, Policy};
+use proptest::prelude::*;
+use topology::clos::{self, ClosSpec};
+use topology::{Change, Fabric, HostId, LinkId, NicId, SwitchId};
+
+use self::walk::{Packet, walk};
+use super::{Wiring, lower};
+
+/// A job named by its number, with flows between NICs: (source, destination, UDP source port).
+fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
+    let flow = |&(src, dst, udp_src_port): &(usize, usize, u16)| Flow {
+        src: NicId::from(src),
+        dst: NicId::from(dst),
+        bytes: 1e9,
+        udp_src_port,
+    };
+    Job {
+        id: format!("job{number}").as_str().into(),
+        tenant: None,
+        model: None,
+        gpus: BTreeMap::from([(HostId(0), 1)]),
+        flop_per_iteration: 1e15 * (number as f64 + 1.0),
+        compute_seconds: 1.0,
+        overlap_from: 1.0,
+        recent_slowdown: 0.0,
+        flows: flows.iter().map(flow).collect(),
+    }
+}
+
+fn plan(fabric: &Fabric, jobs: &[Job]) -> Plan {
+    let input = Input {
+        fabric: fabric.clone(),
+        jobs: jobs.to_vec(),
+    };
+    planner::plan(&input, &Policy::default(), None).0
+}
+
+fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, Tables> {
+    lower(&Wiring::new(fabric).unwrap(), fabric, plan)
+}
+
+/// The rows of one switch as people see them, without those that say nothing new.
+fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, Tables>, switch: &str) -> Vec<String> {
+    let p4info = Pipeline::fabric().p4info;
+    let tables = &tables[&fabric.switch_named(switch).unwrap()];
+    let told = |table| table != table::DSCP_LEVEL && table != table::SWITCH_SALT;
+    let entries = tables.iter().filter(|(key, _)| told(key.table));
+    let entries = entries.map(|(key, value)| p4::entry::TableEntry {
+        key: key.clone(),
+        value: value.clone(),
+    });
+    entries
+        .map(|entry| p4info.show(&entry).to_string())
+        .collect()
+}
+
+fn small() -> Fabric {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 1,
+        ..ClosSpec::default()
+    };
+    clos::build("small", &spec).unwrap()
+}
+
+#[test]
+fn a_leaf_with_a_pinned_job() {
+    let fabric = small();
+    let plan = plan(&fabric, &[job(0, &[(0, 1, 50_000)])]);
+    let expected = [
+        "local_host dst=10.0.1.1 -> to_host(port=1, dmac=02:00:0a:00:01:01)",
+        "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
+        "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=50000 dport=4791 -> pin(path=2, job=1)",
+        "job_qos job=1 -> set_class(level=7, dscp=56)",
+        "fabric_port port=2 -> trust_dscp()",
+        "fabric_port port=3 -> trust_dscp()",
+        "path dst_leaf=2 path=2 -> to_uplink(port=2, backup=3)",
+        "path dst_leaf=2 path=3 -> to_uplink(port=3, backup=2)",
+        "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
+    ];
+    assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf1"), expected);
+    let far = [
+        "local_host dst=10.0.2.1 -> to_host(port=1, dmac=02:00:0a:00:02:01)",
+        "dst_leaf dst=10.0.1.0/24 -> set_dst_leaf(id=1)",
+        // The acknowledgments.
+        "job_classify src=10.0.2.1 dport=4791 priority=1 -> set_job(job=1)",
+        "job_qos job=1 -> set_class(level=7, dscp=56)",
+        "fabric_port port=2 -> trust_dscp()",
+        "fabric_port port=3 -> trust_dscp()",
+        "path dst_leaf=1 path=2 -> to_uplink(port=2, backup=3)",
+        "path dst_leaf=1 path=3 -> to_uplink(port=3, backup=2)",
+        "ecmp_group dst_leaf=1 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
+    ];
+    assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf2"), far);
+    let spine = [
+        "dst_leaf dst=10.0.1.0/24 -> set_dst_leaf(id=1)",
+        "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
+        "fabric_port port=1 -> trust_dscp()",
+        "fabric_port port=2 -> trust_dscp()",
+        "ecmp_group dst_leaf=1 -> [1xto_ecmp_port(port=1)]",
+        "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=2)]",
+    ];
+    assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "spine1"), spine);
+}
+
+#[test]
+fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
+    let fabric = small();
+    let plan = plan(&fabric, &[job(0, &[(0, 1, 50_000)])]);
+    let [spine, leaf] = ["spine1", "leaf2"].map(|name| fabric.switch_named(name).unwrap());
+    let mut links = (0..fabric.links().len()).map(LinkId::from);
+    let ends = |link: &LinkId| {
+        let link = fabric.link(*link);
+        (link.from.node.switch(), link.to.node.switch())
+    };
+    let far = links
+        .find(|link| ends(link) == (Some(spine), Some(leaf)))
+        .unwrap();
+    let failed = fabric.with([Change::LinkDown(far)]);
+    let (before, after) = (lowered(&fabric, &plan), lowered(&failed, &plan));
+    let (before, after) = (
+        shown(&fabric, &before, "leaf1"),
+        shown(&fabric, &after, "leaf1"),
+    );
+    let new: Vec<_> = after.iter().filter(|row| !before.contains(row)).collect();
+    let expected = [
+        "path dst_leaf=2 path=2 -> to_uplink(port=3, backup=3)",
+        "path dst_leaf=2 path=3 -> to_uplink(port=3, backup=3)",
+        "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=3)]",
+    ];
+    assert_eq!(new, expected);
+    assert_eq!(after.len(), before.len());
+}
+
+#[test]
+fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
+    let spec = ClosSpec {
+        leaves: 1,
+        spines: 1,
+        hosts_per_leaf: 3,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build("rack", &spec).unwrap();
+    // On one leaf nothing is pinned. h1 sends to h2 for both jobs, to h3 for the first alone.
+    let jobs = [
+        job(0, &[(0, 1, 50_000), (0, 2, 50_001)]),
+        job(1, &[(0, 1, 50_002)]),
+    ];
+    let plan = plan(&fabric, &jobs);
+    let rows = shown(&fabric, &lowered(&fabric, &plan), "leaf1");
+    let rows = rows
+        .iter()
+        .filter_map(|row| row.strip_prefix("job_classify "));
+    let expected = [
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 priority=2 -> set_job(job=2)",
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=3 -> set_job(job=1)",
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=3 -> set_job(job=2)",
+        "src=10.0.1.1 dst=10.0.1.3 dport=4791 priority=2 -> set_job(job=1)",
+        "src=10.0.1.2 dst=10.0.1.1 dport=4791 priority=2 -> set_job(job=2)",
+        "src=10.0.1.3 dport=4791 priority=1 -> set_job(job=1)",
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_fabric_that_fits_no_table_is_refused() {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 65,
+        ..ClosSpec::default()
+    };
+    let error = Wiring::new(&clos::build("wide", &spec).unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "leaf1 has 65 equal-cost ports to one leaf; a group holds 64"
+    );
+}
+
+/// Small fabrics of every shape.
+fn fabrics() -> impl Strategy<Value = Fabric> {
+    let counts = (1u32..=3, 1u32..=3, 1u32..=2, 1u32..=2, 1u32..=2);
+    (counts, 0u32..3, any::<bool>()).prop_map(|(counts, shape, planes)| {
+        let (leaves, spines, hosts_per_leaf, parallel_uplinks, host_links) = counts;
+        let pods = if shape == 2 { 2 } else { 1 };
+        let spec = ClosSpec {
+            leaves: leaves * 2,
+            spines,
+            hosts_per_leaf,
+            parallel_uplinks,
+            host_links: if shape == 1 { 2 } else { host_links },
+            pods,
+            cores: if pods == 2 { spines * 2 } else { 0 },
+            planes: planes && pods == 2,
+            rails: shape == 1,
+            ..ClosSpec::default()
+        };
+        clos::build("random", &spec).unwrap()
+    })
+}
+
+/// A fabric, jobs on it, and what of it fails or is drained, as positions to be taken modulo.
+#[derive(Debug)]
+struct Case {
+    fabric: Fabric,
+    jobs: Vec<Job>,
+    changes: Vec<Change>,
+    choice: usize,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let flows = proptest::collection::vec((0usize..64, 0usize..64), 1..12);
+    let jobs = proptest::collection::vec(flows, 0..4);
+    let changes = proptest::collection::vec((0usize..4, 0usize..200), 0..4);
+    (fabrics(), jobs, changes, 0usize..6).prop_map(|(fabric, jobs, changes, choice)| {
+        let nics = fabric.nics().len();
+        let mut port = 0xc000;
+        let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {
+            let apart = flows
+                .into_iter()
+                .filter(|(src, dst)| src % nics != dst % nics);
+            let flows = apart.map(|(src, dst)| {
+                port += 1;
+                (src % nics, dst % nics, port)
+            });
+            job(number, &flows.collect::<Vec<_>>())
+        });
+        let jobs = jobs.collect();
+        let (links, switches) = (fabric.links().len(), fabric.switches().len());
+        let change = |(kind, at): (usize, usize)| match kind {
+            0 => Change::LinkDown(LinkId::from(at % links)),
+            1 => Change::DrainLink(LinkId::from(at % links)),
+            2 => Change::SwitchDown(SwitchId::from(at % switches)),
+            _ => Change::DrainSwitch(SwitchId::from(at % switches)),
+        };
+        let changes = changes.into_iter().map(change).collect();
+        Case {
+            fabric,
+            jobs,
+            changes,
+            choice,
+        }
+    })
+}
+
+/// Every planned flow takes its planned links at its job's level; one without a pin arrives, at its
+/// job's level too.
+fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
+    let tables = lowered(fabric, plan);
+    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+        let packet = Packet {
+            src: flow.src,
+            dst: flow.dst,
+            sport: flow.udp_src_port,
+        };
+        let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
+        if flow.pinned {
+            prop_assert_eq!(&walk.links, &flow.links);
+        }
+        let level = u128::from(plan.jobs[flow.job].level);
+        prop_assert!(
+            walk.levels.iter().all(|at| *at == level),
+            "{walk:?} not at {level}"
+        );
+    }
+    Ok(())
+}
+
+/// Acknowledgments arrive, at the level of one of the jobs between the two NICs.
+fn check_replies(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
+    let tables = lowered(fabric, plan);
+    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+        let packet = Packet {
+            src: flow.dst,
+            dst: flow.src,
+            sport: 1,
+        };
+        let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
+        let pair = BTreeSet::from([flow.src, flow.dst]);
+        let between = plan
+            .flows
+            .iter()
+            .filter(|of| BTreeSet::from([of.src, of.dst]) == pair);
+        let levels: Vec<u128> = between.map(|of| plan.jobs[of.job].level.into()).collect();
+        prop_assert!(
+            walk.levels.iter().all(|at| levels.contains(at)),
+            "{walk:?} {levels:?}"
+        );
+    }
+    Ok(())
+}
+
+/// No row refers to a row that is not there (`@refers_to` of `fabric.p4`).
+fn check_references(tables: &Tables) -> Result<(), TestCaseError> {
+    let keys = |table, field: usize| -> BTreeSet<u128> {
+        let exact = |key: &p4::entry::EntryKey| match &key.row {
+            p4::entry::Row::Match { fields, .. } => match fields[field].matches {
+                p4::entry::FieldMatch::Exact(value) => Some(value),
+                _ => None,
+            },
+            p4::entry::Row::Default => None,
+        };
+        tables.of(table).filter_map(|(key, _)| exact(key)).collect()
+    };
+    let params = |table, param: usize| -> BTreeSet<u128> {
+        let calls = tables.of(table).flat_map(|(_, value)| value.action.calls());
+        calls.map(|call| call.params[param].value).collect()
+    };
+    let leaves = keys(table::ECMP_GROUP, 0);
+    prop_assert!(params(table::DST_LEAF, 0).is_subset(&leaves));
+    prop_assert!(keys(table::PATH, 0).is_subset(&leaves));
+    prop_assert!(params(table::FLOW_PIN, 0).is_subset(&keys(table::PATH, 1)));
+    prop_assert!(params(table::JOB_CLASSIFY, 0).is_subset(&keys(table::JOB_QOS, 0)));
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn planned_flows_take_their_planned_links(case in cases()) {
+        let fabric = case.fabric.with(case.changes.iter().copied());
+        let plan = plan(&fabric, &case.jobs);
+        check_flows(&fabric, &plan, case.choice)?;
+        check_replies(&fabric, &plan, case.choice)?;
+        for tables in lowered(&fabric, &plan).values() {
+            check_references(tables)?;
+        }
+    }
+
+    /// A failure repaired in the path rows alone: flows of the plan from before it still arrive,
+    /// wherever the plan after it finds a way.
+    #[test]
+    fn an_old_plan_on_a_failed_fabric_loses_nobody(case in cases()) {
+        let old = plan(&case.fabric, &case.jobs);
+        let fabric = case.fabric.with(case.changes.iter().copied());
+        let new = plan(&fabric, &case.jobs);
+        let tables = lowered(&fabric, &old);
+        for flow in new.flows.iter().filter(|flow| !flow.links.is_empty()) {
+            let packet = Packet { src: flow.src, dst: flow.dst, sport: flow.udp_src_port };
+            walk(&fabric, &tables, &packet, case.choice).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    /// Numbers outlive failures: the ids of leaves, the names of paths and the salts are the same.
+    #[test]
+    fn wiring_is_the_same_whatever_fails(case in cases()) {
+        let failed = case.fabric.with(case.changes.iter().copied());
+        let [a, b] = [&case.fabric, &failed].map(|fabric| Wiring::new(fabric).unwrap());
+        prop_assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    }
+}

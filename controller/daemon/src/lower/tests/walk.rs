@@ -1,0 +1,166 @@
+//! Packets through lowered tables: the ingress of `fabric.p4` in a few lines, as a second reading of
+//! what rows mean.
+
+use std::collections::BTreeMap;
+
+use p4::Tables;
+use p4::entry::{ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Row, TableId};
+use p4::fabric::table;
+use topology::{Endpoint, Fabric, LinkId, NicId, Node, SwitchId};
+
+/// Where a packet went and what it was on arrival.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Walk {
+    pub(super) links: Vec<LinkId>,
+    /// The level at which each switch sent it on.
+    pub(super) levels: Vec<u128>,
+}
+
+pub(super) struct Packet {
+    pub(super) src: NicId,
+    pub(super) dst: NicId,
+    pub(super) sport: u16,
+}
+
+/// Sends a RoCEv2 packet; of the ports of an ECMP group it takes the `choice`-th, round and round.
+pub(super) fn walk(
+    fabric: &Fabric,
+    tables: &BTreeMap<SwitchId, Tables>,
+    packet: &Packet,
+    choice: usize,
+) -> Result<Walk, String> {
+    let mut dscp = 0;
+    let mut walk = Walk {
+        links: vec![fabric.nic(packet.src).uplink],
+        levels: Vec::new(),
+    };
+    for _ in 0..8 {
+        let link = *walk.links.last().unwrap();
+        if !fabric.is_up(link) {
+            return Err(format!(
+                "sent over {}, which is down",
+                fabric.link_name(link)
+            ));
+        }
+        let Endpoint { node, port } = fabric.link(link).to;
+        let Node::Switch(switch) = node else {
+            return match link == fabric.nic(packet.dst).uplink.reverse() {
+                true => Ok(walk),
+                false => Err(format!("arrived over {}", fabric.link_name(link))),
+            };
+        };
+        let sight = Sight {
+            tables: &tables[&switch],
+            src: fabric.nic(packet.src).ip.to_bits().into(),
+            dst: fabric.nic(packet.dst).ip.to_bits().into(),
+            sport: packet.sport.into(),
+        };
+        let (port, level) = sight
+            .forward(port.into(), &mut dscp, choice)
+            .ok_or_else(|| format!("dropped at {}", fabric.switch(switch).name))?;
+        walk.levels.push(level);
+        walk.links
+            .push(fabric.switch(switch).ports[&u32::try_from(port).unwrap()]);
+    }
+    Err("runs in circles".to_owned())
+}
+
+/// A packet seen by one switch.
+struct Sight<'a> {
+    tables: &'a Tables,
+    src: u128,
+    dst: u128,
+    sport: u128,
+}
+
+impl Sight<'_> {
+    /// The port and the level of the packet, which is dropped where there is none.
+    fn forward(&self, ingress: u128, dscp: &mut u128, choice: usize) -> Option<(u128, u128)> {
+        let is_edge = self.exact(table::FABRIC_PORT, &[ingress]).is_none();
+        let inside = self.exact(table::DSCP_LEVEL, &[*dscp]).filter(|_| !is_edge);
+        let mut level = inside.map_or(0, |params| params[0]);
+        let pin = self.exact(table::FLOW_PIN, &[self.src, self.dst, 17, self.sport, 4791]);
+        let job = match &pin {
+            Some(params) => Some(params[1]),
+            None => self.classified(),
+        };
+        if let (true, Some(job)) = (is_edge, job) {
+            let class = self
+                .exact(table::JOB_QOS, &[job])
+                .expect("a job that is named has a row");
+            (level, *dscp) = (class[0], class[1]);
+        }
+        if let Some(host) = self.exact(table::LOCAL_HOST, &[self.dst]) {
+            return Some((host[0], level));
+        }
+        let leaf = self.leaf()?;
+        let pinned = pin.and_then(|params| self.pinned(leaf, params[0]));
+        Some((pinned.or_else(|| self.ecmp(leaf, choice))?, level))
+    }
+
+    fn pinned(&self, leaf: u128, path: u128) -> Option<u128> {
+        let path = self.exact(table::PATH, &[leaf, path])?;
+        let is_up = |table, port| self.exact(table, &[port]).is_none();
+        let primary = Some(path[0]).filter(|port| is_up(table::PORT_DOWN, *port));
+        primary.or_else(|| Some(path[1]).filter(|port| is_up(table::BACKUP_DOWN, *port)))
+    }
+
+    fn ecmp(&self, leaf: u128, choice: usize) -> Option<u128> {
+        let key = EntryKey::row(table::ECMP_GROUP, vec![Field::exact(1, leaf)], 0);
+        match &self.tables.get(&key)?.action {
+            ActionSpec::OneShot(group) => Some(group[choice % group.len()].call.params[0].value),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leaf(&self) -> Option<u128> {
+        let rows = self.tables.of(table::DST_LEAF);
+        let matching = rows.filter_map(|(key, value)| match fields(key)[0].matches {
+            FieldMatch::Lpm {
+                value: prefix,
+                prefix_len,
+            } => {
+                let free = 32 - prefix_len;
+                (prefix >> free == self.dst >> free).then_some((prefix_len, params(value)[0]))
+            }
+            other => panic!("{other:?}"),
+        });
+        matching.max().map(|(_, leaf)| leaf)
+    }
+
+    fn classified(&self) -> Option<u128> {
+        let value_of = |id| [self.src, self.dst, 4791, self.sport][id as usize - 1];
+        let matches = |field: &Field| match field.matches {
+            FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == value,
+            other => panic!("{other:?}"),
+        };
+        let rows = self.tables.of(table::JOB_CLASSIFY);
+        let matching = rows.filter(|(key, _)| fields(key).iter().all(matches));
+        let first = matching.max_by_key(|(key, _)| match key.row {
+            Row::Match { priority, .. } => priority,
+            Row::Default => 0,
+        });
+        first.map(|(_, value)| params(value)[0])
+    }
+
+    fn exact(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
+        let fields = (1..).zip(key).map(|(id, value)| Field::exact(id, *value));
+        self.tables
+            .get(&EntryKey::row(table, fields.collect(), 0))
+            .map(params)
+    }
+}
+
+fn fields(key: &EntryKey) -> &[Field] {
+    match &key.row {
+        Row::Match { fields, .. } => fields,
+        Row::Default => &[],
+    }
+}
+
+fn params(value: &EntryValue) -> Vec<u128> {
+    match &value.action {
+        ActionSpec::Direct(call) => call.params.iter().map(|param| param.value).collect(),
+        other => panic!("{other:?}"),
+    }
+}

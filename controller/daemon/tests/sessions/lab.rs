@@ -1,0 +1,168 @@
+//! A small fabric of embedded switches, each served over gRPC on loopback.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use controller::southbound::{Address, Client, SwitchStatus, Target};
+use controller::{Config, Controller, ControllerHandle, RawConfig};
+use p4::{Pipeline, Tables};
+use planner::{Flow, Job, Policy};
+use switch::faults::Script;
+use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use tokio::net::TcpListener;
+use topology::clos::{self, ClosSpec};
+use topology::{Fabric, HostId, NicId, Parts, SwitchId};
+
+/// Far more than anything here takes, on however slow a machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Served switches and the fabric that names them.
+pub(crate) struct Lab {
+    pub(crate) fabric: Fabric,
+    pub(crate) servers: Vec<ServerHandle>,
+    _devices: FabricHandle,
+}
+
+impl Lab {
+    /// Two leaves, two spines, two hosts on each leaf.
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| ServiceOptions::default()).await
+    }
+
+    /// The same, with faults on the first leaf.
+    pub(crate) async fn with_faults(faults: Script) -> Self {
+        Self::with(|switch| ServiceOptions {
+            faults: match switch {
+                0 => faults.clone(),
+                _ => Script::default(),
+            },
+            ..ServiceOptions::default()
+        })
+        .await
+    }
+
+    pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {
+        let spec = ClosSpec {
+            leaves: 2,
+            spines: 2,
+            hosts_per_leaf: 2,
+            ..ClosSpec::default()
+        };
+        let mut parts = parts_of(&clos::build("lab", &spec).unwrap());
+        let mut builder = FabricBuilder::new();
+        let device = |switch: &topology::Switch| DeviceConfig {
+            device_id: switch.device_id,
+            cpu_port: 255,
+            levels: 8,
+        };
+        let devices = parts
+            .switches
+            .iter()
+            .map(|switch| builder.add_device(device(switch)));
+        let devices: Vec<_> = devices.collect();
+        let handle = builder.spawn().unwrap();
+        let mut servers = Vec::new();
+        for (index, switch) in parts.switches.iter_mut().enumerate() {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            switch.p4runtime = Some(listener.local_addr().unwrap().to_string());
+            let device = handle.device(devices[index]);
+            servers.push(serve(listener, device, options(index)).await.unwrap());
+        }
+        Self {
+            fabric: Fabric::new(parts),
+            servers,
+            _devices: handle,
+        }
+    }
+
+    /// A controller of this lab that retries fast.
+    pub(crate) async fn control(&self, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
+        let mut raw = RawConfig::default();
+        raw.reconcile.retry_first_ms = 1;
+        raw.reconcile.retry_longest_ms = 20;
+        change(&mut raw);
+        let config = Config::try_from(raw).unwrap();
+        Controller::start(config, self.fabric.clone(), Policy::default())
+            .await
+            .unwrap()
+    }
+
+    /// What each switch holds, read by somebody else.
+    pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Tables> {
+        let mut tables = BTreeMap::new();
+        for Target {
+            switch, address, ..
+        } in Target::all(&self.fabric)
+        {
+            tables.insert(
+                switch,
+                self.client(&address)
+                    .await
+                    .tables(&Pipeline::fabric())
+                    .await
+                    .unwrap(),
+            );
+        }
+        tables
+    }
+
+    pub(crate) async fn client(&self, address: &Address) -> Client {
+        Client::connect(address, &Config::default().southbound)
+            .await
+            .unwrap()
+    }
+
+    /// A job with one flow between hosts on different leaves.
+    pub(crate) fn job(&self, name: &str, udp_src_port: u16) -> Job {
+        let flow = Flow {
+            src: NicId(0),
+            dst: NicId(2),
+            bytes: 1e9,
+            udp_src_port,
+        };
+        Job {
+            id: name.into(),
+            tenant: None,
+            model: None,
+            gpus: BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]),
+            flop_per_iteration: 1e15,
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            recent_slowdown: 0.0,
+            flows: vec![flow],
+        }
+    }
+}
+
+fn parts_of(fabric: &Fabric) -> Parts {
+    Parts {
+        name: fabric.name().to_owned(),
+        hosts: fabric.hosts().to_vec(),
+        nics: fabric.nics().to_vec(),
+        switches: fabric.switches().to_vec(),
+        links: fabric.links().to_vec(),
+    }
+}
+
+/// Waits until `what` holds of the first leaf's status.
+pub(crate) async fn first_leaf(
+    controller: &ControllerHandle,
+    what: impl Fn(&SwitchStatus) -> bool,
+) -> SwitchStatus {
+    let holds =
+        |lines: &BTreeMap<SwitchId, SwitchStatus>| lines.get(&SwitchId(0)).is_some_and(&what);
+    let waiting = controller.board().wait_until(holds);
+    let lines = tokio::time::timeout(DEADLINE, waiting).await;
+    lines.unwrap_or_else(|_| panic!("{:#?}", controller.board().all()))[&SwitchId(0)].clone()
+}
+
+/// Entries written to all switches so far.
+pub(crate) fn written(controller: &ControllerHandle) -> u64 {
+    controller
+        .board()
+        .all()
+        .values()
+        .map(|line| line.written.entries())
+        .sum()
+}

@@ -1,0 +1,252 @@
+//! Sessions against embedded switches, over real gRPC on loopback: whatever happens to a switch or
+//! to a connection, it ends with tables as desired, and what was refused is told with its reason.
+
+mod lab;
+
+use controller::Event;
+use controller::southbound::SwitchStatus;
+use controller::southbound::arbitration::Standing;
+use lab::{DEADLINE, Lab, first_leaf, written};
+use switch::election::Dialect;
+use switch::faults::{Fault, Script};
+use switch::service::ServiceOptions;
+use tonic::Code;
+use topology::{Change, SwitchId};
+
+#[tokio::test]
+async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
+    let generation = controller.desired().generation;
+    let timing = controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    assert!(timing.made.received <= timing.made.planned);
+    assert!(timing.made.lowered <= timing.first_write.unwrap());
+    assert!(timing.first_write.unwrap() <= timing.verified);
+
+    let total: usize = controller
+        .desired()
+        .tables
+        .values()
+        .map(p4::Tables::len)
+        .sum();
+    assert_eq!(written(&controller), total as u64);
+    let passes = first_leaf(&controller, |line| line.verified.is_some())
+        .await
+        .passes;
+    let line = first_leaf(&controller, |line| line.passes > passes + 2).await;
+    assert_eq!((line.written.pipelines, line.failures), (1, 0));
+    assert_eq!(written(&controller), total as u64);
+    assert_eq!(lab.read_all().await, controller.desired().tables);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_job_costs_its_own_entries_and_nothing_else() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let generation = controller.desired().generation;
+    controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    let (before, tables) = (written(&controller), controller.desired().tables.clone());
+
+    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
+    let receipt = controller.submit(event).await.unwrap();
+    controller
+        .await_verified(receipt.generation, DEADLINE)
+        .await
+        .unwrap();
+    let desired = controller.desired();
+    let pipeline = p4::Pipeline::fabric();
+    let difference = desired
+        .tables
+        .iter()
+        .map(|(switch, desired)| p4::diff(&pipeline.p4info, desired, &tables[switch]).len() as u64);
+    let difference: u64 = difference.sum();
+    assert!((1..10).contains(&difference), "{difference}");
+    assert_eq!(written(&controller) - before, difference);
+    assert_eq!(lab.read_all().await, desired.tables);
+
+    // The same jobs again change nothing, not even the generation.
+    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
+    assert_eq!(
+        controller.submit(event).await.unwrap().generation,
+        receipt.generation
+    );
+    controller.shutdown().await;
+    assert_eq!(
+        lab.read_all().await,
+        desired.tables,
+        "stopping withdraws nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
+    let refusal = Fault::RefuseUpdate {
+        table: "IngressImpl.path".into(),
+        nth: 2,
+        code: Code::ResourceExhausted,
+    };
+    let lab = Lab::with_faults(Script(vec![refusal])).await;
+    // The retry comes late enough for the refusal to be seen on the board.
+    let late = |raw: &mut controller::RawConfig| {
+        raw.reconcile.retry_first_ms = 500;
+        raw.reconcile.retry_longest_ms = 500;
+    };
+    let controller = lab.control(late).await;
+    let line = first_leaf(&controller, |line| !line.refusals.is_empty()).await;
+    assert_eq!(line.verified, None);
+    assert!(
+        line.refusals[0].starts_with("Insert path dst_leaf=2 path="),
+        "{:?}",
+        line.refusals
+    );
+    assert!(
+        line.refusals[0].contains("ResourceExhausted"),
+        "{:?}",
+        line.refusals
+    );
+
+    let generation = controller.desired().generation;
+    controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    let line = first_leaf(&controller, |_| true).await;
+    assert_eq!(
+        (line.written.refused, line.refusals.len(), line.failures),
+        (1, 0, 0)
+    );
+    assert_eq!(lab.read_all().await, controller.desired().tables);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
+    for fault in [Fault::DropStream { nth: 1 }, Fault::Restart { nth: 3 }] {
+        let lab = Lab::with_faults(Script(vec![fault.clone()])).await;
+        // A small batch, so that there is a middle.
+        let controller = lab.control(|raw| raw.reconcile.batch = 2).await;
+        let broken = |line: &SwitchStatus| line.failures > 0 && line.verified.is_some();
+        let line = first_leaf(&controller, broken).await;
+        assert!(line.last_error.is_some(), "{fault:?}");
+        let generation = controller.desired().generation;
+        controller
+            .await_verified(generation, DEADLINE)
+            .await
+            .unwrap();
+        assert_eq!(
+            lab.read_all().await,
+            controller.desired().tables,
+            "{fault:?}"
+        );
+        controller.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_switch_restarted_empty_is_restored() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let generation = controller.desired().generation;
+    controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    lab.servers[0].restart().await.unwrap();
+    let restored = |line: &SwitchStatus| line.written.pipelines == 2 && line.verified.is_some();
+    let line = first_leaf(&controller, restored).await;
+    let entries = line.verified.unwrap().entries as u64;
+    assert_eq!(line.written.entries(), 2 * entries);
+    assert_eq!(lab.read_all().await, controller.desired().tables);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_is_gone() {
+    for dialect in [Dialect::Specification, Dialect::Bmv2] {
+        let options = |_| ServiceOptions {
+            dialect,
+            ..ServiceOptions::default()
+        };
+        let lab = Lab::with(options).await;
+        let first = lab.control(|raw| raw.election.term = 5).await;
+        let generation = first.desired().generation;
+        first.await_verified(generation, DEADLINE).await.unwrap();
+
+        // The second believes in an older term and in a fabric with a failed spine.
+        let stale = lab.control(|raw| raw.election.controller = 2).await;
+        let change = Event::FabricChanged(Change::SwitchDown(SwitchId(2)));
+        let receipt = stale.submit(change).await.unwrap();
+        let waits = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+        first_leaf(&stale, waits).await;
+        assert_eq!(written(&stale), 0);
+        assert_eq!(lab.read_all().await, first.desired().tables);
+
+        first.shutdown().await;
+        stale
+            .await_verified(receipt.generation, DEADLINE)
+            .await
+            .unwrap();
+        assert_eq!(lab.read_all().await, stale.desired().tables);
+        let pipelines = stale
+            .board()
+            .all()
+            .values()
+            .map(|line| line.written.pipelines)
+            .sum::<u64>();
+        assert_eq!(pipelines, 0, "{dialect:?}: the program is there already");
+        stale.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn losing_mastership_stops_all_writes() {
+    let lab = Lab::new().await;
+    let first = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
+    let generation = first.desired().generation;
+    first.await_verified(generation, DEADLINE).await.unwrap();
+    let second = lab.control(|raw| raw.election.term = 9).await;
+    let generation = second.desired().generation;
+    second.await_verified(generation, DEADLINE).await.unwrap();
+
+    let lost = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+    first_leaf(&first, lost).await;
+    let before = written(&first);
+    first
+        .submit(Event::JobsChanged(vec![lab.job("a", 50_000)]))
+        .await
+        .unwrap();
+    let event = Event::JobsChanged(vec![lab.job("b", 60_000)]);
+    let receipt = second.submit(event).await.unwrap();
+    second
+        .await_verified(receipt.generation, DEADLINE)
+        .await
+        .unwrap();
+    assert_eq!(written(&first), before);
+    assert_eq!(lab.read_all().await, second.desired().tables);
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_unreachable_switch_is_named() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let generation = controller.desired().generation;
+    controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    let error = controller
+        .await_verified(generation + 1, std::time::Duration::from_millis(1))
+        .await;
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("leaf1") && text.contains("spine2"), "{text}");
+    controller.shutdown().await;
+}
