@@ -90,7 +90,7 @@ impl Calculation {
 pub(crate) struct BitWriter<'a> {
     bytes: &'a mut Vec<u8>,
     /// Bits not yet written, in the low end; fewer than 8 between calls.
-    pending: u128,
+    pending: u64,
     pending_bits: u32,
 }
 
@@ -110,27 +110,30 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends the low `bits` bits of `value`.
+    /// Appends the low `bits` bits of `value`, which has no others.
     #[inline]
     pub(crate) fn push(&mut self, value: u128, bits: u32) {
-        if bits > 64 {
-            self.push_word((value >> 64) & mask(bits - 64), bits - 64);
-            self.push_word(value & mask(64), 64);
-        } else {
-            self.push_word(value & mask(bits), bits);
+        let mut left = bits;
+        while left > WORD_BITS {
+            left -= WORD_BITS;
+            self.push_word((value >> left) as u64 & ((1 << WORD_BITS) - 1), WORD_BITS);
         }
+        self.push_word(value as u64 & mask(left) as u64, left);
     }
 
-    /// At most 64 bits, so that the pending ones always fit with them.
+    /// At most [`WORD_BITS`] bits. Always stores eight bytes and keeps the whole ones: a store of
+    /// fixed size costs less than a copy of the right one.
     #[inline]
-    fn push_word(&mut self, value: u128, bits: u32) {
+    fn push_word(&mut self, value: u64, bits: u32) {
         self.pending = self.pending << bits | value;
         self.pending_bits += bits;
         let whole = (self.pending_bits / 8) as usize;
+        let end = self.bytes.len() + whole;
+        let word = self.pending.unbounded_shl(64 - self.pending_bits);
+        self.bytes.extend_from_slice(&word.to_be_bytes());
+        self.bytes.truncate(end);
         self.pending_bits %= 8;
-        let out = (self.pending >> self.pending_bits).to_be_bytes();
-        self.bytes.extend_from_slice(&out[16 - whole..]);
-        self.pending &= mask(self.pending_bits);
+        self.pending &= (1 << self.pending_bits) - 1;
     }
 
     fn push_bytes(&mut self, bytes: &[u8]) {
@@ -150,6 +153,9 @@ impl<'a> BitWriter<'a> {
         }
     }
 }
+
+/// What fits a 64-bit word beside the up to 7 bits that wait, in whole bytes.
+const WORD_BITS: u32 = 56;
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes

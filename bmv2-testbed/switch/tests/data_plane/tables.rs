@@ -97,70 +97,66 @@ fn check_refused(table: &str, key: MatchKey, action: &str, arguments: &[u128], w
     assert_eq!(refused.unwrap_err().to_string(), why);
 }
 
-#[test]
-fn refused_writes_say_why() {
-    let host = [exact(THERE)];
-    let any = ternary(0, 0);
-    let rule = |fields: &[KeyField], priority| MatchKey {
+fn ranked(fields: &[KeyField], priority: u32) -> MatchKey {
+    MatchKey {
         fields: fields.to_vec(),
         priority,
+    }
+}
+
+/// One refused key of a table whose action takes `arguments`.
+fn check_key(table: &str, key: MatchKey, why: &str) {
+    let (action, arguments): (_, &[u128]) = match table {
+        "local_host" => ("to_host", &[1, 2]),
+        "dst_leaf" => ("set_dst_leaf", &[1]),
+        _ => ("drop", &[]),
     };
-    check_refused(
-        "local_host",
-        unranked(&[exact(HERE)]),
-        "to_host",
-        &[1, 2],
-        "it exists already",
-    );
-    check_refused(
+    check_refused(table, key, action, arguments, why);
+}
+
+#[test]
+fn refused_keys_say_why() {
+    let any = ternary(0, 0);
+    let wide = KeyField::Exact(1 << 32);
+    let loose = KeyField::Ternary { value: 3, mask: 1 };
+    check_key("local_host", unranked(&[exact(HERE)]), "it exists already");
+    check_key(
         "local_host",
         unranked(&[]),
-        "to_host",
-        &[1, 2],
         "the key has 0 fields, the table 1",
     );
-    check_refused(
+    check_key(
         "local_host",
-        rule(&host, 3),
-        "to_host",
-        &[1, 2],
+        ranked(&[exact(THERE)], 3),
         "this table takes no priority",
     );
-    check_refused(
+    check_key(
         "acl_punt",
-        rule(&[any; 5], 0),
-        "drop",
-        &[],
+        ranked(&[any; 5], 0),
         "this table needs a priority above 0",
     );
-    let why = "key field dst has another kind of match";
-    check_refused("local_host", unranked(&[any]), "to_host", &[1, 2], why);
-    let wide = KeyField::Exact(1 << 32);
-    let why = "key field dst is wider than the field";
-    check_refused("local_host", unranked(&[wide]), "to_host", &[1, 2], why);
-    let why = "key field dst has bits set beyond its prefix";
-    check_refused(
-        "dst_leaf",
-        unranked(&[prefix(THERE, 24)]),
-        "set_dst_leaf",
-        &[1],
-        why,
+    let kind = "key field dst has another kind of match";
+    check_key("local_host", unranked(&[any]), kind);
+    check_key(
+        "local_host",
+        unranked(&[wide]),
+        "key field dst is wider than the field",
     );
-    let why = "key field dst has a prefix longer than the field";
-    check_refused(
-        "dst_leaf",
-        unranked(&[prefix(THERE, 33)]),
-        "set_dst_leaf",
-        &[1],
-        why,
-    );
-    let loose = [KeyField::Ternary { value: 3, mask: 1 }, any, any, any, any];
-    let why = "key field ether_type has bits set outside its mask";
-    check_refused("acl_punt", rule(&loose, 1), "drop", &[], why);
+    let beyond = "key field dst has bits set beyond its prefix";
+    check_key("dst_leaf", unranked(&[prefix(THERE, 24)]), beyond);
+    let longer = "key field dst has a prefix longer than the field";
+    check_key("dst_leaf", unranked(&[prefix(THERE, 33)]), longer);
+    let outside = "key field ether_type has bits set outside its mask";
+    check_key("acl_punt", ranked(&[loose, any, any, any, any], 1), outside);
+}
+
+#[test]
+fn refused_calls_say_why() {
+    let key = || unranked(&[exact(THERE)]);
     let why = "action IngressImpl.to_host takes 2 arguments, 1 were given";
-    check_refused("local_host", unranked(&host), "to_host", &[1], why);
+    check_refused("local_host", key(), "to_host", &[1], why);
     let why = "argument port of IngressImpl.to_host is wider than 9 bits";
-    check_refused("local_host", unranked(&host), "to_host", &[512, 0], why);
+    check_refused("local_host", key(), "to_host", &[512, 0], why);
     let why = "this table takes members or groups of its profile";
     check_refused(
         "ecmp_group",
