@@ -3,6 +3,7 @@
 //! `cargo bench -p switch --bench forward`. A hop is one packet through one device; the tables hold
 //! 16,000 pins, as in the figures for simple_switch (docs: the data plane).
 
+#![allow(missing_docs, reason = "criterion's macros declare public functions")]
 #![allow(
     clippy::unwrap_used,
     reason = "a benchmark that cannot set itself up ends there"

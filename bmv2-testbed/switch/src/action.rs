@@ -1,8 +1,8 @@
 //! Actions: straight lists of primitives, and the state they work on.
 //!
 //! Tables, the parser and the pipelines' plain calls all run an [`Action`] on a [`Machine`]. A
-//! primitive this version does not have is refused when the program is loaded, so running one cannot
-//! fail. As in BMv2, `exit` lets the rest of its action run and ends the pipeline after it.
+//! primitive this version does not have is refused when the program is loaded, so running one
+//! cannot fail. As in BMv2, `exit` lets the rest of its action run and ends the pipeline after it.
 
 use crate::counter::Count;
 use crate::expression::{Cond, Expr};

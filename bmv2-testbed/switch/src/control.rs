@@ -1,4 +1,5 @@
-//! The vocabulary of the control API: match keys, action calls, group members and what can go wrong.
+//! The vocabulary of the control API: match keys, action calls, group members and what can go
+//! wrong.
 //!
 //! The P4Runtime service translates protobufs into these and back; `table` and `profile` hold them.
 //! Everything is by index and value, as resolved through [`Program`](crate::Program) lookups, and a

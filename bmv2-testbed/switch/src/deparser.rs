@@ -1,8 +1,8 @@
 //! The deparser: checksums brought up to date, then header fields back to bytes.
 //!
-//! The last step of a packet in `device`. Valid headers are written in the program's order, in front
-//! of what the parser left. As in BMv2 a checksum is updated only while its header is valid and its
-//! condition holds, and verified (after parsing) under the same terms.
+//! The last step of a packet in `device`. Valid headers are written in the program's order, in
+//! front of what the parser left. As in BMv2 a checksum is updated only while its header is valid
+//! and its condition holds, and verified (after parsing) under the same terms.
 
 use crate::action::{Action, Machine};
 use crate::expression::Cond;

@@ -1,10 +1,10 @@
 //! One switch, sans I/O: packets in, packets out, and the control API.
 //!
 //! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, traffic manager, egress,
-//! deparse. It reads no clock and owns no port; `fabric` gives it packets with their time and queues
-//! what comes out, and the P4Runtime service writes its tables. It belongs to one thread. The
-//! decision behind it: the queues of a port stand behind egress, as a kernel queue does on a port of
-//! BMv2, so a program that asks how long a packet was queued is refused when it is loaded.
+//! deparse. It reads no clock and owns no port; `fabric` gives it packets with their time and
+//! queues what comes out, and the P4Runtime service writes its tables. It belongs to one thread.
+//! The decision behind it: the queues of a port stand behind egress, as a kernel queue does on a
+//! port of BMv2, so a program that asks how long a packet was queued is refused when it is loaded.
 
 mod control;
 

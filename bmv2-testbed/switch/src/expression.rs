@@ -1,10 +1,11 @@
 //! Expressions over fields, constants and action arguments, and how they are evaluated.
 //!
-//! `program/expressions.rs` compiles them from JSON into two small trees, one for numbers and one for
-//! truth values, as BMv2 keeps the two apart. BMv2 computes with unbounded integers and truncates
-//! when a field is written. Here numbers are 128-bit two's complement and wrap, which gives the same
-//! bits for every operation that only carries upwards; the compiler refuses the others (order,
-//! division, right shift, saturation) where an operand could need more than 127 bits.
+//! `program/expressions.rs` compiles them from JSON into two small trees, one for numbers and one
+//! for truth values, as BMv2 keeps the two apart. BMv2 computes with unbounded integers and
+//! truncates when a field is written. Here numbers are 128-bit two's complement and wrap, which
+//! gives the same bits for every operation that only carries upwards; the compiler refuses the
+//! others (order, division, right shift, saturation) where an operand could need more than 127
+//! bits.
 
 use crate::phv::{Field, Phv};
 use crate::program::HeaderIndex;

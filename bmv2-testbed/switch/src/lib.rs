@@ -6,8 +6,8 @@
 //!
 //! From the outside in: [`Device`] is one switch as a synchronous state machine, packets in and
 //! packets out; [`Program`] is what it runs; `control` is the vocabulary of its tables. A
-//! [`FabricBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how the
-//! P4Runtime service reaches a device there.
+//! [`FabricBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how
+//! the P4Runtime service reaches a device there.
 
 mod action;
 mod control;

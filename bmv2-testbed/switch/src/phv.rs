@@ -2,8 +2,8 @@
 //! processed.
 //!
 //! The parser fills it, expressions and actions read and write it, the deparser empties it. One
-//! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates. A field is a
-//! [`Slot`]: its place here is decided when the program is loaded, never looked up by name.
+//! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates. A field is
+//! a [`Slot`]: its place here is decided when the program is loaded, never looked up by name.
 
 use crate::program::HeaderIndex;
 
@@ -74,7 +74,8 @@ impl Phv {
         self.values[slot.0 as usize] = bits;
     }
 
-    /// Writes a number into a field, keeping its low bits: the one place where values are truncated.
+    /// Writes a number into a field, keeping its low bits: the one place where values are
+    /// truncated.
     #[inline]
     pub(crate) fn assign(&mut self, field: Field, number: i128) {
         self.set(field.slot, number as u128 & mask(field.bits));

@@ -1,8 +1,8 @@
 //! A pipeline: the control flow of ingress or of egress as a graph of tables, branches and calls.
 //!
-//! Compiled from the JSON by `program/controls.rs` and walked once per packet. Tables that p4c makes
-//! for plain statements (no key, a constant default) are compiled to calls, since nobody can write
-//! them. Every walk ends, because a graph with a cycle is refused when the program is loaded.
+//! Compiled from the JSON by `program/controls.rs` and walked once per packet. Tables that p4c
+//! makes for plain statements (no key, a constant default) are compiled to calls, since nobody can
+//! write them. Every walk ends, because a graph with a cycle is refused when the program is loaded.
 
 use crate::action::{Action, Machine};
 use crate::control::{ActionCall, Target};

@@ -1,9 +1,9 @@
 //! A P4 program ready to run: the BMv2 JSON of p4c with every name resolved to an index.
 //!
 //! [`Program::load`] reads the JSON (`program/json.rs`), checks that this version can run all of it
-//! and compiles it (`program/*.rs`) into what `parser`, `pipeline`, `action` and `deparser` execute.
-//! The decision behind it: a construct that cannot be run is refused here with its name and place,
-//! and nothing on the packet path sees a string, a map or a missing object.
+//! and compiles it (`program/*.rs`) into what `parser`, `pipeline`, `action` and `deparser`
+//! execute. The decision behind it: a construct that cannot be run is refused here with its name
+//! and place, and nothing on the packet path sees a string, a map or a missing object.
 
 mod actions;
 mod controls;

@@ -1,9 +1,9 @@
 //! The queues of one port: strict priority over one shared rate.
 //!
-//! The fabric puts packets in as they leave a device or an endpoint and takes them out when the wire
-//! is free. Sans I/O: time comes in, the time of the next chance goes out. A level is served only
-//! while all higher ones are empty, and a packet on the wire is never interrupted. Rates are those of
-//! the frame's bytes alone; preamble, FCS and gap are not counted, as in BMv2's counters.
+//! The fabric puts packets in as they leave a device or an endpoint and takes them out when the
+//! wire is free. Sans I/O: time comes in, the time of the next chance goes out. A level is served
+//! only while all higher ones are empty, and a packet on the wire is never interrupted. Rates are
+//! those of the frame's bytes alone; preamble, FCS and gap are not counted, as in BMv2's counters.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,9 @@
 //! One match-action table of a device: its entries, its default action and the lookup.
 //!
 //! The control API writes it through `device`, which checks what concerns other objects (profiles);
-//! the packet path asks [`Table::lookup`]. Entries live twice: ordered by key for the control plane,
-//! so that reading a table never depends on its history, and in a `table/index.rs` for the packets.
+//! the packet path asks [`Table::lookup`]. Entries live twice: ordered by key for the control
+//! plane, so that reading a table never depends on its history, and in a `table/index.rs` for the
+//! packets.
 
 mod index;
 

@@ -25,7 +25,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Queues a packet at a NIC; it is dropped and counted if the queue is full or there is no wire.
+    /// Queues a packet at a NIC; it is dropped and counted if the queue is full or there is no
+    /// wire.
     pub fn send(&mut self, nic: u32, packet: &[u8]) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();

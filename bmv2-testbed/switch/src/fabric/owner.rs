@@ -1,7 +1,8 @@
 //! The one thread that owns a fabric: it works off events and, between them, commands.
 //!
-//! Three modes: held, running to a time, released. The only clock read here is for a released fabric
-//! at real-time pace, which sleeps until the next event is due; everything else follows from events.
+//! Three modes: held, running to a time, released. The only clock read here is for a released
+//! fabric at real-time pace, which sleeps until the next event is due; everything else follows from
+//! events.
 
 use std::time::{Duration, Instant};
 

@@ -278,25 +278,18 @@ impl World {
     }
 
     fn deliver_outbox(&mut self, endpoint: u32) {
-        let Outbox {
-            mut sends,
-            mut timers,
-            ..
-        } = std::mem::take(&mut self.outbox);
-        for (nic, packet) in sends.drain(..) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for (nic, packet) in outbox.sends.drain(..) {
             let lanes = &self.endpoints[endpoint as usize].lanes;
             let lane = lanes.get(nic as usize).copied().flatten();
             self.send(lane, 0, packet);
+            // One buffer out, one back in, so that sending allocates nothing in the long run.
+            outbox.spare.push(self.outputs.buffer());
         }
-        for (at, token) in timers.drain(..) {
+        for (at, token) in outbox.timers.drain(..) {
             self.schedule(at.max(self.now), What::Timer { endpoint, token });
         }
-        let spare = self.outputs.buffer();
-        self.outbox = Outbox {
-            sends,
-            timers,
-            spare: vec![spare],
-        };
+        self.outbox = outbox;
     }
 
     fn send(&mut self, lane: Option<u32>, level: u8, packet: Vec<u8>) {
