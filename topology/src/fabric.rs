@@ -167,6 +167,8 @@ pub struct Fabric {
     structure: Arc<Structure>,
     cables: Arc<Vec<Availability>>,
     switches: Arc<Vec<Availability>>,
+    /// By cable: what the two tables above say together. Paths ask for it on every link.
+    usable: Arc<Vec<bool>>,
 }
 
 impl Fabric {
@@ -189,17 +191,9 @@ impl Fabric {
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
             parts,
         };
-        Self {
-            cables: Arc::new(vec![
-                Availability::default();
-                structure.parts.links.len() / 2
-            ]),
-            switches: Arc::new(vec![
-                Availability::default();
-                structure.parts.switches.len()
-            ]),
-            structure: Arc::new(structure),
-        }
+        let cables = vec![Availability::default(); structure.parts.links.len() / 2];
+        let switches = vec![Availability::default(); structure.parts.switches.len()];
+        Self::available(Arc::new(structure), cables, switches)
     }
 
     /// The same fabric after `changes`, applied in order.
@@ -218,11 +212,24 @@ impl Fabric {
                 Change::UndrainSwitch(switch) => switches[switch.index()].drained = false,
             }
         }
-        Self {
-            structure: Arc::clone(&self.structure),
+        Self::available(Arc::clone(&self.structure), cables, switches)
+    }
+
+    fn available(
+        structure: Arc<Structure>,
+        cables: Vec<Availability>,
+        switches: Vec<Availability>,
+    ) -> Self {
+        let mut fabric = Self {
+            structure,
             cables: Arc::new(cables),
             switches: Arc::new(switches),
-        }
+            usable: Arc::default(),
+        };
+        let links = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let usable = links.map(|link| fabric.is_up(link) && !fabric.is_drained(link));
+        fabric.usable = Arc::new(usable.collect());
+        fabric
     }
 
     /// Name of the fabric.
@@ -320,7 +327,7 @@ impl Fabric {
 
     /// Whether the link works and new traffic may use it, and so may both its ends.
     pub fn is_usable(&self, link: LinkId) -> bool {
-        self.is_up(link) && !self.is_drained(link)
+        self.usable[link.cable()]
     }
 
     /// Whether the link and the switches at its ends work, drained or not.
