@@ -266,10 +266,15 @@ impl TryFrom<RawConfig> for Config {
 
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let controller = raw.election.controller;
-        check("election.controller", controller, "above 0", controller > 0)?;
+        check(
+            "election.controller",
+            &controller,
+            "above 0",
+            controller > 0,
+        )?;
         let levels = raw.switches.levels;
         let possible = (1..=MAX_LEVELS).contains(&levels);
-        check("switches.levels", levels, "1 to 8", possible)?;
+        check("switches.levels", &levels, "1 to 8", possible)?;
         Ok(Self {
             term: raw.election.term,
             controller,
@@ -293,7 +298,7 @@ impl TryFrom<&RawConfig> for Southbound {
         let enough = receive_max >= 4 << 20;
         check(
             "messages.receive_max",
-            receive_max,
+            &receive_max,
             "at least 4 MiB",
             enough,
         )?;
@@ -301,7 +306,7 @@ impl TryFrom<&RawConfig> for Southbound {
         let enough = headers_max >= 4 << 20;
         check(
             "messages.headers_max",
-            headers_max,
+            &headers_max,
             "at least 4 MiB",
             enough,
         )?;
@@ -328,7 +333,7 @@ impl TryFrom<&RawReconcile> for Retry {
         let longest = Duration::from_millis(raw.retry_longest_ms);
         check(
             "reconcile.retry_longest_ms",
-            raw.retry_longest_ms,
+            &raw.retry_longest_ms,
             "at least reconcile.retry_first_ms",
             longest >= first,
         )?;
@@ -338,7 +343,7 @@ impl TryFrom<&RawReconcile> for Retry {
 
 fn check(
     field: &'static str,
-    found: impl ToString,
+    found: &impl ToString,
     wanted: &'static str,
     holds: bool,
 ) -> Result<(), ConfigError> {
@@ -352,7 +357,7 @@ fn check(
 }
 
 fn duration(field: &'static str, milliseconds: u64) -> Result<Duration, ConfigError> {
-    check(field, milliseconds, "above 0 ms", milliseconds > 0)?;
+    check(field, &milliseconds, "above 0 ms", milliseconds > 0)?;
     Ok(Duration::from_millis(milliseconds))
 }
 

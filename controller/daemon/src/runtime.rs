@@ -356,6 +356,7 @@ impl Runtime {
         for target in targets {
             let shared = &self.shared;
             let start = |target: &Target| {
+                shared.board.add(target.switch, &target.name);
                 let stop = self.stop.child_token();
                 let dealing = session::run(target.clone(), shared.clone(), stop.clone());
                 let task = tokio::spawn(dealing);

@@ -67,6 +67,13 @@ pub struct State {
     decided: Option<Realise>,
 }
 
+/// What an event means for traffic that is not planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Routes {
+    AsBefore,
+    New,
+}
+
 /// Why an event is not taken in; the state is as it was.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
@@ -117,10 +124,10 @@ impl State {
 
     /// The one transition.
     pub fn step(&mut self, event: Event) -> Effects {
-        let is_of_fabric = matches!(event, Event::FabricLearned(_) | Event::FabricChanged(_));
+        let routes = self.routes_after(&event);
         let taken = self.take(event);
         let effects = match taken {
-            Ok(()) => self.decide(is_of_fabric),
+            Ok(()) => self.decide(routes),
             Err(refused) => Effects {
                 generation: self.generation(),
                 realise: None,
@@ -147,6 +154,19 @@ impl State {
             let known: BTreeSet<_> = self.jobs.iter().map(|job| &job.id).collect();
             debug_assert!(planned.eq(known));
             debug_assert!(Arc::ptr_eq(&decided.wiring, &self.wiring));
+        }
+    }
+
+    /// Whether routes may differ after an event, which shows in no plan.
+    fn routes_after(&self, event: &Event) -> Routes {
+        match event {
+            Event::JobsChanged(_) => Routes::AsBefore,
+            Event::PolicyChanged(policy) if policy.drained == self.policy.drained => {
+                Routes::AsBefore
+            }
+            Event::PolicyChanged(_) | Event::FabricLearned(_) | Event::FabricChanged(_) => {
+                Routes::New
+            }
         }
     }
 
@@ -202,9 +222,8 @@ impl State {
         check_drains(policy, &self.fabric)
     }
 
-    /// Plans, and numbers the plan if there is anything to realise: another plan, or another fabric,
-    /// whose routes differ even where the plan does not.
-    fn decide(&mut self, fabric_differs: bool) -> Effects {
+    /// Plans, and numbers the plan if there is anything to realise: another plan, or other routes.
+    fn decide(&mut self, routes: Routes) -> Effects {
         let drained = self.policy.apply_drains(&self.fabric);
         let fabric = drained.expect("drains are checked when policy or fabric are taken in");
         let jobs = self.jobs.clone();
@@ -215,7 +234,8 @@ impl State {
             .map(|decided| Arc::clone(&decided.plan));
         let (plan, report) = planner::plan(&input, &self.policy, previous.as_deref());
         let findings = report.findings.clone();
-        let differs = previous.is_none_or(|previous| *previous != plan) || fabric_differs;
+        let is_same = previous.is_some_and(|previous| *previous == plan);
+        let differs = !is_same || routes == Routes::New;
         let realise = differs.then(|| Realise {
             generation: self.generation() + 1,
             fabric: input.fabric,

@@ -64,8 +64,6 @@ struct Session {
 
 impl Session {
     fn new(target: Target, shared: Shared) -> Self {
-        let name = target.name;
-        shared.board.update(target.switch, |line| line.name = name);
         Self {
             switch: target.switch,
             address: target.address,

@@ -139,9 +139,22 @@ impl Board {
         }
     }
 
+    /// Puts a switch on the board. It is there before its session first runs, so that nobody takes
+    /// a board without it for a fabric without it.
+    pub(crate) fn add(&self, switch: SwitchId, name: &str) {
+        let line = SwitchStatus {
+            name: name.to_owned(),
+            ..SwitchStatus::default()
+        };
+        self.lines.insert(switch, line);
+        self.changes.send_replace(());
+    }
+
     /// Changes the line of a switch; its session does, and nobody else.
-    pub(crate) fn update(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
-        change(&mut self.lines.entry(switch).or_default());
+    pub(super) fn update(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
+        if let Some(mut line) = self.lines.get_mut(&switch) {
+            change(&mut line);
+        }
         self.changes.send_replace(());
     }
 

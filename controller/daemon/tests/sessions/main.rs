@@ -1,11 +1,12 @@
 //! Sessions against embedded switches, over real gRPC on loopback: whatever happens to a switch or
 //! to a connection, it ends with tables as desired, and what was refused is told with its reason.
 
+#[cfg(test)]
 mod lab;
 
 use controller::Event;
-use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Standing;
+use controller::southbound::{Address, Client, SwitchStatus};
 use lab::{DEADLINE, Lab, first_leaf, written};
 use switch::election::Dialect;
 use switch::faults::{Fault, Script};
@@ -93,37 +94,66 @@ async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
         code: Code::ResourceExhausted,
     };
     let lab = Lab::with_faults(Script(vec![refusal])).await;
-    // The retry comes late enough for the refusal to be seen on the board.
+    // No retry by itself: what is refused stays refused until the next event wakes the sessions.
     let late = |raw: &mut controller::RawConfig| {
-        raw.reconcile.retry_first_ms = 500;
-        raw.reconcile.retry_longest_ms = 500;
+        raw.reconcile.retry_first_ms = 3_600_000;
+        raw.reconcile.retry_longest_ms = 3_600_000;
     };
     let controller = lab.control(late).await;
     let line = first_leaf(&controller, |line| !line.refusals.is_empty()).await;
     assert_eq!(line.verified, None);
-    assert!(
-        line.refusals[0].starts_with("Insert path dst_leaf=2 path="),
-        "{:?}",
-        line.refusals
-    );
-    assert!(
-        line.refusals[0].contains("ResourceExhausted"),
-        "{:?}",
-        line.refusals
-    );
+    let said = &line.refusals[0];
+    assert!(said.starts_with("Insert path dst_leaf=2 path="), "{said}");
+    assert!(said.contains("ResourceExhausted"), "{said}");
 
+    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
+    let receipt = controller.submit(event).await.unwrap();
+    controller
+        .await_verified(receipt.generation, DEADLINE)
+        .await
+        .unwrap();
+    let line = first_leaf(&controller, |_| true).await;
+    let told = (line.written.refused, line.refusals.len(), line.failures);
+    assert_eq!(told, (1, 0, 0));
+    assert_eq!(lab.read_all().await, controller.desired().tables);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_pass_retries_by_itself() {
+    let refusals = (1..=3).map(|nth| Fault::RefuseUpdate {
+        table: "IngressImpl.path".into(),
+        nth,
+        code: Code::Internal,
+    });
+    let lab = Lab::with_faults(Script(refusals.collect())).await;
+    let controller = lab.control(|_| {}).await;
     let generation = controller.desired().generation;
     controller
         .await_verified(generation, DEADLINE)
         .await
         .unwrap();
     let line = first_leaf(&controller, |_| true).await;
-    assert_eq!(
-        (line.written.refused, line.refusals.len(), line.failures),
-        (1, 0, 0)
-    );
+    assert_eq!(line.written.refused, 3);
     assert_eq!(lab.read_all().await, controller.desired().tables);
     controller.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address {
+        p4runtime: silent.local_addr().unwrap().to_string(),
+        device_id: 1,
+    };
+    let limits = controller::Config::default().southbound;
+    let begun = tokio::time::Instant::now();
+    let answer = match Client::connect(&address, &limits).await {
+        Ok(client) => client.pin_counts().await.map(drop),
+        Err(error) => Err(error),
+    };
+    assert!(answer.is_err());
+    assert!(begun.elapsed() <= limits.connect_deadline + limits.rpc_deadline);
 }
 
 #[tokio::test]
