@@ -4,10 +4,10 @@
 //! Event -> State::step -> Plan -> lower -> Desired tables -> a session per switch -> its writes
 //! ```
 //!
-//! [`state`] decides with the planner, [`lower()`] turns the plan into tables, [`southbound`] realises
-//! them, [`runtime`] puts the parts together under a [`Config`]. The decision: nothing flows back.
-//! What a switch holds is read when it matters and never remembered, so there is one way in which
-//! anything gets repaired: the next pass.
+//! [`state`] decides with the planner, [`lower()`] turns the plan into tables, [`southbound`]
+//! realises them, [`runtime`] puts the parts together under a [`Config`]. The decision: nothing
+//! flows back. What a switch holds is read when it matters and never remembered, so there is one
+//! way in which anything gets repaired: the next pass.
 
 pub mod config;
 pub mod lower;

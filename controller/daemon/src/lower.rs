@@ -1,9 +1,9 @@
 //! From a plan to the tables of every switch: a total function of fabric and plan.
 //!
-//! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves no
-//! choice, so neither does lowering: no memory, no error, no clock; what might not fit a table was
-//! refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for, and no
-//! other writes them.
+//! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
+//! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
+//! was refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for,
+//! and no other writes them.
 
 mod dst_leaf;
 mod ecmp_group;

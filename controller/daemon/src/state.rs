@@ -1,10 +1,10 @@
 //! The controller's state and the one function that writes it.
 //!
-//! Everything the controller learns arrives as an [`Event`]; [`State::step`] takes it in, plans, and
-//! says what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events, lowers
-//! what is to be realised and gives it to the sessions. The decision: every event that can be
-//! understood leads to a whole new plan from whole inputs. There is no path on which only a part of
-//! the state is brought up to date, so there is none on which it can be forgotten.
+//! Everything the controller learns arrives as an [`Event`]; [`State::step`] takes it in, plans,
+//! and says what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events,
+//! lowers what is to be realised and gives it to the sessions. The decision: every event that can
+//! be understood leads to a whole new plan from whole inputs. There is no path on which only a part
+//! of the state is brought up to date, so there is none on which it can be forgotten.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! their leaf, and the acknowledgments of flows in the other direction, which would starve below
 //! the very traffic they let go on.
 //!
-//! The table is small (ternary), so a row says as much as it can: one for a NIC that serves a single
-//! job, else one for each pair of NICs, and one for each flow only where jobs share the pair.
+//! The table is small (ternary), so a row says as much as it can: one for a NIC that serves a
+//! single job, else one for each pair of NICs, and one for each flow only where jobs share the
+//! pair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};

@@ -1,8 +1,8 @@
 //! `path`: the numbered ways from a switch to a leaf, which pins refer to.
 //!
 //! The decision: a path's number is the port it leaves by while everything works. Such numbers need
-//! no memory, survive every failure, and let a person read a pin. All ways have their row, used by a
-//! pin or not, so moving a flow is one write. When a way fails, its row leads to the next usable
+//! no memory, survive every failure, and let a person read a pin. All ways have their row, used by
+//! a pin or not, so moving a flow is one write. When a way fails, its row leads to the next usable
 //! one: one write per leaf repairs all its flows at once, before any pin has moved.
 
 use p4::entry::TableEntry;

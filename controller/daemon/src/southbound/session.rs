@@ -2,8 +2,9 @@
 //!
 //! Connect, win the election ([`arbitration`](super::arbitration)), then make passes
 //! ([`reconcile`](super::reconcile)) for as long as it is won; on any failure begin anew. The
-//! decision: the work of a primary is one future that exists exactly as long as the mastership. When
-//! the switch says that another is primary, it is dropped where it stands and writes nothing more.
+//! decision: the work of a primary is one future that exists exactly as long as the mastership.
+//! When the switch says that another is primary, it is dropped where it stands and writes nothing
+//! more.
 
 use std::sync::Arc;
 use std::time::Duration;

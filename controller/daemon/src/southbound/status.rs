@@ -3,8 +3,8 @@
 //! Each session writes the line of its own switch, many observers read all lines at a glance. The
 //! board is a concurrent map because there is no one owner: a task that owned it would put a queue
 //! between a session and its status, and a `watch` channel for each switch would leave observers to
-//! collect them while switches come and go with the fabric. Entries are replaced whole and no lock is
-//! held across an await. A `watch` on the side only wakes who waits; what they see, they read.
+//! collect them while switches come and go with the fabric. Entries are replaced whole and no lock
+//! is held across an await. A `watch` on the side only wakes who waits; what they see, they read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Packets through lowered tables: the ingress of `fabric.p4` in a few lines, as a second reading of
-//! what rows mean.
+//! Packets through lowered tables: the ingress of `fabric.p4` in a few lines, as a second reading
+//! of what rows mean.
 
 use std::collections::BTreeMap;
 
