@@ -35,6 +35,8 @@ pub struct Cluster {
     jobs: Vec<Running>,
     connections: Vec<Connection>,
     faults: Faults,
+    /// No more flows are started.
+    resting: bool,
     /// The packet being written.
     packet: Vec<u8>,
 }
@@ -93,6 +95,7 @@ impl Cluster {
             jobs: Vec::new(),
             connections: Vec::new(),
             faults: Faults::default(),
+            resting: false,
             packet: Vec::new(),
         };
         for job in jobs {
@@ -109,6 +112,18 @@ impl Cluster {
     fn wake(&mut self, index: usize, now: Nanos, out: &mut Outbox) {
         let effects = self.jobs[index].training.wake(now);
         self.carry_out(index, &effects, now, out);
+    }
+
+    /// Starts no more flows; those under way end.
+    pub fn rest(&mut self) {
+        self.resting = true;
+    }
+
+    /// Whether every flow that was started has ended.
+    pub fn is_quiet(&self) -> bool {
+        self.connections
+            .iter()
+            .all(|connection| connection.sender.is_done())
     }
 
     /// The jobs, in the order given.
@@ -159,6 +174,7 @@ impl Cluster {
         for effect in effects {
             match effect {
                 Effect::WakeAt(at) => out.set_timer(*at, Token::Job(job).pack()),
+                Effect::StartFlows if self.resting => {}
                 Effect::StartFlows => {
                     for index in self.jobs[job].connections.clone() {
                         let connection = &mut self.connections[index];

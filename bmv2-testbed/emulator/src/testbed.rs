@@ -170,19 +170,37 @@ impl Testbed {
             }
         };
         self.cluster().with(start).await?;
-        let longest = self
-            .jobs
-            .iter()
-            .map(|job| self.scale.shrink_seconds(job.compute_seconds));
-        let step = longest.max().unwrap_or(1).max(1);
         for _ in 0..PATIENCE * (iterations as u64 + 2) {
             let now = self.handle.now().await?;
-            self.handle.run_until(now + step).await?;
+            self.handle.run_until(now + self.step()).await?;
             if let Some(outcome) = self.measure(iterations).await? {
                 return Ok(outcome);
             }
         }
         Err(self.unfinished(iterations).await?)
+    }
+
+    /// Lets the flows under way end, starts no more, and holds the clock once nothing is on the
+    /// wires: what counters say then agrees everywhere.
+    ///
+    /// # Errors
+    /// Some flow does not end, or the fabric was stopped.
+    pub async fn settle(&self) -> Result<(), TestbedError> {
+        self.cluster()
+            .with(|cluster: &mut Cluster, _, _| cluster.rest())
+            .await?;
+        for _ in 0..PATIENCE {
+            let now = self.handle.now().await?;
+            self.handle.run_until(now + self.step()).await?;
+            if self
+                .cluster()
+                .with(|cluster: &mut Cluster, _, _| cluster.is_quiet())
+                .await?
+            {
+                return Ok(());
+            }
+        }
+        Err(self.unfinished(0).await?)
     }
 
     /// Bytes that each link has carried, by [`LinkId`].
@@ -245,6 +263,15 @@ impl Testbed {
     /// Ends the fabric's thread.
     pub async fn stop(&self) {
         self.handle.stop().await;
+    }
+
+    /// So much time is run between looks at the jobs: the longest computation of an iteration.
+    fn step(&self) -> Nanos {
+        let longest = self
+            .jobs
+            .iter()
+            .map(|job| self.scale.shrink_seconds(job.compute_seconds));
+        longest.max().unwrap_or(1).max(1)
     }
 
     fn cluster(&self) -> EndpointHandle {

@@ -1,0 +1,203 @@
+//! One run: embedded switches, a controller that writes them over gRPC, and jobs that train.
+//!
+//! The clock of the fabric is held until every table is verified, so that the jobs see the finished
+//! network from their first packet. The decision: all runs are made alike and differ only in what
+//! the controller is told: ECMP is a controller that knows the fabric and no job.
+
+use std::time::Duration;
+
+use controller::southbound::Desired;
+use controller::{Config, Controller, ControllerHandle, Event, Realise};
+use emulator::{Faults, Outcome, Scale, Testbed, Wires};
+use planner::Policy;
+use switch::service::{self, ServerHandle, ServiceOptions};
+use tokio::net::TcpListener;
+use topology::document::{self, Format};
+use topology::{Fabric, Finding, LinkId, Node, Severity, SwitchId, spec};
+
+use super::scenario::Scenario;
+use super::witness::{Evidence, Witness};
+use crate::failure::Failure;
+
+/// The longest that verified tables are waited for.
+const VERIFY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What the controller is told of the jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Nothing: routes only, one level.
+    Nothing,
+    /// Everything, as telemetry.
+    Jobs,
+}
+
+/// How long and how finely to train.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Training {
+    pub(super) scale: Scale,
+    pub(super) iterations: usize,
+}
+
+/// What a run showed.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) outcome: Outcome,
+    /// Plan and report in force.
+    pub(super) realised: Option<Realise>,
+    /// Share of time that each link between switches was busy, the busiest first.
+    pub(super) busiest: Vec<(String, f64)>,
+    pub(super) drops: u64,
+    pub(super) faults: Faults,
+    pub(super) evidence: Evidence,
+    pub(super) entries_written: u64,
+    /// From telemetry (or, without jobs, from the policy) to the last verified switch.
+    pub(super) telemetry_to_verified: Duration,
+}
+
+/// Builds the fabric of `scenario`, has a controller write it, trains, and looks at it all.
+///
+/// # Errors
+/// Anything but a bad figure: those are in the [`Run`].
+pub(super) async fn run(
+    scenario: &Scenario,
+    telling: Telling,
+    training: Training,
+) -> Result<Run, Failure> {
+    let Training { scale, iterations } = training;
+    let testbed = Testbed::build(&scenario.fabric, &scenario.jobs, scale, Wires::default());
+    let testbed = testbed.map_err(|error| Failure::work(&error))?;
+    let stage = Stage::open(scenario, testbed).await?;
+    let controller = stage.control().await?;
+    let telemetry_to_verified = stage.tell(&controller, telling).await?;
+    let written = controller.board().all();
+    let entries_written = written.values().map(|line| line.written.entries()).sum();
+    let desired = controller.desired();
+    let realised = controller.realised();
+
+    let witness = Witness::new(&stage.fabric).await?;
+    let different = witness.different_entries(&desired).await?;
+    let starts: Vec<_> = scenario.starts().iter().map(|s| scale.shrink_seconds(*s)).collect();
+    let trained = stage.testbed.train(&starts, iterations).await;
+    let outcome = trained.map_err(|error| Failure::work(&error))?;
+    let busiest = stage.busiest().await?;
+    stage.testbed.settle().await.map_err(|error| Failure::work(&error))?;
+    let evidence = stage.evidence(&witness, different, &desired, realised.as_ref()).await?;
+
+    let drops = stage.testbed.drops().await.map_err(|error| Failure::work(&error))?;
+    let faults = stage.testbed.faults().await.map_err(|error| Failure::work(&error))?;
+    controller.shutdown().await;
+    stage.close().await;
+    Ok(Run {
+        outcome,
+        realised,
+        busiest,
+        drops,
+        faults,
+        evidence,
+        entries_written,
+        telemetry_to_verified,
+    })
+}
+
+/// A testbed whose switches are served, and its fabric with their addresses.
+struct Stage<'a> {
+    scenario: &'a Scenario,
+    testbed: Testbed,
+    fabric: Fabric,
+    servers: Vec<ServerHandle>,
+}
+
+impl<'a> Stage<'a> {
+    /// Serves every switch on a port of the loopback.
+    async fn open(scenario: &'a Scenario, testbed: Testbed) -> Result<Self, Failure> {
+        let mut servers = Vec::new();
+        for switch in 0..scenario.fabric.switches().len() {
+            let listener = TcpListener::bind("127.0.0.1:0").await;
+            let listener = listener.map_err(|error| Failure::work(&error))?;
+            let device = testbed.device(SwitchId::from(switch));
+            let server = service::serve(listener, device, ServiceOptions::default()).await;
+            servers.push(server.map_err(|error| Failure::work(&error))?);
+        }
+        let fabric = with_addresses(&scenario.fabric, &servers)?;
+        Ok(Self { scenario, testbed, fabric, servers })
+    }
+
+    /// A controller that has learned the fabric.
+    async fn control(&self) -> Result<ControllerHandle, Failure> {
+        let policy = Policy { levels: Wires::default().levels, ..Policy::default() };
+        let config = Config::default();
+        let started = Controller::start(config, self.fabric.clone(), policy).await;
+        started.map_err(|error| Failure::work(&error))
+    }
+
+    /// Gives the controller its telemetry and waits for verified tables.
+    async fn tell(
+        &self,
+        controller: &ControllerHandle,
+        telling: Telling,
+    ) -> Result<Duration, Failure> {
+        let verified = controller.await_verified(1, VERIFY_DEADLINE).await;
+        let routed = verified.map_err(|error| Failure::work(&error))?;
+        if telling == Telling::Nothing {
+            return Ok(routed.total());
+        }
+        let jobs = Event::JobsChanged(self.scenario.jobs.clone());
+        let receipt = controller.submit(jobs).await.map_err(|error| Failure::work(&error))?;
+        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+        if let Some(finding) = receipt.findings.iter().find(is_error) {
+            return Err(Failure::Work(finding.to_string()));
+        }
+        let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
+        Ok(verified.map_err(|error| Failure::work(&error))?.total())
+    }
+
+    async fn evidence(
+        &self,
+        witness: &Witness,
+        different_entries: usize,
+        desired: &Desired,
+        realised: Option<&Realise>,
+    ) -> Result<Evidence, Failure> {
+        let later = witness.different_entries(desired).await?;
+        let Some(realised) = realised else {
+            return Err(Failure::Work("the controller has made no plan".to_owned()));
+        };
+        let strays = witness.strays(&realised.plan).await?;
+        Ok(Evidence {
+            entries: desired.tables.values().map(p4::Tables::len).sum(),
+            different_entries: different_entries + later,
+            pins: realised.plan.flows.iter().filter(|flow| flow.pinned).count(),
+            strays,
+        })
+    }
+
+    async fn busiest(&self) -> Result<Vec<(String, f64)>, Failure> {
+        let busy = self.testbed.busy_fractions().await.map_err(|error| Failure::work(&error))?;
+        let links = self.fabric.links().iter().zip(busy).enumerate();
+        let between_switches = links.filter(|(_, (link, _))| {
+            [link.from, link.to].iter().all(|end| matches!(end.node, Node::Switch(_)))
+        });
+        let mut busiest: Vec<_> = between_switches
+            .map(|(index, (_, busy))| (self.fabric.link_name(LinkId::from(index)), busy))
+            .collect();
+        busiest.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(busiest)
+    }
+
+    async fn close(self) {
+        for server in self.servers {
+            server.shutdown().await;
+        }
+        self.testbed.stop().await;
+    }
+}
+
+/// The fabric as a controller gets it: through its document, with the address of every switch.
+fn with_addresses(fabric: &Fabric, servers: &[ServerHandle]) -> Result<Fabric, Failure> {
+    let mut explicit = spec::document(fabric);
+    for (switch, server) in explicit.switches.iter_mut().zip(servers) {
+        switch.p4runtime = Some(server.local_addr().to_string());
+    }
+    let text = document::print(&explicit, Format::Json).map_err(|error| Failure::work(&error))?;
+    spec::parse(&text, Format::Json, "the demo's fabric").map_err(Failure::document)
+}
