@@ -15,9 +15,10 @@ use switch::{Endpoint, Outbox};
 use topology::{Fabric, NicId};
 
 use crate::job::{Effect, Rhythm, Training};
-use crate::roce::{self, Body, Route};
+use crate::nic::Nic;
+use crate::roce::{self, Body, OVERHEAD, Route};
 use crate::scale::Scale;
-use crate::transport::{Nanos, Receiver, Reply, Sender, Settings};
+use crate::transport::{Nanos, Receiver, Reply, Segment, Sender, Settings};
 
 /// What hosts saw that should not be, and what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Faults {
 pub struct Cluster {
     jobs: Vec<Running>,
     connections: Vec<Connection>,
+    /// By [`NicId`].
+    nics: Vec<Nic>,
     faults: Faults,
     /// No more flows are started.
     resting: bool,
@@ -66,24 +69,28 @@ struct Connection {
 enum Token {
     Job(usize),
     Connection(usize),
+    Nic(usize),
 }
 
-const CONNECTION_TOKEN: u64 = 1 << 32;
+/// Tokens are kind and index, the kind above this bit.
+const INDEX_BITS: u32 = 32;
 
 impl Token {
     fn pack(self) -> u64 {
-        match self {
-            Self::Job(index) => index as u64,
-            Self::Connection(index) => index as u64 | CONNECTION_TOKEN,
-        }
+        let (kind, index) = match self {
+            Self::Job(index) => (0, index),
+            Self::Connection(index) => (1, index),
+            Self::Nic(index) => (2, index),
+        };
+        kind << INDEX_BITS | index as u64
     }
 
     fn unpack(token: u64) -> Self {
-        let index = (token & (CONNECTION_TOKEN - 1)) as usize;
-        if token & CONNECTION_TOKEN == 0 {
-            Self::Job(index)
-        } else {
-            Self::Connection(index)
+        let index = (token & ((1 << INDEX_BITS) - 1)) as usize;
+        match token >> INDEX_BITS {
+            0 => Self::Job(index),
+            1 => Self::Connection(index),
+            _ => Self::Nic(index),
         }
     }
 }
@@ -91,9 +98,11 @@ impl Token {
 impl Cluster {
     /// The hosts of `fabric` with `jobs`, whose sizes and times are shrunk by `scale`.
     pub fn new(fabric: &Fabric, jobs: &[Job], scale: Scale, settings: Settings) -> Self {
+        let nics = fabric.nics().iter();
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
+            nics: nics.map(|nic| Nic::new(fabric.link(nic.uplink).bandwidth)).collect(),
             faults: Faults::default(),
             resting: false,
             packet: Vec::new(),
@@ -179,7 +188,7 @@ impl Cluster {
                     for index in self.jobs[job].connections.clone() {
                         let connection = &mut self.connections[index];
                         connection.sender.begin(connection.bytes, now);
-                        connection.pump(index, &mut self.packet, out);
+                        self.pump(index, now, out);
                     }
                 }
             }
@@ -201,37 +210,51 @@ impl Cluster {
     /// An answer: send what it allows, and tell the job when that was all.
     fn answered(&mut self, index: usize, answer: Body, now: Nanos, out: &mut Outbox) {
         let connection = &mut self.connections[index];
-        let was_done = connection.sender.is_done();
+        let (job, was_done) = (connection.job, connection.sender.is_done());
         match answer {
             Body::Ack { psn } => connection.sender.acknowledge(psn, now),
             Body::Nak { psn } => connection.sender.go_back(psn, now),
             Body::Data { .. } => {}
         }
-        connection.pump(index, &mut self.packet, out);
-        if !was_done && connection.sender.is_done() {
-            let job = connection.job;
+        let is_done = connection.sender.is_done();
+        self.pump(index, now, out);
+        if !was_done && is_done {
             let effects = self.jobs[job].training.flow_done(now);
             self.carry_out(job, &effects, now, out);
         }
     }
-}
 
-impl Connection {
-    /// Sends all that the window allows, and sees that a timer is set.
-    fn pump(&mut self, index: usize, packet: &mut Vec<u8>, out: &mut Outbox) {
-        while let Some(segment) = self.sender.poll() {
-            let body = Body::Data {
-                psn: segment.psn,
-                payload: segment.payload,
-                first: segment.first,
-                last: segment.last,
-            };
-            roce::write(&self.forward, body, packet);
-            out.send(self.source.0, packet);
-        }
-        if let (None, Some(deadline)) = (self.timer, self.sender.deadline()) {
-            self.timer = Some(deadline);
+    /// Has the NIC send what the window allows, and sees that a timer is set.
+    fn pump(&mut self, index: usize, now: Nanos, out: &mut Outbox) {
+        let connection = &mut self.connections[index];
+        if let (None, Some(deadline)) = (connection.timer, connection.sender.deadline()) {
+            connection.timer = Some(deadline);
             out.set_timer(deadline, Token::Connection(index).pack());
+        }
+        if connection.sender.can_send() {
+            let nic = connection.source.index();
+            self.nics[nic].wants(index);
+            self.transmit(nic, now, out);
+        }
+    }
+
+    /// Sends what the wire of a NIC has room for.
+    fn transmit(&mut self, nic: usize, now: Nanos, out: &mut Outbox) {
+        while let Some(index) = self.nics[nic].next(now) {
+            let connection = &mut self.connections[index];
+            let Some(Segment { psn, payload, first, last }) = connection.sender.poll() else {
+                continue;
+            };
+            let body = Body::Data { psn, payload, first, last };
+            roce::write(&connection.forward, body, &mut self.packet);
+            out.send(nic as u32, &self.packet);
+            self.nics[nic].sends(payload + OVERHEAD, now);
+            if connection.sender.can_send() {
+                self.nics[nic].wants(index);
+            }
+        }
+        if let Some(at) = self.nics[nic].wake_at() {
+            out.set_timer(at, Token::Nic(nic).pack());
         }
     }
 }
@@ -261,7 +284,11 @@ impl Endpoint for Cluster {
                 let connection = &mut self.connections[index];
                 connection.timer = None;
                 connection.sender.expire(now);
-                connection.pump(index, &mut self.packet, out);
+                self.pump(index, now, out);
+            }
+            Token::Nic(nic) => {
+                self.nics[nic].woken();
+                self.transmit(nic, now, out);
             }
         }
     }
@@ -304,6 +331,7 @@ mod tests {
             Token::Job(7),
             Token::Connection(0),
             Token::Connection(77),
+            Token::Nic(3),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);
         }

@@ -14,6 +14,7 @@ pub mod roce;
 pub mod transport;
 
 mod cluster;
+mod nic;
 mod outcome;
 mod scale;
 mod testbed;

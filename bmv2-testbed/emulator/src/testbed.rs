@@ -21,9 +21,9 @@ use crate::transport::{Nanos, Settings};
 
 /// The port of a switch that leads to its controller; `CPU_PORT` of the P4 program.
 const CPU_PORT: u16 = 255;
-/// Windows are this many bandwidth-delay products: one to fill the path, one for what waits while
-/// other flows have their turn.
-const WINDOW_BDPS: u64 = 2;
+/// Windows are this many bandwidth-delay products: one to fill the path, the others for packets and
+/// acknowledgements that wait while other flows have their turn.
+const WINDOW_BDPS: u64 = 4;
 /// Acknowledgements in a window.
 const ACKS_PER_WINDOW: u32 = 8;
 /// A job may take this many times the iterations' computation before it counts as stuck.

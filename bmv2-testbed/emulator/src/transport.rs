@@ -85,10 +85,15 @@ impl Sender {
         self.restart_timer(now);
     }
 
+    /// Whether [`Sender::poll`] has a segment.
+    pub fn can_send(&self) -> bool {
+        let window_end = self.acknowledged + u64::from(self.settings.window);
+        self.next < self.end.min(window_end)
+    }
+
     /// The next segment that the window allows to be sent now.
     pub fn poll(&mut self) -> Option<Segment> {
-        let window_end = self.acknowledged + u64::from(self.settings.window);
-        if self.next >= self.end.min(window_end) {
+        if !self.can_send() {
             return None;
         }
         let segment = self.segment(self.next);

@@ -136,6 +136,10 @@ impl<'a> Stage<'a> {
         controller: &ControllerHandle,
         telling: Telling,
     ) -> Result<Duration, Failure> {
+        let switches = self.servers.len();
+        let sessions = controller.board().wait_until(|lines| lines.len() == switches);
+        let sessions = tokio::time::timeout(VERIFY_DEADLINE, sessions).await;
+        sessions.map_err(|error| Failure::work(&error))?;
         let verified = controller.await_verified(1, VERIFY_DEADLINE).await;
         let routed = verified.map_err(|error| Failure::work(&error))?;
         if telling == Telling::Nothing {

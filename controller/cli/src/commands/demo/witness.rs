@@ -80,7 +80,7 @@ impl Witness {
     }
 
     /// Pinned flows that sent nothing, and ports on which the bytes of the pins are not to be found
-    /// or are not all that was carried.
+    /// or are not all that was carried. Without pins there is no other way than ECMP's.
     pub(super) async fn strays(&self, plan: &Plan) -> Result<Vec<String>, Failure> {
         let mut strays = Vec::new();
         let mut planned = Carried::new();
@@ -95,6 +95,9 @@ impl Witness {
             for key in self.hops(plan, flow) {
                 *planned.entry(key).or_default() += bytes;
             }
+        }
+        if planned.is_empty() {
+            return Ok(strays);
         }
         let carried = self.carried().await?;
         let allowed = (pinned_bytes as f64 * UNPINNED_SHARE) as u64;
