@@ -102,7 +102,9 @@ impl Cluster {
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
-            nics: nics.map(|nic| Nic::new(fabric.link(nic.uplink).bandwidth)).collect(),
+            nics: nics
+                .map(|nic| Nic::new(fabric.link(nic.uplink).bandwidth))
+                .collect(),
             faults: Faults::default(),
             resting: false,
             packet: Vec::new(),
@@ -242,10 +244,21 @@ impl Cluster {
     fn transmit(&mut self, nic: usize, now: Nanos, out: &mut Outbox) {
         while let Some(index) = self.nics[nic].next(now) {
             let connection = &mut self.connections[index];
-            let Some(Segment { psn, payload, first, last }) = connection.sender.poll() else {
+            let Some(Segment {
+                psn,
+                payload,
+                first,
+                last,
+            }) = connection.sender.poll()
+            else {
                 continue;
             };
-            let body = Body::Data { psn, payload, first, last };
+            let body = Body::Data {
+                psn,
+                payload,
+                first,
+                last,
+            };
             roce::write(&connection.forward, body, &mut self.packet);
             out.send(nic as u32, &self.packet);
             self.nics[nic].sends(payload + OVERHEAD, now);

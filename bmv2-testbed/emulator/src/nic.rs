@@ -45,7 +45,11 @@ impl Nic {
     /// The connection whose turn it is, if the wire is free.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<usize> {
         let is_free = self.free_at_ps < (now + 1) * PICOS_PER_NANO;
-        if is_free { self.waiting.pop_front() } else { None }
+        if is_free {
+            self.waiting.pop_front()
+        } else {
+            None
+        }
     }
 
     /// A packet of `bytes` goes onto the wire.
@@ -74,7 +78,9 @@ mod tests {
     #[test]
     fn connections_take_turns_at_the_rate_of_the_link() {
         let mut nic = Nic::new(Bandwidth::from_gbps(200.0).unwrap());
-        [7, 8, 7].map(|connection| nic.wants(connection));
+        [7, 8, 7]
+            .into_iter()
+            .for_each(|connection| nic.wants(connection));
         let (mut now, mut order) = (0, Vec::new());
         for _ in 0..1000 {
             let connection = nic.next(now).unwrap();

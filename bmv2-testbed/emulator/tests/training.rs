@@ -1,5 +1,7 @@
 //! Jobs that train through embedded switches running the real program, routed by fixed entries.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -70,68 +72,89 @@ fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
     fabric.link(link).from.port
 }
 
-/// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
-async fn route(testbed: &Testbed, fabric: &Fabric, levels: &[u128]) {
-    let program = Arc::new(Program::load(p4::artefacts::JSON.as_bytes()).unwrap());
-    for (index, switch) in fabric.switches().iter().enumerate() {
-        let id = SwitchId::from(index);
-        let ways = fabric.nics().iter().enumerate().map(|(index, nic)| {
+/// What one switch is told: the way to each NIC, the ports to other switches, the level of each NIC.
+struct Routes {
+    ways: Vec<(u128, [u128; 2])>,
+    inside: Vec<u32>,
+    levels: Vec<u128>,
+}
+
+impl Routes {
+    fn of(fabric: &Fabric, switch: SwitchId, levels: &[u128]) -> Self {
+        let way = |nic: usize| {
+            let id = NicId::from(nic);
+            let nic = fabric.nic(id);
             let mac = nic
                 .mac
                 .0
                 .iter()
-                .fold(0_u128, |mac, byte| mac << 8 | u128::from(*byte));
-            let port = port_towards(fabric, id, NicId::from(index));
+                .fold(0, |mac, byte| mac << 8 | u128::from(*byte));
+            let port = port_towards(fabric, switch, id);
             (u128::from(u32::from(nic.ip)), [u128::from(port), mac])
-        });
-        let ways: Vec<_> = ways.collect();
-        let inside = switch
-            .ports
-            .iter()
-            .filter(|(_, link)| matches!(fabric.link(**link).to.node, Node::Switch(_)));
-        let inside: Vec<u32> = inside.map(|(port, _)| *port).collect();
-        let (program, levels) = (Arc::clone(&program), levels.to_vec());
+        };
+        let is_inside = |link: &LinkId| matches!(fabric.link(*link).to.node, Node::Switch(_));
+        let ports = fabric.switch(switch).ports.iter();
+        Self {
+            ways: (0..fabric.nics().len()).map(way).collect(),
+            inside: ports
+                .filter(|(_, link)| is_inside(link))
+                .map(|(port, _)| *port)
+                .collect(),
+            levels: levels.to_vec(),
+        }
+    }
+
+    fn write(&self, device: &mut Device) {
+        let any = KeyField::Ternary { value: 0, mask: 0 };
+        for ((ip, way), level) in self.ways.iter().zip(&self.levels) {
+            insert(
+                device,
+                "local_host",
+                vec![KeyField::Exact(*ip)],
+                "to_host",
+                way,
+            );
+            let src = KeyField::Ternary {
+                value: *ip,
+                mask: 0xFFFF_FFFF,
+            };
+            insert(
+                device,
+                "job_classify",
+                vec![src, any, any, any],
+                "set_job",
+                &[*ip],
+            );
+            let class = [*level, level << 3];
+            insert(
+                device,
+                "job_qos",
+                vec![KeyField::Exact(*ip)],
+                "set_class",
+                &class,
+            );
+        }
+        for port in &self.inside {
+            let port = KeyField::Exact(u128::from(*port));
+            insert(device, "fabric_port", vec![port], "trust_dscp", &[]);
+        }
+        for level in 0..8 {
+            let dscp = KeyField::Exact(level << 3);
+            insert(device, "dscp_level", vec![dscp], "set_level", &[level]);
+        }
+    }
+}
+
+/// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
+async fn route(testbed: &Testbed, fabric: &Fabric, levels: &[u128]) {
+    let program = Arc::new(Program::load(p4::artefacts::JSON.as_bytes()).unwrap());
+    for switch in (0..fabric.switches().len()).map(SwitchId::from) {
+        let (program, routes) = (Arc::clone(&program), Routes::of(fabric, switch, levels));
         let write = move |device: &mut Device| {
             device.load(program);
-            let any = KeyField::Ternary { value: 0, mask: 0 };
-            for ((ip, way), level) in ways.iter().zip(levels) {
-                insert(
-                    device,
-                    "local_host",
-                    vec![KeyField::Exact(*ip)],
-                    "to_host",
-                    way,
-                );
-                let src = KeyField::Ternary {
-                    value: *ip,
-                    mask: 0xFFFF_FFFF,
-                };
-                insert(
-                    device,
-                    "job_classify",
-                    vec![src, any, any, any],
-                    "set_job",
-                    &[*ip],
-                );
-                let class = [level, level << 3];
-                insert(
-                    device,
-                    "job_qos",
-                    vec![KeyField::Exact(*ip)],
-                    "set_class",
-                    &class,
-                );
-            }
-            for port in inside {
-                let port = KeyField::Exact(u128::from(port));
-                insert(device, "fabric_port", vec![port], "trust_dscp", &[]);
-            }
-            for level in 0..8 {
-                let dscp = KeyField::Exact(level << 3);
-                insert(device, "dscp_level", vec![dscp], "set_level", &[level]);
-            }
+            routes.write(device);
         };
-        testbed.device(id).with(write).await.unwrap();
+        testbed.device(switch).with(write).await.unwrap();
     }
 }
 
@@ -170,6 +193,20 @@ async fn alone_an_iteration_takes_what_the_model_says() {
     let (outcome, _) = train(&[job("a", 0, 2, 1.0e9)], &[0; 4]).await;
     check(&outcome, &[0.100]);
     assert!(outcome.gpu_utilization() > 0.97);
+}
+
+#[tokio::test]
+async fn sending_both_ways_costs_nothing() {
+    let back = Flow {
+        src: NicId(2),
+        dst: NicId(0),
+        bytes: 2.5e9,
+        udp_src_port: 0xC001,
+    };
+    let mut job = job("a", 0, 2, 2.5e9);
+    job.flows.push(back);
+    let (outcome, _) = train(&[job], &[0; 4]).await;
+    check(&outcome, &[0.150]);
 }
 
 #[tokio::test]
