@@ -1,4 +1,5 @@
-//! One switch without links, served until interrupted: `cargo run --example one_switch 127.0.0.1:9559`.
+//! One switch without links, served until interrupted: `cargo run --example one_switch
+//! 127.0.0.1:9559`.
 //!
 //! For trying P4Runtime clients; a controller pushes the pipeline.
 

@@ -20,7 +20,9 @@ use failure::Failure;
 /// switches have, and programs it over P4Runtime.
 #[derive(Parser)]
 #[command(name = "crux", version, max_term_width = 100)]
-#[command(after_help = "Start with:  crux demo\nExit status: 0 done, 1 failed, 2 usage or bad input")]
+#[command(after_help = "\
+Start with:   crux demo
+Exit status:  0 done, 1 failed, 2 usage or bad input")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -60,6 +62,9 @@ fn main() -> ExitCode {
 fn start_logging(filter: &str) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| Failure::input("--log", error))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
     Ok(())
 }

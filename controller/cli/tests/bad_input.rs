@@ -27,8 +27,10 @@ const SPLIT: &str = r#"{
   "name": "split",
   "switches": [ {"name": "leaf1", "tier": "leaf", "device_id": 1},
                 {"name": "leaf2", "tier": "leaf", "device_id": 2} ],
-  "hosts": [ {"name": "a", "gpus": 8, "ips": ["10.0.1.1"]}, {"name": "b", "gpus": 8, "ips": ["10.0.2.1"]} ],
-  "links": [ {"a": "a:0", "b": "leaf1:1", "gbps": 200.0}, {"a": "b:0", "b": "leaf2:1", "gbps": 200.0} ] }"#;
+  "hosts": [ {"name": "a", "gpus": 8, "ips": ["10.0.1.1"]},
+             {"name": "b", "gpus": 8, "ips": ["10.0.2.1"]} ],
+  "links": [ {"a": "a:0", "b": "leaf1:1", "gbps": 200.0},
+             {"a": "b:0", "b": "leaf2:1", "gbps": 200.0} ] }"#;
 
 /// A folder with the files of one case.
 struct Files {

@@ -2,8 +2,8 @@
 //!
 //! Three things no choice can change: what a host link or an only way carries; what leaves and
 //! enters a leaf, or goes from one leaf to another, over all the links there are for it; and that a
-//! flow is not split. The largest of them is a lower bound of the largest link load. Amounts in bytes
-//! give seconds (`t_j` at best), amounts in bytes per second give a load.
+//! flow is not split. The largest of them is a lower bound of the largest link load. Amounts in
+//! bytes give seconds (`t_j` at best), amounts in bytes per second give a load.
 
 use topology::SwitchId;
 

@@ -1,8 +1,9 @@
 //! Every job's level: compression for the jobs that policy leaves free, then policy's own word.
 //!
-//! A job whose level an operator bounds is no longer the compression's to choose, and it would bound
-//! its neighbours if it stayed in the DAG. So the free jobs are compressed by themselves, and each bounded
-//! one then takes, within its bounds, the level that cuts the most weight to jobs already placed.
+//! A job whose level an operator bounds is no longer the compression's to choose, and it would
+//! bound its neighbours if it stayed in the DAG. So the free jobs are compressed by themselves, and
+//! each bounded one then takes, within its bounds, the level that cuts the most weight to jobs
+//! already placed.
 
 use crate::compression::{Problem, compress};
 use crate::contention::{ContentionDag, Sharing};

@@ -71,8 +71,8 @@ struct Loads<'a> {
     seconds_per_byte: Vec<f64>,
 }
 
-/// How congested a path is with the flow on it: largest load, then sum of loads. Host links are left
-/// out, since all paths of a flow share them.
+/// How congested a path is with the flow on it: largest load, then sum of loads. Host links are
+/// left out, since all paths of a flow share them.
 #[derive(Clone, Copy, Debug)]
 struct Congestion {
     largest: f64,

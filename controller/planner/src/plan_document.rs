@@ -1,7 +1,7 @@
 //! The Plan document: a plan and its report by names, for people, programs and the next plan.
 //!
-//! Reading one back gives the `previous` of the next plan. Names that the fabric no longer has are no
-//! error there: what they stood for is planned anew, and a finding says so.
+//! Reading one back gives the `previous` of the next plan. Names that the fabric no longer has are
+//! no error there: what they stood for is planned anew, and a finding says so.
 
 use std::collections::BTreeMap;
 

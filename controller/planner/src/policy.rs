@@ -1,8 +1,9 @@
 //! What an operator decides over the planner's head: classes, methods, thresholds, drained parts
 //! and overrides of single jobs (Crux §7.2).
 //!
-//! A [`Policy`] is already valid; the one way to make it from a file is [`PolicyDocument::validate`],
-//! where every error names the field. The planner reads it and never asks whether it makes sense.
+//! A [`Policy`] is already valid; the one way to make it from a file is
+//! [`PolicyDocument::validate`], where every error names the field. The planner reads it and never
+//! asks whether it makes sense.
 
 mod document;
 

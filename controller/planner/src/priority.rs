@@ -1,8 +1,8 @@
 //! Priorities (Crux §4.2): intensity, corrected by what two jobs do to each other on one link.
 //!
 //! Intensity alone misjudges jobs whose communication hides behind computation, or that come round
-//! more often. The correction factor compares a job with a reference on a two-job timeline (`timeline`)
-//! and is a ratio of what either loses by coming second.
+//! more often. The correction factor compares a job with a reference on a two-job timeline
+//! (`timeline`) and is a ratio of what either loses by coming second.
 
 pub(crate) mod timeline;
 
@@ -114,8 +114,8 @@ fn against_contenders(
     (0..rhythms.len()).map(mean).collect()
 }
 
-/// `(1-f) * P_j + f * slowdown_j` (Crux §7.2), the slowdown in units of the highest priority so that
-/// `f = 0` is exactly the paper; then the policy's weight.
+/// `(1-f) * P_j + f * slowdown_j` (Crux §7.2), the slowdown in units of the highest priority so
+/// that `f = 0` is exactly the paper; then the policy's weight.
 fn weigh(
     traffic: &Traffic<'_>,
     demands: &[Demand],

@@ -200,7 +200,8 @@ impl Evidence<'_> {
         };
         let (src, dst, count) = (host(first.src), host(first.dst), lost.len());
         let text = format!(
-            "job without a path: no usable path for {count} of its {} flows, the first from {src} to {dst}",
+            "job without a path: no usable path for {count} of its {} flows, the first from {src} \
+             to {dst}",
             flows.len()
         );
         Some(Finding::error(format!("job {}", plan.jobs[job].id), text))

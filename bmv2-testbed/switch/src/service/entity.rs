@@ -1,7 +1,8 @@
 //! Keys, actions and counts: protobuf to control API and back, through the [`Schema`].
 //!
 //! Every function is total and pure: any message gives a value or a [`Failure`] that names the
-//! field at fault, and whatever is decoded encodes to the canonical form, in the order of the P4Info.
+//! field at fault, and whatever is decoded encodes to the canonical form, in the order of the
+//! P4Info.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! The optimal compression, as one minimum cut (`README.md` has the proof).
 //!
-//! Node (u, k), for k in 1..K, stands for "the class of u is at least k" and is true on the source's
-//! side; (u, 0) is the source and (u, K) the sink. An edge u above v costs its weight when both
-//! classes are equal; a job that leaves its present class costs one, and weights are scaled so far up
-//! that all such ones together are less than the smallest difference between two cuts. Of all
-//! minimum cuts the one with the most true nodes is taken: no job could be in a higher class, and the
-//! answer does not depend on how the cut was found.
+//! Node (u, k), for k in 1..K, stands for "the class of u is at least k" and is true on the
+//! source's side; (u, 0) is the source and (u, K) the sink. An edge u above v costs its weight when
+//! both classes are equal; a job that leaves its present class costs one, and weights are scaled so
+//! far up that all such ones together are less than the smallest difference between two cuts. Of
+//! all minimum cuts the one with the most true nodes is taken: no job could be in a higher class,
+//! and the answer does not depend on how the cut was found.
 
 use super::Problem;
 use super::min_cut::{INFINITE, Network};

@@ -1,8 +1,8 @@
 //! The paper's Algorithm 1: optimal cuts of a few random topological orders, and the best of them.
 //!
 //! Kept as the paper's own method beside the exact one. On one order, a compression is a choice of
-//! `K - 1` places to cut it, and dynamic programming over prefix sums of the weights finds the best.
-//! The printed prefix-sum loop ends at `K`; it has to run to `n`, and does here.
+//! `K - 1` places to cut it, and dynamic programming over prefix sums of the weights finds the
+//! best. The printed prefix-sum loop ends at `K`; it has to run to `n`, and does here.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,8 +1,8 @@
 //! Flows of a collective operation, derived from its volume and the hosts of its job.
 //!
 //! Members of one host are one member of the ring, since they reach each other without the network.
-//! Hosts are in the order of the fabric. Channel `c` takes NIC `c` modulo the NICs of the host, and an
-//! equal share of the bytes.
+//! Hosts are in the order of the fabric. Channel `c` takes NIC `c` modulo the NICs of the host, and
+//! an equal share of the bytes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

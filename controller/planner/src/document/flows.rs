@@ -1,8 +1,8 @@
 //! Flows of a job, written out or derived, and the UDP source ports that tell them apart.
 //!
 //! Ports that a document states are claimed first; the others start from a hash of job and flow and
-//! take the next port that is free between the same two NICs. So a document without ports always gets
-//! the same ones, and no two flows have one five-tuple.
+//! take the next port that is free between the same two NICs. So a document without ports always
+//! gets the same ones, and no two flows have one five-tuple.
 
 use std::collections::BTreeSet;
 
@@ -128,7 +128,8 @@ impl Fields<'_> {
 /// More channels than any NIC has use for; a limit on what one line of a document can ask for.
 const MAX_CHANNELS: u32 = 64;
 
-/// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are RoCEv2's.
+/// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are
+/// RoCEv2's.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     used: BTreeSet<(NicId, NicId, u16)>,

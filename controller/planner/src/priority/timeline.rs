@@ -1,9 +1,9 @@
 //! Two jobs on one link, one strictly first (Crux §4.2): who holds the link for how many seconds.
 //!
-//! The job that goes first runs undisturbed, so it holds the link in a strictly periodic pattern, and
-//! "when will the other have had its seconds of link" has a closed answer. The timeline is therefore
-//! exact, moves from event to event, and passes whole undisturbed iterations at once: it costs a few
-//! steps per iteration of the longer job, however short the other is.
+//! The job that goes first runs undisturbed, so it holds the link in a strictly periodic pattern,
+//! and "when will the other have had its seconds of link" has a closed answer. The timeline is
+//! therefore exact, moves from event to event, and passes whole undisturbed iterations at once: it
+//! costs a few steps per iteration of the longer job, however short the other is.
 
 /// Phases of the job against the reference that are averaged.
 const PHASES: u32 = 16;
@@ -14,8 +14,8 @@ const HORIZON_ITERATIONS: f64 = 64.0;
 /// Differences below this share of the horizon are rounding, not link time.
 const ROUNDING: f64 = 1e-9;
 
-/// What a job does in every iteration, in seconds: the link is wanted for `link`, from `lead` on, and
-/// the iteration ends when computation and communication both have.
+/// What a job does in every iteration, in seconds: the link is wanted for `link`, from `lead` on,
+/// and the iteration ends when computation and communication both have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rhythm {
     /// `comp_j`.
