@@ -63,7 +63,9 @@ pub(crate) struct Args {
 fn comm_scale(text: &str) -> Result<f64, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let sensible = (0.01..=100.0).contains(&factor);
-    sensible.then_some(factor).ok_or_else(|| "not from 0.01 to 100".to_owned())
+    sensible
+        .then_some(factor)
+        .ok_or_else(|| "not from 0.01 to 100".to_owned())
 }
 
 fn time_scale(text: &str) -> Result<Scale, String> {
@@ -74,7 +76,10 @@ fn time_scale(text: &str) -> Result<Scale, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    let training = Training { scale: args.time_scale, iterations: usize::from(args.iterations) };
+    let training = Training {
+        scale: args.time_scale,
+        iterations: usize::from(args.iterations),
+    };
     if args.calibrate {
         let case = runtime.block_on(calibration::fit(training))?;
         return output::print_json(&case);
@@ -115,7 +120,11 @@ async fn all_runs(args: &Args, training: Training) -> Result<Runs, Failure> {
     let pairs: Vec<_> = scenarios
         .into_iter()
         .map(|(seed, scenario)| {
-            let ecmp = crew.start(format!("ECMP, seed {seed}"), scenario.clone(), Telling::Nothing);
+            let ecmp = crew.start(
+                format!("ECMP, seed {seed}"),
+                scenario.clone(),
+                Telling::Nothing,
+            );
             let crux = crew.start(format!("Crux, seed {seed}"), scenario, Telling::Jobs);
             (seed, ecmp, crux)
         })
@@ -129,9 +138,17 @@ async fn all_runs(args: &Args, training: Training) -> Result<Runs, Failure> {
 
     let mut comparisons = Vec::new();
     for (seed, ecmp, crux) in pairs {
-        comparisons.push(Comparison { seed, ecmp: finish(ecmp).await?, crux: finish(crux).await? });
+        comparisons.push(Comparison {
+            seed,
+            ecmp: finish(ecmp).await?,
+            crux: finish(crux).await?,
+        });
     }
-    let mut runs = Runs { scenario, alone: Vec::new(), comparisons };
+    let mut runs = Runs {
+        scenario,
+        alone: Vec::new(),
+        comparisons,
+    };
     for run in alone {
         runs.alone.push(finish(run).await?);
     }
@@ -147,7 +164,10 @@ struct Crew {
 impl Crew {
     fn new(training: Training) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self { training, places: Arc::new(Semaphore::new(cores)) }
+        Self {
+            training,
+            places: Arc::new(Semaphore::new(cores)),
+        }
     }
 
     fn start(
@@ -158,7 +178,10 @@ impl Crew {
     ) -> JoinHandle<Result<Run, Failure>> {
         let (training, places) = (self.training, Arc::clone(&self.places));
         tokio::spawn(async move {
-            let place = places.acquire_owned().await.map_err(|error| Failure::work(&error))?;
+            let place = places
+                .acquire_owned()
+                .await
+                .map_err(|error| Failure::work(&error))?;
             eprintln!("{name}: started");
             let begun = std::time::Instant::now();
             let run = rehearsal::run(&scenario, telling, training).await;

@@ -76,15 +76,33 @@ pub(super) async fn run(
 
     let witness = Witness::new(&stage.fabric).await?;
     let different = witness.different_entries(&desired).await?;
-    let starts: Vec<_> = scenario.starts().iter().map(|s| scale.shrink_seconds(*s)).collect();
+    let starts: Vec<_> = scenario
+        .starts()
+        .iter()
+        .map(|s| scale.shrink_seconds(*s))
+        .collect();
     let trained = stage.testbed.train(&starts, iterations).await;
     let outcome = trained.map_err(|error| Failure::work(&error))?;
     let busiest = stage.busiest().await?;
-    stage.testbed.settle().await.map_err(|error| Failure::work(&error))?;
-    let evidence = stage.evidence(&witness, different, &desired, realised.as_ref()).await?;
+    stage
+        .testbed
+        .settle()
+        .await
+        .map_err(|error| Failure::work(&error))?;
+    let evidence = stage
+        .evidence(&witness, different, &desired, realised.as_ref())
+        .await?;
 
-    let drops = stage.testbed.drops().await.map_err(|error| Failure::work(&error))?;
-    let faults = stage.testbed.faults().await.map_err(|error| Failure::work(&error))?;
+    let drops = stage
+        .testbed
+        .drops()
+        .await
+        .map_err(|error| Failure::work(&error))?;
+    let faults = stage
+        .testbed
+        .faults()
+        .await
+        .map_err(|error| Failure::work(&error))?;
     controller.shutdown().await;
     stage.close().await;
     Ok(Run {
@@ -119,12 +137,20 @@ impl<'a> Stage<'a> {
             servers.push(server.map_err(|error| Failure::work(&error))?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
-        Ok(Self { scenario, testbed, fabric, servers })
+        Ok(Self {
+            scenario,
+            testbed,
+            fabric,
+            servers,
+        })
     }
 
     /// A controller that has learned the fabric.
     async fn control(&self) -> Result<ControllerHandle, Failure> {
-        let policy = Policy { levels: Wires::default().levels, ..Policy::default() };
+        let policy = Policy {
+            levels: Wires::default().levels,
+            ..Policy::default()
+        };
         let config = Config::default();
         let started = Controller::start(config, self.fabric.clone(), policy).await;
         started.map_err(|error| Failure::work(&error))
@@ -136,22 +162,23 @@ impl<'a> Stage<'a> {
         controller: &ControllerHandle,
         telling: Telling,
     ) -> Result<Duration, Failure> {
-        let switches = self.servers.len();
-        let sessions = controller.board().wait_until(|lines| lines.len() == switches);
-        let sessions = tokio::time::timeout(VERIFY_DEADLINE, sessions).await;
-        sessions.map_err(|error| Failure::work(&error))?;
         let verified = controller.await_verified(1, VERIFY_DEADLINE).await;
         let routed = verified.map_err(|error| Failure::work(&error))?;
         if telling == Telling::Nothing {
             return Ok(routed.total());
         }
         let jobs = Event::JobsChanged(self.scenario.jobs.clone());
-        let receipt = controller.submit(jobs).await.map_err(|error| Failure::work(&error))?;
+        let receipt = controller
+            .submit(jobs)
+            .await
+            .map_err(|error| Failure::work(&error))?;
         let is_error = |finding: &&Finding| finding.severity == Severity::Error;
         if let Some(finding) = receipt.findings.iter().find(is_error) {
             return Err(Failure::Work(finding.to_string()));
         }
-        let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
+        let verified = controller
+            .await_verified(receipt.generation, VERIFY_DEADLINE)
+            .await;
         Ok(verified.map_err(|error| Failure::work(&error))?.total())
     }
 
@@ -170,16 +197,27 @@ impl<'a> Stage<'a> {
         Ok(Evidence {
             entries: desired.tables.values().map(p4::Tables::len).sum(),
             different_entries: different_entries + later,
-            pins: realised.plan.flows.iter().filter(|flow| flow.pinned).count(),
+            pins: realised
+                .plan
+                .flows
+                .iter()
+                .filter(|flow| flow.pinned)
+                .count(),
             strays,
         })
     }
 
     async fn busiest(&self) -> Result<Vec<(String, f64)>, Failure> {
-        let busy = self.testbed.busy_fractions().await.map_err(|error| Failure::work(&error))?;
+        let busy = self
+            .testbed
+            .busy_fractions()
+            .await
+            .map_err(|error| Failure::work(&error))?;
         let links = self.fabric.links().iter().zip(busy).enumerate();
         let between_switches = links.filter(|(_, (link, _))| {
-            [link.from, link.to].iter().all(|end| matches!(end.node, Node::Switch(_)))
+            [link.from, link.to]
+                .iter()
+                .all(|end| matches!(end.node, Node::Switch(_)))
         });
         let mut busiest: Vec<_> = between_switches
             .map(|(index, (_, busy))| (self.fabric.link_name(LinkId::from(index)), busy))

@@ -118,13 +118,21 @@ impl Report {
     /// # Errors
     /// A run lacks a job or a plan.
     pub(super) fn new(args: &Args, runs: &Runs) -> Result<Self, Failure> {
-        let first = runs.comparisons.first().ok_or_else(|| missing("a comparison"))?;
+        let first = runs
+            .comparisons
+            .first()
+            .ok_or_else(|| missing("a comparison"))?;
         let plan = plan(&first.crux)?;
         let jobs = runs.scenario.jobs.iter().zip(&runs.alone);
         let jobs = jobs.map(|(job, alone)| job_report(&job.id, alone, first, &plan));
-        let ends = || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
-        let strays: Vec<String> =
-            ends().flat_map(|run| run.evidence.strays.iter().cloned()).collect();
+        let ends = || {
+            runs.alone
+                .iter()
+                .chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]))
+        };
+        let strays: Vec<String> = ends()
+            .flat_map(|run| run.evidence.strays.iter().cloned())
+            .collect();
         let utilization = ThreeRuns {
             alone: alone_utilization(&runs.alone),
             ecmp: first.ecmp.outcome.gpu_utilization(),
@@ -156,7 +164,10 @@ impl Report {
             strays,
             verified: ends().all(|run| run.evidence.is_clean()),
             telemetry_to_verified_ms: first.crux.telemetry_to_verified.as_secs_f64() * 1e3,
-            drops: TwoRuns { ecmp: first.ecmp.drops, crux: first.crux.drops },
+            drops: TwoRuns {
+                ecmp: first.ecmp.drops,
+                crux: first.crux.drops,
+            },
             retransmitted: TwoRuns {
                 ecmp: first.ecmp.faults.retransmitted,
                 crux: first.crux.faults.retransmitted,
@@ -171,8 +182,13 @@ impl Report {
             return Ok(());
         }
         let strays = self.strays.join("\n  ");
-        let tables = format!("{} entries differ from the desired ones", self.different_entries);
-        Err(Failure::Work(format!("{tables}; not on the planned path:\n  {strays}")))
+        let tables = format!(
+            "{} entries differ from the desired ones",
+            self.different_entries
+        );
+        Err(Failure::Work(format!(
+            "{tables}; not on the planned path:\n  {strays}"
+        )))
     }
 }
 
@@ -193,15 +209,25 @@ fn missing(what: &str) -> Failure {
 
 fn plan(run: &Run) -> Result<PlanDocument, Failure> {
     let realised = run.realised.as_ref().ok_or_else(|| missing("plan"))?;
-    Ok(PlanDocument::new(&realised.fabric, &realised.plan, &realised.report))
+    Ok(PlanDocument::new(
+        &realised.fabric,
+        &realised.plan,
+        &realised.report,
+    ))
 }
 
 fn outcome<'a>(run: &'a Run, id: &JobId) -> Result<&'a JobOutcome, Failure> {
-    run.outcome.jobs.iter().find(|job| job.id == *id).ok_or_else(|| missing(id.as_str()))
+    run.outcome
+        .jobs
+        .iter()
+        .find(|job| job.id == *id)
+        .ok_or_else(|| missing(id.as_str()))
 }
 
 fn seconds(run: &Run, id: &JobId) -> Result<f64, Failure> {
-    outcome(run, id)?.mean_iteration_seconds.ok_or_else(|| missing(id.as_str()))
+    outcome(run, id)?
+        .mean_iteration_seconds
+        .ok_or_else(|| missing(id.as_str()))
 }
 
 fn job_report(
@@ -212,12 +238,18 @@ fn job_report(
 ) -> Result<JobReport, Failure> {
     let (ecmp, crux) = (seconds(&first.ecmp, id)?, seconds(&first.crux, id)?);
     let planned = plan.jobs.iter().find(|job| job.id == id.as_str());
-    let paper = PAPER_JOBS.iter().find(|(model, _)| id.as_str().starts_with(model));
+    let paper = PAPER_JOBS
+        .iter()
+        .find(|(model, _)| id.as_str().starts_with(model));
     Ok(JobReport {
         id: id.to_string(),
         gpus: outcome(alone, id)?.gpus,
         level: planned.ok_or_else(|| missing("level"))?.level,
-        iteration_seconds: ThreeRuns { alone: seconds(alone, id)?, ecmp, crux },
+        iteration_seconds: ThreeRuns {
+            alone: seconds(alone, id)?,
+            ecmp,
+            crux,
+        },
         iteration_change: Change {
             ours: crux / ecmp - 1.0,
             paper: paper.map_or(f64::NAN, |(_, change)| *change),
@@ -228,7 +260,9 @@ fn job_report(
 /// As if every job had the fabric to itself.
 fn alone_utilization(alone: &[Run]) -> f64 {
     let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
-    let busy: f64 = jobs().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
+    let busy: f64 = jobs()
+        .map(|job| f64::from(job.gpus) * job.gpu_busy_fraction)
+        .sum();
     busy / jobs().map(|job| f64::from(job.gpus)).sum::<f64>()
 }
 
@@ -240,9 +274,13 @@ fn seed_report(comparison: &Comparison) -> SeedReport {
     };
     let times = |run: &Run| -> Vec<f64> {
         let jobs = run.outcome.jobs.iter();
-        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN)).collect()
+        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
+            .collect()
     };
-    let changes = times(crux).into_iter().zip(times(ecmp)).map(|(crux, ecmp)| crux / ecmp - 1.0);
+    let changes = times(crux)
+        .into_iter()
+        .zip(times(ecmp))
+        .map(|(crux, ecmp)| crux / ecmp - 1.0);
     SeedReport {
         seed: *seed,
         gpu_utilization_change: utilization.crux / utilization.ecmp - 1.0,
@@ -271,8 +309,18 @@ fn flow_reports(plan: &PlanDocument) -> Vec<FlowReport> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, iterations, time_scale, comm_scale, .. } = self;
-        writeln!(f, "Testbed of Crux (SIGCOMM 2024) section 6.2, 96 GPUs, {} switches.", self.switches)?;
+        let Self {
+            seed,
+            iterations,
+            time_scale,
+            comm_scale,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "Testbed of Crux (SIGCOMM 2024) section 6.2, 96 GPUs, {} switches.",
+            self.switches
+        )?;
         writeln!(
             f,
             "seed {seed}, {iterations} iterations of the slowest job, time scale {time_scale}, \
@@ -305,8 +353,16 @@ impl fmt::Display for Report {
 
 impl Report {
     fn job_table(&self) -> Table {
-        let headings =
-            ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux on ECMP", "paper"];
+        let headings = [
+            "job",
+            "GPUs",
+            "level",
+            "alone s",
+            "ECMP s",
+            "Crux s",
+            "Crux on ECMP",
+            "paper",
+        ];
         let mut table = output::table(headings);
         for job in &self.jobs {
             let times = &job.iteration_seconds;
@@ -331,7 +387,10 @@ impl Report {
         }
         let count = self.seeds.len() as f64;
         let changes = || self.seeds.iter().map(|seed| seed.gpu_utilization_change);
-        let (mean, least) = (changes().sum::<f64>() / count, changes().fold(f64::MAX, f64::min));
+        let (mean, least) = (
+            changes().sum::<f64>() / count,
+            changes().fold(f64::MAX, f64::min),
+        );
         let most = changes().fold(f64::MIN, f64::max);
         writeln!(
             f,
@@ -341,7 +400,10 @@ impl Report {
             percent(most)
         )?;
         for (index, job) in self.jobs.iter().enumerate() {
-            let changes = self.seeds.iter().filter_map(|seed| seed.iteration_changes.get(index));
+            let changes = self
+                .seeds
+                .iter()
+                .filter_map(|seed| seed.iteration_changes.get(index));
             writeln!(f, "  {} {}", job.id, percent(changes.sum::<f64>() / count))?;
         }
         Ok(())

@@ -37,7 +37,9 @@ impl Model {
 
     pub(super) fn profile(self) -> Result<&'static Profile, Failure> {
         let name = self.profile_name();
-        let found = planner::profiles().iter().find(|profile| profile.name == name);
+        let found = planner::profiles()
+            .iter()
+            .find(|profile| profile.name == name);
         found.ok_or_else(|| Failure::Work(format!("no built-in profile is called {name}")))
     }
 }
@@ -62,7 +64,10 @@ impl Volumes {
     }
 
     pub(super) fn times(self, factor: f64) -> Self {
-        Self { gpt: self.gpt * factor, bert: self.bert * factor }
+        Self {
+            gpt: self.gpt * factor,
+            bert: self.bert * factor,
+        }
     }
 }
 
@@ -96,12 +101,22 @@ const TESTBED: [Placed; 5] = [
     Placed {
         id: "bert-1",
         model: Model::Bert,
-        shares: &[("h3", 4, LEFT), ("h6", 4, LEFT), ("h8", 4, LEFT), ("h11", 4, LEFT)],
+        shares: &[
+            ("h3", 4, LEFT),
+            ("h6", 4, LEFT),
+            ("h8", 4, LEFT),
+            ("h11", 4, LEFT),
+        ],
     },
     Placed {
         id: "bert-2",
         model: Model::Bert,
-        shares: &[("h3", 4, RIGHT), ("h6", 4, RIGHT), ("h9", 4, LEFT), ("h12", 4, LEFT)],
+        shares: &[
+            ("h3", 4, RIGHT),
+            ("h6", 4, RIGHT),
+            ("h9", 4, LEFT),
+            ("h12", 4, LEFT),
+        ],
     },
     Placed {
         id: "resnet-1",
@@ -133,7 +148,12 @@ const CALIBRATION: [Placed; 2] = [
     Placed {
         id: "bert",
         model: Model::Bert,
-        shares: &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
+        shares: &[
+            ("h5", 4, LEFT),
+            ("h6", 4, LEFT),
+            ("h11", 4, LEFT),
+            ("h12", 4, LEFT),
+        ],
     },
 ];
 
@@ -173,7 +193,10 @@ impl Scenario {
 
     /// The same with only job `index`.
     pub(super) fn alone(&self, index: usize) -> Self {
-        Self { jobs: vec![self.jobs[index].clone()], ..self.clone() }
+        Self {
+            jobs: vec![self.jobs[index].clone()],
+            ..self.clone()
+        }
     }
 
     /// When each job begins: somewhere within its first iteration, in seconds.
@@ -191,7 +214,9 @@ impl Scenario {
         volumes: Volumes,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let jobs = placed.iter().map(|placed| job(&fabric, placed, volumes, seed));
+        let jobs = placed
+            .iter()
+            .map(|placed| job(&fabric, placed, volumes, seed));
         let jobs = jobs.collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
@@ -203,8 +228,15 @@ fn job(fabric: &Fabric, placed: &Placed, volumes: Volumes, seed: u64) -> Result<
         let host = fabric.host_named(share.0).map(|host| (host, share));
         host.ok_or_else(|| Failure::Work(format!("the fabric has no host {}", share.0)))
     };
-    let members = placed.shares.iter().map(host).collect::<Result<Vec<_>, _>>()?;
-    let gpus: BTreeMap<HostId, u32> = members.iter().map(|(host, share)| (*host, share.1)).collect();
+    let members = placed
+        .shares
+        .iter()
+        .map(host)
+        .collect::<Result<Vec<_>, _>>()?;
+    let gpus: BTreeMap<HostId, u32> = members
+        .iter()
+        .map(|(host, share)| (*host, share.1))
+        .collect();
     let count = f64::from(gpus.values().sum::<u32>());
     Ok(Job {
         id: JobId::from(placed.id),
@@ -234,12 +266,20 @@ fn ring(
         let channels = from.2.len().min(to.2.len());
         let each = 2.0 * (hosts - 1.0) / hosts * bytes / channels as f64;
         let nics = from.2.iter().zip(to.2).filter_map(|(from, to)| {
-            Some((fabric.nic_of(*source, *from)?, fabric.nic_of(*destination, *to)?))
+            Some((
+                fabric.nic_of(*source, *from)?,
+                fabric.nic_of(*destination, *to)?,
+            ))
         });
         for (src, dst) in nics {
             let stream = format!("UDP source port of {} {}", placed.id, flows.len());
             let udp_src_port = 0xC000 + (draw(seed, &stream) % 0x4000) as u16;
-            flows.push(Flow { src, dst, bytes: each, udp_src_port });
+            flows.push(Flow {
+                src,
+                dst,
+                bytes: each,
+                udp_src_port,
+            });
         }
     }
     flows
@@ -260,7 +300,10 @@ fn draw(seed: u64, stream: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const VOLUMES: Volumes = Volumes { gpt: 4e10, bert: 2e9 };
+    const VOLUMES: Volumes = Volumes {
+        gpt: 4e10,
+        bert: 2e9,
+    };
 
     #[test]
     fn the_testbed_uses_every_gpu_and_no_nic_twice_as_sender() {
@@ -274,7 +317,10 @@ mod tests {
         senders.dedup();
         assert_eq!((all, senders.len()), (48, 48));
         for host in 0..scenario.fabric.hosts().len() {
-            let used = scenario.jobs.iter().filter_map(|job| job.gpus.get(&HostId::from(host)));
+            let used = scenario
+                .jobs
+                .iter()
+                .filter_map(|job| job.gpus.get(&HostId::from(host)));
             assert_eq!(used.sum::<u32>(), 8);
         }
     }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use controller::southbound::{Address, Client, Desired, Target};
 use controller::Config;
+use controller::southbound::{Address, Client, Desired, Target};
 use p4::codec::Count;
 use p4::entry::EntryKey;
 use p4::fabric::{self as rows, Flow, Level, Port};
@@ -60,18 +60,28 @@ impl Witness {
     pub(super) async fn new(fabric: &Fabric) -> Result<Self, Failure> {
         let config = Config::default();
         let mut clients = BTreeMap::new();
-        for Target { switch, address, .. } in Target::all(fabric) {
+        for Target {
+            switch, address, ..
+        } in Target::all(fabric)
+        {
             let connected = connect(&address, &config).await?;
             clients.insert(switch, connected);
         }
-        Ok(Self { fabric: fabric.clone(), pipeline: Pipeline::fabric(), clients })
+        Ok(Self {
+            fabric: fabric.clone(),
+            pipeline: Pipeline::fabric(),
+            clients,
+        })
     }
 
     /// How many updates would make the switches what they shall be.
     pub(super) async fn different_entries(&self, desired: &Desired) -> Result<usize, Failure> {
         let mut different = 0;
         for (switch, client) in &self.clients {
-            let actual = client.tables(&self.pipeline).await.map_err(|e| Failure::work(&e))?;
+            let actual = client
+                .tables(&self.pipeline)
+                .await
+                .map_err(|e| Failure::work(&e))?;
             let nothing = p4::Tables::default();
             let wanted = desired.tables.get(switch).unwrap_or(&nothing);
             different += diff(&self.pipeline.p4info, wanted, &actual).len();
@@ -90,7 +100,10 @@ impl Witness {
             let bytes = self.bytes_of(flow, &matched);
             pinned_bytes += bytes;
             if bytes == 0 {
-                strays.push(format!("{}: nothing matched its pin", self.name(plan, flow)));
+                strays.push(format!(
+                    "{}: nothing matched its pin",
+                    self.name(plan, flow)
+                ));
             }
             for key in self.hops(plan, flow) {
                 *planned.entry(key).or_default() += bytes;
@@ -107,7 +120,9 @@ impl Witness {
 
     /// Ports between switches whose bytes are fewer than planned, or more than can be explained.
     fn unexplained(&self, planned: &Carried, carried: &Carried, allowed: u64) -> Vec<String> {
-        let keys = planned.keys().chain(carried.keys().filter(|key| self.is_inside(key)));
+        let keys = planned
+            .keys()
+            .chain(carried.keys().filter(|key| self.is_inside(key)));
         let mut keys: Vec<_> = keys.collect();
         keys.sort();
         keys.dedup();
@@ -128,7 +143,10 @@ impl Witness {
     async fn matched(&self) -> Result<Matched, Failure> {
         let mut matched = Matched::new();
         for (switch, client) in &self.clients {
-            let counts = client.pin_counts().await.map_err(|error| Failure::work(&error))?;
+            let counts = client
+                .pin_counts()
+                .await
+                .map_err(|error| Failure::work(&error))?;
             matched.insert(*switch, counts);
         }
         Ok(matched)
@@ -141,7 +159,8 @@ impl Witness {
         // The key is the same whatever the pin says.
         let key = rows::flow_pin(&five_tuple, 0, NonZeroU32::MIN).key;
         let leaf = matched.get(&self.fabric.leaf_of(flow.src));
-        leaf.and_then(|pins| pins.get(&key)).map_or(0, |count| count.bytes)
+        leaf.and_then(|pins| pins.get(&key))
+            .map_or(0, |count| count.bytes)
     }
 
     /// The switch ports that a planned flow leaves by.
@@ -150,7 +169,11 @@ impl Witness {
         let hop = |link: &LinkId| {
             let from = self.fabric.link(*link).from;
             let port = Port::new(from.port).ok()?;
-            Some((from.node.switch()?, port, Level::new(u32::from(level)).ok()?))
+            Some((
+                from.node.switch()?,
+                port,
+                Level::new(u32::from(level)).ok()?,
+            ))
         };
         flow.links.iter().filter_map(hop).collect()
     }
@@ -158,18 +181,25 @@ impl Witness {
     async fn carried(&self) -> Result<Carried, Failure> {
         let mut carried = Carried::new();
         for (switch, client) in &self.clients {
-            let counts = client.port_level_counts().await.map_err(|e| Failure::work(&e))?;
+            let counts = client
+                .port_level_counts()
+                .await
+                .map_err(|e| Failure::work(&e))?;
             let of_switch = counts.into_iter();
-            carried.extend(of_switch.map(|((port, level), count)| {
-                ((*switch, port, level), count.bytes)
-            }));
+            carried.extend(
+                of_switch.map(|((port, level), count)| ((*switch, port, level), count.bytes)),
+            );
         }
         Ok(carried)
     }
 
     /// Whether the port leads to another switch.
     fn is_inside(&self, (switch, port, _): &(SwitchId, Port, Level)) -> bool {
-        let link = self.fabric.switch(*switch).ports.get(&u32::from(port.number()));
+        let link = self
+            .fabric
+            .switch(*switch)
+            .ports
+            .get(&u32::from(port.number()));
         link.is_some_and(|link| matches!(self.fabric.link(*link).to.node, Node::Switch(_)))
     }
 
@@ -181,5 +211,7 @@ impl Witness {
 }
 
 async fn connect(address: &Address, config: &Config) -> Result<Client, Failure> {
-    Client::connect(address, &config.southbound).await.map_err(|error| Failure::work(&error))
+    Client::connect(address, &config.southbound)
+        .await
+        .map_err(|error| Failure::work(&error))
 }
