@@ -13,7 +13,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use crate::entry::{ActionCall, ActionSpec, EntryKey, Field, TableEntry, TableId, WeightedAction};
 
 pub use ids::{PORT_LEVEL, action, table};
-pub use values::{Flow, JobMatch, Level, OutOfRange, Port, Prefix, PuntMatch};
+pub use values::{Flow, HashSlice, JobMatch, Level, OutOfRange, Port, Prefix, PuntMatch};
 
 /// What happens to a packet that an `acl_punt` row matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,10 +118,11 @@ pub fn ecmp_group(leaf: u16, ports: impl IntoIterator<Item = Port>) -> Option<Ta
     Some(EntryKey::row(table::ECMP_GROUP, key, 0).with(group))
 }
 
-/// `switch_salt`: what this switch mixes into its hash, so that no two choose alike. The program's
-/// own salt is 0.
-pub fn switch_salt(salt: NonZeroU32) -> TableEntry {
-    let action = ActionCall::new(action::SET_SALT, [salt.get().into()]);
+/// `switch_salt`: what this switch mixes into its hash, so that no two choose alike, and the bits of
+/// the hash that it goes by, so that what it chooses says nothing about the next tier's choice. The
+/// program's own salt is 0.
+pub fn switch_salt(salt: NonZeroU32, slice: HashSlice) -> TableEntry {
+    let action = ActionCall::new(action::SET_SALT, [salt.get().into(), slice.into()]);
     EntryKey::default_of(table::SWITCH_SALT).with(action.into())
 }
 

@@ -140,7 +140,7 @@ fn update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> Update {
 mod tests {
     use super::*;
     use crate::Pipeline;
-    use crate::fabric::{self, Flow, Level, Port, table};
+    use crate::fabric::{self, Flow, HashSlice, Level, Port, table};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
     use std::sync::LazyLock;
@@ -159,7 +159,7 @@ mod tests {
                 2 => fabric::ecmp_group(key, [port, Port::CPU]).unwrap(),
                 3 => fabric::dst_leaf(std::net::Ipv4Addr::from([10, 0, 0, 3]).into(), key),
                 4 => fabric::job_qos(job, Level::new(key.into()).unwrap()),
-                _ => fabric::switch_salt(job),
+                _ => fabric::switch_salt(job, HashSlice::FIRST),
             }
         })
     }

@@ -62,7 +62,7 @@ fn what_belongs_to_the_program_is_not_read() {
     let default_of = |table: TableId, action: ActionCall| {
         encode_entry(&EntryKey::default_of(table).with(action.into()))
     };
-    let no_salt = ActionCall::new(fabric::action::SET_SALT, [0]);
+    let no_salt = ActionCall::new(fabric::action::SET_SALT, [0, 0]);
     let drop = ActionCall::new(fabric::action::DROP, []);
     let programs_own = entities([
         constant,

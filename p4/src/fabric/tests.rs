@@ -94,8 +94,8 @@ fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
             "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=9), 1xto_ecmp_port(port=10)]",
         ),
         (
-            switch_salt(job(99)),
-            "switch_salt default -> set_salt(salt=99)",
+            switch_salt(job(99), HashSlice::SECOND),
+            "switch_salt default -> set_salt(salt=99, shift=8)",
         ),
     ]
 }

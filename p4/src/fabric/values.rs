@@ -21,6 +21,11 @@ pub struct Port(u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
+/// The bits of the ECMP hash by which a switch chooses: those from 0, 8 or 16 on. Groups have at
+/// most 64 ports, so that choices by different slices have no bit in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HashSlice(u8);
+
 /// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
@@ -130,6 +135,15 @@ impl Level {
     }
 }
 
+impl HashSlice {
+    /// The bits from 0 on, the program's own choice.
+    pub const FIRST: Self = Self(0);
+    /// The bits from 8 on.
+    pub const SECOND: Self = Self(8);
+    /// The bits from 16 on.
+    pub const THIRD: Self = Self(16);
+}
+
 impl Prefix {
     /// The addresses that agree with `address` in the first `length` bits, at most 32.
     pub fn new(address: Ipv4Addr, length: u8) -> Result<Self, OutOfRange> {
@@ -237,4 +251,4 @@ macro_rules! value_of {
     };
 }
 
-value_of!(Port, Level);
+value_of!(Port, Level, HashSlice);

@@ -1,5 +1,7 @@
 //! What fabric.p4 promises, packet by packet: paths, failures, levels, TTL, checksum, CPU port.
 
+use std::collections::BTreeMap;
+
 use switch::{Count, Device, KeyField, MatchKey};
 
 use crate::support::{
@@ -52,9 +54,41 @@ fn ecmp_spreads_flows_and_keeps_each_on_its_path() {
         );
     }
     assert_eq!(ports_of_many_flows(&mut leaf), ports);
-    let salted = call("switch_salt", "set_salt", &[0x1234_5678]);
+    let salted = call("switch_salt", "set_salt", &[0x1234_5678, 0]);
     leaf.set_default(index("switch_salt"), salted).unwrap();
     assert_ne!(ports_of_many_flows(&mut leaf), ports);
+}
+
+/// How many of 4096 flows take which port of a leaf and which of a spine that chooses by the hash
+/// from bit `shift` on.
+fn flows_by_ports(shift: u128) -> BTreeMap<[u16; 2], u32> {
+    let salted = |salt, shift| {
+        let mut switch = leaf();
+        let action = call("switch_salt", "set_salt", &[salt, shift]);
+        switch.set_default(index("switch_salt"), action).unwrap();
+        switch
+    };
+    let (mut leaf, mut spine) = (salted(0x1234_5678, 0), salted(0x9abc_def0, shift));
+    let mut flows = BTreeMap::new();
+    for sport in 0xc000..0xd000 {
+        let packet = Flow { sport, ..FLOW }.packet(100);
+        let ports = [&mut leaf, &mut spine].map(|switch| switch.send_one(1, &packet).port);
+        *flows.entry(ports).or_insert(0) += 1;
+    }
+    flows
+}
+
+#[test]
+fn what_a_leaf_chooses_says_nothing_about_what_the_spine_will() {
+    // By the same bits, different salts or not, the spine has one port for each of the leaf's.
+    assert_eq!(flows_by_ports(0).len(), 4);
+    for shift in [8, 16] {
+        let flows = flows_by_ports(shift);
+        // 4096 flows in 16 pairs of ports: 256 each; four standard deviations are 62.
+        assert_eq!(flows.len(), 16, "{flows:?}");
+        let even = |flows: &u32| flows.abs_diff(256) <= 62;
+        assert!(flows.values().all(even), "{flows:?}");
+    }
 }
 
 #[test]
@@ -120,6 +154,19 @@ fn a_jobs_class_sets_level_and_dscp_at_the_edge() {
     let out = leaf.send_one(1, &FLOW.packet(100));
     assert_eq!((out.port, out.level), (11, 5));
     assert_eq!(ip_header(&out.packet)[1] >> 2, 5 << 3);
+}
+
+#[test]
+fn a_host_without_a_job_has_no_say_in_its_level() {
+    let mut leaf = leaf();
+    leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+    leaf.add("dscp_level", &[exact(48)], "set_level", &[6]);
+    let urgent = Flow { dscp: 48, ..FLOW }.packet(100);
+    let out = leaf.send_one(1, &urgent);
+    assert_eq!((out.level, ip_header(&out.packet)[1]), (0, 0));
+    assert_eq!(internet_checksum(ip_header(&out.packet)), 0);
+    let out = leaf.send_one(20, &urgent);
+    assert_eq!((out.level, ip_header(&out.packet)[1] >> 2), (6, 48));
 }
 
 #[test]

@@ -1,11 +1,20 @@
-//! `switch_salt`: what a switch mixes into its hash. Without it, all flows that a leaf sends one
-//! way would be sent one way by the next tier too, and half of its links would stay empty.
+//! `switch_salt`: what a switch mixes into its hash, and which bits of the hash it goes by. Salts
+//! alone would not do: CRC-32 is linear, so all flows that a leaf sends one way would be sent one
+//! way by the next tier too, and half of its links would stay empty. Tiers that go by different
+//! bits choose independently.
 
 use p4::entry::TableEntry;
-use p4::fabric;
+use p4::fabric::{self, HashSlice};
+use topology::Tier;
 
 use super::site::Site;
 
 pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    vec![fabric::switch_salt(site.all.wiring.salt(site.switch))]
+    let salt = site.all.wiring.salt(site.switch);
+    let slice = match site.all.fabric.switch(site.switch).tier {
+        Tier::Leaf => HashSlice::FIRST,
+        Tier::Spine => HashSlice::SECOND,
+        Tier::Core => HashSlice::THIRD,
+    };
+    vec![fabric::switch_salt(salt, slice)]
 }

@@ -9,7 +9,7 @@ use p4::{Pipeline, Tables};
 use planner::{Flow, Input, Job, Plan, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::{Change, Fabric, HostId, LinkId, NicId, SwitchId};
+use topology::{Change, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
 
 use self::walk::{Packet, walk};
 use super::{Wiring, lower};
@@ -169,6 +169,29 @@ fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
         "src=10.0.1.3 dport=4791 priority=1 -> set_job(job=1)",
     ];
     assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own() {
+    let spec = ClosSpec {
+        pods: 2,
+        cores: 2,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build("three tiers", &spec).unwrap();
+    let mut salts = BTreeSet::new();
+    for (switch, tables) in lowered(&fabric, &plan(&fabric, &[])) {
+        let (_, value) = tables.of(table::SWITCH_SALT).next().unwrap();
+        let params = &value.action.calls().next().unwrap().params;
+        let shift = match fabric.switch(switch).tier {
+            Tier::Leaf => 0,
+            Tier::Spine => 8,
+            Tier::Core => 16,
+        };
+        assert_eq!(params[1].value, shift);
+        salts.insert(params[0].value);
+    }
+    assert_eq!(salts.len(), fabric.switches().len());
 }
 
 #[test]

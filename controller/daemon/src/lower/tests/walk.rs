@@ -29,7 +29,8 @@ pub(super) fn walk(
     packet: &Packet,
     choice: usize,
 ) -> Result<Walk, String> {
-    let mut dscp = 0;
+    // What a host writes there is its own business until the first switch.
+    let mut dscp = 0x3f;
     let mut walk = Walk {
         links: vec![fabric.nic(packet.src).uplink],
         levels: Vec::new(),
@@ -77,6 +78,9 @@ impl Sight<'_> {
     /// The port and the level of the packet, which is dropped where there is none.
     fn forward(&self, ingress: u128, dscp: &mut u128, choice: usize) -> Option<(u128, u128)> {
         let is_edge = self.exact(table::FABRIC_PORT, &[ingress]).is_none();
+        if is_edge {
+            *dscp = 0;
+        }
         let inside = self.exact(table::DSCP_LEVEL, &[*dscp]).filter(|_| !is_edge);
         let mut level = inside.map_or(0, |params| params[0]);
         let pin = self.exact(table::FLOW_PIN, &[self.src, self.dst, 17, self.sport, 4791]);
