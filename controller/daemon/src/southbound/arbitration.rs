@@ -1,6 +1,6 @@
 //! The election of one session: when to bid, with which id, and whether it may write.
 //!
-//! A sans-IO machine that [`session`](super::session) drives: it is told that a stream opened and
+//! A sans-IO machine that `session` drives: it is told that a stream opened and
 //! what the switch said, and answers with bids to send and with its standing. The decision: an
 //! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
 //! stream bids anew, so a ghost of an old connection never holds our id, and outbidding a vacant

@@ -125,11 +125,15 @@ impl Session {
         }
     }
 
+    /// A new mastership begins with nothing verified: others may have written in between.
     fn stand(&self, standing: Standing) {
         info!(?standing, "standing");
-        self.shared
-            .board
-            .update(self.switch, |line| line.standing = standing);
+        self.shared.board.update(self.switch, |line| {
+            line.standing = standing;
+            if standing.is_primary() {
+                line.verified = None;
+            }
+        });
     }
 
     fn report_failure(&self, error: &SessionError) {

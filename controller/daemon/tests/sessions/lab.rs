@@ -1,4 +1,4 @@
-//! A small fabric of embedded switches, each served over gRPC on loopback.
+//! A small fabric of switches, each served over gRPC on loopback.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,15 +17,21 @@ use topology::{Fabric, HostId, NicId, Parts, SwitchId};
 /// Far more than anything here takes, on however slow a machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Served switches and the fabric that names them.
-pub(crate) struct Lab {
+/// Switches that somebody serves, and the fabric that names them: two leaves, two spines, two hosts
+/// on each leaf.
+pub(crate) struct Lab<S = Embedded> {
     pub(crate) fabric: Fabric,
+    pub(crate) switches: S,
+}
+
+/// Embedded switches, each with a server.
+pub(crate) struct Embedded {
     pub(crate) servers: Vec<ServerHandle>,
     _devices: FabricHandle,
 }
 
 impl Lab {
-    /// Two leaves, two spines, two hosts on each leaf.
+    /// Embedded switches that do as the specification says.
     pub(crate) async fn new() -> Self {
         Self::with(|_| ServiceOptions::default()).await
     }
@@ -43,13 +49,7 @@ impl Lab {
     }
 
     pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {
-        let spec = ClosSpec {
-            leaves: 2,
-            spines: 2,
-            hosts_per_leaf: 2,
-            ..ClosSpec::default()
-        };
-        let mut parts = parts_of(&clos::build("lab", &spec).unwrap());
+        let mut parts = parts();
         let mut builder = FabricBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
@@ -71,11 +71,15 @@ impl Lab {
         }
         Self {
             fabric: Fabric::new(parts),
-            servers,
-            _devices: handle,
+            switches: Embedded {
+                servers,
+                _devices: handle,
+            },
         }
     }
+}
 
+impl<S> Lab<S> {
     /// A controller of this lab that retries fast.
     pub(crate) async fn control(&self, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
         let mut raw = RawConfig::default();
@@ -135,7 +139,15 @@ impl Lab {
     }
 }
 
-fn parts_of(fabric: &Fabric) -> Parts {
+/// The fabric of every lab, before its switches have addresses.
+pub(crate) fn parts() -> Parts {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 2,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build("lab", &spec).unwrap();
     Parts {
         name: fabric.name().to_owned(),
         hosts: fabric.hosts().to_vec(),

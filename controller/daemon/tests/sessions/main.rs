@@ -1,8 +1,13 @@
-//! Sessions against embedded switches, over real gRPC on loopback: whatever happens to a switch or
+//! Sessions against embedded switches, and against bmv2's where there is one, over real gRPC on
+//! loopback: whatever happens to a switch or
 //! to a connection, it ends with tables as desired, and what was refused is told with its reason.
 
 #[cfg(test)]
+mod bmv2;
+#[cfg(test)]
 mod lab;
+#[cfg(test)]
+mod simple_switch;
 
 use controller::Event;
 use controller::southbound::arbitration::Standing;
@@ -188,7 +193,7 @@ async fn a_switch_restarted_empty_is_restored() {
         .await_verified(generation, DEADLINE)
         .await
         .unwrap();
-    lab.servers[0].restart().await.unwrap();
+    lab.switches.servers[0].restart().await.unwrap();
     let restored = |line: &SwitchStatus| line.written.pipelines == 2 && line.verified.is_some();
     let line = first_leaf(&controller, restored).await;
     let entries = line.verified.unwrap().entries as u64;
@@ -260,8 +265,16 @@ async fn losing_mastership_stops_all_writes() {
         .unwrap();
     assert_eq!(written(&first), before);
     assert_eq!(lab.read_all().await, second.desired().tables);
-    first.shutdown().await;
+
+    // What the first once verified does not count when it is primary again.
     second.shutdown().await;
+    let desired = first.desired();
+    first
+        .await_verified(desired.generation, DEADLINE)
+        .await
+        .unwrap();
+    assert_eq!(lab.read_all().await, desired.tables);
+    first.shutdown().await;
 }
 
 #[tokio::test]
