@@ -118,9 +118,9 @@ pub fn ecmp_group(leaf: u16, ports: impl IntoIterator<Item = Port>) -> Option<Ta
     Some(EntryKey::row(table::ECMP_GROUP, key, 0).with(group))
 }
 
-/// `switch_salt`: what this switch mixes into its hash, so that no two choose alike, and the bits of
-/// the hash that it goes by, so that what it chooses says nothing about the next tier's choice. The
-/// program's own salt is 0.
+/// `switch_salt`: what this switch mixes into its hash, so that no two choose alike, and the bits
+/// of the hash that it goes by, so that what it chooses says nothing about the next tier's choice.
+/// The program's own salt is 0.
 pub fn switch_salt(salt: NonZeroU32, slice: HashSlice) -> TableEntry {
     let action = ActionCall::new(action::SET_SALT, [salt.get().into(), slice.into()]);
     EntryKey::default_of(table::SWITCH_SALT).with(action.into())

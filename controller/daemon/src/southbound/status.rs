@@ -27,8 +27,8 @@ pub struct SwitchStatus {
     pub name: String,
     /// Whether this controller may write to it.
     pub standing: Standing,
-    /// The tables that the switch was last seen to hold; `None` once it was seen to hold others, and
-    /// from every beginning of a mastership until it is read again.
+    /// The tables that the switch was last seen to hold; `None` once it was seen to hold others,
+    /// and from every beginning of a mastership until it is read again.
     pub verified: Option<Verified>,
     /// Everything written since the session began.
     pub written: Written,
