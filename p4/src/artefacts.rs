@@ -20,7 +20,8 @@ pub const P4INFO: &str = include_str!("../fabric.p4info.txtpb");
 /// `fabric.lock`, the record that belongs to them.
 pub const RECORD: &str = include_str!("../fabric.lock");
 
-/// The compiler's arguments, to be run in the folder of the source: no path gets into the artefacts.
+/// The compiler's arguments, to be run in the folder of the source: no path gets into the
+/// artefacts.
 pub const COMPILE: [&str; 7] = [
     "--std",
     "p4-16",

@@ -3,8 +3,8 @@
 //! Sessions write with [`encode_update`], read with [`reads`] and [`decode_tables`], and explain a
 //! refused batch with [`decode_write_error`]. The decision: decoding brings everything to the one
 //! form in which we compare (numbers instead of byte strings, sorted fields, groups and arguments),
-//! and leaves out what belongs to the program rather than to a controller: const entries and default
-//! actions that are still the program's own.
+//! and leaves out what belongs to the program rather than to a controller: const entries and
+//! default actions that are still the program's own.
 
 mod decode;
 mod encode;

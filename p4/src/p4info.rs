@@ -217,7 +217,8 @@ impl P4Info {
             .find(|action| action.name == name || action.full_name == name)
     }
 
-    /// The fields of `packet_in` or `packet_out`, without padding; empty if there is no such header.
+    /// The fields of `packet_in` or `packet_out`, without padding; empty if there is no such
+    /// header.
     pub fn packet_header(&self, name: &str) -> &[Slot] {
         self.headers.get(name).map_or(&[], Vec::as_slice)
     }

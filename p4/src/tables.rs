@@ -1,7 +1,7 @@
 //! The tables of one switch, desired or actual, and the change between two of them.
 //!
-//! Lowering makes the desired [`Tables`], reading a switch makes the actual ones, [`diff`] is what a
-//! session writes. The decision: a change is a list of updates in the order in which they can be
+//! Lowering makes the desired [`Tables`], reading a switch makes the actual ones, [`diff`] is what
+//! a session writes. The decision: a change is a list of updates in the order in which they can be
 //! written one by one. First what is new or different, every table after those it refers to; then
 //! what has to go, in the reverse order. So no row ever points to nothing, and traffic moves before
 //! its old way is taken away.

@@ -79,7 +79,8 @@ pub fn decode_counts<'a>(
         .collect()
 }
 
-/// What the cells of a counter have counted, by index, from answers to [`cells_of`](super::cells_of).
+/// What the cells of a counter have counted, by index, from answers to
+/// [`cells_of`](super::cells_of).
 pub fn decode_cells<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<u32, Count>, DecodeError> {

@@ -65,7 +65,8 @@ pub fn reads(p4info: &P4Info) -> Vec<p4rt::Entity> {
         .collect()
 }
 
-/// What to read to know how much the rows of a table counted; see [`decode_counts`](super::decode_counts).
+/// What to read to know how much the rows of a table counted; see
+/// [`decode_counts`](super::decode_counts).
 pub fn counts_of(table: TableId) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
     entity(Kind::TableEntry(p4rt::TableEntry {

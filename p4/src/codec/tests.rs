@@ -1,3 +1,5 @@
+//! Cases of the codec: what is encoded, what is decoded, and what is refused by name.
+
 use std::collections::BTreeMap;
 
 use p4rt::entity::Entity as Kind;

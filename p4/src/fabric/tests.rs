@@ -1,3 +1,5 @@
+//! Entries of every table of `fabric.p4`, as they are encoded and shown.
+
 use super::*;
 use crate::Pipeline;
 use crate::entry::FieldMatch;
