@@ -1,9 +1,9 @@
 //! All hosts of a fabric and the jobs that train on them: one endpoint of the in-process fabric,
 //! whose NICs are the fabric's NICs by [`NicId`].
 //!
-//! Packets come in from switches and go to the connection that they name; finished flows go to their
-//! job; what a job starts goes out as packets. The rules are those of [`crate::transport`] and
-//! [`crate::job`]; this module only carries between them.
+//! Packets come in from switches and go to the connection that they name; finished flows go to
+//! their job; what a job starts goes out as packets. The rules are those of [`crate::transport`]
+//! and [`crate::job`]; this module only carries between them.
 //!
 //! The decision: one endpoint for all hosts, so that the barrier between the hosts of a job is a
 //! function call. Nothing else passes between hosts but packets.

@@ -1,10 +1,10 @@
 //! A training job as the network sees it: compute, communicate, iterate
 //! (`docs/algorithms` "the fluid model"; Crux §3.1).
 //!
-//! Sans-IO: told of time and finished flows, it answers when to wake it and when to start its flows.
-//! Communication may begin once part of the computation is done; the flows of an iteration start
-//! together; the iteration ends when both computation and the last flow have ended, and the next
-//! one begins at that instant. Computation is a timer.
+//! Sans-IO: told of time and finished flows, it answers when to wake it and when to start its
+//! flows. Communication may begin once part of the computation is done; the flows of an iteration
+//! start together; the iteration ends when both computation and the last flow have ended, and the
+//! next one begins at that instant. Computation is a timer.
 //!
 //! The decision: the barrier between the hosts of a job costs nothing. Real frameworks spend
 //! microseconds there; that is in the published compute times already.

@@ -1,7 +1,7 @@
 //! Emulated hosts and training jobs on the in-process fabric, on its virtual clock.
 //!
-//! Jobs iterate as in the fluid model ([`job`]); their flows are RoCEv2 packets ([`roce`]) carried by
-//! a window-limited reliable transport ([`transport`]) from host NICs through real switches. All
+//! Jobs iterate as in the fluid model ([`job`]); their flows are RoCEv2 packets ([`roce`]) carried
+//! by a window-limited reliable transport ([`transport`]) from host NICs through real switches. All
 //! hosts together are one endpoint ([`Cluster`]); [`Testbed`] joins it to the devices of a
 //! [`topology::Fabric`] and runs it; [`Outcome`] is what the jobs measured of themselves.
 //!

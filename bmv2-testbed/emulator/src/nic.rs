@@ -1,9 +1,9 @@
 //! The sending side of one NIC: which connection's packet goes onto the wire next, and when.
 //!
 //! Connections with something to send take turns, one packet each, and a packet is made only when
-//! the wire is free. Answers do not pass here: the host sends them at once, so they wait for at most
-//! one packet, as in real NICs. (Behind whole windows of data, hosts that send to each other would
-//! stop and go in step: measured, 84 % of the link rate.)
+//! the wire is free. Answers do not pass here: the host sends them at once, so they wait for at
+//! most one packet, as in real NICs. (Behind whole windows of data, hosts that send to each other
+//! would stop and go in step: measured, 84 % of the link rate.)
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use topology::Bandwidth;
 
 use crate::transport::Nanos;
 
-/// The sending side of a NIC. Sans-IO: [`Nic::next`] says who may send now, [`Nic::wake_at`] when to
-/// ask again.
+/// The sending side of a NIC. Sans-IO: [`Nic::next`] says who may send now, [`Nic::wake_at`] when
+/// to ask again.
 #[derive(Clone, Debug)]
 pub(crate) struct Nic {
     picos_per_byte: u64,

@@ -1,8 +1,8 @@
 //! What the jobs measured of themselves, in unscaled seconds.
 //!
 //! All jobs are measured over one window of virtual time, in which all of them are present: from
-//! the end of the slowest job's first iteration to the end of its last. `gpu_utilization` is that of
-//! the fluid model: `sum_j G_j * busy_j / sum_j G_j * present_j`.
+//! the end of the slowest job's first iteration to the end of its last. `gpu_utilization` is that
+//! of the fluid model: `sum_j G_j * busy_j / sum_j G_j * present_j`.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
-//! A fabric of embedded switches with its emulated hosts: built from a [`topology::Fabric`], given to
-//! a control plane while the clock is held, and run until the jobs have measured themselves.
+//! A fabric of embedded switches with its emulated hosts: built from a [`topology::Fabric`], given
+//! to a control plane while the clock is held, and run until the jobs have measured themselves.
 //!
 //! The switches run no program and hold no entry at first: whoever has the
 //! [device handles](Testbed::device) writes them, over P4Runtime or directly. The decision: the
-//! fabric loses nothing by its size. Each queue holds the windows of all flows together, as lossless
-//! RoCE fabrics hold back senders instead of dropping; drops are counted all the same.
+//! fabric loses nothing by its size. Each queue holds the windows of all flows together, as
+//! lossless RoCE fabrics hold back senders instead of dropping; drops are counted all the same.
 
 use planner::Job;
 use switch::{

@@ -72,7 +72,8 @@ fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
     fabric.link(link).from.port
 }
 
-/// What one switch is told: the way to each NIC, the ports to other switches, the level of each NIC.
+/// What one switch is told: the way to each NIC, the ports to other switches, the level of each
+/// NIC.
 struct Routes {
     ways: Vec<(u128, [u128; 2])>,
     inside: Vec<u32>,

@@ -1,10 +1,11 @@
 //! `crux demo`: the whole system in one process, ECMP against Crux.
 //!
 //! The testbed of Crux §6.1 on the embedded fabric: [`scenario`] says who trains where,
-//! [`rehearsal`] makes one run of it with a controller over real gRPC, [`witness`] asks the switches
-//! what they hold and carried, [`calibration`] finds the volumes that the paper withholds, and
-//! [`report`] puts the runs side by side. The decision: nothing is compared but runs of one scenario
-//! on one virtual clock, so every figure but the wall-clock ones is the same on every machine.
+//! [`rehearsal`] makes one run of it with a controller over real gRPC, [`witness`] asks the
+//! switches what they hold and carried, [`calibration`] finds the volumes that the paper withholds,
+//! and [`report`] puts the runs side by side. The decision: nothing is compared but runs of one
+//! scenario on one virtual clock, so every figure but the wall-clock ones is the same on every
+//! machine.
 
 mod calibration;
 mod rehearsal;

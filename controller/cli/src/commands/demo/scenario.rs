@@ -6,9 +6,9 @@
 //! the volumes that the paper does not print.
 //!
 //! The paper does not print the placement either. Ours follows one rule, fixed before anything was
-//! measured: every job spans as many leaves as it can (GPT takes two hosts on leaves 1 and 2 and one
-//! on leaves 3 and 4, each BERT four GPUs on every leaf, each ResNet four on leaves 3 and 4), so all
-//! of them meet on leaf-spine links. Four GPUs use the two NICs on their side of the host.
+//! measured: every job spans as many leaves as it can (GPT takes two hosts on leaves 1 and 2 and
+//! one on leaves 3 and 4, each BERT four GPUs on every leaf, each ResNet four on leaves 3 and 4),
+//! so all of them meet on leaf-spine links. Four GPUs use the two NICs on their side of the host.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What the switches themselves say: their tables, and which way the packets went.
 //!
 //! Read over P4Runtime with connections of the demo's own, after the controller has declared itself
-//! done. Pins count the packets and bytes that they matched, ports those that left by each level; at
-//! rest both must tell the same story on every hop of every planned path.
+//! done. Pins count the packets and bytes that they matched, ports those that left by each level;
+//! at rest both must tell the same story on every hop of every planned path.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
