@@ -130,7 +130,36 @@ async fn seconds(scenario: &Scenario, training: Training) -> Result<Vec<f64>, Fa
 
 #[cfg(test)]
 mod tests {
+    use emulator::Scale;
+
     use super::*;
+
+    /// Few iterations at a coarse scale; `crux demo --calibrate` is the exact one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_volumes_give_the_times_of_the_paper() {
+        let scale = Scale::new(4000.0).unwrap();
+        let case = case(
+            CALIBRATED,
+            Training {
+                scale,
+                iterations: 4,
+            },
+        )
+        .await
+        .unwrap();
+        assert!(
+            (case.gpt_alone_seconds / 1.53 - 1.0).abs() < 0.01,
+            "{case:?}"
+        );
+        assert!(
+            (case.gpt_shared_seconds / 1.70 - 1.0).abs() < 0.02,
+            "{case:?}"
+        );
+        assert!(
+            (case.bert_throughput_change + 0.077).abs() < 0.03,
+            "{case:?}"
+        );
+    }
 
     #[test]
     fn solves_two_equations() {
