@@ -2,9 +2,9 @@
 //!
 //! With scale S a job computes and sends 1/S of what it does, so an iteration lasts 1/S as long and
 //! shares links in the same proportions. What does not shrink is the fabric's own latency and the
-//! packet: the smaller S, the less they weigh. What that comes to in `crux demo` (seed 1, ECMP, where
-//! it matters most): S = 500, 1000 and 2000 give GPU utilisations of 76.1, 75.9 and 75.7 %, and
-//! iteration times of the GPT of 2.281, 2.264 and 2.239 s.
+//! packet: the smaller S, the less they weigh. What that comes to in `crux demo` (seed 1, ECMP,
+//! where it matters most): S = 500, 1000 and 2000 give GPU utilisations of 76.1, 75.9 and 75.7 %,
+//! and iteration times of the GPT of 2.281, 2.264 and 2.239 s.
 
 use crate::transport::Nanos;
 
