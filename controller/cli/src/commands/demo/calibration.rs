@@ -136,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    /// Few iterations, at a scale so coarse that latency slows the BERT more than it should; the exact
-    /// one is `crux demo --calibrate`.
+    /// Few iterations, at a scale so coarse that latency slows the BERT more than it should; the
+    /// exact one is `crux demo --calibrate`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_volumes_give_the_times_of_the_paper() {
         let scale = Scale::new(4000.0).unwrap();
