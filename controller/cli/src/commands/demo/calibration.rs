@@ -1,10 +1,10 @@
 //! The communication volumes that the paper withholds, from the one case it gives times for.
 //!
 //! Crux §2.2: a 64-GPU GPT takes 1.53 s an iteration alone and 1.70 s while a 16-GPU BERT shares
-//! its leaf-spine links, which costs the BERT 7.7 % of its throughput. Two times, two unknown volumes:
-//! [`fit`] finds them by Newton's method, each step three runs of the case on the embedded fabric.
-//! `crux demo --calibrate` does it again; [`CALIBRATED`] is what it gave. Nothing of the demo's own
-//! scenario enters.
+//! its leaf-spine links, which costs the BERT 7.7 % of its throughput. Two times, two unknown
+//! volumes: [`fit`] finds them by Newton's method, each step from a few runs of the case on the
+//! embedded fabric. `crux demo --calibrate` does it again; [`CALIBRATED`] is what it gave. Nothing
+//! of the demo's own scenario enters.
 
 use serde::Serialize;
 
