@@ -337,7 +337,7 @@ impl fmt::Display for Report {
         let utilization = &self.gpu_utilization;
         writeln!(
             f,
-            "GPU utilisation: alone {:.1} %, ECMP {:.1} %, Crux {:.1} %: {} on ECMP (paper {})",
+            "GPU utilisation: alone {:.1} %, ECMP {:.1} %, Crux {:.1} %: {} vs ECMP (paper {})",
             utilization.alone * 100.0,
             utilization.ecmp * 100.0,
             utilization.crux * 100.0,
@@ -360,7 +360,7 @@ impl Report {
             "alone s",
             "ECMP s",
             "Crux s",
-            "Crux on ECMP",
+            "Crux vs ECMP",
             "paper",
         ];
         let mut table = output::table(headings);
@@ -383,7 +383,10 @@ impl Report {
     /// One ECMP draw is luck; over several seeds the mean says more.
     fn write_seeds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seeds.len() < 2 {
-            return Ok(());
+            return writeln!(
+                f,
+                "one draw of ECMP's hash; --seeds 10 shows how much of it is luck"
+            );
         }
         let count = self.seeds.len() as f64;
         let changes = || self.seeds.iter().map(|seed| seed.gpu_utilization_change);
@@ -451,5 +454,7 @@ impl Report {
 }
 
 fn percent(change: f64) -> String {
-    format!("{:+.1} %", change * 100.0)
+    // Adding zero makes a negative zero positive.
+    let rounded = (change * 1000.0).round() / 10.0 + 0.0;
+    format!("{rounded:+.1} %")
 }
