@@ -71,6 +71,10 @@ impl LoadError {
     }
 }
 
+/// Cells of all indirect counter arrays together: 64 MiB. Every cell is there from the start, so a
+/// program could otherwise ask for any amount of memory.
+const MAX_COUNTER_CELLS: usize = 1 << 22;
+
 impl Program {
     /// Reads a program from the JSON that p4c writes for simple_switch.
     ///
@@ -113,7 +117,7 @@ impl Program {
         let (tables, profiles) = (controls.tables, controls.profiles);
         let mut program = Self {
             names: Names::default(),
-            counters: counters(&root),
+            counters: counters(&root)?,
             slots: headers.slots,
             metadata: headers.metadata.clone(),
             standard: standard_metadata(&headers)?,
@@ -202,14 +206,22 @@ fn has_cycle(pipeline: &Pipeline, tables: &[std::sync::Arc<super::TableSpec>]) -
     sorted < edges.len()
 }
 
-fn counters(root: &json::Root) -> Vec<CounterSpec> {
+fn counters(root: &json::Root) -> Result<Vec<CounterSpec>, LoadError> {
     let indirect = root.counter_arrays.iter().filter(|array| !array.is_direct);
-    indirect
-        .map(|array| CounterSpec {
+    let mut cells = 0_usize;
+    let mut counters = Vec::new();
+    for array in indirect {
+        cells = cells.saturating_add(array.size);
+        if cells > MAX_COUNTER_CELLS {
+            let problem = format!("counter arrays have more than {MAX_COUNTER_CELLS} cells");
+            return Err(LoadError::malformed(problem, &array.name));
+        }
+        counters.push(CounterSpec {
             name: array.name.clone(),
             size: array.size,
-        })
-        .collect()
+        });
+    }
+    Ok(counters)
 }
 
 fn checksums(
