@@ -13,7 +13,9 @@ const FLOORS: [(&str, u32); 8] = [
     ("topology", 0),
     ("p4runtime-proto", 0),
     ("p4", 1),
+    ("fluid", 0),
     ("planner", 1),
+    ("simulator", 2),
     ("switch", 2),
     ("controller", 3),
     ("emulator", 3),
@@ -32,7 +34,7 @@ const ONLY: [(&str, &[&str], &str); 3] = [
         &["p4runtime-proto"],
         "tables know nothing of the fabric",
     ),
-    ("planner", &["topology"], "decisions know nothing of tables"),
+    ("planner", &["topology", "fluid"], "decisions know nothing of tables"),
 ];
 
 const METADATA: [&str; 4] = ["metadata", "--format-version=1", "--no-deps", "--offline"];
