@@ -1,0 +1,110 @@
+//! TACCL\*: what the Crux paper (section 6.1) makes of TACCL (Shah et al., NSDI 2023) to compare
+//! with it: communication sketches route each job over the least congested links, and the longer
+//! transmission is served first.
+//!
+//! Jobs choose in the order in which they came; so does every flow of a job. A flow takes the path
+//! whose busiest link is the least busy with the flow on it, then the least busy in sum, then the
+//! first; the load of a link is the share of time that the flows placed so far keep it busy,
+//! `bytes / (B_e * T_j)`, with `T_j` the iteration alone as far as the hosts' links allow.
+//!
+//! Left open there and chosen here: the distance of a job is the number of links of its longest
+//! path; jobs of equal distance keep the order in which they came; the sorted list is split evenly
+//! into the classes of the switches.
+
+use planner::{Flow, Input, Job, Policy, compression};
+use topology::{Fabric, LinkId};
+
+use crate::baseline::levels;
+use crate::demand::Demand;
+use crate::routes::Routes;
+use crate::schedule::Schedule;
+
+/// Paths over the least congested links, and classes by distance.
+pub fn schedule(input: &Input, policy: &Policy) -> Schedule {
+    let paths = paths(input);
+    Schedule::of_classes(&classes(&order(&paths), policy), paths)
+}
+
+/// Classes by job, of jobs in `order`: the list split evenly.
+pub fn classes(order: &[usize], policy: &Policy) -> Vec<u32> {
+    levels(order, policy, compression::balanced::classes)
+}
+
+/// Jobs by descending distance; `paths` by job, then by flow.
+pub fn order(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
+    let distance = |job: usize| paths[job].iter().map(Vec::len).max().unwrap_or(0);
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    order.sort_by_key(|job| (std::cmp::Reverse(distance(*job)), *job));
+    order
+}
+
+/// The path of every flow by job, each the least congested when its turn comes; empty where there
+/// is none.
+pub fn paths(input: &Input) -> Vec<Vec<Vec<LinkId>>> {
+    let routes = Routes::new(input);
+    let mut loads = Loads {
+        fabric: &input.fabric,
+        busy: vec![0.0; input.fabric.links().len()],
+    };
+    let jobs = input.jobs.iter();
+    jobs.map(|job| loads.place_job(job, &routes)).collect()
+}
+
+/// Share of time that each directed link is busy with the flows placed so far.
+struct Loads<'a> {
+    fabric: &'a Fabric,
+    busy: Vec<f64>,
+}
+
+impl Loads<'_> {
+    fn place_job(&mut self, job: &Job, routes: &Routes<'_>) -> Vec<Vec<LinkId>> {
+        let seconds = job.iteration_seconds(host_seconds(self.fabric, job));
+        let rate = |flow: &Flow| {
+            if seconds > 0.0 {
+                flow.bytes / seconds
+            } else {
+                0.0
+            }
+        };
+        let flows = job.flows.iter();
+        flows
+            .map(|flow| self.place(routes.paths(flow), rate(flow)))
+            .collect()
+    }
+
+    fn place(&mut self, paths: Vec<Vec<LinkId>>, rate: f64) -> Vec<LinkId> {
+        let weighed = paths
+            .into_iter()
+            .map(|path| (self.congestion(&path, rate), path));
+        let least = weighed.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let path = least.map_or_else(Vec::new, |(_, path)| path);
+        for link in &path {
+            self.busy[link.index()] = self.with(*link, rate);
+        }
+        path
+    }
+
+    /// Largest and summed load of the links between the hosts' own.
+    fn congestion(&self, path: &[LinkId], rate: f64) -> (f64, f64) {
+        let inner = &path[1..path.len() - 1];
+        let loads = inner.iter().map(|link| self.with(*link, rate));
+        loads.fold((0.0, 0.0), |(largest, sum), load| {
+            (f64::max(largest, load), sum + load)
+        })
+    }
+
+    fn with(&self, link: LinkId, rate: f64) -> f64 {
+        self.busy[link.index()] + rate / self.fabric.link(link).bandwidth.bytes_per_second()
+    }
+}
+
+/// Seconds of an iteration at the tightest host link, which no path can change.
+fn host_seconds(fabric: &Fabric, job: &Job) -> f64 {
+    let ends = |flow: &Flow| {
+        let (up, down) = (fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink);
+        vec![up, down.reverse()]
+    };
+    let ends: Vec<Vec<LinkId>> = job.flows.iter().map(ends).collect();
+    Demand::new(fabric, job, &ends).bottleneck_seconds()
+}
+

@@ -1,0 +1,60 @@
+//! What a scheduler decides, in the one shape that all of them share.
+//!
+//! Jobs and flows stand in the order of the input, so that a schedule needs no names. Classes are
+//! not bounded by what switches have: the parts of Crux before compression give every job its own.
+
+use planner::Plan;
+use topology::{Finding, LinkId};
+
+/// Decisions on one job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScheduledJob {
+    /// Its class; the highest is served first.
+    pub class: u32,
+    /// Seconds that its first iteration waits, from its arrival.
+    pub start_shift_seconds: f64,
+    /// The grid that it keeps its iterations on, if it is held to one (CASSINI).
+    pub period_seconds: Option<f64>,
+    /// The path of each flow, from NIC to NIC; empty where there is none.
+    pub paths: Vec<Vec<LinkId>>,
+}
+
+impl ScheduledJob {
+    /// A job in `class` that starts when it arrives.
+    pub fn new(class: u32, paths: Vec<Vec<LinkId>>) -> Self {
+        Self {
+            class,
+            paths,
+            ..Self::default()
+        }
+    }
+
+    /// Whether every flow has a path.
+    pub fn is_connected(&self) -> bool {
+        self.paths.iter().all(|path| !path.is_empty())
+    }
+}
+
+/// Every decision of a scheduler for one input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    /// Jobs in the order of the input.
+    pub jobs: Vec<ScheduledJob>,
+    /// The plan it was taken from, where there is one: the previous plan of the next schedule.
+    pub plan: Option<Plan>,
+    /// What a person should know about it.
+    pub findings: Vec<Finding>,
+}
+
+impl Schedule {
+    /// A schedule without start shifts, from a class for each job and a path for each of its flows.
+    pub fn of_classes(classes: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
+        let jobs = classes.iter().zip(paths);
+        Self {
+            jobs: jobs
+                .map(|(class, paths)| ScheduledJob::new(*class, paths))
+                .collect(),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The schedulers by the names that users write, and the one way to ask any of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use planner::{Input, Policy};
+
+use crate::baseline::{cassini, ecmp, sincronia, taccl, varys};
+use crate::crux;
+use crate::schedule::Schedule;
+
+/// A way to schedule: ours in parts, or one that it is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheduler {
+    /// No scheduler: paths by hash, one class.
+    Ecmp,
+    /// Sincronia (SIGCOMM'18): coflows by bottleneck-select-scale-iterate.
+    Sincronia,
+    /// Varys (SIGCOMM'14): smallest effective bottleneck first.
+    Varys,
+    /// TACCL* of the Crux paper: least congested links, longer distance first.
+    Taccl,
+    /// CASSINI (NSDI'24): shifts of start, no classes.
+    Cassini,
+    /// Crux's priority assignment alone: paths by hash, a class for each job.
+    CruxPa,
+    /// Crux's paths and assignment: a class for each job.
+    CruxPsPa,
+    /// Crux with as many classes as policy gives.
+    Crux,
+}
+
+impl Scheduler {
+    /// All of them, the baselines first.
+    pub const ALL: [Self; 8] = [
+        Self::Ecmp,
+        Self::Sincronia,
+        Self::Varys,
+        Self::Taccl,
+        Self::Cassini,
+        Self::CruxPa,
+        Self::CruxPsPa,
+        Self::Crux,
+    ];
+
+    /// The name that users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ecmp => "ecmp",
+            Self::Sincronia => "sincronia",
+            Self::Varys => "varys",
+            Self::Taccl => "taccl",
+            Self::Cassini => "cassini",
+            Self::CruxPa => "crux-pa",
+            Self::CruxPsPa => "crux-ps-pa",
+            Self::Crux => "crux",
+        }
+    }
+
+    /// What it decides for `input` under `policy`.
+    ///
+    /// `previous` is the schedule in force, for schedulers that keep what they can of it (Crux);
+    /// the baselines decide anew.
+    pub fn schedule(self, input: &Input, policy: &Policy, previous: Option<&Schedule>) -> Schedule {
+        match self {
+            Self::Ecmp => ecmp::schedule(input),
+            Self::Sincronia => sincronia::schedule(input, policy),
+            Self::Varys => varys::schedule(input, policy),
+            Self::Taccl => taccl::schedule(input, policy),
+            Self::Cassini => cassini::schedule(input),
+            Self::CruxPa => crux::assignment(input, policy),
+            Self::CruxPsPa => crux::paths_and_assignment(input, policy, previous),
+            Self::Crux => crux::full(input, policy, previous),
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No scheduler has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no scheduler; known are ecmp, sincronia, varys, taccl, cassini, crux-pa, crux-ps-pa, \
+     crux"
+)]
+pub struct UnknownScheduler(pub String);
+
+impl FromStr for Scheduler {
+    type Err = UnknownScheduler;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == name);
+        known.ok_or_else(|| UnknownScheduler(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_listed_in_the_error() {
+        for scheduler in Scheduler::ALL {
+            assert_eq!(scheduler.name().parse(), Ok(scheduler));
+            let error = UnknownScheduler("x".to_owned()).to_string();
+            assert!(error.contains(scheduler.name()));
+        }
+        assert!("Crux".parse::<Scheduler>().is_err());
+    }
+}
