@@ -1,0 +1,80 @@
+//! What a job is to the fluid model: a duration of computation and the flows of an iteration.
+//! Checked here once; the engine relies on it.
+
+use crate::clock::Ticks;
+use crate::error::FluidError;
+
+/// A job's place in the engine. Places of removed jobs are given to later ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobIndex(pub u32);
+
+/// An iterative job: it computes, after `overlap_from` of the computation its flows start
+/// together, the iteration ends when computation and flows have ended, and the next begins at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Computation of one iteration, seconds.
+    pub compute_seconds: f64,
+    /// The part of the computation after which flows start, 0 to 1; 1 is no overlap.
+    pub overlap_from: f64,
+    /// Class of all its flows; the higher is served first.
+    pub class: u32,
+    /// When the first iteration begins, seconds; an instant that has passed means now.
+    pub start: f64,
+    /// How many iterations it runs; `None` is until it is removed.
+    pub iterations: Option<u64>,
+    /// Flows of every iteration.
+    pub flows: Vec<Flow>,
+}
+
+impl Default for Job {
+    /// One second of computation without flows, no overlap, lowest class, from 0 without end.
+    fn default() -> Self {
+        Self {
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            class: 0,
+            start: 0.0,
+            iterations: None,
+            flows: Vec::new(),
+        }
+    }
+}
+
+/// One flow of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Indices of the links it passes, in order, each once.
+    pub path: Vec<u32>,
+    /// Bytes of one iteration; zero bytes take the latency of the path and nothing else.
+    pub bytes: f64,
+}
+
+impl Job {
+    /// Checks everything but the paths, which need the network.
+    pub(crate) fn check(&self, alpha: Ticks) -> Result<(), FluidError> {
+        Ticks::checked("compute_seconds", self.compute_seconds)?;
+        Ticks::checked("start", self.start)?;
+        if !(0.0..=1.0).contains(&self.overlap_from) {
+            return Err(FluidError::OverlapFrom {
+                value: self.overlap_from,
+            });
+        }
+        for (flow, Flow { bytes: value, .. }) in (0..).zip(&self.flows) {
+            if !(value.is_finite() && *value >= 0.0) {
+                return Err(FluidError::Bytes {
+                    flow,
+                    value: *value,
+                });
+            }
+        }
+        let computes = Ticks::rounded(self.compute_seconds) > Ticks(0);
+        let sends = self
+            .flows
+            .iter()
+            .any(|flow| flow.bytes > 0.0 || alpha > Ticks(0));
+        match (computes || sends, self.iterations) {
+            (false, _) | (_, Some(0)) => Err(FluidError::NothingToDo),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The network: capacities of directed links, and nothing else. Whoever has a fabric numbers its
+//! links densely; a path is a list of those numbers.
+
+use crate::error::FluidError;
+
+/// Directed links by dense index, each with a capacity in bytes/s. Zero is a failed link.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    capacity: Vec<f64>,
+}
+
+impl Network {
+    /// A network of links with these capacities, bytes/s.
+    ///
+    /// # Errors
+    /// [`FluidError::Capacity`] if one is negative, infinite or not a number.
+    pub fn new(capacity: Vec<f64>) -> Result<Self, FluidError> {
+        for (link, value) in (0..).zip(&capacity) {
+            check_capacity(link, *value)?;
+        }
+        Ok(Self { capacity })
+    }
+
+    /// Capacity of every link, bytes/s.
+    #[must_use]
+    pub fn capacity(&self) -> &[f64] {
+        &self.capacity
+    }
+}
+
+pub(crate) fn check_capacity(link: u32, value: f64) -> Result<(), FluidError> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(())
+    } else {
+        Err(FluidError::Capacity { link, value })
+    }
+}

@@ -1,0 +1,112 @@
+//! Watching a run: after each instant at which something happened, an [`Observer`] sees what
+//! became different. Time series and plots are made of this; the engine keeps no history.
+
+use crate::engine::Engine;
+use crate::job::JobIndex;
+
+/// Somebody who watches a run. Closures over [`Instant`] are observers.
+pub trait Observer {
+    /// Called once for each instant at which a job changed its phase or a rate changed, in order
+    /// of time, after the rates were shared.
+    fn instant(&mut self, instant: &Instant<'_>);
+}
+
+impl<F: FnMut(&Instant<'_>)> Observer for F {
+    fn instant(&mut self, instant: &Instant<'_>) {
+        self(instant);
+    }
+}
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its first iteration has not begun, or its next was postponed.
+    Waiting,
+    /// It computes and its flows have not started.
+    Computing,
+    /// Its flows send; with overlap it may compute as well.
+    Communicating,
+    /// Its flows have sent everything; the rest of the computation or the latency of the last
+    /// bytes is left.
+    Draining,
+    /// It has run all its iterations.
+    Finished,
+}
+
+/// The rate of one class on one link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkRate {
+    /// Index of the link.
+    pub link: u32,
+    /// The class.
+    pub class: u32,
+    /// All its flows together, bytes/s.
+    pub bytes_per_second: f64,
+}
+
+/// The rate of a group of equal flows: same job, path, bytes and progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowRate {
+    /// The job.
+    pub job: JobIndex,
+    /// Links of the path, in order.
+    pub path: Vec<u32>,
+    /// How many flows there are in the group.
+    pub flows: u32,
+    /// All of them together, bytes/s.
+    pub bytes_per_second: f64,
+}
+
+/// An instant of a run: the engine as it is now, and what has just become different.
+#[derive(Debug)]
+pub struct Instant<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Instant<'_> {
+    /// When it is, seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.engine.now()
+    }
+
+    /// The engine, rates shared.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    /// Jobs that entered a phase, in the order in which they did; a job may appear twice.
+    pub fn phases(&self) -> impl Iterator<Item = (JobIndex, Phase)> + '_ {
+        self.engine.turns.iter().copied()
+    }
+
+    /// Classes on links whose rate may have changed.
+    pub fn links(&self) -> impl Iterator<Item = LinkRate> + '_ {
+        let sharing = &self.engine.sharing;
+        self.engine.changes.cells.iter().map(|&cell| {
+            let (link, class, bytes_per_second) = sharing.usage(cell);
+            LinkRate {
+                link,
+                class,
+                bytes_per_second,
+            }
+        })
+    }
+
+    /// Flows whose rate changed, those that ended included; a group may appear twice.
+    pub fn flows(&self) -> impl Iterator<Item = FlowRate> + '_ {
+        let Engine {
+            sharing,
+            changes,
+            strands,
+            ..
+        } = self.engine;
+        changes.strands.iter().map(|&strand| FlowRate {
+            job: strands[strand as usize].job,
+            path: sharing.path(strand).collect(),
+            flows: sharing.weight(strand) as u32,
+            bytes_per_second: sharing.weight(strand) * sharing.rate(strand),
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! What a run adds up to: per job and per link and class. Everything counts up to the present,
+//! unfinished iterations and flows under way included.
+
+/// What one job did between its start and the present.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct JobTally {
+    /// Iterations that ended.
+    pub iterations: u64,
+    /// Sum of their durations, seconds.
+    pub iteration_seconds: f64,
+    /// Time during which it computed, the iteration under way included, seconds.
+    pub busy_seconds: f64,
+    /// Bytes sent, all flows together.
+    pub bytes: f64,
+    /// Time since its start, until the end of its last iteration if those are counted, seconds.
+    pub present_seconds: f64,
+}
+
+impl JobTally {
+    /// Mean duration of an iteration, seconds; `None` before the first has ended.
+    #[must_use]
+    pub fn mean_iteration_seconds(&self) -> Option<f64> {
+        (self.iterations > 0).then(|| self.iteration_seconds / self.iterations as f64)
+    }
+
+    /// The part of its presence during which it computed, 0 to 1; 0 before its start.
+    #[must_use]
+    pub fn busy_fraction(&self) -> f64 {
+        if self.present_seconds > 0.0 {
+            self.busy_seconds / self.present_seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+/// What one class of flows did on one link.
+///
+/// Two readings of "busy": `bytes / capacity` are the seconds of the whole link that the class
+/// took (shares of the classes add up to at most 1); `in_use_seconds` is the time during which it
+/// sent anything at all (shares of classes may overlap).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LinkTally {
+    /// The class.
+    pub class: u32,
+    /// Bytes carried.
+    pub bytes: f64,
+    /// Time during which the class sent at any rate above zero, seconds.
+    pub in_use_seconds: f64,
+}
+
+/// All tallies at one instant.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tallies {
+    /// The instant, seconds.
+    pub seconds: f64,
+    /// Per job, by index; places without a job are zero.
+    pub jobs: Vec<JobTally>,
+    /// Per link, by index, the classes that ever had a flow there, highest first.
+    pub links: Vec<Vec<LinkTally>>,
+}
+
+/// Effort of the engine so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Instants at which flows started, ended or were changed, so that rates were shared anew.
+    pub events: u64,
+    /// Groups of equal flows whose rate was computed, summed over the events.
+    pub flows_touched: u64,
+}
