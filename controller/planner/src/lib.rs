@@ -13,6 +13,7 @@ mod input;
 mod intensity;
 mod levels;
 mod names;
+mod occupancy;
 mod path_selection;
 mod pins;
 mod plan;
@@ -37,7 +38,9 @@ pub use plan_document::{
     PlanDocument, PlannedBounds, PlannedCompression, PlannedFlowDocument, PlannedJobDocument,
     PlannedLink,
 };
-pub use policy::{Compression, Override, OverrideDocument, Policy, PolicyDocument, Reference};
+pub use policy::{
+    Compression, Override, OverrideDocument, Paths, Policy, PolicyDocument, Reference,
+};
 pub use profiles::{Profile, profiles};
 pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};
 
@@ -59,7 +62,7 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
 
     // Crux §4.1: the most intense job first takes the least congested paths.
     let wanted = intensity::before_paths(&traffic);
-    let paths = path_selection::select(&traffic, &wanted, &had, policy.move_gain_min);
+    let paths = path_selection::select(&traffic, &wanted, &had, policy);
 
     // Crux §4.2: intensity on those paths, corrected, is priority.
     let demands = intensity::on_paths(&traffic, &paths);

@@ -1,17 +1,18 @@
 //! Path selection (Crux §4.1): jobs in descending intensity; each flow takes, of its equal-cost
-//! paths, the least congested at that moment.
+//! paths, the least congested at that moment. Then local search (`improve`).
 //!
-//! Congestion is the share of time that a link is busy. A flow that already has a path stays on it
-//! unless the best one makes its busiest link idler by the policy's threshold. Every choice depends
-//! only on choices made before it in the same pass, and the order depends on nothing of a previous
-//! plan; so a second pass, given the first one's result, meets the same loads and repeats every
-//! choice. That is why planning is stable.
+//! Congestion is the share of time that a link is busy. Flows that already have a usable path are
+//! put there before anything is chosen, and leave it only in the local search, for the gain that
+//! policy asks. The search ends where no move is worth its price, and what it looks at does not
+//! depend on how the paths came to be; so planning again, given its own result, moves nothing.
 
-use std::cmp::Ordering;
+pub(crate) mod improve;
 
 use topology::LinkId;
 
 use crate::intensity::Demand;
+use crate::occupancy::{Occupancy, Share};
+use crate::policy::{Paths, Policy};
 use crate::previous::Previous;
 use crate::traffic::{RoutableFlow, Traffic};
 
@@ -28,22 +29,32 @@ pub(crate) fn select(
     traffic: &Traffic<'_>,
     demands: &[Demand],
     previous: &Previous<'_>,
-    move_gain_min: f64,
+    policy: &Policy,
 ) -> Vec<Vec<LinkId>> {
-    let mut paths = vec![Vec::new(); traffic.flows.len()];
-    let mut loads = Loads::new(traffic);
-    for job in order(demands) {
-        for flow in largest_first(traffic, job) {
-            let route = &traffic.flows[flow];
-            let rate = rate(route, &demands[job]);
-            let had = previous.path(route);
-            if let Some(segment) = loads.choose(route, rate, had, move_gain_min) {
-                paths[flow] = Traffic::path(route, segment);
-                loads.place(&paths[flow], rate);
-            }
+    let mut placement = Placement::new(traffic, demands);
+    let mut kept = vec![false; traffic.flows.len()];
+    for (position, flow) in traffic.flows.iter().enumerate() {
+        if let Some(segment) = previous
+            .path(flow)
+            .and_then(|had| kept_segment(traffic, flow, had))
+        {
+            placement.place(position, segment);
+            kept[position] = true;
         }
     }
-    paths
+    let order = order(demands);
+    for flow in order.iter().flat_map(|job| largest_first(traffic, *job)) {
+        if !kept[flow]
+            && let Some(segment) = placement.least_congested(flow)
+        {
+            placement.place(flow, segment);
+        }
+    }
+    match policy.paths {
+        Paths::Greedy => {}
+        Paths::Improved => improve::improve(&mut placement, &order, &kept, policy.move_gain_min),
+    }
+    placement.paths
 }
 
 /// Bytes per second that a flow averages while its job runs undisturbed.
@@ -64,121 +75,101 @@ fn largest_first(traffic: &Traffic<'_>, job: usize) -> Vec<usize> {
     flows
 }
 
-/// Share of time that each directed link is busy with the flows placed so far.
-struct Loads<'a> {
+/// The segment of the path that the flow had, if it still is one of its equal-cost ones.
+fn kept_segment<'a>(
+    traffic: &'a Traffic<'_>,
+    flow: &RoutableFlow<'_>,
+    had: &[LinkId],
+) -> Option<&'a [LinkId]> {
+    let [up, segment @ .., down] = had else {
+        return None;
+    };
+    let same_ends = (*up, *down) == (flow.up, flow.down);
+    let segments = traffic.segments(flow);
+    let kept = segments.iter().find(|s| same_ends && s[..] == *segment)?;
+    Some(kept)
+}
+
+/// Where the flows are so far, and how busy that makes the links.
+pub(crate) struct Placement<'a> {
     traffic: &'a Traffic<'a>,
-    busy: Vec<f64>,
+    demands: &'a [Demand],
     seconds_per_byte: Vec<f64>,
+    occupancy: Occupancy,
+    /// By flow; empty where it is on no path.
+    paths: Vec<Vec<LinkId>>,
 }
 
 /// How congested a path is with the flow on it: largest load, then sum of loads. Host links are
 /// left out, since all paths of a flow share them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Congestion {
-    largest: f64,
-    sum: f64,
+    largest: u64,
+    sum: u64,
 }
 
-impl Congestion {
-    fn compare(&self, other: &Self) -> Ordering {
-        self.largest
-            .total_cmp(&other.largest)
-            .then(self.sum.total_cmp(&other.sum))
-    }
-}
-
-impl<'a> Loads<'a> {
-    fn new(traffic: &'a Traffic<'_>) -> Self {
+impl<'a> Placement<'a> {
+    fn new(traffic: &'a Traffic<'a>, demands: &'a [Demand]) -> Self {
         let links = traffic.fabric.links().iter();
         let seconds_per_byte = links
             .map(|link| 1.0 / link.bandwidth.bytes_per_second())
             .collect();
         Self {
             traffic,
-            busy: vec![0.0; traffic.fabric.links().len()],
+            demands,
             seconds_per_byte,
+            occupancy: Occupancy::new(traffic.fabric),
+            paths: vec![Vec::new(); traffic.flows.len()],
         }
     }
 
-    /// The segment that the flow takes; none without a path.
-    fn choose(
-        &self,
-        flow: &RoutableFlow<'_>,
-        rate: f64,
-        had: Option<&[LinkId]>,
-        move_gain_min: f64,
-    ) -> Option<&'a Vec<LinkId>> {
-        let (best, least) = self.least_congested(flow, rate)?;
-        let Some((kept, congestion)) = self.kept(flow, rate, had) else {
-            return Some(best);
-        };
-        let gain = congestion.largest - least.largest;
-        let moves = gain >= move_gain_min && kept != best;
-        Some(if moves { best } else { kept })
+    /// Share of the link's time that the flow takes.
+    fn share(&self, flow: usize, link: LinkId) -> Share {
+        let flow = &self.traffic.flows[flow];
+        let rate = rate(flow, &self.demands[flow.job]);
+        Share::of(
+            rate * self.seconds_per_byte[link.index()],
+            flow.flow.bytes > 0.0,
+        )
     }
 
     /// The least congested segment. Segments come in ascending order of their links, so the first
     /// of equals is the one with the smallest link ids.
-    fn least_congested(
-        &self,
-        flow: &RoutableFlow<'_>,
-        rate: f64,
-    ) -> Option<(&'a Vec<LinkId>, Congestion)> {
-        let weighed = self
-            .segments(flow)
-            .iter()
-            .map(|s| (s, self.congestion(s, rate)));
-        weighed.min_by(|a, b| a.1.compare(&b.1))
+    fn least_congested(&self, flow: usize) -> Option<&'a [LinkId]> {
+        let segments = self.traffic.segments(&self.traffic.flows[flow]).iter();
+        let weighed = segments.map(|s| (&s[..], self.congestion(flow, s)));
+        let least = weighed.min_by(|a, b| a.1.cmp(&b.1))?;
+        Some(least.0)
     }
 
-    /// The segment the flow had, if it still is one of its equal-cost ones.
-    fn kept(
-        &self,
-        flow: &RoutableFlow<'_>,
-        rate: f64,
-        had: Option<&[LinkId]>,
-    ) -> Option<(&'a Vec<LinkId>, Congestion)> {
-        let [up, segment @ .., down] = had? else {
-            return None;
-        };
-        let same_ends = (*up, *down) == (flow.up, flow.down);
-        let kept = self
-            .segments(flow)
-            .iter()
-            .find(|s| same_ends && s[..] == *segment)?;
-        Some((kept, self.congestion(kept, rate)))
-    }
-
-    fn segments(&self, flow: &RoutableFlow<'_>) -> &'a [Vec<LinkId>] {
-        if flow.has_path {
-            &self.traffic.pairs[flow.pair].segments
-        } else {
-            &[]
+    fn congestion(&self, flow: usize, segment: &[LinkId]) -> Congestion {
+        let load = |link: &LinkId| self.occupancy.total(*link).0 + self.share(flow, *link).0;
+        let (mut largest, mut sum) = (0, 0);
+        for load in segment.iter().map(load) {
+            largest = load.max(largest);
+            sum += load;
         }
+        Congestion { largest, sum }
     }
 
-    fn congestion(&self, segment: &[LinkId], rate: f64) -> Congestion {
-        let load = |link: &LinkId| self.with(*link, rate);
-        let start = Congestion {
-            largest: 0.0,
-            sum: 0.0,
-        };
-        segment
-            .iter()
-            .map(load)
-            .fold(start, |so_far, load| Congestion {
-                largest: so_far.largest.max(load),
-                sum: so_far.sum + load,
-            })
-    }
-
-    fn with(&self, link: LinkId, rate: f64) -> f64 {
-        self.busy[link.index()] + rate * self.seconds_per_byte[link.index()]
-    }
-
-    fn place(&mut self, path: &[LinkId], rate: f64) {
-        for link in path {
-            self.busy[link.index()] = self.with(*link, rate);
+    fn place(&mut self, flow: usize, segment: &[LinkId]) {
+        let route = &self.traffic.flows[flow];
+        let path = Traffic::path(route, segment);
+        for link in &path {
+            let share = self.share(flow, *link);
+            self.occupancy.add(*link, route.job as u32, share);
         }
+        self.paths[flow] = path;
+    }
+
+    /// Takes a flow off its path, which is the answer.
+    fn lift(&mut self, flow: usize) -> Vec<LinkId> {
+        let path = std::mem::take(&mut self.paths[flow]);
+        let job = self.traffic.flows[flow].job as u32;
+        for link in &path {
+            let share = self.share(flow, *link);
+            self.occupancy.remove(*link, job, share);
+        }
+        path
     }
 }

@@ -43,6 +43,17 @@ pub enum Reference {
     Contenders,
 }
 
+/// How flows get their paths (Crux §4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Paths {
+    /// The paper's greedy pass, then local search while contention falls.
+    #[default]
+    Improved,
+    /// The paper's greedy pass alone; a running flow stays where it is while it can.
+    Greedy,
+}
+
 /// An operator's word on the jobs whose id or tenant matches a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
@@ -81,6 +92,8 @@ pub struct Policy {
     pub levels: u8,
     /// Classes never given to jobs; at least one is left.
     pub reserved_levels: BTreeSet<u8>,
+    /// How flows get their paths.
+    pub paths: Paths,
     /// How priorities become classes.
     pub compression: Compression,
     /// What a job is compared with.
@@ -104,6 +117,7 @@ impl Default for Policy {
         Self {
             levels: 8,
             reserved_levels: BTreeSet::new(),
+            paths: Paths::Improved,
             compression: Compression::Exact,
             reference: Reference::MostTraffic,
             fairness: 0.0,

@@ -83,6 +83,15 @@ impl<'a> Traffic<'a> {
         }
     }
 
+    /// The equal-cost segments of a flow; none without a path.
+    pub(crate) fn segments(&self, flow: &RoutableFlow<'_>) -> &[Vec<LinkId>] {
+        if flow.has_path {
+            &self.pairs[flow.pair].segments
+        } else {
+            &[]
+        }
+    }
+
     /// The whole path of a flow over one of its segments.
     pub(crate) fn path(flow: &RoutableFlow<'_>, segment: &[LinkId]) -> Vec<LinkId> {
         [&[flow.up], segment, &[flow.down]].concat()

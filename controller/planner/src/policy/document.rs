@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Compression, Override, Policy, Reference};
+use super::{Compression, Override, Paths, Policy, Reference};
 use crate::names::FieldError;
 
 /// Most classes that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
@@ -19,6 +19,8 @@ pub struct PolicyDocument {
     pub levels: u8,
     /// Classes never given to jobs.
     pub reserved_levels: Vec<u8>,
+    /// How flows get their paths.
+    pub paths: Paths,
     /// How priorities become classes.
     pub compression: Compression,
     /// What a job is compared with.
@@ -71,6 +73,7 @@ impl Default for PolicyDocument {
         Self {
             levels: policy.levels,
             reserved_levels: Vec::new(),
+            paths: policy.paths,
             compression: policy.compression,
             reference: policy.reference,
             fairness: policy.fairness,
@@ -99,6 +102,7 @@ impl PolicyDocument {
         Ok(Policy {
             levels: self.levels,
             reserved_levels: self.reserved_levels.iter().copied().collect(),
+            paths: self.paths,
             compression: self.compression,
             reference: self.reference,
             fairness: self.fairness,

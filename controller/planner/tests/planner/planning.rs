@@ -115,28 +115,46 @@ fn a_drained_spine_loses_its_pins() {
 }
 
 #[test]
+fn an_arrival_goes_where_room_is_and_moves_nobody() {
+    let fabric = clos(2, 2, 3);
+    let jobs = [
+        ring(&fabric, "a", &[0, 3], 4e9),
+        ring(&fabric, "b", &[1, 4], 4e9),
+    ];
+    let (before, _) = planned(&input(&fabric, &jobs[1..]), &Policy::default());
+    assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
+    let (after, report) = plan(&input(&fabric, &jobs), &Policy::default(), Some(&before));
+    assert_eq!(spines(&fabric, &after, "a"), ["spine2", "spine2"]);
+    assert!(report.moved.is_empty());
+}
+
+#[test]
 fn running_flows_move_only_for_the_gain_that_policy_asks() {
     let fabric = clos(2, 2, 3);
-    let first = [ring(&fabric, "b", &[1, 4], 4e9)];
-    let (before, _) = planned(&input(&fabric, &first), &Policy::default());
+    let jobs = [
+        ring(&fabric, "a", &[0, 3], 4e9),
+        ring(&fabric, "b", &[1, 4], 4e9),
+    ];
+    let spine2 = fabric.switch_named("spine2").unwrap();
+    let failed = fabric.with([Change::SwitchDown(spine2)]);
+    let (before, _) = planned(&input(&failed, &jobs), &Policy::default());
     assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
-    // A more intense job arrives and takes the first spine; the running one would gain
-    // 4 GB / 50 GB/s / 1 s = 0.08 by leaving it.
-    let both = [ring(&fabric, "a", &[0, 3], 4e9), first[0].clone()];
-    let stays = Policy {
-        move_gain_min: 0.09,
-        ..Policy::default()
+    // The spine is back. On each of the two links that a flow leaves, its job no longer meets the
+    // other for 4 GB / 50 GB/s / 1 s = 0.08.
+    let with = |move_gain_min| {
+        let policy = Policy {
+            move_gain_min,
+            ..Policy::default()
+        };
+        plan(&input(&fabric, &jobs), &policy, Some(&before))
     };
-    let moves = Policy {
-        move_gain_min: 0.07,
-        ..Policy::default()
-    };
-    let (kept, report) = plan(&input(&fabric, &both), &stays, Some(&before));
-    assert_eq!(spines(&fabric, &kept, "b"), ["spine1", "spine1"]);
+    let (kept, report) = with(0.17);
+    assert_eq!(spines(&fabric, &kept, "a"), ["spine1", "spine1"]);
     assert!(report.moved.is_empty());
-    let (moved, report) = plan(&input(&fabric, &both), &moves, Some(&before));
-    assert_eq!(spines(&fabric, &moved, "b"), ["spine2", "spine2"]);
-    assert_eq!(report.moved, [2, 3]);
+    let (moved, report) = with(0.15);
+    assert_eq!(spines(&fabric, &moved, "a"), ["spine2", "spine2"]);
+    assert_eq!(spines(&fabric, &moved, "b"), ["spine1", "spine1"]);
+    assert_eq!(report.moved, [0, 1]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Laws of planning: a plan passes its check, and planning again from a plan's own result changes
 //! nothing, whatever happened before.
 
-use planner::{Compression, Input, Job, Override, Plan, Policy, Reference, check, plan};
+use planner::{Compression, Input, Job, Override, Paths, Plan, Policy, Reference, check, plan};
 use proptest::prelude::*;
 use topology::clos::{ClosSpec, build};
 use topology::{Change, Fabric, LinkId, Tier};
@@ -94,6 +94,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(Compression::Balanced),
     ];
     let reference = prop_oneof![Just(Reference::MostTraffic), Just(Reference::Contenders)];
+    let paths = prop_oneof![3 => Just(Paths::Improved), 1 => Just(Paths::Greedy)];
     let numbers = (
         5_u8..=8,
         0_usize..20,
@@ -101,26 +102,38 @@ fn policy() -> impl Strategy<Value = Policy> {
         0.0..1.0,
     );
     let reserved = prop::collection::btree_set(0_u8..5, 0..5);
-    (compression, reference, numbers, reserved, overrides()).prop_map(
-        |(compression, reference, (levels, pins, gain, fairness), reserved_levels, overrides)| {
-            Policy {
-                // At least one class is left, and often fewer than there are jobs.
-                levels: if reserved_levels.is_empty() {
-                    3
-                } else {
-                    levels.max(6)
-                },
-                reserved_levels,
-                compression,
-                reference,
-                fairness: if fairness < 0.5 { 0.0 } else { fairness },
-                move_gain_min: gain,
-                max_pins_per_switch: pins,
-                overrides,
-                ..Policy::default()
-            }
-        },
+    (
+        (paths, compression, reference),
+        numbers,
+        reserved,
+        overrides(),
     )
+        .prop_map(
+            |(
+                (paths, compression, reference),
+                (levels, pins, gain, fairness),
+                reserved_levels,
+                overrides,
+            )| {
+                Policy {
+                    // At least one class is left, and often fewer than there are jobs.
+                    levels: if reserved_levels.is_empty() {
+                        3
+                    } else {
+                        levels.max(6)
+                    },
+                    reserved_levels,
+                    paths,
+                    compression,
+                    reference,
+                    fairness: if fairness < 0.5 { 0.0 } else { fairness },
+                    move_gain_min: gain,
+                    max_pins_per_switch: pins,
+                    overrides,
+                    ..Policy::default()
+                }
+            },
+        )
 }
 
 #[derive(Clone, Debug)]

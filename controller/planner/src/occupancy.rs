@@ -1,0 +1,85 @@
+//! How busy every link is, and by which jobs: the state that choosing paths reads and changes.
+//!
+//! Shares of link time are whole numbers of a small unit. Sums of whole numbers depend on no order
+//! and come back exactly when a flow leaves, so a state reached by many small changes equals the
+//! one built at once; incremental planning rests on that.
+
+use topology::{Fabric, LinkId};
+
+/// Share of a link's time, in units of 2^-32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Share(pub(crate) u64);
+
+impl Share {
+    /// A whole link, all the time.
+    pub(crate) const ONE: f64 = (1_u64 << 32) as f64;
+
+    /// The most that one flow can count for: 64 links' time. Four million such flows fit in a sum.
+    const MOST: f64 = 64.0 * Self::ONE;
+
+    /// The share that a flow takes: at least one unit if it sends anything, so that whoever is on
+    /// a link can be seen there.
+    pub(crate) fn of(fraction: f64, sends: bool) -> Self {
+        let units = (fraction * Self::ONE).round().clamp(0.0, Self::MOST) as u64;
+        Self(units.max(u64::from(sends)))
+    }
+}
+
+/// Load of every directed link by job.
+#[derive(Clone, Debug)]
+pub(crate) struct Occupancy {
+    totals: Vec<u64>,
+    /// By link: the jobs on it, ascending, with their shares.
+    jobs: Vec<Vec<(u32, u64)>>,
+}
+
+impl Occupancy {
+    /// Nobody on any link of `fabric`.
+    pub(crate) fn new(fabric: &Fabric) -> Self {
+        let links = fabric.links().len();
+        Self {
+            totals: vec![0; links],
+            jobs: vec![Vec::new(); links],
+        }
+    }
+
+    /// Adds a share of `job` to `link`.
+    pub(crate) fn add(&mut self, link: LinkId, job: u32, share: Share) {
+        if share.0 == 0 {
+            return;
+        }
+        self.totals[link.index()] += share.0;
+        let jobs = &mut self.jobs[link.index()];
+        match jobs.binary_search_by_key(&job, |(job, _)| *job) {
+            Ok(place) => jobs[place].1 += share.0,
+            Err(place) => jobs.insert(place, (job, share.0)),
+        }
+    }
+
+    /// Takes back a share that was added.
+    pub(crate) fn remove(&mut self, link: LinkId, job: u32, share: Share) {
+        if share.0 == 0 {
+            return;
+        }
+        self.totals[link.index()] -= share.0;
+        let jobs = &mut self.jobs[link.index()];
+        if let Ok(place) = jobs.binary_search_by_key(&job, |(job, _)| *job) {
+            jobs[place].1 -= share.0;
+            if jobs[place].1 == 0 {
+                jobs.remove(place);
+            }
+        }
+    }
+
+    /// Load of a link, all jobs together.
+    pub(crate) fn total(&self, link: LinkId) -> Share {
+        Share(self.totals[link.index()])
+    }
+
+    /// The jobs on a link, ascending, with their shares.
+    pub(crate) fn jobs(&self, link: LinkId) -> impl Iterator<Item = (u32, Share)> + '_ {
+        self.jobs[link.index()]
+            .iter()
+            .map(|(job, share)| (*job, Share(*share)))
+    }
+}
