@@ -171,6 +171,13 @@ impl Engine {
         Ok(self.instant(until))
     }
 
+    /// The instant that was taken last, as an observer sees it: for callers of [`Engine::step`]
+    /// who change something between instants.
+    #[must_use]
+    pub fn latest(&self) -> Instant<'_> {
+        Instant { engine: self }
+    }
+
     /// Runs until rates were shared `max` more times, or nothing happens any more. Returns how
     /// often they were.
     pub fn run_events(&mut self, max: u64) -> u64 {
