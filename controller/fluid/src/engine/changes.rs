@@ -197,6 +197,15 @@ impl Engine {
             .map(|strand| self.sharing.rate(strand))
     }
 
+    /// Bytes that one flow of a job has still to send in this iteration; 0 outside of it.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
+    pub fn bytes_left(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
+        let strand = self.strand_of(job, flow)?;
+        Ok(self.strands[strand as usize].left_at(self.now))
+    }
+
     pub(super) fn job(&self, job: JobIndex) -> Result<&Running, FluidError> {
         let place = self.jobs.get(job.0 as usize).and_then(Option::as_ref);
         place.ok_or(FluidError::UnknownJob(job))

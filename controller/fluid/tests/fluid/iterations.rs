@@ -1,0 +1,237 @@
+//! Jobs over time: closed forms, and the worked examples of Crux §3 and §4.2.
+
+use fluid::{Engine, Job, JobIndex, Network, Options, Phase, run};
+
+use crate::scenario::{close, engine, flow, job, totals};
+
+/// A job alone takes T = max(comp, o*comp + t) an iteration, t = bytes / capacity.
+fn check_alone(compute: f64, overlap_from: f64, bytes: f64, expected: f64) {
+    let flows = vec![flow(&[0], bytes)];
+    let job = Job {
+        compute_seconds: compute,
+        overlap_from,
+        flows,
+        ..Job::default()
+    };
+    let network = Network::new(vec![100.0]).unwrap();
+    let tallies = run(&network, &[job], 1000.0 * expected + 1e-9).unwrap();
+    let found = tallies.jobs[0];
+    assert_eq!(found.iterations, 1000);
+    close(found.mean_iteration_seconds().unwrap(), expected);
+    close(found.busy_fraction(), compute / expected);
+    close(found.bytes, 1000.0 * bytes);
+}
+
+#[test]
+fn alone_against_the_closed_form() {
+    check_alone(2.0, 1.0, 300.0, 2.0 + 3.0);
+    check_alone(2.0, 0.5, 300.0, 1.0 + 3.0);
+    check_alone(2.0, 0.0, 300.0, 3.0);
+    check_alone(4.0, 0.25, 300.0, 4.0);
+    check_alone(4.0, 0.25, 200.0, 4.0);
+    check_alone(0.0, 1.0, 300.0, 3.0);
+    check_alone(1.5, 1.0, 0.0, 1.5);
+    check_alone(0.1, 0.3, 100.0 / 3.0, 0.03 + 1.0 / 3.0);
+}
+
+#[test]
+fn the_last_flow_ends_the_iteration() {
+    // Flows of 100 and 300 bytes at 200 bytes/s: 100 each until 1 s, then the second alone for
+    // 200 / 200 = 1 s. With 1 s of computation before, 3 s an iteration.
+    let engine = &mut engine(
+        &[200.0],
+        &[job(0, 1.0, vec![flow(&[0], 100.0), flow(&[0], 300.0)])],
+    );
+    engine.run_until(30.0).unwrap();
+    assert_eq!(totals(engine), [(10.0, 10, 4000.0)]);
+}
+
+/// Two jobs on one link of 1 byte/s, compute and communication in seconds.
+fn two_on_a_link(jobs: [(u32, f64, f64); 2], overlap_from: f64) -> Engine {
+    let jobs = jobs.map(|(class, compute, communicate)| Job {
+        overlap_from,
+        ..job(class, compute, vec![flow(&[0], communicate)])
+    });
+    engine(&[1.0], &jobs)
+}
+
+/// E1: compute 2 s and 1 s, communicate 2 s and 1 s, no overlap. Per 12 s in the steady state:
+/// busy seconds and link seconds of both.
+fn check_e1(classes: [u32; 2], busy: [f64; 2], link: [f64; 2]) {
+    let [first, second] = classes;
+    let mut engine = two_on_a_link([(first, 2.0, 2.0), (second, 1.0, 1.0)], 1.0);
+    engine.run_until(120.0).unwrap();
+    let before = totals(&engine);
+    engine.run_until(132.0).unwrap();
+    let after = totals(&engine);
+    for index in 0..2 {
+        close(after[index].0 - before[index].0, busy[index]);
+        close(after[index].2 - before[index].2, link[index]);
+    }
+}
+
+#[test]
+fn e1_steady_state() {
+    // J1 first: J1 repeats every 4 s undisturbed and leaves [0,2) of each; J2 gets 1 s of that for
+    // each 4 s. Busy 6 of 12 and 3 of 12: (6 + 3) / 24 = 37.5 %; link seconds (6, 3).
+    check_e1([1, 0], [6.0, 3.0], [6.0, 3.0]);
+    // J2 first: J2 repeats every 2 s and leaves half of the link; J1 takes 2 + 4 = 6 s. Busy 4 and
+    // 6: 10 / 24 = 41.7 %; link seconds (4, 6).
+    check_e1([0, 1], [4.0, 6.0], [4.0, 6.0]);
+}
+
+/// E2: compute 4 s and 2 s, communicate 1 s and 3 s after half of it. Idle seconds of J2 in 13 s.
+fn check_e2(classes: [u32; 2], idle: f64) {
+    let [first, second] = classes;
+    let mut engine = two_on_a_link([(first, 4.0, 1.0), (second, 2.0, 3.0)], 0.5);
+    engine.run_until(13.0).unwrap();
+    close(13.0 - totals(&engine)[1].0, idle);
+}
+
+#[test]
+fn e2_idles_seven_or_six_seconds_of_thirteen() {
+    // J1 first: J1 sends in [2,3), [6,7), [10,11). J2 sends in [1,2) and [3,5), [7,10), [11,..):
+    // its computations end at 2, 7, 12, its iterations at 5, 10: idle 3 + 3 + 1 = 7.
+    check_e2([1, 0], 7.0);
+    // J2 first: iterations of 1 + 3 = 4 s with 2 s idle: 3 * 2 and none in [12,13) = 6.
+    check_e2([0, 1], 6.0);
+}
+
+#[test]
+fn e2_ties_in_the_long_run() {
+    // Both orders fall into step: J1 sends 1 of every 4 s, J2 the other 3, and neither waits.
+    for classes in [[1, 0], [0, 1]] {
+        let [first, second] = classes;
+        let mut engine = two_on_a_link([(first, 4.0, 1.0), (second, 2.0, 3.0)], 0.5);
+        engine.run_until(100.0).unwrap();
+        let before = totals(&engine);
+        engine.run_until(500.0).unwrap();
+        let after = totals(&engine);
+        let steps = after[1].1 - before[1].1;
+        assert!(
+            (80..=100).contains(&steps),
+            "{classes:?}: {steps} iterations of J2 in 400 s"
+        );
+    }
+}
+
+#[test]
+fn a_time_shift_can_take_two_jobs_out_of_each_others_way() {
+    // Both compute 1 s and send 1 s. Together: they share the link, 1 + 2 s an iteration. Shifted
+    // by 1 s: never at the same time, 2 s.
+    let job = job(0, 1.0, vec![flow(&[0], 1.0)]);
+    let together = [job.clone(), job.clone()];
+    let apart = [job.clone(), Job { start: 1.0, ..job }];
+    for (jobs, expected) in [(together, 3.0), (apart, 2.0)] {
+        let mut engine = engine(&[1.0], &jobs);
+        engine.run_until(60.0).unwrap();
+        let tallies = engine.tallies().jobs;
+        for (job, given) in tallies.iter().zip(&jobs) {
+            close(job.mean_iteration_seconds().unwrap(), expected);
+            close(job.present_seconds, 60.0 - given.start);
+        }
+    }
+}
+
+#[test]
+fn postponing_shifts_a_running_job_once() {
+    // As above, together for the first iteration, which ends at 3 s; then the second job waits
+    // for 1 s, and both take 2 s an iteration.
+    let job = job(0, 1.0, vec![flow(&[0], 1.0)]);
+    let mut engine = engine(&[1.0], &[job.clone(), job]);
+    engine.run_until(1.0).unwrap();
+    engine.postpone(JobIndex(1), 1.0).unwrap();
+    engine.run_until(3.5).unwrap();
+    assert_eq!(engine.phase(JobIndex(1)).unwrap(), Phase::Waiting);
+    engine.run_until(24.0).unwrap();
+    let tallies = engine.tallies().jobs;
+    assert_eq!(
+        (tallies[0].iterations, tallies[1].iterations),
+        (1 + 10, 1 + 10)
+    );
+    close(tallies[1].present_seconds, 24.0);
+}
+
+#[test]
+fn latency_is_added_for_each_hop() {
+    // T = comp + bytes / rate + hops * alpha: 1 + 2 + 3 * 0.25 = 3.75; a flow without bytes takes
+    // 3 * 0.25. The link is free while the last bytes travel: 2 of 3.75 s in use.
+    let network = Network::new(vec![1.0; 3]).unwrap();
+    for (bytes, expected) in [(2.0, 3.75), (0.0, 1.75)] {
+        let options = Options {
+            alpha_seconds_per_hop: 0.25,
+        };
+        let mut engine = Engine::new(&network, options).unwrap();
+        engine
+            .add_job(&job(0, 1.0, vec![flow(&[0, 1, 2], bytes)]))
+            .unwrap();
+        engine.run_until(10.0 * expected).unwrap();
+        let tallies = engine.tallies();
+        assert_eq!(tallies.jobs[0].iterations, 10);
+        close(tallies.jobs[0].mean_iteration_seconds().unwrap(), expected);
+        close(tallies.links[1][0].in_use_seconds, 10.0 * bytes);
+    }
+}
+
+#[test]
+fn counted_iterations_end_a_job() {
+    // 3 iterations of 2 s: finished at 6 s, present no longer.
+    let limited = Job {
+        iterations: Some(3),
+        ..job(0, 1.0, vec![flow(&[0], 1.0)])
+    };
+    let mut engine = engine(
+        &[1.0],
+        &[
+            limited.clone(),
+            Job {
+                class: 1,
+                start: 20.0,
+                ..limited
+            },
+        ],
+    );
+    while engine.step(100.0).unwrap() && engine.phase(JobIndex(0)).unwrap() != Phase::Finished {}
+    assert_eq!(engine.now(), 6.0);
+    assert_eq!(engine.take_finished(), Some(JobIndex(0)));
+    assert_eq!(engine.take_finished(), None);
+    engine.run_until(100.0).unwrap();
+    assert_eq!(engine.take_finished(), Some(JobIndex(1)));
+    let tallies = engine.tallies().jobs;
+    assert_eq!(
+        (tallies[0].present_seconds, tallies[1].present_seconds),
+        (6.0, 6.0)
+    );
+    assert_eq!(engine.run_events(10), 0, "nothing is left to happen");
+}
+
+#[test]
+fn an_iteration_longer_than_the_horizon_is_none() {
+    let network = Network::new(vec![1.0]).unwrap();
+    let tallies = run(&network, &[job(0, 1.0, vec![flow(&[0], 1e9)])], 100.0).unwrap();
+    assert_eq!(tallies.jobs[0].iterations, 0);
+    assert_eq!(tallies.jobs[0].mean_iteration_seconds(), None);
+    close(tallies.jobs[0].bytes, 99.0);
+    close(tallies.jobs[0].busy_seconds, 1.0);
+}
+
+#[test]
+fn shares_of_links_by_class() {
+    // J1 (class 3) sends 1 of every 2 s at the full 10 bytes/s; J2 (class 1) would send always
+    // and gets the other half.
+    let jobs = [
+        job(3, 1.0, vec![flow(&[0], 10.0)]),
+        job(1, 0.0, vec![flow(&[0], 1e9)]),
+    ];
+    let mut engine = engine(&[10.0], &jobs);
+    engine.run_until(20.0).unwrap();
+    let link = engine.link_tally(0);
+    assert_eq!(
+        link.iter().map(|tally| tally.class).collect::<Vec<_>>(),
+        [3, 1]
+    );
+    for tally in link {
+        close(tally.bytes, 100.0);
+        close(tally.in_use_seconds, 10.0);
+    }
+}

@@ -1,0 +1,312 @@
+//! Laws of the model, over random networks, jobs and changes.
+
+use fluid::{Engine, Flow, Instant, Job, JobIndex};
+use proptest::prelude::*;
+
+use crate::reference::Reference;
+use crate::scenario::engine;
+
+/// Something that happens to a run from outside. Jobs are those given at the start.
+#[derive(Debug, Clone)]
+enum Change {
+    Capacity(u32, f64),
+    Class(u32, u32),
+    Path(u32, u32, Vec<u32>),
+    Remove(u32),
+    Add(Job),
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    capacity: Vec<f64>,
+    jobs: Vec<Job>,
+    /// Seconds between changes, and the changes.
+    changes: Vec<(f64, Change)>,
+}
+
+const LINKS: u32 = 7;
+const HORIZON: f64 = 30.0;
+
+/// Round numbers half of the time, so that much happens at once.
+fn amount(most: u32) -> impl Strategy<Value = f64> {
+    prop_oneof![(1..=most).prop_map(f64::from), 0.1..f64::from(most)]
+}
+
+fn path() -> impl Strategy<Value = Vec<u32>> {
+    let links: Vec<u32> = (0..LINKS).collect();
+    prop::sample::subsequence(links, 1..=4).prop_shuffle()
+}
+
+fn any_job() -> impl Strategy<Value = Job> {
+    let bytes = prop_oneof![1 => Just(0.0), 8 => amount(20)];
+    let flow = (path(), bytes, 1_usize..3);
+    let flows = prop::collection::vec(flow, 1..5).prop_map(|flows| {
+        let copies = flows
+            .into_iter()
+            .flat_map(|(path, bytes, copies)| std::iter::repeat_n(Flow { path, bytes }, copies));
+        copies.collect::<Vec<_>>()
+    });
+    let compute = prop_oneof![1 => Just(0.05), 8 => amount(3)];
+    let overlap = prop_oneof![Just(1.0), Just(0.5), Just(0.0), 0.0..1.0];
+    (
+        compute,
+        overlap,
+        0_u32..4,
+        prop_oneof![Just(0.0), amount(4)],
+        flows,
+    )
+        .prop_map(|(compute_seconds, overlap_from, class, start, flows)| Job {
+            compute_seconds,
+            overlap_from,
+            class,
+            start,
+            iterations: None,
+            flows,
+        })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (0..LINKS, amount(10)).prop_map(|(link, capacity)| Change::Capacity(link, capacity)),
+        (0..LINKS).prop_map(|link| Change::Capacity(link, 0.0)),
+        (0_u32..8, 0_u32..4).prop_map(|(job, class)| Change::Class(job, class)),
+        (0_u32..8, 0_u32..8, path()).prop_map(|(job, flow, path)| Change::Path(job, flow, path)),
+        (0_u32..8).prop_map(Change::Remove),
+        any_job().prop_map(Change::Add),
+    ]
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    let capacity = prop::collection::vec(amount(10), LINKS as usize);
+    let jobs = prop::collection::vec(any_job(), 1..7);
+    let gap = prop_oneof![Just(0.0), Just(1.0), 0.0..3.0];
+    let changes = prop::collection::vec((gap, change()), 0..12);
+    (capacity, jobs, changes).prop_map(|(capacity, jobs, changes)| Case {
+        capacity,
+        jobs,
+        changes,
+    })
+}
+
+fn quiet() -> impl Strategy<Value = Case> {
+    any_case().prop_map(|case| Case {
+        changes: Vec::new(),
+        ..case
+    })
+}
+
+/// Makes one change. What the engine refuses (a job that is gone, a dead link) happens nowhere;
+/// with a reference, jobs keep the places they had, so removed ones are not replaced.
+fn apply(engine: &mut Engine, change: &Change) -> bool {
+    match change {
+        Change::Capacity(link, capacity) => engine.set_capacity(*link, *capacity).is_ok(),
+        Change::Class(job, class) => engine.set_class(JobIndex(*job), *class).is_ok(),
+        Change::Path(job, flow, path) => engine.set_path(JobIndex(*job), *flow, path).is_ok(),
+        Change::Remove(job) => engine.remove_job(JobIndex(*job)).is_ok(),
+        Change::Add(job) => engine.add_job(job).is_ok(),
+    }
+}
+
+/// Runs a case to its horizon, watched.
+fn play(case: &Case, observer: &mut dyn fluid::Observer) -> Engine {
+    let mut engine = engine(&case.capacity, &case.jobs);
+    let mut at = 0.0;
+    for (gap, change) in &case.changes {
+        at += gap;
+        engine.run_observed(at, observer).unwrap();
+        apply(&mut engine, change);
+    }
+    engine.run_observed(at + HORIZON, observer).unwrap();
+    engine
+}
+
+/// Flows that send at this instant, with everything that the laws ask about.
+struct Sending {
+    class: u32,
+    path: Vec<u32>,
+    rate: f64,
+}
+
+fn sending(engine: &Engine, jobs: &[Job]) -> Vec<Sending> {
+    let mut all = Vec::new();
+    for (index, job) in (0..).zip(jobs).map(|(index, job)| (JobIndex(index), job)) {
+        for (flow, Flow { path, .. }) in (0..).zip(&job.flows) {
+            if engine.bytes_left(index, flow).unwrap() > 0.0 {
+                let (class, path) = (job.class, path.clone());
+                all.push(Sending {
+                    class,
+                    path,
+                    rate: engine.rate(index, flow).unwrap(),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// What classes from `class` up use of a link.
+fn used(flows: &[Sending], link: u32, class: u32) -> f64 {
+    let there = flows
+        .iter()
+        .filter(|flow| flow.class >= class && flow.path.contains(&link));
+    there.map(|flow| flow.rate).sum()
+}
+
+/// No link is over its capacity, and every flow has a bottleneck: a link that its class and the
+/// higher ones fill, and on which no flow of its class is faster.
+fn check_shares(instant: &Instant<'_>, case: &Case) {
+    let flows = sending(instant.engine(), &case.jobs);
+    for (link, capacity) in (0..).zip(&case.capacity) {
+        assert!(
+            used(&flows, link, 0) <= capacity * (1.0 + 1e-9),
+            "link {link} is over"
+        );
+    }
+    for flow in &flows {
+        let fills = |link: &&u32| {
+            let full = case.capacity[**link as usize] * (1.0 - 1e-8);
+            used(&flows, **link, flow.class) >= full
+        };
+        let fastest = |link: &u32| {
+            let there = flows.iter().filter(|other| other.path.contains(link));
+            let equals = there.filter(|other| other.class == flow.class);
+            equals.map(|other| other.rate).fold(0.0, f64::max)
+        };
+        let slack = 1e-7 * flow.rate + 1e-8;
+        let bottleneck = |link: &u32| flow.rate >= fastest(link) - slack;
+        assert!(
+            flow.path.iter().filter(fills).any(bottleneck),
+            "at {} s",
+            instant.seconds()
+        );
+    }
+}
+
+fn almost(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
+}
+
+proptest! {
+    #[test]
+    fn shares_are_feasible_and_conserve_work(case in quiet()) {
+        play(&case, &mut |instant: &Instant<'_>| check_shares(instant, &case));
+    }
+
+    #[test]
+    fn bytes_are_conserved(case in any_case()) {
+        // What links carried is what the flows over them sent, rate by time.
+        let mut carried = vec![0.0; LINKS as usize];
+        let mut under_way: Vec<(JobIndex, Vec<u32>, f64)> = Vec::new();
+        let mut sent_before = 0.0;
+        let mut engine = engine(&case.capacity, &case.jobs);
+        engine.run_until(HORIZON).unwrap();
+        for (job, given) in (0..).zip(&case.jobs) {
+            let tally = engine.job_tally(JobIndex(job)).unwrap();
+            let one: f64 = given.flows.iter().map(|flow| flow.bytes).sum();
+            let whole = one * tally.iterations as f64;
+            prop_assert!(tally.bytes >= whole - 1e-6 && tally.bytes <= whole + one + 1e-6);
+            sent_before += tally.bytes;
+            for (flow, Flow { path, bytes }) in (0..).zip(&given.flows) {
+                let left = engine.bytes_left(JobIndex(job), flow).unwrap();
+                // Flows of this iteration have started if the job has sent more than whole ones.
+                let begun = engine.phase(JobIndex(job)).unwrap();
+                let begun = matches!(begun, fluid::Phase::Communicating | fluid::Phase::Draining);
+                let now = if begun { bytes - left } else { 0.0 };
+                under_way.push((JobIndex(job), path.clone(), bytes * tally.iterations as f64 + now));
+            }
+        }
+        prop_assert!(almost(under_way.iter().map(|flow| flow.2).sum(), sent_before));
+        for (_, path, bytes) in &under_way {
+            path.iter().for_each(|link| carried[*link as usize] += bytes);
+        }
+        for (link, expected) in (0..).zip(carried) {
+            let found: f64 = engine.link_tally(link).iter().map(|tally| tally.bytes).sum();
+            prop_assert!(almost(found, expected), "link {link}: {found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_higher_class_never_feels_a_lower_one(case in quiet(), class in 1_u32..4) {
+        // Same places for the same jobs: lower ones become jobs without flows.
+        let alone = Case {
+            jobs: case.jobs.iter().cloned().map(|mut job| {
+                if job.class < class {
+                    job.flows.clear();
+                }
+                job
+            }).collect(),
+            ..case.clone()
+        };
+        let (all, alone) = (play(&case, &mut |_: &Instant<'_>| {}), play(&alone, &mut |_: &Instant<'_>| {}));
+        for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.class >= class) {
+            let index = JobIndex(index);
+            prop_assert_eq!(all.job_tally(index), alone.job_tally(index), "{:?}", job);
+        }
+    }
+
+    #[test]
+    fn the_same_again_is_the_same(case in any_case()) {
+        let mut ignore = |_: &Instant<'_>| {};
+        let first = play(&case, &mut ignore);
+        prop_assert_eq!(first.tallies(), play(&case, &mut ignore).tallies());
+        // Stopping on the way changes nothing either.
+        let calm = Case { changes: Vec::new(), ..case };
+        let mut stops = engine(&calm.capacity, &calm.jobs);
+        for stop in 1..=60 {
+            stops.run_until(f64::from(stop) * HORIZON / 60.0).unwrap();
+        }
+        prop_assert_eq!(stops.work(), play(&calm, &mut ignore).work());
+        let found = stops.tallies().jobs;
+        for (found, expected) in found.iter().zip(play(&calm, &mut ignore).tallies().jobs) {
+            prop_assert_eq!(*found, expected);
+        }
+        stops.reset();
+        stops.run_until(HORIZON).unwrap();
+        prop_assert_eq!(stops.tallies(), play(&calm, &mut ignore).tallies());
+    }
+
+    #[test]
+    fn following_a_change_is_the_same_as_starting_from_scratch(case in any_case()) {
+        let mut engine = engine(&case.capacity, &case.jobs);
+        let mut reference = Reference::new(&case.capacity);
+        case.jobs.iter().for_each(|job| reference.add(job));
+        let (mut at, mut removed) = (0.0, Vec::new());
+        let mut places: Vec<usize> = (0..case.jobs.len()).collect();
+        for (gap, change) in &case.changes {
+            at += gap;
+            engine.run_until(at).unwrap();
+            reference.run_until(at);
+            if !apply(&mut engine, change) {
+                continue;
+            }
+            match change {
+                Change::Capacity(link, capacity) => reference.capacity[*link as usize] = *capacity,
+                Change::Class(job, class) => reference.set_class(places[*job as usize], *class),
+                Change::Path(job, flow, path) => {
+                    reference.set_path(places[*job as usize], *flow as usize, path);
+                }
+                Change::Remove(job) => {
+                    reference.remove(places[*job as usize]);
+                    removed.push(*job);
+                }
+                Change::Add(job) => {
+                    let place = reference.len();
+                    reference.add(job);
+                    match removed.pop() {
+                        Some(freed) => places[freed as usize] = place,
+                        None => places.push(place),
+                    }
+                }
+            }
+        }
+        engine.run_until(at + HORIZON).unwrap();
+        reference.run_until(at + HORIZON);
+        for (job, place) in (0..).zip(places).filter(|(job, _)| !removed.contains(job)) {
+            let found = engine.job_tally(JobIndex(job)).unwrap();
+            let (iterations, bytes, busy) = reference.tally(place);
+            prop_assert!(found.iterations.abs_diff(iterations) <= 1);
+            prop_assert!(almost(found.bytes, bytes), "job {job}: {} not {bytes}", found.bytes);
+            prop_assert!(almost(found.busy_seconds, busy), "job {job}: {}", found.busy_seconds);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the fluid model through its public interface, one module per matter. Each states the
+//! equation first, then the number.
+
+#![allow(clippy::unwrap_used)] // Builders of test data outside the test functions.
+
+mod changes;
+mod errors;
+mod iterations;
+mod laws;
+mod rates;
+mod reference;
+mod scenario;
+mod watching;

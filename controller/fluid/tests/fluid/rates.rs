@@ -1,0 +1,97 @@
+//! Who gets how much while everybody sends: strict classes, max-min fair inside a class.
+
+use fluid::{Flow, Job};
+
+use crate::scenario::{close, engine, flow, job, rates};
+
+/// Jobs of one endless flow each, all sending from 0 s: their rates.
+fn check(capacity: &[f64], flows: &[(u32, &[u32])], expected: &[f64]) {
+    let endless = |(class, path): &(u32, &[u32])| job(*class, 0.0, vec![flow(path, 1e12)]);
+    let jobs: Vec<Job> = flows.iter().map(endless).collect();
+    let mut engine = engine(capacity, &jobs);
+    engine.run_until(1.0).unwrap();
+    let found = rates(&engine, jobs.len() as u32);
+    for (found, expected) in found.iter().zip(expected) {
+        close(*found, *expected);
+    }
+}
+
+#[test]
+fn a_link_is_shared_equally() {
+    // n flows on capacity B: B / n each. 12 / 3 = 4.
+    check(
+        &[12.0],
+        &[(0, &[0]), (0, &[0]), (0, &[0])],
+        &[4.0, 4.0, 4.0],
+    );
+}
+
+#[test]
+fn the_scarcest_link_decides_first() {
+    // Link 0 has capacity 1 for flows a and b: 1/2 each. Link 1 has 2 for b and c: c gets the
+    // rest, 2 - 1/2 = 3/2.
+    check(
+        &[1.0, 2.0],
+        &[(0, &[0]), (0, &[0, 1]), (0, &[1])],
+        &[0.5, 0.5, 1.5],
+    );
+}
+
+#[test]
+fn parking_lot() {
+    // A long flow over n links of capacity B, a short one on each: B / 2 for all. With capacities
+    // 6, 4, 10 the second link gives the long flow 4 / 2 = 2; the others give 6 - 2 and 10 - 2.
+    check(
+        &[6.0, 4.0, 10.0],
+        &[(0, &[0, 1, 2]), (0, &[0]), (0, &[1]), (0, &[2])],
+        &[2.0, 4.0, 2.0, 8.0],
+    );
+}
+
+#[test]
+fn triangle() {
+    // Three links of capacity B, three flows over two links each: every link has two flows, so
+    // B / 2 each. With capacities 2, 4, 6 over (0,1), (1,2), (2,0): link 0 is scarcest, 1 each for
+    // the first and the third; the second gets min(4 - 1, 6 - 1) = 3.
+    let flows: [(u32, &[u32]); 3] = [(0, &[0, 1]), (0, &[1, 2]), (0, &[2, 0])];
+    check(&[8.0, 8.0, 8.0], &flows, &[4.0, 4.0, 4.0]);
+    check(&[2.0, 4.0, 6.0], &flows, &[1.0, 3.0, 1.0]);
+}
+
+#[test]
+fn the_higher_class_takes_all_it_can() {
+    // Class 1 takes the whole link, class 0 nothing.
+    check(&[10.0], &[(1, &[0]), (0, &[0])], &[10.0, 0.0]);
+    // Class 1 is held to 3 by link 1; class 0 gets 10 - 3 = 7.
+    check(&[10.0, 3.0], &[(1, &[0, 1]), (0, &[0])], &[3.0, 7.0]);
+    // Three classes: 3, then 4 by link 2, then 10 - 7 = 3 for two flows.
+    check(
+        &[10.0, 3.0, 4.0],
+        &[(0, &[0]), (9, &[0, 1]), (5, &[0, 2]), (0, &[0])],
+        &[1.5, 3.0, 4.0, 1.5],
+    );
+}
+
+#[test]
+fn a_class_is_fair_in_what_the_higher_leaves() {
+    // Class 1 takes 4 of link 0 (by link 1). Of the other 6, class 0 flows a, b over link 0 get 3
+    // each; c shares link 2 (capacity 5) with b: 5 - 3 = 2, which is less than b's 3, so link 2 is
+    // scarcer: 5 / 2 each for b and c, and a gets 6 - 5/2.
+    check(
+        &[10.0, 4.0, 5.0],
+        &[(1, &[0, 1]), (0, &[0]), (0, &[0, 2]), (0, &[2])],
+        &[4.0, 3.5, 2.5, 2.5],
+    );
+}
+
+#[test]
+fn equal_flows_of_a_job_count_each() {
+    // A job of three equal flows against a job of one: fairness is by flow, 12 / 4 = 3 each.
+    let three: Vec<Flow> = vec![flow(&[0], 1e12); 3];
+    let jobs = [job(0, 0.0, three), job(0, 0.0, vec![flow(&[0], 1e12)])];
+    let mut engine = engine(&[12.0], &jobs);
+    engine.run_until(1.0).unwrap();
+    assert_eq!(rates(&engine, 2), [3.0, 3.0]);
+    // The group of three is computed as one.
+    assert_eq!(engine.work().flows_touched, 2);
+}

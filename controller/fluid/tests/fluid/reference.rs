@@ -1,0 +1,206 @@
+//! The model once more, as plainly as can be: floating-point time, every flow by itself, all rates
+//! of all classes from scratch at every event. Slow, and written without a look at the engine.
+
+use fluid::Job;
+
+/// A flow's progress: bytes left, and its rate.
+#[derive(Clone)]
+struct Sender {
+    path: Vec<u32>,
+    bytes: f64,
+    left: f64,
+    rate: f64,
+}
+
+struct Worker {
+    job: Job,
+    senders: Vec<Sender>,
+    /// When the next iteration or the present one began; flows have started in it.
+    begun: f64,
+    started: bool,
+    gone: bool,
+    iterations: u64,
+    sent: f64,
+    computed: f64,
+}
+
+pub(crate) struct Reference {
+    now: f64,
+    pub(crate) capacity: Vec<f64>,
+    workers: Vec<Worker>,
+}
+
+/// Events closer than this are simultaneous, and fewer bytes than this are none.
+const EPSILON: f64 = 1e-11;
+
+impl Reference {
+    pub(crate) fn new(capacity: &[f64]) -> Self {
+        Self {
+            now: 0.0,
+            capacity: capacity.to_vec(),
+            workers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, job: &Job) {
+        let sender = |flow: &fluid::Flow| Sender {
+            path: flow.path.clone(),
+            bytes: flow.bytes,
+            left: 0.0,
+            rate: 0.0,
+        };
+        self.workers.push(Worker {
+            senders: job.flows.iter().map(sender).collect(),
+            begun: job.start.max(self.now),
+            job: job.clone(),
+            started: false,
+            gone: false,
+            iterations: 0,
+            sent: 0.0,
+            computed: 0.0,
+        });
+    }
+
+    /// How many jobs there ever were.
+    pub(crate) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn remove(&mut self, job: usize) {
+        self.workers[job].gone = true;
+    }
+
+    pub(crate) fn set_class(&mut self, job: usize, class: u32) {
+        self.workers[job].job.class = class;
+    }
+
+    pub(crate) fn set_path(&mut self, job: usize, flow: usize, path: &[u32]) {
+        self.workers[job].senders[flow].path = path.to_vec();
+    }
+
+    /// Iterations, bytes and busy seconds of a job.
+    pub(crate) fn tally(&self, job: usize) -> (u64, f64, f64) {
+        let worker = &self.workers[job];
+        (worker.iterations, worker.sent, worker.computed)
+    }
+
+    pub(crate) fn run_until(&mut self, until: f64) {
+        loop {
+            while self.turn() {}
+            self.share();
+            let next = self.next().min(until);
+            self.pass(next);
+            if next >= until {
+                while self.turn() {}
+                return;
+            }
+        }
+    }
+
+    /// Lets every job whose time has come begin to send or begin again. True if one did.
+    fn turn(&mut self) -> bool {
+        let now = self.now + EPSILON;
+        let mut any = false;
+        for worker in self.workers.iter_mut().filter(|worker| !worker.gone) {
+            let compute = worker.job.compute_seconds;
+            if !worker.started && now >= worker.begun + compute * worker.job.overlap_from {
+                worker
+                    .senders
+                    .iter_mut()
+                    .for_each(|sender| sender.left = sender.bytes);
+                (worker.started, any) = (true, true);
+            }
+            let sent = worker.senders.iter().all(|sender| sender.left == 0.0);
+            if worker.started && sent && now >= worker.begun + compute {
+                worker.iterations += 1;
+                (worker.begun, worker.started, any) = (self.now, false, true);
+            }
+        }
+        any
+    }
+
+    fn next(&self) -> f64 {
+        let mut next = f64::INFINITY;
+        for worker in self.workers.iter().filter(|worker| !worker.gone) {
+            let compute = worker.job.compute_seconds;
+            let lead = worker.begun + compute * worker.job.overlap_from;
+            let ends = worker.senders.iter().filter(|sender| sender.rate > 0.0);
+            let ends = ends.map(|sender| self.now + sender.left / sender.rate);
+            let times = ends.chain([worker.begun, lead, worker.begun + compute]);
+            next = times
+                .filter(|at| *at > self.now + EPSILON)
+                .fold(next, f64::min);
+        }
+        next
+    }
+
+    /// Lets time pass at the present rates.
+    fn pass(&mut self, to: f64) {
+        let seconds = to - self.now;
+        for worker in self.workers.iter_mut().filter(|worker| !worker.gone) {
+            let computing = worker.begun + worker.job.compute_seconds - self.now;
+            if worker.begun <= self.now + EPSILON {
+                worker.computed += computing.clamp(0.0, seconds);
+            }
+            for sender in &mut worker.senders {
+                let step = (sender.rate * seconds).min(sender.left);
+                worker.sent += step;
+                sender.left -= step;
+                if sender.left <= EPSILON * sender.bytes.max(1.0) {
+                    sender.left = 0.0;
+                }
+            }
+        }
+        self.now = to;
+    }
+
+    /// Strict classes, highest first; in each, raise all rates together and freeze those on a
+    /// link that is full.
+    fn share(&mut self) {
+        let mut free = self.capacity.clone();
+        let mut classes: Vec<u32> = self.workers.iter().map(|worker| worker.job.class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let workers = &mut self.workers;
+        workers
+            .iter_mut()
+            .flat_map(|worker| &mut worker.senders)
+            .for_each(|s| s.rate = 0.0);
+        for class in classes.into_iter().rev() {
+            let of_class = |worker: &&mut Worker| worker.job.class == class && !worker.gone;
+            let mut rising: Vec<&mut Sender> = workers
+                .iter_mut()
+                .filter(of_class)
+                .flat_map(|worker| &mut worker.senders)
+                .filter(|sender| sender.left > 0.0)
+                .collect();
+            while !rising.is_empty() {
+                let on = |link: usize| {
+                    rising
+                        .iter()
+                        .filter(|sender| sender.path.contains(&(link as u32)))
+                        .count()
+                };
+                let share = |link: usize| free[link] / on(link) as f64;
+                let links = (0..free.len()).filter(|link| on(*link) > 0);
+                let tightest = links
+                    .min_by(|a, b| share(*a).total_cmp(&share(*b)))
+                    .unwrap();
+                let rate = share(tightest);
+                let passes = |sender: &Sender| sender.path.contains(&(tightest as u32));
+                for sender in rising.iter_mut().filter(|sender| passes(sender)) {
+                    sender.rate = rate;
+                    for link in &sender.path {
+                        free[*link as usize] = (free[*link as usize] - rate).max(0.0);
+                    }
+                }
+                rising.retain(|sender| !passes(sender));
+            }
+            for (free, capacity) in free.iter_mut().zip(&self.capacity) {
+                if *free < 1e-9 * capacity {
+                    *free = 0.0;
+                }
+            }
+        }
+    }
+}

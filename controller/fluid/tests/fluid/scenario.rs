@@ -1,0 +1,56 @@
+//! Small networks and jobs in few words.
+
+use fluid::{Engine, Flow, Job, JobIndex, Network, Options};
+
+/// A flow over links.
+pub(crate) fn flow(path: &[u32], bytes: f64) -> Flow {
+    Flow {
+        path: path.to_vec(),
+        bytes,
+    }
+}
+
+/// A job that computes, then sends, without overlap.
+pub(crate) fn job(class: u32, compute_seconds: f64, flows: Vec<Flow>) -> Job {
+    Job {
+        compute_seconds,
+        class,
+        flows,
+        ..Job::default()
+    }
+}
+
+/// An engine with these capacities and jobs, without latency.
+pub(crate) fn engine(capacity: &[f64], jobs: &[Job]) -> Engine {
+    let network = Network::new(capacity.to_vec()).unwrap();
+    let mut engine = Engine::new(&network, Options::default()).unwrap();
+    for job in jobs {
+        engine.add_job(job).unwrap();
+    }
+    engine
+}
+
+/// Asserts that `found` is `expected` but for rounding.
+#[track_caller]
+pub(crate) fn close(found: f64, expected: f64) {
+    let error = (found - expected).abs();
+    assert!(
+        error <= 1e-9 * expected.abs().max(1.0),
+        "found {found}, expected {expected}"
+    );
+}
+
+/// Busy seconds, iterations and bytes of every job.
+pub(crate) fn totals(engine: &Engine) -> Vec<(f64, u64, f64)> {
+    let jobs = engine.tallies().jobs;
+    jobs.iter()
+        .map(|job| (job.busy_seconds, job.iterations, job.bytes))
+        .collect()
+}
+
+/// The rate of the first flow of every job once all of them send.
+pub(crate) fn rates(engine: &Engine, jobs: u32) -> Vec<f64> {
+    (0..jobs)
+        .map(|job| engine.rate(JobIndex(job), 0).unwrap())
+        .collect()
+}
