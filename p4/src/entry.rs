@@ -6,6 +6,10 @@
 //! ids and `u128` values, never names or byte strings, so that two entries that mean the same are
 //! equal, cheap to compare, and have one encoding.
 
+/// The metadata of rows that a controller of ours wrote. The same in all of them: a number that
+/// rose with every plan would turn each plan into a rewrite of every row.
+pub const SIGNATURE: &[u8] = b"crux";
+
 /// The P4Runtime id of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u32);
@@ -155,6 +159,32 @@ impl EntryKey {
         let metadata = Vec::new();
         let value = EntryValue { action, metadata };
         TableEntry { key: self, value }
+    }
+}
+
+impl TableEntry {
+    /// The entry with [`SIGNATURE`] as its metadata. A default action stays as it is: switches keep
+    /// no metadata for those.
+    #[must_use]
+    pub fn signed(mut self) -> Self {
+        if let Row::Match { .. } = self.key.row {
+            self.value.metadata = SIGNATURE.to_vec();
+        }
+        self
+    }
+}
+
+impl From<(&EntryKey, &EntryValue)> for TableEntry {
+    fn from((key, value): (&EntryKey, &EntryValue)) -> Self {
+        let (key, value) = (key.clone(), value.clone());
+        Self { key, value }
+    }
+}
+
+impl EntryValue {
+    /// Whether a controller of ours wrote it.
+    pub fn is_signed(&self) -> bool {
+        self.metadata == SIGNATURE
     }
 }
 

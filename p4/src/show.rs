@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::entry::{
-    ActionCall, ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Row, TableEntry,
+    ActionCall, ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Row, SIGNATURE, TableEntry,
 };
 use crate::p4info::{Format, P4Info, Slot};
 use crate::{Update, UpdateKind};
@@ -95,7 +95,7 @@ impl Display for Shown<'_, EntryValue> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.p4info.show(&self.value.action))?;
         match &self.value.metadata[..] {
-            [] => Ok(()),
+            [] | SIGNATURE => Ok(()),
             metadata => write!(f, " metadata={metadata:02x?}"),
         }
     }

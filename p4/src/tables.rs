@@ -131,8 +131,7 @@ fn upsert(key: &EntryKey, desired: &EntryValue, actual: Option<&EntryValue>) -> 
 }
 
 fn update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> Update {
-    let (key, value) = (key.clone(), value.clone());
-    let entry = TableEntry { key, value };
+    let entry = TableEntry::from((key, value));
     Update { kind, entry }
 }
 

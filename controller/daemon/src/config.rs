@@ -9,7 +9,12 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+mod raw;
+
+pub use raw::{
+    Foreign, RawConfig, RawDeadlines, RawElection, RawMessages, RawQueues, RawReconcile,
+    RawSwitches,
+};
 
 /// The most classes that `fabric.p4` can tell apart: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -30,151 +35,6 @@ pub enum ConfigError {
         /// What would be right.
         wanted: &'static str,
     },
-}
-
-/// A configuration as files spell it; every field may be left out. Printed, it is the effective
-/// configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawConfig {
-    /// Who this controller is among those of the fabric.
-    pub election: RawElection,
-    /// What the switches can do.
-    pub switches: RawSwitches,
-    /// Bounds of queues, in messages.
-    pub queues: RawQueues,
-    /// The longest that anything is waited for, in milliseconds.
-    pub deadlines: RawDeadlines,
-    /// How tables are kept at the plan.
-    pub reconcile: RawReconcile,
-    /// Bounds of gRPC messages, in bytes.
-    pub messages: RawMessages,
-}
-
-/// Who this controller is among those of the fabric.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawElection {
-    /// The first term to bid in; a controller of a later term wins.
-    pub term: u64,
-    /// A number that no other controller has; decides within a term.
-    pub controller: u32,
-}
-
-/// What the switches can do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawSwitches {
-    /// Classes that every switch serves. A packet of a higher one is dropped by simple_switch, so a
-    /// policy with more levels is refused.
-    pub levels: u8,
-}
-
-/// Bounds of queues, in messages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawQueues {
-    /// Events that wait for the state; senders wait beyond it.
-    pub events: usize,
-    /// Messages that wait to be sent on the stream of one switch.
-    pub stream: usize,
-}
-
-/// The longest that anything is waited for, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawDeadlines {
-    /// Opening a connection.
-    pub connect_ms: u64,
-    /// One call, and the switch's first word on a bid.
-    pub rpc_ms: u64,
-    /// A switch that says nothing for this long on an idle connection is taken for gone.
-    pub keepalive_ms: u64,
-    /// All sessions ending when the controller stops.
-    pub shutdown_ms: u64,
-}
-
-/// How tables are kept at the plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawReconcile {
-    /// Between two passes over a switch that is as it should be.
-    pub interval_ms: u64,
-    /// Before the first retry, whether of a connection or of refused entries; doubles up to the
-    /// longest.
-    pub retry_first_ms: u64,
-    /// Between retries at most.
-    pub retry_longest_ms: u64,
-    /// Updates in one write.
-    pub batch: usize,
-    /// Writes, and reads of tables, that may be under way at once on one switch.
-    pub outstanding: usize,
-}
-
-/// Bounds of gRPC messages, in bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawMessages {
-    /// The largest answer; bmv2 answers a read of 100,000 entries in one message of 3.9 MB.
-    pub receive_max: usize,
-    /// The largest headers; a batch's errors travel in them.
-    pub headers_max: u32,
-}
-
-impl Default for RawElection {
-    fn default() -> Self {
-        Self {
-            term: 1,
-            controller: 1,
-        }
-    }
-}
-
-impl Default for RawSwitches {
-    fn default() -> Self {
-        Self { levels: MAX_LEVELS }
-    }
-}
-
-impl Default for RawQueues {
-    fn default() -> Self {
-        Self {
-            events: 256,
-            stream: 64,
-        }
-    }
-}
-
-impl Default for RawDeadlines {
-    fn default() -> Self {
-        Self {
-            connect_ms: 2_000,
-            rpc_ms: 5_000,
-            keepalive_ms: 5_000,
-            shutdown_ms: 5_000,
-        }
-    }
-}
-
-impl Default for RawReconcile {
-    fn default() -> Self {
-        Self {
-            interval_ms: 10_000,
-            retry_first_ms: 50,
-            retry_longest_ms: 5_000,
-            batch: 500,
-            outstanding: 4,
-        }
-    }
-}
-
-impl Default for RawMessages {
-    fn default() -> Self {
-        Self {
-            receive_max: 64 << 20,
-            headers_max: 8 << 20,
-        }
-    }
 }
 
 /// A configuration that makes sense.
@@ -214,6 +74,8 @@ pub struct Southbound {
     pub batch: NonZeroUsize,
     /// Writes or reads under way at once.
     pub outstanding: NonZeroUsize,
+    /// What becomes of entries of others.
+    pub foreign: Foreign,
     /// The largest answer, in bytes.
     pub receive_max: usize,
     /// The largest headers, in bytes.
@@ -319,6 +181,7 @@ impl TryFrom<&RawConfig> for Southbound {
             retry: Retry::try_from(&raw.reconcile)?,
             batch: count("reconcile.batch", raw.reconcile.batch)?,
             outstanding: count("reconcile.outstanding", raw.reconcile.outstanding)?,
+            foreign: raw.reconcile.foreign,
             receive_max,
             headers_max,
         })

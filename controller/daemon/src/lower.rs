@@ -3,7 +3,7 @@
 //! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
 //! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
 //! was refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for,
-//! and no other writes them.
+//! and no other writes them. All rows are signed, so that who reads a switch knows whose they are.
 
 mod dst_leaf;
 mod ecmp_group;
@@ -56,7 +56,11 @@ pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId
         };
         (
             switch,
-            TABLES.iter().flat_map(|entries| entries(&site)).collect(),
+            TABLES
+                .iter()
+                .flat_map(|entries| entries(&site))
+                .map(TableEntry::signed)
+                .collect(),
         )
     });
     tables.collect()

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use crate::config::Config;
 use crate::lower::lower;
 use crate::southbound::session::{self, Shared};
-use crate::southbound::{Board, Desired, Made, SwitchStatus, Target};
+use crate::southbound::{Board, Desired, Grpc, Made, SwitchStatus, Target};
 use crate::state::{Effects, Event, Realise, State};
 
 /// A controller that is not there any more, or not there yet.
@@ -248,7 +248,7 @@ fn texts(findings: &[Finding]) -> String {
 
 /// The task that owns the sessions and hands the state around.
 struct Runtime {
-    shared: Shared,
+    shared: Shared<Grpc>,
     desired: watch::Sender<Arc<Desired>>,
     realised: watch::Sender<Option<Realise>>,
     sessions: BTreeMap<Target, Session>,
@@ -294,6 +294,7 @@ impl Runtime {
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
         Self {
             shared: Shared {
+                network: Grpc,
                 config: Arc::new(config),
                 pipeline: Arc::new(Pipeline::fabric()),
                 desired: to_sessions,
@@ -373,7 +374,13 @@ async fn decide(mut state: State, event: Event, received: Instant) -> Option<Dec
     let work = move || {
         let effects = state.step(event);
         let planned = Instant::now();
-        let tables = |realise: &Realise| lower(&realise.wiring, &realise.fabric, &realise.plan);
+        let tables = |realise: &Realise| {
+            let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
+            tables
+                .into_iter()
+                .map(|(switch, tables)| (switch, Arc::new(tables)))
+                .collect()
+        };
         let desired = effects.realise.as_ref().map(|realise| Desired {
             generation: realise.generation,
             tables: tables(realise),

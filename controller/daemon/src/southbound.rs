@@ -6,18 +6,22 @@
 
 pub mod arbitration;
 mod client;
+pub mod connection;
 mod dialect;
+mod effort;
+mod foreign;
 mod reconcile;
 pub(crate) mod session;
 mod status;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use p4::Tables;
 use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
-pub use client::{Address, Client, ClientError};
+pub use client::{Address, Client, ClientError, Grpc};
 pub use dialect::Verdict;
 pub use status::{Board, Pass, SwitchStatus, Verified, Written};
 
@@ -26,8 +30,8 @@ pub use status::{Board, Pass, SwitchStatus, Verified, Written};
 pub struct Desired {
     /// Rises with every change; 0 is before the first.
     pub generation: u64,
-    /// The tables of every switch.
-    pub tables: BTreeMap<SwitchId, Tables>,
+    /// The tables of every switch; the very same as in the generation before where they are equal.
+    pub tables: BTreeMap<SwitchId, Arc<Tables>>,
     /// When it came to be.
     pub made: Made,
 }

@@ -1,28 +1,32 @@
-//! One connection to one switch: the P4Runtime calls that the controller makes, in its own types.
+//! One connection to one switch over gRPC: the P4Runtime calls that the controller makes.
 //!
-//! [`reconcile`](super::reconcile) decides what to call, [`session`](super::session) holds the
-//! stream; tests and the demo read switches with it too, which needs no mastership. The decision:
-//! limits and deadlines are set here once, so that no call can be made without them.
+//! It is the [`Connection`] of sessions; tests and the demo read switches with it too, which needs
+//! no mastership. The decision: limits and deadlines are set here once, so that no call can be made
+//! without them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, future, stream};
 use p4::codec::{self, Count, DecodeError, WriteError};
 use p4::entry::EntryKey;
 use p4::fabric::{self, Level, Port};
 use p4::{Pipeline, Tables, Update};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
+use p4rt::stream_message_request::Update as ToSwitch;
+use p4rt::stream_message_response::Update as FromSwitch;
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
 
 use super::arbitration::ElectionId;
+use super::connection::{Connection, Conversation, Entries, Heard, Network, Say};
+use super::dialect::Verdict;
 use crate::config::Southbound;
 
 /// Where a switch is reached.
@@ -75,10 +79,16 @@ pub struct Client {
     limits: Southbound,
 }
 
-/// Both directions of a stream channel.
-pub(super) struct StreamChannel {
-    pub(super) to_switch: mpsc::Sender<p4rt::StreamMessageRequest>,
-    pub(super) from_switch: Streaming<p4rt::StreamMessageResponse>,
+/// Switches that serve P4Runtime over gRPC.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grpc;
+
+impl Network for Grpc {
+    type Connection = Client;
+
+    async fn connect(&self, address: &Address, limits: &Southbound) -> Result<Client, ClientError> {
+        Client::connect(address, limits).await
+    }
 }
 
 impl Client {
@@ -147,96 +157,6 @@ impl Client {
         Ok(counted.filter_map(of_cell).collect())
     }
 
-    /// The cookie of the program that the switch runs; `None` if it runs none.
-    pub(super) async fn cookie(&self) -> Result<Option<u64>, ClientError> {
-        let request = p4rt::GetForwardingPipelineConfigRequest {
-            device_id: self.device_id,
-            response_type: ResponseType::CookieOnly.into(),
-        };
-        let mut calls = self.calls.clone();
-        let answer = calls.get_forwarding_pipeline_config(request);
-        match self.within("GetForwardingPipelineConfig", answer).await {
-            Ok(answer) => {
-                let config = answer.into_inner().config;
-                Ok(config
-                    .and_then(|config| config.cookie)
-                    .map(|cookie| cookie.cookie))
-            }
-            // How switches say that there is none.
-            Err(ClientError::Call {
-                code: Code::FailedPrecondition | Code::NotFound,
-                ..
-            }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Has the switch run `pipeline`, with empty tables.
-    pub(super) async fn push(
-        &self,
-        pipeline: &Pipeline,
-        election: ElectionId,
-    ) -> Result<(), ClientError> {
-        let request = p4rt::SetForwardingPipelineConfigRequest {
-            device_id: self.device_id,
-            election_id: Some(election.into()),
-            action: Action::VerifyAndCommit.into(),
-            config: Some(codec::encode_pipeline(pipeline)),
-            ..Default::default()
-        };
-        let mut calls = self.calls.clone();
-        let answer = calls.set_forwarding_pipeline_config(request);
-        self.within("SetForwardingPipelineConfig", answer)
-            .await
-            .map(drop)
-    }
-
-    /// Writes a batch. The inner result is the switch's word on the updates.
-    pub(super) async fn write(
-        &self,
-        updates: &[Update],
-        election: ElectionId,
-    ) -> Result<Result<(), WriteError>, ClientError> {
-        let request = p4rt::WriteRequest {
-            device_id: self.device_id,
-            election_id: Some(election.into()),
-            updates: updates.iter().map(codec::encode_update).collect(),
-            ..Default::default()
-        };
-        let mut calls = self.calls.clone();
-        let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
-        match answer.map_err(|_| ClientError::Deadline("Write"))? {
-            Ok(_) => Ok(Ok(())),
-            Err(status) if status.code() == Code::Unknown => {
-                Ok(Err(codec::decode_write_error(&status, updates)))
-            }
-            Err(status) => Err(call_error("Write", &status)),
-        }
-    }
-
-    /// Opens the stream with `first` as its first message: some servers answer the call only then.
-    pub(super) async fn stream(
-        &self,
-        first: p4rt::StreamMessageRequest,
-    ) -> Result<StreamChannel, ClientError> {
-        let (to_switch, queue) = mpsc::channel(self.limits.stream_queue.get());
-        to_switch
-            .try_send(first)
-            .expect("a new queue has room for one message");
-        let mut calls = self.calls.clone();
-        let answer = calls.stream_channel(ReceiverStream::new(queue));
-        let from_switch = self.within("StreamChannel", answer).await?.into_inner();
-        Ok(StreamChannel {
-            to_switch,
-            from_switch,
-        })
-    }
-
-    /// The device that the calls are about.
-    pub(super) fn device_id(&self) -> u64 {
-        self.device_id
-    }
-
     async fn read(&self, entity: p4rt::Entity) -> Result<Vec<p4rt::Entity>, ClientError> {
         let request = p4rt::ReadRequest {
             device_id: self.device_id,
@@ -262,7 +182,129 @@ impl Client {
     }
 }
 
-pub(super) fn call_error(call: &'static str, status: &Status) -> ClientError {
+impl Connection for Client {
+    async fn open(&self, bid: ElectionId) -> Result<Conversation, ClientError> {
+        let (say, queue) = mpsc::channel(self.limits.stream_queue.get());
+        say.try_send(Say::Bid(bid))
+            .expect("a new queue has room for one message");
+        let device_id = self.device_id;
+        let messages = ReceiverStream::new(queue).map(move |said| message(device_id, said));
+        let mut calls = self.calls.clone();
+        let answer = self.within("StreamChannel", calls.stream_channel(messages));
+        let answers = answer.await?.into_inner();
+        let heard = answers.filter_map(|answer| {
+            let heard = answer.map_err(|status| call_error("StreamChannel", &status));
+            future::ready(heard.map(read_message).transpose())
+        });
+        let hear = heard.boxed();
+        Ok(Conversation { say, hear })
+    }
+
+    async fn cookie(&self) -> Result<Option<u64>, ClientError> {
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: ResponseType::CookieOnly.into(),
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.get_forwarding_pipeline_config(request);
+        match self.within("GetForwardingPipelineConfig", answer).await {
+            Ok(answer) => {
+                let config = answer.into_inner().config;
+                Ok(config
+                    .and_then(|config| config.cookie)
+                    .map(|cookie| cookie.cookie))
+            }
+            // How switches say that there is none.
+            Err(ClientError::Call {
+                code: Code::FailedPrecondition | Code::NotFound,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn push(
+        &self,
+        pipeline: &Pipeline,
+        election: ElectionId,
+        entries: Entries,
+    ) -> Result<(), ClientError> {
+        let action = match entries {
+            Entries::Kept => Action::ReconcileAndCommit,
+            Entries::Dropped => Action::VerifyAndCommit,
+        };
+        let request = p4rt::SetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            election_id: Some(election.into()),
+            action: action.into(),
+            config: Some(codec::encode_pipeline(pipeline)),
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.set_forwarding_pipeline_config(request);
+        self.within("SetForwardingPipelineConfig", answer)
+            .await
+            .map(drop)
+    }
+
+    async fn tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
+        Self::tables(self, pipeline).await
+    }
+
+    async fn write(
+        &self,
+        updates: &[Update],
+        election: ElectionId,
+    ) -> Result<Result<(), WriteError>, ClientError> {
+        let request = p4rt::WriteRequest {
+            device_id: self.device_id,
+            election_id: Some(election.into()),
+            updates: updates.iter().map(codec::encode_update).collect(),
+            ..Default::default()
+        };
+        let mut calls = self.calls.clone();
+        let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
+        match answer.map_err(|_| ClientError::Deadline("Write"))? {
+            Ok(_) => Ok(Ok(())),
+            Err(status) if status.code() == Code::Unknown => {
+                Ok(Err(codec::decode_write_error(&status, updates)))
+            }
+            Err(status) => Err(call_error("Write", &status)),
+        }
+    }
+}
+
+fn message(device_id: u64, said: Say) -> p4rt::StreamMessageRequest {
+    let update = match said {
+        Say::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
+            device_id,
+            election_id: Some(election.into()),
+            ..Default::default()
+        }),
+        Say::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
+    };
+    p4rt::StreamMessageRequest {
+        update: Some(update),
+    }
+}
+
+/// `None` for what nobody here asked for: digests and timeouts.
+fn read_message(message: p4rt::StreamMessageResponse) -> Option<Heard> {
+    match message.update? {
+        FromSwitch::Arbitration(update) => Some(Heard::Verdict(Verdict::read(&update))),
+        FromSwitch::Packet(packet) => Some(match codec::decode_packet_in(packet) {
+            Ok(packet) => Heard::Packet(packet),
+            Err(error) => Heard::Complaint(format!("a packet without its header: {error}")),
+        }),
+        FromSwitch::Error(error) => {
+            let code = Code::from(error.canonical_code);
+            Some(Heard::Complaint(format!("{code:?}: {}", error.message)))
+        }
+        _ => None,
+    }
+}
+
+fn call_error(call: &'static str, status: &Status) -> ClientError {
     ClientError::Call {
         call,
         code: status.code(),

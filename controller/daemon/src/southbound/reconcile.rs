@@ -9,19 +9,26 @@
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
-use p4::{Pipeline, Tables, Update, UpdateKind, diff};
+use p4::{Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
 use tokio::time::Instant;
+use tracing::info;
 
 use super::arbitration::ElectionId;
-use super::client::{Client, ClientError};
+use super::client::ClientError;
+use super::connection::{Connection, Entries};
+use super::foreign::{self, Sorted};
 use super::status::{Pass, Written};
 use crate::config::Southbound;
 
 /// What a pass did and found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// How long its parts took.
     pub(super) pass: Pass,
+    /// What of ours the switch held at first.
+    pub(super) found: Tables,
+    /// Entries of others that stay.
+    pub(super) foreign: Vec<TableEntry>,
     /// What was written.
     pub(super) written: Written,
     /// What the switch refused.
@@ -35,32 +42,26 @@ pub(super) struct Outcome {
 }
 
 /// What a pass is made with.
-pub(super) struct Reconciler<'a> {
-    pub(super) client: &'a Client,
+pub(super) struct Reconciler<'a, C> {
+    pub(super) switch: &'a C,
     pub(super) pipeline: &'a Pipeline,
     pub(super) election: ElectionId,
     pub(super) limits: &'a Southbound,
 }
 
-impl Reconciler<'_> {
+impl<C: Connection> Reconciler<'_, C> {
     /// Makes one pass. Dropping it half way leaves a switch that the next pass makes whole.
     ///
     /// # Errors
     /// The connection is of no more use.
     pub(super) async fn pass(&self, desired: &Tables) -> Result<Outcome, ClientError> {
-        let mut outcome = Outcome {
-            pass: Pass::default(),
-            written: Written::default(),
-            refusals: Vec::new(),
-            failures: Vec::new(),
-            first_write: None,
-            missing: 0,
-        };
+        let mut outcome = Outcome::default();
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
-        let actual = self.client.tables(self.pipeline).await?;
+        let actual = self.read(desired).await?;
         outcome.pass.read = begun.elapsed();
-        let updates = diff(&self.pipeline.p4info, desired, &actual);
+        let updates = diff(&self.pipeline.p4info, desired, &actual.ours);
+        (outcome.found, outcome.foreign) = (actual.ours, actual.foreign);
         if updates.is_empty() {
             return Ok(outcome);
         }
@@ -71,18 +72,54 @@ impl Reconciler<'_> {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
-        let actual = self.client.tables(self.pipeline).await?;
-        outcome.missing = diff(&self.pipeline.p4info, desired, &actual).len();
+        let actual = self.read(desired).await?;
+        outcome.missing = diff(&self.pipeline.p4info, desired, &actual.ours).len();
         Ok(outcome)
     }
 
-    /// Pushes the program only where another one or none runs: a push empties all tables.
+    async fn read(&self, desired: &Tables) -> Result<Sorted, ClientError> {
+        let actual = self.switch.tables(self.pipeline).await?;
+        Ok(foreign::sort(self.limits.foreign, desired, actual))
+    }
+
+    /// Pushes the program only where another one or none runs. Where another runs, its entries are
+    /// kept if the switch can do that and we can read them, so that traffic goes on; else all
+    /// tables are emptied and what follows is the restoration.
     async fn ensure_pipeline(&self, written: &mut Written) -> Result<(), ClientError> {
-        if self.client.cookie().await? != Some(self.pipeline.cookie) {
-            self.client.push(self.pipeline, self.election).await?;
-            written.pipelines += 1;
+        let running = self.switch.cookie().await?;
+        if running == Some(self.pipeline.cookie) {
+            return Ok(());
         }
-        Ok(())
+        written.pipelines += 1;
+        if running.is_some() && self.replace_under_traffic().await? {
+            return Ok(());
+        }
+        self.push(Entries::Dropped).await
+    }
+
+    /// Whether the switch took the program and kept entries that make sense in it.
+    async fn replace_under_traffic(&self) -> Result<bool, ClientError> {
+        match self.push(Entries::Kept).await {
+            Ok(()) => {}
+            Err(ClientError::Call { code, message, .. }) => {
+                info!(?code, message, "the switch cannot keep its entries");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        match self.switch.tables(self.pipeline).await {
+            Ok(_) => Ok(true),
+            Err(ClientError::Decode { source, .. }) => {
+                info!(error = %source, "what the switch kept makes no sense now");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn push(&self, entries: Entries) -> Result<(), ClientError> {
+        let pushing = self.switch.push(self.pipeline, self.election, entries);
+        pushing.await
     }
 
     /// Writes updates that do not depend on each other, some batches at a time.
@@ -93,7 +130,7 @@ impl Reconciler<'_> {
     ) -> Result<(), ClientError> {
         let batches = stage.chunks(self.limits.batch.get());
         let write = |batch| {
-            let answer = self.client.write(batch, self.election);
+            let answer = self.switch.write(batch, self.election);
             answer
                 .map(move |answer| answer.map(|answer| (batch, answer)))
                 .boxed()

@@ -17,8 +17,8 @@ use topology::SwitchId;
 
 use super::arbitration::Standing;
 
-/// Refused entries that a status remembers, the latest pass's first.
-pub(super) const REFUSALS_SHOWN: usize = 16;
+/// Entries of a kind that a status shows.
+pub(super) const SHOWN: usize = 16;
 
 /// What the session of one switch is up to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,13 @@ pub struct SwitchStatus {
     pub written: Written,
     /// Entries that the switch refused in the latest pass, with its reasons; the first few.
     pub refusals: Vec<String>,
+    /// Entries of others that the latest pass found and left; the first few.
+    pub foreign: Vec<String>,
+    /// Entries that somebody else added, changed or removed while this controller was primary, all
+    /// repaired or left as the policy on foreign entries wants; since the session began.
+    pub drifted: u64,
+    /// Pins that fit into the switch, known once it has refused one for lack of room.
+    pub pin_room: Option<usize>,
     /// How the latest pass went.
     pub last_pass: Option<Pass>,
     /// Passes since the session began.

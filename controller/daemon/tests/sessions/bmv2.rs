@@ -35,7 +35,7 @@ async fn simple_switch_goes_from_empty_to_verified_and_a_job_costs_its_own_entri
     let controller = lab.control(|_| {}).await;
     let empty = verified(&lab, &controller).await;
     let (before, tables) = (written(&controller), controller.desired().tables.clone());
-    let total: usize = tables.values().map(p4::Tables::len).sum();
+    let total: usize = tables.values().map(|tables| tables.len()).sum();
     assert_eq!(before, total as u64);
 
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];

@@ -1,6 +1,7 @@
 //! A small fabric of switches, each served over gRPC on loopback.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use controller::southbound::{Address, Client, SwitchStatus, Target};
@@ -93,20 +94,15 @@ impl<S> Lab<S> {
     }
 
     /// What each switch holds, read by somebody else.
-    pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Tables> {
+    pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Arc<Tables>> {
         let mut tables = BTreeMap::new();
         for Target {
             switch, address, ..
         } in Target::all(&self.fabric)
         {
-            tables.insert(
-                switch,
-                self.client(&address)
-                    .await
-                    .tables(&Pipeline::fabric())
-                    .await
-                    .unwrap(),
-            );
+            let client = self.client(&address).await;
+            let held = client.tables(&Pipeline::fabric()).await.unwrap();
+            tables.insert(switch, Arc::new(held));
         }
         tables
     }

@@ -5,6 +5,10 @@
 #[cfg(test)]
 mod bmv2;
 #[cfg(test)]
+mod drift;
+#[cfg(test)]
+mod intruder;
+#[cfg(test)]
 mod lab;
 #[cfg(test)]
 mod simple_switch;
@@ -36,7 +40,7 @@ async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
         .desired()
         .tables
         .values()
-        .map(p4::Tables::len)
+        .map(|tables| tables.len())
         .sum();
     assert_eq!(written(&controller), total as u64);
     let passes = first_leaf(&controller, |line| line.verified.is_some())

@@ -83,7 +83,7 @@ impl Witness {
                 .await
                 .map_err(|e| Failure::work(&e))?;
             let nothing = p4::Tables::default();
-            let wanted = desired.tables.get(switch).unwrap_or(&nothing);
+            let wanted = desired.tables.get(switch).map_or(&nothing, AsRef::as_ref);
             different += diff(&self.pipeline.p4info, wanted, &actual).len();
         }
         Ok(different)

@@ -1,0 +1,213 @@
+//! One mastership's effort to keep a switch at what is desired: what it took, what was found, when
+//! to look again.
+//!
+//! [`session`](super::session) makes the passes and hands their outcomes here; from here they go to
+//! the log and to the [`Board`]. The decision: what the switch was seen to hold is kept for two
+//! uses only, neither of which writes. What has changed on the switch since is drift and is told
+//! entry by entry; and a new generation that desires the very same tables of this switch needs no
+//! pass of its own.
+
+use std::sync::Arc;
+
+use p4::codec::Refusal;
+use p4::fabric::table;
+use p4::{P4Info, Tables, UpdateKind, diff};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tonic::Code;
+use topology::SwitchId;
+use tracing::{debug, info, warn};
+
+use super::Desired;
+use super::reconcile::Outcome;
+use super::status::{Board, SHOWN, Verified};
+use crate::config::Southbound;
+
+/// What a mastership did so far for one generation.
+pub(super) struct Effort {
+    switch: SwitchId,
+    desired: Arc<Desired>,
+    first_write: Option<Instant>,
+    /// Passes in a row that left something missing.
+    short: u32,
+    /// When the latest pass ended.
+    ended: Instant,
+    /// What the switch was last seen to hold, in this mastership.
+    held: Option<Arc<Tables>>,
+}
+
+/// What another generation asks of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// This switch shall hold other tables, or does not yet hold what it shall.
+    Pass,
+    /// The switch was seen to hold the very same.
+    Nothing,
+}
+
+impl Turn {
+    pub(super) fn needs_a_pass(self) -> bool {
+        self == Self::Pass
+    }
+}
+
+impl Effort {
+    pub(super) fn new(switch: SwitchId, desired: Arc<Desired>) -> Self {
+        Self {
+            switch,
+            desired,
+            first_write: None,
+            short: 0,
+            ended: Instant::now(),
+            held: None,
+        }
+    }
+
+    /// What the switch shall hold, if anything is desired of it.
+    pub(super) fn tables(&self) -> Option<Arc<Tables>> {
+        self.desired.tables.get(&self.switch).map(Arc::clone)
+    }
+
+    /// When to look again though nothing is new: soon after a pass that left something missing.
+    pub(super) fn next_pass(&self, limits: &Southbound) -> Instant {
+        let pause = match self.short {
+            0 => limits.interval,
+            passes => limits.retry.after(passes),
+        };
+        self.ended + pause
+    }
+
+    /// Waits for a newer generation until `due`. What is not newer does not count.
+    pub(super) async fn newer(
+        &self,
+        news: &mut watch::Receiver<Arc<Desired>>,
+        due: Instant,
+    ) -> Option<Arc<Desired>> {
+        let generation = self.desired.generation;
+        let newer = news.wait_for(|news| news.generation > generation);
+        let newer = timeout_at(due, newer).await.ok()?.ok()?;
+        Some(Arc::clone(&newer))
+    }
+
+    /// Turns to a newer generation.
+    pub(super) fn turn_to(&mut self, newer: Arc<Desired>, board: &Board) -> Turn {
+        self.desired = newer;
+        self.first_write = None;
+        let same = match (&self.held, self.tables()) {
+            (Some(held), Some(wanted)) => Arc::ptr_eq(held, &wanted),
+            _ => false,
+        };
+        if !same {
+            return Turn::Pass;
+        }
+        let seen = self.verified();
+        board.update(self.switch, |line| line.verified = Some(seen));
+        Turn::Nothing
+    }
+
+    /// Takes in the outcome of a pass, and tells it.
+    pub(super) fn take(&mut self, outcome: Outcome, p4info: &P4Info, board: &Board) {
+        self.ended = Instant::now();
+        self.first_write = self.first_write.or(outcome.first_write);
+        self.short = match outcome.missing {
+            0 => 0,
+            _ => self.short + 1,
+        };
+        let drift = self.drift(&outcome, p4info);
+        self.log(&outcome, p4info);
+        self.held = (outcome.missing == 0).then(|| self.tables()).flatten();
+        let seen = self.held.is_some().then(|| self.verified());
+        board.update(self.switch, |line| {
+            let nothing_new = outcome.pass.updates == 0
+                && line.verified.map(|old| old.generation) == seen.map(|new| new.generation);
+            if !nothing_new {
+                line.verified = seen;
+            }
+            line.drifted += drift as u64;
+            line.pin_room = self.pin_room(&outcome).or(line.pin_room);
+            line.written.add(&outcome.written);
+            line.foreign = show_some(&outcome.foreign, |entry| p4info.show(entry).to_string());
+            line.refusals = show_some(&outcome.refusals, |refusal| told(refusal, p4info));
+            line.last_pass = Some(outcome.pass);
+            line.passes += 1;
+        });
+    }
+
+    fn verified(&self) -> Verified {
+        Verified {
+            generation: self.desired.generation,
+            entries: self.tables().map_or(0, |tables| tables.len()),
+            first_write: self.first_write,
+            at: Instant::now(),
+        }
+    }
+
+    /// Tells every entry that somebody else changed since the switch was seen to be right; how many
+    /// there are.
+    fn drift(&self, outcome: &Outcome, p4info: &P4Info) -> usize {
+        let Some(held) = &self.held else { return 0 };
+        let drift = diff(p4info, held, &outcome.found);
+        for update in &drift {
+            let (what, entry) = match update.kind {
+                UpdateKind::Insert => ("was removed", p4info.show(&update.entry)),
+                UpdateKind::Modify => ("was changed; it shall be", p4info.show(&update.entry)),
+                UpdateKind::Delete => ("was added", p4info.show(&update.entry)),
+            };
+            warn!(%entry, "drift: an entry {what}");
+        }
+        drift.len()
+    }
+
+    /// The number of pins that fit into a switch which refused one for lack of room; `None` if that
+    /// is more than it shall hold. Additions come before deletions, so a table may be full only in
+    /// between.
+    fn pin_room(&self, outcome: &Outcome) -> Option<usize> {
+        let refused = |refusal: &&Refusal| {
+            let entry = &refusal.update.entry;
+            refusal.code == Code::ResourceExhausted && entry.key.table == table::FLOW_PIN
+        };
+        let refused = outcome.refusals.iter().filter(refused).count();
+        if refused == 0 {
+            return None;
+        }
+        let wanted = self.tables()?;
+        let pins = |tables: &Tables| tables.of(table::FLOW_PIN).count();
+        let added = wanted.of(table::FLOW_PIN);
+        let added = added.filter(|(key, _)| outcome.found.get(key).is_none());
+        let room = pins(&outcome.found) + added.count().saturating_sub(refused);
+        (room < pins(&wanted)).then_some(room)
+    }
+
+    /// Says in the log what was written, and every refused entry with its reason.
+    fn log(&self, outcome: &Outcome, p4info: &P4Info) {
+        let (generation, missing) = (self.desired.generation, outcome.missing);
+        if outcome.pass.updates == 0 {
+            debug!(generation, read = ?outcome.pass.read, "as it should be");
+        } else {
+            let written = &outcome.written;
+            info!(generation, ?written, missing, pass = ?outcome.pass, "wrote the difference");
+        }
+        for failure in &outcome.failures {
+            let again = "a batch failed; the next pass tries again";
+            warn!(generation, failure, "{again}");
+        }
+        for refusal in &outcome.refusals {
+            let refused = told(refusal, p4info);
+            warn!(generation, refused, "refused; the next pass tries again");
+        }
+        for entry in &outcome.foreign {
+            debug!(entry = %p4info.show(entry), "not ours; left as it is");
+        }
+    }
+}
+
+fn told(refusal: &Refusal, p4info: &P4Info) -> String {
+    let (kind, code) = (refusal.update.kind, refusal.code);
+    let entry = p4info.show(&refusal.update.entry);
+    format!("{kind:?} {entry}: {code:?}: {}", refusal.message)
+}
+
+/// A status shows the first few; all of them are in the log.
+fn show_some<T>(all: &[T], show: impl Fn(&T) -> String) -> Vec<String> {
+    all.iter().take(SHOWN).map(show).collect()
+}

@@ -1,0 +1,108 @@
+//! What others do to a switch: drift is repaired and told, foreign entries are dealt with as the
+//! policy says, and a program is replaced under traffic.
+
+use controller::config::Foreign;
+use controller::southbound::{SwitchStatus, Target};
+use p4::fabric::{self, Port, table};
+use p4::{Pipeline, TableEntry, UpdateKind};
+use topology::SwitchId;
+
+use crate::intruder::Intruder;
+use crate::lab::{DEADLINE, Lab, first_leaf, written};
+
+const LEAF: SwitchId = SwitchId(0);
+
+async fn intruder(lab: &Lab, role: &str) -> Intruder {
+    let Target { address, .. } = Target::all(&lab.fabric).swap_remove(LEAF.index());
+    Intruder::new(&address.p4runtime, address.device_id, role).await
+}
+
+/// A row that no plan has.
+fn stray() -> TableEntry {
+    fabric::port_down(Port::new(99).unwrap())
+}
+
+#[tokio::test]
+async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
+    let desired = controller.desired();
+    let generation = desired.generation;
+    controller
+        .await_verified(generation, DEADLINE)
+        .await
+        .unwrap();
+    let row = desired.tables[&LEAF].of(table::PATH).next().unwrap();
+    let row = TableEntry::from(row);
+    let mut changed = row.clone();
+    changed.value = fabric::path(2, 2, Port::CPU, Port::CPU).value;
+    let cases = [
+        (UpdateKind::Insert, stray()),
+        (UpdateKind::Modify, changed),
+        (UpdateKind::Delete, row),
+    ];
+    let mut intruder = intruder(&lab, "intruder").await;
+    for (count, (kind, entry)) in (1..).zip(cases) {
+        intruder.write(kind, entry).await;
+        let repaired = |line: &SwitchStatus| line.drifted == count && line.verified.is_some();
+        first_leaf(&controller, repaired).await;
+        assert_eq!(lab.read_all().await, desired.tables, "{kind:?}");
+    }
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not() {
+    for policy in [Foreign::Delete, Foreign::Report] {
+        let lab = Lab::new().await;
+        let mut other = intruder(&lab, "").await;
+        other.push(&Pipeline::fabric()).await;
+        other.write(UpdateKind::Insert, stray()).await;
+        drop(other);
+        let controller = lab.control(|raw| raw.reconcile.foreign = policy).await;
+        let desired = controller.desired();
+        let generation = desired.generation;
+        controller
+            .await_verified(generation, DEADLINE)
+            .await
+            .unwrap();
+        let mut expected = (*desired.tables[&LEAF]).clone();
+        let line = first_leaf(&controller, |_| true).await;
+        if policy == Foreign::Report {
+            expected.insert(stray());
+            assert_eq!(line.foreign, ["port_down port=99 -> mark_down()"]);
+        }
+        assert_eq!(*lab.read_all().await[&LEAF], expected, "{policy:?}");
+        assert_eq!(line.written.pipelines, 0, "the program was there");
+        controller.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written_again() {
+    let lab = Lab::new().await;
+    let first = lab.control(|_| {}).await;
+    let desired = first.desired();
+    let verified = first.await_verified(desired.generation, DEADLINE);
+    verified.await.unwrap();
+    first.shutdown().await;
+
+    // The same tables in a program of another name.
+    let mut other = intruder(&lab, "").await;
+    let mut program = Pipeline::fabric();
+    program.cookie ^= 1;
+    other.push(&program).await;
+    other.write(UpdateKind::Insert, stray()).await;
+    drop(other);
+    let second = lab
+        .control(|raw| raw.reconcile.foreign = Foreign::Keep)
+        .await;
+    let verified = second.await_verified(second.desired().generation, DEADLINE);
+    verified.await.unwrap();
+    let line = first_leaf(&second, |_| true).await;
+    assert_eq!(line.written.pipelines, 1);
+    let held = &lab.read_all().await[&LEAF];
+    assert!(held.get(&stray().key).is_some(), "reconciled, not emptied");
+    assert!(written(&second) > 0);
+    second.shutdown().await;
+}
