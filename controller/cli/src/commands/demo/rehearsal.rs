@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         };
         let strays = witness.strays(&realised.plan).await?;
         Ok(Evidence {
-            entries: desired.tables.values().map(p4::Tables::len).sum(),
+            entries: desired.tables.values().map(|held| held.len()).sum(),
             different_entries: different_entries + later,
             pins: realised
                 .plan
