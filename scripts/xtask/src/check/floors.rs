@@ -34,7 +34,11 @@ const ONLY: [(&str, &[&str], &str); 3] = [
         &["p4runtime-proto"],
         "tables know nothing of the fabric",
     ),
-    ("planner", &["topology", "fluid"], "decisions know nothing of tables"),
+    (
+        "planner",
+        &["topology", "fluid"],
+        "decisions know nothing of tables",
+    ),
 ];
 
 const METADATA: [&str; 4] = ["metadata", "--format-version=1", "--no-deps", "--offline"];
