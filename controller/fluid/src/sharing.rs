@@ -13,11 +13,11 @@
 
 mod filling;
 mod strands;
-
-use std::collections::BinaryHeap;
+mod tasks;
 
 use filling::Filling;
 use strands::HopArena;
+use tasks::Tasks;
 
 /// No cell, or no bottleneck.
 const NONE: u32 = u32::MAX;
@@ -44,10 +44,12 @@ struct Member {
 }
 
 /// One class on one link. Cells are never removed, so there are at most links x classes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Cell {
     link: u32,
     class: u32,
+    /// Where tasks of the class are kept.
+    queue: u32,
     /// The next lower class on the link.
     below: u32,
     /// How many members have their bottleneck here.
@@ -71,7 +73,6 @@ struct Cell {
 
 #[derive(Debug, Clone)]
 struct Strand {
-    class: u32,
     first_hop: u32,
     hops: u32,
     bottleneck: u32,
@@ -103,24 +104,11 @@ pub(crate) struct Sharing {
     strands: Vec<Strand>,
     free_strands: Vec<u32>,
     hops: HopArena,
-    /// Dirty cells and fresh strands, as [`Task`]s, highest class first.
-    tasks: BinaryHeap<Task>,
+    /// Dirty cells and fresh strands.
+    tasks: Tasks,
     round: u64,
     filling: Filling,
     touched: u64,
-}
-
-/// Something to look at, ordered by class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Task {
-    class: u32,
-    subject: Subject,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
-    Cell(u32),
-    Strand(u32),
 }
 
 impl Sharing {
@@ -139,7 +127,7 @@ impl Sharing {
             strands: Vec::new(),
             free_strands: Vec::new(),
             hops: HopArena::default(),
-            tasks: BinaryHeap::new(),
+            tasks: Tasks::default(),
             round: 0,
             filling: Filling::default(),
             touched: 0,
@@ -197,17 +185,15 @@ impl Sharing {
         let id = strand;
         let strand = &mut self.strands[id as usize];
         strand.sending = true;
-        let class = strand.class;
+        let mut queue = NONE;
         for hop in strand.first_hop..strand.first_hop + strand.hops {
             let place = self.hops.get_mut(hop);
             let cell = &mut self.cells[place.cell as usize];
             place.slot = cell.members.len() as u32;
             cell.members.push(Member { strand: id, hop });
+            queue = cell.queue;
         }
-        self.tasks.push(Task {
-            class,
-            subject: Subject::Strand(id),
-        });
+        self.tasks.add_strand(queue, id);
     }
 
     /// Takes a strand off its links; what it frees is shared by [`Sharing::settle`].
@@ -245,8 +231,8 @@ impl Sharing {
     /// `changes`. True if there was anything to do.
     pub(crate) fn settle(&mut self, changes: &mut Changes) -> bool {
         let any = !self.tasks.is_empty();
-        while let Some(class) = self.tasks.peek().map(|task| task.class) {
-            self.share_class(class, changes);
+        while let Some(queue) = self.tasks.next() {
+            self.share_class(queue, changes);
         }
         any
     }
@@ -269,10 +255,7 @@ impl Sharing {
         let id = cell;
         let cell = &mut self.cells[id as usize];
         if !std::mem::replace(&mut cell.dirty, true) {
-            self.tasks.push(Task {
-                class: cell.class,
-                subject: Subject::Cell(id),
-            });
+            self.tasks.add_cell(cell.queue, id);
         }
     }
 

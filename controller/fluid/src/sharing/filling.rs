@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Changes, NONE, SAME, Sharing, Subject};
+use super::{Changes, NONE, SAME, Sharing};
 
 /// Memory of a round, kept for the next.
 #[derive(Debug, Clone, Default)]
@@ -28,11 +28,11 @@ pub(super) struct Filling {
 }
 
 impl Sharing {
-    /// Shares all cells of `class` that have a task, and hands what they leave to lower classes.
-    pub(super) fn share_class(&mut self, class: u32, changes: &mut Changes) {
+    /// Does the tasks of one class and hands what it leaves to lower ones.
+    pub(super) fn share_class(&mut self, queue: u32, changes: &mut Changes) {
         self.round += 1;
         let mut filling = std::mem::take(&mut self.filling);
-        self.gather(class, &mut filling);
+        self.gather(queue, &mut filling);
         let mut reached = 0;
         loop {
             self.spread(&mut filling, &mut reached);
@@ -49,30 +49,23 @@ impl Sharing {
         self.filling = filling;
     }
 
-    /// Takes the tasks of `class`: strands that start, and the members of cells whose change they
-    /// feel.
-    fn gather(&mut self, class: u32, filling: &mut Filling) {
-        while let Some(task) = self.tasks.peek()
-            && task.class == class
-        {
-            let subject = task.subject;
-            self.tasks.pop();
-            match subject {
-                Subject::Strand(id) => {
-                    // It may have been stopped since, or moved to another class.
-                    let strand = &self.strands[id as usize];
-                    if strand.sending && strand.class == class {
-                        self.enter(id, filling);
-                    }
-                }
-                Subject::Cell(id) => {
-                    self.touch(id, filling);
-                    let cell = &mut self.cells[id as usize];
-                    cell.dirty = false;
-                    if cell.tight > 0 || cell.used > cell.offered * (1.0 + SAME) {
-                        self.open(id, filling);
-                    }
-                }
+    /// Brings in the strands that start, and the members of changed cells that feel the change.
+    fn gather(&mut self, queue: u32, filling: &mut Filling) {
+        while let Some(id) = self.tasks.take_strand(queue) {
+            // It may have been stopped since, or moved to another class.
+            let strand = &self.strands[id as usize];
+            if strand.sending
+                && self.cells[self.hops.get(strand.first_hop).cell as usize].queue == queue
+            {
+                self.enter(id, filling);
+            }
+        }
+        while let Some(id) = self.tasks.take_cell(queue) {
+            self.touch(id, filling);
+            let cell = &mut self.cells[id as usize];
+            cell.dirty = false;
+            if cell.tight > 0 || cell.used > cell.offered * (1.0 + SAME) {
+                self.open(id, filling);
             }
         }
     }
@@ -110,15 +103,29 @@ impl Sharing {
                 cell.residual += strand.weight * strand.rate;
             }
         }
+        self.list_shares(filling);
+    }
+
+    /// Lists the fair shares of all cells that may become a bottleneck. Of the cells that a strand
+    /// has to itself only the scarcest may.
+    fn list_shares(&mut self, filling: &mut Filling) {
         filling.shares.clear();
         for &id in &filling.cells {
             let cell = &mut self.cells[id as usize];
             if cell.inside as usize == cell.members.len() {
                 cell.residual = cell.offered;
             }
-            if cell.weight > 0.0 {
+            if cell.inside > 1 {
                 filling.shares.push(Reverse((cell.share().to_bits(), id)));
             }
+        }
+        for &strand in &filling.strands {
+            let alone = self.hops_of(strand).filter_map(|hop| {
+                let id = self.hops.get(hop).cell;
+                let cell = &self.cells[id as usize];
+                (cell.inside == 1).then(|| Reverse((cell.share().to_bits(), id)))
+            });
+            filling.shares.extend(alone.max());
         }
     }
 

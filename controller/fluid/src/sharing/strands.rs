@@ -58,7 +58,6 @@ impl Sharing {
             self.hops.get_mut(hop).cell = self.cell(link, class);
         }
         let strand = Strand {
-            class,
             first_hop,
             hops: path.len() as u32,
             bottleneck: NONE,
@@ -89,7 +88,6 @@ impl Sharing {
     /// Moves a strand that does not send to another class.
     pub(crate) fn reclass(&mut self, strand: u32, class: u32) {
         let strand = &mut self.strands[strand as usize];
-        strand.class = class;
         for hop in strand.first_hop..strand.first_hop + strand.hops {
             let link = self.cells[self.hops.get(hop).cell as usize].link;
             self.hops.get_mut(hop).cell = self.cell(link, class);
@@ -129,7 +127,15 @@ impl Sharing {
         }
         let id = self.cells.len() as u32;
         let offered = self.offer_between(link, above, next);
-        self.cells.push(Cell::empty(link, class, next, offered));
+        let queue = self.tasks.queue(class);
+        self.cells.push(Cell {
+            link,
+            class,
+            queue,
+            below: next,
+            offered,
+            ..Cell::default()
+        });
         match above {
             NONE => self.links[link as usize].top = id,
             above => self.cells[above as usize].below = id,
@@ -148,26 +154,6 @@ impl Sharing {
                 (above.offered - above.used).max(0.0)
             }
             (_, below) => self.cells[below as usize].offered,
-        }
-    }
-}
-
-impl Cell {
-    fn empty(link: u32, class: u32, below: u32, offered: f64) -> Self {
-        Self {
-            link,
-            class,
-            below,
-            tight: 0,
-            offered,
-            used: 0.0,
-            members: Vec::new(),
-            dirty: false,
-            round: 0,
-            opened: false,
-            inside: 0,
-            weight: 0.0,
-            residual: 0.0,
         }
     }
 }
