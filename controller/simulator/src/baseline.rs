@@ -7,6 +7,8 @@ pub mod cassini;
 pub mod ecmp;
 pub mod sincronia;
 pub mod taccl;
+#[cfg(test)]
+pub(crate) mod trial;
 pub mod varys;
 
 use planner::Policy;

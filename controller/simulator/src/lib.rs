@@ -8,13 +8,23 @@
 //! Pure: no I/O, no clock, no randomness.
 
 pub mod baseline;
+mod comparison;
 mod crux;
 mod demand;
+mod fault;
+mod outcome;
 mod routes;
 mod schedule;
 mod scheduler;
+mod simulation;
+mod timeline;
 
+pub use comparison::{Alone, Comparison};
 pub use demand::Demand;
+pub use fault::{Fault, FaultError};
+pub use outcome::{JobOutcome, LevelOutcome, LinkOutcome, Outcome};
 pub use routes::Routes;
 pub use schedule::{Schedule, ScheduledJob};
 pub use scheduler::{Scheduler, UnknownScheduler};
+pub use simulation::{Experiment, Simulated, SimulationError, alone_seconds, simulate};
+pub use timeline::{LinkSeries, Timeline, View};

@@ -72,7 +72,7 @@ struct Fitted {
 impl Fitted {
     fn new(input: &Input, demands: &[Demand], jobs: Vec<usize>, link: LinkId) -> Self {
         let pattern = |job: &usize| pattern(&input.jobs[*job], &demands[*job], link);
-        let circle = Circle::new(jobs.iter().map(pattern).collect());
+        let circle = Circle::new(&jobs.iter().map(pattern).collect::<Vec<_>>());
         let fit = circle.best();
         Self {
             link,
@@ -174,3 +174,5 @@ fn findings(input: &Input, fitted: &[Fitted], dropped: usize) -> Vec<Finding> {
     score.into_iter().chain(loops).collect()
 }
 
+#[cfg(test)]
+mod tests;

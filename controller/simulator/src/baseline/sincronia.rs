@@ -118,3 +118,5 @@ impl<'a> Bssi<'a> {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -108,3 +108,5 @@ fn host_seconds(fabric: &Fabric, job: &Job) -> f64 {
     Demand::new(fabric, job, &ends).bottleneck_seconds()
 }
 
+#[cfg(test)]
+mod tests;

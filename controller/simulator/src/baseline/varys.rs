@@ -42,3 +42,5 @@ pub fn order(demands: &[Demand]) -> Vec<usize> {
     order
 }
 
+#[cfg(test)]
+mod tests;

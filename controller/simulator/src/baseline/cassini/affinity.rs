@@ -118,3 +118,5 @@ impl Groups {
     }
 }
 
+#[cfg(test)]
+mod tests;

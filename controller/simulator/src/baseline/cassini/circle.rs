@@ -68,8 +68,8 @@ impl Fit {
 
 impl Circle {
     /// The circle of jobs with these patterns.
-    pub fn new(patterns: Vec<Pattern>) -> Self {
-        let (perimeter_seconds, rounds) = perimeter(&patterns);
+    pub fn new(patterns: &[Pattern]) -> Self {
+        let (perimeter_seconds, rounds) = perimeter(patterns);
         let shares = patterns.iter().zip(&rounds).map(|(pattern, rounds)| {
             let period = perimeter_seconds / *rounds as f64;
             unrolled(pattern, period, perimeter_seconds)
@@ -158,10 +158,10 @@ impl Circle {
         }
         for _ in 0..MAX_SWEEPS {
             let before = rotations.clone();
-            for job in 2..jobs {
-                self.add(&mut asked, job, rotations[job], -1.0);
-                rotations[job] = self.best_rotation(job, rotations[job], &asked);
-                self.add(&mut asked, job, rotations[job], 1.0);
+            for (job, rotation) in rotations.iter_mut().enumerate().skip(2) {
+                self.add(&mut asked, job, *rotation, -1.0);
+                *rotation = self.best_rotation(job, *rotation, &asked);
+                self.add(&mut asked, job, *rotation, 1.0);
             }
             if rotations == before {
                 break;
@@ -254,3 +254,5 @@ fn busy_until(pattern: &Pattern, period: f64, until: f64) -> f64 {
     whole * pattern.seconds + (shifted - whole * period).min(pattern.seconds)
 }
 
+#[cfg(test)]
+mod tests;

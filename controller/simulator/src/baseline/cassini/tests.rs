@@ -1,0 +1,48 @@
+//! From jobs to shifts.
+
+use super::*;
+use crate::baseline::trial::Trial;
+
+/// Two jobs that share the uplink of h1 in one direction: 1 s of computation, then 0.5 s each.
+fn pair() -> Trial {
+    Trial::lab()
+        .job("a", &[("h1", "h4")])
+        .job("b", &[("h1", "h5")])
+}
+
+#[test]
+fn jobs_that_share_a_link_take_turns() {
+    let schedule = schedule(&pair().input());
+    let [a, b] = &schedule.jobs[..] else {
+        panic!("two jobs")
+    };
+    assert_eq!((a.start_shift_seconds, a.period_seconds), (0.0, Some(1.5)));
+    // The first fit: 24 angles of 72 are half a second.
+    assert!((b.start_shift_seconds - 0.5).abs() < 1e-9, "{b:?}");
+    assert_eq!(b.period_seconds, Some(1.5));
+}
+
+#[test]
+fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
+    let trial = Trial::lab()
+        .job("a", &[("h1", "h2")])
+        .job("b", &[("h3", "h2")]);
+    let shared = schedule(&trial.input());
+    assert!(shared.jobs[1].start_shift_seconds > 0.0);
+    let trial = Trial::lab()
+        .job("a", &[("h1", "h2")])
+        .job("b", &[("h2", "h3")]);
+    let apart = schedule(&trial.input());
+    for job in apart.jobs {
+        assert_eq!((job.start_shift_seconds, job.period_seconds), (0.0, None));
+    }
+}
+
+#[test]
+fn jobs_that_cannot_avoid_each_other_are_shifted_and_keep_no_grid() {
+    let mut trial = pair().job("c", &[("h1", "h6")]);
+    trial.jobs[0].flows[0].bytes *= 2.0;
+    let schedule = schedule(&trial.input());
+    assert!(schedule.jobs.iter().all(|job| job.period_seconds.is_none()));
+    assert!(schedule.findings[0].text.contains("compatibility score"));
+}

@@ -1,0 +1,43 @@
+//! Paths and classes on small fabrics.
+
+use crate::baseline::trial::Trial;
+
+use super::*;
+
+#[test]
+fn flows_spread_over_the_least_congested_links() {
+    let trial = Trial::lab()
+        .job("a", &[("h1", "h4"), ("h2", "h5")])
+        .job("b", &[("h3", "h6")]);
+    let paths = paths(&trial.input());
+    assert_eq!(trial.vias(&paths[0]), ["spine1", "spine2"]);
+    assert_eq!(trial.vias(&paths[1]), ["spine1"]);
+}
+
+#[test]
+fn the_first_come_chooses_first() {
+    let trial = Trial::lab()
+        .job("b", &[("h1", "h4")])
+        .job("a", &[("h2", "h5")]);
+    let paths = paths(&trial.input());
+    assert_eq!(
+        (trial.vias(&paths[0]), trial.vias(&paths[1])),
+        (vec!["spine1"], vec!["spine2"])
+    );
+}
+
+#[test]
+fn the_longer_distance_is_served_first() {
+    // h1 and h2 are on one leaf (2 links), h1 and h4 are not (4 links).
+    let trial = Trial::lab()
+        .job("near", &[("h1", "h2")])
+        .job("far", &[("h1", "h4")])
+        .job("far too", &[("h3", "h6")]);
+    let paths = paths(&trial.input());
+    assert_eq!(order(&paths), [1, 2, 0]);
+    let policy = Policy {
+        levels: 2,
+        ..Policy::default()
+    };
+    assert_eq!(classes(&order(&paths), &policy), [0, 1, 1]);
+}

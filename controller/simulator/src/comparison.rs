@@ -1,0 +1,67 @@
+//! The Comparison document: several schedulers on one experiment, and each job by itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+use crate::simulation::{Experiment, SimulationError, alone_seconds};
+
+/// Several outcomes of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Simulated time.
+    pub seconds: f64,
+    /// Each job by itself on the fabric, in the order of the input.
+    pub alone: Vec<Alone>,
+    /// What came of each scheduler, in the order asked for.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// A job by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alone {
+    /// Its name.
+    pub id: String,
+    /// Its GPUs.
+    pub gpus: u32,
+    /// Duration of an iteration; null if it has no path or nothing to do.
+    pub iteration_seconds: Option<f64>,
+}
+
+impl Alone {
+    /// Every job of the experiment by itself.
+    ///
+    /// # Errors
+    /// A number of a job that makes no sense.
+    pub fn all(experiment: &Experiment) -> Result<Vec<Self>, SimulationError> {
+        let jobs = experiment.input.jobs.iter();
+        jobs.map(|job| {
+            let fabric = &experiment.input.fabric;
+            Ok(Self {
+                id: job.id.to_string(),
+                gpus: job.gpu_count(),
+                iteration_seconds: alone_seconds(fabric, job, &experiment.policy)?,
+            })
+        })
+        .collect()
+    }
+}
+
+impl Comparison {
+    /// Iteration time of each job under an outcome, in units of that alone; none where either is
+    /// unknown.
+    pub fn slowdowns(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+        let jobs = outcome.jobs.iter().zip(&self.alone);
+        jobs.map(|(job, alone)| Some(job.mean_iteration_seconds? / alone.iteration_seconds?))
+            .collect()
+    }
+
+    /// The largest of them with the job; a job that never ended an iteration is not counted.
+    pub fn worst(&self, outcome: &Outcome) -> Option<(&Alone, f64)> {
+        let slowdowns = self.alone.iter().zip(self.slowdowns(outcome));
+        let known = slowdowns.filter_map(|(job, slowdown)| Some((job, slowdown?)));
+        known.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}

@@ -1,0 +1,358 @@
+//! A simulation: one input, one scheduler, a horizon and faults on the way.
+//!
+//! The scheduler is asked at the start and again after each fault, on the fabric as it is then; the
+//! fluid engine does the rest. What input makes impossible (a job without a path, an iteration that
+//! outlasts the horizon) is a finding of the outcome; what makes no sense at all is an error before
+//! any time passes. Jobs on a grid (CASSINI) are watched here: the engine knows no grids.
+
+mod grid;
+mod summary;
+
+use fluid::{Engine, FluidError, JobIndex, MAX_SECONDS, Network, Options};
+use planner::{Input, JobId, Policy};
+use topology::{Fabric, Finding, LinkId};
+
+use self::grid::Grid;
+use crate::demand::Demand;
+use crate::fault::Fault;
+use crate::outcome::Outcome;
+use crate::schedule::{Schedule, ScheduledJob};
+use crate::scheduler::Scheduler;
+use crate::timeline::{Recorder, Timeline, View};
+
+/// What to simulate, whoever schedules.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Fabric and jobs at the start; all jobs arrive then.
+    pub input: Input,
+    /// The operator's policy.
+    pub policy: Policy,
+    /// Time to simulate, in seconds.
+    pub seconds: f64,
+    /// Failures and repairs, in any order.
+    pub faults: Vec<Fault>,
+    /// What to record for plots; nothing costs nothing.
+    pub views: Vec<View>,
+}
+
+/// Why an experiment cannot be simulated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SimulationError {
+    /// The horizon is no time, or too long.
+    #[error("{0} s cannot be simulated; give more than 0 and at most {MAX_SECONDS}")]
+    Horizon(f64),
+    /// A number of a job makes no sense.
+    #[error("job {id}")]
+    Job {
+        /// The job.
+        id: JobId,
+        /// What the engine says of it.
+        #[source]
+        source: FluidError,
+    },
+    /// More iterations than anybody waits for.
+    #[error(
+        "job {id} would iterate {iterations:.1e} times in {seconds} s; simulate less time, at most \
+         {MAX_ITERATIONS:.0e} iterations"
+    )]
+    TooMany {
+        /// The job.
+        id: JobId,
+        /// Its iterations, roughly.
+        iterations: f64,
+        /// The horizon.
+        seconds: f64,
+    },
+    /// The engine refuses what the fabric or a schedule says.
+    #[error("the fluid engine refuses")]
+    Engine(#[source] FluidError),
+}
+
+/// Iterations of one job that take some minutes to simulate.
+const MAX_ITERATIONS: f64 = 1e8;
+
+/// What came of a simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// The document.
+    pub outcome: Outcome,
+    /// One for each view of the experiment.
+    pub timelines: Vec<Timeline>,
+}
+
+/// Simulates what `scheduler` makes of the experiment; `progress` hears the simulated seconds, some
+/// fifty times.
+///
+/// # Errors
+/// A horizon or a job that makes no sense.
+pub fn simulate(
+    experiment: &Experiment,
+    scheduler: Scheduler,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Simulated, SimulationError> {
+    let seconds = experiment.seconds;
+    if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
+        return Err(SimulationError::Horizon(seconds));
+    }
+    let mut world = World::new(experiment, scheduler)?;
+    let mut faults: Vec<&Fault> = experiment.faults.iter().collect();
+    faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
+    for fault in faults
+        .into_iter()
+        .filter(|fault| fault.at_seconds < seconds)
+    {
+        world.run_until(fault.at_seconds, progress)?;
+        world.befall(fault)?;
+    }
+    world.run_until(seconds, progress)?;
+    Ok(world.finish())
+}
+
+/// Seconds of an iteration of `job` by itself on the fabric, on the planner's paths; none if it has
+/// no path or nothing to do.
+///
+/// # Errors
+/// A number of the job that makes no sense.
+pub fn alone_seconds(
+    fabric: &Fabric,
+    job: &planner::Job,
+    policy: &Policy,
+) -> Result<Option<f64>, SimulationError> {
+    let input = Input {
+        fabric: fabric.clone(),
+        jobs: vec![job.clone()],
+    };
+    let schedule = Scheduler::Crux.schedule(&input, policy, None);
+    let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
+        return Ok(None);
+    };
+    let mut engine = engine(fabric)?;
+    let once = fluid::Job {
+        iterations: Some(1),
+        ..fluid_job(job, scheduled)
+    };
+    let index = match engine.add_job(&once) {
+        Err(FluidError::NothingToDo) => return Ok(None),
+        added => added.map_err(|source| about(job, source))?,
+    };
+    engine
+        .run_until(MAX_SECONDS)
+        .map_err(SimulationError::Engine)?;
+    let tally = engine.job_tally(index).map_err(SimulationError::Engine)?;
+    Ok(tally.mean_iteration_seconds())
+}
+
+/// Everything that changes while time passes.
+struct World<'a> {
+    experiment: &'a Experiment,
+    scheduler: Scheduler,
+    /// The input with the fabric as it is now.
+    input: Input,
+    schedule: Schedule,
+    engine: Engine,
+    /// Where the engine has each job; nowhere if it does not run.
+    places: Vec<Option<JobIndex>>,
+    grid: Grid,
+    recorder: Recorder,
+    findings: Vec<Finding>,
+}
+
+/// Reports of progress over a whole run.
+const REPORTS: f64 = 50.0;
+
+impl<'a> World<'a> {
+    fn new(experiment: &'a Experiment, scheduler: Scheduler) -> Result<Self, SimulationError> {
+        let input = experiment.input.clone();
+        let schedule = scheduler.schedule(&input, &experiment.policy, None);
+        for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
+            check_iterations(&input.fabric, job, scheduled, experiment.seconds)?;
+        }
+        let mut world = Self {
+            experiment,
+            scheduler,
+            engine: engine(&input.fabric)?,
+            places: vec![None; input.jobs.len()],
+            grid: Grid::default(),
+            recorder: Recorder::new(&experiment.views, &input, &schedule),
+            findings: Vec::new(),
+            input,
+            schedule,
+        };
+        world.hear_schedule();
+        world.place_jobs(0.0)?;
+        Ok(world)
+    }
+
+    /// Adds the jobs that can run and do not yet.
+    fn place_jobs(&mut self, now: f64) -> Result<(), SimulationError> {
+        for job in 0..self.places.len() {
+            let scheduled = &self.schedule.jobs[job];
+            if self.places[job].is_some() || !scheduled.is_connected() {
+                continue;
+            }
+            let mut given = fluid_job(&self.input.jobs[job], scheduled);
+            given.start += now;
+            let place = match self.engine.add_job(&given) {
+                Err(FluidError::NothingToDo) => {
+                    self.find(job, "neither computes nor sends and is not simulated");
+                    continue;
+                }
+                added => added.map_err(|source| about(&self.input.jobs[job], source))?,
+            };
+            self.places[job] = Some(place);
+            self.recorder.placed(job, place);
+            if let Some(period) = scheduled.period_seconds {
+                self.grid.hold(place, given.start, period);
+            }
+        }
+        Ok(())
+    }
+
+    fn run_until(
+        &mut self,
+        seconds: f64,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), SimulationError> {
+        let step = self.experiment.seconds / REPORTS;
+        while self.engine.now() < seconds {
+            let next = (self.engine.now() + step).min(seconds);
+            self.advance(next).map_err(SimulationError::Engine)?;
+            progress(next);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, until: f64) -> Result<(), FluidError> {
+        if self.grid.is_empty() && self.recorder.is_idle() {
+            return self.engine.run_until(until);
+        }
+        while self.engine.step(until)? {
+            let instant = self.engine.latest();
+            self.recorder.see(&instant);
+            for (job, seconds) in self.grid.postponements(&instant) {
+                self.engine.postpone(job, seconds)?;
+            }
+        }
+        self.engine.run_until(until)
+    }
+
+    /// A fault: links change, the scheduler decides again, flows that lose their path take the new
+    /// one or wait for a repair where they are.
+    fn befall(&mut self, fault: &Fault) -> Result<(), SimulationError> {
+        let before = self.input.fabric.clone();
+        self.input.fabric = before.with(fault.changes.iter().copied());
+        let fabric = &self.input.fabric;
+        for link in (0..fabric.links().len()).map(LinkId::from) {
+            if before.is_up(link) != fabric.is_up(link) {
+                let set = self.engine.set_capacity(link.0, capacity(fabric, link));
+                set.map_err(SimulationError::Engine)?;
+            }
+        }
+        let policy = &self.experiment.policy;
+        self.schedule = self
+            .scheduler
+            .schedule(&self.input, policy, Some(&self.schedule));
+        self.recorder.rescheduled(&self.input, &self.schedule);
+        self.hear_schedule();
+        self.follow_schedule().map_err(SimulationError::Engine)?;
+        self.place_jobs(fault.at_seconds)
+    }
+
+    /// Gives running jobs the classes and paths of the schedule.
+    fn follow_schedule(&mut self) -> Result<(), FluidError> {
+        for (place, scheduled) in self.places.iter().zip(&self.schedule.jobs) {
+            let Some(place) = *place else { continue };
+            self.engine.set_class(place, scheduled.class)?;
+            for (flow, path) in (0..)
+                .zip(&scheduled.paths)
+                .filter(|(_, path)| !path.is_empty())
+            {
+                self.engine.set_path(place, flow, &links(path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what the schedule tells people, and what it cannot do.
+    fn hear_schedule(&mut self) {
+        let mut found = std::mem::take(&mut self.schedule.findings);
+        found.retain(|finding| !self.findings.contains(finding));
+        self.findings.extend(found);
+        for job in 0..self.schedule.jobs.len() {
+            if !self.schedule.jobs[job].is_connected() {
+                self.find(job, "has a flow without a path and waits for one");
+            }
+        }
+    }
+
+    fn find(&mut self, job: usize, text: &str) {
+        let finding = Finding::error(format!("job {}", self.input.jobs[job].id), text);
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+fn about(job: &planner::Job, source: FluidError) -> SimulationError {
+    let id = job.id.clone();
+    SimulationError::Job { id, source }
+}
+
+fn check_iterations(
+    fabric: &Fabric,
+    job: &planner::Job,
+    scheduled: &ScheduledJob,
+    seconds: f64,
+) -> Result<(), SimulationError> {
+    let demand = Demand::new(fabric, job, &scheduled.paths);
+    let iteration = job.iteration_seconds(demand.bottleneck_seconds());
+    let iterations = seconds / iteration;
+    // What is no number is the engine's to name.
+    if iteration > 0.0 && iterations > MAX_ITERATIONS {
+        let id = job.id.clone();
+        return Err(SimulationError::TooMany {
+            id,
+            iterations,
+            seconds,
+        });
+    }
+    Ok(())
+}
+
+fn engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
+    let capacities = (0..fabric.links().len()).map(|link| capacity(fabric, link.into()));
+    let network = Network::new(capacities.collect()).map_err(SimulationError::Engine)?;
+    Engine::new(&network, Options::default()).map_err(SimulationError::Engine)
+}
+
+/// Bytes per second of a link; 0 while it is down.
+fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
+    if fabric.is_up(link) {
+        fabric.link(link).bandwidth.bytes_per_second()
+    } else {
+        0.0
+    }
+}
+
+fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::Job {
+    let flows = job.flows.iter().zip(&scheduled.paths);
+    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::Flow {
+        path: links(path),
+        bytes: flow.bytes,
+    };
+    fluid::Job {
+        compute_seconds: job.compute_seconds,
+        overlap_from: job.overlap_from,
+        class: scheduled.class,
+        start: scheduled.start_shift_seconds,
+        iterations: None,
+        flows: flows.map(flow).collect(),
+    }
+}
+
+fn links(path: &[LinkId]) -> Vec<u32> {
+    path.iter().map(|link| link.0).collect()
+}
+
+#[cfg(test)]
+mod tests;

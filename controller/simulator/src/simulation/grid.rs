@@ -1,0 +1,96 @@
+//! Jobs that keep to a grid of times: CASSINI's answer to drift (its section 5.7).
+//!
+//! A job on a grid should begin its iterations at `start + k * period`. One that begins an iteration
+//! more than 5 % of the period off lets its next one wait until the grid comes round again.
+
+use std::collections::BTreeMap;
+
+use fluid::{Instant, JobIndex, Phase};
+
+use crate::baseline::cassini::DRIFT_MAX;
+
+/// The jobs on a grid.
+#[derive(Debug, Default)]
+pub(crate) struct Grid {
+    lines: BTreeMap<JobIndex, Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    start: f64,
+    period: f64,
+    waited: f64,
+}
+
+impl Grid {
+    pub(crate) fn hold(&mut self, job: JobIndex, start: f64, period: f64) {
+        let waited = 0.0;
+        self.lines.insert(
+            job,
+            Line {
+                start,
+                period,
+                waited,
+            },
+        );
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Seconds that a job waited for its grid so far.
+    pub(crate) fn waited(&self, job: JobIndex) -> f64 {
+        self.lines.get(&job).map_or(0.0, |line| line.waited)
+    }
+
+    /// The jobs that begin an iteration too far off their grid, and how long their next one waits.
+    pub(crate) fn postponements(&mut self, instant: &Instant<'_>) -> Vec<(JobIndex, f64)> {
+        let now = instant.seconds();
+        let begun = instant
+            .phases()
+            .filter(|(_, phase)| *phase == Phase::Computing);
+        let mut postponed = Vec::new();
+        for (job, _) in begun {
+            if let Some(line) = self.lines.get_mut(&job)
+                && let Some(wait) = line.wait(now)
+            {
+                line.waited += wait;
+                postponed.push((job, wait));
+            }
+        }
+        postponed
+    }
+}
+
+impl Line {
+    /// How long to wait for the grid, if an iteration that begins now is too far off.
+    fn wait(&self, now: f64) -> Option<f64> {
+        let late = (now - self.start).rem_euclid(self.period);
+        let early = self.period - late;
+        (late.min(early) > DRIFT_MAX * self.period).then_some(early)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_drift_is_let_pass_and_large_drift_waits_for_the_grid() {
+        let line = Line {
+            start: 10.0,
+            period: 2.0,
+            waited: 0.0,
+        };
+        for (now, wait) in [
+            (10.0, None),
+            (14.09, None),
+            (13.91, None),
+            (14.5, Some(1.5)),
+            (13.75, Some(0.25)),
+        ] {
+            assert_eq!(line.wait(now), wait, "{now}");
+        }
+    }
+}

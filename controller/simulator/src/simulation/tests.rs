@@ -1,0 +1,274 @@
+//! Simulations by hand: the equation first, then the number.
+
+use super::*;
+use crate::baseline::trial::Trial;
+
+fn experiment(trial: &Trial, seconds: f64) -> Experiment {
+    Experiment {
+        input: trial.input(),
+        policy: Policy::default(),
+        seconds,
+        faults: Vec::new(),
+        views: Vec::new(),
+    }
+}
+
+fn run(experiment: &Experiment, scheduler: Scheduler) -> Outcome {
+    simulate(experiment, scheduler, &mut |_| {})
+        .unwrap()
+        .outcome
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6
+}
+
+#[test]
+fn a_job_alone_takes_its_closed_form_under_every_scheduler() {
+    // T = comp + t = 1 + 12.5e9 / 25e9 = 1.5 s; 15 s are 10 iterations; 16 of 96 GPUs.
+    let experiment = experiment(&Trial::lab().job("a", &[("h1", "h4")]), 15.0);
+    for scheduler in Scheduler::ALL {
+        let outcome = run(&experiment, scheduler);
+        let job = &outcome.jobs[0];
+        assert_eq!(job.iterations, 10, "{scheduler}");
+        assert!(close(job.mean_iteration_seconds.unwrap(), 1.5));
+        assert!(close(outcome.gpu_utilization, 2.0 / 3.0));
+        assert!(close(
+            outcome.cluster_gpu_utilization,
+            2.0 / 3.0 * 16.0 / 96.0
+        ));
+        assert!(close(outcome.flop, 10.0 * 1e15));
+        // Host links of 200 Gb/s are busy a third of the time, uplinks of 400 Gb/s a sixth.
+        let busy: Vec<f64> = outcome
+            .links
+            .iter()
+            .map(|link| link.busy_fraction)
+            .collect();
+        assert_eq!(busy.len(), 4);
+        assert!(
+            busy.iter()
+                .all(|b| close(*b, 1.0 / 3.0) || close(*b, 1.0 / 6.0)),
+            "{busy:?}"
+        );
+        assert!(
+            outcome
+                .findings
+                .iter()
+                .all(|f| f.severity == topology::Severity::Info)
+        );
+    }
+    let alone = alone_seconds(
+        &experiment.input.fabric,
+        &experiment.input.jobs[0],
+        &experiment.policy,
+    );
+    assert!(close(alone.unwrap().unwrap(), 1.5));
+}
+
+/// Two jobs that send from h1 at the same time: 1 s of computation, then 0.5 s alone.
+fn pair() -> Trial {
+    Trial::lab()
+        .job("a", &[("h1", "h4")])
+        .job("b", &[("h1", "h5")])
+}
+
+#[test]
+fn equal_jobs_in_step_halve_each_other_and_shifted_ones_do_not() {
+    // ECMP: both send 12.5 GB at half of 25 GB/s, T = 1 + 1. CASSINI: no overlap, T = 1.5.
+    let experiment = experiment(&pair(), 600.0);
+    let mean = |outcome: &Outcome, job: usize| outcome.jobs[job].mean_iteration_seconds.unwrap();
+    let ecmp = run(&experiment, Scheduler::Ecmp);
+    assert!(close(mean(&ecmp, 0), 2.0) && close(mean(&ecmp, 1), 2.0));
+    let cassini = run(&experiment, Scheduler::Cassini);
+    assert!(close(mean(&cassini, 0), 1.5) && close(mean(&cassini, 1), 1.5));
+    assert!(close(cassini.jobs[1].start_shift_seconds, 0.5));
+    // Any order: the second waits once, and they interleave from then on.
+    for scheduler in [Scheduler::Sincronia, Scheduler::Varys, Scheduler::Crux] {
+        let outcome = run(&experiment, scheduler);
+        assert!(
+            mean(&outcome, 0) < 1.51 && mean(&outcome, 1) < 1.51,
+            "{scheduler}"
+        );
+    }
+}
+
+#[test]
+fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
+    let mut experiment = experiment(&pair(), 600.0);
+    let fabric = experiment.input.fabric.clone();
+    // A cable that both use fails for 0.7 s: they fall behind, in step, and part again.
+    experiment.faults = vec![
+        Fault::failure(&fabric, "h1-leaf1@100.2").unwrap(),
+        Fault::repair(&fabric, "h1-leaf1@100.9").unwrap(),
+    ];
+    let outcome = run(&experiment, Scheduler::Cassini);
+    for job in &outcome.jobs {
+        assert!(job.iterations >= 396, "{outcome:?}");
+        let mean = job.mean_iteration_seconds.unwrap();
+        assert!((1.5..1.515).contains(&mean), "{mean}");
+    }
+}
+
+#[test]
+fn assignment_alone_keeps_the_paths_of_ecmp() {
+    let hosts = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"];
+    let trial = (0..8).fold(Trial::lab(), |trial, job| {
+        let pairs: Vec<(&str, &str)> = (1..4)
+            .map(|hop| (hosts[job], hosts[(job + 2 * hop) % 8]))
+            .collect();
+        trial.job(&format!("j{job}"), &pairs)
+    });
+    let input = trial.input();
+    let policy = Policy::default();
+    let of = |scheduler: Scheduler| scheduler.schedule(&input, &policy, None);
+    let paths = |schedule: &Schedule| -> Vec<Vec<Vec<LinkId>>> {
+        schedule.jobs.iter().map(|job| job.paths.clone()).collect()
+    };
+    let hashed = paths(&of(Scheduler::Ecmp));
+    assert_eq!(paths(&of(Scheduler::CruxPa)), hashed);
+    assert_ne!(paths(&of(Scheduler::Crux)), hashed);
+    assert_eq!(paths(&of(Scheduler::CruxPsPa)), paths(&of(Scheduler::Crux)));
+    for scheduler in [Scheduler::CruxPa, Scheduler::CruxPsPa] {
+        let mut classes: Vec<u32> = of(scheduler).jobs.iter().map(|job| job.class).collect();
+        classes.sort_unstable();
+        assert_eq!(classes, [0, 1, 2, 3, 4, 5, 6, 7], "{scheduler}");
+    }
+}
+
+#[test]
+fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
+    let mut experiment = experiment(&Trial::lab().job("a", &[("h1", "h4")]), 15.0);
+    let fabric = experiment.input.fabric.clone();
+    let fail = |text: &str| Fault::failure(&fabric, text).unwrap();
+    for spine in ["spine1", "spine2"] {
+        experiment.faults = vec![fail(&format!("leaf1-{spine}@1.2"))];
+        for scheduler in Scheduler::ALL {
+            let outcome = run(&experiment, scheduler);
+            assert_eq!(outcome.jobs[0].iterations, 10, "{scheduler}");
+            assert!(
+                outcome.findings.iter().all(|f| !f.text.contains("path")),
+                "{outcome:?}"
+            );
+        }
+    }
+    // Both fail at 1.2 s, of the bytes 60 % are left; one comes back at 4.2 s.
+    experiment.faults = vec![
+        Fault::repair(&fabric, "spine2@4.2").unwrap(),
+        fail("spine1@1.2"),
+        fail("spine2@1.2"),
+    ];
+    for scheduler in Scheduler::ALL {
+        let outcome = run(&experiment, scheduler);
+        assert_eq!(outcome.jobs[0].iterations, 8, "{scheduler}");
+        let lost = outcome
+            .findings
+            .iter()
+            .any(|f| f.about == "job a" && f.text.contains("path"));
+        assert!(lost, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
+    let mut trial = Trial::lab()
+        .job("a", &[("h1", "h4")])
+        .job("b", &[("h2", "h3")]);
+    let fail = |text: &str| Fault::failure(&trial.fabric, text).unwrap().changes;
+    trial.fabric = trial.fabric.with(fail("h1-leaf1@0"));
+    let mut experiment = experiment(&trial, 15.0);
+    for scheduler in Scheduler::ALL {
+        let outcome = run(&experiment, scheduler);
+        assert_eq!(
+            (outcome.jobs[0].iterations, outcome.jobs[1].iterations),
+            (0, 10)
+        );
+        assert_eq!(outcome.jobs[0].mean_iteration_seconds, None);
+        let finding = &outcome.findings[0];
+        assert_eq!(finding.about, "job a");
+        assert!(finding.text.contains("path"), "{finding}");
+    }
+    experiment.faults = vec![Fault::repair(&trial.fabric, "h1-leaf1@6").unwrap()];
+    assert_eq!(run(&experiment, Scheduler::Crux).jobs[0].iterations, 6);
+}
+
+#[test]
+fn impossible_input_has_a_name() {
+    let error = |experiment: &Experiment| {
+        let error = simulate(experiment, Scheduler::Ecmp, &mut |_| {}).unwrap_err();
+        let source = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
+        format!("{error}: {source}")
+    };
+    let trial = Trial::lab().job("a", &[("h1", "h4")]);
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let said = error(&experiment(&trial, seconds));
+        assert!(said.contains("cannot be simulated"), "{said}");
+    }
+    let of_all = |broken: &Experiment, field: &str| {
+        for scheduler in Scheduler::ALL {
+            let error = simulate(broken, scheduler, &mut |_| {}).unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert!(error.to_string().contains("job a"), "{error}");
+            assert!(source.contains(field), "{scheduler}: {source}");
+        }
+    };
+    let mut broken = experiment(&trial, 10.0);
+    broken.input.jobs[0].compute_seconds = f64::NAN;
+    of_all(&broken, "compute_seconds");
+    let mut broken = experiment(&trial, 10.0);
+    broken.input.jobs[0].flows[0].bytes = f64::NAN;
+    of_all(&broken, "bytes");
+    let mut broken = experiment(&trial, 10.0);
+    broken.input.jobs[0].overlap_from = f64::INFINITY;
+    of_all(&broken, "overlap_from");
+    let mut broken = experiment(&trial, 1e7);
+    broken.input.jobs[0].compute_seconds = 0.0;
+    broken.input.jobs[0].flows[0].bytes = 1.0;
+    let said = error(&broken);
+    assert!(said.contains("job a") && said.contains("iterate"), "{said}");
+}
+
+#[test]
+fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
+    let mut trial = Trial::lab().job("a", &[("h1", "h4")]).job("b", &[]);
+    trial.jobs[1].compute_seconds = 0.0;
+    let outcome = run(&experiment(&trial, 1.2), Scheduler::Crux);
+    let about = |about: &str| outcome.findings.iter().find(|f| f.about == about).unwrap();
+    assert!(about("job a").text.contains("no iteration ended"));
+    assert!(about("job b").text.contains("neither computes nor sends"));
+    assert!(close(outcome.jobs[0].gpu_busy_fraction, 1.0 / 1.2));
+}
+
+#[test]
+fn timelines_add_up_to_the_outcome() {
+    let mut experiment = experiment(&pair().job("c", &[("h2", "h6"), ("h3", "h1")]), 20.0);
+    experiment.views = vec![View {
+        from_seconds: 0.0,
+        until_seconds: 20.0,
+        bins: 40,
+    }];
+    for scheduler in [Scheduler::Ecmp, Scheduler::Crux] {
+        let Simulated { outcome, timelines } =
+            simulate(&experiment, scheduler, &mut |_| {}).unwrap();
+        let mean = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
+        let [timeline] = &timelines[..] else {
+            panic!("one view")
+        };
+        assert!(close(mean(&timeline.computing), outcome.gpu_utilization));
+        for series in &timeline.links {
+            let name = experiment.input.fabric.link_name(series.link);
+            let link = outcome.links.iter().find(|link| link.link == name).unwrap();
+            let shares: f64 = series.levels.values().map(|level| mean(level)).sum();
+            assert!(close(shares, link.busy_fraction), "{name}");
+        }
+        // Every byte of a job is on the wire for its links' seconds, at the job's intensity.
+        assert!(mean(&timeline.intensity) > 0.0);
+    }
+}
+
+#[test]
+fn the_same_experiment_gives_the_same_outcome() {
+    let experiment = experiment(&pair().job("c", &[("h2", "h6"), ("h3", "h1")]), 50.0);
+    for scheduler in Scheduler::ALL {
+        assert_eq!(run(&experiment, scheduler), run(&experiment, scheduler));
+    }
+}
