@@ -23,6 +23,7 @@ mod p4info;
 mod parser;
 mod phv;
 mod pipeline;
+pub mod ports;
 mod profile;
 mod program;
 mod scheduler;

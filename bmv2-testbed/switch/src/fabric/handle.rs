@@ -11,6 +11,7 @@ use super::{
     DeviceIndex, Endpoint, EndpointIndex, FabricCounts, Outbox, WireCounts, WireIndex, WireState,
 };
 use crate::device::{Device, Nanos};
+use crate::ports::Commands;
 
 /// Commands that may wait for the owner before senders wait in turn.
 pub(super) const COMMAND_LIMIT: usize = 1024;
@@ -40,11 +41,20 @@ pub struct FabricHandle {
     commands: mpsc::Sender<Command>,
 }
 
-/// One device of a running fabric.
+/// One device, of a running fabric or behind ports of this machine.
 #[derive(Clone, Debug)]
 pub struct DeviceHandle {
-    fabric: FabricHandle,
-    device: DeviceIndex,
+    home: Home,
+}
+
+/// Where a device lives.
+#[derive(Clone, Debug)]
+enum Home {
+    Fabric {
+        fabric: FabricHandle,
+        device: DeviceIndex,
+    },
+    Ports(Commands),
 }
 
 /// One endpoint of a running fabric.
@@ -89,9 +99,9 @@ impl FabricHandle {
 
     /// A device of the fabric; one that does not exist answers as if the fabric were gone.
     pub fn device(&self, device: DeviceIndex) -> DeviceHandle {
+        let fabric = self.clone();
         DeviceHandle {
-            fabric: self.clone(),
-            device,
+            home: Home::Fabric { fabric, device },
         }
     }
 
@@ -145,27 +155,39 @@ impl FabricHandle {
 }
 
 impl DeviceHandle {
+    pub(crate) fn behind_ports(commands: Commands) -> Self {
+        Self {
+            home: Home::Ports(commands),
+        }
+    }
+
     /// Runs something on the device, between two events.
     pub async fn with<R: Send + 'static>(
         &self,
         run: impl FnOnce(&mut Device) -> R + Send + 'static,
     ) -> Result<R, Gone> {
-        let device = self.device;
-        let result = self
-            .fabric
-            .call(move |owner| owner.world.device(device).map(run))
-            .await;
-        result?.ok_or(Gone)
+        match &self.home {
+            Home::Fabric { fabric, device } => {
+                let device = *device;
+                let result = fabric.call(move |owner| owner.world.device(device).map(run));
+                result.await?.ok_or(Gone)
+            }
+            Home::Ports(commands) => commands.with_device(run).await,
+        }
     }
 
     /// Packets the device sends to its CPU port from now on, with the header the program puts in
     /// front of them. At most 1024 wait, more are counted as lost. A later call takes over.
     pub async fn packet_ins(&self) -> Result<mpsc::Receiver<Vec<u8>>, Gone> {
         let (to, packets) = mpsc::channel(PACKET_IN_LIMIT);
-        let device = self.device;
-        self.fabric
-            .call(move |owner| owner.world.set_packet_ins(device, to))
-            .await?;
+        match &self.home {
+            Home::Fabric { fabric, device } => {
+                let device = *device;
+                let set = fabric.call(move |owner| owner.world.set_packet_ins(device, to));
+                set.await?;
+            }
+            Home::Ports(commands) => commands.set_packet_ins(to).await?,
+        }
         Ok(packets)
     }
 
@@ -177,10 +199,14 @@ impl DeviceHandle {
 
     /// Gives the device a packet as if it had arrived on a port.
     pub async fn inject(&self, port: u16, packet: Vec<u8>) -> Result<(), Gone> {
-        let device = self.device;
-        self.fabric
-            .call(move |owner| owner.world.inject(device, port, &packet))
-            .await
+        match &self.home {
+            Home::Fabric { fabric, device } => {
+                let device = *device;
+                let inject = fabric.call(move |owner| owner.world.inject(device, port, &packet));
+                inject.await
+            }
+            Home::Ports(commands) => commands.inject(port, packet).await,
+        }
     }
 }
 

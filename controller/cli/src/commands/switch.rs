@@ -1,28 +1,37 @@
 //! `crux switch`: the embedded switch as a program, with the flags of simple_switch_grpc.
 //!
-//! It serves P4Runtime; ports that carry packets exist on the in-process fabric only.
+//! The decision: a script that starts simple_switch_grpc starts this instead by changing the name
+//! alone. Flags of debugging aids that it does not have are taken and ignored, so that this holds;
+//! anything else that it does not know is an error.
+
+mod port_flags;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use switch::election::Dialect;
+use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::service::{self, ServiceOptions};
-use switch::{DeviceConfig, FabricBuilder, Pace, Program};
+use switch::{Device, DeviceConfig, Program};
 use tokio::net::TcpListener;
 
+use self::port_flags::{Attachment, PortRate};
 use crate::failure::Failure;
 use crate::{files, output};
 
-/// Serve P4Runtime for an embedded switch until interrupted.
+/// Forward packets between interfaces and serve P4Runtime, until interrupted.
 ///
 /// Flags are those of simple_switch_grpc, its target's flags after `--` included, so that a script
-/// can start one instead of the other. The switch has no packet ports of its own yet: programs,
-/// tables, counters and the packet stream work, and no interface can be attached.
+/// can start one instead of the other. Interfaces need CAP_NET_RAW (root has it). Each port has
+/// strict-priority queues over one rate, which bmv2 does not have.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  crux switch --no-p4 --device-id 1 -- --grpc-server-addr 127.0.0.1:50001 --cpu-port 255
-  crux switch fabric.json --priority-queues 8")]
+  crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:50001
+  crux switch fabric.json -i 1@veth1 -i 2@veth2 --port-rate 10M --port-rate 2=100M
+  crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap")]
 pub(crate) struct Args {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
     #[arg(required_unless_present = "no_p4", conflicts_with = "no_p4")]
@@ -33,15 +42,69 @@ pub(crate) struct Args {
     /// P4Runtime device id
     #[arg(long, default_value_t = 0)]
     device_id: u64,
+    /// Attach an interface as a port; may be given many times
+    #[arg(short, long = "interface", value_name = "PORT@INTERFACE")]
+    interfaces: Vec<Attachment>,
+    /// Record what passes each interface, in INTERFACE_in.pcap and INTERFACE_out.pcap there
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "."
+    )]
+    pcap: Option<PathBuf>,
+    /// Read packets from INTERFACE_in.pcap and write to INTERFACE_out.pcap, after so many seconds
+    #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
+    use_files: Option<u64>,
+    /// Bits per second that a port sends (10M, 2.5G), of every port or of one: the queues of all its
+    /// levels share it
+    #[arg(long = "port-rate", value_name = "[PORT=]RATE")]
+    port_rates: Vec<PortRate>,
+    /// Bytes that may wait at each level of each port
+    #[arg(long, default_value_t = 1 << 20)]
+    queue_bytes: u64,
     /// When the primary leaves, promote the best backup as bmv2 does; the specification promotes
     /// nobody
     #[arg(long)]
     bmv2_arbitration: bool,
     #[command(flatten)]
+    ignored: Ignored,
+    #[command(flatten)]
     target: Target,
     /// The target's flags again, as simple_switch_grpc wants them: after --
     #[arg(last = true, value_name = "TARGET FLAGS")]
     target_flags: Vec<String>,
+}
+
+/// Flags of debugging aids of bmv2 that are not here: taken, so that scripts run, and ignored.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Taken for compatibility and ignored")]
+struct Ignored {
+    /// bmv2's Thrift server
+    #[arg(long, value_name = "PORT")]
+    thrift_port: Option<u16>,
+    /// bmv2's event log
+    #[arg(long, value_name = "ADDRESS")]
+    nanolog: Option<String>,
+    /// bmv2's notifications
+    #[arg(long, value_name = "ADDRESS")]
+    notifications_addr: Option<String>,
+    /// bmv2's log; see --log
+    #[arg(long)]
+    log_console: bool,
+    /// bmv2's log; see --log
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// bmv2's log; see --log
+    #[arg(long)]
+    log_flush: bool,
+    /// bmv2's log; see --log
+    #[arg(short = 'L', long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Ports have nine bits here whatever this says
+    #[arg(long, value_name = "PORTS")]
+    max_port_count: Option<u32>,
 }
 
 /// Flags that simple_switch_grpc takes after `--`; here they may stand before it too.
@@ -56,6 +119,9 @@ struct Target {
     /// Priority queues of every port
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=8))]
     priority_queues: u8,
+    /// bmv2's swapping of programs; taken and ignored
+    #[arg(long)]
+    disable_swap: bool,
 }
 
 /// The flags after `--`, parsed as a command line of their own.
@@ -78,6 +144,29 @@ impl Args {
         let line = <TargetLine as clap::Parser>::try_parse_from(&self.target_flags);
         line.map(|line| line.target)
             .map_err(|error| Failure::input("flags after --", error))
+    }
+
+    fn ports(&self) -> Result<PortsOptions, Failure> {
+        let shapes = port_flags::Shapes::new(&self.port_rates, self.queue_bytes);
+        let files = self.use_files.is_some();
+        let port = |attachment: &Attachment| {
+            let medium = if files {
+                attachment.files()
+            } else {
+                attachment.interface()
+            };
+            shapes.port(attachment.port, medium)
+        };
+        let ports: Vec<_> = self.interfaces.iter().map(port).collect();
+        if let Some(stray) = shapes.stray(&ports) {
+            let what = format!("port {stray} is attached to nothing; give it with -i");
+            return Err(Failure::input("--port-rate", what));
+        }
+        Ok(PortsOptions {
+            ports,
+            record: self.pcap.clone(),
+            replay_after: Duration::from_secs(self.use_files.unwrap_or_default()),
+        })
     }
 
     fn dialect(&self) -> Dialect {
@@ -105,29 +194,22 @@ fn load(file: &str) -> Result<Arc<Program>, Failure> {
 }
 
 async fn serve(args: &Args, target: &Target, program: Option<Arc<Program>>) -> Result<(), Failure> {
-    let mut builder = FabricBuilder::new();
-    let device = builder.add_device(DeviceConfig {
+    let listener = TcpListener::bind(target.grpc_server_addr).await;
+    let listener = listener.map_err(|error| Failure::input(target.grpc_server_addr, error))?;
+    let mut device = Device::new(DeviceConfig {
         device_id: args.device_id,
         cpu_port: target.cpu_port,
         levels: target.priority_queues,
     });
-    let fabric = builder.spawn().map_err(|error| Failure::work(&error))?;
-    fabric
-        .release(Pace::RealTime)
-        .await
-        .map_err(|error| Failure::work(&error))?;
-    let device = fabric.device(device);
     if let Some(program) = program {
-        let loaded = device.with(move |device| device.load(program)).await;
-        loaded.map_err(|error| Failure::work(&error))?;
+        device.load(program);
     }
-    let listener = TcpListener::bind(target.grpc_server_addr).await;
-    let listener = listener.map_err(|error| Failure::input(target.grpc_server_addr, error))?;
+    let ports = ports::spawn(device, &args.ports()?).map_err(|error| Failure::work(&error))?;
     let options = ServiceOptions {
         dialect: args.dialect(),
         ..ServiceOptions::default()
     };
-    let server = service::serve(listener, device, options).await;
+    let server = service::serve(listener, ports.device(), options).await;
     let server = server.map_err(|error| Failure::work(&error))?;
     output::print(format_args!(
         "device {} serves P4Runtime on {}",
@@ -136,8 +218,26 @@ async fn serve(args: &Args, target: &Target, program: Option<Arc<Program>>) -> R
     ))?;
     interrupted().await?;
     server.shutdown().await;
-    fabric.stop().await;
+    say_farewell(&ports).await;
+    ports.stop().await;
     Ok(())
+}
+
+/// Logs what the ports have seen.
+async fn say_farewell(ports: &PortsHandle) {
+    for port in ports.status().await.unwrap_or_default() {
+        let dropped: u64 = port.levels.iter().map(|level| level.dropped.packets).sum();
+        tracing::info!(
+            port = port.number,
+            name = port.name,
+            up = port.state == PortState::Up,
+            received = port.received.packets,
+            sent = port.sent.packets,
+            lost = port.lost,
+            dropped,
+            "port"
+        );
+    }
 }
 
 /// Waits for Ctrl-C or the signal that service managers end a program with.

@@ -1,0 +1,271 @@
+//! The ports of one device on a real machine: interfaces or capture files, in real time.
+//!
+//! [`spawn`] gives a [`Device`] to a thread of its own (`ports/driver.rs`) that owns it, its ports
+//! and the clock. A port (`ports/port.rs`) is a line, which is the same strict-priority
+//! [`Scheduler`](crate::Scheduler) that wires of the in-process fabric have, here on the machine's
+//! clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
+//! (`ports/capture.rs`). What becomes of interfaces is heard from the kernel (`ports/links.rs`).
+//!
+//! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and what
+//! has no room is dropped and counted where it happened.
+
+mod capture;
+mod driver;
+mod line;
+mod links;
+mod packet_socket;
+mod port;
+
+use std::io;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::eventfd::EventFd;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::counter::Count;
+use crate::device::{Device, DeviceCounts};
+use crate::fabric::{DeviceHandle, Gone};
+use crate::scheduler::QueueCounts;
+use driver::Driver;
+
+/// Commands that may wait for the owner before senders wait in turn.
+const COMMAND_LIMIT: usize = 1024;
+
+/// A port and what it is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Its number, below 512: P4's ports have nine bits.
+    pub number: u16,
+    /// What it is attached to.
+    pub medium: Medium,
+    /// How fast it sends and how much may wait.
+    pub shape: Shape,
+}
+
+/// What a port is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A network interface of this machine: one end of a veth pair, a TAP, a real one.
+    Interface(String),
+    /// Packets come from one capture file, in the order of their times over all ports, and go to
+    /// another.
+    Files {
+        /// A pcap file to read.
+        input: PathBuf,
+        /// A pcap file to write.
+        output: PathBuf,
+    },
+}
+
+/// How fast a port sends and how much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bits per second of whole frames, shared by all levels; without one, as fast as the interface
+    /// takes them.
+    pub bits_per_second: Option<NonZeroU64>,
+    /// Bytes that may wait at each level.
+    pub queue_bytes: u64,
+}
+
+impl Default for Shape {
+    /// No rate; 1 MiB for each level.
+    fn default() -> Self {
+        Self {
+            bits_per_second: None,
+            queue_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Ports from the start, and what else happens to their packets.
+#[derive(Clone, Debug, Default)]
+pub struct PortsOptions {
+    /// The ports.
+    pub ports: Vec<PortConfig>,
+    /// Where to record what passes: `IFACE_in.pcap` and `IFACE_out.pcap` of each interface.
+    pub record: Option<PathBuf>,
+    /// How long to wait before packets are read from files.
+    pub replay_after: Duration,
+}
+
+/// Whether a port can carry packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// The interface is up and has carrier.
+    Up,
+    /// It is there and one of the two is missing. What is sent to it is lost.
+    Down,
+    /// There is no such interface. The port attaches again when there is one.
+    Absent,
+}
+
+/// A port and what has happened to its packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortStatus {
+    /// Its number.
+    pub number: u16,
+    /// The interface, or the file that is read.
+    pub name: String,
+    /// Whether it can carry packets.
+    pub state: PortState,
+    /// Received and given to the device.
+    pub received: Count,
+    /// Received and refused: longer than the longest frame. Offloads of the sender are on.
+    pub oversized: u64,
+    /// Taken by the interface.
+    pub sent: Count,
+    /// Lost because the port was not up or the interface refused them.
+    pub lost: u64,
+    /// What each level has seen, from level 0.
+    pub levels: Vec<QueueCounts>,
+}
+
+/// Ports that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PortsError {
+    /// A number is beyond nine bits, the CPU port, or taken.
+    #[error("port {0} cannot be had: {1}")]
+    Number(u16, &'static str),
+    /// The interface cannot be opened.
+    #[error("interface {name}")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// Why; without the right to, say `CAP_NET_RAW`.
+        #[source]
+        source: io::Error,
+    },
+    /// A capture file cannot be read or written.
+    #[error("capture file {}", .file.display())]
+    Capture {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel does not give the thread what it needs.
+    #[error("starting the thread of the ports")]
+    Start(#[source] io::Error),
+    /// The ports have been stopped.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+/// Running ports; the last handle that is dropped does not stop them, [`PortsHandle::stop`] does.
+#[derive(Clone, Debug)]
+pub struct PortsHandle {
+    commands: Commands,
+    states: watch::Receiver<Vec<(u16, PortState)>>,
+}
+
+/// Something for the owner to do between two packets.
+type Command = Box<dyn FnOnce(&mut Driver) + Send>;
+
+/// The way to the owner: a bounded channel, and a bell since it sleeps on file descriptors.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    sender: mpsc::Sender<Command>,
+    bell: Arc<EventFd>,
+}
+
+/// Gives the device to a thread of its own, with these ports.
+///
+/// # Errors
+/// A port cannot be had, or the thread does not start.
+pub fn spawn(device: Device, options: &PortsOptions) -> Result<PortsHandle, PortsError> {
+    let (sender, received) = mpsc::channel(COMMAND_LIMIT);
+    let bell = EventFd::new().map_err(|errno| PortsError::Start(errno.into()))?;
+    let bell = Arc::new(bell);
+    let mut driver = Driver::new(device, options, Arc::clone(&bell))?;
+    for port in &options.ports {
+        driver.add(port)?;
+    }
+    let states = driver.states();
+    std::thread::Builder::new()
+        .name("ports".to_owned())
+        .spawn(move || driver.run(received))
+        .map_err(PortsError::Start)?;
+    Ok(PortsHandle {
+        commands: Commands { sender, bell },
+        states,
+    })
+}
+
+impl PortsHandle {
+    /// The device behind the ports.
+    pub fn device(&self) -> DeviceHandle {
+        DeviceHandle::behind_ports(self.commands.clone())
+    }
+
+    /// Attaches one more port.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn add(&self, port: PortConfig) -> Result<(), PortsError> {
+        self.commands.call(move |driver| driver.add(&port)).await?
+    }
+
+    /// Detaches a port; what waits there is lost. False when there is none.
+    pub async fn remove(&self, number: u16) -> Result<bool, Gone> {
+        self.commands
+            .call(move |driver| driver.remove(number))
+            .await
+    }
+
+    /// All ports, by number.
+    pub async fn status(&self) -> Result<Vec<PortStatus>, Gone> {
+        self.commands.call(|driver| driver.status()).await
+    }
+
+    /// What has become of the device's packets, apart from its P4 counters.
+    pub async fn device_counts(&self) -> Result<DeviceCounts, Gone> {
+        self.device().with(|device| device.counts()).await
+    }
+
+    /// The states of all ports, by number, whenever one changes.
+    pub fn states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
+        self.states.clone()
+    }
+
+    /// Ends the thread once what was received has been worked off, and closes files.
+    pub async fn stop(&self) {
+        // An error means that it has ended already.
+        let _ended = self.commands.call(Driver::stop).await;
+    }
+}
+
+impl Commands {
+    async fn call<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Driver) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
+        let (reply, wait) = oneshot::channel();
+        let command: Command = Box::new(move |driver| {
+            // Nobody may be waiting any more; what was asked for is done all the same.
+            let _unheard = reply.send(run(driver));
+        });
+        self.sender.send(command).await.map_err(|_| Gone)?;
+        // Fails only when the bell has been rung 2^64 times without being heard.
+        let _rung = self.bell.write(1);
+        wait.await.map_err(|_| Gone)
+    }
+
+    pub(crate) async fn with_device<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Device) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
+        self.call(move |driver| run(driver.device())).await
+    }
+
+    pub(crate) async fn set_packet_ins(&self, to: mpsc::Sender<Vec<u8>>) -> Result<(), Gone> {
+        self.call(move |driver| driver.set_packet_ins(to)).await
+    }
+
+    pub(crate) async fn inject(&self, port: u16, packet: Vec<u8>) -> Result<(), Gone> {
+        self.call(move |driver| driver.inject(port, &packet)).await
+    }
+}

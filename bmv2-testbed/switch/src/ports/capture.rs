@@ -1,0 +1,119 @@
+//! Capture files (pcap): what a port reads instead of an interface, what it writes, and what is
+//! recorded of an interface.
+//!
+//! Several files are read as one sequence in the order of their packets' times, port by port where
+//! these agree, so that a set of files gives the same run every time.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter};
+use std::path::Path;
+use std::time::Duration;
+
+use pcap_file::PcapError;
+use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
+
+use super::PortsError;
+
+/// Packets of capture files yet to arrive, the next one last.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    packets: Vec<Recorded>,
+}
+
+/// A packet of a capture file.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Recorded {
+    time: Duration,
+    pub(super) port: u16,
+    /// Its place in its file.
+    place: usize,
+    pub(super) packet: Vec<u8>,
+}
+
+impl Replay {
+    /// Adds the packets of a file, to arrive at `port`.
+    ///
+    /// # Errors
+    /// The file is not a pcap file, or ends within a packet.
+    pub(super) fn add(&mut self, port: u16, file: &Path) -> Result<(), PortsError> {
+        let failed = |source| PortsError::Capture {
+            file: file.to_owned(),
+            source,
+        };
+        let reader = File::open(file).map_err(failed)?;
+        let mut reader = PcapReader::new(BufReader::new(reader))
+            .map_err(io_error)
+            .map_err(failed)?;
+        let mut place = 0;
+        while let Some(packet) = reader.next_packet() {
+            let packet = packet.map_err(io_error).map_err(failed)?;
+            self.packets.push(Recorded {
+                time: packet.timestamp,
+                port,
+                place,
+                packet: packet.data.into_owned(),
+            });
+            place += 1;
+        }
+        self.packets.sort_by(|a, b| b.cmp(a));
+        Ok(())
+    }
+
+    /// The next packet.
+    pub(super) fn next(&mut self) -> Option<Recorded> {
+        self.packets.pop()
+    }
+
+    /// Whether all packets have arrived.
+    pub(super) fn is_over(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+/// A capture file that is written; it is whole once this is dropped.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    writer: PcapWriter<BufWriter<File>>,
+    /// The first failure; a full disk must not stop a switch.
+    failed: bool,
+}
+
+impl Recorder {
+    /// Starts the file afresh.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn create(file: &Path) -> Result<Self, PortsError> {
+        let failed = |source| PortsError::Capture {
+            file: file.to_owned(),
+            source,
+        };
+        let created = File::create(file).map_err(failed)?;
+        let writer = PcapWriter::new(BufWriter::new(created))
+            .map_err(io_error)
+            .map_err(failed)?;
+        Ok(Self {
+            writer,
+            failed: false,
+        })
+    }
+
+    /// Adds a packet; `time` is since the epoch.
+    pub(super) fn add(&mut self, packet: &[u8], time: Duration) {
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let packet = PcapPacket::new(time, length, packet);
+        if let Err(error) = self.writer.write_packet(&packet) {
+            if !self.failed {
+                tracing::error!(%error, "a capture file cannot be written");
+            }
+            self.failed = true;
+        }
+    }
+}
+
+fn io_error(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    }
+}

@@ -1,0 +1,389 @@
+//! The thread that owns a device, its ports and the clock.
+//!
+//! One round: commands, news of interfaces, one batch of every port that has something, and then
+//! out of every port whatever its line has let go. Between rounds it sleeps until a file descriptor
+//! or the first due packet wakes it. The decision: every port gets one batch a round, so that a
+//! flooded port costs the others no more than that.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, watch};
+
+use super::capture::Replay;
+use super::links::{LinkNews, Links};
+use super::packet_socket::{BATCH, Batch, Sent};
+use super::port::{Heard, Port};
+use super::{Command, Medium, PortConfig, PortState, PortStatus, PortsError, PortsOptions};
+use crate::device::{Device, Nanos, Outputs};
+
+/// Ports have nine bits.
+const PORT_LIMIT: u16 = 512;
+/// Commands that are run before packets have their turn again.
+const COMMANDS_A_ROUND: usize = 64;
+/// Wakes of one round.
+const EVENTS_A_ROUND: usize = 64;
+
+/// Whose file descriptor woke the thread; ports are their number.
+const TOKEN_BELL: u64 = 1 << 32;
+const TOKEN_LINKS: u64 = TOKEN_BELL + 1;
+const TOKEN_TIMER: u64 = TOKEN_BELL + 2;
+
+/// The owner.
+#[derive(Debug)]
+pub(super) struct Driver {
+    device: Device,
+    /// By number.
+    ports: Vec<Option<Port>>,
+    /// Numbers of the ports there are, in order.
+    numbers: Vec<u16>,
+    outputs: Outputs,
+    packet_ins: Option<mpsc::Sender<Vec<u8>>>,
+    /// Sent to a controller that did not take them in time, or to none.
+    packet_ins_lost: u64,
+    replay: Replay,
+    options: PortsOptions,
+    states: watch::Sender<Vec<(u16, PortState)>>,
+    links: Links,
+    bell: Arc<EventFd>,
+    timer: TimerFd,
+    epoll: Epoll,
+    since: Instant,
+    now: Nanos,
+    stopped: bool,
+}
+
+impl Driver {
+    /// A device without ports.
+    pub(super) fn new(
+        device: Device,
+        options: &PortsOptions,
+        bell: Arc<EventFd>,
+    ) -> Result<Self, PortsError> {
+        let start = |error: nix::Error| PortsError::Start(error.into());
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let driver = Self {
+            device,
+            ports: Vec::new(),
+            numbers: Vec::new(),
+            outputs: Outputs::default(),
+            packet_ins: None,
+            packet_ins_lost: 0,
+            replay: Replay::default(),
+            options: options.clone(),
+            states: watch::Sender::new(Vec::new()),
+            links: Links::open().map_err(PortsError::Start)?,
+            bell,
+            timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(start)?,
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?,
+            since: Instant::now(),
+            now: 0,
+            stopped: false,
+        };
+        listen(&driver.epoll, driver.bell.as_fd(), TOKEN_BELL).map_err(start)?;
+        listen(&driver.epoll, driver.links.as_fd(), TOKEN_LINKS).map_err(start)?;
+        listen(&driver.epoll, driver.timer.as_fd(), TOKEN_TIMER).map_err(start)?;
+        Ok(driver)
+    }
+
+    pub(super) fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    pub(super) fn states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
+        self.states.subscribe()
+    }
+
+    pub(super) fn set_packet_ins(&mut self, to: mpsc::Sender<Vec<u8>>) {
+        self.packet_ins = Some(to);
+    }
+
+    /// Attaches a port.
+    pub(super) fn add(&mut self, config: &PortConfig) -> Result<(), PortsError> {
+        let number = config.number;
+        let at = self.free_place(number)?;
+        if let Medium::Files { input, .. } = &config.medium {
+            self.replay.add(number, input)?;
+        }
+        let levels = self.device.config().levels;
+        let port = Port::open(config, levels, self.options.record.as_deref())?;
+        let listened = port
+            .as_fd()
+            .map_or(Ok(()), |fd| listen(&self.epoll, fd, u64::from(number)));
+        listened.map_err(|errno| PortsError::Start(errno.into()))?;
+        self.ports[at] = Some(port);
+        self.numbers.push(number);
+        self.numbers.sort_unstable();
+        self.publish();
+        // What the kernel said of it before now was of no interest.
+        self.links.ask().map_err(PortsError::Start)
+    }
+
+    /// Detaches a port; false when there is none.
+    pub(super) fn remove(&mut self, number: u16) -> bool {
+        let place = self.ports.get_mut(usize::from(number));
+        let removed = place.and_then(Option::take).is_some();
+        self.numbers.retain(|other| *other != number);
+        self.publish();
+        removed
+    }
+
+    /// All ports, by number.
+    pub(super) fn status(&self) -> Vec<PortStatus> {
+        let ports = self
+            .numbers
+            .iter()
+            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        ports.map(Port::status).collect()
+    }
+
+    /// Gives the device a packet as if it had arrived on `port` now.
+    pub(super) fn inject(&mut self, port: u16, packet: &[u8]) {
+        self.read_clock();
+        self.device
+            .process(port, packet, self.now, &mut self.outputs);
+        self.deliver();
+    }
+
+    /// Ends after this round.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Works until told to stop.
+    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut events = [EpollEvent::empty(); EVENTS_A_ROUND];
+        let mut batch = Batch::default();
+        while !self.stopped {
+            let woken = self.sleep(&mut events).unwrap_or_else(|error| {
+                tracing::error!(%error, "the ports cannot wait for packets; stopping");
+                self.stopped = true;
+                0
+            });
+            self.read_clock();
+            self.send_due();
+            for event in &events[..woken] {
+                match event.data() {
+                    TOKEN_BELL => self.obey(&mut commands),
+                    TOKEN_LINKS => self.links.news().iter().for_each(|news| self.hear(news)),
+                    // Non-blocking, and whether it fails makes no difference: it was due.
+                    TOKEN_TIMER => drop(self.timer.wait()),
+                    number => self.receive(number as u16, &mut batch),
+                }
+            }
+            self.replay_due();
+            self.send_due();
+        }
+    }
+
+    fn obey(&mut self, commands: &mut mpsc::Receiver<Command>) {
+        let _rings = self.bell.read();
+        for _ in 0..COMMANDS_A_ROUND {
+            match commands.try_recv() {
+                Ok(command) => command(self),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => return self.stop(),
+            }
+        }
+        // There may be more; ring for the next round.
+        let _rung = self.bell.write(1);
+    }
+
+    /// Takes one batch from a port through the device.
+    fn receive(&mut self, number: u16, batch: &mut Batch) {
+        let Some(Some(port)) = self.ports.get_mut(usize::from(number)) else {
+            return;
+        };
+        let count = port.receive(batch);
+        for frame in batch.frames(count) {
+            match frame {
+                Some(frame) => {
+                    port.count_received(frame);
+                    self.device
+                        .process(number, frame, self.now, &mut self.outputs);
+                }
+                None => port.count_oversized(),
+            }
+        }
+        self.deliver();
+    }
+
+    fn deliver(&mut self) {
+        let mut packets = std::mem::take(&mut self.outputs.packets);
+        let cpu_port = self.device.config().cpu_port;
+        for output in packets.drain(..) {
+            if output.port == cpu_port {
+                let sent = self
+                    .packet_ins
+                    .as_ref()
+                    .map(|to| to.try_send(output.packet));
+                self.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
+                continue;
+            }
+            let refused = match self.ports.get_mut(usize::from(output.port)) {
+                Some(Some(port)) => port.enqueue(output.level, output.packet, self.now),
+                _ => Err(output.packet),
+            };
+            if let Err(packet) = refused {
+                self.outputs.recycle(packet);
+            }
+        }
+        self.outputs.packets = packets;
+    }
+
+    /// Lets out of every port what has left its wire.
+    fn send_due(&mut self) {
+        for number in &self.numbers {
+            let Some(port) = &mut self.ports[usize::from(*number)] else {
+                continue;
+            };
+            if !port.has_due(self.now) {
+                continue;
+            }
+            let before = port.sending();
+            port.send_due(self.now, &mut self.outputs);
+            if let (true, Some(fd)) = (port.sending() != before, port.as_fd()) {
+                let mut event = EpollEvent::new(interest(port.sending()), u64::from(*number));
+                // Fails only for a descriptor that is not listened to, which cannot send either.
+                let _modified = self.epoll.modify(fd, &mut event);
+            }
+        }
+    }
+
+    /// Packets of capture files arrive once their time has come.
+    fn replay_due(&mut self) {
+        if self.now < nanos(self.options.replay_after) {
+            return;
+        }
+        for _ in 0..BATCH {
+            let Some(recorded) = self.replay.next() else {
+                return;
+            };
+            if let Some(Some(port)) = self.ports.get_mut(usize::from(recorded.port)) {
+                port.count_received(&recorded.packet);
+                let (number, packet) = (recorded.port, &recorded.packet);
+                self.device
+                    .process(number, packet, self.now, &mut self.outputs);
+                self.deliver();
+            }
+        }
+    }
+
+    fn hear(&mut self, news: &LinkNews) {
+        let mut changed = false;
+        for number in &self.numbers {
+            let Some(port) = &mut self.ports[usize::from(*number)] else {
+                continue;
+            };
+            let heard = port.hear(news);
+            if heard == Heard::Attached {
+                // Fails only for an interface that has gone again, which is heard of next.
+                let _fleeting = port
+                    .as_fd()
+                    .map(|fd| listen(&self.epoll, fd, u64::from(*number)));
+            }
+            if heard != Heard::Nothing {
+                changed = true;
+                tracing::info!(port = number, interface = news.name, state = ?news.state, "port");
+            }
+        }
+        if changed {
+            self.publish();
+        }
+    }
+
+    /// Tells those who watch, if a port has come, gone or changed.
+    fn publish(&self) {
+        let ports = self
+            .numbers
+            .iter()
+            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        let states: Vec<_> = ports.map(|port| (port.number(), port.state())).collect();
+        self.states.send_if_modified(|known| {
+            let differs = *known != states;
+            *known = states;
+            differs
+        });
+    }
+
+    /// Sleeps until something is to be done; how many descriptors have something.
+    fn sleep(&mut self, events: &mut [EpollEvent]) -> io::Result<usize> {
+        self.read_clock();
+        let timeout = match self.due() {
+            Some(due) if due <= self.now => EpollTimeout::ZERO,
+            Some(due) => {
+                self.arm(due)?;
+                EpollTimeout::NONE
+            }
+            None => EpollTimeout::NONE,
+        };
+        match self.epoll.wait(events, timeout) {
+            Ok(count) => Ok(count),
+            Err(Errno::EINTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// When something is to be done though no descriptor says so.
+    fn due(&self) -> Option<Nanos> {
+        let ports = self
+            .numbers
+            .iter()
+            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        let replay = (!self.replay.is_over()).then(|| nanos(self.options.replay_after));
+        ports.filter_map(Port::due).chain(replay).min()
+    }
+
+    fn arm(&self, due: Nanos) -> io::Result<()> {
+        let wait = i64::try_from(due - self.now).unwrap_or(i64::MAX);
+        let once = Expiration::OneShot(TimeSpec::nanoseconds(wait));
+        self.timer.set(once, TimerSetTimeFlags::empty())?;
+        Ok(())
+    }
+
+    fn free_place(&mut self, number: u16) -> Result<usize, PortsError> {
+        if number >= PORT_LIMIT {
+            return Err(PortsError::Number(number, "the highest is 511"));
+        }
+        if number == self.device.config().cpu_port {
+            return Err(PortsError::Number(number, "it leads to the controller"));
+        }
+        let place = usize::from(number);
+        if self.ports.len() <= place {
+            self.ports.resize_with(place + 1, || None);
+        }
+        match self.ports[place] {
+            None => Ok(place),
+            Some(_) => Err(PortsError::Number(number, "it is taken")),
+        }
+    }
+
+    fn read_clock(&mut self) {
+        self.now = nanos(self.since.elapsed());
+    }
+}
+
+/// Has a descriptor wake the thread when something has arrived.
+fn listen(epoll: &Epoll, fd: BorrowedFd<'_>, token: u64) -> nix::Result<()> {
+    epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
+}
+
+/// What a port's descriptor shall wake the thread for.
+fn interest(sending: Sent) -> EpollFlags {
+    match sending {
+        Sent::All => EpollFlags::EPOLLIN,
+        Sent::Full => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT,
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}

@@ -1,0 +1,144 @@
+//! What becomes of the machine's interfaces, as the kernel tells it over rtnetlink.
+//!
+//! An event says only which interface to look at again: `ports/driver.rs` compares the state with
+//! what it knows, so that an event that is lost or told twice does no harm.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    setsockopt, socket, sockopt,
+};
+
+use super::PortState;
+
+/// Bytes of the largest datagram of the kernel's answers.
+const DATAGRAM: usize = 64 << 10;
+/// What may wait for us: interfaces appear by the hundred when a testbed starts.
+const KERNEL_BYTES: usize = 1 << 20;
+
+/// The kernel's news of interfaces.
+#[derive(Debug)]
+pub(super) struct Links {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// An interface as the kernel last told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkNews {
+    pub(super) name: String,
+    /// The number of this incarnation of the interface.
+    pub(super) index: u32,
+    pub(super) state: PortState,
+}
+
+impl Links {
+    /// Listens, and asks for all interfaces there are.
+    pub(super) fn open() -> io::Result<Self> {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let family = AddressFamily::Netlink;
+        let fd = socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+        let _default = setsockopt(&fd, sockopt::RcvBufForce, &KERNEL_BYTES);
+        bind(
+            fd.as_raw_fd(),
+            &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32),
+        )?;
+        let links = Self {
+            fd,
+            buffer: vec![0; DATAGRAM],
+        };
+        links.ask()?;
+        Ok(links)
+    }
+
+    /// Asks for all interfaces; the answers come like news.
+    pub(super) fn ask(&self) -> io::Result<()> {
+        let payload = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_DUMP | NLM_F_REQUEST;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(payload));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
+        Ok(())
+    }
+
+    /// What the kernel has told since; asks again by itself when some of it was lost.
+    pub(super) fn news(&mut self) -> Vec<LinkNews> {
+        let mut news = Vec::new();
+        loop {
+            match recv(
+                self.fd.as_raw_fd(),
+                &mut self.buffer,
+                MsgFlags::MSG_DONTWAIT,
+            ) {
+                Ok(length) => read_datagram(&self.buffer[..length], &mut news),
+                Err(Errno::EINTR) => {}
+                Err(Errno::ENOBUFS) => {
+                    tracing::warn!("news of interfaces were lost; asking again");
+                    if self.ask().is_err() {
+                        return news;
+                    }
+                }
+                Err(_) => return news,
+            }
+        }
+    }
+}
+
+impl AsFd for Links {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn read_datagram(mut bytes: &[u8], news: &mut Vec<LinkNews>) {
+    while let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
+        if let NetlinkPayload::InnerMessage(message) = message.payload {
+            news.extend(read_message(&message));
+        }
+        let length = (message.header.length as usize).next_multiple_of(4);
+        match bytes.get(length..) {
+            Some(rest) if length > 0 && !rest.is_empty() => bytes = rest,
+            _ => return,
+        }
+    }
+}
+
+fn read_message(message: &RouteNetlinkMessage) -> Option<LinkNews> {
+    let (link, exists) = match message {
+        RouteNetlinkMessage::NewLink(link) => (link, true),
+        RouteNetlinkMessage::DelLink(link) => (link, false),
+        _ => return None,
+    };
+    let name = link
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name.clone()),
+            _ => None,
+        });
+    let flags = link.header.flags;
+    let state = if !exists {
+        PortState::Absent
+    } else if flags.contains(LinkFlags::Up | LinkFlags::LowerUp) {
+        PortState::Up
+    } else {
+        PortState::Down
+    };
+    Some(LinkNews {
+        name: name?,
+        index: link.header.index,
+        state,
+    })
+}

@@ -1,0 +1,282 @@
+//! Ports on this machine: capture files everywhere, veth pairs where the test is run as root.
+//!
+//! Of two devices that are joined by two veth pairs, one forwards and the other stands for hosts:
+//! it sends by packet-out and counts what it receives.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
+use switch::ports::{
+    self, Medium, PortConfig, PortState, PortStatus, PortsError, PortsHandle, PortsOptions, Shape,
+};
+use switch::{Device, DeviceCounts};
+
+use super::support::{ByName, CPU, FLOW, HERE, THERE, device, exact};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `HERE` is behind port 1 and `THERE` behind port 2.
+fn switch_of_two_hosts() -> Device {
+    let mut switch = device();
+    for (port, host) in [(1, HERE), (2, THERE)] {
+        switch.add(
+            "local_host",
+            &[exact(host)],
+            "to_host",
+            &[port, 0x0200_0000_0009],
+        );
+    }
+    switch
+}
+
+fn interface(number: u16, name: &str) -> PortConfig {
+    PortConfig {
+        number,
+        medium: Medium::Interface(name.to_owned()),
+        shape: Shape::default(),
+    }
+}
+
+fn options(ports: Vec<PortConfig>) -> PortsOptions {
+    PortsOptions {
+        ports,
+        ..PortsOptions::default()
+    }
+}
+
+/// Waits until the ports look as wanted, and gives them.
+async fn await_ports(
+    ports: &PortsHandle,
+    wanted: impl Fn(&[PortStatus]) -> bool,
+) -> Vec<PortStatus> {
+    let look = async {
+        loop {
+            let status = ports.status().await.unwrap();
+            if wanted(&status) {
+                return status;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let seen = tokio::time::timeout(PATIENCE, look).await;
+    match seen {
+        Ok(status) => status,
+        Err(_) => panic!("not as wanted: {:?}", ports.status().await),
+    }
+}
+
+fn write_capture(file: &Path, packets: &[(u64, Vec<u8>)]) {
+    let mut writer = PcapWriter::new(File::create(file).unwrap()).unwrap();
+    for (millis, packet) in packets {
+        let time = Duration::from_millis(*millis);
+        let packet = PcapPacket::new(time, packet.len() as u32, packet);
+        writer.write_packet(&packet).unwrap();
+    }
+}
+
+fn read_capture(file: &Path) -> Vec<Vec<u8>> {
+    let mut reader = PcapReader::new(File::open(file).unwrap()).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        packets.push(packet.unwrap().data.into_owned());
+    }
+    packets
+}
+
+#[tokio::test]
+async fn packets_of_capture_files_are_forwarded_in_the_order_of_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let numbered = |sport| super::support::Flow { sport, ..FLOW }.packet(100);
+    write_capture(&file("a_in.pcap"), &[(1, numbered(1)), (3, numbered(3))]);
+    write_capture(&file("b_in.pcap"), &[(2, numbered(2)), (4, numbered(4))]);
+    let port = |number, name: &str| PortConfig {
+        number,
+        medium: Medium::Files {
+            input: file(&format!("{name}_in.pcap")),
+            output: file(&format!("{name}_out.pcap")),
+        },
+        shape: Shape::default(),
+    };
+    let ports = vec![port(1, "a"), port(2, "b")];
+    let ports = ports::spawn(switch_of_two_hosts(), &options(ports)).unwrap();
+    await_ports(&ports, |status| status[1].sent.packets == 4).await;
+    ports.stop().await;
+    drop(ports);
+    // The thread closes its files when it ends, shortly after it said so.
+    let complete = async {
+        while read_capture(&file("b_out.pcap")).len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, complete).await.unwrap();
+    let source_ports = read_capture(&file("b_out.pcap"));
+    let source_ports: Vec<u8> = source_ports.iter().map(|packet| packet[35]).collect();
+    assert_eq!(source_ports, [1, 2, 3, 4]);
+    assert!(read_capture(&file("a_out.pcap")).is_empty());
+}
+
+#[test]
+fn ports_that_cannot_be_had_are_named() {
+    let refused = |port| ports::spawn(device(), &options(vec![port])).unwrap_err();
+    let missing = refused(interface(1, "no-such-port"));
+    // Without the right to open packet sockets that is what it says; the name is there anyhow.
+    assert!(missing.to_string().contains("no-such-port"), "{missing}");
+    for (number, config) in [(512, "lo"), (CPU, "lo")] {
+        let error = refused(interface(number, config));
+        assert!(matches!(error, PortsError::Number(refused, _) if refused == number));
+    }
+    let file = PortConfig {
+        medium: Medium::Files {
+            input: "/no/such/file".into(),
+            output: "/no/such/file".into(),
+        },
+        ..interface(1, "")
+    };
+    assert!(matches!(refused(file), PortsError::Capture { .. }));
+}
+
+/// Two veth pairs, `swN` and `hoN` with a mark of the test in their names; gone when dropped.
+struct Cables {
+    mark: String,
+}
+
+impl Cables {
+    /// `None`, and a line that says so, where this process may not make them.
+    fn lay(test: &str) -> Option<Self> {
+        let mark = format!("{test}{}", std::process::id() % 100_000);
+        let cables = Self { mark };
+        for number in 1..=2 {
+            if !cables.lay_one(number) {
+                eprintln!("skipped: veth pairs need root (CAP_NET_ADMIN) and the ip command");
+                return None;
+            }
+        }
+        Some(cables)
+    }
+
+    fn lay_one(&self, number: u16) -> bool {
+        let (near, far) = (self.switch(number), self.host(number));
+        let made = ip(&["link", "add", &near, "type", "veth", "peer", "name", &far]);
+        if made {
+            for end in [&near, &far] {
+                let quiet = format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6");
+                // A kernel without IPv6 is quiet already.
+                let _absent = std::fs::write(quiet, "1");
+                assert!(ip(&["link", "set", end, "up"]));
+            }
+        }
+        made
+    }
+
+    fn switch(&self, number: u16) -> String {
+        format!("sw{number}{}", self.mark)
+    }
+
+    fn host(&self, number: u16) -> String {
+        format!("ho{number}{}", self.mark)
+    }
+
+    /// The device that forwards and the one that stands for hosts.
+    fn devices(&self) -> (PortsHandle, PortsHandle) {
+        let ports = |name: fn(&Self, u16) -> String| {
+            let port = |number| interface(number, &name(self, number));
+            options(vec![port(1), port(2)])
+        };
+        let switch = ports::spawn(switch_of_two_hosts(), &ports(Self::switch)).unwrap();
+        let hosts = ports::spawn(device(), &ports(Self::host)).unwrap();
+        (switch, hosts)
+    }
+}
+
+impl Drop for Cables {
+    fn drop(&mut self) {
+        for number in 1..=2 {
+            ip(&["link", "del", &self.switch(number)]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    let output = Command::new("ip").args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// Sends a packet out of a port of the device that stands for hosts.
+async fn send(hosts: &PortsHandle, port: u16, packet: &[u8]) {
+    let mut out = vec![(port >> 1) as u8, (port << 7) as u8];
+    out.extend_from_slice(packet);
+    hosts.device().packet_out(out).await.unwrap();
+}
+
+#[tokio::test]
+async fn packets_cross_veth_pairs() {
+    let Some(cables) = Cables::lay("a") else {
+        return;
+    };
+    let (switch, hosts) = cables.devices();
+    for _ in 0..500 {
+        send(&hosts, 1, &FLOW.packet(1400)).await;
+    }
+    let seen = await_ports(&hosts, |ports| ports[1].received.packets == 500).await;
+    assert_eq!(
+        (seen[0].received.packets, seen[1].received.bytes),
+        (0, 500 * 1400)
+    );
+    let counts: DeviceCounts = switch.device_counts().await.unwrap();
+    assert_eq!((counts.received, counts.sent), (500, 500));
+    switch.stop().await;
+    hosts.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_follows_its_interface_and_the_others_go_on() {
+    let Some(cables) = Cables::lay("b") else {
+        return;
+    };
+    let (switch, hosts) = cables.devices();
+    let state = |wanted| move |ports: &[PortStatus]| ports[1].state == wanted;
+    assert!(ip(&["link", "set", &cables.host(2), "down"]));
+    await_ports(&switch, state(PortState::Down)).await;
+    send(&hosts, 1, &FLOW.packet(200)).await;
+    let seen = await_ports(&switch, |ports| ports[1].lost == 1).await;
+    assert_eq!((seen[0].state, seen[1].sent.packets), (PortState::Up, 0));
+
+    assert!(ip(&["link", "set", &cables.host(2), "up"]));
+    await_ports(&switch, state(PortState::Up)).await;
+    send(&hosts, 1, &FLOW.packet(200)).await;
+    await_ports(&hosts, |ports| ports[1].received.packets == 1).await;
+
+    assert!(ip(&["link", "del", &cables.switch(2)]));
+    await_ports(&switch, state(PortState::Absent)).await;
+    assert!(cables.lay_one(2));
+    await_ports(&switch, state(PortState::Up)).await;
+    await_ports(&hosts, state(PortState::Up)).await;
+    send(&hosts, 1, &FLOW.packet(200)).await;
+    await_ports(&hosts, |ports| ports[1].received.packets == 2).await;
+    switch.stop().await;
+    hosts.stop().await;
+}
+
+#[tokio::test]
+async fn ports_come_and_go_at_run_time() {
+    let Some(cables) = Cables::lay("c") else {
+        return;
+    };
+    let (switch, hosts) = cables.devices();
+    assert!(switch.remove(2).await.unwrap());
+    assert!(!switch.remove(2).await.unwrap());
+    let states: Vec<u16> = switch.states().borrow().iter().map(|port| port.0).collect();
+    assert_eq!(states, [1]);
+    let again = interface(2, &cables.switch(2));
+    switch.add(again.clone()).await.unwrap();
+    let taken = switch.add(again).await.unwrap_err();
+    assert!(matches!(taken, PortsError::Number(2, _)), "{taken}");
+    send(&hosts, 1, &FLOW.packet(200)).await;
+    await_ports(&hosts, |ports| ports[1].received.packets == 1).await;
+    switch.stop().await;
+    hosts.stop().await;
+}
