@@ -7,7 +7,8 @@ use crate::job::JobIndex;
 /// Somebody who watches a run. Closures over [`Instant`] are observers.
 pub trait Observer {
     /// Called once for each instant at which a job changed its phase or a rate changed, in order
-    /// of time, after the rates were shared.
+    /// of time, after the rates were shared. Two calls may show the same time: a flow may turn out
+    /// to end at the very instant at which its rate changed.
     fn instant(&mut self, instant: &Instant<'_>);
 }
 

@@ -65,6 +65,6 @@ pub struct Tallies {
 pub struct Work {
     /// Instants at which flows started, ended or were changed, so that rates were shared anew.
     pub events: u64,
-    /// Groups of equal flows whose rate was computed, summed over the events.
+    /// Groups of equal flows whose rate was computed, each time that it was, attempts included.
     pub flows_touched: u64,
 }

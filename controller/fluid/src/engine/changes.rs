@@ -153,7 +153,8 @@ impl Engine {
     }
 
     /// Back to 0 s with the jobs, classes, paths and capacities of now, nothing begun and all
-    /// tallies zero. Keeps its memory: much cheaper than a new engine.
+    /// tallies zero. Keeps its memory: much cheaper than a new engine. A run after it equals one of
+    /// a new engine but for the order of additions, that is to the last digits of a float.
     pub fn reset(&mut self) {
         self.now = Ticks(0);
         self.events = 0;
@@ -319,7 +320,9 @@ impl Engine {
 
     fn resume(&mut self, id: u32, sending: bool) {
         if sending {
-            self.strands[id as usize].since = self.now;
+            let strand = &mut self.strands[id as usize];
+            strand.since = self.now;
+            self.agenda.set(Due::Strand(id).id(), strand.end());
             self.sharing.start(id);
         }
     }

@@ -37,13 +37,13 @@ impl Sharing {
         loop {
             self.spread(&mut filling, &mut reached);
             self.prepare(&mut filling);
+            self.touched += filling.strands.len() as u64;
             match self.fill(&mut filling) {
                 None => break,
                 Some(overtaken) => self.open(overtaken, &mut filling),
             }
         }
         self.adopt(&filling, changes);
-        self.touched += filling.strands.len() as u64;
         filling.strands.clear();
         filling.cells.clear();
         self.filling = filling;

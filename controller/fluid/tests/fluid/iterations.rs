@@ -216,6 +216,22 @@ fn an_iteration_longer_than_the_horizon_is_none() {
 }
 
 #[test]
+fn what_ends_as_a_higher_burst_begins_has_ended() {
+    // Found by a law: at 28.77 s the eighth iteration's last byte leaves and the other job
+    // begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
+    let jobs = [
+        Job {
+            overlap_from: 0.0,
+            ..job(0, 3.0, vec![flow(&[0], 13.0)])
+        },
+        job(1, 1.0, vec![flow(&[0], 6.780_015_832_759_727_5)]),
+    ];
+    let mut engine = engine(&[7.0], &jobs);
+    engine.run_until(28.8).unwrap();
+    assert_eq!(engine.job_tally(JobIndex(0)).unwrap().iterations, 8);
+}
+
+#[test]
 fn shares_of_links_by_class() {
     // J1 (class 3) sends 1 of every 2 s at the full 10 bytes/s; J2 (class 1) would send always
     // and gets the other half.

@@ -30,8 +30,8 @@ pub(crate) struct Reference {
     workers: Vec<Worker>,
 }
 
-/// Events closer than this are simultaneous, and fewer bytes than this are none.
-const EPSILON: f64 = 1e-11;
+/// Events closer than this are simultaneous, seconds: what the engine forgives as well.
+const EPSILON: f64 = 1e-9;
 
 impl Reference {
     pub(crate) fn new(capacity: &[f64]) -> Self {
@@ -146,7 +146,7 @@ impl Reference {
                 let step = (sender.rate * seconds).min(sender.left);
                 worker.sent += step;
                 sender.left -= step;
-                if sender.left <= EPSILON * sender.bytes.max(1.0) {
+                if sender.left <= EPSILON * sender.rate {
                     sender.left = 0.0;
                 }
             }
