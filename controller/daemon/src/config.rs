@@ -12,9 +12,11 @@ use std::time::Duration;
 mod raw;
 
 pub use raw::{
-    Foreign, RawConfig, RawDeadlines, RawElection, RawMessages, RawQueues, RawReconcile,
-    RawSwitches,
+    Foreign, RawConfig, RawDeadlines, RawElection, RawLiveness, RawMessages, RawQueues,
+    RawReconcile, RawSwitches,
 };
+
+use crate::liveness::Patience;
 
 /// The most classes that `fabric.p4` can tell apart: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -50,6 +52,8 @@ pub struct Config {
     pub event_queue: NonZeroUsize,
     /// How sessions deal with switches.
     pub southbound: Southbound,
+    /// How long what is seen of cables and switches must last to be believed.
+    pub patience: Patience,
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
@@ -143,6 +147,7 @@ impl TryFrom<RawConfig> for Config {
             levels,
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
+            patience: Patience::try_from(&raw.liveness)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,
         })
@@ -184,6 +189,25 @@ impl TryFrom<&RawConfig> for Southbound {
             foreign: raw.reconcile.foreign,
             receive_max,
             headers_max,
+        })
+    }
+}
+
+impl TryFrom<&RawLiveness> for Patience {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawLiveness) -> Result<Self, ConfigError> {
+        let first = duration("liveness.hold_down_ms", raw.hold_down_ms)?;
+        let longest = Duration::from_millis(raw.hold_down_longest_ms);
+        check(
+            "liveness.hold_down_longest_ms",
+            &raw.hold_down_longest_ms,
+            "at least liveness.hold_down_ms",
+            longest >= first,
+        )?;
+        Ok(Self {
+            hold: Retry { first, longest },
+            silence: duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
         })
     }
 }

@@ -10,6 +10,7 @@
 //! way in which anything gets repaired: the next pass.
 
 pub mod config;
+pub mod liveness;
 pub mod lower;
 pub mod runtime;
 pub mod southbound;
@@ -18,4 +19,4 @@ pub mod state;
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower;
 pub use runtime::{Controller, ControllerError, ControllerHandle, Receipt, Timing};
-pub use state::{Effects, Event, Realise, State};
+pub use state::{Answer, Effects, Event, Question, Realise, State};

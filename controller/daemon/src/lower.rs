@@ -19,6 +19,7 @@ mod trust;
 mod wiring;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use p4::Tables;
 use p4::entry::TableEntry;
@@ -28,8 +29,8 @@ use topology::{Fabric, SwitchId};
 use self::site::{Site, Situation};
 pub use self::wiring::{Wiring, WiringError};
 
-/// The modules that write tables, one for each table but `acl_punt`, which nothing needs yet.
-const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
+/// The modules that write tables, one for each table (or two) but `acl_punt`, which nothing needs yet.
+const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 11] = [
     local_host::entries,
     dst_leaf::entries,
     ecmp_group::entries,
@@ -39,8 +40,7 @@ const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
     job_qos::entries,
     trust::fabric_ports,
     trust::dscp_levels,
-    liveness::ports_down,
-    liveness::backups_down,
+    liveness::entries,
     switch_salt::entries,
 ];
 
@@ -64,6 +64,29 @@ pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId
         )
     });
     tables.collect()
+}
+
+/// `tables` with the ports of what has failed in `fabric` out of use, which takes no plan and no
+/// look at the whole fabric: pinned flows leave by their backups until tables are lowered anew.
+/// Switches at which nothing has failed share their tables.
+pub fn protect(
+    wiring: &Wiring,
+    fabric: &Fabric,
+    tables: &BTreeMap<SwitchId, Arc<Tables>>,
+) -> BTreeMap<SwitchId, Arc<Tables>> {
+    let protected = tables.iter().map(|(switch, tables)| {
+        let rows = liveness::rows(wiring, fabric, *switch);
+        let rows: Vec<TableEntry> = rows
+            .map(TableEntry::signed)
+            .filter(|row| tables.get(&row.key).is_none())
+            .collect();
+        let mut tables = Arc::clone(tables);
+        if !rows.is_empty() {
+            Arc::make_mut(&mut tables).extend(rows);
+        }
+        (*switch, tables)
+    });
+    protected.collect()
 }
 
 #[cfg(test)]

@@ -1,100 +1,39 @@
 //! Puts the controller together: one task that feeds the state, one session per switch.
 //!
 //! Events come in through a bounded queue, [`State::step`] decides, [`lower`](crate::lower()) makes
-//! tables, a `watch` gives them to the sessions. The decision: planning and lowering run on the
-//! blocking pool with the state moved there and back, so that a long plan never delays a session's
-//! deadlines, and the state still has one owner at any time.
+//! tables, a `watch` gives them to the sessions; what the sessions learn comes back over the
+//! [`Board`](crate::southbound::Board), through [`Liveness`]. The decision: the task never thinks.
+//! Planning and lowering run on the blocking pool, planning beside everything else, so that a
+//! failure is repaired while the planner is busy, and the state has one owner at any time.
 
-use std::collections::BTreeMap;
+mod handle;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use p4::Pipeline;
+use p4::{Pipeline, Tables};
 use planner::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, Severity, SwitchId};
 use tracing::{error, info, warn};
 
+pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
+use self::handle::{Submission, Submitted};
 use crate::config::Config;
-use crate::lower::lower;
+use crate::liveness::{Health, Liveness, Part};
+use crate::lower::{lower, protect};
+use crate::southbound::arbitration::Standing;
+use crate::southbound::connection::Network;
 use crate::southbound::session::{self, Shared};
-use crate::southbound::{Board, Desired, Grpc, Made, SwitchStatus, Target};
-use crate::state::{Effects, Event, Realise, State};
-
-/// A controller that is not there any more, or not there yet.
-#[derive(Debug, thiserror::Error)]
-pub enum ControllerError {
-    /// It has stopped.
-    #[error("the controller has stopped")]
-    Stopped,
-    /// It refused what it was started with.
-    #[error("the controller cannot start: {}", texts(.0))]
-    Refused(Vec<Finding>),
-    /// Not every switch holds the tables in time.
-    #[error("not verified within {} ms: {}", .within.as_millis(), .missing.join(", "))]
-    NotVerified {
-        /// How long it was waited for.
-        within: Duration,
-        /// The switches that miss something, and what is known of why.
-        missing: Vec<String>,
-    },
-}
-
-/// What became of an event.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Receipt {
-    /// The generation that takes it into account.
-    pub generation: u64,
-    /// What a person should know, a refusal included.
-    pub findings: Vec<Finding>,
-}
-
-/// From the event to the last switch, on the controller's own clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// The generation that was verified: the one asked for or a later one.
-    pub generation: u64,
-    /// The event arrived, the plan was made, and it was lowered.
-    pub made: Made,
-    /// The first write was sent, if it took any.
-    pub first_write: Option<Instant>,
-    /// The last switch was seen to hold its tables.
-    pub verified: Instant,
-}
-
-impl Timing {
-    /// From the event to the last verified switch.
-    pub fn total(&self) -> Duration {
-        self.verified - self.made.received
-    }
-}
+use crate::southbound::{Board, Desired, Grpc, Made, Target};
+use crate::state::{Answer, Effects, Event, Realise, State};
 
 /// The controller; has no state of its own once started.
 #[derive(Debug)]
 pub struct Controller;
-
-/// A running controller. Dropping it stops the controller as [`ControllerHandle::shutdown`] does,
-/// without waiting.
-#[derive(Debug)]
-pub struct ControllerHandle {
-    events: mpsc::Sender<Submission>,
-    desired: watch::Receiver<Arc<Desired>>,
-    realised: watch::Receiver<Option<Realise>>,
-    board: Board,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-    shutdown_deadline: Duration,
-}
-
-/// An event on its way to the state.
-struct Submission {
-    event: Event,
-    received: Instant,
-    receipt: oneshot::Sender<Receipt>,
-}
 
 impl Controller {
     /// Starts a controller for `fabric` under `policy`, without jobs, and returns when it has
@@ -107,10 +46,23 @@ impl Controller {
         fabric: Fabric,
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
+        Self::start_on(Grpc, config, fabric, policy).await
+    }
+
+    /// The same on a network of the caller's.
+    ///
+    /// # Errors
+    /// As for [`Controller::start`].
+    pub async fn start_on<N: Network>(
+        network: N,
+        config: Config,
+        fabric: Fabric,
+        policy: Policy,
+    ) -> Result<ControllerHandle, ControllerError> {
         info!(config = ?config.effective(), fabric = fabric.name(), "starting");
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
-        let runtime = Runtime::new(config);
+        let runtime = Runtime::new(network, config);
         let handle = ControllerHandle {
             events,
             desired: runtime.desired.subscribe(),
@@ -133,126 +85,30 @@ impl Controller {
     }
 }
 
-impl ControllerHandle {
-    /// Gives the controller an event and waits until it has planned for it. Waits longer where more
-    /// events are under way than the queue holds.
-    ///
-    /// # Errors
-    /// The controller has stopped.
-    pub async fn submit(&self, event: Event) -> Result<Receipt, ControllerError> {
-        let (receipt, answer) = oneshot::channel();
-        let received = Instant::now();
-        let submission = Submission {
-            event,
-            received,
-            receipt,
-        };
-        let sent = self.events.send(submission).await;
-        sent.map_err(|_| ControllerError::Stopped)?;
-        answer.await.map_err(|_| ControllerError::Stopped)
-    }
-
-    /// What the switches shall hold now.
-    pub fn desired(&self) -> Arc<Desired> {
-        Arc::clone(&self.desired.borrow())
-    }
-
-    /// The fabric, plan and report in force; `None` before the first.
-    pub fn realised(&self) -> Option<Realise> {
-        self.realised.borrow().clone()
-    }
-
-    /// What the sessions are up to.
-    pub fn board(&self) -> &Board {
-        &self.board
-    }
-
-    /// Waits until every switch was seen to hold the tables of `generation`, or later ones.
-    ///
-    /// # Errors
-    /// Some were not within `deadline`; the error says which, and why as far as it is known.
-    pub async fn await_verified(
-        &self,
-        generation: u64,
-        deadline: Duration,
-    ) -> Result<Timing, ControllerError> {
-        let holds = |line: &SwitchStatus| is_verified(line, generation);
-        let everywhere = self.board.wait_until(|lines| lines.values().all(holds));
-        match timeout(deadline, everywhere).await {
-            Ok(lines) => Ok(self.timing(&lines)),
-            Err(_) => Err(ControllerError::NotVerified {
-                within: deadline,
-                missing: missing(&self.board.all(), generation),
-            }),
-        }
-    }
-
-    /// Stops the controller and waits until its sessions have ended. Withdraws nothing: switches
-    /// keep forwarding by what they hold.
-    pub async fn shutdown(mut self) {
-        self.stop.cancel();
-        if timeout(self.shutdown_deadline, &mut self.task)
-            .await
-            .is_err()
-        {
-            warn!("sessions did not end in time; leaving them");
-            self.task.abort();
-        }
-    }
-
-    fn timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Timing {
-        let desired = self.desired();
-        let verified = || lines.values().filter_map(|line| line.verified);
-        Timing {
-            generation: desired.generation,
-            made: desired.made,
-            first_write: verified().filter_map(|verified| verified.first_write).min(),
-            verified: verified()
-                .map(|verified| verified.at)
-                .max()
-                .unwrap_or(desired.made.lowered),
-        }
-    }
-}
-
-impl Drop for ControllerHandle {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-fn is_verified(line: &SwitchStatus, generation: u64) -> bool {
-    let seen = line
-        .verified
-        .is_some_and(|verified| verified.generation >= generation);
-    seen && line.standing.is_primary()
-}
-
-fn missing(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
-    let late = lines.values().filter(|line| !is_verified(line, generation));
-    let why = |line: &SwitchStatus| {
-        let reason = line.refusals.first().or(line.last_error.as_ref());
-        let reason = reason.map_or("nothing known", String::as_str);
-        format!("{} ({:?}; {reason})", line.name, line.standing)
-    };
-    late.map(why).collect()
-}
-
-fn texts(findings: &[Finding]) -> String {
-    let texts: Vec<&str> = findings
-        .iter()
-        .map(|finding| finding.text.as_str())
-        .collect();
-    texts.join("; ")
-}
-
-/// The task that owns the sessions and hands the state around.
-struct Runtime {
-    shared: Shared<Grpc>,
+/// The task that owns the state and the sessions.
+struct Runtime<N> {
+    shared: Shared<N>,
     desired: watch::Sender<Arc<Desired>>,
     realised: watch::Sender<Option<Realise>>,
     sessions: BTreeMap<Target, Session>,
     stop: CancellationToken,
+    state: State,
+    liveness: Liveness,
+    /// The planner at work on the latest question.
+    thinking: Option<JoinHandle<Answer>>,
+    /// Who waits until an event is planned for, the earliest first.
+    waiting: VecDeque<Waiting>,
+    /// What switches were last seen to have room for.
+    rooms: BTreeMap<SwitchId, usize>,
+}
+
+/// Somebody who waits for a plan.
+struct Waiting {
+    /// The event's number among those taken in.
+    inputs: u64,
+    received: Instant,
+    findings: Vec<Finding>,
+    receipt: oneshot::Sender<Receipt>,
 }
 
 /// A session that was started.
@@ -271,15 +127,20 @@ impl Session {
     }
 }
 
-/// What the blocking pool hands back.
-struct Decided {
-    state: State,
-    effects: Effects,
-    desired: Option<Desired>,
+/// What wakes the task.
+enum Wake {
+    Submitted(Submission),
+    Answered(Result<Answer, JoinError>),
+    /// A session has something to say, or what was seen has lasted.
+    Look,
+    Stop,
 }
 
-impl Runtime {
-    fn new(config: Config) -> Self {
+/// Planning or lowering panicked, which no event should make them do.
+struct Panicked;
+
+impl<N: Network> Runtime<N> {
+    fn new(network: N, config: Config) -> Self {
         let now = Instant::now();
         let made = Made {
             received: now,
@@ -293,8 +154,10 @@ impl Runtime {
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
         Self {
+            state: State::new(config.levels, 0),
+            liveness: Liveness::new(config.patience),
             shared: Shared {
-                network: Grpc,
+                network,
                 config: Arc::new(config),
                 pipeline: Arc::new(Pipeline::fabric()),
                 desired: to_sessions,
@@ -304,38 +167,159 @@ impl Runtime {
             realised: watch::Sender::new(None),
             sessions: BTreeMap::new(),
             stop: CancellationToken::new(),
+            thinking: None,
+            waiting: VecDeque::new(),
+            rooms: BTreeMap::new(),
         }
     }
 
     async fn run(mut self, mut queue: mpsc::Receiver<Submission>) {
-        let mut state = State::new(self.shared.config.levels);
-        let stop = self.stop.clone();
-        while let Some(submission) = stop.run_until_cancelled(queue.recv()).await.flatten() {
-            let Submission {
-                event,
-                received,
-                receipt,
-            } = submission;
-            let Some(decided) = decide(state, event, received).await else {
+        let mut news = self.shared.board.changes();
+        loop {
+            let done = match self.wake(&mut queue, &mut news).await {
+                Wake::Stop => break,
+                Wake::Submitted(submission) => self.accept(submission).await,
+                Wake::Answered(Ok(answer)) => self.adopt(answer).await,
+                Wake::Answered(Err(_)) => Err(Panicked),
+                Wake::Look => self.look().await,
+            };
+            if let Err(Panicked) = done {
                 error!("planning panicked; stopping, and leaving the switches as they are");
                 break;
-            };
-            state = decided.state;
-            let (effects, desired) = (decided.effects, decided.desired);
-            effects.findings.iter().for_each(log);
-            if let (Some(desired), Some(realise)) = (desired, effects.realise) {
-                self.publish(desired, realise).await;
             }
-            let answer = Receipt {
-                generation: effects.generation,
-                findings: effects.findings,
-            };
-            // Whoever asked may have gone; the event counts all the same.
-            drop(receipt.send(answer));
         }
         for session in self.sessions.into_values() {
             session.end().await;
         }
+    }
+
+    /// Waits for something to do. While as many wait for a plan as may, nothing more is accepted.
+    async fn wake(
+        &mut self,
+        queue: &mut mpsc::Receiver<Submission>,
+        news: &mut watch::Receiver<()>,
+    ) -> Wake {
+        let has_room = self.waiting.len() < self.shared.config.event_queue.get();
+        let due = self.liveness.next_due();
+        let thinking = &mut self.thinking;
+        tokio::select! {
+            () = self.stop.cancelled() => Wake::Stop,
+            answer = async { thinking.as_mut().expect("checked").await }, if thinking.is_some() => {
+                self.thinking = None;
+                Wake::Answered(answer)
+            }
+            submission = queue.recv(), if has_room => {
+                submission.map_or(Wake::Stop, Wake::Submitted)
+            }
+            // The board is held by the task itself, so it does not end.
+            _ = news.changed() => Wake::Look,
+            () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => Wake::Look,
+        }
+    }
+
+    /// Takes in what somebody submitted. Who submitted an event hears of it when it is planned for,
+    /// or at once that it is refused.
+    async fn accept(&mut self, submission: Submission) -> Result<(), Panicked> {
+        let received = submission.received;
+        let (event, receipt) = match submission.what {
+            Submitted::Event(event, receipt) => (*event, receipt),
+            Submitted::Seen(part, seen) => {
+                let change = self.liveness.observe(part, seen, received);
+                return self.believe(change, received).await;
+            }
+        };
+        let inputs = self.state.inputs();
+        let effects = self.state.step(event);
+        let waiting = Waiting {
+            inputs: self.state.inputs(),
+            received,
+            findings: effects.findings.clone(),
+            receipt,
+        };
+        match waiting.inputs > inputs {
+            true => self.waiting.push_back(waiting),
+            false => waiting.tell(effects.generation, &[]),
+        }
+        self.carry_out(effects, received).await
+    }
+
+    /// Takes in a plan, and tells everyone who waited for it.
+    async fn adopt(&mut self, answer: Answer) -> Result<(), Panicked> {
+        let first = self.waiting.front().map(|waiting| waiting.received);
+        let effects = self.state.step(Event::Planned(Box::new(answer)));
+        let (generation, findings) = (effects.generation, effects.findings.clone());
+        self.carry_out(effects, first.unwrap_or_else(Instant::now))
+            .await?;
+        let planned = self.state.planned();
+        while let Some(waiting) = self.waiting.pop_front_if(|next| next.inputs <= planned) {
+            waiting.tell(generation, &findings);
+        }
+        Ok(())
+    }
+
+    /// Looks at what the sessions see, and at what has lasted.
+    async fn look(&mut self) -> Result<(), Panicked> {
+        let now = Instant::now();
+        let mut seen = Vec::new();
+        let mut rooms = Vec::new();
+        self.shared.board.for_each(|switch, line| {
+            let health = match line.standing {
+                Standing::Primary { .. } | Standing::Backup { .. } => Health::Up,
+                Standing::Apart | Standing::Candidate => Health::Down,
+            };
+            seen.push((Part::Switch(switch), health));
+            rooms.extend(line.pin_room.map(|room| (switch, room)));
+        });
+        for (part, health) in seen {
+            let change = self.liveness.observe(part, health, now);
+            self.believe(change, now).await?;
+        }
+        for change in self.liveness.due(now) {
+            self.believe(Some(change), now).await?;
+        }
+        for (switch, room) in rooms {
+            if self.rooms.insert(switch, room) != Some(room) {
+                let effects = self.state.step(Event::PinRoomLearned(switch, room));
+                self.carry_out(effects, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn believe(
+        &mut self,
+        change: Option<topology::Change>,
+        now: Instant,
+    ) -> Result<(), Panicked> {
+        let Some(change) = change else { return Ok(()) };
+        warn!(?change, "the fabric changed");
+        let effects = self.state.step(Event::FabricChanged(change));
+        self.carry_out(effects, now).await
+    }
+
+    /// First the ports of what failed, then the tables, then the thinking.
+    async fn carry_out(&mut self, effects: Effects, received: Instant) -> Result<(), Panicked> {
+        effects.findings.iter().for_each(log);
+        if let Some(protection) = effects.protect {
+            let tables = protect(
+                &protection.wiring,
+                &protection.fabric,
+                &self.desired.borrow().tables,
+            );
+            self.publish(desired(&protection, tables, received), protection)
+                .await;
+        }
+        if let Some(realise) = effects.realise {
+            let before = Arc::clone(&self.desired.borrow());
+            let lowering = realise.clone();
+            let lowered = spawn_blocking(move || lowered(&lowering, &before, received)).await;
+            let desired = lowered.map_err(|_| Panicked)?;
+            self.publish(desired, realise).await;
+        }
+        if let Some(question) = effects.question {
+            self.thinking = Some(spawn_blocking(move || question.answer()));
+        }
+        Ok(())
     }
 
     /// Gives the sessions their tables. Sessions with switches of another fabric end first, since
@@ -347,11 +331,8 @@ impl Runtime {
             session.end().await;
             self.shared.board.remove(target.switch);
         }
-        info!(
-            generation = desired.generation,
-            plan = realise.plan.generation,
-            "publishing"
-        );
+        let (generation, plan) = (desired.generation, realise.plan.generation);
+        info!(generation, plan, "publishing");
         self.desired.send_replace(Arc::new(desired));
         self.realised.send_replace(Some(realise));
         for target in targets {
@@ -368,35 +349,48 @@ impl Runtime {
     }
 }
 
-/// One event through state and lowering, off the threads that serve the network. `None` if either
-/// panicked, which no event should make them do.
-async fn decide(mut state: State, event: Event, received: Instant) -> Option<Decided> {
-    let work = move || {
-        let effects = state.step(event);
-        let planned = Instant::now();
-        let tables = |realise: &Realise| {
-            let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
-            tables
-                .into_iter()
-                .map(|(switch, tables)| (switch, Arc::new(tables)))
-                .collect()
-        };
-        let desired = effects.realise.as_ref().map(|realise| Desired {
-            generation: realise.generation,
-            tables: tables(realise),
-            made: Made {
-                received,
-                planned,
-                lowered: Instant::now(),
-            },
-        });
-        Decided {
-            state,
-            effects,
-            desired,
-        }
+impl Waiting {
+    fn tell(mut self, generation: u64, findings: &[Finding]) {
+        self.findings.extend_from_slice(findings);
+        let findings = self.findings;
+        // Whoever asked may have gone; the event counts all the same.
+        drop(self.receipt.send(Receipt {
+            generation,
+            findings,
+        }));
+    }
+}
+
+/// Lowers; tables that are equal to those before are the very same.
+fn lowered(realise: &Realise, before: &Desired, received: Instant) -> Desired {
+    let planned = Instant::now();
+    let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
+    let share = |(switch, tables): (SwitchId, Tables)| {
+        let same = before.tables.get(&switch);
+        let same = same.filter(|before| ***before == tables);
+        (switch, same.map_or_else(|| Arc::new(tables), Arc::clone))
     };
-    tokio::task::spawn_blocking(work).await.ok()
+    let tables = tables.into_iter().map(share).collect();
+    let mut desired = desired(realise, tables, received);
+    desired.made.planned = planned;
+    desired
+}
+
+fn desired(
+    realise: &Realise,
+    tables: BTreeMap<SwitchId, Arc<Tables>>,
+    received: Instant,
+) -> Desired {
+    let now = Instant::now();
+    Desired {
+        generation: realise.generation,
+        tables,
+        made: Made {
+            received,
+            planned: now,
+            lowered: now,
+        },
+    }
 }
 
 fn log(finding: &Finding) {

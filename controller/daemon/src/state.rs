@@ -1,17 +1,22 @@
 //! The controller's state and the one function that writes it.
 //!
-//! Everything the controller learns arrives as an [`Event`]; [`State::step`] takes it in, plans,
-//! and says what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events,
-//! lowers what is to be realised and gives it to the sessions. The decision: every event that can
-//! be understood leads to a whole new plan from whole inputs. There is no path on which only a part
-//! of the state is brought up to date, so there is none on which it can be forgotten.
+//! Everything the controller learns arrives as an [`Event`]; [`State::step`] takes it in and says
+//! what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events, answers the
+//! questions, lowers what is to be realised and gives it to the sessions. Two decisions. Thinking is
+//! not done here: planning may take long, so a step only asks a [`Question`], and the answer is an
+//! event like any other; a failure that comes meanwhile is repaired with the plan in force. And
+//! every question is about whole inputs. There is no path on which only a part of the state is
+//! brought up to date, so there is none on which it can be forgotten.
+
+mod question;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Input, Job, Plan, Policy, Report};
-use topology::{Change, Fabric, Finding};
+use planner::{Job, Plan, Policy, Report};
+use topology::{Change, Fabric, Finding, SwitchId};
 
+pub use self::question::{Answer, Question};
 use crate::lower::Wiring;
 
 /// Something the controller has learned.
@@ -26,15 +31,23 @@ pub enum Event {
     JobsChanged(Vec<Job>),
     /// The operator's policy.
     PolicyChanged(Policy),
+    /// A switch has room for no more than this many pins.
+    PinRoomLearned(SwitchId, usize),
+    /// The answer to the question that was asked last.
+    Planned(Box<Answer>),
 }
 
 /// What follows from an event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Effects {
-    /// The generation that takes the event into account.
+    /// The generation in force.
     pub generation: u64,
+    /// What has failed just now: its ports are to be taken out of use before anything else.
+    pub protect: Option<Realise>,
     /// What the switches shall realise, if it is not what they already do.
     pub realise: Option<Realise>,
+    /// What is to be planned now.
+    pub question: Option<Question>,
     /// What a person should know, the event's own refusal included.
     pub findings: Vec<Finding>,
 }
@@ -64,14 +77,20 @@ pub struct State {
     wiring: Arc<Wiring>,
     jobs: Vec<Job>,
     policy: Policy,
+    /// What the switch with the least room for pins has, once one was full. One number for all:
+    /// switches of a fabric are alike, and a plan that knew each one's room would differ by
+    /// accidents of the past.
+    pin_room: Option<(SwitchId, usize)>,
+    /// Rises with every event that is taken in.
+    inputs: u64,
+    /// `inputs` when the present fabric was learned.
+    learned: u64,
+    /// `inputs` of the question that is out.
+    asked: Option<u64>,
+    /// `inputs` that the plan in force takes into account.
+    planned: u64,
+    generation: u64,
     decided: Option<Realise>,
-}
-
-/// What an event means for traffic that is not planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Routes {
-    AsBefore,
-    New,
 }
 
 /// Why an event is not taken in; the state is as it was.
@@ -104,8 +123,8 @@ impl Refused {
 
 impl State {
     /// The state before anything is learned: an empty fabric, no jobs, the default policy on
-    /// `levels` classes.
-    pub fn new(levels: u8) -> Self {
+    /// `levels` classes. The first generation is the one after `generation`.
+    pub fn new(levels: u8, generation: u64) -> Self {
         let fabric = Fabric::new(topology::Parts::default());
         let wiring = Wiring::new(&fabric).expect("no port of no switch is out of range");
         let policy = Policy {
@@ -118,85 +137,97 @@ impl State {
             wiring: Arc::new(wiring),
             jobs: Vec::new(),
             policy,
+            pin_room: None,
+            inputs: 0,
+            learned: 0,
+            asked: None,
+            planned: 0,
+            generation,
             decided: None,
         }
     }
 
     /// The one transition.
     pub fn step(&mut self, event: Event) -> Effects {
-        let routes = self.routes_after(&event);
-        let taken = self.take(event);
-        let effects = match taken {
-            Ok(()) => self.decide(routes),
+        let mut effects = match self.take(event) {
+            Ok(effects) => effects,
             Err(refused) => Effects {
-                generation: self.generation(),
-                realise: None,
                 findings: vec![refused.finding()],
+                ..Effects::default()
             },
         };
+        effects.generation = self.generation;
+        effects.question = self.ask();
         self.check_invariant();
         effects
     }
 
-    /// The generation in force; 0 before the first.
+    /// The generation in force.
     pub fn generation(&self) -> u64 {
-        self.decided
-            .as_ref()
-            .map_or(0, |decided| decided.generation)
+        self.generation
     }
 
-    /// What is decided is decided about the present fabric, jobs and policy.
+    /// How many events were taken in.
+    pub fn inputs(&self) -> u64 {
+        self.inputs
+    }
+
+    /// How many of them the plan in force takes into account.
+    pub fn planned(&self) -> u64 {
+        self.planned
+    }
+
+    /// What is decided is decided about the present fabric and policy, and never backwards.
     pub fn check_invariant(&self) {
+        debug_assert!(self.planned <= self.inputs && self.learned <= self.inputs);
         debug_assert!(self.policy.levels <= self.levels);
         debug_assert!(self.policy.apply_drains(&self.fabric).is_ok());
+        // What is not planned for is being planned for.
+        debug_assert!(self.planned == self.inputs || self.asked.is_some());
         if let Some(decided) = &self.decided {
-            let planned = decided.plan.jobs.iter().map(|job| &job.id);
-            let known: BTreeSet<_> = self.jobs.iter().map(|job| &job.id).collect();
-            debug_assert!(planned.eq(known));
+            debug_assert!(decided.generation == self.generation);
             debug_assert!(Arc::ptr_eq(&decided.wiring, &self.wiring));
         }
     }
 
-    /// Whether routes may differ after an event, which shows in no plan.
-    fn routes_after(&self, event: &Event) -> Routes {
-        match event {
-            Event::JobsChanged(_) => Routes::AsBefore,
-            Event::PolicyChanged(policy) if policy.drained == self.policy.drained => {
-                Routes::AsBefore
-            }
-            Event::PolicyChanged(_) | Event::FabricLearned(_) | Event::FabricChanged(_) => {
-                Routes::New
-            }
-        }
-    }
-
     /// Takes an event in, or leaves everything as it was.
-    fn take(&mut self, event: Event) -> Result<(), Refused> {
-        match event {
-            Event::FabricLearned(fabric) => self.learn(fabric),
-            Event::FabricChanged(change) => self.change(change),
+    fn take(&mut self, event: Event) -> Result<Effects, Refused> {
+        let effects = match event {
+            Event::Planned(answer) => return Ok(self.adopt(*answer)),
+            Event::FabricLearned(fabric) => self.learn(fabric)?,
+            Event::FabricChanged(change) => self.change(change)?,
             Event::JobsChanged(jobs) => {
                 check_jobs(&self.fabric, &jobs)?;
                 self.jobs = jobs;
-                Ok(())
+                Effects::default()
             }
             Event::PolicyChanged(policy) => {
                 self.check_policy(&policy)?;
                 self.policy = policy;
-                Ok(())
+                // Whoever changes the policy may have changed the switches as well.
+                self.pin_room = None;
+                Effects::default()
             }
-        }
+            Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
+        };
+        self.inputs += 1;
+        Ok(effects)
     }
 
-    fn learn(&mut self, fabric: Fabric) -> Result<(), Refused> {
+    fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
         check_drains(&self.policy, &fabric)?;
         self.wiring = Arc::new(Wiring::new(&fabric)?);
         self.fabric = fabric;
         self.jobs.clear();
-        Ok(())
+        self.pin_room = None;
+        self.decided = None;
+        self.learned = self.inputs + 1;
+        Ok(Effects::default())
     }
 
-    fn change(&mut self, change: Change) -> Result<(), Refused> {
+    /// A failure is repaired at once with the plan in force: first the ports at both ends are out of
+    /// use, then every switch goes around. What works again waits for the plan.
+    fn change(&mut self, change: Change) -> Result<Effects, Refused> {
         let exists = match change {
             Change::LinkDown(link)
             | Change::LinkUp(link)
@@ -208,8 +239,29 @@ impl State {
             | Change::UndrainSwitch(switch) => switch.index() < self.fabric.switches().len(),
         };
         exists.then_some(()).ok_or(Refused::UnknownPart)?;
-        self.fabric = self.fabric.with([change]);
-        Ok(())
+        let fabric = self.fabric.with([change]);
+        let is_news = fabric != self.fabric;
+        self.fabric = fabric;
+        let failed = matches!(change, Change::LinkDown(_) | Change::SwitchDown(_));
+        let mut effects = Effects::default();
+        if let Some(decided) = self.decided.clone().filter(|_| failed && is_news) {
+            effects.protect = Some(self.realise(&decided.plan, &decided.report));
+            effects.realise = Some(self.realise(&decided.plan, &decided.report));
+        }
+        Ok(effects)
+    }
+
+    fn learn_pin_room(&mut self, switch: SwitchId, pins: usize) -> Result<Effects, Refused> {
+        let Some(name) = self.fabric.switches().get(switch.index()) else {
+            return Err(Refused::UnknownPart);
+        };
+        let text = format!("its table holds {pins} pins; what is more is left to ECMP");
+        let mut effects = Effects::default();
+        if self.pin_room.is_none_or(|(_, known)| pins < known) {
+            self.pin_room = Some((switch, pins));
+            effects.findings = vec![Finding::warning(&name.name, text)];
+        }
+        Ok(effects)
     }
 
     fn check_policy(&self, policy: &Policy) -> Result<(), Refused> {
@@ -222,35 +274,64 @@ impl State {
         check_drains(policy, &self.fabric)
     }
 
-    /// Plans, and numbers the plan if there is anything to realise: another plan, or other routes.
-    fn decide(&mut self, routes: Routes) -> Effects {
-        let drained = self.policy.apply_drains(&self.fabric);
-        let fabric = drained.expect("drains are checked when policy or fabric are taken in");
-        let jobs = self.jobs.clone();
-        let input = Input { fabric, jobs };
-        let previous = self
-            .decided
-            .as_ref()
-            .map(|decided| Arc::clone(&decided.plan));
-        let (plan, report) = planner::plan(&input, &self.policy, previous.as_deref());
-        let findings = report.findings.clone();
-        let is_same = previous.is_some_and(|previous| *previous == plan);
-        let differs = !is_same || routes == Routes::New;
-        let realise = differs.then(|| Realise {
-            generation: self.generation() + 1,
-            fabric: input.fabric,
-            wiring: Arc::clone(&self.wiring),
-            plan: Arc::new(plan),
-            report: Arc::new(report),
-        });
-        if realise.is_some() {
-            self.decided.clone_from(&realise);
+    /// The question about everything that is known, if it is not asked already.
+    fn ask(&mut self) -> Option<Question> {
+        if self.asked.is_some() || self.planned == self.inputs {
+            return None;
         }
+        self.asked = Some(self.inputs);
+        let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
+        let policy = Policy {
+            max_pins_per_switch: self.policy.max_pins_per_switch.min(room),
+            ..self.policy.clone()
+        };
+        Some(Question {
+            inputs: self.inputs,
+            fabric: self.drained(),
+            jobs: self.jobs.clone(),
+            policy,
+            previous: self.decided.as_ref().map(|had| Arc::clone(&had.plan)),
+        })
+    }
+
+    /// Takes an answer, also one that no longer knows everything: the next question is on its way,
+    /// and lowering leads around what has failed since. Only an answer about a fabric that is gone
+    /// says nothing.
+    fn adopt(&mut self, answer: Answer) -> Effects {
+        self.asked = None;
+        if answer.inputs < self.learned {
+            return Effects::default();
+        }
+        self.planned = answer.inputs;
+        let findings = answer.report.findings.clone();
+        let fabric = self.drained();
+        let same = |had: &Realise| *had.plan == *answer.plan && had.fabric == fabric;
+        let is_same = self.decided.as_ref().is_some_and(same);
+        let realise = (!is_same).then(|| self.realise(&answer.plan, &answer.report));
         Effects {
-            generation: self.generation(),
             realise,
             findings,
+            ..Effects::default()
         }
+    }
+
+    /// Numbers a plan on the fabric as it is, which is then what is decided.
+    fn realise(&mut self, plan: &Arc<Plan>, report: &Arc<Report>) -> Realise {
+        self.generation += 1;
+        let realise = Realise {
+            generation: self.generation,
+            fabric: self.drained(),
+            wiring: Arc::clone(&self.wiring),
+            plan: Arc::clone(plan),
+            report: Arc::clone(report),
+        };
+        self.decided = Some(realise.clone());
+        realise
+    }
+
+    fn drained(&self) -> Fabric {
+        let drained = self.policy.apply_drains(&self.fabric);
+        drained.expect("drains are checked when policy or fabric are taken in")
     }
 }
 

@@ -22,6 +22,8 @@ pub struct RawConfig {
     pub deadlines: RawDeadlines,
     /// How tables are kept at the plan.
     pub reconcile: RawReconcile,
+    /// How long what is seen of cables and switches must last to be believed.
+    pub liveness: RawLiveness,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
 }
@@ -102,6 +104,21 @@ pub enum Foreign {
     Report,
 }
 
+/// How long what is seen of cables and switches must last to be believed, in milliseconds. That a
+/// cable is down is believed at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLiveness {
+    /// Before what has failed counts as working again; doubles with every relapse, up to the
+    /// longest.
+    pub hold_down_ms: u64,
+    /// The longest such wait, and the calm after which relapses are forgotten.
+    pub hold_down_longest_ms: u64,
+    /// Before a switch that does not answer counts as failed. Traffic goes around it from then on,
+    /// though it may still forward; where half of the switches are silent, none counts as failed.
+    pub switch_silence_ms: u64,
+}
+
 /// Bounds of gRPC messages, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -156,6 +173,16 @@ impl Default for RawReconcile {
             batch: 500,
             outstanding: 4,
             foreign: Foreign::default(),
+        }
+    }
+}
+
+impl Default for RawLiveness {
+    fn default() -> Self {
+        Self {
+            hold_down_ms: 1_000,
+            hold_down_longest_ms: 60_000,
+            switch_silence_ms: 3_000,
         }
     }
 }

@@ -2,21 +2,24 @@
 //! drained port is not down: what is still on the way may use it.
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, Port};
+use p4::fabric::{backup_down, port_down};
+use topology::{Fabric, SwitchId};
 
 use super::site::Site;
+use super::wiring::Wiring;
 
-pub(super) fn ports_down(site: &Site<'_>) -> Vec<TableEntry> {
-    down(site).map(fabric::port_down).collect()
+pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+    rows(site.all.wiring, site.all.fabric, site.switch).collect()
 }
 
-pub(super) fn backups_down(site: &Site<'_>) -> Vec<TableEntry> {
-    down(site).map(fabric::backup_down).collect()
-}
-
-fn down(site: &Site<'_>) -> impl Iterator<Item = Port> {
-    let failed = site
-        .fabric_links()
-        .filter(|link| !site.all.fabric.is_up(*link));
-    failed.filter_map(|link| site.port(link))
+/// What a switch shall know of failed ports, which takes nothing but its own cables.
+pub(super) fn rows<'a>(
+    wiring: &'a Wiring,
+    fabric: &'a Fabric,
+    switch: SwitchId,
+) -> impl Iterator<Item = TableEntry> + 'a {
+    let links = fabric.switch(switch).ports.values().copied();
+    let failed = links.filter(|link| fabric.switch_after(*link).is_some() && !fabric.is_up(*link));
+    let ports = failed.filter_map(|link| wiring.port(link));
+    ports.flat_map(|port| [port_down(port), backup_down(port)])
 }

@@ -121,6 +121,13 @@ impl Board {
             .collect()
     }
 
+    /// Looks at every line in turn, in no order.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(SwitchId, &SwitchStatus)) {
+        for line in self.lines.iter() {
+            look(*line.key(), line.value());
+        }
+    }
+
     /// The line of one switch, if it has a session.
     pub fn of(&self, switch: SwitchId) -> Option<SwitchStatus> {
         self.lines.get(&switch).map(|line| line.clone())

@@ -1,12 +1,12 @@
 //! The same promises on bmv2's `simple_switch_grpc`, where it is installed: a switch that shares no
 //! code with ours ends with the tables that are desired, and holds what it is read to hold.
 
+use controller::Event;
 use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Standing;
-use controller::{ControllerHandle, Event, Timing};
 use p4::{Pipeline, diff};
 
-use crate::lab::{DEADLINE, Lab, first_leaf, written};
+use crate::lab::{Lab, first_leaf, verified, written};
 use crate::simple_switch::SimpleSwitch;
 
 type Bmv2 = Lab<Vec<SimpleSwitch>>;
@@ -18,15 +18,6 @@ fn lab() -> Option<Bmv2> {
         println!("not run: simple_switch_grpc is not on PATH");
     }
     lab
-}
-
-/// Waits until all switches hold what is desired now, and reads that they do.
-async fn verified(lab: &Bmv2, controller: &ControllerHandle) -> Timing {
-    let desired = controller.desired();
-    let verified = controller.await_verified(desired.generation, DEADLINE);
-    let timing = verified.await.unwrap();
-    assert_eq!(lab.read_all().await, desired.tables);
-    timing
 }
 
 #[tokio::test]

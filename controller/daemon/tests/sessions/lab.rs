@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::southbound::{Address, Client, SwitchStatus, Target};
-use controller::{Config, Controller, ControllerHandle, RawConfig};
+use controller::{Config, Controller, ControllerHandle, RawConfig, Timing};
 use p4::{Pipeline, Tables};
 use planner::{Flow, Job, Policy};
 use switch::faults::Script;
@@ -150,6 +150,20 @@ pub(crate) fn parts() -> Parts {
         nics: fabric.nics().to_vec(),
         switches: fabric.switches().to_vec(),
         links: fabric.links().to_vec(),
+    }
+}
+
+/// Waits until all switches hold what is desired now, and reads that they do.
+pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> Timing {
+    loop {
+        let desired = controller.desired();
+        let verified = controller.await_verified(desired.generation, DEADLINE);
+        let timing = verified.await.unwrap();
+        // Something newer may have come in between.
+        if timing.generation == desired.generation {
+            assert_eq!(lab.read_all().await, desired.tables);
+            return timing;
+        }
     }
 }
 

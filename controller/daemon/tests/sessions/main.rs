@@ -7,6 +7,8 @@ mod bmv2;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod intruder;
 #[cfg(test)]
 mod lab;

@@ -1,0 +1,46 @@
+//! What a state wants planned, and what the planner says: two values, so that planning can happen
+//! anywhere and take as long as it likes.
+
+use std::sync::Arc;
+
+use planner::{Input, Job, Plan, Policy, Report};
+use topology::Fabric;
+
+/// Everything that a plan is made from.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// How many events it takes into account.
+    pub(super) inputs: u64,
+    pub(super) fabric: Fabric,
+    pub(super) jobs: Vec<Job>,
+    pub(super) policy: Policy,
+    pub(super) previous: Option<Arc<Plan>>,
+}
+
+/// The plan for a question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(super) inputs: u64,
+    pub(super) plan: Arc<Plan>,
+    pub(super) report: Arc<Report>,
+}
+
+impl Question {
+    /// Plans.
+    pub fn answer(self) -> Answer {
+        let Self {
+            inputs,
+            fabric,
+            jobs,
+            policy,
+            previous,
+        } = self;
+        let input = Input { fabric, jobs };
+        let (plan, report) = planner::plan(&input, &policy, previous.as_deref());
+        Answer {
+            inputs,
+            plan: Arc::new(plan),
+            report: Arc::new(report),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Cables and switches that fail, come back and flap; switches that are silent, slow or full.
+
+use std::time::Duration;
+
+use controller::liveness::{Health, Part};
+use controller::southbound::SwitchStatus;
+use controller::{ControllerHandle, Event};
+use p4::fabric::table;
+use planner::Job;
+use switch::faults::{Fault, Script};
+use tonic::Code;
+use topology::{LinkId, Node, SwitchId};
+
+use crate::lab::{DEADLINE, Lab, first_leaf, verified};
+
+/// A cable from the first leaf to a spine.
+fn uplink(lab: &Lab) -> LinkId {
+    lab.fabric.up_links(SwitchId(0))[0]
+}
+
+/// Waits until something that the controller desires holds.
+async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle) -> bool) {
+    let mut changes = controller.board().changes();
+    let holds = async {
+        while !what(controller) {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(DEADLINE, holds).await.unwrap();
+}
+
+fn rows(controller: &ControllerHandle, switch: SwitchId, table: p4::entry::TableId) -> usize {
+    controller.desired().tables[&switch].of(table).count()
+}
+
+#[tokio::test]
+async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_lasted() {
+    let lab = Lab::new().await;
+    let fast = |raw: &mut controller::RawConfig| {
+        raw.liveness.hold_down_ms = 20;
+        raw.liveness.hold_down_longest_ms = 20;
+    };
+    let controller = lab.control(fast).await;
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    let before = verified(&lab, &controller).await;
+
+    let cable = uplink(&lab);
+    let spine = lab.fabric.switch_after(cable).unwrap();
+    controller
+        .observe(Part::Cable(cable), Health::Down)
+        .await
+        .unwrap();
+    let is_marked = |controller: &ControllerHandle| {
+        let down = |switch| rows(controller, switch, table::PORT_DOWN) == 1;
+        down(SwitchId(0)) && down(spine)
+    };
+    desired(&controller, is_marked).await;
+    let during = verified(&lab, &controller).await;
+    assert!(during.generation > before.generation);
+    let realised = controller.realised().unwrap();
+    let flows = &realised.plan.flows;
+    assert!(flows.iter().all(|flow| !flow.links.contains(&cable)));
+
+    controller
+        .observe(Part::Cable(cable.reverse()), Health::Up)
+        .await
+        .unwrap();
+    desired(&controller, |controller| {
+        rows(controller, SwitchId(0), table::PORT_DOWN) == 0
+    })
+    .await;
+    verified(&lab, &controller).await;
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
+    let mut lab = Lab::new().await;
+    let impatient = |raw: &mut controller::RawConfig| {
+        raw.liveness.switch_silence_ms = 20;
+        raw.liveness.hold_down_ms = 1;
+    };
+    let controller = lab.control(impatient).await;
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(&lab, &controller).await;
+    let spine = lab.fabric.switch_after(uplink(&lab)).unwrap();
+    lab.switches.servers.remove(spine.index()).shutdown().await;
+    let is_avoided = |controller: &ControllerHandle| {
+        let realised = controller.realised().unwrap();
+        let link = |link: &LinkId| realised.fabric.link(*link).to.node != Node::Switch(spine);
+        let mut flows = realised.plan.flows.iter();
+        !realised.fabric.is_switch_up(spine) && flows.all(|flow| flow.links.iter().all(link))
+    };
+    desired(&controller, is_avoided).await;
+    // Those that are there are as they should be; nobody waits for the one that is not.
+    let generation = controller.desired().generation;
+    let verified = controller.await_verified(generation, DEADLINE);
+    verified.await.unwrap();
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_full_table_spills_to_ecmp_and_says_so() {
+    let refusal = |nth| Fault::RefuseUpdate {
+        table: "IngressImpl.flow_pin".into(),
+        nth,
+        code: Code::ResourceExhausted,
+    };
+    let lab = Lab::with_faults(Script(vec![refusal(2), refusal(3)])).await;
+    let controller = lab.control(|_| {}).await;
+    let job = |name: usize| -> Job { lab.job(&format!("job{name}"), 50_000 + name as u16) };
+    let jobs = Event::JobsChanged((0..3).map(job).collect());
+    controller.submit(jobs).await.unwrap();
+    let is_spilled =
+        |controller: &ControllerHandle| rows(controller, SwitchId(0), table::FLOW_PIN) == 1;
+    desired(&controller, is_spilled).await;
+    verified(&lab, &controller).await;
+    let report = controller.realised().unwrap().report;
+    let told = |text: &str| report.findings.iter().any(|f| f.text.contains(text));
+    assert!(told("2 flows of the least intense jobs"), "{report:?}");
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_slow_switch_is_given_up_at_the_deadline_and_tried_again() {
+    let by = Duration::from_millis(500);
+    let lab = Lab::with_faults(Script(vec![Fault::DelayWrite { nth: 1, by }])).await;
+    let controller = lab.control(|raw| raw.deadlines.rpc_ms = 100).await;
+    let recovered = |line: &SwitchStatus| line.failures > 0 && line.verified.is_some();
+    let line = first_leaf(&controller, recovered).await;
+    let why = line.last_error.unwrap();
+    assert!(why.contains("no answer to Write"), "{why}");
+    verified(&lab, &controller).await;
+    controller.shutdown().await;
+}
