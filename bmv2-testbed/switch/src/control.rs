@@ -7,6 +7,7 @@
 
 use crate::phv::mask;
 use crate::program::{ActionIndex, ActionSpec, KeySpec, MatchKind, TableSpec};
+use crate::replication::Replica;
 
 /// The number of an action profile member, chosen by the controller.
 pub type MemberId = u32;
@@ -183,6 +184,21 @@ pub enum ControlError {
     /// A direct counter of a table that has none.
     #[error("the table has no direct counter")]
     NoDirectCounter,
+    /// A direct meter of a table that has none.
+    #[error("the table has no direct meter")]
+    NoDirectMeter,
+    /// An idle timeout in a table that has none.
+    #[error("the table has no idle timeout")]
+    NoIdleTimeout,
+    /// A meter whose peak rate is below its committed one.
+    #[error("the peak rate is below the committed rate")]
+    PeakBelowCommitted,
+    /// A value wider than the register's cells.
+    #[error("the value is wider than {0} bits")]
+    RegisterWidth(u32),
+    /// The same copy twice in a group or session.
+    #[error("port {} with instance {} is given twice", .0.port, .0.instance)]
+    RepeatedReplica(Replica),
 }
 
 /// Checks a key against the table's declaration.

@@ -1,20 +1,20 @@
 //! The deparser: checksums brought up to date, then header fields back to bytes.
 //!
 //! The last step of a packet in `device`. Valid headers are written in the program's order, in
-//! front of what the parser left. As in BMv2 a checksum is updated only while its header is valid
-//! and its condition holds, and verified (after parsing) under the same terms.
+//! front of what the parser left. As in BMv2 a checksum is updated while its condition holds, and
+//! verified (after parsing) only if its header is there too.
 
 use crate::action::{Action, Machine};
 use crate::expression::Cond;
 use crate::hash::{BitWriter, Calculation};
-use crate::parser::HeaderLayout;
 use crate::phv::Field;
+use crate::program::HeaderIndex;
 
 /// The deparser of a program.
 #[derive(Debug)]
 pub(crate) struct Deparser {
-    pub(crate) order: Vec<HeaderLayout>,
-    /// Primitives run first; p4c puts the calls of the deparser block here.
+    pub(crate) order: Vec<HeaderIndex>,
+    /// Primitives run before the headers are written; p4c puts the deparser block's calls here.
     pub(crate) action: Action,
     pub(crate) updates: Vec<Checksum>,
 }
@@ -30,16 +30,14 @@ pub(crate) struct Checksum {
 impl Deparser {
     /// Appends the packet to `out`.
     pub(crate) fn deparse(&self, machine: &mut Machine<'_>, out: &mut Vec<u8>) {
-        self.action.run(&[], machine);
         for checksum in &self.updates {
             checksum.update(machine);
         }
-        for layout in &self.order {
-            if machine.phv.is_valid(layout.header) {
+        self.action.run(&[], machine);
+        for header in &self.order {
+            if machine.phv.is_valid(*header) {
                 let mut bits = BitWriter::after(out);
-                for field in &layout.fields {
-                    bits.push(machine.phv.get(field.slot), field.bits);
-                }
+                machine.headers[header.0 as usize].emit(machine.phv, &mut bits);
                 bits.finish();
             }
         }
@@ -50,28 +48,29 @@ impl Deparser {
 impl Checksum {
     /// Whether the field holds the right value, as far as the checksum applies to this packet.
     pub(crate) fn holds(&self, machine: &mut Machine<'_>) -> bool {
-        !self.applies(machine) || machine.phv.number(self.field) == self.compute(machine)
+        let applies = machine.phv.is_valid(self.field.header) && self.is_wanted(machine);
+        !applies || machine.phv.number(self.field) == self.compute(machine)
     }
 
     fn update(&self, machine: &mut Machine<'_>) {
-        if self.applies(machine) {
+        if self.is_wanted(machine) {
             let value = self.compute(machine);
             machine.phv.assign(self.field, value);
         }
     }
 
-    fn applies(&self, machine: &Machine<'_>) -> bool {
-        machine.phv.is_valid(self.field.header)
-            && self
-                .condition
-                .as_ref()
-                .is_none_or(|cond| cond.eval(machine.phv, &[]))
+    fn is_wanted(&self, machine: &Machine<'_>) -> bool {
+        let condition = self.condition.as_ref();
+        condition.is_none_or(|cond| cond.eval(machine.phv, &[]))
     }
 
     fn compute(&self, machine: &mut Machine<'_>) -> i128 {
-        i128::from(
-            self.calculation
-                .compute(machine.phv, machine.payload, machine.scratch),
-        )
+        let Machine {
+            phv,
+            payload,
+            scratch,
+            ..
+        } = machine;
+        i128::from(self.calculation.compute(phv, payload, scratch))
     }
 }

@@ -7,16 +7,22 @@
 //! port of BMv2, so a program that asks how long a packet was queued is refused when it is loaded.
 
 mod control;
+mod objects;
+mod passage;
+mod standard;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::action::{DROP_PORT, Machine};
-use crate::counter::Count;
-use crate::phv::{Field, Phv};
-use crate::pipeline::Lookups;
+use crate::arrays::Arrays;
+use crate::parser::SetMember;
+use crate::phv::Phv;
 use crate::profile::Profile;
-use crate::program::Program;
+use crate::program::{LearnListIndex, Program};
+use crate::replication::Replication;
 use crate::table::Table;
+use passage::{Arrival, Passage, Pending};
+pub(crate) use standard::StandardMetadata;
 
 /// Virtual time, in nanoseconds since the fabric started.
 pub type Nanos = u64;
@@ -44,8 +50,12 @@ pub struct DeviceCounts {
     /// Dropped because `standard_metadata.priority` was not below the number of levels, as
     /// simple_switch does.
     pub dropped_by_priority: u64,
-    /// Dropped because they were sent to a multicast group, and none is configured.
+    /// Dropped because they were sent to a multicast group that has no copies.
     pub dropped_by_multicast: u64,
+    /// Dropped because an assertion of the program failed, where simple_switch ends itself.
+    pub dropped_by_assertion: u64,
+    /// Copies dropped because one packet had made too many, or gone round too often.
+    pub dropped_by_loop: u64,
     /// Dropped because no program was loaded.
     pub dropped_without_program: u64,
     /// Packets whose parser ended in an error; the program decides what becomes of them.
@@ -63,11 +73,22 @@ pub struct Output {
     pub packet: Vec<u8>,
 }
 
+/// What a packet tells the controller (v1model's `digest`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest {
+    /// Which list of fields.
+    pub list: LearnListIndex,
+    /// Their values, in order.
+    pub values: Vec<u128>,
+}
+
 /// Where a device puts the packets that leave it, with buffers to reuse.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// What came out since the caller last took it.
     pub packets: Vec<Output>,
+    /// What the controller is to be told, likewise.
+    pub digests: Vec<Digest>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -103,17 +124,12 @@ struct Loaded {
     program: Arc<Program>,
     tables: Vec<Table>,
     profiles: Vec<Profile>,
-    counters: Vec<Vec<Count>>,
+    arrays: Arrays,
+    replication: Replication,
+    sets: Vec<Vec<SetMember>>,
     phv: Phv,
+    pending: VecDeque<Pending>,
     scratch: Vec<u8>,
-}
-
-/// What the traffic manager decides after ingress.
-enum Verdict {
-    Forward { port: u16, level: u8 },
-    Program,
-    Priority,
-    Multicast,
 }
 
 impl Device {
@@ -143,7 +159,7 @@ impl Device {
 
     /// Starts running a program, with the entries the program itself has and nothing else.
     pub fn load(&mut self, program: Arc<Program>) {
-        self.loaded = Some(Loaded::new(program));
+        self.loaded = Some(Loaded::new(program, self.config.device_id));
     }
 
     /// Forgets the program and everything written to it.
@@ -170,150 +186,37 @@ impl Device {
     }
 }
 
-/// One packet as it arrives.
-struct Arrival<'a> {
-    port: u16,
-    packet: &'a [u8],
-    now: Nanos,
-    levels: u8,
-}
-
 impl Loaded {
-    fn new(program: Arc<Program>) -> Self {
+    fn new(program: Arc<Program>, seed: u64) -> Self {
+        let profiles = program.profiles.iter().map(|spec| Profile::new(spec.size));
         Self {
             tables: program.tables.iter().map(Table::new).collect(),
-            profiles: program
-                .profiles
-                .iter()
-                .map(|spec| Profile::new(spec.size))
-                .collect(),
-            counters: program
-                .counters
-                .iter()
-                .map(|c| vec![Count::default(); c.size])
-                .collect(),
-            phv: Phv::new(program.slots, program.metadata.clone()),
+            profiles: profiles.collect(),
+            arrays: Arrays::new(&program, seed),
+            replication: Replication::default(),
+            sets: vec![Vec::new(); program.value_sets.len()],
+            phv: Phv::new(&program.shape),
+            pending: VecDeque::new(),
             scratch: Vec::new(),
             program,
         }
     }
 
     fn process(&mut self, arrival: &Arrival<'_>, counts: &mut DeviceCounts, out: &mut Outputs) {
-        let Self {
-            program,
-            tables,
-            profiles,
-            counters,
-            phv,
-            scratch,
-        } = self;
-        let standard = &program.standard;
-        let bytes = arrival.packet.len();
-        phv.reset(bytes as u32);
-        phv.assign(standard.ingress_port, i128::from(arrival.port));
-        phv.assign(standard.packet_length, bytes as i128);
-        assign(phv, standard.ingress_timestamp, micros(arrival.now));
-        let mut machine = Machine {
-            phv,
-            counters,
-            scratch,
-            payload: &[],
-            arrived_bytes: bytes as u64,
-            exit: false,
+        let mut passage = Passage {
+            program: &self.program,
+            tables: &mut self.tables,
+            profiles: &self.profiles,
+            arrays: &mut self.arrays,
+            replication: &self.replication,
+            sets: &self.sets,
+            scratch: &mut self.scratch,
+            pending: &mut self.pending,
+            now: arrival.now,
+            levels: arrival.levels,
+            counts,
+            out,
         };
-        let mut lookups = Lookups {
-            actions: &program.actions,
-            profile_specs: &program.profiles,
-            tables,
-            profiles,
-        };
-        let parsed = program.parser.parse(arrival.packet, &mut machine);
-        machine.payload = &arrival.packet[parsed.bytes..];
-        counts.parser_errors += u64::from(parsed.error != program.parser.errors.none);
-        assign(machine.phv, standard.parser_error, i128::from(parsed.error));
-        let wrong = program
-            .verifications
-            .iter()
-            .any(|sum| !sum.holds(&mut machine));
-        assign(machine.phv, standard.checksum_error, i128::from(wrong));
-
-        program.ingress.run(&mut lookups, &mut machine);
-        let (port, level) = match standard.verdict(machine.phv, arrival.levels) {
-            Verdict::Forward { port, level } => (port, level),
-            Verdict::Program => return counts.dropped_by_program += 1,
-            Verdict::Priority => return counts.dropped_by_priority += 1,
-            Verdict::Multicast => return counts.dropped_by_multicast += 1,
-        };
-
-        standard.enter_egress(machine.phv, port, arrival.now);
-        program.egress.run(&mut lookups, &mut machine);
-        if machine.phv.get(standard.egress_spec.slot) == u128::from(DROP_PORT) {
-            return counts.dropped_by_program += 1;
-        }
-        let mut packet = out.buffer();
-        program.deparser.deparse(&mut machine, &mut packet);
-        out.packets.push(Output {
-            port,
-            level,
-            packet,
-        });
-        counts.sent += 1;
+        passage.take(arrival, &mut self.phv);
     }
-}
-
-/// The fields of `standard_metadata` that simple_switch itself reads and writes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StandardMetadata {
-    pub(crate) ingress_port: Field,
-    pub(crate) egress_spec: Field,
-    pub(crate) egress_port: Field,
-    pub(crate) packet_length: Field,
-    pub(crate) priority: Option<Field>,
-    pub(crate) multicast: Option<Field>,
-    pub(crate) parser_error: Option<Field>,
-    pub(crate) checksum_error: Option<Field>,
-    pub(crate) ingress_timestamp: Option<Field>,
-    pub(crate) egress_timestamp: Option<Field>,
-    pub(crate) enqueue_timestamp: Option<Field>,
-}
-
-impl StandardMetadata {
-    /// What ingress decided about the packet.
-    fn verdict(&self, phv: &Phv, levels: u8) -> Verdict {
-        let read = |field: Option<Field>| field.map_or(0, |field| phv.get(field.slot));
-        let port = phv.get(self.egress_spec.slot) as u16;
-        let level = read(self.priority);
-        if read(self.multicast) != 0 {
-            Verdict::Multicast
-        } else if port == DROP_PORT {
-            Verdict::Program
-        } else if level >= u128::from(levels) {
-            Verdict::Priority
-        } else {
-            Verdict::Forward {
-                port,
-                level: level as u8,
-            }
-        }
-    }
-
-    fn enter_egress(&self, phv: &mut Phv, port: u16, now: Nanos) {
-        phv.assign(self.egress_port, i128::from(port));
-        // Not the drop port, so that egress drops only on purpose.
-        phv.assign(self.egress_spec, i128::from(DROP_PORT) + 1);
-        phv.assign(self.packet_length, i128::from(phv.packet_length));
-        assign(phv, self.enqueue_timestamp, micros(now));
-        assign(phv, self.egress_timestamp, micros(now));
-    }
-}
-
-fn assign(phv: &mut Phv, field: Option<Field>, value: i128) {
-    if let Some(field) = field {
-        phv.assign(field, value);
-    }
-}
-
-/// Timestamps of v1model are in microseconds.
-fn micros(now: Nanos) -> i128 {
-    i128::from(now / 1_000)
 }

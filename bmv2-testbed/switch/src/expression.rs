@@ -7,13 +7,15 @@
 //! others (order, division, right shift, saturation) where an operand could need more than 127
 //! bits.
 
-use crate::phv::{Field, Phv};
-use crate::program::HeaderIndex;
+use crate::phv::{Field, Phv, Slot};
+use crate::program::{HeaderIndex, StackIndex, VarbitIndex};
 
 /// An expression with a number as its value.
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
     Const(i128),
+    /// A constant of 128 bits that is not negative.
+    Large(u128),
     Field(Field),
     /// A runtime argument of the enclosing action and its width.
     Argument(usize, u32),
@@ -22,6 +24,61 @@ pub(crate) enum Expr {
     Unary(Unary, Box<Expr>),
     Binary(Binary, Box<(Expr, Expr)>),
     Choose(Box<(Cond, Expr, Expr)>),
+    /// The field of a stack's element, found by its index; 0 beyond the stack.
+    Indexed(Box<(Expr, Box<[Field]>)>),
+    /// How many elements of a stack have been filled.
+    StackCount(StackIndex),
+}
+
+/// A header known when the program is loaded, or the element of a stack.
+#[derive(Clone, Debug)]
+pub(crate) enum HeaderRef {
+    Fixed(HeaderIndex),
+    Indexed(Box<(Expr, Box<[HeaderIndex]>)>),
+}
+
+impl HeaderRef {
+    /// The header for this packet; none beyond the stack.
+    #[inline]
+    pub(crate) fn resolve(&self, phv: &Phv, arguments: &[u128]) -> Option<HeaderIndex> {
+        match self {
+            Self::Fixed(header) => Some(*header),
+            Self::Indexed(of) => element(&of.0, &of.1, phv, arguments),
+        }
+    }
+}
+
+/// The element that an index chooses.
+#[inline]
+pub(crate) fn element<T: Copy>(
+    index: &Expr,
+    elements: &[T],
+    phv: &Phv,
+    arguments: &[u128],
+) -> Option<T> {
+    let at = usize::try_from(index.eval(phv, arguments)).ok()?;
+    elements.get(at).copied()
+}
+
+/// Two headers of one type, to be compared.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderPair {
+    pub(crate) headers: (HeaderIndex, HeaderIndex),
+    pub(crate) slots: Vec<(Slot, Slot)>,
+    pub(crate) varbits: Option<(VarbitIndex, VarbitIndex)>,
+}
+
+impl HeaderPair {
+    /// Whether both are present and alike, as BMv2 compares them.
+    fn equal(&self, phv: &Phv) -> bool {
+        let alike = |pair: &(Slot, Slot)| phv.get(pair.0) == phv.get(pair.1);
+        phv.is_valid(self.headers.0)
+            && phv.is_valid(self.headers.1)
+            && self.slots.iter().all(alike)
+            && self
+                .varbits
+                .is_none_or(|(a, b)| phv.varbit(a) == phv.varbit(b))
+    }
 }
 
 /// An expression with a truth value.
@@ -36,9 +93,15 @@ pub(crate) enum Cond {
     Or(Box<(Cond, Cond)>),
     Same(Box<(Cond, Cond)>),
     Compare(Compare, Box<(Expr, Expr)>),
+    /// The same of numbers of 128 bits without a sign.
+    CompareLarge(Compare, Box<(Expr, Expr)>),
     /// The commonest comparison: a field with a constant.
     FieldIs(Field, i128),
     Choose(Box<(Cond, Cond, Cond)>),
+    /// The validity of a stack's element; false beyond the stack.
+    ValidElement(HeaderRef),
+    /// Whether some pair of headers is equal; of unions, the pairs of their members.
+    SomeEqual(Vec<HeaderPair>),
 }
 
 /// Operations on one number.
@@ -68,6 +131,8 @@ pub(crate) enum Binary {
     Xor,
     ShiftLeft,
     ShiftRight,
+    /// On numbers of 128 bits without a sign.
+    ShiftRightLarge,
 }
 
 /// Comparisons of two numbers.
@@ -87,6 +152,7 @@ impl Expr {
     pub(crate) fn eval(&self, phv: &Phv, arguments: &[u128]) -> i128 {
         match self {
             Self::Const(value) => *value,
+            Self::Large(value) => *value as i128,
             Self::Field(field) => phv.number(*field),
             Self::Argument(at, _) => arguments.get(*at).map_or(0, |value| *value as i128),
             Self::FromBool(cond) => i128::from(cond.eval(phv, arguments)),
@@ -100,13 +166,30 @@ impl Expr {
                 };
                 chosen.eval(phv, arguments)
             }
+            Self::Indexed(of) => {
+                let field = element(&of.0, &of.1, phv, arguments);
+                field.map_or(0, |field| phv.number(field))
+            }
+            Self::StackCount(stack) => phv.next(*stack) as i128,
         }
     }
 
-    /// A bound on the bits of the value's magnitude, or none where it may exceed 127.
-    pub(crate) fn bits(&self) -> Option<u32> {
+    /// Whether 128 bits of two's complement, or 128 bits without a sign, hold the exact value.
+    pub(crate) fn is_exact(&self) -> bool {
+        let most = if self.is_unsigned() { 128 } else { 127 };
+        self.bits().is_some_and(|bits| bits <= most)
+    }
+
+    /// Whether the value may need the 128th bit.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bits().is_none_or(|bits| bits > 127)
+    }
+
+    /// A bound on the bits of the value's magnitude, or none where it may exceed 128.
+    fn bits(&self) -> Option<u32> {
         let bits = match self {
             Self::Const(value) => 128 - value.unsigned_abs().leading_zeros(),
+            Self::Large(_) => 128,
             Self::Field(field) => field.bits,
             Self::Argument(_, bits) => *bits,
             Self::FromBool(_) => 1,
@@ -115,21 +198,25 @@ impl Expr {
             Self::Unary(Unary::SaturateUnsigned(bits) | Unary::SaturateSigned(bits), _) => *bits,
             Self::Binary(op, of) => op.bits(&of.0, &of.1)?,
             Self::Choose(of) => of.1.bits()?.max(of.2.bits()?),
+            Self::Indexed(of) => of.1.first().map_or(0, |field| field.bits),
+            Self::StackCount(_) => 32,
         };
-        (bits <= 127).then_some(bits)
+        (bits <= 128).then_some(bits)
     }
 
     /// Whether the value cannot be negative.
-    fn is_unsigned(&self) -> bool {
+    pub(crate) fn is_unsigned(&self) -> bool {
         match self {
             Self::Const(value) => *value >= 0,
             Self::Field(field) => !field.signed,
-            Self::Argument(..) | Self::FromBool(_) => true,
+            Self::Argument(..) | Self::FromBool(_) | Self::Large(_) => true,
             Self::Unary(op, _) => matches!(op, Unary::SaturateUnsigned(_)),
             Self::Binary(Binary::Subtract, _) => false,
             Self::Binary(Binary::And, of) => of.0.is_unsigned() || of.1.is_unsigned(),
             Self::Binary(_, of) => of.0.is_unsigned() && of.1.is_unsigned(),
             Self::Choose(of) => of.1.is_unsigned() && of.2.is_unsigned(),
+            Self::Indexed(of) => of.1.iter().all(|field| !field.signed),
+            Self::StackCount(_) => true,
         }
     }
 }
@@ -148,6 +235,10 @@ impl Cond {
             Self::Or(of) => of.0.eval(phv, arguments) || of.1.eval(phv, arguments),
             Self::Same(of) => of.0.eval(phv, arguments) == of.1.eval(phv, arguments),
             Self::Compare(op, of) => op.holds(of.0.eval(phv, arguments), of.1.eval(phv, arguments)),
+            Self::CompareLarge(op, of) => {
+                let (left, right) = (of.0.eval(phv, arguments), of.1.eval(phv, arguments));
+                op.holds(left as u128, right as u128)
+            }
             Self::Choose(of) => {
                 let chosen = if of.0.eval(phv, arguments) {
                     &of.1
@@ -156,6 +247,11 @@ impl Cond {
                 };
                 chosen.eval(phv, arguments)
             }
+            Self::ValidElement(header) => {
+                let header = header.resolve(phv, arguments);
+                header.is_some_and(|header| phv.is_valid(header))
+            }
+            Self::SomeEqual(pairs) => pairs.iter().any(|pair| pair.equal(phv)),
         }
     }
 }
@@ -192,12 +288,10 @@ impl Binary {
             Self::Xor => left ^ right,
             Self::ShiftLeft => shift_amount(right).map_or(0, |by| left << by),
             Self::ShiftRight => left >> shift_amount(right).unwrap_or(127),
+            Self::ShiftRightLarge => {
+                shift_amount(right).map_or(0, |by| (left as u128 >> by) as i128)
+            }
         }
-    }
-
-    /// Whether the operation needs its left operand exactly, not only modulo 2^128.
-    pub(crate) fn needs_exact_operands(self) -> bool {
-        matches!(self, Self::Divide | Self::Modulo | Self::ShiftRight)
     }
 
     fn bits(self, left: &Expr, right: &Expr) -> Option<u32> {
@@ -205,7 +299,14 @@ impl Binary {
         match self {
             Self::Add | Self::Subtract => Some(wider()? + 1),
             Self::Multiply => Some(left.bits()? + right.bits()?),
-            Self::Divide | Self::ShiftRight => left.bits(),
+            Self::Divide => left.bits(),
+            Self::ShiftRight | Self::ShiftRightLarge => match right {
+                Expr::Const(by) => Some(
+                    left.bits()?
+                        .saturating_sub(u32::try_from(*by).ok()?.min(127)),
+                ),
+                _ => left.bits(),
+            },
             Self::Modulo => right.bits(),
             Self::And => narrowest_mask(left, right),
             Self::Or | Self::Xor => wider(),
@@ -241,7 +342,7 @@ fn shift_amount(by: i128) -> Option<u32> {
 
 impl Compare {
     #[inline]
-    fn holds(self, left: i128, right: i128) -> bool {
+    fn holds<T: Copy + PartialOrd>(self, left: T, right: T) -> bool {
         match self {
             Self::Equal => left == right,
             Self::NotEqual => left != right,

@@ -5,6 +5,7 @@
 //! with zero bits. All buffers are reused; CRCs work from tables built at compile time.
 
 use crate::phv::{Field, Phv, mask};
+use crate::program::{HeaderIndex, VarbitIndex};
 
 /// A hash or checksum over some fields.
 #[derive(Clone, Debug)]
@@ -21,11 +22,17 @@ pub(crate) enum Input {
         value: u128,
         bits: u32,
     },
+    /// A variable-length field and the header it is in.
+    Varbit {
+        varbit: VarbitIndex,
+        header: HeaderIndex,
+    },
     /// Everything after the parsed headers.
     Payload,
 }
 
-/// The algorithms of simple_switch that v1model names.
+/// The algorithms of simple_switch that need no settings of their own. The `_custom` CRCs have the
+/// parameters they start with there; only Thrift could change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// CRC-32 as in Ethernet.
@@ -36,6 +43,14 @@ pub(crate) enum Algorithm {
     Csum16,
     /// Exclusive or of 16-bit words.
     Xor16,
+    /// Exclusive or of 32-bit words.
+    Xor32,
+    /// CRC-16/CCITT-FALSE.
+    CrcCcitt,
+    /// CRC-8 with polynomial 7.
+    Crc8,
+    /// CRC-64 with polynomial 1b.
+    Crc64,
     /// The first eight bytes.
     Identity,
 }
@@ -44,10 +59,14 @@ impl Algorithm {
     /// The algorithm of this name in the BMv2 JSON.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "crc32" => Self::Crc32,
-            "crc16" => Self::Crc16,
-            "csum16" => Self::Csum16,
+            "crc32" | "crc32_custom" => Self::Crc32,
+            "crc16" | "crc16_custom" => Self::Crc16,
+            "csum16" | "cksum16" => Self::Csum16,
             "xor16" => Self::Xor16,
+            "xor32" => Self::Xor32,
+            "crcCCITT" => Self::CrcCcitt,
+            "crc8_custom" => Self::Crc8,
+            "crc64_custom" => Self::Crc64,
             "identity" => Self::Identity,
             _ => return None,
         })
@@ -59,6 +78,10 @@ impl Algorithm {
             Self::Crc16 => u64::from(crc16(bytes)),
             Self::Csum16 => u64::from(csum16(bytes)),
             Self::Xor16 => u64::from(words(bytes).fold(0, |sum, word| sum ^ word)),
+            Self::Xor32 => bytes.chunks(4).fold(0, |sum, word| sum ^ leading(word, 4)),
+            Self::CrcCcitt => plain_crc(bytes, 16, 0x1021, 0xffff),
+            Self::Crc8 => plain_crc(bytes, 8, 0x07, 0),
+            Self::Crc64 => plain_crc(bytes, 64, 0x1b, 0),
             Self::Identity => bytes
                 .iter()
                 .take(8)
@@ -78,6 +101,10 @@ impl Calculation {
                 }
                 Input::Field(_) => {}
                 Input::Const { value, bits: width } => bits.push(value, width),
+                Input::Varbit { varbit, header } if phv.is_valid(header) => {
+                    bits.push_bytes(phv.varbit(varbit));
+                }
+                Input::Varbit { .. } => {}
                 Input::Payload => bits.push_bytes(payload),
             }
         }
@@ -136,7 +163,8 @@ impl<'a> BitWriter<'a> {
         self.pending &= (1 << self.pending_bits) - 1;
     }
 
-    fn push_bytes(&mut self, bytes: &[u8]) {
+    /// Appends whole bytes.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         if self.pending_bits == 0 {
             self.bytes.extend_from_slice(bytes);
         } else {
@@ -178,6 +206,24 @@ fn crc32(bytes: &[u8]) -> u32 {
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| (crc >> 8) ^ CRC16[((crc ^ u16::from(*byte)) & 0xff) as usize];
     bytes.iter().fold(0, step)
+}
+
+/// A CRC of `width` bits whose bits are not reflected.
+fn plain_crc(bytes: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
+    let top = width - 1;
+    let all = mask(width) as u64;
+    let shift = |crc: u64, _bit| match crc >> top & 1 {
+        1 => (crc << 1 ^ polynomial) & all,
+        _ => crc << 1 & all,
+    };
+    let step = |crc: u64, byte: &u8| (0..8).fold(crc ^ u64::from(*byte) << (width - 8), shift);
+    bytes.iter().fold(start, step)
+}
+
+/// The first `length` bytes as a number, filled up with zero bytes at the end.
+fn leading(bytes: &[u8], length: usize) -> u64 {
+    let filled = bytes.iter().chain(std::iter::repeat(&0)).take(length);
+    filled.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 static CRC32: [u32; 256] = {
@@ -224,6 +270,12 @@ mod tests {
         let check = b"123456789";
         assert_eq!(Algorithm::Crc32.digest(check), 0xcbf4_3926);
         assert_eq!(Algorithm::Crc16.digest(check), 0xbb3d);
+        assert_eq!(Algorithm::CrcCcitt.digest(check), 0x29b1);
+        assert_eq!(Algorithm::Crc8.digest(check), 0xf4);
+        assert_eq!(
+            Algorithm::Xor32.digest(&[0x12, 0x34, 0x56, 0x78, 0x9a]),
+            0x8834_5678
+        );
         assert_eq!(Algorithm::Identity.digest(check), 0x3132_3334_3536_3738);
         assert_eq!(Algorithm::Xor16.digest(&[0x12, 0x34, 0x56]), 0x4434);
         // The worked example of RFC 1071, section 3.

@@ -10,6 +10,7 @@
 //! the P4Runtime service reaches a device there.
 
 mod action;
+mod arrays;
 mod control;
 mod counter;
 mod deparser;
@@ -19,6 +20,8 @@ mod expression;
 mod fabric;
 pub mod faults;
 mod hash;
+mod header;
+mod meter;
 mod p4info;
 mod parser;
 mod phv;
@@ -26,24 +29,29 @@ mod pipeline;
 pub mod ports;
 mod profile;
 mod program;
+mod replication;
 mod scheduler;
 pub mod service;
 mod table;
 
 pub use action::DROP_PORT;
+pub use arrays::RegisterSpec;
 pub use control::{
     ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, Target,
 };
 pub use counter::Count;
-pub use device::{Device, DeviceConfig, DeviceCounts, Nanos, Output, Outputs};
+pub use device::{Device, DeviceConfig, DeviceCounts, Digest, Nanos, Output, Outputs};
 pub use fabric::{
     DeviceHandle, DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder,
     FabricCounts, FabricError, FabricHandle, Gone, Outbox, Pace, Port, Wire, WireCounts, WireIndex,
     WireState,
 };
+pub use meter::{MeterConfig, MeterSpec, MeterUnit};
 pub use program::{
-    ActionIndex, ActionSpec, CounterIndex, CounterSpec, DefaultIs, KeySpec, LoadError, MatchKind,
-    Parameter, ProfileIndex, ProfileSpec, Program, TableIndex, TableSpec,
+    ActionIndex, ActionSpec, CounterIndex, CounterSpec, DefaultIs, DirectMeter, KeySpec, LearnList,
+    LearnListIndex, LoadError, MatchKind, MeterIndex, Parameter, ProfileIndex, ProfileSpec,
+    Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex, ValueSetSpec,
 };
+pub use replication::{Change, CloneSession, Replica};
 pub use scheduler::{Dequeued, QueueCounts, Scheduler};
 pub use table::EntryView;

@@ -7,8 +7,9 @@
 
 use crate::action::{Action, Machine};
 use crate::expression::{Cond, Expr};
+use crate::header::{HeaderLayout, Stack, read_bits};
 use crate::phv::{Field, Phv, Slot, mask};
-use crate::program::{HeaderIndex, Next};
+use crate::program::{HeaderIndex, Next, ValueSetIndex};
 
 /// A parser may pass through this many states; BMv2 would go on forever.
 const STATE_LIMIT: usize = 1024;
@@ -28,6 +29,8 @@ pub(crate) struct ErrorCodes {
     pub(crate) packet_too_short: u32,
     pub(crate) parser_timeout: u32,
     pub(crate) invalid_argument: u32,
+    pub(crate) stack_out_of_bounds: u32,
+    pub(crate) header_too_short: u32,
 }
 
 /// One state: operations, then a choice.
@@ -42,11 +45,31 @@ pub(crate) struct State {
 /// What a state does before choosing.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Extract(HeaderLayout),
+    Extract(HeaderIndex),
+    /// Anything but a header of fixed length and place.
+    ExtractTo(Box<Extraction>),
     Set(Field, Source),
     Advance(Expr),
     Verify(Cond, Expr),
     Primitive(Action),
+}
+
+/// Where to extract to, and how long the variable-length field is, in bits.
+#[derive(Debug)]
+pub(crate) struct Extraction {
+    pub(crate) to: Destination,
+    pub(crate) variable_bits: Option<Expr>,
+}
+
+/// Where a header is extracted to.
+#[derive(Debug)]
+pub(crate) enum Destination {
+    Header(HeaderIndex),
+    /// The next element of a stack; in a stack of unions this member of it.
+    Stack {
+        stack: Stack,
+        member: usize,
+    },
 }
 
 /// Where a value in the parser comes from.
@@ -57,44 +80,44 @@ pub(crate) enum Source {
 }
 
 /// One part of a transition key, padded to whole bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum KeyPart {
     Field(Slot, u32),
-    Lookahead { offset: usize, bits: u32 },
+    Lookahead {
+        offset: usize,
+        bits: u32,
+    },
+    /// A field of a stack's last element.
+    Computed(Expr, u32),
 }
 
 impl KeyPart {
     /// Its width without padding.
-    pub(crate) fn bits(self) -> u32 {
+    pub(crate) fn bits(&self) -> u32 {
         match self {
-            Self::Field(_, bits) | Self::Lookahead { bits, .. } => bits,
+            Self::Field(_, bits) | Self::Lookahead { bits, .. } | Self::Computed(_, bits) => *bits,
         }
     }
 }
 
-/// One transition: taken when the masked key equals the value.
+/// One transition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
-    pub(crate) value: u128,
-    pub(crate) mask: u128,
+    pub(crate) test: Test,
     pub(crate) next: Next,
 }
 
-/// How a header lies in the packet.
-#[derive(Clone, Debug)]
-pub(crate) struct HeaderLayout {
-    pub(crate) header: HeaderIndex,
-    pub(crate) bytes: usize,
-    pub(crate) fields: Vec<FieldLayout>,
+/// When a transition is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Test {
+    /// The masked key equals the value.
+    Masked { value: u128, mask: u128 },
+    /// The masked key is in a value set.
+    InSet { set: ValueSetIndex, mask: u128 },
 }
 
-/// Where a field starts within its header, in bits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FieldLayout {
-    pub(crate) slot: Slot,
-    pub(crate) offset: usize,
-    pub(crate) bits: u32,
-}
+/// One member of a value set, over the whole key: value and mask.
+pub(crate) type SetMember = (u128, u128);
 
 /// What parsing a packet came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,88 +128,96 @@ pub(crate) struct Parsed {
     pub(crate) error: u32,
 }
 
+/// A packet on its way through the parser.
+struct Reading<'a> {
+    packet: &'a [u8],
+    cursor: usize,
+    sets: &'a [Vec<SetMember>],
+}
+
 impl Parser {
-    /// Fills the header vector from the packet.
-    pub(crate) fn parse(&self, packet: &[u8], machine: &mut Machine<'_>) -> Parsed {
-        let mut cursor = 0;
+    /// Fills the header vector from the packet; `sets` are the members of each value set.
+    pub(crate) fn parse(
+        &self,
+        packet: &[u8],
+        sets: &[Vec<SetMember>],
+        machine: &mut Machine<'_>,
+    ) -> Parsed {
+        let mut reading = Reading {
+            packet,
+            cursor: 0,
+            sets,
+        };
         let mut next = self.start;
+        let mut error = self.errors.parser_timeout;
         for _ in 0..STATE_LIMIT {
             let Some(state) = next else {
-                return Parsed {
-                    bytes: cursor,
-                    error: self.errors.none,
-                };
+                error = self.errors.none;
+                break;
             };
-            match self.step(&self.states[state as usize], packet, &mut cursor, machine) {
+            match self.step(&self.states[state as usize], &mut reading, machine) {
                 Ok(state) => next = state,
-                Err(error) => {
-                    return Parsed {
-                        bytes: cursor,
-                        error,
-                    };
+                Err(code) => {
+                    error = code;
+                    break;
                 }
             }
         }
         Parsed {
-            bytes: cursor,
-            error: self.errors.parser_timeout,
+            bytes: reading.cursor,
+            error,
         }
     }
 
     fn step(
         &self,
         state: &State,
-        packet: &[u8],
-        cursor: &mut usize,
+        reading: &mut Reading<'_>,
         machine: &mut Machine<'_>,
     ) -> Result<Next, u32> {
         for operation in &state.operations {
-            self.run(operation, packet, cursor, machine)?;
+            self.run(operation, reading, machine)?;
         }
         if state.cases.is_empty() {
             return Ok(state.default);
         }
         let mut key = 0_u128;
         for part in &state.key {
-            let value = self.key_part(*part, &packet[*cursor..], machine.phv)?;
+            let value = self.key_part(part, reading.rest(), machine.phv)?;
             key = key.unbounded_shl(part.bits().next_multiple_of(8)) | value;
         }
         let taken = state
             .cases
             .iter()
-            .find(|case| key & case.mask == case.value);
+            .find(|case| case.test.holds(key, reading.sets));
         Ok(taken.map_or(state.default, |case| case.next))
     }
 
     fn run(
         &self,
         operation: &Operation,
-        packet: &[u8],
-        cursor: &mut usize,
+        reading: &mut Reading<'_>,
         machine: &mut Machine<'_>,
     ) -> Result<(), u32> {
         match operation {
-            Operation::Extract(layout) => {
-                let rest = &packet[*cursor..];
-                let bytes = rest
-                    .get(..layout.bytes)
-                    .ok_or(self.errors.packet_too_short)?;
-                layout.extract(bytes, machine.phv);
-                *cursor += layout.bytes;
+            Operation::Extract(header) => {
+                let layout = &machine.headers[header.0 as usize];
+                let bytes = reading.rest().get(..layout.bytes);
+                layout.extract(bytes.ok_or(self.errors.packet_too_short)?, machine.phv);
+                layout.validate(*header, machine.phv);
+                reading.cursor += layout.bytes;
             }
+            Operation::ExtractTo(extraction) => self.extract_to(extraction, reading, machine)?,
             Operation::Set(field, source) => {
-                let value = self.value(source, &packet[*cursor..], machine.phv)?;
+                let value = self.value(source, reading.rest(), machine.phv)?;
                 machine.phv.assign(*field, value);
             }
             Operation::Advance(bits) => {
-                let bits = usize::try_from(bits.eval(machine.phv, &[])).unwrap_or(usize::MAX);
-                if bits % 8 != 0 {
-                    return Err(self.errors.invalid_argument);
-                }
-                if bits / 8 > packet.len() - *cursor {
+                let bytes = self.whole_bytes(bits, machine.phv)?;
+                if bytes > reading.rest().len() {
                     return Err(self.errors.packet_too_short);
                 }
-                *cursor += bits / 8;
+                reading.cursor += bytes;
             }
             Operation::Verify(cond, error) => {
                 if !cond.eval(machine.phv, &[]) {
@@ -198,6 +229,59 @@ impl Parser {
         Ok(())
     }
 
+    fn extract_to(
+        &self,
+        extraction: &Extraction,
+        reading: &mut Reading<'_>,
+        machine: &mut Machine<'_>,
+    ) -> Result<(), u32> {
+        let phv = &mut *machine.phv;
+        let header = match &extraction.to {
+            Destination::Header(header) => *header,
+            Destination::Stack { stack, member } => {
+                let element = stack.elements.get(phv.next(stack.index));
+                element.ok_or(self.errors.stack_out_of_bounds)?[*member]
+            }
+        };
+        let layout = &machine.headers[header.0 as usize];
+        let variable = match &extraction.variable_bits {
+            Some(bits) => self.whole_bytes(bits, phv)?,
+            None => 0,
+        };
+        let bytes = layout.bytes.saturating_add(variable);
+        self.check_length(layout, bytes, reading.rest())?;
+        layout.extract_variable(&reading.rest()[..bytes], variable, phv);
+        layout.validate(header, phv);
+        reading.cursor += bytes;
+        if let Destination::Stack { stack, .. } = &extraction.to {
+            phv.set_next(stack.index, phv.next(stack.index) + 1);
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, layout: &HeaderLayout, bytes: usize, rest: &[u8]) -> Result<(), u32> {
+        let most = layout
+            .variable
+            .as_ref()
+            .map_or(bytes, |variable| variable.max_bytes);
+        if bytes > rest.len() {
+            Err(self.errors.packet_too_short)
+        } else if bytes > most {
+            Err(self.errors.header_too_short)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn whole_bytes(&self, bits: &Expr, phv: &Phv) -> Result<usize, u32> {
+        let bits = usize::try_from(bits.eval(phv, &[])).unwrap_or(usize::MAX);
+        if bits.is_multiple_of(8) {
+            Ok(bits / 8)
+        } else {
+            Err(self.errors.invalid_argument)
+        }
+    }
+
     fn value(&self, source: &Source, rest: &[u8], phv: &Phv) -> Result<i128, u32> {
         match source {
             Source::Expr(expr) => Ok(expr.eval(phv, &[])),
@@ -205,10 +289,11 @@ impl Parser {
         }
     }
 
-    fn key_part(&self, part: KeyPart, rest: &[u8], phv: &Phv) -> Result<u128, u32> {
+    fn key_part(&self, part: &KeyPart, rest: &[u8], phv: &Phv) -> Result<u128, u32> {
         match part {
-            KeyPart::Field(slot, _) => Ok(phv.get(slot)),
-            KeyPart::Lookahead { offset, bits } => self.look(rest, offset, bits),
+            KeyPart::Field(slot, _) => Ok(phv.get(*slot)),
+            KeyPart::Lookahead { offset, bits } => self.look(rest, *offset, *bits),
+            KeyPart::Computed(expr, bits) => Ok(expr.eval(phv, &[]) as u128 & mask(*bits)),
         }
     }
 
@@ -220,55 +305,20 @@ impl Parser {
     }
 }
 
-impl HeaderLayout {
-    /// Reads every field from the packet's bytes, which start with the header, and marks the header
-    /// valid.
+impl Reading<'_> {
+    fn rest(&self) -> &[u8] {
+        &self.packet[self.cursor..]
+    }
+}
+
+impl Test {
     #[inline]
-    fn extract(&self, bytes: &[u8], phv: &mut Phv) {
-        for field in &self.fields {
-            phv.set(field.slot, read_bits(bytes, field.offset, field.bits));
-        }
-        phv.set_valid(self.header, true);
-    }
-}
-
-/// `bits` bits (at most 128) of `bytes` from bit `offset`; the bytes are there. Nearly always eight
-/// bytes in one load cover the field.
-#[inline]
-fn read_bits(bytes: &[u8], offset: usize, bits: u32) -> u128 {
-    let (start, skip) = (offset / 8, (offset % 8) as u32);
-    match bytes[start..].first_chunk() {
-        Some(word) if skip + bits <= 64 => {
-            u128::from(u64::from_be_bytes(*word) << skip >> (64 - bits))
-        }
-        _ => read_bits_bytewise(&bytes[start..], skip, bits),
-    }
-}
-
-fn read_bits_bytewise(bytes: &[u8], skip: u32, bits: u32) -> u128 {
-    let end = (skip + bits).div_ceil(8) as usize;
-    let spare = end as u32 * 8 - skip - bits;
-    let (last, whole) = bytes[..end].split_last().unwrap_or((&0, &[]));
-    let high = whole
-        .iter()
-        .fold(0_u128, |word, byte| word << 8 | u128::from(*byte));
-    (high << (8 - spare) | u128::from(*last >> spare)) & mask(bits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_read_alike_in_one_load_and_bytewise() {
-        let bytes: Vec<u8> = (1..=40_u8).map(|at| at.wrapping_mul(37)).collect();
-        for offset in 0..64 {
-            for bits in 1..=128 {
-                let bit = |at: usize| u128::from(bytes[at / 8] >> (7 - at % 8) & 1);
-                let expected = (offset..offset + bits).fold(0, |value, at| value << 1 | bit(at));
-                let just = &bytes[..(offset + bits).div_ceil(8)];
-                assert_eq!(read_bits(&bytes, offset, bits as u32), expected);
-                assert_eq!(read_bits(just, offset, bits as u32), expected);
+    fn holds(self, key: u128, sets: &[Vec<SetMember>]) -> bool {
+        match self {
+            Self::Masked { value, mask } => key & mask == value,
+            Self::InSet { set, mask } => {
+                let holds = |&(value, of): &SetMember| key & mask & of == value & mask;
+                sets[set.0 as usize].iter().any(holds)
             }
         }
     }

@@ -2,10 +2,12 @@
 //! processed.
 //!
 //! The parser fills it, expressions and actions read and write it, the deparser empties it. One
-//! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates. A field is
-//! a [`Slot`]: its place here is decided when the program is loaded, never looked up by name.
+//! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates; copies of a
+//! packet (multicast, clones) take a copy of it. A field is a [`Slot`]: its place here is decided
+//! when the program is loaded, never looked up by name. A field of more than 128 bits is several
+//! slots, one after the other.
 
-use crate::program::HeaderIndex;
+use crate::program::{HeaderIndex, StackIndex, VarbitIndex};
 
 /// The place of one field in the [`Phv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,32 +23,53 @@ pub(crate) struct Field {
     pub(crate) header: HeaderIndex,
 }
 
+/// What a program's header vector consists of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shape {
+    /// How many slots there are.
+    pub(crate) slots: usize,
+    /// For each header, whether it is metadata and so always valid.
+    pub(crate) metadata: Vec<bool>,
+    /// How many header stacks there are.
+    pub(crate) stacks: usize,
+    /// How many variable-length fields there are.
+    pub(crate) varbits: usize,
+}
+
 /// The values and validity of all headers for one packet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Phv {
     values: Vec<u128>,
     valid: Vec<bool>,
     /// Which headers are valid before parsing: the metadata ones.
     metadata: Vec<bool>,
+    /// For each stack, the element that is extracted to next.
+    next: Vec<usize>,
+    varbits: Vec<Vec<u8>>,
     /// Length of the packet in bytes as headers come and go.
     pub(crate) packet_length: u32,
 }
 
 impl Phv {
-    /// An empty vector of `slots` fields; `metadata[h]` says whether header `h` is always valid.
-    pub(crate) fn new(slots: usize, metadata: Vec<bool>) -> Self {
+    /// An empty vector.
+    pub(crate) fn new(shape: &Shape) -> Self {
         Self {
-            values: vec![0; slots],
-            valid: metadata.clone(),
-            metadata,
+            values: vec![0; shape.slots],
+            valid: shape.metadata.clone(),
+            metadata: shape.metadata.clone(),
+            next: vec![0; shape.stacks],
+            varbits: vec![Vec::new(); shape.varbits],
             packet_length: 0,
         }
     }
 
     /// Back to all zero, with only metadata valid.
+    #[inline]
     pub(crate) fn reset(&mut self, packet_length: u32) {
         self.values.fill(0);
         self.valid.copy_from_slice(&self.metadata);
+        self.next.fill(0);
+        self.varbits.iter_mut().for_each(Vec::clear);
         self.packet_length = packet_length;
     }
 
@@ -91,6 +114,37 @@ impl Phv {
     #[inline]
     pub(crate) fn set_valid(&mut self, header: HeaderIndex, valid: bool) {
         self.valid[header.0 as usize] = valid;
+    }
+
+    /// How many elements of a stack have been filled.
+    pub(crate) fn next(&self, stack: StackIndex) -> usize {
+        self.next[stack.0 as usize]
+    }
+
+    /// Says how many elements of a stack are filled.
+    pub(crate) fn set_next(&mut self, stack: StackIndex, next: usize) {
+        self.next[stack.0 as usize] = next;
+    }
+
+    /// The bytes of a variable-length field.
+    pub(crate) fn varbit(&self, varbit: VarbitIndex) -> &[u8] {
+        &self.varbits[varbit.0 as usize]
+    }
+
+    /// The bytes of a variable-length field, to be changed.
+    pub(crate) fn varbit_mut(&mut self, varbit: VarbitIndex) -> &mut Vec<u8> {
+        &mut self.varbits[varbit.0 as usize]
+    }
+
+    /// Gives one variable-length field the bytes of another.
+    pub(crate) fn copy_varbit(&mut self, from: VarbitIndex, to: VarbitIndex) {
+        let bytes = self.varbit(from).to_vec();
+        *self.varbit_mut(to) = bytes;
+    }
+
+    /// Sets every field of metadata headers to 0, as at the start of a packet.
+    pub(crate) fn reset_metadata(&mut self, metadata: &[Slot]) {
+        metadata.iter().for_each(|slot| self.set(*slot, 0));
     }
 }
 

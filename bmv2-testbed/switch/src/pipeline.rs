@@ -72,6 +72,20 @@ impl Pipeline {
     }
 }
 
+/// Counter, meter and age of an entry that was hit.
+fn watch(table: &mut Table, entry: u32, machine: &mut Machine<'_>) {
+    if table.spec.direct_counter {
+        table.count(entry, machine.arrived_bytes);
+    }
+    if table.spec.idle_timeout {
+        table.touch(entry, machine.now);
+    }
+    if let Some(meter) = table.spec.direct_meter {
+        let color = table.color(entry, machine.now, machine.arrived_bytes);
+        machine.phv.assign(meter.color, i128::from(color));
+    }
+}
+
 impl Lookups<'_> {
     /// Looks the packet up in one table and runs what it finds. A hit on a group without members
     /// is a miss: BMv2 divides by zero there.
@@ -81,9 +95,9 @@ impl Lookups<'_> {
         let table = &mut self.tables[at];
         let entry = table.lookup(machine.phv);
         if let Some(entry) = entry
-            && table.spec.direct_counter
+            && table.spec.watches
         {
-            table.count(entry, machine.arrived_bytes);
+            watch(table, entry, machine);
         }
         let table = &self.tables[at];
         let flow = &table.spec.flow;

@@ -6,23 +6,30 @@
 //! and place, and nothing on the packet path sees a string, a map or a missing object.
 
 mod actions;
+mod arrays;
 mod controls;
 mod expressions;
+mod groups;
 mod headers;
 mod json;
 mod load;
+mod objects;
 mod parsers;
+mod primitives;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::action::Action;
+use crate::arrays::RegisterSpec;
 use crate::control::{ActionCall, MatchKey};
 use crate::deparser::{Checksum, Deparser};
 use crate::device::StandardMetadata;
 use crate::hash::Calculation;
+use crate::header::HeaderLayout;
+use crate::meter::{MeterSpec, MeterUnit};
 use crate::parser::Parser;
-use crate::phv::Slot;
+use crate::phv::{Field, Shape, Slot};
 use crate::pipeline::Pipeline;
 pub use load::LoadError;
 
@@ -38,9 +45,30 @@ pub struct ProfileIndex(pub u32);
 /// The number of an indirect counter array in a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterIndex(pub u32);
+/// The number of an indirect meter array in a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeterIndex(pub u32);
+/// The number of a register array in a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegisterIndex(pub u32);
+/// The number of a parser value set in a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueSetIndex(pub u32);
+/// The number of a list of fields that digests carry in a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LearnListIndex(pub u32);
 /// The number of a header instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HeaderIndex(pub(crate) u32);
+/// The number of a header stack or a stack of unions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StackIndex(pub(crate) u32);
+/// The number of a variable-length field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct VarbitIndex(pub(crate) u32);
+/// The number of a list of fields that a copy of a packet keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FieldListIndex(pub(crate) u32);
 
 /// How a key field is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +125,12 @@ pub struct TableSpec {
     pub profile: Option<ProfileIndex>,
     /// Whether each entry counts its packets.
     pub direct_counter: bool,
+    /// The meter of each entry, if they have one.
+    pub direct_meter: Option<DirectMeter>,
+    /// Whether entries may have an idle timeout.
+    pub idle_timeout: bool,
+    /// Whether anything is noted on a hit: some of the three above.
+    pub(crate) watches: bool,
     /// The default action at load; none means that a miss does nothing.
     pub default: Option<ActionCall>,
     /// How much of the default action the program fixes.
@@ -104,6 +138,15 @@ pub struct TableSpec {
     /// Entries written in the program; such a table takes no others.
     pub constant_entries: Option<Vec<(MatchKey, ActionCall)>>,
     pub(crate) flow: Flow,
+}
+
+/// The meter of each entry of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectMeter {
+    /// What it counts.
+    pub unit: MeterUnit,
+    /// Where the colour of the packet goes.
+    pub(crate) color: Field,
 }
 
 /// How much of a table's default action the program fixes.
@@ -184,6 +227,33 @@ pub struct CounterSpec {
     pub size: usize,
 }
 
+/// A set of values that a parser compares with, filled by the control plane.
+#[derive(Clone, Debug)]
+pub struct ValueSetSpec {
+    /// Its full name, as in the p4info preamble.
+    pub name: String,
+    /// The most members it holds.
+    pub size: usize,
+    /// The widths of the parts of a member, in order.
+    pub bits: Vec<u32>,
+}
+
+/// What a digest carries.
+#[derive(Clone, Debug)]
+pub struct LearnList {
+    /// Its full name, as in the p4info preamble.
+    pub name: String,
+    /// The fields, in order.
+    pub(crate) fields: Vec<Field>,
+}
+
+impl LearnList {
+    /// The widths of the values of a digest, in order.
+    pub fn bits(&self) -> impl Iterator<Item = u32> {
+        self.fields.iter().map(|field| field.bits)
+    }
+}
+
 /// A program ready to run on any number of devices.
 #[derive(Debug)]
 pub struct Program {
@@ -192,10 +262,17 @@ pub struct Program {
     pub(crate) action_specs: Vec<ActionSpec>,
     pub(crate) profiles: Vec<ProfileSpec>,
     pub(crate) counters: Vec<CounterSpec>,
+    pub(crate) meters: Vec<MeterSpec>,
+    pub(crate) registers: Vec<RegisterSpec>,
+    pub(crate) value_sets: Vec<ValueSetSpec>,
+    pub(crate) learn_lists: Vec<LearnList>,
+    /// What copies of a packet keep.
+    pub(crate) field_lists: Vec<Vec<Slot>>,
     pub(crate) names: Names,
-    pub(crate) slots: usize,
-    /// For each header, whether it is metadata.
-    pub(crate) metadata: Vec<bool>,
+    pub(crate) shape: Shape,
+    pub(crate) headers: Vec<HeaderLayout>,
+    /// Every slot of a metadata header.
+    pub(crate) metadata_slots: Vec<Slot>,
     pub(crate) standard: StandardMetadata,
     pub(crate) parser: Parser,
     pub(crate) verifications: Vec<Checksum>,
@@ -253,6 +330,36 @@ impl Program {
         self.counters.get(counter.0 as usize)
     }
 
+    /// The indirect meter of this full name.
+    pub fn meter_named(&self, name: &str) -> Option<MeterIndex> {
+        self.names.meters.get(name).copied()
+    }
+
+    /// The register array of this full name.
+    pub fn register_named(&self, name: &str) -> Option<RegisterIndex> {
+        self.names.registers.get(name).copied()
+    }
+
+    /// What a register array is.
+    pub fn register(&self, register: RegisterIndex) -> Option<&RegisterSpec> {
+        self.registers.get(register.0 as usize)
+    }
+
+    /// The parser value set of this full name.
+    pub fn value_set_named(&self, name: &str) -> Option<ValueSetIndex> {
+        self.names.value_sets.get(name).copied()
+    }
+
+    /// The list of fields of this full name that digests carry.
+    pub fn learn_list_named(&self, name: &str) -> Option<LearnListIndex> {
+        self.names.learn_lists.get(name).copied()
+    }
+
+    /// The table whose entries the direct meter of this full name colours.
+    pub fn direct_meter_named(&self, name: &str) -> Option<TableIndex> {
+        self.names.direct_meters.get(name).copied()
+    }
+
     /// The table whose entries the direct counter of this full name counts.
     pub fn direct_counter_named(&self, name: &str) -> Option<TableIndex> {
         self.names.direct_counters.get(name).copied()
@@ -265,6 +372,12 @@ pub(crate) struct Names {
     pub(crate) tables: BTreeMap<String, TableIndex>,
     pub(crate) profiles: BTreeMap<String, ProfileIndex>,
     pub(crate) counters: BTreeMap<String, CounterIndex>,
+    pub(crate) meters: BTreeMap<String, MeterIndex>,
+    pub(crate) registers: BTreeMap<String, RegisterIndex>,
+    pub(crate) value_sets: BTreeMap<String, ValueSetIndex>,
+    pub(crate) learn_lists: BTreeMap<String, LearnListIndex>,
+    /// The table behind each direct meter.
+    pub(crate) direct_meters: BTreeMap<String, TableIndex>,
     /// The table behind each direct counter.
     pub(crate) direct_counters: BTreeMap<String, TableIndex>,
 }

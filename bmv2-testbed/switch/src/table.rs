@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use crate::control::{ActionCall, ControlError, MatchKey, Target, check_key};
 use crate::counter::Count;
+use crate::device::Nanos;
+use crate::meter::{Meter, MeterConfig};
 use crate::phv::Phv;
 use crate::program::{DefaultIs, TableSpec};
 use index::Index;
@@ -25,6 +27,12 @@ pub struct EntryView<'a> {
     pub target: &'a Target,
     /// Its direct counter; stays 0 where the table has none.
     pub count: Count,
+    /// The rates of its direct meter, once configured.
+    pub meter: Option<MeterConfig>,
+    /// How long it may go without a hit before the controller hears of it; 0 means for ever.
+    pub idle_timeout: Nanos,
+    /// When it was last hit, or written.
+    pub last_hit: Nanos,
 }
 
 /// One table with its entries.
@@ -43,6 +51,17 @@ pub(crate) struct Table {
 struct Entry {
     target: Target,
     count: Count,
+    meter: Option<Meter>,
+    idle: Idle,
+}
+
+/// How long an entry has been without a hit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Idle {
+    timeout: Nanos,
+    since: Nanos,
+    /// The controller has been told since the last hit.
+    told: bool,
 }
 
 impl Table {
@@ -78,6 +97,18 @@ impl Table {
     #[inline]
     pub(crate) fn count(&mut self, entry: u32, bytes: u64) {
         self.entries[entry as usize].count.add_packet(bytes);
+    }
+
+    /// Notes that an entry found by [`Table::lookup`] was hit.
+    pub(crate) fn touch(&mut self, entry: u32, now: Nanos) {
+        let idle = &mut self.entries[entry as usize].idle;
+        (idle.since, idle.told) = (now, false);
+    }
+
+    /// The colour of a packet by the direct meter of an entry found by [`Table::lookup`].
+    pub(crate) fn color(&mut self, entry: u32, now: Nanos, bytes: u64) -> u8 {
+        let meter = &mut self.entries[entry as usize].meter;
+        meter.as_mut().map_or(0, |meter| meter.execute(now, bytes))
     }
 
     /// The action of a miss.
@@ -163,6 +194,55 @@ impl Table {
         Ok(())
     }
 
+    /// Sets or removes the rates of an entry's direct meter.
+    pub(crate) fn set_meter(
+        &mut self,
+        key: &MatchKey,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        let number = self.number_of(key)?;
+        let meter = &mut self.entries[number as usize].meter;
+        meter
+            .as_mut()
+            .ok_or(ControlError::NoDirectMeter)?
+            .configure(config);
+        Ok(())
+    }
+
+    /// Sets how long an entry may go without a hit, from now on.
+    pub(crate) fn set_idle_timeout(
+        &mut self,
+        key: &MatchKey,
+        timeout: Nanos,
+        now: Nanos,
+    ) -> Result<(), ControlError> {
+        if !self.spec.idle_timeout {
+            return Err(ControlError::NoIdleTimeout);
+        }
+        let number = self.number_of(key)?;
+        self.entries[number as usize].idle = Idle {
+            timeout,
+            since: now,
+            told: false,
+        };
+        Ok(())
+    }
+
+    /// The entries that have gone without a hit for longer than their timeout, each told once
+    /// until its next hit.
+    pub(crate) fn take_idle(&mut self, now: Nanos) -> Vec<MatchKey> {
+        let mut expired = Vec::new();
+        for (key, number) in &self.by_key {
+            let idle = &mut self.entries[*number as usize].idle;
+            let is_over = idle.timeout > 0 && now.saturating_sub(idle.since) >= idle.timeout;
+            if is_over && !idle.told {
+                idle.told = true;
+                expired.push(key.clone());
+            }
+        }
+        expired
+    }
+
     /// Changes the default action; the call's arguments have been checked by the caller.
     pub(crate) fn set_default(&mut self, call: ActionCall) -> Result<(), ControlError> {
         let same_action = self
@@ -195,6 +275,8 @@ impl Table {
         let entry = Entry {
             target,
             count: Count::default(),
+            meter: self.spec.direct_meter.map(|meter| Meter::new(meter.unit)),
+            idle: Idle::default(),
         };
         let number = match self.free.pop() {
             Some(number) => {
@@ -216,6 +298,9 @@ impl Table {
             key,
             target: &entry.target,
             count: entry.count,
+            meter: entry.meter.as_ref().and_then(Meter::config),
+            idle_timeout: entry.idle.timeout,
+            last_hit: entry.idle.since,
         }
     }
 

@@ -199,7 +199,7 @@ impl Device {
 
     /// All cells of an indirect counter.
     pub fn counter(&self, counter: CounterIndex) -> Result<&[Count], ControlError> {
-        let counters = &self.loaded_ref()?.counters;
+        let counters = &self.loaded_ref()?.arrays.counters;
         let cells = counters.get(counter.0 as usize);
         cells
             .map(Vec::as_slice)
@@ -213,7 +213,7 @@ impl Device {
         cell: usize,
         count: Count,
     ) -> Result<(), ControlError> {
-        let counters = &mut self.loaded_mut()?.counters;
+        let counters = &mut self.loaded_mut()?.arrays.counters;
         let cells = counters
             .get_mut(counter.0 as usize)
             .ok_or(no_such("counter", counter.0))?;
@@ -224,11 +224,11 @@ impl Device {
         Ok(())
     }
 
-    fn loaded_ref(&self) -> Result<&Loaded, ControlError> {
+    pub(super) fn loaded_ref(&self) -> Result<&Loaded, ControlError> {
         self.loaded.as_ref().ok_or(ControlError::NoProgram)
     }
 
-    fn loaded_mut(&mut self) -> Result<&mut Loaded, ControlError> {
+    pub(super) fn loaded_mut(&mut self) -> Result<&mut Loaded, ControlError> {
         self.loaded.as_mut().ok_or(ControlError::NoProgram)
     }
 }
@@ -240,7 +240,7 @@ impl Loaded {
             .ok_or(no_such("table", table.0))
     }
 
-    fn table_mut(&mut self, table: TableIndex) -> Result<&mut Table, ControlError> {
+    pub(super) fn table_mut(&mut self, table: TableIndex) -> Result<&mut Table, ControlError> {
         self.tables
             .get_mut(table.0 as usize)
             .ok_or(no_such("table", table.0))
@@ -334,6 +334,6 @@ impl Loaded {
     }
 }
 
-fn no_such(what: &'static str, index: u32) -> ControlError {
+pub(super) fn no_such(what: &'static str, index: u32) -> ControlError {
     ControlError::NoSuchObject { what, index }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::actions::calculation;
 use super::expressions::{Compiler, unsigned};
-use super::headers::{Headers, Reference};
+use super::headers::{Headers, Reference, plain};
+use super::objects::calculation;
 use super::{
-    ActionIndex, ActionSpec, DefaultIs, Flow, KeySource, KeySpec, LoadError, MatchKind, Next,
-    ProfileIndex, ProfileSpec, TableIndex, TableSpec, json,
+    ActionIndex, ActionSpec, DefaultIs, DirectMeter, Flow, KeySource, KeySpec, LoadError,
+    MatchKind, Next, ProfileIndex, ProfileSpec, TableIndex, TableSpec, json,
 };
 use crate::action::Action;
 use crate::control::{ActionCall, KeyField, MatchKey, check_arguments, check_key};
@@ -24,6 +24,8 @@ pub(super) struct Controls<'a> {
     pub(super) action_ids: BTreeMap<u32, ActionIndex>,
     pub(super) tables: Vec<Arc<TableSpec>>,
     pub(super) profiles: Vec<ProfileSpec>,
+    /// The direct meters, by the names of their arrays.
+    pub(super) direct_meters: BTreeMap<String, DirectMeter>,
 }
 
 impl Controls<'_> {
@@ -109,12 +111,11 @@ impl Controls<'_> {
         first_profile: usize,
     ) -> Result<TableSpec, LoadError> {
         let at = &declared.name;
-        if declared.support_timeout {
-            return Err(LoadError::unsupported("idle timeout", at));
-        }
-        if declared.direct_meters.is_some() {
-            return Err(LoadError::unsupported("direct meter", at));
-        }
+        let meter = |name: &String| {
+            let found = self.direct_meters.get(name).copied();
+            found.ok_or_else(|| LoadError::missing("direct meter", name, at))
+        };
+        let direct_meter = declared.direct_meters.as_ref().map(meter).transpose()?;
         let keys = declared.key.iter().map(|key| self.key(key, at));
         let actions = declared.action_ids.iter().map(|id| self.action_of(*id, at));
         let mut spec = TableSpec {
@@ -124,6 +125,9 @@ impl Controls<'_> {
             actions: actions.collect::<Result<_, _>>()?,
             profile: self.profile_of(declared, first_profile)?,
             direct_counter: declared.with_counters,
+            direct_meter,
+            idle_timeout: declared.support_timeout,
+            watches: declared.with_counters || declared.support_timeout || direct_meter.is_some(),
             default: None,
             default_is: DefaultIs::Free,
             constant_entries: None,
@@ -201,10 +205,7 @@ impl Controls<'_> {
             other => return Err(LoadError::unsupported(format!("match type {other}"), at)),
         };
         let (source, bits) = match declared.target.as_str() {
-            Some(header) => (
-                KeySource::Valid(self.headers.header(header, at)?.layout.header),
-                1,
-            ),
+            Some(header) => (KeySource::Valid(self.headers.header(header, at)?.index), 1),
             None => self.key_source(declared, at)?,
         };
         let name = declared
@@ -221,8 +222,14 @@ impl Controls<'_> {
 
     fn key_source(&self, declared: &json::Key, at: &str) -> Result<(KeySource, u32), LoadError> {
         let field = match self.headers.reference(&declared.target, at)? {
-            Reference::Field(field) => field,
+            Reference::Content(content) => plain(&content, &declared.target.to_string(), at)?,
             Reference::Valid(header) => return Ok((KeySource::Valid(header), 1)),
+            Reference::ValidUnion(_) => {
+                return Err(LoadError::unsupported(
+                    "the validity of a union as a key",
+                    at,
+                ));
+            }
         };
         let mask = match &declared.mask {
             Some(mask) => unsigned(mask, field.bits, at)?,

@@ -1,14 +1,17 @@
 //! Headers and fields of a program: from names to slots.
 //!
-//! The first pass of loading; every other pass asks [`Headers`] for what a name stands for.
+//! The first pass of loading; every other pass asks [`Headers`] for what a name stands for. A field
+//! of more than 128 bits becomes several pieces here, so that nothing behind this pass knows of
+//! widths beyond that; such a field can be carried, copied and compared, not computed with.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{HeaderIndex, LoadError, json};
-use crate::parser::{FieldLayout, HeaderLayout};
-use crate::phv::{Field, Slot};
+use super::groups::Groups;
+use super::{HeaderIndex, LoadError, VarbitIndex, json};
+use crate::header::{FieldLayout, HeaderLayout, Variable};
+use crate::phv::{Field, Shape, Slot};
 
 /// Metadata that says how a packet fared in a queue: here the queue comes after egress.
 const QUEUE_METADATA: [&str; 3] = ["enq_qdepth", "deq_timedelta", "deq_qdepth"];
@@ -17,50 +20,59 @@ const QUEUE_METADATA: [&str; 3] = ["enq_qdepth", "deq_timedelta", "deq_qdepth"];
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     by_name: BTreeMap<String, Header>,
-    /// For each header, whether it is metadata.
-    pub(super) metadata: Vec<bool>,
-    /// How many fields there are.
-    pub(super) slots: usize,
+    /// Names by the JSON's ids.
+    ids: BTreeMap<u32, String>,
+    pub(super) layouts: Vec<HeaderLayout>,
+    pub(super) shape: Shape,
+    pub(super) groups: Groups,
 }
 
+/// One header instance.
 #[derive(Debug)]
 pub(super) struct Header {
-    pub(super) layout: HeaderLayout,
+    pub(super) index: HeaderIndex,
     /// Fields in order.
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<Content>,
     names: BTreeMap<String, usize>,
 }
 
+/// What a field is made of.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Plain(Field),
+    /// More than 128 bits: pieces, the most significant first.
+    Wide(Vec<Field>),
+    Variable(VarbitIndex),
+}
+
 /// What a two-part name may stand for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Reference {
-    Field(Field),
+    Content(Content),
     /// The hidden field `$valid$`.
     Valid(HeaderIndex),
+    /// The same of a union.
+    ValidUnion(Vec<HeaderIndex>),
 }
 
 struct FieldType {
     name: String,
-    bits: u32,
+    /// None for a variable-length field.
+    bits: Option<u32>,
     signed: bool,
+}
+
+struct HeaderType {
+    fields: Vec<FieldType>,
+    max_bytes: usize,
 }
 
 impl Headers {
     /// Gives every field of every instance its slot.
     pub(super) fn resolve(root: &json::Root) -> Result<Self, LoadError> {
-        refuse_any("header stack", &root.header_stacks)?;
-        refuse_any("header union", &root.header_unions)?;
-        refuse_any("header union stack", &root.header_union_stacks)?;
         let mut types = BTreeMap::new();
         for declared in &root.header_types {
-            let fields = declared
-                .fields
-                .iter()
-                .map(|field| field_type(field, &declared.name));
-            types.insert(
-                declared.name.as_str(),
-                fields.collect::<Result<Vec<_>, _>>()?,
-            );
+            types.insert(declared.name.as_str(), header_type(declared)?);
         }
         let mut headers = Self::default();
         for instance in &root.headers {
@@ -70,46 +82,103 @@ impl Headers {
                 .ok_or_else(|| LoadError::missing("header type", &instance.header_type, at))?;
             headers.add(instance, fields)?;
         }
+        headers.groups = Groups::resolve(root, &headers)?;
+        headers.shape.stacks = headers.groups.stacks();
+        for members in headers.groups.unions() {
+            for header in members {
+                let rivals = members.iter().filter(|other| *other != header);
+                headers.layouts[header.0 as usize].rivals = rivals.copied().collect();
+            }
+        }
         Ok(headers)
     }
 
-    fn add(&mut self, instance: &json::Header, types: &[FieldType]) -> Result<(), LoadError> {
-        let index = HeaderIndex(self.metadata.len() as u32);
+    fn add(&mut self, instance: &json::Header, of: &HeaderType) -> Result<(), LoadError> {
+        let index = HeaderIndex(self.layouts.len() as u32);
+        let (fields, names) = (Vec::new(), BTreeMap::new());
         let mut header = Header {
-            layout: HeaderLayout {
-                header: index,
-                bytes: 0,
-                fields: Vec::new(),
-            },
-            fields: Vec::new(),
-            names: BTreeMap::new(),
+            index,
+            fields,
+            names,
         };
-        let mut offset = 0;
-        for FieldType { name, bits, signed } in types {
-            let slot = Slot(self.slots as u32);
-            let (bits, signed) = (*bits, *signed);
-            header.names.insert(name.clone(), header.fields.len());
-            header.fields.push(Field {
-                slot,
-                bits,
-                signed,
-                header: index,
+        let mut layout = HeaderLayout::default();
+        for field in &of.fields {
+            header.names.insert(field.name.clone(), header.fields.len());
+            header.fields.push(match field.bits {
+                Some(bits) => self.pieces(field, bits, index, &mut layout),
+                None => self.varbit(of, &mut layout),
             });
-            header
-                .layout
-                .fields
-                .push(FieldLayout { slot, offset, bits });
-            self.slots += 1;
-            offset += bits as usize;
         }
+        let offset = end_of(&layout);
         if !instance.metadata && offset % 8 != 0 {
             let construct = format!("header of {offset} bits");
             return Err(LoadError::unsupported(construct, &instance.name));
         }
-        header.layout.bytes = offset / 8;
-        self.metadata.push(instance.metadata);
+        layout.bytes = offset / 8;
+        self.layouts.push(layout);
+        self.shape.metadata.push(instance.metadata);
+        self.ids.insert(instance.id, instance.name.clone());
         self.by_name.insert(instance.name.clone(), header);
         Ok(())
+    }
+
+    /// A field as one piece, or as several of at most 128 bits, put where the header ends so far.
+    fn pieces(
+        &mut self,
+        field: &FieldType,
+        bits: u32,
+        header: HeaderIndex,
+        layout: &mut HeaderLayout,
+    ) -> Content {
+        let mut pieces = Vec::new();
+        let mut left = bits;
+        while left > 0 {
+            // The first piece takes what whole ones leave over.
+            let bits = (left - 1) % 128 + 1;
+            let slot = Slot(self.shape.slots as u32);
+            let piece = FieldLayout {
+                slot,
+                offset: end_of(layout),
+                bits,
+            };
+            match &mut layout.variable {
+                Some(variable) => variable.behind.push(piece),
+                None => layout.fields.push(piece),
+            }
+            pieces.push(Field {
+                slot,
+                bits,
+                signed: field.signed,
+                header,
+            });
+            self.shape.slots += 1;
+            left -= bits;
+        }
+        match pieces.as_slice() {
+            [plain] => Content::Plain(*plain),
+            _ => Content::Wide(pieces),
+        }
+    }
+
+    fn varbit(&mut self, of: &HeaderType, layout: &mut HeaderLayout) -> Content {
+        let offset = end_of(layout);
+        let varbit = VarbitIndex(self.shape.varbits as u32);
+        self.shape.varbits += 1;
+        let (behind, max_bytes) = (Vec::new(), of.max_bytes);
+        layout.variable = Some(Box::new(Variable {
+            varbit,
+            offset,
+            behind,
+            max_bytes,
+        }));
+        Content::Variable(varbit)
+    }
+
+    /// Every slot of a metadata header.
+    pub(super) fn metadata_slots(&self) -> Vec<Slot> {
+        let all = self.layouts.iter().zip(&self.shape.metadata);
+        let metadata = all.filter(|(_, metadata)| **metadata);
+        metadata.flat_map(|(layout, _)| layout.slots()).collect()
     }
 
     /// The header instance of this name.
@@ -119,28 +188,49 @@ impl Headers {
             .ok_or_else(|| LoadError::missing("header", name, at))
     }
 
+    /// The number of the header instance with this id in the JSON.
+    pub(super) fn by_id(&self, id: u32, at: &str) -> Result<HeaderIndex, LoadError> {
+        let name = self.ids.get(&id);
+        let name = name.ok_or_else(|| LoadError::missing("header", &id.to_string(), at))?;
+        Ok(self.header(name, at)?.index)
+    }
+
+    /// The fields of a header, by its number.
+    pub(super) fn contents(&self, header: HeaderIndex) -> &[Content] {
+        let found = self.by_name.values().find(|found| found.index == header);
+        found.map_or(&[], |header| &header.fields)
+    }
+
     /// A field by the JSON's pair of names.
     pub(super) fn reference(&self, value: &Value, at: &str) -> Result<Reference, LoadError> {
-        let pair = value.as_array().map(Vec::as_slice);
-        let Some([Value::String(header), Value::String(field)]) = pair else {
-            return Err(LoadError::malformed(format!("{value} is not a field"), at));
-        };
-        match field.as_str() {
-            "$valid$" => Ok(Reference::Valid(self.header(header, at)?.layout.header)),
-            _ => self.field(header, field, at).map(Reference::Field),
+        let (header, field) = pair(value, at)?;
+        if field == "$valid$" {
+            return match self.groups.union(header) {
+                Some(members) => Ok(Reference::ValidUnion(members.to_vec())),
+                None => Ok(Reference::Valid(self.header(header, at)?.index)),
+            };
         }
+        self.content(header, field, at).map(Reference::Content)
     }
 
-    /// A field that can be written.
+    /// A field that can be computed with.
     pub(super) fn target(&self, value: &Value, at: &str) -> Result<Field, LoadError> {
         match self.reference(value, at)? {
-            Reference::Field(field) => Ok(field),
-            Reference::Valid(_) => Err(LoadError::malformed("$valid$ is written", at)),
+            Reference::Content(content) => plain(&content, &value.to_string(), at),
+            _ => Err(LoadError::malformed("$valid$ is written", at)),
         }
     }
 
-    /// A field by its names.
+    /// A field by its names, if it can be computed with.
     pub(super) fn field(&self, header: &str, field: &str, at: &str) -> Result<Field, LoadError> {
+        plain(
+            &self.content(header, field, at)?,
+            &format!("{header}.{field}"),
+            at,
+        )
+    }
+
+    fn content(&self, header: &str, field: &str, at: &str) -> Result<Content, LoadError> {
         if header == "standard_metadata" && QUEUE_METADATA.contains(&field) {
             return Err(LoadError::unsupported(
                 format!("standard_metadata.{field}"),
@@ -151,7 +241,47 @@ impl Headers {
         let number = found.names.get(field);
         let number =
             number.ok_or_else(|| LoadError::missing("field", &format!("{header}.{field}"), at))?;
-        Ok(found.fields[*number])
+        Ok(found.fields[*number].clone())
+    }
+
+    /// The number of a field in its header.
+    pub(super) fn position(&self, header: HeaderIndex, field: &str) -> Option<usize> {
+        let found = self.by_name.values().find(|found| found.index == header)?;
+        found.names.get(field).copied()
+    }
+}
+
+/// Where the next field of a header starts, in bits, while its variable-length field is empty.
+fn end_of(layout: &HeaderLayout) -> usize {
+    let behind = layout
+        .variable
+        .as_ref()
+        .and_then(|variable| variable.behind.last());
+    let last = behind.or(layout.fields.last());
+    last.map_or(0, |field| field.offset + field.bits as usize)
+}
+
+/// The field, unless it is too wide or of variable length.
+pub(super) fn plain(content: &Content, name: &str, at: &str) -> Result<Field, LoadError> {
+    match content {
+        Content::Plain(field) => Ok(*field),
+        Content::Wide(pieces) => {
+            let bits: u32 = pieces.iter().map(|piece| piece.bits).sum();
+            let construct = format!("computing with {name} of {bits} bits");
+            Err(LoadError::unsupported(construct, at))
+        }
+        Content::Variable(_) => {
+            let construct = format!("computing with {name} of variable length");
+            Err(LoadError::unsupported(construct, at))
+        }
+    }
+}
+
+/// The two names of a field.
+pub(super) fn pair<'a>(value: &'a Value, at: &str) -> Result<(&'a str, &'a str), LoadError> {
+    match value.as_array().map(Vec::as_slice) {
+        Some([Value::String(header), Value::String(field)]) => Ok((header, field)),
+        _ => Err(LoadError::malformed(format!("{value} is not a field"), at)),
     }
 }
 
@@ -162,6 +292,32 @@ pub(super) fn refuse_any(construct: &str, instances: &[json::Named]) -> Result<(
         None => Ok(()),
     }
 }
+
+fn header_type(declared: &json::HeaderType) -> Result<HeaderType, LoadError> {
+    if declared
+        .length_exp
+        .as_ref()
+        .is_some_and(|expression| !expression.is_null())
+    {
+        return Err(LoadError::unsupported("length_exp", &declared.name));
+    }
+    let fields = declared
+        .fields
+        .iter()
+        .map(|field| field_type(field, &declared.name));
+    let fields: Vec<FieldType> = fields.collect::<Result<_, _>>()?;
+    if fields.iter().filter(|field| field.bits.is_none()).count() > 1 {
+        let problem = "more than one variable-length field";
+        return Err(LoadError::malformed(problem, &declared.name));
+    }
+    Ok(HeaderType {
+        fields,
+        max_bytes: declared.max_length.unwrap_or(usize::MAX),
+    })
+}
+
+/// The widest field that is carried, in bits; p4c itself stops at 2048.
+const MAX_FIELD_BITS: u64 = 1 << 16;
 
 fn field_type(field: &[Value], header_type: &str) -> Result<FieldType, LoadError> {
     let (name, width, signed) = match field {
@@ -175,13 +331,15 @@ fn field_type(field: &[Value], header_type: &str) -> Result<FieldType, LoadError
         }
     };
     let at = format!("{header_type}.{name}");
-    match width.as_u64() {
-        Some(bits @ 1..=128) => Ok(FieldType {
-            name: name.clone(),
-            bits: bits as u32,
-            signed,
-        }),
-        Some(bits) => Err(LoadError::unsupported(format!("field of {bits} bits"), &at)),
-        None => Err(LoadError::unsupported("variable-length field", &at)),
-    }
+    let bits = match width.as_u64() {
+        Some(bits @ 1..=MAX_FIELD_BITS) => Some(bits as u32),
+        Some(bits) => return Err(LoadError::unsupported(format!("field of {bits} bits"), &at)),
+        None if width.as_str() == Some("*") => None,
+        None => return Err(LoadError::malformed("a field without width", &at)),
+    };
+    Ok(FieldType {
+        name: name.clone(),
+        bits,
+        signed,
+    })
 }

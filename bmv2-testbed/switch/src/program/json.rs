@@ -12,21 +12,27 @@ pub(super) struct Root {
     pub(super) header_types: Vec<HeaderType>,
     pub(super) headers: Vec<Header>,
     #[serde(default)]
-    pub(super) header_stacks: Vec<Named>,
+    pub(super) header_stacks: Vec<HeaderStack>,
     #[serde(default)]
-    pub(super) header_unions: Vec<Named>,
+    pub(super) header_union_types: Vec<UnionType>,
     #[serde(default)]
-    pub(super) header_union_stacks: Vec<Named>,
+    pub(super) header_unions: Vec<HeaderUnion>,
+    #[serde(default)]
+    pub(super) header_union_stacks: Vec<UnionStack>,
     #[serde(default)]
     pub(super) errors: Vec<(String, u32)>,
     pub(super) parsers: Vec<Parser>,
     pub(super) deparsers: Vec<Deparser>,
     #[serde(default)]
-    pub(super) parse_vsets: Vec<Named>,
+    pub(super) parse_vsets: Vec<ValueSet>,
     #[serde(default)]
-    pub(super) meter_arrays: Vec<Named>,
+    pub(super) meter_arrays: Vec<MeterArray>,
     #[serde(default)]
-    pub(super) register_arrays: Vec<Named>,
+    pub(super) register_arrays: Vec<RegisterArray>,
+    #[serde(default)]
+    pub(super) learn_lists: Vec<FieldList>,
+    #[serde(default)]
+    pub(super) field_lists: Vec<FieldList>,
     #[serde(default)]
     pub(super) extern_instances: Vec<Named>,
     #[serde(default)]
@@ -50,11 +56,77 @@ pub(super) struct HeaderType {
     pub(super) name: String,
     /// Name, width (`"*"` when it varies) and, optionally, whether it is signed.
     pub(super) fields: Vec<Vec<Value>>,
+    pub(super) length_exp: Option<Value>,
+    /// In bytes, where a field varies.
+    pub(super) max_length: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct HeaderStack {
+    pub(super) name: String,
+    pub(super) header_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct UnionType {
+    pub(super) name: String,
+    /// Member names and header types.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct HeaderUnion {
+    pub(super) name: String,
+    pub(super) id: u32,
+    pub(super) header_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct UnionStack {
+    pub(super) name: String,
+    pub(super) union_type: String,
+    pub(super) header_union_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ValueSet {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) max_size: usize,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct MeterArray {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) is_direct: bool,
+    #[serde(default)]
+    pub(super) size: usize,
+    pub(super) rate_count: u32,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) binding: Option<String>,
+    pub(super) result_target: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RegisterArray {
+    pub(super) name: String,
+    pub(super) size: usize,
+    pub(super) bitwidth: u32,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FieldList {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) elements: Vec<Typed>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Header {
     pub(super) name: String,
+    pub(super) id: u32,
     pub(super) header_type: String,
     #[serde(default)]
     pub(super) metadata: bool,
@@ -105,9 +177,13 @@ pub(super) struct Typed {
 #[derive(Debug, Deserialize)]
 pub(super) struct Operation {
     pub(super) op: String,
-    pub(super) left: Option<Typed>,
-    pub(super) right: Option<Typed>,
-    pub(super) cond: Option<Typed>,
+    #[serde(default)]
+    pub(super) left: Value,
+    /// Of `access_field` and `access_union_header` a plain number.
+    #[serde(default)]
+    pub(super) right: Value,
+    #[serde(default)]
+    pub(super) cond: Value,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::actions::{Objects, action_spec};
+use super::actions::action_spec;
 use super::controls::Controls;
 use super::headers::{Headers, refuse_any};
+use super::objects::Objects;
 use super::{
-    ActionIndex, CounterIndex, CounterSpec, Names, Next, ProfileIndex, Program, TableIndex, json,
-    parsers,
+    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, Names, Next, ProfileIndex, Program,
+    RegisterIndex, TableIndex, ValueSetIndex, arrays, json, parsers,
 };
 use crate::deparser::{Checksum, Deparser};
 use crate::device::StandardMetadata;
@@ -71,10 +72,6 @@ impl LoadError {
     }
 }
 
-/// Cells of all indirect counter arrays together: 64 MiB. Every cell is there from the start, so a
-/// program could otherwise ask for any amount of memory.
-const MAX_COUNTER_CELLS: usize = 1 << 22;
-
 impl Program {
     /// Reads a program from the JSON that p4c writes for simple_switch.
     ///
@@ -84,10 +81,7 @@ impl Program {
     /// error names it.
     pub fn load(json: &[u8]) -> Result<Self, LoadError> {
         let root: json::Root = serde_json::from_slice(json).map_err(LoadError::Json)?;
-        refuse_any("meter", &root.meter_arrays)?;
-        refuse_any("register", &root.register_arrays)?;
         refuse_any("extern", &root.extern_instances)?;
-        refuse_any("parser value set", &root.parse_vsets)?;
         let headers = Headers::resolve(&root)?;
         let objects = Objects::resolve(&root, &headers)?;
         let actions = root
@@ -110,18 +104,26 @@ impl Program {
                 .collect(),
             tables: Vec::new(),
             profiles: Vec::new(),
+            direct_meters: arrays::direct_meters(&root, &headers)?,
         };
         let ingress = pipeline(&mut controls, &root, "ingress")?;
         let egress = pipeline(&mut controls, &root, "egress")?;
         let parser = named("parser", "parser", &root.parsers, |parser| &parser.name)?;
+        let parser = parsers::parser(parser, &root.errors, &objects)?;
         let (tables, profiles) = (controls.tables, controls.profiles);
         let mut program = Self {
             names: Names::default(),
-            counters: counters(&root)?,
-            slots: headers.slots,
-            metadata: headers.metadata.clone(),
+            counters: arrays::counters(&root)?,
+            meters: arrays::meters(&root)?,
+            registers: arrays::registers(&root)?,
+            value_sets: parsers::value_sets(&root, &parser),
+            learn_lists: objects.learn_lists(&root)?,
+            field_lists: objects.field_lists(&root)?,
+            shape: headers.shape.clone(),
+            metadata_slots: headers.metadata_slots(),
+            headers: headers.layouts.clone(),
             standard: standard_metadata(&headers)?,
-            parser: parsers::parser(parser, &root.errors, &objects)?,
+            parser,
             verifications: checksums(&root, &objects, |checksum| checksum.verify)?,
             deparser: deparser(&root, &objects)?,
             actions,
@@ -206,24 +208,6 @@ fn has_cycle(pipeline: &Pipeline, tables: &[std::sync::Arc<super::TableSpec>]) -
     sorted < edges.len()
 }
 
-fn counters(root: &json::Root) -> Result<Vec<CounterSpec>, LoadError> {
-    let indirect = root.counter_arrays.iter().filter(|array| !array.is_direct);
-    let mut cells = 0_usize;
-    let mut counters = Vec::new();
-    for array in indirect {
-        cells = cells.saturating_add(array.size);
-        if cells > MAX_COUNTER_CELLS {
-            let problem = format!("counter arrays have more than {MAX_COUNTER_CELLS} cells");
-            return Err(LoadError::malformed(problem, &array.name));
-        }
-        counters.push(CounterSpec {
-            name: array.name.clone(),
-            size: array.size,
-        });
-    }
-    Ok(counters)
-}
-
 fn checksums(
     root: &json::Root,
     objects: &Objects<'_>,
@@ -237,12 +221,12 @@ fn deparser(root: &json::Root, objects: &Objects<'_>) -> Result<Deparser, LoadEr
     let declared = named("deparser", "deparser", &root.deparsers, |deparser| {
         &deparser.name
     })?;
-    let layout = |name: &String| Ok(objects.headers.header(name, &declared.name)?.layout.clone());
+    let header = |name: &String| Ok(objects.headers.header(name, &declared.name)?.index);
     Ok(Deparser {
         order: declared
             .order
             .iter()
-            .map(layout)
+            .map(header)
             .collect::<Result<_, LoadError>>()?,
         action: objects.body(&declared.primitives, &[], &declared.name)?,
         updates: checksums(root, objects, |checksum| checksum.update)?,
@@ -257,6 +241,8 @@ fn standard_metadata(headers: &Headers) -> Result<StandardMetadata, LoadError> {
         egress_spec: field("egress_spec")?,
         egress_port: field("egress_port")?,
         packet_length: field("packet_length")?,
+        instance_type: optional("instance_type"),
+        egress_rid: optional("egress_rid"),
         priority: optional("priority"),
         multicast: optional("mcast_grp"),
         parser_error: optional("parser_error"),
@@ -272,23 +258,46 @@ fn names(program: &Program, root: &json::Root) -> Result<Names, LoadError> {
         .tables()
         .map(|(index, spec)| (spec.name.clone(), index))
         .collect();
-    let profiles = program.profiles.iter().enumerate();
-    let counters = program.counters.iter().enumerate();
-    let mut direct_counters = BTreeMap::new();
-    for array in root.counter_arrays.iter().filter(|array| array.is_direct) {
-        let binding = array.binding.as_deref().unwrap_or("");
+    let direct = |name: &String, binding: &Option<String>| {
+        let binding = binding.as_deref().unwrap_or("");
         let table: Option<&TableIndex> = tables.get(binding);
-        let table = table.ok_or_else(|| LoadError::missing("table", binding, &array.name))?;
-        direct_counters.insert(array.name.clone(), *table);
-    }
+        let table = table.ok_or_else(|| LoadError::missing("table", binding, name))?;
+        Ok::<_, LoadError>((name.clone(), *table))
+    };
+    let counters = root.counter_arrays.iter().filter(|array| array.is_direct);
+    let meters = root.meter_arrays.iter().filter(|array| array.is_direct);
     Ok(Names {
-        profiles: profiles
-            .map(|(at, spec)| (spec.name.clone(), ProfileIndex(at as u32)))
-            .collect(),
-        counters: counters
-            .map(|(at, spec)| (spec.name.clone(), CounterIndex(at as u32)))
-            .collect(),
+        direct_counters: counters
+            .map(|array| direct(&array.name, &array.binding))
+            .collect::<Result<_, _>>()?,
+        direct_meters: meters
+            .map(|array| direct(&array.name, &array.binding))
+            .collect::<Result<_, _>>()?,
+        profiles: numbered(program.profiles.iter().map(|spec| &spec.name), ProfileIndex),
+        counters: numbered(program.counters.iter().map(|spec| &spec.name), CounterIndex),
+        meters: numbered(program.meters.iter().map(|spec| &spec.name), MeterIndex),
+        registers: numbered(
+            program.registers.iter().map(|spec| &spec.name),
+            RegisterIndex,
+        ),
+        value_sets: numbered(
+            program.value_sets.iter().map(|spec| &spec.name),
+            ValueSetIndex,
+        ),
+        learn_lists: numbered(
+            program.learn_lists.iter().map(|list| &list.name),
+            LearnListIndex,
+        ),
         tables,
-        direct_counters,
     })
+}
+
+fn numbered<'a, I>(
+    names: impl Iterator<Item = &'a String>,
+    index: fn(u32) -> I,
+) -> BTreeMap<String, I> {
+    names
+        .enumerate()
+        .map(|(at, name)| (name.clone(), index(at as u32)))
+        .collect()
 }

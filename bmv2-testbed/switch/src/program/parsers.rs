@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::actions::Objects;
 use super::expressions::{Compiler, number};
-use super::headers::Reference;
-use super::{LoadError, Next, json};
+use super::headers::{Reference, plain};
+use super::objects::Objects;
+use super::{LoadError, Next, ValueSetIndex, ValueSetSpec, json};
 use crate::expression::Expr;
-use crate::parser::{Case, ErrorCodes, KeyPart, Operation, Parser, Source, State};
+use crate::parser::{
+    Case, Destination, ErrorCodes, Extraction, KeyPart, Operation, Parser, Source, State, Test,
+};
 
 /// Compiles one parser.
 pub(super) fn parser(
@@ -42,6 +44,26 @@ pub(super) fn parser(
     })
 }
 
+/// The value sets of a program; the parts of a member are those of the key that uses the set.
+pub(super) fn value_sets(root: &json::Root, parser: &Parser) -> Vec<ValueSetSpec> {
+    let cases = |state: &State, set: ValueSetIndex| {
+        let uses = |case: &Case| matches!(case.test, Test::InSet { set: used, .. } if used == set);
+        state.cases.iter().any(uses)
+    };
+    let spec = |(number, declared): (usize, &json::ValueSet)| {
+        let set = ValueSetIndex(number as u32);
+        let user = parser.states.iter().find(|state| cases(state, set));
+        ValueSetSpec {
+            name: declared.name.clone(),
+            size: declared.max_size,
+            bits: user.map_or(Vec::new(), |state| {
+                state.key.iter().map(KeyPart::bits).collect()
+            }),
+        }
+    };
+    root.parse_vsets.iter().enumerate().map(spec).collect()
+}
+
 /// Errors a program does not declare cannot be told apart by it; they get a number of their own.
 fn error_codes(declared: &[(String, u32)]) -> ErrorCodes {
     const UNDECLARED: u32 = i32::MAX as u32;
@@ -56,6 +78,8 @@ fn error_codes(declared: &[(String, u32)]) -> ErrorCodes {
         packet_too_short: code("PacketTooShort").unwrap_or(UNDECLARED),
         parser_timeout: code("ParserTimeout").unwrap_or(UNDECLARED),
         invalid_argument: code("ParserInvalidArgument").unwrap_or(UNDECLARED),
+        stack_out_of_bounds: code("StackOutOfBounds").unwrap_or(UNDECLARED),
+        header_too_short: code("HeaderTooShort").unwrap_or(UNDECLARED),
     }
 }
 
@@ -103,7 +127,23 @@ impl StateCompiler<'_> {
                     break;
                 }
                 (Some("hexstr") | None, Some(value)) => {
-                    state.cases.push(self.case(value, &transition.mask, next)?);
+                    let mask = self.mask(transition)?;
+                    let value = number(value, self.at())? as u128 & mask;
+                    state.cases.push(Case {
+                        test: Test::Masked { value, mask },
+                        next,
+                    });
+                }
+                (Some("parse_vset"), Some(name)) => {
+                    let set = self.objects.value_sets.get(name.as_str());
+                    let set =
+                        set.ok_or_else(|| LoadError::missing("value set", name, self.at()))?;
+                    let set = ValueSetIndex(*set as u32);
+                    let mask = self.mask(transition)?;
+                    state.cases.push(Case {
+                        test: Test::InSet { set, mask },
+                        next,
+                    });
                 }
                 (kind, _) => {
                     let construct = format!("transition of type {}", kind.unwrap_or("default"));
@@ -114,24 +154,30 @@ impl StateCompiler<'_> {
         Ok(state)
     }
 
-    fn case(&self, value: &str, mask: &Option<String>, next: Next) -> Result<Case, LoadError> {
-        let mask = match mask {
-            Some(mask) => number(mask, self.at())? as u128,
-            None => u128::MAX,
-        };
-        Ok(Case {
-            value: number(value, self.at())? as u128 & mask,
-            mask,
-            next,
-        })
+    fn mask(&self, transition: &json::Transition) -> Result<u128, LoadError> {
+        match &transition.mask {
+            Some(mask) => Ok(number(mask, self.at())? as u128),
+            None => Ok(u128::MAX),
+        }
     }
 
     fn key_part(&self, part: &json::Typed) -> Result<KeyPart, LoadError> {
         match part.kind.as_str() {
             "field" => match self.objects.headers.reference(&part.value, self.at())? {
-                Reference::Field(field) => Ok(KeyPart::Field(field.slot, field.bits)),
-                Reference::Valid(_) => Err(LoadError::unsupported("select on $valid$", self.at())),
+                Reference::Content(content) => {
+                    let field = plain(&content, &part.value.to_string(), self.at())?;
+                    Ok(KeyPart::Field(field.slot, field.bits))
+                }
+                _ => Err(LoadError::unsupported("select on $valid$", self.at())),
             },
+            "stack_field" => {
+                let (stack, field) = super::headers::pair(&part.value, self.at())?;
+                let stack = self.objects.headers.groups.stack(stack, self.at())?;
+                let elements: Vec<_> = stack.elements.iter().flatten().copied().collect();
+                let (last, bits) = self.compiler.last_of(stack.index, &elements, field)?;
+                Ok(KeyPart::Computed(last, bits))
+            }
+            "union_stack_field" => self.last_union_field(&part.value),
             "lookahead" => {
                 let (offset, bits) = self.lookahead(&part.value)?;
                 Ok(KeyPart::Lookahead { offset, bits })
@@ -141,6 +187,23 @@ impl StateCompiler<'_> {
                 self.at(),
             )),
         }
+    }
+
+    /// A field of one member of the last union of a stack.
+    fn last_union_field(&self, value: &Value) -> Result<KeyPart, LoadError> {
+        let names = <(String, String, String)>::deserialize(value);
+        let (stack, member, field) =
+            names.map_err(|error| LoadError::malformed(error.to_string(), self.at()))?;
+        let headers = self.objects.headers;
+        let number = headers.groups.member(&stack, &member, self.at())?;
+        let stack = headers.groups.stack(&stack, self.at())?;
+        let members: Vec<_> = stack
+            .elements
+            .iter()
+            .map(|element| element[number])
+            .collect();
+        let (last, bits) = self.compiler.last_of(stack.index, &members, &field)?;
+        Ok(KeyPart::Computed(last, bits))
     }
 
     fn lookahead(&self, value: &Value) -> Result<(usize, u32), LoadError> {
@@ -156,24 +219,28 @@ impl StateCompiler<'_> {
 
     fn operation(&self, declared: &json::ParserOp) -> Result<Operation, LoadError> {
         match declared.op.as_str() {
-            "extract" => self.extract(&self.typed(declared, 0)?),
+            "extract" => self.extract(&self.parameter(declared, 0)?, None),
+            "extract_VL" => {
+                let bits = self.compiler.number(&self.parameter(declared, 1)?)?;
+                self.extract(&self.parameter(declared, 0)?, Some(bits))
+            }
             "set" => {
-                let target = self.typed(declared, 0)?;
+                let target: json::Typed = self.parameter(declared, 0)?;
                 let field = self.objects.headers.target(&target.value, self.at())?;
                 Ok(Operation::Set(
                     field,
-                    self.source(&self.typed(declared, 1)?)?,
+                    self.source(&self.parameter(declared, 1)?)?,
                 ))
             }
             "verify" => {
-                let cond = self.compiler.truth(&self.typed(declared, 0)?)?;
+                let cond = self.compiler.truth(&self.parameter(declared, 0)?)?;
                 Ok(Operation::Verify(
                     cond,
-                    self.compiler.number(&self.typed(declared, 1)?)?,
+                    self.compiler.number(&self.parameter(declared, 1)?)?,
                 ))
             }
             "advance" => Ok(Operation::Advance(
-                self.compiler.number(&self.typed(declared, 0)?)?,
+                self.compiler.number(&self.parameter(declared, 0)?)?,
             )),
             "shift" => {
                 let bytes = declared.parameters.first().and_then(Value::as_u64);
@@ -193,17 +260,33 @@ impl StateCompiler<'_> {
         }
     }
 
-    fn extract(&self, what: &json::Typed) -> Result<Operation, LoadError> {
-        match (what.kind.as_str(), what.value.as_str()) {
-            ("regular", Some(name)) => {
-                let header = self.objects.headers.header(name, self.at())?;
-                Ok(Operation::Extract(header.layout.clone()))
+    fn extract(
+        &self,
+        what: &json::Typed,
+        variable_bits: Option<Expr>,
+    ) -> Result<Operation, LoadError> {
+        let headers = self.objects.headers;
+        let to = match (what.kind.as_str(), what.value.as_str()) {
+            ("regular", Some(name)) => Destination::Header(headers.header(name, self.at())?.index),
+            ("stack", Some(name)) => {
+                let stack = headers.groups.stack(name, self.at())?.clone();
+                Destination::Stack { stack, member: 0 }
             }
-            (kind, _) => Err(LoadError::unsupported(
-                format!("extract to a {kind}"),
-                self.at(),
-            )),
-        }
+            ("union_stack", _) => {
+                let (name, member) = super::headers::pair(&what.value, self.at())?;
+                let member = headers.groups.member(name, member, self.at())?;
+                let stack = headers.groups.stack(name, self.at())?.clone();
+                Destination::Stack { stack, member }
+            }
+            (kind, _) => {
+                let construct = format!("extract to a {kind}");
+                return Err(LoadError::unsupported(construct, self.at()));
+            }
+        };
+        Ok(match (to, variable_bits) {
+            (Destination::Header(header), None) => Operation::Extract(header),
+            (to, variable_bits) => Operation::ExtractTo(Box::new(Extraction { to, variable_bits })),
+        })
     }
 
     fn source(&self, typed: &json::Typed) -> Result<Source, LoadError> {
@@ -212,10 +295,6 @@ impl StateCompiler<'_> {
             return Ok(Source::Lookahead { offset, bits });
         }
         self.compiler.number(typed).map(Source::Expr)
-    }
-
-    fn typed(&self, declared: &json::ParserOp, at: usize) -> Result<json::Typed, LoadError> {
-        self.parameter(declared, at)
     }
 
     fn parameter<T: serde::de::DeserializeOwned>(

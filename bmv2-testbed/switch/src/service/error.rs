@@ -70,10 +70,14 @@ impl From<ControlError> for Failure {
             | ControlError::ArgumentCount { .. }
             | ControlError::TargetKind(_)
             | ControlError::BadGroup(_)
-            | ControlError::NoDirectCounter => Code::InvalidArgument,
-            ControlError::ArgumentWidth { .. } | ControlError::NoSuchCell { .. } => {
-                Code::OutOfRange
-            }
+            | ControlError::NoDirectCounter
+            | ControlError::NoDirectMeter
+            | ControlError::NoIdleTimeout
+            | ControlError::PeakBelowCommitted
+            | ControlError::RepeatedReplica(_) => Code::InvalidArgument,
+            ControlError::ArgumentWidth { .. }
+            | ControlError::NoSuchCell { .. }
+            | ControlError::RegisterWidth(_) => Code::OutOfRange,
             ControlError::AlreadyExists => Code::AlreadyExists,
             ControlError::NotFound
             | ControlError::NoSuchMember(_)

@@ -93,28 +93,25 @@ fn check_load(pointer: &str, with: Value, why: &str) {
 
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
-    let named = |name: &str| serde_json::json!([{ "name": name }]);
+    let external = serde_json::json!([{ "name": "e" }]);
     check_load(
-        "/register_arrays",
-        named("r"),
-        "register is not supported (in r)",
+        "/extern_instances",
+        external,
+        "extern is not supported (in e)",
     );
-    check_load("/meter_arrays", named("m"), "meter is not supported (in m)");
-    check_load(
-        "/header_stacks",
-        named("s"),
-        "header stack is not supported (in s)",
-    );
-    let varbit = serde_json::json!(["options", "*"]);
-    let why = "variable-length field is not supported (in ipv4_h.options)";
-    check_load("/header_types/5/fields/3", varbit, why);
-    let wide = serde_json::json!(["dst", 256, false]);
-    let why = "field of 256 bits is not supported (in ethernet_t.dst)";
-    check_load("/header_types/4/fields/0", wide, why);
-    let why = "primitive clone_ingress_pkt_to_egress is not supported (in IngressImpl.drop)";
+    let register = serde_json::json!([{ "name": "r", "size": 1, "bitwidth": 129 }]);
+    let why = "register of 129 bits is not supported (in r)";
+    check_load("/register_arrays", register, why);
+    let meter = serde_json::json!([{ "name": "m", "size": 1, "rate_count": 1, "type": "bytes" }]);
+    let why = "meter of 1 rates in bytes is not supported (in m)";
+    check_load("/meter_arrays", meter, why);
+    let why = "primitive rewind is not supported (in IngressImpl.drop)";
     let drop = action_at("IngressImpl.drop");
-    let clone = Value::from("clone_ingress_pkt_to_egress");
-    check_load(&format!("/actions/{drop}/primitives/0/op"), clone, why);
+    check_load(
+        &format!("/actions/{drop}/primitives/0/op"),
+        Value::from("rewind"),
+        why,
+    );
     let why = "hash algorithm xxh64 is not supported (in calc)";
     check_load("/calculations/0/algo", Value::from("xxh64"), why);
     let why = "counter arrays have more than 4194304 cells (in EgressImpl.port_level)";

@@ -1,0 +1,202 @@
+//! The control API of a device, continued: meters, registers, replication, value sets, idle
+//! entries.
+
+use std::collections::BTreeMap;
+
+use super::control::no_such;
+use super::{Device, Nanos};
+use crate::control::{ControlError, MatchKey};
+use crate::meter::{Meter, MeterConfig};
+use crate::parser::SetMember;
+use crate::phv::mask;
+use crate::program::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
+use crate::replication::{Change, CloneSession, Replica};
+
+/// Meters.
+impl Device {
+    /// The rates of every cell of an indirect meter.
+    pub fn meter(
+        &self,
+        meter: MeterIndex,
+    ) -> Result<impl ExactSizeIterator<Item = Option<MeterConfig>>, ControlError> {
+        let meters = &self.loaded_ref()?.arrays.meters;
+        let cells = meters
+            .get(meter.0 as usize)
+            .ok_or(no_such("meter", meter.0))?;
+        Ok(cells.iter().map(Meter::config))
+    }
+
+    /// Sets or removes the rates of one cell of an indirect meter.
+    pub fn set_meter(
+        &mut self,
+        meter: MeterIndex,
+        cell: usize,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        check_rates(config)?;
+        let meters = &mut self.loaded_mut()?.arrays.meters;
+        let cells = meters
+            .get_mut(meter.0 as usize)
+            .ok_or(no_such("meter", meter.0))?;
+        cell_of(cells, cell)?.configure(config);
+        Ok(())
+    }
+
+    /// Sets or removes the rates of an entry's direct meter.
+    pub fn set_direct_meter(
+        &mut self,
+        table: TableIndex,
+        key: &MatchKey,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        check_rates(config)?;
+        self.loaded_mut()?.table_mut(table)?.set_meter(key, config)
+    }
+}
+
+/// Registers.
+impl Device {
+    /// All cells of a register array.
+    pub fn register(&self, register: RegisterIndex) -> Result<&[u128], ControlError> {
+        let registers = &self.loaded_ref()?.arrays.registers;
+        let found = registers.get(register.0 as usize);
+        let found = found.ok_or(no_such("register", register.0))?;
+        Ok(&found.cells)
+    }
+
+    /// Sets one cell of a register array.
+    pub fn set_register(
+        &mut self,
+        register: RegisterIndex,
+        cell: usize,
+        value: u128,
+    ) -> Result<(), ControlError> {
+        let registers = &mut self.loaded_mut()?.arrays.registers;
+        let found = registers.get_mut(register.0 as usize);
+        let found = found.ok_or(no_such("register", register.0))?;
+        if value & !mask(found.bits()) != 0 {
+            return Err(ControlError::RegisterWidth(found.bits()));
+        }
+        *cell_of(&mut found.cells, cell)? = value;
+        Ok(())
+    }
+}
+
+/// Replication.
+impl Device {
+    /// Adds, replaces or removes a multicast group.
+    pub fn write_group(
+        &mut self,
+        change: Change,
+        id: u16,
+        replicas: Vec<Replica>,
+    ) -> Result<(), ControlError> {
+        self.loaded_mut()?
+            .replication
+            .write_group(change, id, replicas)
+    }
+
+    /// Adds, replaces or removes a clone session.
+    pub fn write_clone_session(
+        &mut self,
+        change: Change,
+        id: u16,
+        session: CloneSession,
+    ) -> Result<(), ControlError> {
+        self.loaded_mut()?
+            .replication
+            .write_session(change, id, session)
+    }
+
+    /// All multicast groups, by number.
+    pub fn multicast_groups(&self) -> Result<&BTreeMap<u16, Vec<Replica>>, ControlError> {
+        Ok(self.loaded_ref()?.replication.groups())
+    }
+
+    /// All clone sessions, by number.
+    pub fn clone_sessions(&self) -> Result<&BTreeMap<u16, CloneSession>, ControlError> {
+        Ok(self.loaded_ref()?.replication.sessions())
+    }
+}
+
+/// Value sets and idle entries.
+impl Device {
+    /// Gives a parser value set these members: value and mask of each part of the key, in order.
+    pub fn set_value_set(
+        &mut self,
+        set: ValueSetIndex,
+        members: &[Vec<(u128, u128)>],
+    ) -> Result<(), ControlError> {
+        let loaded = self.loaded_mut()?;
+        let spec = loaded.program.value_sets.get(set.0 as usize);
+        let spec = spec.ok_or(no_such("value set", set.0))?;
+        if members.len() > spec.size {
+            return Err(ControlError::Full { size: spec.size });
+        }
+        let member = |parts: &Vec<(u128, u128)>| match parts.len() == spec.bits.len() {
+            true => Ok(join(parts, &spec.bits)),
+            false => Err(ControlError::KeyLength {
+                expected: spec.bits.len(),
+                found: parts.len(),
+            }),
+        };
+        let members: Vec<SetMember> = members.iter().map(member).collect::<Result<_, _>>()?;
+        loaded.sets[set.0 as usize] = members;
+        Ok(())
+    }
+
+    /// Says how long an entry may go without a hit from `now` on; 0 means for ever.
+    pub fn set_idle_timeout(
+        &mut self,
+        table: TableIndex,
+        key: &MatchKey,
+        timeout: Nanos,
+        now: Nanos,
+    ) -> Result<(), ControlError> {
+        self.loaded_mut()?
+            .table_mut(table)?
+            .set_idle_timeout(key, timeout, now)
+    }
+
+    /// The entries of all tables that have been idle for longer than they may; each is told once
+    /// until its next hit.
+    pub fn take_idle(&mut self, now: Nanos) -> Vec<(TableIndex, MatchKey)> {
+        let Some(loaded) = &mut self.loaded else {
+            return Vec::new();
+        };
+        let tables = loaded.tables.iter_mut().enumerate();
+        let ageing = tables.filter(|(_, table)| table.spec.idle_timeout);
+        let idle = ageing.flat_map(|(number, table)| {
+            let keys = table.take_idle(now).into_iter();
+            keys.map(move |key| (TableIndex(number as u32), key))
+        });
+        idle.collect()
+    }
+}
+
+/// Parts of a key as the parser joins them: each padded to whole bytes.
+fn join(parts: &[(u128, u128)], bits: &[u32]) -> SetMember {
+    let put = |(value, of): SetMember, (part, bits): (&(u128, u128), &u32)| {
+        let place = bits.next_multiple_of(8);
+        let padding = mask(place) & !mask(*bits);
+        (
+            value.unbounded_shl(place) | part.0,
+            of.unbounded_shl(place) | part.1 | padding,
+        )
+    };
+    parts.iter().zip(bits).fold((0, 0), put)
+}
+
+fn check_rates(config: Option<MeterConfig>) -> Result<(), ControlError> {
+    match config {
+        Some(config) if config.pir < config.cir => Err(ControlError::PeakBelowCommitted),
+        _ => Ok(()),
+    }
+}
+
+fn cell_of<T>(cells: &mut [T], cell: usize) -> Result<&mut T, ControlError> {
+    let size = cells.len();
+    cells
+        .get_mut(cell)
+        .ok_or(ControlError::NoSuchCell { cell, size })
+}

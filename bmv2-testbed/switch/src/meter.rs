@@ -1,0 +1,173 @@
+//! Two-rate three-colour meters (RFC 2698 without its marking), as BMv2 runs them.
+//!
+//! A meter colours a packet by two token buckets: red when the peak bucket lacks tokens, else
+//! yellow when the committed one does, else green. Both fill from the same instant, so that no
+//! rounding adds up. A meter that nobody has configured colours everything green.
+
+use crate::device::Nanos;
+
+/// What a meter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterUnit {
+    /// Bytes of the packet as it arrived.
+    Bytes,
+    /// Packets.
+    Packets,
+}
+
+/// The rates of a meter, in its unit per second and in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// Committed rate.
+    pub cir: u64,
+    /// Committed burst.
+    pub cburst: u64,
+    /// Peak rate, not below the committed one.
+    pub pir: u64,
+    /// Peak burst.
+    pub pburst: u64,
+}
+
+/// An array of meters, as a program declares it.
+#[derive(Clone, Debug)]
+pub struct MeterSpec {
+    /// Its full name, as in the p4info preamble.
+    pub name: String,
+    /// How many cells it has.
+    pub size: usize,
+    /// What it counts.
+    pub unit: MeterUnit,
+}
+
+/// One meter.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    unit: MeterUnit,
+    config: Option<MeterConfig>,
+    committed: Bucket,
+    peak: Bucket,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    tokens: u64,
+    /// Tokens that had come since time 0 when it was last filled.
+    seen: u64,
+}
+
+/// The colours as numbers, as P4 programs see them.
+const GREEN: u8 = 0;
+const YELLOW: u8 = 1;
+const RED: u8 = 2;
+
+impl Meter {
+    /// A meter without rates.
+    pub(crate) fn new(unit: MeterUnit) -> Self {
+        let (committed, peak) = (Bucket::default(), Bucket::default());
+        Self {
+            unit,
+            config: None,
+            committed,
+            peak,
+        }
+    }
+
+    /// Its rates; none when it colours everything green.
+    pub(crate) fn config(&self) -> Option<MeterConfig> {
+        self.config
+    }
+
+    /// Sets or removes the rates; both buckets are full then.
+    pub(crate) fn configure(&mut self, config: Option<MeterConfig>) {
+        self.config = config;
+        let full = |burst: fn(&MeterConfig) -> u64| Bucket {
+            tokens: config.as_ref().map_or(0, burst),
+            seen: 0,
+        };
+        self.committed = full(|config| config.cburst);
+        self.peak = full(|config| config.pburst);
+    }
+
+    /// The colour of one packet.
+    pub(crate) fn execute(&mut self, now: Nanos, bytes: u64) -> u8 {
+        let Some(config) = self.config else {
+            return GREEN;
+        };
+        let cost = match self.unit {
+            MeterUnit::Bytes => bytes,
+            MeterUnit::Packets => 1,
+        };
+        if !self.peak.take(now, config.pir, config.pburst, cost) {
+            RED
+        } else if !self.committed.take(now, config.cir, config.cburst, cost) {
+            YELLOW
+        } else {
+            GREEN
+        }
+    }
+}
+
+impl Bucket {
+    /// Fills the bucket up to now and takes `cost` tokens out, if it holds as many.
+    fn take(&mut self, now: Nanos, rate: u64, burst: u64, cost: u64) -> bool {
+        let come = u128::from(now / 1_000) * u128::from(rate) / 1_000_000;
+        let come = u64::try_from(come).unwrap_or(u64::MAX);
+        let new = come.saturating_sub(self.seen);
+        self.seen = come;
+        self.tokens = self.tokens.saturating_add(new).min(burst);
+        let enough = self.tokens >= cost;
+        if enough {
+            self.tokens -= cost;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    /// Two tokens a second committed, four peak; bursts of one and two.
+    fn meter() -> Meter {
+        let mut meter = Meter::new(MeterUnit::Packets);
+        meter.configure(Some(MeterConfig {
+            cir: 2,
+            cburst: 1,
+            pir: 4,
+            pburst: 2,
+        }));
+        meter
+    }
+
+    #[test]
+    fn a_burst_goes_from_green_over_yellow_to_red() {
+        let mut meter = meter();
+        let at_once: Vec<u8> = (0..4).map(|_| meter.execute(0, 64)).collect();
+        assert_eq!(at_once, [GREEN, YELLOW, RED, RED]);
+    }
+
+    #[test]
+    fn buckets_fill_at_their_rates() {
+        let mut meter = meter();
+        let mut colours = |count: u64, gap: Nanos, from: Nanos| -> Vec<u8> {
+            (0..count)
+                .map(|n| meter.execute(from + n * gap, 64))
+                .collect()
+        };
+        assert_eq!(colours(4, SECOND / 2, SECOND), [GREEN; 4], "two a second");
+        let alternating = [GREEN, YELLOW, GREEN, YELLOW];
+        assert_eq!(
+            colours(4, SECOND / 4, 10 * SECOND),
+            alternating,
+            "four a second"
+        );
+    }
+
+    #[test]
+    fn a_meter_without_rates_is_green() {
+        let mut meter = Meter::new(MeterUnit::Bytes);
+        assert_eq!(meter.execute(0, 1500), GREEN);
+    }
+}

@@ -1,0 +1,115 @@
+//! The packet replication engine: multicast groups and clone sessions (P4Runtime §9.5).
+//!
+//! The control API writes it, the traffic manager of `device` asks it where copies go.
+
+use std::collections::BTreeMap;
+
+use crate::control::ControlError;
+
+/// One copy of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Replica {
+    /// The egress port.
+    pub port: u16,
+    /// `standard_metadata.egress_rid` of the copy.
+    pub instance: u16,
+}
+
+/// Where the copies of a clone session go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloneSession {
+    /// The copies.
+    pub replicas: Vec<Replica>,
+    /// The most bytes of a copy that leave; 0 means all.
+    pub packet_bytes: u32,
+}
+
+/// The groups and sessions of one device.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    groups: BTreeMap<u16, Vec<Replica>>,
+    sessions: BTreeMap<u16, CloneSession>,
+}
+
+impl Replication {
+    /// The copies of a packet to a group; an unknown group has none.
+    pub(crate) fn group(&self, id: u16) -> &[Replica] {
+        self.groups.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The session of this number.
+    pub(crate) fn session(&self, id: u16) -> Option<&CloneSession> {
+        self.sessions.get(&id)
+    }
+
+    /// All groups, by number.
+    pub(crate) fn groups(&self) -> &BTreeMap<u16, Vec<Replica>> {
+        &self.groups
+    }
+
+    /// All sessions, by number.
+    pub(crate) fn sessions(&self) -> &BTreeMap<u16, CloneSession> {
+        &self.sessions
+    }
+
+    pub(crate) fn write_group(
+        &mut self,
+        change: Change,
+        id: u16,
+        replicas: Vec<Replica>,
+    ) -> Result<(), ControlError> {
+        check_distinct(&replicas)?;
+        write(&mut self.groups, change, id, replicas)
+    }
+
+    pub(crate) fn write_session(
+        &mut self,
+        change: Change,
+        id: u16,
+        session: CloneSession,
+    ) -> Result<(), ControlError> {
+        check_distinct(&session.replicas)?;
+        write(&mut self.sessions, change, id, session)
+    }
+}
+
+/// What a write does to a group or session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Adds it.
+    Insert,
+    /// Replaces it.
+    Modify,
+    /// Removes it; the content given with it does not matter.
+    Delete,
+}
+
+fn write<T>(
+    map: &mut BTreeMap<u16, T>,
+    change: Change,
+    id: u16,
+    value: T,
+) -> Result<(), ControlError> {
+    match (change, map.contains_key(&id)) {
+        (Change::Insert, true) => Err(ControlError::AlreadyExists),
+        (Change::Modify | Change::Delete, false) => Err(ControlError::NotFound),
+        (Change::Delete, true) => {
+            map.remove(&id);
+            Ok(())
+        }
+        _ => {
+            map.insert(id, value);
+            Ok(())
+        }
+    }
+}
+
+/// The same copy twice would be the same packet twice.
+fn check_distinct(replicas: &[Replica]) -> Result<(), ControlError> {
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(ControlError::RepeatedReplica(pair[0])),
+        None => Ok(()),
+    }
+}
