@@ -69,10 +69,16 @@ pub struct OverrideDocument {
 
 impl Default for PolicyDocument {
     fn default() -> Self {
-        let policy = Policy::default();
+        Self::from(&Policy::default())
+    }
+}
+
+impl From<&Policy> for PolicyDocument {
+    /// The document that states this policy.
+    fn from(policy: &Policy) -> Self {
         Self {
             levels: policy.levels,
-            reserved_levels: Vec::new(),
+            reserved_levels: policy.reserved_levels.iter().copied().collect(),
             paths: policy.paths,
             compression: policy.compression,
             reference: policy.reference,
@@ -80,8 +86,26 @@ impl Default for PolicyDocument {
             move_gain_min: policy.move_gain_min,
             max_pins_per_switch: policy.max_pins_per_switch,
             max_correction: policy.max_correction,
-            drained: Vec::new(),
-            jobs: Vec::new(),
+            drained: policy.drained.clone(),
+            jobs: policy
+                .overrides
+                .iter()
+                .map(OverrideDocument::from)
+                .collect(),
+        }
+    }
+}
+
+impl From<&Override> for OverrideDocument {
+    fn from(rule: &Override) -> Self {
+        Self {
+            pattern: rule.pattern.clone(),
+            level: None,
+            max_level: rule.max_level,
+            min_level: rule.min_level,
+            weight: Some(rule.weight),
+            exempt: rule.exempt,
+            min_throughput: rule.min_throughput,
         }
     }
 }

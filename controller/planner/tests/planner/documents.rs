@@ -236,3 +236,13 @@ fn a_plan_of_another_fabric_is_recalled_as_far_as_it_goes() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].about, "job b");
 }
+
+#[test]
+fn a_policy_survives_its_own_document() {
+    let text = r#"{"levels": 6, "reserved_levels": [5], "drained": ["spine1"], "job": [
+        {"match": "bert*", "level": 2}, {"match": "*", "max_level": 4, "weight": 2.5}]}"#;
+    let document: planner::PolicyDocument = serde_json::from_str(text).unwrap();
+    let policy = document.validate("policy").unwrap();
+    let again = planner::PolicyDocument::from(&policy).validate("policy");
+    assert_eq!(again.unwrap(), policy);
+}
