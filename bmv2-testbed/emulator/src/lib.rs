@@ -5,6 +5,8 @@
 //! hosts together are one endpoint ([`Cluster`]); [`Testbed`] joins it to the devices of a
 //! [`topology::Fabric`] and runs it; [`Outcome`] is what the jobs measured of themselves.
 //!
+//! A [`Host`] is one of them by itself, for machines whose packets travel over UDP sockets.
+//!
 //! The decision behind the crate: everything is sans-IO and virtual. Time is the fabric's, dice are
 //! in the arguments, so one seed gives one result on every machine. Only the [`Scale`] of sizes and
 //! computation, never of link rates or packets, makes a run short.
@@ -14,12 +16,14 @@ pub mod roce;
 pub mod transport;
 
 mod cluster;
+mod host;
 mod nic;
 mod outcome;
 mod scale;
 mod testbed;
 
 pub use cluster::{Cluster, Faults};
+pub use host::{Host, Packet};
 pub use outcome::{JobOutcome, Outcome};
 pub use scale::Scale;
-pub use testbed::{Testbed, TestbedError, Wires};
+pub use testbed::{Testbed, TestbedError, Wires, settings};

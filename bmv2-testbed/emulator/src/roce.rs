@@ -93,24 +93,53 @@ pub enum PacketError {
 
 /// Puts the bytes of a packet in place of what `bytes` holds.
 pub fn write(route: &Route, body: Body, bytes: &mut Vec<u8>) {
-    let (operation, psn) = operation(body);
-    let (content, pad) = content_length(body);
+    let (content, _) = content_length(body);
     bytes.clear();
     write_ethernet(bytes, route);
     write_ipv4(bytes, route, BTH - ETHERNET + content + ICRC);
     write_udp(bytes, route, BTH - IPV4 + content + ICRC);
+    write_transport(route.queue_pair, body, bytes);
+    let icrc = invariant_checksum(bytes);
+    bytes.extend(icrc.to_le_bytes());
+}
+
+/// Puts what a UDP socket sends for a packet in place of what `bytes` holds. The kernel writes the
+/// headers around it and chooses fields that the ICRC covers, so the checksum is over the rest.
+pub fn write_datagram(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    write_transport(queue_pair, body, bytes);
+    bytes.extend(crc32fast::hash(bytes).to_le_bytes());
+}
+
+/// The queue pair that a datagram of [`write_datagram`] is for and what it carries.
+///
+/// # Errors
+/// It is anything else, or damaged.
+pub fn read_datagram(bytes: &[u8]) -> Result<(u32, Body), PacketError> {
+    let body_end = bytes.len().checked_sub(ICRC).ok_or(PacketError::Length)?;
+    let (covered, checksum) = bytes.split_at(body_end);
+    let (header, content) = covered
+        .split_at_checked(BTH - UDP)
+        .ok_or(PacketError::Length)?;
+    if crc32fast::hash(covered).to_le_bytes() != *checksum {
+        return Err(PacketError::Icrc);
+    }
+    read_body(header, content).map(|body| (be24(header, 5), body))
+}
+
+fn write_transport(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
+    let (operation, psn) = operation(body);
+    let (content, pad) = content_length(body);
     bytes.push(operation);
     bytes.push(pad << 4);
     bytes.extend(DEFAULT_PARTITION.to_be_bytes());
-    bytes.extend((route.queue_pair & PSN_MASK).to_be_bytes());
+    bytes.extend((queue_pair & PSN_MASK).to_be_bytes());
     bytes.extend((psn & PSN_MASK).to_be_bytes());
     match body {
-        Body::Data { .. } => bytes.resize(BTH + content, 0),
+        Body::Data { .. } => bytes.resize(bytes.len() + content, 0),
         Body::Ack { .. } => bytes.extend([SYNDROME_ACK, 0, 0, 0]),
         Body::Nak { .. } => bytes.extend([SYNDROME_SEQUENCE_ERROR, 0, 0, 0]),
     }
-    let icrc = invariant_checksum(bytes);
-    bytes.extend(icrc.to_le_bytes());
 }
 
 /// The queue pair a packet is for and what it carries; `Err` for anything else than a whole,
@@ -133,12 +162,13 @@ pub fn read(bytes: &[u8]) -> Result<(u32, Body), PacketError> {
     if invariant_checksum(&bytes[..body_end]).to_le_bytes() != bytes[body_end..end] {
         return Err(PacketError::Icrc);
     }
-    read_body(header, &bytes[BTH..body_end]).map(|body| (be24(header, UDP + 5), body))
+    read_body(&header[UDP..], &bytes[BTH..body_end]).map(|body| (be24(header, UDP + 5), body))
 }
 
+/// What follows a base transport header.
 fn read_body(header: &[u8], content: &[u8]) -> Result<Body, PacketError> {
-    let psn = be24(header, UDP + 9);
-    let pad = u32::from(header[UDP + 1] >> 4 & 0b11);
+    let psn = be24(header, 9);
+    let pad = u32::from(header[1] >> 4 & 0b11);
     let content_length = u32::try_from(content.len()).map_err(|_| PacketError::Length)?;
     let data = |first, last| {
         let payload = content_length.checked_sub(pad).ok_or(PacketError::Length)?;
@@ -149,7 +179,7 @@ fn read_body(header: &[u8], content: &[u8]) -> Result<Body, PacketError> {
             last,
         })
     };
-    match header[UDP] {
+    match header[0] {
         0x00 => data(true, false),
         0x01 => data(false, false),
         0x02 => data(false, true),
@@ -286,6 +316,12 @@ mod tests {
         ];
         for body in bodies {
             assert_eq!(read(&written(body)), Ok((0x12_3456, body)));
+            let mut datagram = vec![7];
+            write_datagram(0x12_3456, body, &mut datagram);
+            assert_eq!(read_datagram(&datagram), Ok((0x12_3456, body)));
+            datagram[3] ^= 1;
+            assert_eq!(read_datagram(&datagram), Err(PacketError::Icrc));
+            assert!(read_datagram(&datagram[..15]).is_err());
         }
     }
 

@@ -96,7 +96,7 @@ impl Testbed {
         scale: Scale,
         wires: Wires,
     ) -> Result<Self, TestbedError> {
-        let settings = transport_settings(fabric, jobs, scale, wires);
+        let settings = settings(fabric, jobs, scale, wires);
         let mut builder = FabricBuilder::new();
         let config = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
@@ -334,7 +334,7 @@ impl Ends<'_> {
 /// A window of [`WINDOW_BDPS`] bandwidth-delay products of the longest path, and a timeout beyond
 /// the longest time for which strict priority may hold a flow back: two iterations of the job that
 /// takes longest.
-fn transport_settings(fabric: &Fabric, jobs: &[Job], scale: Scale, wires: Wires) -> Settings {
+pub fn settings(fabric: &Fabric, jobs: &[Job], scale: Scale, wires: Wires) -> Settings {
     let has_cores = fabric.tier(Tier::Core).next().is_some();
     let hops: u64 = if has_cores { 6 } else { 4 };
     let rates = fabric

@@ -1,8 +1,10 @@
 //! The commands, one module each: `Args` say what it takes, `run` does it.
 
 pub(crate) mod completions;
+pub(crate) mod controller;
 pub(crate) mod demo;
 pub(crate) mod fabric;
+pub(crate) mod job;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod schema;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, demo, fabric, man, plan, schema, switch};
+use commands::{completions, controller, demo, fabric, job, man, plan, schema, switch};
 use failure::Failure;
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -38,7 +38,10 @@ enum Command {
     Plan(plan::Args),
     #[command(subcommand)]
     Fabric(fabric::Command),
+    Controller(controller::Args),
     Switch(switch::Args),
+    #[command(subcommand)]
+    Job(job::Command),
     Schema(schema::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -51,7 +54,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Fabric(command) => fabric::run(&command),
+        Command::Controller(args) => controller::run(&args),
         Command::Switch(args) => switch::run(&args),
+        Command::Job(command) => job::run(&command),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -8,11 +8,16 @@
 //! machine.
 
 mod calibration;
+mod documents;
 mod rehearsal;
 mod report;
 mod scenario;
 mod witness;
 
+pub(crate) use self::rehearsal::{Telling, Training, run as rehearse};
+pub(crate) use self::scenario::Scenario;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -21,9 +26,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::calibration::CALIBRATED;
-use self::rehearsal::{Run, Telling, Training};
+use self::rehearsal::Run;
 use self::report::Report;
-use self::scenario::Scenario;
 use crate::failure::Failure;
 use crate::output::{self, Format, FormatArg};
 
@@ -57,6 +61,10 @@ pub(crate) struct Args {
     /// Fit the communication volumes to the case of Crux §2.2 again and print it; no demo
     #[arg(long)]
     calibrate: bool,
+    /// Write the fabric and the jobs of the seed there (fabric.json, jobs.json), for other networks;
+    /// no demo
+    #[arg(long, value_name = "FOLDER")]
+    documents: Option<PathBuf>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -76,6 +84,10 @@ fn time_scale(text: &str) -> Result<Scale, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(folder) = &args.documents {
+        let scenario = Scenario::testbed(CALIBRATED.times(args.comm_scale), args.seed)?;
+        return documents::write(&scenario, folder);
+    }
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
     let training = Training {
         scale: args.time_scale,

@@ -24,7 +24,7 @@ const VERIFY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the controller is told of the jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(crate) enum Telling {
     /// Nothing: routes only, one level.
     Nothing,
     /// Everything, as telemetry.
@@ -33,32 +33,32 @@ pub(super) enum Telling {
 
 /// How long and how finely to train.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Training {
-    pub(super) scale: Scale,
-    pub(super) iterations: usize,
+pub(crate) struct Training {
+    pub(crate) scale: Scale,
+    pub(crate) iterations: usize,
 }
 
 /// What a run showed.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) outcome: Outcome,
+pub(crate) struct Run {
+    pub(crate) outcome: Outcome,
     /// Plan and report in force.
-    pub(super) realised: Option<Realise>,
+    pub(crate) realised: Option<Realise>,
     /// Share of time that each link between switches was busy, the busiest first.
-    pub(super) busiest: Vec<(String, f64)>,
-    pub(super) drops: u64,
-    pub(super) faults: Faults,
-    pub(super) evidence: Evidence,
-    pub(super) entries_written: u64,
+    pub(crate) busiest: Vec<(String, f64)>,
+    pub(crate) drops: u64,
+    pub(crate) faults: Faults,
+    pub(crate) evidence: Evidence,
+    pub(crate) entries_written: u64,
     /// From telemetry (or, without jobs, from the policy) to the last verified switch.
-    pub(super) telemetry_to_verified: Duration,
+    pub(crate) telemetry_to_verified: Duration,
 }
 
 /// Builds the fabric of `scenario`, has a controller write it, trains, and looks at it all.
 ///
 /// # Errors
 /// Anything but a bad figure: those are in the [`Run`].
-pub(super) async fn run(
+pub(crate) async fn run(
     scenario: &Scenario,
     telling: Telling,
     training: Training,

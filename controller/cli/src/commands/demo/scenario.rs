@@ -159,10 +159,10 @@ const CALIBRATION: [Placed; 2] = [
 
 /// A fabric and its jobs.
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
-    pub(super) fabric: Fabric,
-    pub(super) jobs: Vec<Job>,
-    pub(super) seed: u64,
+pub(crate) struct Scenario {
+    pub(crate) fabric: Fabric,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) seed: u64,
 }
 
 impl Scenario {
@@ -200,7 +200,7 @@ impl Scenario {
     }
 
     /// When each job begins: somewhere within its first iteration, in seconds.
-    pub(super) fn starts(&self) -> Vec<f64> {
+    pub(crate) fn starts(&self) -> Vec<f64> {
         let start = |job: &Job| {
             let draw = draw(self.seed, &format!("start of {}", job.id));
             job.compute_seconds * (draw % 1_000) as f64 / 1_000.0

@@ -25,7 +25,7 @@ const UNPINNED_SHARE: f64 = 0.02;
 
 /// What the witness found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     /// Entries that the switches shall hold.
     pub(super) entries: usize,
     /// Entries by which they differ from it; counted before training and again after.

@@ -1,0 +1,86 @@
+//! What a run of jobs comes to, the same from real hosts and from the embedded fabric.
+
+use emulator::Outcome;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, Format};
+
+/// The result of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct RunResult {
+    pub(super) jobs: Vec<JobResult>,
+    /// Share of the jobs' GPU time in which they computed.
+    pub(super) gpu_utilization: f64,
+    /// Over which all of this was measured.
+    pub(super) window_seconds: f64,
+    /// Packets sent again, since the start.
+    pub(super) retransmitted: u64,
+    /// Packets that hosts could not read or that were for others.
+    pub(super) unreadable: u64,
+}
+
+/// One job of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct JobResult {
+    id: String,
+    gpus: u32,
+    iterations: usize,
+    mean_iteration_seconds: Option<f64>,
+    gpu_busy_fraction: f64,
+    /// Duration of each iteration since the start, the first included.
+    iteration_seconds: Vec<f64>,
+}
+
+impl RunResult {
+    /// From what jobs measured; `begun` says for each when its iterations began, nanoseconds.
+    pub(super) fn new(outcome: &Outcome, begun: &[Vec<u64>], counts: super::wire::Counts) -> Self {
+        let window = &outcome.window;
+        let jobs = outcome
+            .jobs
+            .iter()
+            .zip(begun)
+            .map(|(job, begun)| JobResult {
+                id: job.id.to_string(),
+                gpus: job.gpus,
+                iterations: job.iterations,
+                mean_iteration_seconds: job.mean_iteration_seconds,
+                gpu_busy_fraction: job.gpu_busy_fraction,
+                iteration_seconds: begun
+                    .windows(2)
+                    .map(|ends| (ends[1] - ends[0]) as f64 / 1e9)
+                    .collect(),
+            });
+        Self {
+            jobs: jobs.collect(),
+            gpu_utilization: outcome.gpu_utilization(),
+            window_seconds: (window.end - window.start) as f64 / 1e9,
+            retransmitted: counts.retransmitted,
+            unreadable: counts.unreadable,
+        }
+    }
+
+    pub(super) fn print(&self, format: Format) -> Result<(), Failure> {
+        if format == Format::Json {
+            return output::print_json(self);
+        }
+        let mut table = output::table(["job", "GPUs", "iterations", "mean s", "GPUs busy"]);
+        for job in &self.jobs {
+            let mean = job.mean_iteration_seconds;
+            table.add_row([
+                job.id.clone(),
+                job.gpus.to_string(),
+                job.iterations.to_string(),
+                mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.4}")),
+                format!("{:.1} %", job.gpu_busy_fraction * 100.0),
+            ]);
+        }
+        output::print(table)?;
+        output::print(format_args!(
+            "GPU utilisation {:.1} %; {} packets sent again, {} not understood",
+            self.gpu_utilization * 100.0,
+            self.retransmitted,
+            self.unreadable
+        ))
+    }
+}
