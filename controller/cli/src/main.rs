@@ -3,7 +3,6 @@
 
 mod commands;
 mod failure;
-mod figure;
 mod files;
 mod output;
 
@@ -11,9 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{
-    compare, completions, controller, demo, fabric, job, man, plan, schema, simulate, switch,
-};
+use commands::{completions, controller, demo, fabric, job, man, plan, schema, switch};
 use failure::Failure;
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -39,8 +36,6 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Plan(plan::Args),
-    Simulate(simulate::Args),
-    Compare(compare::Args),
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
@@ -58,8 +53,6 @@ fn main() -> ExitCode {
     let run = start_logging(&cli.log).and_then(|()| match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Plan(args) => plan::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Compare(args) => compare::run(&args),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
         Command::Switch(args) => switch::run(&args),
