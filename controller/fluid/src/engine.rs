@@ -1,13 +1,16 @@
 //! The engine: jobs, time, and the loop that takes one instant after the other.
 //!
 //! `job` and `network` check what comes in, `sharing` says who gets how much, `agenda` what comes
-//! next; `iteration` (below) is the life of a job and `changes` what may happen to it from
-//! outside. The decision: bytes left are brought up to date only when a rate changes, so an
-//! instant costs what it changes and nothing else.
+//! next. Below, `iteration` is the life of a job, `changes` what may happen to it from outside,
+//! `present` and `metering` what may be asked.
+//!
+//! The decision: bytes left are brought up to date only when a rate changes, so an instant costs
+//! what it changes and nothing else.
 
 mod changes;
 mod iteration;
 mod metering;
+mod present;
 
 use std::collections::VecDeque;
 

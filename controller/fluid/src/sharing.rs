@@ -259,13 +259,15 @@ impl Sharing {
         }
     }
 
-    /// Tells the cell below what this one leaves.
+    /// Tells the cell below, if there is one, what this one leaves.
     fn pass_down(&mut self, cell: u32) {
         let cell = &self.cells[cell as usize];
-        let left = cell.offered - cell.used;
-        let floor = RESIDUE * self.links[cell.link as usize].capacity;
         let below = cell.below;
-        self.offer(below, if left > floor { left } else { 0.0 });
+        if below != NONE {
+            let left = cell.offered - cell.used;
+            let floor = RESIDUE * self.links[cell.link as usize].capacity;
+            self.offer(below, if left > floor { left } else { 0.0 });
+        }
     }
 
     /// Offers `left` bytes/s to a cell, and to those below for as long as none is in use.
