@@ -87,8 +87,6 @@ pub struct Digest {
 pub struct Outputs {
     /// What came out since the caller last took it.
     pub packets: Vec<Output>,
-    /// What the controller is to be told, likewise.
-    pub digests: Vec<Digest>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -115,8 +113,12 @@ impl Outputs {
 pub struct Device {
     config: DeviceConfig,
     counts: DeviceCounts,
+    now: Nanos,
     loaded: Option<Loaded>,
 }
+
+/// Digests that may wait for the controller before more are lost.
+const DIGEST_LIMIT: usize = 8192;
 
 /// A program with the state of its objects on this device.
 #[derive(Debug)]
@@ -129,6 +131,7 @@ struct Loaded {
     sets: Vec<Vec<SetMember>>,
     phv: Phv,
     pending: VecDeque<Pending>,
+    digests: Vec<Digest>,
     scratch: Vec<u8>,
 }
 
@@ -138,6 +141,7 @@ impl Device {
         Self {
             config,
             counts: DeviceCounts::default(),
+            now: 0,
             loaded: None,
         }
     }
@@ -167,10 +171,30 @@ impl Device {
         self.loaded = None;
     }
 
+    /// Tells the device the time, so that what the control plane asks of it is up to date; a time
+    /// that has passed already changes nothing.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// The latest time it has been told of.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The digests since the last call; at most 8192 wait, more are lost.
+    pub fn take_digests(&mut self) -> Vec<Digest> {
+        self.loaded
+            .as_mut()
+            .map(|loaded| std::mem::take(&mut loaded.digests))
+            .unwrap_or_default()
+    }
+
     /// Takes one packet that arrives on `port` at `now` through the switch; what leaves is appended
     /// to `out`.
     pub fn process(&mut self, port: u16, packet: &[u8], now: Nanos, out: &mut Outputs) {
         self.counts.received += 1;
+        self.advance(now);
         match &mut self.loaded {
             None => self.counts.dropped_without_program += 1,
             Some(loaded) => {
@@ -197,6 +221,7 @@ impl Loaded {
             sets: vec![Vec::new(); program.value_sets.len()],
             phv: Phv::new(&program.shape),
             pending: VecDeque::new(),
+            digests: Vec::new(),
             scratch: Vec::new(),
             program,
         }
@@ -212,6 +237,7 @@ impl Loaded {
             sets: &self.sets,
             scratch: &mut self.scratch,
             pending: &mut self.pending,
+            digests: &mut self.digests,
             now: arrival.now,
             levels: arrival.levels,
             counts,

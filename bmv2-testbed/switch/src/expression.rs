@@ -102,6 +102,8 @@ pub(crate) enum Cond {
     ValidElement(HeaderRef),
     /// Whether some pair of headers is equal; of unions, the pairs of their members.
     SomeEqual(Vec<HeaderPair>),
+    /// Whether two variable-length fields hold the same bytes.
+    SameVarbits(VarbitIndex, VarbitIndex),
 }
 
 /// Operations on one number.
@@ -251,6 +253,7 @@ impl Cond {
                 let header = header.resolve(phv, arguments);
                 header.is_some_and(|header| phv.is_valid(header))
             }
+            Self::SameVarbits(a, b) => phv.varbit(*a) == phv.varbit(*b),
             Self::SomeEqual(pairs) => pairs.iter().any(|pair| pair.equal(phv)),
         }
     }

@@ -32,6 +32,7 @@ mod program;
 mod replication;
 mod scheduler;
 pub mod service;
+pub mod stf;
 mod table;
 
 pub use action::DROP_PORT;

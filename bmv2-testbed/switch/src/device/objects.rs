@@ -145,14 +145,14 @@ impl Device {
         Ok(())
     }
 
-    /// Says how long an entry may go without a hit from `now` on; 0 means for ever.
+    /// Says how long an entry may go without a hit from now on; 0 means for ever.
     pub fn set_idle_timeout(
         &mut self,
         table: TableIndex,
         key: &MatchKey,
         timeout: Nanos,
-        now: Nanos,
     ) -> Result<(), ControlError> {
+        let now = self.now;
         self.loaded_mut()?
             .table_mut(table)?
             .set_idle_timeout(key, timeout, now)
@@ -160,7 +160,8 @@ impl Device {
 
     /// The entries of all tables that have been idle for longer than they may; each is told once
     /// until its next hit.
-    pub fn take_idle(&mut self, now: Nanos) -> Vec<(TableIndex, MatchKey)> {
+    pub fn take_idle(&mut self) -> Vec<(TableIndex, MatchKey)> {
+        let now = self.now;
         let Some(loaded) = &mut self.loaded else {
             return Vec::new();
         };

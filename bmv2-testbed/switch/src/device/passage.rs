@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::standard::{Instance, Verdict, assign, micros};
-use super::{DeviceCounts, Digest, Nanos, Outputs};
+use super::{DIGEST_LIMIT, DeviceCounts, Digest, Nanos, Outputs};
 use crate::action::{CloneRequest, DROP_PORT, Machine, Requests};
 use crate::arrays::Arrays;
 use crate::header::HeaderLayout;
@@ -77,6 +77,7 @@ pub(super) struct Passage<'a> {
     pub(super) sets: &'a [Vec<SetMember>],
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) pending: &'a mut VecDeque<Pending>,
+    pub(super) digests: &'a mut Vec<Digest>,
     pub(super) counts: &'a mut DeviceCounts,
     pub(super) out: &'a mut Outputs,
     pub(super) now: Nanos,
@@ -176,7 +177,9 @@ impl Passage<'_> {
         if let Some(list) = requests.digest {
             let fields = &self.program.learn_lists[list.0 as usize].fields;
             let values = fields.iter().map(|field| phv.get(field.slot)).collect();
-            self.out.digests.push(Digest { list, values });
+            if self.digests.len() < DIGEST_LIMIT {
+                self.digests.push(Digest { list, values });
+            }
         }
         let Some(list) = requests.resubmit else {
             return true;

@@ -160,9 +160,9 @@ impl World {
     }
 
     pub(super) fn device(&mut self, device: DeviceIndex) -> Option<&mut Device> {
-        self.devices
-            .get_mut(device.0 as usize)
-            .map(|node| &mut node.device)
+        let node = self.devices.get_mut(device.0 as usize)?;
+        node.device.advance(self.now);
+        Some(&mut node.device)
     }
 
     /// Gives a device a packet as if it had arrived on `port` now.

@@ -95,6 +95,7 @@ impl Driver {
     }
 
     pub(super) fn device(&mut self) -> &mut Device {
+        self.device.advance(self.now);
         &mut self.device
     }
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::headers::{Content, Headers, Reference, plain};
-use super::{HeaderIndex, LoadError, StackIndex, json};
+use super::{HeaderIndex, LoadError, StackIndex, VarbitIndex, json};
 use crate::expression::{Binary, Compare, Cond, Expr, HeaderPair, HeaderRef, Unary};
 use crate::phv::Field;
 
@@ -461,21 +461,39 @@ impl Compiler<'_> {
                     .map(|(left, right)| self.pair(*left, *right));
                 Ok(Some(Cond::SomeEqual(pairs.collect::<Result<_, _>>()?)))
             }
-            "field" => {
-                let Reference::Content(Content::Wide(pieces)) =
-                    self.headers.reference(&left.value, self.at)?
-                else {
-                    return Ok(None);
-                };
-                let others = self.wide(right, &pieces)?;
-                let fields = pieces.into_iter().map(Expr::Field);
-                let same = fields
-                    .zip(others)
-                    .map(|pair| Cond::Compare(Compare::Equal, pair.into()));
-                let all = same.reduce(|all, piece| Cond::And(Box::new((all, piece))));
-                Ok(all)
-            }
+            "field" => match self.headers.reference(&left.value, self.at)? {
+                Reference::Content(Content::Wide(pieces)) => self.wide_equality(&pieces, right),
+                Reference::Content(Content::Variable(varbit)) => {
+                    let other = self.varbit(right)?;
+                    Ok(Some(Cond::SameVarbits(varbit, other)))
+                }
+                _ => Ok(None),
+            },
             _ => Ok(None),
+        }
+    }
+
+    fn wide_equality(
+        &self,
+        pieces: &[Field],
+        right: &json::Typed,
+    ) -> Result<Option<Cond>, LoadError> {
+        let others = self.wide(right, pieces)?;
+        let fields = pieces.iter().copied().map(Expr::Field);
+        let same = fields
+            .zip(others)
+            .map(|pair| Cond::Compare(Compare::Equal, pair.into()));
+        Ok(same.reduce(|all, piece| Cond::And(Box::new((all, piece)))))
+    }
+
+    /// A variable-length field.
+    pub(super) fn varbit(&self, typed: &json::Typed) -> Result<VarbitIndex, LoadError> {
+        match self.headers.reference(&typed.value, self.at)? {
+            Reference::Content(Content::Variable(varbit)) => Ok(varbit),
+            _ => Err(LoadError::malformed(
+                "a fixed field in place of a varbit",
+                self.at,
+            )),
         }
     }
 

@@ -323,6 +323,10 @@ fn field_type(field: &[Value], header_type: &str) -> Result<FieldType, LoadError
     let (name, width, signed) = match field {
         [Value::String(name), width] => (name, width, false),
         [Value::String(name), width, Value::Bool(signed)] => (name, width, *signed),
+        // p4c's way to write a bool of a metadata struct.
+        [Value::String(name), width, Value::Number(signed)] => {
+            (name, width, signed.as_u64() == Some(1))
+        }
         _ => {
             return Err(LoadError::malformed(
                 "a field is not [name, width, signed]",

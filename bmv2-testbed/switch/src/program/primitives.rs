@@ -156,23 +156,9 @@ impl Call<'_> {
     }
 
     fn copy_varbit(&self) -> Result<Primitive, LoadError> {
-        let varbit = |at: usize| {
-            let typed = self.parameter(at)?;
-            match self
-                .objects
-                .headers
-                .reference(&typed.value, self.compiler.at)?
-            {
-                Reference::Content(Content::Variable(varbit)) => Ok(varbit),
-                _ => Err(LoadError::malformed(
-                    "assign_VL of a fixed field",
-                    self.compiler.at,
-                )),
-            }
-        };
         Ok(Primitive::CopyVarbit {
-            to: varbit(0)?,
-            from: varbit(1)?,
+            to: self.compiler.varbit(self.parameter(0)?)?,
+            from: self.compiler.varbit(self.parameter(1)?)?,
         })
     }
 

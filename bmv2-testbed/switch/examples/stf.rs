@@ -1,0 +1,56 @@
+//! Plays STF cases: `cargo run -p switch --example stf -- PROGRAM.json CASE.stf ...`, or with one
+//! folder instead, every case in it whose program lies beside it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{env, fs};
+
+use switch::Program;
+use switch::stf::Case;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = env::args().skip(1).map(PathBuf::from).collect();
+    let pairs: Vec<(PathBuf, PathBuf)> = match arguments.as_slice() {
+        [folder] if folder.is_dir() => cases_in(folder)?,
+        [program, cases @ ..] => cases
+            .iter()
+            .map(|case| (program.clone(), case.clone()))
+            .collect(),
+        [] => return Err("stf PROGRAM.json CASE.stf ... | stf FOLDER".into()),
+    };
+    let mut passed = 0;
+    for (program, case) in &pairs {
+        match play(program, case) {
+            Ok(()) => passed += 1,
+            Err(error) => println!("{}: {}", case.display(), chain(&*error)),
+        }
+    }
+    println!("{passed} of {} cases pass", pairs.len());
+    Ok(())
+}
+
+fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Box<dyn Error>> {
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let case = entry?.path();
+        let program = case.with_extension("json");
+        if case.extension().is_some_and(|kind| kind == "stf") && program.exists() {
+            cases.push((program, case));
+        }
+    }
+    cases.sort();
+    Ok(cases)
+}
+
+fn play(program: &Path, case: &Path) -> Result<(), Box<dyn Error>> {
+    let program = Arc::new(Program::load(&fs::read(program)?)?);
+    Ok(Case::parse(&fs::read_to_string(case)?)?.run(&program)?)
+}
+
+fn chain(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
