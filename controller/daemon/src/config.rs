@@ -6,14 +6,14 @@
 //! everything about how the daemon will behave; nothing reads the environment later.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod raw;
 
 pub use raw::{
     Foreign, RawConfig, RawDeadlines, RawElection, RawLiveness, RawMessages, RawQueues,
-    RawReconcile, RawSwitches,
+    RawReconcile, RawStore, RawSwitches,
 };
 
 use crate::liveness::Patience;
@@ -48,6 +48,8 @@ pub struct Config {
     pub controller: u32,
     /// Classes that every switch serves, 1..=8.
     pub levels: u8,
+    /// File of the embedded store; without one, nothing outlives the controller.
+    pub store: Option<PathBuf>,
     /// Events that wait for the state.
     pub event_queue: NonZeroUsize,
     /// How sessions deal with switches.
@@ -145,6 +147,7 @@ impl TryFrom<RawConfig> for Config {
             term: raw.election.term,
             controller,
             levels,
+            store: raw.store.path.clone(),
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,

@@ -15,6 +15,7 @@ pub mod lower;
 pub mod runtime;
 pub mod southbound;
 pub mod state;
+pub mod store;
 
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower;

@@ -6,6 +6,7 @@
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
 
+mod archive;
 mod handle;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, Severity, SwitchId};
 use tracing::{error, info, warn};
 
+use self::archive::Archive;
 pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
 use self::handle::{Submission, Submitted};
 use crate::config::Config;
@@ -30,17 +32,20 @@ use crate::southbound::connection::Network;
 use crate::southbound::session::{self, Shared};
 use crate::southbound::{Board, Desired, Grpc, Made, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
+use crate::store::Record;
 
 /// The controller; has no state of its own once started.
 #[derive(Debug)]
 pub struct Controller;
 
 impl Controller {
-    /// Starts a controller for `fabric` under `policy`, without jobs, and returns when it has
-    /// planned for them; the sessions are then on their way. Needs a tokio runtime.
+    /// Starts a controller for `fabric`, with the policy and jobs of its store, or under `policy`
+    /// and without jobs where nothing is stored. Returns when it has planned for them; the sessions
+    /// are then on their way. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The switches cannot hold the fabric's tables, or the policy does not fit the fabric.
+    /// The store cannot be used, the switches cannot hold the fabric's tables, or the policy does
+    /// not fit the fabric.
     pub async fn start(
         config: Config,
         fabric: Fabric,
@@ -60,9 +65,12 @@ impl Controller {
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
         info!(config = ?config.effective(), fabric = fabric.name(), "starting");
+        let archive = Archive::open(config.store.as_deref(), config.term)?;
+        let (recalled, lost) = archive.recall(&fabric, policy);
+        lost.iter().for_each(log);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
-        let runtime = Runtime::new(network, config);
+        let runtime = Runtime::new(network, config, archive);
         let handle = ControllerHandle {
             events,
             desired: runtime.desired.subscribe(),
@@ -72,7 +80,7 @@ impl Controller {
             task: tokio::spawn(runtime.run(queue)),
             shutdown_deadline,
         };
-        for event in [Event::FabricLearned(fabric), Event::PolicyChanged(policy)] {
+        for event in [Event::FabricLearned(fabric)].into_iter().chain(recalled) {
             let findings = handle.submit(event).await?.findings;
             if findings
                 .iter()
@@ -93,6 +101,7 @@ struct Runtime<N> {
     sessions: BTreeMap<Target, Session>,
     stop: CancellationToken,
     state: State,
+    archive: Archive,
     liveness: Liveness,
     /// The planner at work on the latest question.
     thinking: Option<JoinHandle<Answer>>,
@@ -140,7 +149,8 @@ enum Wake {
 struct Panicked;
 
 impl<N: Network> Runtime<N> {
-    fn new(network: N, config: Config) -> Self {
+    fn new(network: N, mut config: Config, archive: Archive) -> Self {
+        config.term = archive.term(config.term);
         let now = Instant::now();
         let made = Made {
             received: now,
@@ -154,7 +164,8 @@ impl<N: Network> Runtime<N> {
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
         Self {
-            state: State::new(config.levels, 0),
+            state: State::new(config.levels, archive.generation()),
+            archive,
             liveness: Liveness::new(config.patience),
             shared: Shared {
                 network,
@@ -229,7 +240,10 @@ impl<N: Network> Runtime<N> {
             }
         };
         let inputs = self.state.inputs();
-        let effects = self.state.step(event);
+        let mut effects = self.state.step(event);
+        if let Some(record) = effects.record.take() {
+            effects.findings.extend(self.archive.keep(record).await);
+        }
         let waiting = Waiting {
             inputs: self.state.inputs(),
             received,
@@ -262,12 +276,16 @@ impl<N: Network> Runtime<N> {
         let now = Instant::now();
         let mut seen = Vec::new();
         let mut rooms = Vec::new();
+        let mut term = 0;
         self.shared.board.for_each(|switch, line| {
             let health = match line.standing {
                 Standing::Primary { .. } | Standing::Backup { .. } => Health::Up,
                 Standing::Apart | Standing::Candidate => Health::Down,
             };
             seen.push((Part::Switch(switch), health));
+            if let Standing::Primary { election } = line.standing {
+                term = term.max(election.term());
+            }
             rooms.extend(line.pin_room.map(|room| (switch, room)));
         });
         for (part, health) in seen {
@@ -277,6 +295,12 @@ impl<N: Network> Runtime<N> {
         for change in self.liveness.due(now) {
             self.believe(Some(change), now).await?;
         }
+        // Sessions raise the term to outbid who has left.
+        self.archive
+            .keep(Record::Term(term))
+            .await
+            .iter()
+            .for_each(log);
         for (switch, room) in rooms {
             if self.rooms.insert(switch, room) != Some(room) {
                 let effects = self.state.step(Event::PinRoomLearned(switch, room));
@@ -319,6 +343,8 @@ impl<N: Network> Runtime<N> {
         if let Some(question) = effects.question {
             self.thinking = Some(spawn_blocking(move || question.answer()));
         }
+        let spent = self.archive.keep_generation(self.state.generation());
+        spent.await.iter().for_each(log);
         Ok(())
     }
 

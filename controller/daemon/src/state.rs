@@ -13,11 +13,12 @@ mod question;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, Plan, Policy, Report};
+use planner::{Job, Plan, Policy, PolicyDocument, Report};
 use topology::{Change, Fabric, Finding, SwitchId};
 
 pub use self::question::{Answer, Question};
 use crate::lower::Wiring;
+use crate::store::{Record, jobs_document};
 
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
@@ -48,8 +49,20 @@ pub struct Effects {
     pub realise: Option<Realise>,
     /// What is to be planned now.
     pub question: Option<Question>,
+    /// What the next run of the controller must know.
+    pub record: Option<Record>,
     /// What a person should know, the event's own refusal included.
     pub findings: Vec<Finding>,
+}
+
+impl Effects {
+    fn recording(record: Record) -> Self {
+        let record = Some(record);
+        Self {
+            record,
+            ..Self::default()
+        }
+    }
 }
 
 /// A plan to be lowered and written.
@@ -193,20 +206,21 @@ impl State {
     /// Takes an event in, or leaves everything as it was.
     fn take(&mut self, event: Event) -> Result<Effects, Refused> {
         let effects = match event {
-            Event::Planned(answer) => return Ok(self.adopt(*answer)),
+            Event::Planned(answer) => return Ok(self.adopt(&answer)),
             Event::FabricLearned(fabric) => self.learn(fabric)?,
             Event::FabricChanged(change) => self.change(change)?,
             Event::JobsChanged(jobs) => {
                 check_jobs(&self.fabric, &jobs)?;
+                let record = Record::Jobs(jobs_document(&self.fabric, &jobs));
                 self.jobs = jobs;
-                Effects::default()
+                Effects::recording(record)
             }
             Event::PolicyChanged(policy) => {
                 self.check_policy(&policy)?;
                 self.policy = policy;
                 // Whoever changes the policy may have changed the switches as well.
                 self.pin_room = None;
-                Effects::default()
+                Effects::recording(Record::Policy(PolicyDocument::from(&self.policy)))
             }
             Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
         };
@@ -297,7 +311,7 @@ impl State {
     /// Takes an answer, also one that no longer knows everything: the next question is on its way,
     /// and lowering leads around what has failed since. Only an answer about a fabric that is gone
     /// says nothing.
-    fn adopt(&mut self, answer: Answer) -> Effects {
+    fn adopt(&mut self, answer: &Answer) -> Effects {
         self.asked = None;
         if answer.inputs < self.learned {
             return Effects::default();

@@ -3,6 +3,8 @@
 //! [`Config`](super::Config) is made from it and checks it. The decision: every field may be left
 //! out, so an empty file is a configuration, and printing this type is printing all of them.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::MAX_LEVELS;
@@ -14,6 +16,8 @@ use super::MAX_LEVELS;
 pub struct RawConfig {
     /// Who this controller is among those of the fabric.
     pub election: RawElection,
+    /// What outlives the controller.
+    pub store: RawStore,
     /// What the switches can do.
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.
@@ -36,6 +40,16 @@ pub struct RawElection {
     pub term: u64,
     /// A number that no other controller has; decides within a term.
     pub controller: u32,
+}
+
+/// What outlives the controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawStore {
+    /// File of the embedded store, which is made if it is not there. Without one, jobs, policy and
+    /// election term begin anew with every start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 /// What the switches can do.

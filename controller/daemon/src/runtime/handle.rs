@@ -17,6 +17,7 @@ use tracing::warn;
 use crate::liveness::{Health, Part};
 use crate::southbound::{Board, Desired, Made, SwitchStatus};
 use crate::state::{Event, Realise};
+use crate::store::StoreError;
 
 /// A controller that is not there any more, or not there yet.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum ControllerError {
     /// It has stopped.
     #[error("the controller has stopped")]
     Stopped,
+    /// Its store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// It refused what it was started with.
     #[error("the controller cannot start: {}", texts(.0))]
     Refused(Vec<Finding>),

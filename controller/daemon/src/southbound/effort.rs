@@ -106,15 +106,15 @@ impl Effort {
     }
 
     /// Takes in the outcome of a pass, and tells it.
-    pub(super) fn take(&mut self, outcome: Outcome, p4info: &P4Info, board: &Board) {
+    pub(super) fn take(&mut self, outcome: &Outcome, p4info: &P4Info, board: &Board) {
         self.ended = Instant::now();
         self.first_write = self.first_write.or(outcome.first_write);
         self.short = match outcome.missing {
             0 => 0,
             _ => self.short + 1,
         };
-        let drift = self.drift(&outcome, p4info);
-        self.log(&outcome, p4info);
+        let drift = self.drift(outcome, p4info);
+        self.log(outcome, p4info);
         self.held = (outcome.missing == 0).then(|| self.tables()).flatten();
         let seen = self.held.is_some().then(|| self.verified());
         board.update(self.switch, |line| {
@@ -124,7 +124,7 @@ impl Effort {
                 line.verified = seen;
             }
             line.drifted += drift as u64;
-            line.pin_room = self.pin_room(&outcome).or(line.pin_room);
+            line.pin_room = self.pin_room(outcome).or(line.pin_room);
             line.written.add(&outcome.written);
             line.foreign = show_some(&outcome.foreign, |entry| p4info.show(entry).to_string());
             line.refusals = show_some(&outcome.refusals, |refusal| told(refusal, p4info));

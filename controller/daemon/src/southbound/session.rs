@@ -195,7 +195,7 @@ async fn lead<N: Network>(
         if let Some(tables) = effort.tables() {
             match reconciler.pass(&tables).await {
                 Err(error) => return error,
-                Ok(outcome) => effort.take(outcome, &shared.pipeline.p4info, &shared.board),
+                Ok(outcome) => effort.take(&outcome, &shared.pipeline.p4info, &shared.board),
             }
         }
         let due = effort.next_pass(limits);

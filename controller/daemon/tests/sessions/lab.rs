@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::southbound::{Address, Client, SwitchStatus, Target};
-use controller::{Config, Controller, ControllerHandle, RawConfig, Timing};
+use controller::{Config, Controller, ControllerError, ControllerHandle, RawConfig, Timing};
 use p4::{Pipeline, Tables};
 use planner::{Flow, Job, Policy};
 use switch::faults::Script;
@@ -83,14 +83,20 @@ impl Lab {
 impl<S> Lab<S> {
     /// A controller of this lab that retries fast.
     pub(crate) async fn control(&self, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
+        self.try_control(change).await.unwrap()
+    }
+
+    /// The same, which may fail.
+    pub(crate) async fn try_control(
+        &self,
+        change: impl FnOnce(&mut RawConfig),
+    ) -> Result<ControllerHandle, ControllerError> {
         let mut raw = RawConfig::default();
         raw.reconcile.retry_first_ms = 1;
         raw.reconcile.retry_longest_ms = 20;
         change(&mut raw);
         let config = Config::try_from(raw).unwrap();
-        Controller::start(config, self.fabric.clone(), Policy::default())
-            .await
-            .unwrap()
+        Controller::start(config, self.fabric.clone(), Policy::default()).await
     }
 
     /// What each switch holds, read by somebody else.

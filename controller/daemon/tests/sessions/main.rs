@@ -13,6 +13,8 @@ mod intruder;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod restart;
+#[cfg(test)]
 mod simple_switch;
 
 use controller::Event;

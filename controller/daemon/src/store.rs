@@ -1,0 +1,256 @@
+//! What outlives the controller: jobs, policy with its history, the last term and the generations
+//! that were spent.
+//!
+//! [`runtime`](crate::runtime) recalls it at start and writes every change before it acknowledges
+//! the change. The decision: what is stored are documents, in the names that people use. Ids mean
+//! something in one fabric of one run only; a store of names survives a fabric that has grown, and
+//! can be read with the same reader as any file.
+
+use std::path::Path;
+
+use planner::{FlowDocument, Job, JobDocument, JobsDocument, PolicyDocument};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use topology::Fabric;
+
+#[cfg(test)]
+mod tests;
+
+/// The latest of each fact, by name.
+const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
+/// Every policy that was ever in force, by its number.
+const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policies");
+
+const TERM: &str = "term";
+const GENERATION: &str = "generation";
+const JOBS: &str = "jobs";
+
+/// The store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be opened: another process has it, or it is no store.
+    #[error("cannot open the store")]
+    Open(#[source] Box<redb::DatabaseError>),
+    /// Reading or writing failed.
+    #[error("cannot {what} the store")]
+    Access {
+        /// `read` or `write`.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: Box<redb::Error>,
+    },
+    /// What is stored under a name is not what belongs there.
+    #[error("the store's {what} cannot be read")]
+    Content {
+        /// The name.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// One change that is to outlive the controller.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// This term is used up.
+    Term(u64),
+    /// Generations up to this one may be used up.
+    Generation(u64),
+    /// The policy in force.
+    Policy(PolicyDocument),
+    /// All jobs.
+    Jobs(JobsDocument),
+}
+
+/// What was recorded last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// The last term used; 0 if none was.
+    pub term: u64,
+    /// The highest generation that may be used up.
+    pub generation: u64,
+    /// The policy in force.
+    pub policy: Option<PolicyDocument>,
+    /// The jobs.
+    pub jobs: Option<JobsDocument>,
+}
+
+impl Memory {
+    /// Whether a record would change nothing.
+    pub fn holds(&self, record: &Record) -> bool {
+        match record {
+            Record::Term(term) => self.term >= *term,
+            Record::Generation(generation) => self.generation >= *generation,
+            Record::Policy(policy) => self.policy.as_ref() == Some(policy),
+            Record::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
+        }
+    }
+
+    /// Takes a record in.
+    pub fn take(&mut self, record: Record) {
+        match record {
+            Record::Term(term) => self.term = term,
+            Record::Generation(generation) => self.generation = generation,
+            Record::Policy(policy) => self.policy = Some(policy),
+            Record::Jobs(jobs) => self.jobs = Some(jobs),
+        }
+    }
+}
+
+/// An embedded store in one file. One process at a time has it open.
+#[derive(Debug)]
+pub struct Store {
+    database: Database,
+}
+
+impl Store {
+    /// Opens the store at `path`, or begins one there.
+    ///
+    /// # Errors
+    /// It is no store, or another process has it open.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let database = Database::create(path).map_err(open_error)?;
+        Ok(Self { database })
+    }
+
+    /// The same on storage of another kind than a file.
+    ///
+    /// # Errors
+    /// What is there is no store.
+    pub fn open_on(storage: impl StorageBackend) -> Result<Self, StoreError> {
+        let database = Database::builder().create_with_backend(storage);
+        let database = database.map_err(open_error)?;
+        Ok(Self { database })
+    }
+
+    /// What was recorded last.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn recall(&self) -> Result<Memory, StoreError> {
+        Ok(Memory {
+            term: self.fact(TERM)?.unwrap_or_default(),
+            generation: self.fact(GENERATION)?.unwrap_or_default(),
+            policy: self.policies()?.pop(),
+            jobs: self.fact(JOBS)?,
+        })
+    }
+
+    /// Every policy that was ever in force, the first one first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn policies(&self) -> Result<Vec<PolicyDocument>, StoreError> {
+        let read = || {
+            let transaction = self.database.begin_read()?;
+            let table = match transaction.open_table(POLICIES) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                table => table?,
+            };
+            let rows = table.iter()?;
+            rows.map(|row| Ok(row?.1.value().to_vec()))
+                .collect::<Result<Vec<Vec<u8>>, redb::Error>>()
+        };
+        let rows = read().map_err(access("read"))?;
+        rows.iter().map(|row| parse("policies", row)).collect()
+    }
+
+    /// Records changes, all or none. They are on the disk when this returns.
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    pub fn write(&self, records: &[Record]) -> Result<(), StoreError> {
+        let write = || {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut facts = transaction.open_table(FACTS)?;
+                let mut policies = transaction.open_table(POLICIES)?;
+                for record in records {
+                    match record {
+                        Record::Term(term) => facts.insert(TERM, &text(term)[..])?,
+                        Record::Generation(number) => {
+                            facts.insert(GENERATION, &text(number)[..])?
+                        }
+                        Record::Jobs(jobs) => facts.insert(JOBS, &text(jobs)[..])?,
+                        Record::Policy(policy) => {
+                            let last = policies.last()?.map_or(0, |(number, _)| number.value());
+                            policies.insert(last + 1, &text(policy)[..])?
+                        }
+                    };
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(access("write"))
+    }
+
+    fn fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
+        let read = || {
+            let transaction = self.database.begin_read()?;
+            match transaction.open_table(FACTS) {
+                Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+                table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
+            }
+        };
+        let value: Option<Vec<u8>> = read().map_err(access("read"))?;
+        value.map(|value| parse(name, &value)).transpose()
+    }
+}
+
+/// The document that states these jobs of `fabric`.
+pub fn jobs_document(fabric: &Fabric, jobs: &[Job]) -> JobsDocument {
+    let jobs = jobs.iter().map(|job| job_document(fabric, job));
+    JobsDocument {
+        jobs: jobs.collect(),
+    }
+}
+
+fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
+    let gpus = job.gpus.iter();
+    let gpus = gpus.map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus));
+    let flows = job.flows.iter().map(|flow| {
+        let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic));
+        FlowDocument {
+            src: fabric.host(src.host).name.clone(),
+            dst: fabric.host(dst.host).name.clone(),
+            src_nic: src.index,
+            dst_nic: dst.index,
+            bytes: flow.bytes,
+            udp_src_port: Some(flow.udp_src_port),
+        }
+    });
+    JobDocument {
+        id: job.id.to_string(),
+        tenant: job.tenant.clone(),
+        model: job.model.clone(),
+        gpus: gpus.collect(),
+        flop_per_iteration: Some(job.flop_per_iteration),
+        compute_seconds: Some(job.compute_seconds),
+        overlap_from: Some(job.overlap_from),
+        recent_slowdown: Some(job.recent_slowdown),
+        flows: Some(flows.collect()),
+        ..JobDocument::default()
+    }
+}
+
+fn text(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers and documents are JSON")
+}
+
+fn parse<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes).map_err(|source| StoreError::Content { what, source })
+}
+
+fn open_error(source: redb::DatabaseError) -> StoreError {
+    StoreError::Open(Box::new(source))
+}
+
+fn access(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
+    move |source| StoreError::Access {
+        what,
+        source: Box::new(source),
+    }
+}

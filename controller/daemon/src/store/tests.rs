@@ -1,0 +1,212 @@
+//! Whatever becomes of the power, the last acknowledged change is there.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use planner::{JobDocument, JobsDocument, PolicyDocument};
+use proptest::prelude::*;
+use redb::StorageBackend;
+
+use super::{Memory, Record, Store};
+
+/// A disk that remembers everything that was ever asked of it.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<Mutex<Journal>>);
+
+#[derive(Debug, Default)]
+struct Journal {
+    live: Vec<u8>,
+    asked: Vec<Asked>,
+}
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Length(usize),
+    Bytes(usize, Vec<u8>),
+    Sync,
+}
+
+impl Asked {
+    /// Moments that it takes: one for each byte.
+    fn duration(&self) -> usize {
+        match self {
+            Self::Bytes(_, data) => data.len(),
+            Self::Length(_) | Self::Sync => 1,
+        }
+    }
+
+    /// What of it is done after some moments.
+    fn apply(&self, bytes: &mut Vec<u8>, moments: usize) {
+        match self {
+            Self::Length(length) => bytes.resize(*length, 0),
+            Self::Bytes(at, data) => {
+                let data = &data[..data.len().min(moments)];
+                bytes[*at..at + data.len()].copy_from_slice(data);
+            }
+            Self::Sync => {}
+        }
+    }
+}
+
+impl Disk {
+    fn ask(&self, asked: Asked) {
+        let mut journal = self.0.lock().unwrap();
+        asked.apply(&mut journal.live, usize::MAX);
+        journal.asked.push(asked);
+    }
+
+    /// Moments since the beginning.
+    fn now(&self) -> usize {
+        self.0
+            .lock()
+            .unwrap()
+            .asked
+            .iter()
+            .map(Asked::duration)
+            .sum()
+    }
+
+    /// The disk after a power failure at some moment. What was synced is there; of the rest, only
+    /// every `kept`-th request is, and the last of them in part.
+    fn after_power_failure(&self, moment: usize, kept: usize) -> Self {
+        let journal = self.0.lock().unwrap();
+        let (mut bytes, mut left) = (Vec::new(), moment);
+        let mut pending: Vec<(&Asked, usize)> = Vec::new();
+        for asked in &journal.asked {
+            if left == 0 {
+                break;
+            }
+            pending.push((asked, left));
+            left = left.saturating_sub(asked.duration());
+            if let Asked::Sync = asked {
+                for (asked, moments) in pending.drain(..) {
+                    asked.apply(&mut bytes, moments);
+                }
+            }
+        }
+        for (index, (asked, moments)) in pending.into_iter().enumerate() {
+            // A file does not shrink or grow behind the back of what is written to it.
+            if index % kept == 0 || matches!(asked, Asked::Length(_)) {
+                asked.apply(&mut bytes, moments);
+            }
+        }
+        let live = bytes.clone();
+        let asked = vec![
+            Asked::Length(bytes.len()),
+            Asked::Bytes(0, bytes),
+            Asked::Sync,
+        ];
+        Self(Arc::new(Mutex::new(Journal { live, asked })))
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.lock().unwrap().live.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        let journal = self.0.lock().unwrap();
+        let from = offset as usize;
+        let bytes = journal.live.get(from..from + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.ask(Asked::Length(len as usize));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.ask(Asked::Sync);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.ask(Asked::Bytes(offset as usize, data.to_vec()));
+        Ok(())
+    }
+}
+
+fn record(number: u64, kind: u8) -> Record {
+    match kind {
+        0 => Record::Term(number),
+        1 => Record::Generation(number),
+        2 => Record::Policy(PolicyDocument {
+            max_pins_per_switch: number as usize,
+            drained: vec![format!("spine{number}")],
+            ..PolicyDocument::default()
+        }),
+        _ => Record::Jobs(JobsDocument {
+            jobs: vec![JobDocument {
+                id: format!("job{number}"),
+                ..JobDocument::default()
+            }],
+        }),
+    }
+}
+
+/// Records one thing after the other, fails the power at some moment, and looks what is there: all
+/// that was acknowledged until then, and at most what was just being written.
+fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
+    let disk = Disk::default();
+    let store = Store::open_on(disk.clone()).unwrap();
+    let mut memories = vec![(disk.now(), Memory::default())];
+    for (number, kind) in (1..).zip(kinds) {
+        let record = record(number, *kind);
+        store.write(std::slice::from_ref(&record)).unwrap();
+        let mut memory = memories[memories.len() - 1].1.clone();
+        memory.take(record);
+        memories.push((disk.now(), memory));
+    }
+    let begun = memories[0].0;
+    let moment = begun + at.index(disk.now() - begun + 1);
+    let acknowledged = memories.iter().rposition(|(when, _)| *when <= moment);
+    let acknowledged = acknowledged.unwrap();
+
+    let store = Store::open_on(disk.after_power_failure(moment, kept)).unwrap();
+    let found = store.recall().unwrap();
+    let mut possible = memories[acknowledged..].iter().take(2);
+    assert!(
+        possible.any(|(_, memory)| *memory == found),
+        "at {moment} after {acknowledged} changes: {found:?}"
+    );
+    // And it goes on from there.
+    store.write(&[Record::Term(77)]).unwrap();
+    assert_eq!(store.recall().unwrap().term, 77);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn the_last_acknowledged_change_survives_a_power_failure_at_any_byte(
+        kinds in prop::collection::vec(0u8..4, 1..6),
+        at in any::<prop::sample::Index>(),
+        kept in 1usize..4,
+    ) {
+        check(&kinds, at, kept);
+    }
+}
+
+#[test]
+fn every_policy_is_remembered_in_order() {
+    let store = Store::open_on(Disk::default()).unwrap();
+    assert_eq!(store.recall().unwrap(), Memory::default());
+    store.write(&[record(1, 2), record(2, 2)]).unwrap();
+    store.write(&[record(3, 2)]).unwrap();
+    let drained = store
+        .policies()
+        .unwrap()
+        .into_iter()
+        .map(|policy| policy.drained);
+    let names: Vec<_> = drained.flatten().collect();
+    assert_eq!(names, ["spine1", "spine2", "spine3"]);
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "not a store, whatever its name says").unwrap();
+    assert!(Store::open(file.path()).is_err());
+}

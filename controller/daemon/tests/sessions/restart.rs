@@ -1,0 +1,53 @@
+//! A controller that ends and starts again: fail static, and with everything it had acknowledged.
+
+use controller::Event;
+use controller::southbound::arbitration::Standing;
+use planner::Policy;
+use tempfile::TempDir;
+
+use crate::lab::{Lab, verified, written};
+
+#[tokio::test]
+async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
+    let lab = Lab::new().await;
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("crux.redb");
+    let stored = |raw: &mut controller::RawConfig| raw.store.path = Some(store.clone());
+    let first = lab.control(stored).await;
+    let policy = Policy {
+        drained: vec!["spine1".into()],
+        ..Policy::default()
+    };
+    first.submit(Event::PolicyChanged(policy)).await.unwrap();
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    first.submit(Event::JobsChanged(jobs)).await.unwrap();
+    let before = verified(&lab, &first).await;
+    let tables = first.desired().tables.clone();
+    // No farewell: whatever is acknowledged is stored.
+    drop(first);
+    assert_eq!(lab.read_all().await, tables, "fail static");
+
+    let second = loop {
+        // The first one lets go of its store when its task has ended.
+        match lab.try_control(stored).await {
+            Ok(second) => break second,
+            Err(error) => assert!(error.to_string().contains("store"), "{error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    let after = verified(&lab, &second).await;
+    assert!(after.generation > before.generation);
+    assert_eq!(second.desired().tables, tables);
+    assert_eq!(
+        written(&second),
+        0,
+        "reads first, and finds all as it should be"
+    );
+    for line in second.board().all().values() {
+        let Standing::Primary { election } = line.standing else {
+            panic!("{line:?}");
+        };
+        assert!(election.term() > 1, "a term of its own");
+    }
+    second.shutdown().await;
+}
