@@ -1,0 +1,1 @@
+"""A fabric of Crux in network namespaces: Mininet, real switches, emulated jobs."""

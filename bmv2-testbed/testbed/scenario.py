@@ -1,0 +1,73 @@
+"""A scenario: a fabric, its jobs, the phases they run through, and what happens meanwhile."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import tomllib
+
+from . import documents
+
+
+@dataclasses.dataclass
+class Event:
+    """Something that happens while jobs train."""
+
+    # Seconds of the jobs' own time after they began.
+    after_seconds: float
+    name: str
+    # Policy document to put in force, if that is what happens.
+    policy: dict | None = None
+    # Link by name, to take down or up.
+    link_down: str | None = None
+    link_up: str | None = None
+
+
+@dataclasses.dataclass
+class Phase:
+    """One run of all jobs."""
+
+    name: str
+    # Whether the controller knows them.
+    jobs_known: bool
+    event: list
+
+
+class Scenario:
+    """A scenario with its documents, shrunk."""
+
+    def __init__(self, file, crux, options):
+        text = tomllib.loads(file.read_text())
+        self.title, self.name = text["title"], file.stem
+        self.iterations = options.iterations or text["iterations"]
+        self.rate_scale = options.rate_scale or text["rate_scale"]
+        self.slower = options.slower or text["slower"]
+        self.seed = options.seed
+        self.phases = [phase(entry) for entry in text["phase"]]
+        self.fabric, self.jobs = read_documents(text, file.parent, crux, options)
+        documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
+        documents.give_addresses(self.fabric, options.first_port)
+
+    def write(self, folder):
+        """Writes what all programs read; returns the two files."""
+        fabric, jobs = folder / "fabric.json", folder / "jobs.json"
+        fabric.write_text(json.dumps(self.fabric))
+        jobs.write_text(json.dumps(self.jobs))
+        return fabric, jobs
+
+
+def phase(entry):
+    events = [Event(**event) for event in entry.get("event", [])]
+    return Phase(entry["name"], entry["jobs_known"], sorted(events, key=lambda e: e.after_seconds))
+
+
+def read_documents(text, folder, crux, options):
+    """The explicit fabric document and the jobs document, at their real size."""
+    if text.get("documents") == "demo":
+        target = pathlib.Path(options.folder)
+        command = [crux, "demo", "--documents", str(target), "--seed", str(options.seed)]
+        subprocess.run(command, check=True)
+        fabric, jobs = target / "fabric.json", target / "jobs.json"
+        return json.loads(fabric.read_text()), json.loads(jobs.read_text())
+    jobs = json.loads((folder / text["jobs"]).read_text())
+    return documents.expanded(crux, folder / text["fabric"]), jobs
