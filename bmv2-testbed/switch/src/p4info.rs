@@ -6,13 +6,17 @@
 //! it pushes them, with the object and both values named, and not from a strange packet later.
 
 mod resolve;
+mod state;
 
 use std::collections::BTreeMap;
 
 use p4runtime_proto::config_v1 as p4info;
 use thiserror::Error;
 
-use crate::program::{ActionIndex, CounterIndex, MatchKind, ProfileIndex, TableIndex};
+use crate::program::{
+    ActionIndex, CounterIndex, LearnListIndex, MatchKind, MeterIndex, ProfileIndex, RegisterIndex,
+    TableIndex, ValueSetIndex,
+};
 
 /// Why a P4Info cannot be used with a program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -63,8 +67,19 @@ pub(crate) struct Schema {
     pub(crate) tables: BTreeMap<u32, TableSchema>,
     pub(crate) profiles: BTreeMap<u32, ProfileSchema>,
     pub(crate) counters: BTreeMap<u32, CounterIndex>,
+    pub(crate) meters: BTreeMap<u32, MeterIndex>,
+    pub(crate) registers: BTreeMap<u32, RegisterSchema>,
+    pub(crate) digests: BTreeMap<u32, DigestSchema>,
+    pub(crate) value_sets: BTreeMap<u32, ValueSetSchema>,
     pub(crate) packet_in: PacketHeader,
     pub(crate) packet_out: PacketHeader,
+}
+
+impl Schema {
+    /// Whether the device may have something to tell on its own: digests or idle entries.
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.digests.is_empty() || self.tables.values().any(|table| table.notifies_idle)
+    }
 }
 
 /// One table.
@@ -84,6 +99,30 @@ pub(crate) struct TableSchema {
     /// The P4Info id of its action profile.
     pub(crate) profile: Option<u32>,
     pub(crate) direct_counter: bool,
+    pub(crate) direct_meter: bool,
+}
+
+/// One register array.
+#[derive(Debug)]
+pub(crate) struct RegisterSchema {
+    pub(crate) index: RegisterIndex,
+    pub(crate) bits: u32,
+}
+
+/// One kind of digest.
+#[derive(Debug)]
+pub(crate) struct DigestSchema {
+    pub(crate) index: LearnListIndex,
+    /// Whether its values are the members of a struct, or the digest is one value.
+    pub(crate) is_struct: bool,
+}
+
+/// One parser value set.
+#[derive(Debug)]
+pub(crate) struct ValueSetSchema {
+    pub(crate) index: ValueSetIndex,
+    /// In the order of the parser's key.
+    pub(crate) fields: Vec<FieldSchema>,
 }
 
 /// One field of a key.

@@ -10,16 +10,19 @@
 //! `requests` says why a reader may hold them; the pipelines belong to the device's thread and are
 //! locked only there; the fault script is counted by both.
 
+mod arrays;
 mod bytestring;
 mod entity;
 mod error;
 #[cfg(test)]
 mod laws;
+mod learning;
 mod ledger;
 mod packet;
 mod pipeline;
 mod profile;
 mod read;
+mod replication;
 mod requests;
 mod sessions;
 mod stream;
@@ -215,6 +218,7 @@ impl Supervisor {
             let (stop, stopped) = oneshot::channel();
             let mut server = tokio::spawn(run_server(Arc::clone(&switch), listener, stopped));
             let packets = tokio::spawn(Arc::clone(&switch).pump_packet_ins());
+            let notices = tokio::spawn(Arc::clone(&switch).pump_notices());
             if let Some(restarted) = restarted.take() {
                 let restarted: oneshot::Sender<()> = restarted;
                 // Whoever asked may have stopped waiting.
@@ -226,6 +230,7 @@ impl Supervisor {
                 _ = &mut server => Order::Stop,
             };
             packets.abort();
+            notices.abort();
             let _ = stop.send(());
             let leaving = Status::unavailable("the switch stops serving");
             switch.sessions.write().await.end_all(&leaving);
@@ -300,6 +305,34 @@ impl Switch {
         };
         while let Some(packet) = packets.recv().await {
             self.packet_in(&packet).await;
+        }
+    }
+}
+
+/// How often a device that has digests or idle timeouts is asked for them.
+const NOTICE_INTERVAL: Duration = Duration::from_millis(10);
+
+impl Switch {
+    /// Carries digests and idle timeouts to the primary. A device does not call, it is asked; one
+    /// whose program has neither is left alone.
+    async fn pump_notices(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(NOTICE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let schema = self.schema.borrow().clone();
+            if !schema.is_some_and(|schema| schema.has_notices()) {
+                continue;
+            }
+            let notices = self
+                .on_device(|pipelines, device| pipelines.notices(device))
+                .await;
+            let Ok(notices) = notices else {
+                return;
+            };
+            for notice in notices {
+                // Nobody to tell is no error: the next list may find a controller.
+                let _told = self.tell_primaries(&notice).await;
+            }
         }
     }
 }

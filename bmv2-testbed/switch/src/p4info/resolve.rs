@@ -35,6 +35,7 @@ impl Schema {
             let index = find(&program.names.counters, "counter", &name)?;
             insert_once(&mut schema.counters, id, index, "counter")?;
         }
+        schema.resolve_state(info, program)?;
         Ok(schema)
     }
 
@@ -134,6 +135,16 @@ fn resolve_table(
         table.implementation_id != 0,
         spec.profile.is_some(),
     )?;
+    let direct_meter = info
+        .direct_meters
+        .iter()
+        .any(|meter| meter.direct_table_id == id);
+    same(
+        &object,
+        "direct meter",
+        direct_meter,
+        spec.direct_meter.is_some(),
+    )?;
     let notifies = p4info::table::IdleTimeoutBehavior::NotifyControl;
     Ok(TableSchema {
         takes_priority: spec.takes_priority(),
@@ -143,6 +154,7 @@ fn resolve_table(
         notifies_idle: table.idle_timeout_behavior() == notifies,
         profile: Some(table.implementation_id).filter(|&profile| profile != 0),
         direct_counter,
+        direct_meter,
         id,
         name,
         index,
@@ -186,7 +198,10 @@ fn resolve_field(
     })
 }
 
-fn match_kind(place: &str, field: &p4info::MatchField) -> Result<MatchKind, SchemaError> {
+pub(super) fn match_kind(
+    place: &str,
+    field: &p4info::MatchField,
+) -> Result<MatchKind, SchemaError> {
     let unsupported = |feature: String| SchemaError::Unsupported {
         object: place.into(),
         feature,
@@ -333,13 +348,13 @@ fn packet_header(info: &p4info::P4Info, name: &str) -> Result<PacketHeader, Sche
     Ok(PacketHeader { fields })
 }
 
-fn named(preamble: Option<&p4info::Preamble>) -> (u32, String) {
+pub(super) fn named(preamble: Option<&p4info::Preamble>) -> (u32, String) {
     preamble
         .map(|preamble| (preamble.id, preamble.name.clone()))
         .unwrap_or_default()
 }
 
-fn find<I: Copy>(
+pub(super) fn find<I: Copy>(
     names: &BTreeMap<String, I>,
     what: &'static str,
     name: &str,
@@ -351,7 +366,7 @@ fn find<I: Copy>(
     names.get(name).copied().ok_or_else(missing)
 }
 
-fn insert_once<T>(
+pub(super) fn insert_once<T>(
     map: &mut BTreeMap<u32, T>,
     id: u32,
     value: T,
@@ -372,7 +387,7 @@ fn insert_once<T>(
     }
 }
 
-fn same<T: Copy + PartialEq + ToString>(
+pub(super) fn same<T: Copy + PartialEq + ToString>(
     object: &str,
     property: &str,
     p4info: T,

@@ -110,7 +110,7 @@ impl Headers {
             });
         }
         let offset = end_of(&layout);
-        if !instance.metadata && offset % 8 != 0 {
+        if !instance.metadata && !offset.is_multiple_of(8) {
             let construct = format!("header of {offset} bits");
             return Err(LoadError::unsupported(construct, &instance.name));
         }

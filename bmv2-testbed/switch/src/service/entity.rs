@@ -86,7 +86,8 @@ pub(super) fn decode_fields(
         .collect()
 }
 
-fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
+/// What a match that is left out stands for.
+pub(super) fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
     match schema.kind {
         MatchKind::Exact => Err(Failure::invalid("an exact match is missing")),
         MatchKind::Lpm => Ok(KeyField::Lpm {
@@ -102,7 +103,11 @@ fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
     }
 }
 
-fn decode_field(schema: &FieldSchema, field: &p4rt::FieldMatch) -> Result<KeyField, Failure> {
+/// One match of a field.
+pub(super) fn decode_field(
+    schema: &FieldSchema,
+    field: &p4rt::FieldMatch,
+) -> Result<KeyField, Failure> {
     let bits = schema.bits;
     let field = match (schema.kind, &field.field_match_type) {
         (MatchKind::Exact, Some(FieldMatchType::Exact(exact))) => {

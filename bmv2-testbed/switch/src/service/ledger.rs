@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use p4rt::action_profile_action::WatchKind as ActionWatch;
 use p4runtime_proto::v1 as p4rt;
 
+use super::learning::Learning;
 use crate::control::{ActionCall, GroupId, MatchKey, MemberId};
 use crate::program::{ProfileIndex, TableIndex};
 
@@ -18,6 +19,10 @@ pub(super) struct Ledger {
     defaults: BTreeMap<TableIndex, Note>,
     /// Groups that a controller wrote as such.
     pub(super) groups: BTreeMap<(ProfileIndex, GroupId), p4rt::ActionProfileGroup>,
+    pub(super) multicast: BTreeMap<u16, p4rt::MulticastGroupEntry>,
+    pub(super) sessions: BTreeMap<u16, p4rt::CloneSessionEntry>,
+    pub(super) value_sets: BTreeMap<u32, p4rt::ValueSetEntry>,
+    pub(super) learning: Learning,
     /// One-shots in force per profile; a profile with any takes no other members or groups.
     one_shots: BTreeMap<ProfileIndex, usize>,
 }

@@ -8,16 +8,19 @@
 use std::sync::Arc;
 
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
+use p4rt::stream_message_response::Update;
 use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
 use super::error::Failure;
+use super::learning::{digest_of, encode_digest};
 use super::ledger::Ledger;
 use super::read::Reader;
 use super::write::Writer;
+use crate::control::MatchKey;
 use crate::device::Device;
 use crate::p4info::Schema;
-use crate::program::Program;
+use crate::program::{Program, TableIndex};
 
 /// A configuration that passed verification.
 #[derive(Clone, Debug)]
@@ -185,6 +188,67 @@ impl Pipelines {
             (None, None) => return Err(no_pipeline()),
         };
         Ok(queries.iter().map(|query| reader.read(query)).collect())
+    }
+
+    /// What controllers are to be told since the last call: lists of digests, and idle entries.
+    pub(super) fn notices(&mut self, device: &mut Device) -> Vec<Update> {
+        let Some(running) = &mut self.running else {
+            return Vec::new();
+        };
+        let now = device.now();
+        let timestamp = i64::try_from(now).unwrap_or(i64::MAX);
+        let schema = &*running.pipeline.schema;
+        let learning = &mut running.ledger.learning;
+        for digest in device.take_digests() {
+            learning.learn(digest, now);
+        }
+        let mut notices = Vec::new();
+        for (index, list_id, values) in learning.due(now) {
+            let known = schema
+                .digests
+                .iter()
+                .find(|(_, digest)| digest.index == index);
+            notices.extend(known.map(|(&digest_id, digest)| {
+                let data = values
+                    .iter()
+                    .map(|values| encode_digest(digest, values))
+                    .collect();
+                Update::Digest(p4rt::DigestList {
+                    digest_id,
+                    list_id,
+                    data,
+                    timestamp,
+                })
+            }));
+        }
+        let idle = device.take_idle();
+        let reader = running.reader(device);
+        let entry = |(table, key): &(TableIndex, MatchKey)| {
+            let table = schema
+                .tables
+                .values()
+                .find(|schema| schema.index == *table)?;
+            reader.idle_entry(table, key)
+        };
+        let table_entry: Vec<p4rt::TableEntry> = idle.iter().filter_map(entry).collect();
+        if !table_entry.is_empty() {
+            let notice = p4rt::IdleTimeoutNotification {
+                table_entry,
+                timestamp,
+            };
+            notices.push(Update::IdleTimeoutNotification(notice));
+        }
+        notices
+    }
+
+    /// A controller has taken note of a list of digests.
+    pub(super) fn acknowledge(&mut self, ack: &p4rt::DigestListAck) -> Result<(), Failure> {
+        let running = self.running.as_mut().ok_or_else(no_pipeline)?;
+        let digest = digest_of(&running.pipeline.schema, ack.digest_id)?;
+        running
+            .ledger
+            .learning
+            .acknowledge(digest.index, ack.list_id)
     }
 
     /// The configuration that requests refer to, with the parts asked for.

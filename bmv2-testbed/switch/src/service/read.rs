@@ -7,6 +7,7 @@ use p4rt::entity::Entity;
 use p4rt::table_action::Type as TableActionType;
 use p4runtime_proto::v1 as p4rt;
 
+use super::arrays::encode_rates;
 use super::entity::{
     decode_fields, decode_key, encode_action, encode_count, encode_fields, kind_of, saturated,
 };
@@ -29,7 +30,8 @@ pub(super) struct Reader<'a> {
     pub(super) device: &'a Device,
 }
 
-type Entities = Result<Vec<p4rt::Entity>, Failure>;
+/// What a query selects.
+pub(super) type Entities = Result<Vec<p4rt::Entity>, Failure>;
 
 impl<'a> Reader<'a> {
     /// Everything that the query selects.
@@ -41,13 +43,19 @@ impl<'a> Reader<'a> {
             Some(Entity::ActionProfileGroup(query)) => self.groups(query),
             Some(Entity::CounterEntry(query)) => self.counters(query),
             Some(Entity::DirectCounterEntry(query)) => self.direct_counters(query),
+            Some(Entity::MeterEntry(query)) => self.meters(query),
+            Some(Entity::DirectMeterEntry(query)) => self.direct_meters(query),
+            Some(Entity::RegisterEntry(query)) => self.registers(query),
+            Some(Entity::PacketReplicationEngineEntry(query)) => self.replication(query),
+            Some(Entity::DigestEntry(query)) => self.digests(query),
+            Some(Entity::ValueSetEntry(query)) => self.value_sets(query),
             Some(other) => Err(Failure::unimplemented(kind_of(other))),
         }
     }
 
     fn table_entries(self, query: &p4rt::TableEntry) -> Entities {
-        if query.meter_config.is_some() || query.meter_counter_data.is_some() {
-            return Err(Failure::unimplemented("a direct meter"));
+        if query.meter_counter_data.is_some() {
+            return Err(Failure::unimplemented("MeterCounterData"));
         }
         if query.table_id == 0 {
             if is_filtered(query) {
@@ -60,7 +68,7 @@ impl<'a> Reader<'a> {
             return Ok(answers.collect::<Result<Vec<_>, _>>()?.concat());
         }
         let table = table_of(self.schema, query.table_id)?;
-        if query.time_since_last_hit.is_some() {
+        if query.time_since_last_hit.is_some() && !table.notifies_idle {
             return Err(no_idle_timeout(table));
         }
         self.entries_of(table, query)
@@ -95,6 +103,10 @@ impl<'a> Reader<'a> {
             .map(|(view, note)| self.encode_entry(table, view, note))
             .map(|entry| p4rt::TableEntry {
                 counter_data: entry.counter_data.filter(|_| query.counter_data.is_some()),
+                meter_config: entry.meter_config.filter(|_| query.meter_config.is_some()),
+                time_since_last_hit: entry
+                    .time_since_last_hit
+                    .filter(|_| query.time_since_last_hit.is_some()),
                 ..entry
             });
         Ok(entries
@@ -104,7 +116,7 @@ impl<'a> Reader<'a> {
 
     /// The entries that key and priority of a query select: all without a key, else at most one
     /// per priority.
-    fn views(
+    pub(super) fn views(
         self,
         table: &TableSchema,
         query: &p4rt::TableEntry,
@@ -143,10 +155,33 @@ impl<'a> Reader<'a> {
             r#match: encode_fields(table, view.key),
             priority: saturated(view.key.priority),
             counter_data: table.direct_counter.then(|| encode_count(view.count)),
+            meter_config: view.meter.map(encode_rates),
+            idle_timeout_ns: i64::try_from(view.idle_timeout).unwrap_or(i64::MAX),
+            time_since_last_hit: table.notifies_idle.then(|| self.since_last_hit(view)),
             is_const: table.is_const,
             ..with_action(table, action)
         };
         noted(entry, note)
+    }
+
+    fn since_last_hit(self, view: EntryView<'_>) -> p4rt::table_entry::IdleTimeout {
+        let elapsed = self.device.now().saturating_sub(view.last_hit);
+        let elapsed_ns = i64::try_from(elapsed).unwrap_or(i64::MAX);
+        p4rt::table_entry::IdleTimeout { elapsed_ns }
+    }
+
+    /// An entry as an idle timeout tells of it: key, metadata and timeout.
+    pub(super) fn idle_entry(
+        self,
+        table: &TableSchema,
+        key: &MatchKey,
+    ) -> Option<p4rt::TableEntry> {
+        let view = self.device.get(table.index, key).ok()?;
+        let entry = p4rt::TableEntry {
+            idle_timeout_ns: i64::try_from(view.idle_timeout).unwrap_or(i64::MAX),
+            ..key_entry(table, key)
+        };
+        Some(noted(entry, self.ledger.entry(table.index, key)))
     }
 
     /// The default action as an entry; a table that does nothing on a miss has that of its P4Info.
@@ -292,10 +327,13 @@ impl<'a> Reader<'a> {
     pub(super) fn snapshot(self) -> Result<Vec<p4rt::Update>, Failure> {
         let mut updates = Vec::new();
         let inserts = [
+            Entity::PacketReplicationEngineEntry(p4rt::PacketReplicationEngineEntry::default()),
+            Entity::DigestEntry(p4rt::DigestEntry::default()),
             Entity::ActionProfileMember(p4rt::ActionProfileMember::default()),
             Entity::ActionProfileGroup(p4rt::ActionProfileGroup::default()),
             Entity::TableEntry(p4rt::TableEntry {
                 counter_data: Some(p4rt::CounterData::default()),
+                meter_config: Some(p4rt::MeterConfig::default()),
                 ..p4rt::TableEntry::default()
             }),
         ];
@@ -312,9 +350,17 @@ impl<'a> Reader<'a> {
                 updates.extend(found.map(|found| update(p4rt::update::Type::Modify, found)));
             }
         }
-        let counters = self.read(&entity(Entity::CounterEntry(p4rt::CounterEntry::default())))?;
-        let counted = counters.into_iter().filter(|found| !is_zero(found));
-        updates.extend(counted.map(|found| update(p4rt::update::Type::Modify, found)));
+        let modifies = [
+            Entity::CounterEntry(p4rt::CounterEntry::default()),
+            Entity::MeterEntry(p4rt::MeterEntry::default()),
+            Entity::RegisterEntry(p4rt::RegisterEntry::default()),
+            Entity::ValueSetEntry(p4rt::ValueSetEntry::default()),
+        ];
+        for query in modifies {
+            let found = self.read(&entity(query))?.into_iter();
+            let changed = found.filter(|found| !is_initial(found));
+            updates.extend(changed.map(|found| update(p4rt::update::Type::Modify, found)));
+        }
         Ok(updates)
     }
 }
@@ -337,9 +383,18 @@ fn is_const(found: &p4rt::Entity) -> bool {
     matches!(&found.entity, Some(Entity::TableEntry(entry)) if entry.is_const)
 }
 
-fn is_zero(found: &p4rt::Entity) -> bool {
-    matches!(&found.entity, Some(Entity::CounterEntry(counter))
-        if counter.data == Some(p4rt::CounterData::default()))
+/// Whether an array's cell or a value set is as a new device has it.
+fn is_initial(found: &p4rt::Entity) -> bool {
+    match &found.entity {
+        Some(Entity::CounterEntry(counter)) => counter.data == Some(p4rt::CounterData::default()),
+        Some(Entity::MeterEntry(meter)) => meter.config.is_none(),
+        Some(Entity::RegisterEntry(register)) => {
+            let zero = p4rt::p4_data::Data::Bitstring(super::bytestring::encode(0));
+            register.data.as_ref().and_then(|data| data.data.as_ref()) == Some(&zero)
+        }
+        Some(Entity::ValueSetEntry(set)) => set.members.is_empty(),
+        _ => false,
+    }
 }
 
 fn is_filtered(query: &p4rt::TableEntry) -> bool {
@@ -396,15 +451,18 @@ fn encode_one_shot(table: &TableSchema, one_shot: &OneShot) -> TableActionType {
     })
 }
 
-fn direct_counter(table: &TableSchema, key: &MatchKey, count: Count) -> p4rt::Entity {
-    let entry = p4rt::TableEntry {
+/// An entry with nothing but its key.
+pub(super) fn key_entry(table: &TableSchema, key: &MatchKey) -> p4rt::TableEntry {
+    p4rt::TableEntry {
         r#match: encode_fields(table, key),
         priority: saturated(key.priority),
         ..with_action(table, None)
-    };
-    let data = Some(encode_count(count));
+    }
+}
+
+fn direct_counter(table: &TableSchema, key: &MatchKey, count: Count) -> p4rt::Entity {
     entity(Entity::DirectCounterEntry(p4rt::DirectCounterEntry {
-        table_entry: Some(entry),
-        data,
+        table_entry: Some(key_entry(table, key)),
+        data: Some(encode_count(count)),
     }))
 }

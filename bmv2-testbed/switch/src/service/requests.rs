@@ -46,7 +46,7 @@ impl Switch {
     }
 
     /// Runs one step on the device's thread.
-    async fn on_device<R: Send + 'static>(
+    pub(super) async fn on_device<R: Send + 'static>(
         &self,
         step: impl FnOnce(&mut Pipelines, &mut Device) -> R + Send + 'static,
     ) -> Result<R, Failure> {

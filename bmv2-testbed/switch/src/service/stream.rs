@@ -65,14 +65,14 @@ impl Switch {
                     )
                 }
             },
-            Some(Request::DigestAck(ack)) => {
-                let digest_list_ack = Some(ack);
-                let details = p4rt::DigestListAckError { digest_list_ack };
-                (
-                    Failure::unimplemented("DigestListAck"),
-                    Details::DigestListAck(details),
-                )
-            }
+            Some(Request::DigestAck(ack)) => match self.acknowledge(session, ack).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => {
+                    let digest_list_ack = Some(ack);
+                    let details = p4rt::DigestListAckError { digest_list_ack };
+                    (failure, Details::DigestListAck(details))
+                }
+            },
             Some(Request::Other(other)) => {
                 let details = p4rt::StreamOtherError { other: Some(other) };
                 (
@@ -92,15 +92,30 @@ impl Switch {
         Ok(())
     }
 
+    async fn acknowledge(
+        &self,
+        session: SessionId,
+        ack: p4rt::DigestListAck,
+    ) -> Result<(), Failure> {
+        self.check_primary(session, "acknowledge digests").await?;
+        self.on_device(move |pipelines, _| pipelines.acknowledge(&ack))
+            .await?
+    }
+
+    async fn check_primary(&self, session: SessionId, what: &str) -> Result<(), Failure> {
+        if self.sessions.read().await.election().is_primary(session) {
+            return Ok(());
+        }
+        let message = format!("only the primary may {what}");
+        Err(Failure::new(Code::PermissionDenied, message))
+    }
+
     async fn packet_out(
         &self,
         session: SessionId,
         packet: &p4rt::PacketOut,
     ) -> Result<(), Failure> {
-        if !self.sessions.read().await.election().is_primary(session) {
-            let message = "only the primary may send packets";
-            return Err(Failure::new(Code::PermissionDenied, message));
-        }
+        self.check_primary(session, "send packets").await?;
         let schema = self.schema.borrow().clone();
         let no_pipeline = || {
             Failure::new(
@@ -121,15 +136,19 @@ impl Switch {
         let Some(packet) = packet else {
             return self.counts.drop_packet_in();
         };
-        let primaries: Vec<SessionId> = self.sessions.read().await.election().primaries().collect();
-        if primaries.is_empty() {
+        if !self.tell_primaries(&Response::Packet(packet)).await {
             self.counts.drop_packet_in();
         }
+    }
+
+    /// Sends a message to every primary; false when there is none, or one does not take it.
+    pub(super) async fn tell_primaries(&self, message: &Response) -> bool {
+        let primaries: Vec<SessionId> = self.sessions.read().await.election().primaries().collect();
+        let mut is_told = !primaries.is_empty();
         for primary in primaries {
-            if self.offer(primary, Response::Packet(packet.clone())).await == Offer::Dropped {
-                self.counts.drop_packet_in();
-            }
+            is_told &= self.offer(primary, message.clone()).await != Offer::Dropped;
         }
+        is_told
     }
 
     async fn offer(&self, session: SessionId, response: Response) -> Offer {

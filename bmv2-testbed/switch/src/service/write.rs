@@ -9,11 +9,13 @@ use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
+use super::arrays::decode_rates;
 use super::entity::{Place, decode_action, decode_count, decode_key, kind_of};
 use super::error::Failure;
 use super::ledger::{Ledger, Note};
 use crate::control::{MatchKey, Target};
-use crate::device::Device;
+use crate::device::{Device, Nanos};
+use crate::meter::MeterConfig;
 use crate::p4info::{Schema, TableSchema};
 
 /// A device with what is needed to write to it.
@@ -42,6 +44,12 @@ impl Writer<'_> {
             Some(Entity::ActionProfileGroup(group)) => self.group(kind, group),
             Some(Entity::CounterEntry(counter)) => self.counter(kind, counter),
             Some(Entity::DirectCounterEntry(counter)) => self.direct_counter(kind, counter),
+            Some(Entity::MeterEntry(meter)) => self.meter(kind, meter),
+            Some(Entity::DirectMeterEntry(meter)) => self.direct_meter(kind, meter),
+            Some(Entity::RegisterEntry(register)) => self.register(kind, register),
+            Some(Entity::PacketReplicationEngineEntry(entry)) => self.replication(kind, entry),
+            Some(Entity::DigestEntry(digest)) => self.digest(kind, digest),
+            Some(Entity::ValueSetEntry(set)) => self.value_set(kind, set),
             Some(other) => Err(Failure::unimplemented(kind_of(other))),
         }
     }
@@ -80,6 +88,7 @@ impl Writer<'_> {
         entry: &p4rt::TableEntry,
     ) -> Result<(), Failure> {
         let count = entry.counter_data.as_ref().map(decode_count).transpose()?;
+        let features = Features::of(entry)?;
         let mut note = Note::of(entry);
         match action_of(entry)? {
             TableActionType::ActionProfileActionSet(set) => {
@@ -93,6 +102,7 @@ impl Writer<'_> {
         if let Some(count) = count {
             self.device.set_direct_count(table.index, key, count)?;
         }
+        self.set_features(table, key, &features)?;
         self.ledger.set_entry(table.index, key, note);
         Ok(())
     }
@@ -105,6 +115,7 @@ impl Writer<'_> {
         entry: &p4rt::TableEntry,
     ) -> Result<(), Failure> {
         let count = entry.counter_data.as_ref().map(decode_count).transpose()?;
+        let features = Features::of(entry)?;
         self.device.get(table.index, key)?;
         if entry.action.is_some() {
             let mut note = Note::of(entry);
@@ -118,9 +129,28 @@ impl Writer<'_> {
                 }
             }
             self.ledger.set_entry(table.index, key, note);
+            self.set_features(table, key, &features)?;
         }
         if let Some(count) = count {
             self.device.set_direct_count(table.index, key, count)?;
+        }
+        Ok(())
+    }
+
+    /// Meter and idle timeout: what is left out is as if it had never been set.
+    fn set_features(
+        &mut self,
+        table: &TableSchema,
+        key: &MatchKey,
+        features: &Features,
+    ) -> Result<(), Failure> {
+        if table.direct_meter {
+            self.device
+                .set_direct_meter(table.index, key, features.rates)?;
+        }
+        if table.notifies_idle {
+            self.device
+                .set_idle_timeout(table.index, key, features.idle_timeout)?;
         }
         Ok(())
     }
@@ -178,11 +208,7 @@ impl Writer<'_> {
                 "a default action has neither key nor priority",
             ));
         }
-        if entry.counter_data.is_some() {
-            return Err(Failure::unimplemented(
-                "the direct counter of a default action",
-            ));
-        }
+        refuse_default_features(entry)?;
         if table.const_default.is_some() || table.profile.is_some() {
             let message = format!("the default action of table {} is constant", table.name);
             return Err(Failure::new(Code::PermissionDenied, message));
@@ -282,10 +308,17 @@ pub(super) fn cell_of(index: &p4rt::Index) -> Result<usize, Failure> {
 
 /// Refuses what a table entry asks for beyond key, action and counter.
 fn check_features(table: &TableSchema, entry: &p4rt::TableEntry) -> Result<(), Failure> {
-    if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
-        return Err(Failure::unimplemented("a direct meter"));
+    if entry.meter_counter_data.is_some() {
+        return Err(Failure::unimplemented("MeterCounterData"));
     }
-    if entry.idle_timeout_ns != 0 || entry.time_since_last_hit.is_some() {
+    if entry.meter_config.is_some() && !table.direct_meter {
+        let message = format!("table {} has no direct meter", table.name);
+        return Err(Failure::invalid(message));
+    }
+    if entry.time_since_last_hit.is_some() {
+        return Err(Failure::invalid("time_since_last_hit cannot be written"));
+    }
+    if entry.idle_timeout_ns != 0 && !table.notifies_idle {
         return Err(no_idle_timeout(table));
     }
     if entry.counter_data.is_some() && !table.direct_counter {
@@ -297,13 +330,39 @@ fn check_features(table: &TableSchema, entry: &p4rt::TableEntry) -> Result<(), F
     Ok(())
 }
 
-/// Why an idle timeout is refused: the program has none here, or this switch has none at all.
-pub(super) fn no_idle_timeout(table: &TableSchema) -> Failure {
-    if table.notifies_idle {
-        Failure::unimplemented("idle timeout")
+/// Refuses what only entries with a key have.
+fn refuse_default_features(entry: &p4rt::TableEntry) -> Result<(), Failure> {
+    let feature = if entry.counter_data.is_some() {
+        "the direct counter of a default action"
+    } else if entry.meter_config.is_some() {
+        "the direct meter of a default action"
+    } else if entry.idle_timeout_ns != 0 {
+        "the idle timeout of a default action"
     } else {
-        Failure::invalid(format!("table {} has no idle timeout", table.name))
+        return Ok(());
+    };
+    Err(Failure::unimplemented(feature))
+}
+
+/// What an entry has beyond key, action and counter.
+struct Features {
+    rates: Option<MeterConfig>,
+    idle_timeout: Nanos,
+}
+
+impl Features {
+    fn of(entry: &p4rt::TableEntry) -> Result<Self, Failure> {
+        Ok(Self {
+            rates: entry.meter_config.as_ref().map(decode_rates).transpose()?,
+            idle_timeout: Nanos::try_from(entry.idle_timeout_ns)
+                .map_err(|_| Failure::invalid("the idle timeout is negative"))?,
+        })
     }
+}
+
+/// Why an idle timeout is refused.
+pub(super) fn no_idle_timeout(table: &TableSchema) -> Failure {
+    Failure::invalid(format!("table {} has no idle timeout", table.name))
 }
 
 fn action_of(entry: &p4rt::TableEntry) -> Result<&TableActionType, Failure> {
@@ -314,7 +373,8 @@ fn action_of(entry: &p4rt::TableEntry) -> Result<&TableActionType, Failure> {
     action.ok_or_else(|| Failure::invalid("the entry has no action"))
 }
 
-fn only_modify(kind: Kind, entity: &str) -> Result<(), Failure> {
+/// Refuses to insert or delete what always exists.
+pub(super) fn only_modify(kind: Kind, entity: &str) -> Result<(), Failure> {
     if kind == Kind::Modify {
         return Ok(());
     }

@@ -96,11 +96,10 @@ impl<'a> Play<'a> {
                 cell,
                 packets,
             } => {
-                let found = self.program.names.counters.iter();
-                let index = found
-                    .filter(|(full, _)| is_named(full, name))
-                    .map(|(_, index)| *index);
-                let index = index.last().ok_or_else(|| unknown("counter", name))?;
+                let mut counters = self.program.names.counters.iter();
+                let found = counters.find(|(full, _)| is_named(full, name));
+                let index = found.map(|(_, index)| *index);
+                let index = index.ok_or_else(|| unknown("counter", name))?;
                 let cells = self.device.counter(index)?;
                 let counted = cells.get(*cell).map_or(0, |count| count.packets);
                 if counted != *packets {

@@ -245,7 +245,7 @@ type Flaw = fn(&mut p4rt::TableEntry);
 async fn an_entry_with_one_flaw_is_refused() {
     let (_bench, mut controller, samples) = start().await;
     let host = samples.entry(samples.table("local_host"), 1, 0);
-    let flaws: [(Code, Flaw); 10] = [
+    let flaws: [(Code, Flaw); 11] = [
         (Code::InvalidArgument, |entry| entry.table_id = 0x0200_ffff),
         (Code::InvalidArgument, |entry| entry.r#match.clear()),
         (Code::InvalidArgument, |entry| entry.r#match[0].field_id = 9),
@@ -259,8 +259,11 @@ async fn an_entry_with_one_flaw_is_refused() {
         (Code::InvalidArgument, |entry| {
             entry.counter_data = Some(p4rt::CounterData::default());
         }),
-        (Code::Unimplemented, |entry| {
+        (Code::InvalidArgument, |entry| {
             entry.meter_config = Some(p4rt::MeterConfig::default());
+        }),
+        (Code::Unimplemented, |entry| {
+            entry.meter_counter_data = Some(p4rt::MeterCounterData::default());
         }),
     ];
     for (at, (expected, flaw)) in flaws.into_iter().enumerate() {
@@ -277,35 +280,26 @@ async fn an_entry_with_one_flaw_is_refused() {
 #[tokio::test]
 async fn what_is_not_supported_is_named() {
     let (_bench, mut controller, _) = start().await;
-    for (entity, name) in [
-        (
-            Entity::MeterEntry(p4rt::MeterEntry::default()),
-            "MeterEntry",
-        ),
-        (
-            Entity::DirectMeterEntry(p4rt::DirectMeterEntry::default()),
-            "DirectMeterEntry",
-        ),
-        (
-            Entity::RegisterEntry(p4rt::RegisterEntry::default()),
-            "RegisterEntry",
-        ),
-        (
-            Entity::ValueSetEntry(p4rt::ValueSetEntry::default()),
-            "ValueSetEntry",
-        ),
-        (
-            Entity::DigestEntry(p4rt::DigestEntry::default()),
-            "DigestEntry",
-        ),
-        (
+    let session = p4rt::CloneSessionEntry {
+        session_id: 1,
+        class_of_service: 3,
+        ..p4rt::CloneSessionEntry::default()
+    };
+    let session = p4rt::packet_replication_engine_entry::Type::CloneSessionEntry(session);
+    let entry = p4rt::PacketReplicationEngineEntry {
+        r#type: Some(session),
+    };
+    let of_service = Entity::PacketReplicationEngineEntry(entry);
+    let codes = controller
+        .codes(vec![update(Kind::Insert, wrap(of_service))])
+        .await;
+    assert_eq!(codes, [Code::Unimplemented], "class_of_service");
+    {
+        let (entity, name) = (
             Entity::ExternEntry(p4rt::ExternEntry::default()),
             "ExternEntry",
-        ),
-    ] {
-        let entity = p4rt::Entity {
-            entity: Some(entity),
-        };
+        );
+        let entity = wrap(entity);
         let written = controller
             .codes(vec![update(Kind::Insert, entity.clone())])
             .await;
@@ -322,6 +316,12 @@ async fn what_is_not_supported_is_named() {
     let refused = soon(controller.client.write(request)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("ROLLBACK_ON_ERROR"), "{refused}");
+}
+
+fn wrap(entity: Entity) -> p4rt::Entity {
+    p4rt::Entity {
+        entity: Some(entity),
+    }
 }
 
 #[tokio::test]

@@ -132,7 +132,7 @@ async fn bad_stream_messages_are_reported_and_the_stream_lives_on() {
         .send(Request::DigestAck(p4rt::DigestListAck::default()))
         .await;
     let (code, details) = stream_error(&mut controller).await;
-    assert_eq!(code, Code::Unimplemented);
+    assert_eq!(code, Code::InvalidArgument);
     assert!(matches!(details, Details::DigestListAck(_)), "{details:?}");
 
     let mut backup = Controller::open(bench.client().await, 0).await;
