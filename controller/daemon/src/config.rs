@@ -46,6 +46,8 @@ pub struct Config {
     pub term: u64,
     /// This controller's number.
     pub controller: u32,
+    /// How long a primary may be away from few switches before another takes over.
+    pub grace: Duration,
     /// Classes that every switch serves, 1..=8.
     pub levels: u8,
     /// File of the embedded store; without one, nothing outlives the controller.
@@ -146,6 +148,7 @@ impl TryFrom<RawConfig> for Config {
         Ok(Self {
             term: raw.election.term,
             controller,
+            grace: duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
             event_queue: count("queues.events", raw.queues.events)?,

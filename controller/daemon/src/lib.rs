@@ -10,6 +10,7 @@
 //! way in which anything gets repaired: the next pass.
 
 pub mod config;
+pub mod leadership;
 pub mod liveness;
 pub mod lower;
 pub mod runtime;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use p4::{Pipeline, Tables};
 use planner::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, Severity, SwitchId};
@@ -25,10 +25,11 @@ use self::archive::Archive;
 pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
 use self::handle::{Submission, Submitted};
 use crate::config::Config;
+use crate::leadership::Leadership;
 use crate::liveness::{Health, Liveness, Part};
 use crate::lower::{lower, protect};
 use crate::southbound::arbitration::Standing;
-use crate::southbound::connection::Network;
+use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::session::{self, Shared};
 use crate::southbound::{Board, Desired, Grpc, Made, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
@@ -66,7 +67,7 @@ impl Controller {
     ) -> Result<ControllerHandle, ControllerError> {
         info!(config = ?config.effective(), fabric = fabric.name(), "starting");
         let archive = Archive::open(config.store.as_deref(), config.term)?;
-        let (recalled, lost) = archive.recall(&fabric, policy);
+        let (started, lost) = archive.recall(fabric, policy);
         lost.iter().for_each(log);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
@@ -80,16 +81,11 @@ impl Controller {
             task: tokio::spawn(runtime.run(queue)),
             shutdown_deadline,
         };
-        for event in [Event::FabricLearned(fabric)].into_iter().chain(recalled) {
-            let findings = handle.submit(event).await?.findings;
-            if findings
-                .iter()
-                .any(|finding| finding.severity == Severity::Error)
-            {
-                return Err(ControllerError::Refused(findings));
-            }
+        let started = handle.submit(started).await?;
+        match handle.realised() {
+            None => Err(ControllerError::Refused(started.findings)),
+            Some(_) => Ok(handle),
         }
-        Ok(handle)
     }
 }
 
@@ -98,13 +94,15 @@ struct Runtime<N> {
     shared: Shared<N>,
     desired: watch::Sender<Arc<Desired>>,
     realised: watch::Sender<Option<Realise>>,
+    term: watch::Sender<u64>,
     sessions: BTreeMap<Target, Session>,
     stop: CancellationToken,
     state: State,
     archive: Archive,
     liveness: Liveness,
+    leadership: Leadership,
     /// The planner at work on the latest question.
-    thinking: Option<JoinHandle<Answer>>,
+    thinking: Option<JoinHandle<Result<Answer, Panicked>>>,
     /// Who waits until an event is planned for, the earliest first.
     waiting: VecDeque<Waiting>,
     /// What switches were last seen to have room for.
@@ -139,14 +137,11 @@ impl Session {
 /// What wakes the task.
 enum Wake {
     Submitted(Submission),
-    Answered(Result<Answer, JoinError>),
+    Answered(Result<Answer, Panicked>),
     /// A session has something to say, or what was seen has lasted.
     Look,
     Stop,
 }
-
-/// Planning or lowering panicked, which no event should make them do.
-struct Panicked;
 
 impl<N: Network> Runtime<N> {
     fn new(network: N, mut config: Config, archive: Archive) -> Self {
@@ -163,17 +158,21 @@ impl<N: Network> Runtime<N> {
             made,
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
+        let term = watch::Sender::new(config.term);
         Self {
             state: State::new(config.levels, archive.generation()),
             archive,
             liveness: Liveness::new(config.patience),
+            leadership: Leadership::new(config.term, config.grace),
             shared: Shared {
                 network,
                 config: Arc::new(config),
                 pipeline: Arc::new(Pipeline::fabric()),
                 desired: to_sessions,
+                term: term.subscribe(),
                 board: Board::default(),
             },
+            term,
             desired,
             realised: watch::Sender::new(None),
             sessions: BTreeMap::new(),
@@ -211,13 +210,15 @@ impl<N: Network> Runtime<N> {
         news: &mut watch::Receiver<()>,
     ) -> Wake {
         let has_room = self.waiting.len() < self.shared.config.event_queue.get();
-        let due = self.liveness.next_due();
+        let due = [self.liveness.next_due(), self.leadership.next_due()];
+        let due = due.into_iter().flatten().min();
         let thinking = &mut self.thinking;
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => Wake::Stop,
             answer = async { thinking.as_mut().expect("checked").await }, if thinking.is_some() => {
                 self.thinking = None;
-                Wake::Answered(answer)
+                Wake::Answered(answer.unwrap_or(Err(Panicked)))
             }
             submission = queue.recv(), if has_room => {
                 submission.map_or(Wake::Stop, Wake::Submitted)
@@ -276,16 +277,14 @@ impl<N: Network> Runtime<N> {
         let now = Instant::now();
         let mut seen = Vec::new();
         let mut rooms = Vec::new();
-        let mut term = 0;
+        let mut standings = Vec::new();
         self.shared.board.for_each(|switch, line| {
             let health = match line.standing {
-                Standing::Primary { .. } | Standing::Backup { .. } => Health::Up,
                 Standing::Apart | Standing::Candidate => Health::Down,
+                _ => Health::Up,
             };
             seen.push((Part::Switch(switch), health));
-            if let Standing::Primary { election } = line.standing {
-                term = term.max(election.term());
-            }
+            standings.push(line.standing);
             rooms.extend(line.pin_room.map(|room| (switch, room)));
         });
         for (part, health) in seen {
@@ -295,12 +294,7 @@ impl<N: Network> Runtime<N> {
         for change in self.liveness.due(now) {
             self.believe(Some(change), now).await?;
         }
-        // Sessions raise the term to outbid who has left.
-        self.archive
-            .keep(Record::Term(term))
-            .await
-            .iter()
-            .for_each(log);
+        self.weigh(&standings, now).await;
         for (switch, room) in rooms {
             if self.rooms.insert(switch, room) != Some(room) {
                 let effects = self.state.step(Event::PinRoomLearned(switch, room));
@@ -308,6 +302,15 @@ impl<N: Network> Runtime<N> {
             }
         }
         Ok(())
+    }
+
+    /// Bids at all switches in the term that their standings ask for, which is then used up.
+    async fn weigh(&mut self, standings: &[Standing], now: Instant) {
+        let term = self.leadership.weigh(standings, now);
+        let kept = self.archive.keep(Record::Term(term)).await;
+        kept.iter().for_each(log);
+        self.term
+            .send_if_modified(|had| std::mem::replace(had, term) != term);
     }
 
     async fn believe(
@@ -336,12 +339,14 @@ impl<N: Network> Runtime<N> {
         if let Some(realise) = effects.realise {
             let before = Arc::clone(&self.desired.borrow());
             let lowering = realise.clone();
-            let lowered = spawn_blocking(move || lowered(&lowering, &before, received)).await;
-            let desired = lowered.map_err(|_| Panicked)?;
+            let work = move || lowered(&lowering, &before, received);
+            let desired = self.shared.network.compute(work).await?;
             self.publish(desired, realise).await;
         }
         if let Some(question) = effects.question {
-            self.thinking = Some(spawn_blocking(move || question.answer()));
+            let network = self.shared.network.clone();
+            let thinking = async move { network.compute(move || question.answer()).await };
+            self.thinking = Some(tokio::spawn(thinking));
         }
         let spent = self.archive.keep_generation(self.state.generation());
         spent.await.iter().for_each(log);

@@ -23,6 +23,9 @@ use crate::store::{Record, jobs_document};
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// The controller starts: the fabric, and the policy and jobs to begin with. All at once, so that
+    /// switches that hold what they shall are not told anything else in between.
+    Started(Fabric, Policy, Vec<Job>),
     /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
     /// more, so the jobs are forgotten until telemetry tells them anew.
     FabricLearned(Fabric),
@@ -207,6 +210,7 @@ impl State {
     fn take(&mut self, event: Event) -> Result<Effects, Refused> {
         let effects = match event {
             Event::Planned(answer) => return Ok(self.adopt(&answer)),
+            Event::Started(fabric, policy, jobs) => self.start(fabric, policy, jobs)?,
             Event::FabricLearned(fabric) => self.learn(fabric)?,
             Event::FabricChanged(change) => self.change(change)?,
             Event::JobsChanged(jobs) => {
@@ -216,7 +220,7 @@ impl State {
                 Effects::recording(record)
             }
             Event::PolicyChanged(policy) => {
-                self.check_policy(&policy)?;
+                self.check_policy(&policy, &self.fabric)?;
                 self.policy = policy;
                 // Whoever changes the policy may have changed the switches as well.
                 self.pin_room = None;
@@ -226,6 +230,24 @@ impl State {
         };
         self.inputs += 1;
         Ok(effects)
+    }
+
+    fn start(
+        &mut self,
+        fabric: Fabric,
+        policy: Policy,
+        jobs: Vec<Job>,
+    ) -> Result<Effects, Refused> {
+        self.check_policy(&policy, &fabric)?;
+        check_jobs(&fabric, &jobs)?;
+        let before = std::mem::replace(&mut self.policy, policy);
+        if let Err(refused) = self.learn(fabric) {
+            self.policy = before;
+            return Err(refused);
+        }
+        self.jobs = jobs;
+        let policy = PolicyDocument::from(&self.policy);
+        Ok(Effects::recording(Record::Policy(policy)))
     }
 
     fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
@@ -278,14 +300,14 @@ impl State {
         Ok(effects)
     }
 
-    fn check_policy(&self, policy: &Policy) -> Result<(), Refused> {
+    fn check_policy(&self, policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
         if policy.levels > self.levels {
             return Err(Refused::TooManyLevels {
                 policy: policy.levels,
                 switches: self.levels,
             });
         }
-        check_drains(policy, &self.fabric)
+        check_drains(policy, fabric)
     }
 
     /// The question about everything that is known, if it is not asked already.

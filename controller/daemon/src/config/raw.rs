@@ -40,6 +40,9 @@ pub struct RawElection {
     pub term: u64,
     /// A number that no other controller has; decides within a term.
     pub controller: u32,
+    /// How long the primary may be away from half of the switches or fewer before this controller
+    /// takes over, in milliseconds. When it leaves more of them, this one takes over at once.
+    pub grace_ms: u64,
 }
 
 /// What outlives the controller.
@@ -148,6 +151,7 @@ impl Default for RawElection {
         Self {
             term: 1,
             controller: 1,
+            grace_ms: 1_000,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! reserved in blocks. A failure that is to be repaired in milliseconds does not wait for a disk,
 //! and after a crash the next generation is still one that nobody has seen.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,45 +59,29 @@ impl Archive {
         self.begins
     }
 
-    /// What was in force when the controller ended, as events: the policy, or else the `first`, and
-    /// the jobs. What no longer fits the fabric is left out, and a finding says so.
-    pub(super) fn recall(&self, fabric: &Fabric, first: Policy) -> (Vec<Event>, Vec<Finding>) {
-        let mut findings = Vec::new();
-        let lost = |error: &dyn std::fmt::Display| {
-            Finding::warning("store", format!("not taken up again: {error}"))
-        };
+    /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
+    /// What no longer fits the fabric is left out, and a finding says so.
+    pub(super) fn recall(&self, fabric: Fabric, first: Policy) -> (Event, Vec<Finding>) {
         let policy = self.memory.policy.as_ref().map(|stored| {
             let policy = stored.validate("the stored policy")?;
-            policy.apply_drains(fabric).map(|_| policy)
+            policy.apply_drains(&fabric).map(|_| policy)
         });
-        let policy = match policy.transpose() {
-            Ok(policy) => policy.unwrap_or(first),
-            Err(error) => {
-                findings.push(lost(&error));
-                first
-            }
-        };
-        let mut events = vec![Event::PolicyChanged(policy)];
-        match self
-            .memory
-            .jobs
-            .as_ref()
-            .map(|jobs| jobs.resolve(fabric, "the stored jobs"))
-        {
-            Some(Ok(resolved)) => events.push(Event::JobsChanged(resolved.jobs)),
-            Some(Err(error)) => findings.push(lost(&error)),
-            None => {}
-        }
-        (events, findings)
+        let jobs = self.memory.jobs.as_ref().map(|jobs| {
+            let resolved = jobs.resolve(&fabric, "the stored jobs");
+            resolved.map(|resolved| resolved.jobs)
+        });
+        let mut lost = Vec::new();
+        let policy = policy.and_then(|policy| or_lost(policy, &mut lost));
+        let jobs = jobs.and_then(|jobs| or_lost(jobs, &mut lost));
+        let started = Event::Started(fabric, policy.unwrap_or(first), jobs.unwrap_or_default());
+        (started, lost)
     }
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
     /// all the same, and a finding says that it will be forgotten.
     pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
-        let Some(store) = self.store.as_ref().filter(|_| !self.memory.holds(&record)) else {
-            return None;
-        };
-        let store = Arc::clone(store);
+        let is_news = !self.memory.holds(&record);
+        let store = Arc::clone(self.store.as_ref().filter(|_| is_news)?);
         let writing = record.clone();
         let written = spawn_blocking(move || store.write(&[writing])).await;
         match written {
@@ -121,4 +106,9 @@ impl Archive {
         }
         self.keep(Record::Generation(reserved + BLOCK)).await
     }
+}
+
+fn or_lost<T, E: Display>(recalled: Result<T, E>, lost: &mut Vec<Finding>) -> Option<T> {
+    let told = |error| Finding::warning("store", format!("not taken up again: {error}"));
+    recalled.map_err(|error| lost.push(told(error))).ok()
 }

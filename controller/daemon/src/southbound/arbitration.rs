@@ -3,8 +3,9 @@
 //! A sans-IO machine that `session` drives: it is told that a stream opened and
 //! what the switch said, and answers with bids to send and with its standing. The decision: an
 //! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
-//! stream bids anew, so a ghost of an old connection never holds our id, and outbidding a vacant
-//! switch raises the term. Reuse would evict the real primary on bmv2 or be refused elsewhere.
+//! stream bids anew, so a ghost of an old connection never holds our id. Reuse would evict the real
+//! primary on bmv2 or be refused elsewhere. Whether to bid for a switch whose primary has left is
+//! not decided here but for all switches together, in [`leadership`](crate::leadership).
 
 use std::fmt;
 
@@ -68,6 +69,11 @@ pub enum Standing {
         /// The election id of the other, as far as the switch tells.
         behind: ElectionId,
     },
+    /// Nobody may write; it takes a higher election id.
+    Vacant {
+        /// The highest election id that the switch has seen.
+        highest: ElectionId,
+    },
     /// This session may write, with this election id.
     Primary {
         /// What every write must carry.
@@ -82,6 +88,16 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// The term of the election that was won.
+    pub fn term(self) -> Option<u64> {
+        match self {
+            Self::Primary { election } => Some(election.term()),
+            _ => None,
+        }
+    }
+}
+
 /// What the machine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -89,6 +105,8 @@ pub enum Input {
     Opened,
     /// The switch sent an arbitration update.
     Told(Verdict),
+    /// The term that this controller bids in at all switches.
+    Term(u64),
     /// The stream ended.
     Closed,
 }
@@ -108,6 +126,7 @@ pub struct Arbitration {
     controller: u32,
     term: u64,
     bids: u32,
+    last_bid: ElectionId,
     standing: Standing,
 }
 
@@ -118,6 +137,7 @@ impl Arbitration {
             controller,
             term,
             bids: 0,
+            last_bid: ElectionId::default(),
             standing: Standing::Apart,
         }
     }
@@ -127,21 +147,29 @@ impl Arbitration {
         self.standing
     }
 
+    /// The term of the next bid.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
     /// The one transition.
     pub fn step(&mut self, input: Input) -> Output {
         let output = match (self.standing, input) {
             (_, Input::Closed) => self.settle(Standing::Apart),
             (Standing::Apart, Input::Opened) => self.bid(),
+            (standing, Input::Term(term)) => self.raise(standing, term),
             // A stream opens once; a word of the switch before we bid is none of our business.
             (_, Input::Opened) | (Standing::Apart, Input::Told(_)) => Output::Wait,
             (_, Input::Told(Verdict::Primary)) => {
-                let election = self.last_bid();
+                let election = self.last_bid;
                 self.settle(Standing::Primary { election })
             }
             (_, Input::Told(Verdict::Backup { highest })) => {
                 self.settle(Standing::Backup { behind: highest })
             }
-            (_, Input::Told(Verdict::Vacant { highest })) => self.outbid(highest),
+            (_, Input::Told(Verdict::Vacant { highest })) => {
+                self.settle(Standing::Vacant { highest })
+            }
         };
         self.check_invariant();
         output
@@ -151,7 +179,7 @@ impl Arbitration {
     pub fn check_invariant(&self) {
         debug_assert!(self.standing == Standing::Apart || self.bids > 0);
         if let Standing::Primary { election } = self.standing {
-            debug_assert_eq!(election, self.last_bid());
+            debug_assert_eq!(election, self.last_bid);
         }
     }
 
@@ -167,20 +195,21 @@ impl Arbitration {
             None => (self.term.saturating_add(1), 1),
         };
         self.standing = Standing::Candidate;
-        Output::Bid(self.last_bid())
+        self.last_bid = ElectionId::new(self.term, self.controller, self.bids);
+        Output::Bid(self.last_bid)
     }
 
-    /// A bid above `highest`, in a new term unless the present one suffices.
-    fn outbid(&mut self, highest: ElectionId) -> Output {
-        let next = ElectionId::new(self.term, self.controller, self.bids.saturating_add(1));
-        if next <= highest {
-            self.term = highest.term().saturating_add(1);
+    /// Bids in a later term, where that may change anything now.
+    fn raise(&mut self, standing: Standing, term: u64) -> Output {
+        if term <= self.term {
+            return Output::Wait;
         }
-        self.bid()
-    }
-
-    fn last_bid(&self) -> ElectionId {
-        ElectionId::new(self.term, self.controller, self.bids)
+        self.term = term;
+        match standing {
+            Standing::Backup { .. } | Standing::Vacant { .. } => self.bid(),
+            // The next stream bids in it.
+            Standing::Apart | Standing::Candidate | Standing::Primary { .. } => Output::Wait,
+        }
     }
 }
 
@@ -218,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_specification_a_backup_outbids_the_one_that_left() {
+    fn by_the_specification_a_backup_outbids_the_one_that_left_when_it_is_to_lead() {
         let election = ElectionId::new(10, 3, 2);
         check(
             &[
@@ -227,7 +256,12 @@ mod tests {
                     Input::Told(Verdict::Backup { highest: OTHER }),
                     Output::Wait,
                 ),
-                (Input::Told(Verdict::Vacant { highest: OTHER }), bid(10, 2)),
+                (
+                    Input::Told(Verdict::Vacant { highest: OTHER }),
+                    Output::Wait,
+                ),
+                (Input::Term(10), bid(10, 2)),
+                (Input::Term(10), Output::Wait),
                 (Input::Told(Verdict::Primary), Output::Wait),
             ],
             Standing::Primary { election },
@@ -266,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_bids_anew_and_keeps_its_term_where_that_suffices() {
+    fn a_new_stream_bids_anew_in_the_latest_term() {
         let own = ElectionId::new(5, 3, 1);
         check(
             &[
@@ -274,9 +308,25 @@ mod tests {
                 (Input::Told(Verdict::Primary), Output::Wait),
                 (Input::Closed, Output::Wait),
                 (Input::Opened, bid(5, 2)),
-                (Input::Told(Verdict::Vacant { highest: own }), bid(5, 3)),
+                (Input::Told(Verdict::Backup { highest: own }), Output::Wait),
+                (Input::Closed, Output::Wait),
+                (Input::Term(6), Output::Wait),
+                (Input::Opened, bid(6, 3)),
             ],
             Standing::Candidate,
+        );
+    }
+
+    #[test]
+    fn a_term_that_rises_under_a_primary_does_not_disturb_it() {
+        let election = ElectionId::new(5, 3, 1);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+                (Input::Term(8), Output::Wait),
+            ],
+            Standing::Primary { election },
         );
     }
 
@@ -294,6 +344,7 @@ mod tests {
         prop_oneof![
             Just(Input::Opened),
             Just(Input::Closed),
+            (0u64..20).prop_map(Input::Term),
             Just(Input::Told(Verdict::Primary)),
             highest
                 .clone()
@@ -303,8 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a switch says, ids only rise, none is used twice, and a bid for a vacant switch
-        /// beats what the switch has seen.
+        /// Whatever a switch says, ids only rise and none is used twice.
         #[test]
         fn no_id_is_bid_twice(inputs in proptest::collection::vec(input(), 0..60)) {
             let mut arbitration = Arbitration::new(2, 1);
@@ -313,9 +363,6 @@ mod tests {
                 if let Output::Bid(id) = arbitration.step(input) {
                     prop_assert!(used.last().is_none_or(|last| *last < id));
                     prop_assert!(used.insert(id));
-                    if let Input::Told(Verdict::Vacant { highest }) = input {
-                        prop_assert!(id > highest);
-                    }
                 }
             }
         }

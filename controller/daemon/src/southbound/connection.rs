@@ -12,6 +12,7 @@ use futures::stream::BoxStream;
 use p4::codec::{PacketIn, PacketOut, WriteError};
 use p4::{Pipeline, Tables, Update};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use super::arbitration::ElectionId;
 use super::client::{Address, ClientError};
@@ -32,7 +33,21 @@ pub trait Network: Clone + Send + Sync + 'static {
         address: &Address,
         limits: &Southbound,
     ) -> impl Future<Output = Result<Self::Connection, ClientError>> + Send;
+
+    /// Where long computations run: beside the tasks that serve the network. A network in which
+    /// nothing happens by chance runs them in place.
+    fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Panicked>> + Send {
+        async { spawn_blocking(work).await.map_err(|_| Panicked) }
+    }
 }
+
+/// A computation panicked, which no event should make it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a computation panicked")]
+pub struct Panicked;
 
 /// One connection to one switch. An error of any call ends its use.
 pub trait Connection: Send + Sync + 'static {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use p4::Pipeline;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
@@ -32,6 +32,8 @@ pub(crate) struct Shared<N> {
     pub(crate) config: Arc<Config>,
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) desired: watch::Receiver<Arc<Desired>>,
+    /// The term to bid in.
+    pub(crate) term: watch::Receiver<u64>,
     pub(crate) board: Board,
 }
 
@@ -95,6 +97,8 @@ impl<N: Network> Session<N> {
         let limits = &self.shared.config.southbound;
         let connecting = self.shared.network.connect(&self.address, limits);
         let switch = connecting.await?;
+        self.arbitration
+            .step(Input::Term(*self.shared.term.borrow()));
         let mut stream = match self.arbitration.step(Input::Opened) {
             Output::Bid(election) => switch.open(election).await?,
             Output::Wait => return Err(SessionError::NoVerdict),
@@ -102,20 +106,29 @@ impl<N: Network> Session<N> {
         loop {
             let standing = self.arbitration.standing();
             self.stand(standing);
+            let term = self.arbitration.term();
             let hearing = hear(&mut self.arbitration, &mut stream);
             match standing {
                 Standing::Primary { election } => {
                     *failures = 0;
                     tokio::select! {
+                        biased;
                         heard = hearing => heard?,
                         failed = lead(self.switch, &self.shared, &switch, election) => {
                             return Err(failed.into());
                         }
                     }
                 }
-                Standing::Backup { .. } => {
+                Standing::Backup { .. } | Standing::Vacant { .. } => {
                     *failures = 0;
-                    hearing.await?;
+                    let risen = tokio::select! {
+                        biased;
+                        heard = hearing => heard.map(|()| None)?,
+                        risen = later(&self.shared.term, term) => Some(risen),
+                    };
+                    if let Some(term) = risen {
+                        bid(&mut self.arbitration, Input::Term(term), &stream.say).await?;
+                    }
                 }
                 Standing::Apart | Standing::Candidate => {
                     let deadline = self.shared.config.southbound.rpc_deadline;
@@ -165,10 +178,32 @@ async fn hear(
             // Nobody here asked for packets.
             Heard::Packet(_) => continue,
         };
-        if let Output::Bid(election) = arbitration.step(Input::Told(verdict)) {
-            let said = stream.say.send(Say::Bid(election)).await;
-            said.map_err(|_| SessionError::StreamEnded)?;
-        }
+        bid(arbitration, Input::Told(verdict), &stream.say).await?;
+    }
+    Ok(())
+}
+
+/// Waits for a later term to bid in.
+async fn later(terms: &watch::Receiver<u64>, term: u64) -> u64 {
+    let mut terms = terms.clone();
+    let later = terms.wait_for(|later| *later > term).await;
+    let later = later.ok().map(|later| *later);
+    match later {
+        Some(later) => later,
+        // The controller ends, and its sessions with it.
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes in what leads to a bid, perhaps, and sends that.
+async fn bid(
+    arbitration: &mut Arbitration,
+    input: Input,
+    say: &mpsc::Sender<Say>,
+) -> Result<(), SessionError> {
+    if let Output::Bid(election) = arbitration.step(input) {
+        let said = say.send(Say::Bid(election)).await;
+        said.map_err(|_| SessionError::StreamEnded)?;
     }
     Ok(())
 }

@@ -121,10 +121,14 @@ impl Board {
             .collect()
     }
 
-    /// Looks at every line in turn, in no order.
+    /// Looks at every line in turn, by switch.
     pub(crate) fn for_each(&self, mut look: impl FnMut(SwitchId, &SwitchStatus)) {
-        for line in self.lines.iter() {
-            look(*line.key(), line.value());
+        let mut switches: Vec<SwitchId> = self.lines.iter().map(|line| *line.key()).collect();
+        switches.sort_unstable();
+        for switch in switches {
+            if let Some(line) = self.lines.get(&switch) {
+                look(switch, &line);
+            }
         }
     }
 

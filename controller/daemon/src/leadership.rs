@@ -1,0 +1,119 @@
+//! Which of several controllers leads: one for all switches, by nothing but what switches say.
+//!
+//! Elections are held switch by switch ([`arbitration`](crate::southbound::arbitration)); here they
+//! are made one. Sans-IO: standings and time are arguments, the term to bid in is the result. The
+//! decision: whoever won the highest election leads everywhere. A term that won one switch is bid
+//! at all of them, so after a partition or a restart the order of (term, controller) alone decides,
+//! and as terms rise only where a switch is vacant, nobody fights. And a vacancy is a reason to lead
+//! only if the primary has left most switches, or does not come back to the one: a broken
+//! connection is no succession.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::southbound::arbitration::Standing;
+
+/// What one controller knows of who leads.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    /// The term to bid in.
+    term: u64,
+    /// How long a primary may be away from few switches.
+    grace: Duration,
+    /// Since when some switch is vacant, and the highest term seen at one.
+    vacant: Option<(Instant, u64)>,
+}
+
+impl Leadership {
+    /// A controller that first bids in `term`.
+    pub fn new(term: u64, grace: Duration) -> Self {
+        Self {
+            term,
+            grace,
+            vacant: None,
+        }
+    }
+
+    /// The term to bid in at every switch, by the standings with all of them at `now`.
+    pub fn weigh(&mut self, standings: &[Standing], now: Instant) -> u64 {
+        let won = standings.iter().filter_map(|standing| standing.term());
+        self.term = won.fold(self.term, u64::max);
+        let vacancies = standings.iter().filter_map(|standing| match standing {
+            Standing::Vacant { highest } => Some(highest.term()),
+            _ => None,
+        });
+        let is_succession = 2 * vacancies.clone().count() > standings.len();
+        let since = self.vacant.map_or(now, |(since, _)| since);
+        self.vacant = vacancies.max().map(|highest| (since, highest));
+        if let Some((since, highest)) = self.vacant
+            && (is_succession || now.duration_since(since) >= self.grace)
+        {
+            self.term = self.term.max(highest.saturating_add(1));
+            self.vacant = None;
+        }
+        self.term
+    }
+
+    /// When to weigh again though no standing changes.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.vacant.map(|(since, _)| since + self.grace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::southbound::arbitration::ElectionId;
+
+    const GRACE: Duration = Duration::from_secs(1);
+
+    fn vacant(term: u64) -> Standing {
+        let highest = ElectionId::new(term, 9, 1);
+        Standing::Vacant { highest }
+    }
+
+    fn backup() -> Standing {
+        let behind = ElectionId::new(7, 9, 1);
+        Standing::Backup { behind }
+    }
+
+    fn check(standings: &[Standing], at_once: u64, in_the_end: u64) {
+        let mut leadership = Leadership::new(3, GRACE);
+        let now = Instant::now();
+        assert_eq!(leadership.weigh(standings, now), at_once, "{standings:?}");
+        let due = leadership.next_due().unwrap_or(now + 9 * GRACE);
+        assert_eq!(leadership.weigh(standings, due), in_the_end);
+    }
+
+    #[test]
+    fn a_primary_that_left_most_switches_is_succeeded_at_once() {
+        check(&[vacant(7), vacant(7), backup()], 8, 8);
+    }
+
+    #[test]
+    fn a_primary_that_lost_one_switch_may_come_back() {
+        check(&[vacant(7), backup(), backup()], 3, 8);
+        // Whoever is cut off from most switches knows little.
+        check(&[vacant(7), Standing::Apart, Standing::Apart], 3, 8);
+    }
+
+    #[test]
+    fn a_term_that_won_somewhere_is_bid_everywhere() {
+        let election = ElectionId::new(12, 1, 4);
+        let won = Standing::Primary { election };
+        check(&[won, backup(), backup()], 12, 12);
+        check(&[backup(), backup()], 3, 3);
+    }
+
+    #[test]
+    fn a_vacancy_that_was_filled_is_forgotten() {
+        let mut leadership = Leadership::new(3, GRACE);
+        let now = Instant::now();
+        leadership.weigh(&[vacant(7), backup(), backup()], now);
+        leadership.weigh(&[backup(), backup(), backup()], now);
+        assert_eq!(leadership.next_due(), None);
+        leadership.weigh(&[vacant(7), backup(), backup()], now + 5 * GRACE);
+        assert_eq!(leadership.next_due(), Some(now + 6 * GRACE));
+    }
+}
