@@ -131,7 +131,7 @@ def htb(interface, rate):
             f"prio {LEVELS - 1 - level} burst {MTU} cburst {MTU} quantum {MTU}",
             f"qdisc add dev {interface} parent {leaf} pfifo limit 500",
             f"filter add dev {interface} parent 1: protocol ip prio 1 u32 "
-            f"match ip tos {level * 32} {LEVEL_MASK} flowid {leaf}",
+            f"match ip tos {level * 32:#x} {LEVEL_MASK:#x} flowid {leaf}",
         ]
     return "\n".join(lines) + "\n"
 

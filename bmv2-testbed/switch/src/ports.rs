@@ -30,6 +30,7 @@ use crate::device::{Device, DeviceCounts};
 use crate::fabric::{DeviceHandle, Gone};
 use crate::scheduler::QueueCounts;
 use driver::Driver;
+pub use packet_socket::{Batch, PacketSocket, Sent};
 
 /// Commands that may wait for the owner before senders wait in turn.
 const COMMAND_LIMIT: usize = 1024;

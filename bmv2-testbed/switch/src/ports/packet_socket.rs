@@ -36,13 +36,13 @@ sockopt_impl!(
 
 /// A packet socket bound to one interface.
 #[derive(Debug)]
-pub(super) struct PacketSocket {
+pub struct PacketSocket {
     fd: OwnedFd,
 }
 
 /// What became of the packets that were given to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub enum Sent {
     /// It took all of them or refused some for good.
     All,
     /// It takes no more for now.
@@ -51,7 +51,7 @@ pub(super) enum Sent {
 
 /// Buffers for one batch of received frames, shared by all ports of a device.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub struct Batch {
     frames: Box<[[u8; FRAME_LIMIT]]>,
     lengths: [usize; BATCH],
     headers: MultiHeaders<()>,
@@ -69,7 +69,7 @@ impl Default for Batch {
 
 impl Batch {
     /// The first `count` frames; `None` in place of one that was longer than a frame may be.
-    pub(super) fn frames(&self, count: usize) -> impl Iterator<Item = Option<&[u8]>> {
+    pub fn frames(&self, count: usize) -> impl Iterator<Item = Option<&[u8]>> {
         let frames = self.frames.iter().zip(self.lengths).take(count);
         frames.map(|(frame, length)| frame.get(..length))
     }
@@ -80,7 +80,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// There is none, or this process may not.
-    pub(super) fn open(interface: &str) -> io::Result<Self> {
+    pub fn open(interface: &str) -> io::Result<Self> {
         let address = link_address(interface)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let fd = socket(
@@ -103,7 +103,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The interface is down or gone.
-    pub(super) fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
+    pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         let Batch {
             frames,
             lengths,
@@ -130,7 +130,7 @@ impl PacketSocket {
 
     /// Gives packets to the interface, in order; those that are sent go to `sent`, those that it
     /// refuses for good to `refused`.
-    pub(super) fn send(
+    pub fn send(
         &self,
         packets: &mut VecDeque<Vec<u8>>,
         sent: &mut Vec<Vec<u8>>,
