@@ -13,11 +13,14 @@ mod crux;
 mod demand;
 mod fault;
 mod outcome;
+pub mod placement;
 mod routes;
 mod schedule;
 mod scheduler;
 mod simulation;
 mod timeline;
+pub mod trace;
+pub mod workload;
 
 pub use comparison::{Alone, Comparison};
 pub use demand::Demand;

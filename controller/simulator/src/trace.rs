@@ -1,0 +1,176 @@
+//! Traces of real clusters: which job came when, wanted how many GPUs, and ran how long.
+//!
+//! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`Reader`], an iterator over
+//! the lines of a file, so that a trace of any length needs the memory of one line. A row that
+//! makes no sense is skipped and counted by reason with its first line ([`Skipped`]); only a file
+//! that is no trace at all is an error. [`Trace::read`] keeps the jobs of a [`Selection`], in order
+//! of arrival. [`compose`] makes a workload from published facts instead, which is synthetic and
+//! says so. Placement ([`crate::placement`]) decides where the jobs run.
+
+mod composer;
+mod date;
+mod format;
+mod lingjun;
+mod reader;
+mod rhythm;
+mod rows;
+mod skipped;
+
+pub use composer::{Composed, Composition, CompositionError, Peak, compose, peak};
+pub use format::Format;
+pub use lingjun::Workers;
+pub use reader::Reader;
+pub use rhythm::Rhythm;
+pub use skipped::{Count, SkipReason, Skipped};
+
+use std::io::BufRead;
+use std::ops::Range;
+
+/// A job as a trace tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceJob {
+    /// Its name in the trace; the line it stands in where the trace names no jobs.
+    pub id: String,
+    /// When it was submitted, in seconds; since the epoch, or since the start of the trace.
+    pub submitted_seconds: f64,
+    /// GPUs that it wants, all at once.
+    pub gpus: u32,
+    /// How long it is.
+    pub length: Length,
+    /// The model it trains, if the trace says.
+    pub model: Option<String>,
+    /// Whose it is: a virtual cluster, a user.
+    pub tenant: Option<String>,
+}
+
+/// How long a job is, in what the trace counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// Seconds that it ran where the trace was taken.
+    Seconds(f64),
+    /// Iterations of its model.
+    Iterations(u64),
+}
+
+/// Why there is no trace at all.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The first line names other columns.
+    #[error("line 1: expected the columns {expected}; found {found:?}")]
+    Header {
+        /// The columns needed, of every format that was tried.
+        expected: String,
+        /// The first line, shortened.
+        found: String,
+    },
+    /// A Lingjun job.csv says nothing of GPUs.
+    #[error("a Lingjun job.csv needs its worker.csv, which says how many GPUs the jobs had")]
+    NoWorkers,
+    /// The input ended in an error.
+    #[error("line {line}: cannot be read")]
+    Read {
+        /// The line.
+        line: u64,
+        /// What the input says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// More jobs than the selection allows.
+    #[error("line {line}: more than {limit} jobs; select a tenant or a window of time")]
+    TooMany {
+        /// The line of the first job too many.
+        line: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// No row was a job of the selection.
+    #[error("no job of the selection in the trace; skipped: {0}")]
+    NoJobs(Skipped),
+}
+
+/// Which jobs of a trace to keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    /// Only those of this tenant.
+    pub tenant: Option<String>,
+    /// Only those submitted in this window, in seconds on the clock of the trace.
+    pub window: Option<Range<f64>>,
+    /// More are refused, which bounds memory: some 150 bytes each.
+    pub max_jobs: usize,
+}
+
+impl Default for Selection {
+    /// Every job, up to a million.
+    fn default() -> Self {
+        Self {
+            tenant: None,
+            window: None,
+            max_jobs: 1_000_000,
+        }
+    }
+}
+
+impl Selection {
+    fn admits(&self, job: &TraceJob) -> bool {
+        let of_tenant = self.tenant.is_none() || self.tenant == job.tenant;
+        let in_window = |window: &Range<f64>| window.contains(&job.submitted_seconds);
+        of_tenant && self.window.as_ref().is_none_or(in_window)
+    }
+}
+
+/// The jobs of a trace in order of arrival, the first at 0 seconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// The jobs, by time of submission, then as they stand in the file.
+    pub jobs: Vec<TraceJob>,
+    /// Rows left out because they make no sense.
+    pub skipped: Skipped,
+    /// What a reader of results should know of the trace, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Trace {
+    /// Reads the jobs of `selection`.
+    ///
+    /// # Errors
+    /// The input fails, holds more jobs than the selection allows, or none.
+    pub fn read<R: BufRead>(
+        mut reader: Reader<R>,
+        selection: &Selection,
+    ) -> Result<Self, TraceError> {
+        let mut jobs = Vec::new();
+        while let Some(job) = reader.next() {
+            let job = job?;
+            if !selection.admits(&job) {
+                continue;
+            }
+            if jobs.len() == selection.max_jobs {
+                let (line, limit) = (reader.line(), selection.max_jobs);
+                return Err(TraceError::TooMany { line, limit });
+            }
+            jobs.push(job);
+        }
+        let notes = reader.notes();
+        if jobs.is_empty() {
+            return Err(TraceError::NoJobs(reader.into_skipped()));
+        }
+        Ok(Self {
+            jobs: from_zero(jobs),
+            skipped: reader.into_skipped(),
+            notes,
+        })
+    }
+}
+
+/// The jobs in order of arrival, on a clock that starts with the first.
+fn from_zero(mut jobs: Vec<TraceJob>) -> Vec<TraceJob> {
+    jobs.sort_by(|a, b| a.submitted_seconds.total_cmp(&b.submitted_seconds));
+    let start = jobs.first().map_or(0.0, |job| job.submitted_seconds);
+    for job in &mut jobs {
+        job.submitted_seconds -= start;
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Small files in the columns of each published trace, whole and damaged.
+
+use super::*;
+
+fn read(text: &str) -> Trace {
+    Trace::read(Reader::new(text.as_bytes()).unwrap(), &Selection::default()).unwrap()
+}
+
+fn refused(text: &str) -> String {
+    match Reader::new(text.as_bytes()) {
+        Ok(reader) => Trace::read(reader, &Selection::default())
+            .unwrap_err()
+            .to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn counts(skipped: &Skipped) -> Vec<(SkipReason, u64, u64)> {
+    let counts = skipped.by_reason.iter();
+    counts
+        .map(|(reason, count)| (*reason, count.rows, count.first_line))
+        .collect()
+}
+
+#[test]
+fn philly_is_sorted_and_starts_at_zero() {
+    let trace = read(
+        "timestamp,duration,num_gpus,gpu_time,cluster\n\
+         2017-10-09 07:01:55,66.0,1,66.0,11cb48\n\
+         2017-10-09 07:00:55,30,8,240,6214e9\n\
+         2017-10-09 07:01:55,66.0,1,66.0,11cb48\n\
+         2017-10-09 07:02:55,-3,8,240,6214e9\n\
+         2017-10-32 07:02:55,30,8,240,6214e9\n\
+         2017-10-09 07:02:55,30,0,0,6214e9\n\
+         2017-10-09 07:02:55,0,1,0,6214e9\n\
+         2017-10-09 07:02:55,nan,1,0,6214e9\n\
+         2017-10-09 07:02:55,1e300,1,0,6214e9\n\
+         2017-10-09 07:02:55,30,99999999999999,0,6214e9\n\
+         2017-10-09 07:02:55,30\n",
+    );
+    let first = TraceJob {
+        id: "3".to_owned(),
+        submitted_seconds: 0.0,
+        gpus: 8,
+        length: Length::Seconds(30.0),
+        model: None,
+        tenant: Some("6214e9".to_owned()),
+    };
+    assert_eq!(trace.jobs[0], first);
+    assert_eq!(trace.jobs.len(), 2);
+    assert_eq!(trace.jobs[1].submitted_seconds, 60.0);
+    let expected = [
+        (SkipReason::Columns, 1, 12),
+        (SkipReason::Number, 1, 9),
+        (SkipReason::Date, 1, 6),
+        (SkipReason::Negative, 1, 5),
+        (SkipReason::Huge, 2, 10),
+        (SkipReason::NoGpus, 1, 7),
+        (SkipReason::NoLength, 1, 8),
+        (SkipReason::Duplicate, 1, 4),
+    ];
+    assert_eq!(counts(&trace.skipped), expected);
+    assert_eq!(trace.skipped.rows(), 9);
+    assert!(
+        trace
+            .skipped
+            .to_string()
+            .contains("2 rows (a number beyond reason), first in line 10")
+    );
+}
+
+#[test]
+fn muri_counts_milliseconds_and_says_that_its_models_are_random() {
+    let trace = read(
+        "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval\n\
+         0,16,0,4378042,vgg16,16,1453510000,3840000\n\
+         1,1,27069000,5190727,a2c,64,2683606000,13956000\n",
+    );
+    assert_eq!(trace.jobs[0].length, Length::Seconds(1_453_510.0));
+    assert_eq!(trace.jobs[1].submitted_seconds, 27_069.0);
+    assert_eq!(trace.jobs[1].model.as_deref(), Some("a2c"));
+    assert!(trace.notes[0].contains("drawn at random"));
+}
+
+#[test]
+fn lingjun_joins_jobs_with_their_workers() {
+    let workers = Workers::read(
+        "id,job_name,worker_name,replica_type,RES\n\
+         1,a,a-0,worker,\"{\"\"nvidia.com/gpu\"\": 8, \"\"cpu\"\": 90}\"\n\
+         2,a,a-1,worker,\"{\"\"nvidia.com/gpu\"\": \"\"8\"\"}\"\n\
+         3,a,a-1,worker,\"{\"\"nvidia.com/gpu\"\": 8}\"\n\
+         4,a,a-m,master,\"{\"\"cpu\"\": 1}\"\n\
+         5,b,b-0,worker,{broken\n\
+         6,c,c-0,worker,{}\n\
+         7,d\n"
+            .as_bytes(),
+    )
+    .unwrap();
+    assert_eq!(
+        counts(&workers.skipped),
+        [(SkipReason::Columns, 1, 8), (SkipReason::Number, 1, 6)]
+    );
+    let jobs = "id,uid,job_name,kind,model,status,gmt_job_submitted,gmt_job_running,\
+        gmt_job_stopped,gmt_job_finished\n\
+        1,u1,a,k,GPT,s,2023/04/01 10:00,2023/04/01 10:05,,2023/04/01 12:05\n\
+        2,u1,a,k,,s,2023/04/01 11:00,2023/04/01 11:05,2023/04/01 11:15,\n\
+        3,u1,a,k,,s,2023/04/01 11:00,,,\n\
+        4,u1,a,k,,s,2023/04/01 11:00,2023/04/01 11:05,,\n\
+        5,u1,a,k,,s,2023/04/01 11:00,2023/04/01 10:05,,2023/04/01 12:05\n\
+        6,u1,b,k,,s,2023/04/01 11:00,2023/04/01 11:05,,2023/04/01 12:05\n\
+        7,u1,c,k,,s,2023/04/01 11:00,2023/04/01 11:05,,2023/04/01 12:05\n";
+    let reader = Reader::with_workers(jobs.as_bytes(), workers).unwrap();
+    assert_eq!(reader.format(), Format::Lingjun);
+    let trace = Trace::read(reader, &Selection::default()).unwrap();
+    let found: Vec<_> = trace
+        .jobs
+        .iter()
+        .map(|job| (job.gpus, job.length))
+        .collect();
+    assert_eq!(
+        found,
+        [(16, Length::Seconds(7_200.0)), (16, Length::Seconds(600.0))]
+    );
+    assert_eq!(trace.jobs[0].model.as_deref(), Some("GPT"));
+    let expected = [
+        (SkipReason::NoGpus, 1, 8),
+        (SkipReason::NeverRan, 1, 4),
+        (SkipReason::StillRunning, 1, 5),
+        (SkipReason::Backwards, 1, 6),
+        (SkipReason::NoWorkers, 1, 7),
+    ];
+    assert_eq!(counts(&trace.skipped), expected);
+    assert!(refused(jobs).contains("needs its worker.csv"));
+}
+
+#[test]
+fn our_own_csv_needs_little() {
+    let trace = read("gpus,iterations,submitted_seconds,model\n8,100,5,gpt-24l/A100\n1,7,5.5,\n");
+    assert_eq!(trace.jobs[0].length, Length::Iterations(100));
+    assert_eq!(trace.jobs[0].id, "2");
+    assert_eq!(
+        (trace.jobs[1].submitted_seconds, &trace.jobs[1].model),
+        (0.5, &None)
+    );
+}
+
+#[test]
+fn what_is_no_trace_is_told_with_its_line() {
+    assert!(refused("").ends_with("found \"nothing\""));
+    let header = refused("timestamp,duration,gpus\n1,2,3\n");
+    assert!(header.starts_with("line 1: expected the columns timestamp,duration,num_gpus,cluster"));
+    assert!(header.ends_with("found \"timestamp,duration,gpus\""));
+    assert!(refused("submitted_seconds,gpus\n1,2\n").starts_with("line 1"));
+    let none = refused("submitted_seconds,gpus,duration_seconds\n-1,2,3\n");
+    assert_eq!(
+        none,
+        "no job of the selection in the trace; skipped: 1 row (a time below zero), first in line 2"
+    );
+}
+
+#[test]
+fn a_selection_bounds_what_is_kept() {
+    let text: String = (0..100).map(|n| format!("{n},1,10,{}\n", n % 2)).collect();
+    let text = format!("submitted_seconds,gpus,duration_seconds,tenant\n{text}");
+    let read = |selection| Trace::read(Reader::new(text.as_bytes()).unwrap(), &selection);
+    let few = Selection {
+        max_jobs: 10,
+        ..Selection::default()
+    };
+    assert_eq!(
+        read(few).unwrap_err().to_string(),
+        "line 12: more than 10 jobs; select a tenant or a window of time"
+    );
+    let window = Selection {
+        tenant: Some("1".to_owned()),
+        window: Some(10.0..20.0),
+        max_jobs: 10,
+    };
+    assert_eq!(read(window).unwrap().jobs.len(), 5);
+}
+
+/// An input of rows without end that never stands in memory, up to an error.
+struct Endless {
+    row: Vec<u8>,
+    position: usize,
+    rows: u32,
+}
+
+impl std::io::Read for Endless {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the reader uses the buffer"))
+    }
+}
+
+impl BufRead for Endless {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.rows == 0 {
+            return Err(std::io::Error::other("the disk is gone"));
+        }
+        Ok(&self.row[self.position..])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.position += amount;
+        if self.position == self.row.len() {
+            self.position = 0;
+            self.rows -= 1;
+            let letters = format!("{},1,10\n", self.rows);
+            self.row = letters.into_bytes();
+        }
+    }
+}
+
+#[test]
+fn a_long_trace_streams_until_its_input_fails() {
+    let endless = Endless {
+        row: b"submitted_seconds,gpus,duration_seconds\n".to_vec(),
+        position: 0,
+        rows: 50_001,
+    };
+    let mut reader = Reader::new(endless).unwrap();
+    let good = reader.by_ref().take_while(Result::is_ok).count();
+    assert_eq!((good, reader.line()), (50_000, 50_002));
+    assert!(reader.next().is_none());
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_is_too_damaged(
+        rows in proptest::collection::vec("[0-9,.\"eE :/a-z-]{0,40}", 0..20),
+    ) {
+        for header in ["timestamp,duration,num_gpus,cluster", "submitted_seconds,gpus,iterations"] {
+            let text = format!("{header}\n{}", rows.join("\n"));
+            let mut reader = Reader::new(text.as_bytes()).unwrap();
+            let jobs = reader.by_ref().filter(Result::is_ok).count();
+            let blank = rows.iter().filter(|row| row.trim().is_empty()).count();
+            let skipped = usize::try_from(reader.skipped().rows()).unwrap();
+            proptest::prop_assert_eq!(jobs + skipped + blank, rows.len());
+        }
+    }
+}
