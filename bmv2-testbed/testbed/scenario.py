@@ -45,6 +45,7 @@ class Scenario:
         self.seed = options.seed
         self.phases = [phase(entry) for entry in text["phase"]]
         self.fabric, self.jobs = read_documents(text, file.parent, crux, options)
+        self.jobs["jobs"] = self.jobs["jobs"][: options.jobs]
         documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
         documents.give_addresses(self.fabric, options.first_port)
 
