@@ -20,5 +20,5 @@ pub use check::check;
 pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Prefix, Switch, Tier};
 pub use finding::{Finding, Severity};
 pub use ids::{HostId, LinkId, NicId, Node, SwitchId};
-pub use paths::{NextHops, equal_cost_paths, next_hops};
+pub use paths::{Climbs, Descents, Hop, MOST_LINKS, NextHops, Path, equal_cost_paths, next_hops};
 pub use units::{Bandwidth, InvalidMac, Mac};

@@ -6,6 +6,10 @@
 //! shortest. A switch above the destination therefore only descends and every other switch only
 //! climbs, and each tier can be solved from tiers already solved. That makes all next hops towards
 //! one destination one pass over the links; they are made per destination, when wanted.
+//!
+//! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
+//! every switch. [`Climbs`] (the ways up, for a whole fabric) and [`Descents`] (the ways down to one
+//! leaf) are the same rule in two small tables that all pairs of leaves share.
 
 use crate::fabric::{Fabric, Tier};
 use crate::ids::{LinkId, SwitchId};
@@ -57,6 +61,211 @@ impl NextHops {
             paths = extended.collect();
         }
         paths
+    }
+}
+
+/// A link and the switch it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hop {
+    /// The link.
+    pub link: LinkId,
+    /// Where it ends.
+    pub to: SwitchId,
+}
+
+/// The usable links towards higher tiers, at every switch of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Climbs {
+    /// The part of `hops` that belongs to each switch.
+    first: Vec<u32>,
+    hops: Vec<Hop>,
+}
+
+impl Climbs {
+    /// Those of `fabric` as it is.
+    pub fn new(fabric: &Fabric) -> Self {
+        let (mut first, mut hops) = (vec![0], Vec::new());
+        for switch in (0..fabric.switches().len()).map(SwitchId::from) {
+            let links = fabric.up_links(switch).iter().copied();
+            let usable = links.filter(|link| fabric.is_usable(*link));
+            hops.extend(usable.filter_map(|link| {
+                let to = fabric.switch_after(link)?;
+                Some(Hop { link, to })
+            }));
+            first.push(hops.len() as u32);
+        }
+        Self { first, hops }
+    }
+
+    /// The links up from a switch, ascending.
+    pub fn from(&self, switch: SwitchId) -> &[Hop] {
+        let at = switch.index();
+        &self.hops[self.first[at] as usize..self.first[at + 1] as usize]
+    }
+}
+
+/// The shortest ways down to one leaf, from every switch that stands above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descents {
+    to: SwitchId,
+    above: Vec<Above>,
+    hops: Vec<Hop>,
+}
+
+/// A switch above a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Above {
+    switch: SwitchId,
+    distance: u8,
+    hops: std::ops::Range<u32>,
+}
+
+impl Descents {
+    /// Those to the leaf `to`; `climbs` are the fabric's.
+    pub fn new(climbs: &Climbs, to: SwitchId) -> Self {
+        let mut descents = Self {
+            to,
+            above: Vec::new(),
+            hops: Vec::new(),
+        };
+        let mut lower = vec![to];
+        let mut distance = 1;
+        while !lower.is_empty() {
+            lower = descents.rise(climbs, &lower, distance);
+            distance += 1;
+        }
+        descents
+    }
+
+    /// The leaf they lead to.
+    pub fn to(&self) -> SwitchId {
+        self.to
+    }
+
+    /// Every switch above the leaf, the nearest first: the switch, its number of links to the leaf,
+    /// and the links it may take, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (SwitchId, u8, &[Hop])> + '_ {
+        self.above.iter().map(|above| {
+            let hops = above.hops.start as usize..above.hops.end as usize;
+            (above.switch, above.distance, &self.hops[hops])
+        })
+    }
+
+    /// The links that a switch may take, by its place in [`Descents::iter`], ascending.
+    pub fn hops(&self, place: usize) -> &[Hop] {
+        let hops = self
+            .above
+            .get(place)
+            .map_or(0..0, |above| above.hops.clone());
+        &self.hops[hops.start as usize..hops.end as usize]
+    }
+
+    /// Number of links from a switch above the leaf to it, and the links it may take, ascending.
+    pub fn at(&self, switch: SwitchId) -> Option<(u8, &[Hop])> {
+        let farthest = self.above.last().map_or(0, |above| above.distance);
+        let place = (1..=farthest).find_map(|distance| {
+            let key = |above: &Above| (above.distance, above.switch);
+            let found = self.above.binary_search_by_key(&(distance, switch), key);
+            found.ok()
+        })?;
+        Some((self.above[place].distance, self.hops(place)))
+    }
+
+    /// Adds the switches one link above `lower` that are not nearer; they are the answer.
+    fn rise(&mut self, climbs: &Climbs, lower: &[SwitchId], distance: u8) -> Vec<SwitchId> {
+        let known = |switch: SwitchId| {
+            switch == self.to || self.above.iter().any(|above| above.switch == switch)
+        };
+        let climbs = lower.iter().flat_map(|low| {
+            let hops = climbs.from(*low).iter();
+            hops.map(move |up| (up.to, up.link.reverse(), *low))
+        });
+        let mut down: Vec<(SwitchId, LinkId, SwitchId)> = climbs.collect();
+        down.sort_unstable();
+        let mut reached = Vec::new();
+        for steps in down.chunk_by(|a, b| a.0 == b.0) {
+            if !known(steps[0].0) {
+                reached.push(steps);
+            }
+        }
+        let mut higher = Vec::with_capacity(reached.len());
+        for steps in reached {
+            let start = self.hops.len() as u32;
+            let hops = steps.iter().map(|&(_, link, to)| Hop { link, to });
+            self.hops.extend(hops);
+            let (switch, hops) = (steps[0].0, start..self.hops.len() as u32);
+            self.above.push(Above {
+                switch,
+                distance,
+                hops,
+            });
+            higher.push(switch);
+        }
+        higher
+    }
+}
+
+/// Most links of a path: up and down between the tiers of host, leaf, spine and core.
+pub const MOST_LINKS: usize = 6;
+
+/// The links of a path in their order, held in place. Empty where there is no path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    links: [LinkId; MOST_LINKS],
+    length: u8,
+}
+
+impl Path {
+    /// No links.
+    pub const EMPTY: Self = Self {
+        links: [LinkId(0); MOST_LINKS],
+        length: 0,
+    };
+
+    /// The path over `links`; `None` if they are more than a path has.
+    pub fn new(links: &[LinkId]) -> Option<Self> {
+        let mut path = Self::EMPTY;
+        path.links.get_mut(..links.len())?.copy_from_slice(links);
+        path.length = links.len() as u8;
+        Some(path)
+    }
+
+    /// The path with one more link; unchanged if it has the most already.
+    #[must_use]
+    pub fn then(mut self, link: LinkId) -> Self {
+        if let Some(end) = self.links.get_mut(usize::from(self.length)) {
+            *end = link;
+            self.length += 1;
+        }
+        self
+    }
+
+    /// The path without its first and last link, those of the hosts.
+    pub fn segment(&self) -> &[LinkId] {
+        self.get(1..self.len().saturating_sub(1)).unwrap_or(&[])
+    }
+}
+
+impl std::ops::Deref for Path {
+    type Target = [LinkId];
+
+    fn deref(&self) -> &[LinkId] {
+        &self.links[..usize::from(self.length)]
+    }
+}
+
+impl<'a> IntoIterator for &'a Path {
+    type Item = &'a LinkId;
+    type IntoIter = std::slice::Iter<'a, LinkId>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl std::fmt::Debug for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nodes are places in the order of priority, so every edge leads from a smaller to a larger number
 //! and the order itself is a topological one.
 
-use topology::LinkId;
+use topology::Path;
 
 use crate::traffic::Traffic;
 
@@ -12,18 +12,16 @@ use crate::traffic::Traffic;
 pub(crate) struct Sharing {
     words: usize,
     bits: Vec<u64>,
-    jobs: usize,
 }
 
 impl Sharing {
-    /// Jobs that share a link of their `paths`. Flows of zero bytes share nothing.
-    pub(crate) fn new(traffic: &Traffic<'_>, paths: &[Vec<LinkId>]) -> Self {
+    /// Jobs that share a link of their `paths`, one per flow. Flows of zero bytes share nothing.
+    pub(crate) fn new(traffic: &Traffic<'_>, paths: &[Path]) -> Self {
         let jobs = traffic.jobs.len();
         let words = jobs.div_ceil(64);
         let mut sharing = Self {
             words,
             bits: vec![0; jobs * words],
-            jobs,
         };
         for on_link in jobs_by_link(traffic, paths) {
             sharing.add_clique(&on_link);
@@ -32,37 +30,37 @@ impl Sharing {
     }
 
     fn add_clique(&mut self, on_link: &[usize]) {
-        let mut mask = vec![0_u64; self.words];
-        for job in on_link {
-            mask[job / 64] |= 1 << (job % 64);
-        }
         for job in on_link {
             let row = &mut self.bits[job * self.words..][..self.words];
-            row.iter_mut()
-                .zip(&mask)
-                .for_each(|(word, bits)| *word |= bits);
+            for other in on_link {
+                row[other / 64] |= 1 << (other % 64);
+            }
         }
     }
 
     /// Jobs that share a link with `job`, ascending, without itself.
     pub(crate) fn with(&self, job: usize) -> impl Iterator<Item = usize> + '_ {
         let row = &self.bits[job * self.words..][..self.words];
-        let shares = move |other: &usize| row[other / 64] >> (other % 64) & 1 == 1;
-        (0..self.jobs)
-            .filter(move |other| *other != job)
-            .filter(shares)
+        let others = row
+            .iter()
+            .enumerate()
+            .flat_map(|(word, bits)| ones(*bits).map(move |bit| word * 64 + bit));
+        others.filter(move |other| *other != job)
     }
 }
 
+/// Positions of the ones of a word, ascending.
+fn ones(bits: u64) -> impl Iterator<Item = usize> {
+    let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
+    rest.take_while(|bits| *bits != 0)
+        .map(|bits| bits.trailing_zeros() as usize)
+}
+
 /// The jobs on every link that at least two jobs use.
-fn jobs_by_link(traffic: &Traffic<'_>, paths: &[Vec<LinkId>]) -> Vec<Vec<usize>> {
+fn jobs_by_link(traffic: &Traffic<'_>, paths: &[Path]) -> Vec<Vec<usize>> {
     let mut on_link = vec![Vec::new(); traffic.fabric.links().len()];
-    for (flow, path) in traffic
-        .flows
-        .iter()
-        .zip(paths)
-        .filter(|(f, _)| f.flow.bytes > 0.0)
-    {
+    let flows = traffic.flows.iter().zip(paths);
+    for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
         for link in path {
             let jobs: &mut Vec<usize> = &mut on_link[link.index()];
             // Flows come by job, so a job already there is the last one.

@@ -4,12 +4,12 @@
 //! taken twice: first the least that any choice of paths allows (`bounds`), for the order; then on
 //! the chosen paths, for everything after.
 
-use topology::LinkId;
+use topology::{LinkId, Path};
 
-use crate::bounds::LeastLoad;
 use crate::input::Job;
 use crate::tally::Tally;
 use crate::traffic::Traffic;
+use crate::ways::Ways;
 
 /// What a job asks of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl Job {
 }
 
 impl Demand {
-    fn new(job: &Job, bottleneck_seconds: f64, bottleneck: Option<LinkId>) -> Self {
+    pub(crate) fn new(job: &Job, bottleneck_seconds: f64, bottleneck: Option<LinkId>) -> Self {
         Self {
             bottleneck_seconds,
             bottleneck,
@@ -52,39 +52,27 @@ impl Demand {
     }
 }
 
-/// Demands before paths are chosen: `t_j` over the links that no choice can change and the best
-/// possible spread over the others. Independent of any previous plan.
-pub(crate) fn before_paths(traffic: &Traffic<'_>) -> Vec<Demand> {
-    let mut least = LeastLoad::new(traffic);
-    let jobs = traffic.jobs.iter().zip(&traffic.spans);
-    let demand = |(job, span): (&&Job, &std::ops::Range<usize>)| {
-        least.clear();
-        for flow in &traffic.flows[span.clone()] {
-            least.add(flow, flow.flow.bytes);
-        }
-        Demand::new(job, least.maximum(), None)
-    };
-    jobs.map(demand).collect()
-}
-
 /// Demands on the chosen `paths`, one per flow, empty where there is none.
-pub(crate) fn on_paths(traffic: &Traffic<'_>, paths: &[Vec<LinkId>]) -> Vec<Demand> {
+pub(crate) fn on_paths(traffic: &Traffic<'_>, paths: &[Path]) -> Vec<Demand> {
     let mut bytes = Tally::new(traffic.fabric.links().len());
     let jobs = traffic.jobs.iter().zip(&traffic.spans);
-    let demand = |(job, span): (&&Job, &std::ops::Range<usize>)| {
-        bytes.clear();
-        for flow in span.clone() {
-            for link in &paths[flow] {
-                bytes.add(link.index(), traffic.flows[flow].flow.bytes);
-            }
-        }
-        let seconds = bytes.iter().map(|(link, sum)| {
-            let link = LinkId::from(link);
-            (sum / traffic.capacity(link), link)
-        });
-        let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-        let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));
-        Demand::new(job, seconds, link)
-    };
-    jobs.map(demand).collect()
+    jobs.map(|(job, span)| demand(job, &paths[span.clone()], &traffic.ways, &mut bytes))
+        .collect()
+}
+
+/// Demand of a job on its `paths`; `bytes` is room for the sum at every link, empty before and
+/// after.
+fn demand(job: &Job, paths: &[Path], ways: &Ways, bytes: &mut Tally) -> Demand {
+    for (flow, path) in job.flows.iter().zip(paths) {
+        path.iter()
+            .for_each(|link| bytes.add(link.index(), flow.bytes));
+    }
+    let seconds = bytes.iter().map(|(link, sum)| {
+        let link = LinkId::from(link);
+        (sum / ways.capacity(link), link)
+    });
+    let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));
+    bytes.clear();
+    Demand::new(job, seconds, link)
 }

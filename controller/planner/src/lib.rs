@@ -25,6 +25,8 @@ mod profiles;
 mod report;
 mod tally;
 mod traffic;
+mod walker;
+mod ways;
 
 pub use check::check;
 pub use contention::{ContentionDag, Edge};
@@ -61,8 +63,7 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
     let had = Previous::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let wanted = intensity::before_paths(&traffic);
-    let paths = path_selection::select(&traffic, &wanted, &had, policy);
+    let paths = path_selection::select(&traffic, &had, policy).paths();
 
     // Crux §4.2: intensity on those paths, corrected, is priority.
     let demands = intensity::on_paths(&traffic, &paths);
@@ -81,9 +82,11 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
     };
     let levels = levels::assign(&traffic, &ranked, policy, &had);
 
-    let pinned = pins::assign(&traffic, &path_selection::order(&demands), policy);
+    let by_intensity = path_selection::order(demands.iter());
+    let pinned = pins::assign(&traffic, &paths, &by_intensity, policy);
     let decisions = Decisions {
         traffic: &traffic,
+        paths: &paths,
         demands: &demands,
         priorities: &priorities,
         places: &places,
@@ -91,7 +94,7 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
         numbers: had.numbers(),
     };
     let plan = decisions
-        .plan(paths, &pinned, policy.levels)
+        .plan(&pinned, policy.levels)
         .following(previous);
     let (demands, sharing, order) = (&demands[..], &sharing, &order[..]);
     let evidence = Evidence {

@@ -4,6 +4,9 @@
 //! and come back exactly when a flow leaves, so a state reached by many small changes equals the
 //! one built at once; incremental planning rests on that.
 
+use std::iter::Sum;
+use std::ops::Add;
+
 use topology::{Fabric, LinkId};
 
 /// Share of a link's time, in units of 2^-32.
@@ -14,14 +17,28 @@ impl Share {
     /// A whole link, all the time.
     pub(crate) const ONE: f64 = (1_u64 << 32) as f64;
 
-    /// The most that one flow can count for: 64 links' time. Four million such flows fit in a sum.
-    const MOST: f64 = 64.0 * Self::ONE;
+    /// The most that one flow can count for: four links' time, so that sums of
+    /// millions of them and their products with weights stay within 64 bits.
+    const MOST: f64 = 4.0 * Self::ONE;
 
-    /// The share that a flow takes: at least one unit if it sends anything, so that whoever is on
+    /// The share that a flow takes which sends something: at least one unit, so that whoever is on
     /// a link can be seen there.
-    pub(crate) fn of(fraction: f64, sends: bool) -> Self {
-        let units = (fraction * Self::ONE).round().clamp(0.0, Self::MOST) as u64;
-        Self(units.max(u64::from(sends)))
+    pub(crate) fn of(fraction: f64) -> Self {
+        Self((fraction * Self::ONE + 0.5).clamp(1.0, Self::MOST) as u64)
+    }
+}
+
+impl Add for Share {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sum for Share {
+    fn sum<I: Iterator<Item = Self>>(shares: I) -> Self {
+        shares.fold(Self(0), Add::add)
     }
 }
 
@@ -76,10 +93,14 @@ impl Occupancy {
         Share(self.totals[link.index()])
     }
 
-    /// The jobs on a link, ascending, with their shares.
-    pub(crate) fn jobs(&self, link: LinkId) -> impl Iterator<Item = (u32, Share)> + '_ {
-        self.jobs[link.index()]
-            .iter()
-            .map(|(job, share)| (*job, Share(*share)))
+    /// The jobs on a link, ascending, with their shares in units.
+    pub(crate) fn jobs(&self, link: LinkId) -> &[(u32, u64)] {
+        &self.jobs[link.index()]
+    }
+
+    /// The jobs on every link that is used, ascending by link.
+    pub(crate) fn jobs_by_link(&self) -> impl Iterator<Item = &[(u32, u64)]> {
+        let used = self.jobs.iter().filter(|jobs| !jobs.is_empty());
+        used.map(|jobs| &jobs[..])
     }
 }

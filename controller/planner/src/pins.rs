@@ -1,37 +1,48 @@
-//! Which flows switches are told the path of: those with a choice, as far as a leaf's table goes.
+//! Which flows switches are told the path of: those with a choice, as far as the tables go.
+//!
+//! A pin is an entry at every switch of the path that has several ways on; a flow is pinned only if
+//! all of them have room.
 
 use std::collections::BTreeMap;
 
-use topology::{Finding, SwitchId};
+use topology::{Finding, Path, SwitchId};
 
 use crate::policy::Policy;
-use crate::traffic::Traffic;
+use crate::traffic::{LeafPair, Traffic};
 
-/// Whether each flow is pinned. Where a leaf has more flows with a choice than pins, those of the
-/// least intense jobs are left to ECMP. `order` is the jobs by descending intensity.
-pub(crate) fn assign(traffic: &Traffic<'_>, order: &[usize], policy: &Policy) -> Vec<bool> {
+/// Whether each flow is pinned. Where a switch has more flows to choose a way for than pins, those
+/// of the least intense jobs are left to ECMP. `order` is the jobs by descending intensity, and
+/// `paths` those of the flows.
+pub(crate) fn assign(
+    traffic: &Traffic<'_>,
+    paths: &[Path],
+    order: &[usize],
+    policy: &Policy,
+) -> Vec<bool> {
     let mut pinned = vec![false; traffic.flows.len()];
-    let mut used: BTreeMap<SwitchId, usize> = BTreeMap::new();
-    for flow in order.iter().flat_map(|job| traffic.spans[*job].clone()) {
-        if wants_pin(traffic, flow, policy) {
-            let used = used
-                .entry(traffic.pairs[traffic.flows[flow].pair].from)
-                .or_default();
-            pinned[flow] = *used < policy.max_pins_per_switch;
-            *used += usize::from(pinned[flow]);
+    let mut room = vec![policy.max_pins_per_switch; traffic.fabric.switches().len()];
+    for job in order {
+        for flow in wanted(traffic, *job, policy) {
+            let pair = pair_of(traffic, *job, flow);
+            let path = &paths[traffic.spans[*job].start + flow];
+            let has_room = choosing(traffic, pair, path).all(|switch| room[switch.index()] > 0);
+            if has_room {
+                choosing(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
+            }
+            pinned[traffic.spans[*job].start + flow] = has_room;
         }
     }
     pinned
 }
 
-/// A finding per leaf that had too few pins.
+/// A finding for each leaf some of whose flows found too few pins.
 pub(crate) fn findings(traffic: &Traffic<'_>, pinned: &[bool], policy: &Policy) -> Vec<Finding> {
     let mut spilled: BTreeMap<SwitchId, usize> = BTreeMap::new();
-    for (flow, _) in pinned.iter().enumerate().filter(|(_, pinned)| !**pinned) {
-        if wants_pin(traffic, flow, policy) {
-            *spilled
-                .entry(traffic.pairs[traffic.flows[flow].pair].from)
-                .or_default() += 1;
+    for job in 0..traffic.jobs.len() {
+        let start = traffic.spans[job].start;
+        for flow in wanted(traffic, job, policy).filter(|flow| !pinned[start + flow]) {
+            let leaf = pair_of(traffic, job, flow).ends.from;
+            *spilled.entry(leaf).or_default() += 1;
         }
     }
     let finding = |(leaf, count): (SwitchId, usize)| {
@@ -45,10 +56,35 @@ pub(crate) fn findings(traffic: &Traffic<'_>, pinned: &[bool], policy: &Policy) 
     spilled.into_iter().map(finding).collect()
 }
 
-/// There is a choice, and policy does not exempt the job.
-fn wants_pin(traffic: &Traffic<'_>, flow: usize, policy: &Policy) -> bool {
-    let flow = &traffic.flows[flow];
-    let rule = policy.override_for(traffic.jobs[flow.job]);
+/// Flows of a job with a choice, if policy does not exempt it.
+fn wanted<'t>(
+    traffic: &'t Traffic<'_>,
+    job: usize,
+    policy: &Policy,
+) -> impl Iterator<Item = usize> + use<'t> {
+    let rule = policy.override_for(traffic.jobs[job]);
     let is_exempt = rule.is_some_and(|rule| rule.exempt);
-    flow.has_path && traffic.pairs[flow.pair].has_choice() && !is_exempt
+    let routes = &traffic.routes[job];
+    let has_choice = move |flow: &usize| {
+        let route = &routes.flows[*flow];
+        route.has_path && routes.pairs[route.pair].has_choice
+    };
+    let flows = if is_exempt { 0 } else { routes.flows.len() };
+    (0..flows).filter(has_choice)
+}
+
+fn pair_of<'t>(traffic: &'t Traffic<'_>, job: usize, flow: usize) -> &'t LeafPair {
+    let routes = &traffic.routes[job];
+    &routes.pairs[routes.flows[flow].pair]
+}
+
+/// The switches on a path that have several ways on.
+fn choosing<'p>(
+    traffic: &'p Traffic<'_>,
+    pair: &'p LeafPair,
+    path: &'p Path,
+) -> impl Iterator<Item = SwitchId> + 'p {
+    let from = |link: &topology::LinkId| traffic.fabric.link(*link).from.node.switch();
+    let switches = path.segment().iter().filter_map(from);
+    switches.filter(|switch| traffic.ways.chooses(*switch, pair.ends.to))
 }

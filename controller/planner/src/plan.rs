@@ -3,7 +3,7 @@
 //! A plan names paths by directed links and jobs by their position in it. It is a value: made once,
 //! compared, printed, lowered to tables, and given back to the planner as `previous`.
 
-use topology::{LinkId, NicId};
+use topology::{NicId, Path};
 
 use crate::input::JobId;
 use crate::intensity::Demand;
@@ -45,7 +45,7 @@ pub struct PlannedFlow {
     pub udp_src_port: u16,
     /// The links it takes, from the sending NIC to the receiving one. Empty where no path exists;
     /// the report then has a finding.
-    pub links: Vec<LinkId>,
+    pub links: Path,
     /// Whether switches are told its path. `false`: left to ECMP (no choice, no path, or over the
     /// budget of pins).
     pub pinned: bool,
@@ -90,6 +90,8 @@ impl Plan {
 /// What the phases decided, by ordinal.
 pub(crate) struct Decisions<'a> {
     pub(crate) traffic: &'a Traffic<'a>,
+    /// By flow; empty where there is none.
+    pub(crate) paths: &'a [Path],
     pub(crate) demands: &'a [Demand],
     pub(crate) priorities: &'a [Priority],
     /// Place of each job in the order of priority, from 0.
@@ -100,18 +102,15 @@ pub(crate) struct Decisions<'a> {
 
 impl Decisions<'_> {
     /// The plan that says so; its generation is for [`Plan::following`].
-    pub(crate) fn plan(&self, paths: Vec<Vec<LinkId>>, pinned: &[bool], levels: u8) -> Plan {
-        let flows = self.traffic.flows.iter().zip(paths).zip(pinned);
-        let flow = |((flow, links), pinned): ((&RoutableFlow<'_>, Vec<LinkId>), &bool)| {
-            let (src, dst, port) = (flow.flow.src, flow.flow.dst, flow.flow.udp_src_port);
-            PlannedFlow {
-                job: flow.job,
-                src,
-                dst,
-                udp_src_port: port,
-                links,
-                pinned: *pinned,
-            }
+    pub(crate) fn plan(&self, pinned: &[bool], levels: u8) -> Plan {
+        let flows = self.traffic.flows.iter().zip(self.paths).zip(pinned);
+        let flow = |((routable, path), pinned): ((&RoutableFlow<'_>, &Path), &bool)| PlannedFlow {
+            job: routable.job,
+            src: routable.flow.src,
+            dst: routable.flow.dst,
+            udp_src_port: routable.flow.udp_src_port,
+            links: *path,
+            pinned: *pinned,
         };
         Plan {
             generation: 1,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, Finding, LinkId, NicId, Node};
+use topology::{Fabric, Finding, LinkId, NicId, Node, Path};
 
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
@@ -278,7 +278,7 @@ impl<'a> Known<'a> {
             src: nic(&document.src, document.src_nic)?,
             dst: nic(&document.dst, document.dst_nic)?,
             udp_src_port: document.udp_src_port,
-            links: links.collect::<Option<_>>()?,
+            links: Path::new(&links.collect::<Option<Vec<_>>>()?)?,
             pinned: document.pinned,
         })
     }

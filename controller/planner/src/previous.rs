@@ -4,61 +4,79 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{LinkId, NicId};
+use topology::{LinkId, NicId, Path};
 
-use crate::input::JobId;
-use crate::plan::{Plan, PlannedJob};
+use crate::input::{Flow, Job, JobId};
+use crate::plan::{Plan, PlannedFlow, PlannedJob};
 use crate::traffic::{RoutableFlow, Traffic};
 
 /// The previous plan by the ordinals of the present jobs.
 #[derive(Debug)]
 pub(crate) struct Previous<'a> {
     jobs: Vec<Option<&'a PlannedJob>>,
-    paths: BTreeMap<(usize, NicId, NicId, u16), &'a [LinkId]>,
+    /// Flows of each job, in the order of the plan.
+    flows: Vec<Vec<&'a PlannedFlow>>,
 }
 
 impl<'a> Previous<'a> {
     /// What `plan`, if there is one, says of the jobs of `traffic`.
     pub(crate) fn new(traffic: &Traffic<'_>, plan: Option<&'a Plan>) -> Self {
-        let Some(plan) = plan else {
-            return Self {
-                jobs: vec![None; traffic.jobs.len()],
-                paths: BTreeMap::new(),
-            };
+        let jobs = &traffic.jobs;
+        let mut previous = Self {
+            jobs: vec![None; jobs.len()],
+            flows: vec![Vec::new(); jobs.len()],
         };
-        let ordinals = traffic.jobs.iter().enumerate();
-        let ordinals: BTreeMap<&JobId, usize> = ordinals.map(|(o, job)| (&job.id, o)).collect();
-        let mut jobs = vec![None; traffic.jobs.len()];
-        for job in &plan.jobs {
-            if let Some(ordinal) = ordinals.get(&job.id) {
-                jobs[*ordinal] = Some(job);
+        let Some(plan) = plan else {
+            return previous;
+        };
+        let ordinal = |id: &JobId| jobs.binary_search_by(|job| job.id.cmp(id)).ok();
+        let ordinals: Vec<Option<usize>> = plan.jobs.iter().map(|job| ordinal(&job.id)).collect();
+        for (job, ordinal) in plan.jobs.iter().zip(&ordinals) {
+            if let Some(ordinal) = ordinal {
+                previous.jobs[*ordinal] = Some(job);
             }
         }
-        let key = |flow: &'a crate::plan::PlannedFlow| {
-            let job = ordinals.get(&plan.jobs.get(flow.job)?.id)?;
-            Some((
-                (*job, flow.src, flow.dst, flow.udp_src_port),
-                &flow.links[..],
-            ))
-        };
-        Self {
-            jobs,
-            paths: plan.flows.iter().filter_map(key).collect(),
+        for flow in &plan.flows {
+            if let Some(Some(ordinal)) = ordinals.get(flow.job) {
+                previous.flows[*ordinal].push(flow);
+            }
         }
+        previous
     }
 
-    /// The path that the flow had; none for a new flow and for one that had no path.
+    /// The path that each flow of a job had, in the order of the job's flows; none for a new flow
+    /// and for one that had no path.
+    pub(crate) fn paths<'p>(
+        &'p self,
+        ordinal: usize,
+        job: &'p Job,
+    ) -> impl Iterator<Item = Option<Path>> + 'p {
+        let had = &self.flows[ordinal];
+        let mut elsewhere = None;
+        job.flows.iter().enumerate().map(move |(position, flow)| {
+            let wanted = key_of(flow);
+            // As a rule the flows are what they were, in the same order.
+            let same = had
+                .get(position)
+                .filter(|flow| key(flow) == wanted)
+                .copied();
+            let found = same.or_else(|| {
+                let by_key = || had.iter().map(|flow| (key(flow), *flow)).collect();
+                let by_key: &BTreeMap<_, &PlannedFlow> = elsewhere.get_or_insert_with(by_key);
+                by_key.get(&wanted).copied()
+            });
+            found
+                .map(|flow| flow.links)
+                .filter(|links| !links.is_empty())
+        })
+    }
+
+    /// The path that one flow had; none for a new flow and for one that had no path.
     pub(crate) fn path(&self, flow: &RoutableFlow<'_>) -> Option<&'a [LinkId]> {
-        let key = (
-            flow.job,
-            flow.flow.src,
-            flow.flow.dst,
-            flow.flow.udp_src_port,
-        );
-        self.paths
-            .get(&key)
-            .copied()
-            .filter(|links| !links.is_empty())
+        let wanted = key_of(flow.flow);
+        let mut had = self.flows[flow.job].iter().copied();
+        let found = had.rfind(|had| key(had) == wanted)?;
+        (!found.links.is_empty()).then_some(&found.links[..])
     }
 
     /// The class that the job had.
@@ -80,4 +98,15 @@ impl<'a> Previous<'a> {
         let number = |kept: Option<u32>| kept.or_else(|| free.next());
         kept.into_iter().filter_map(number).collect()
     }
+}
+
+/// What tells the flows of a job apart.
+type Key = (NicId, NicId, u16);
+
+fn key(flow: &PlannedFlow) -> Key {
+    (flow.src, flow.dst, flow.udp_src_port)
+}
+
+fn key_of(flow: &Flow) -> Key {
+    (flow.src, flow.dst, flow.udp_src_port)
 }

@@ -128,39 +128,35 @@ impl Evidence<'_> {
         let links = self.traffic.fabric.links().len();
         let mut rates = Tally::new(links);
         let mut jobs: Vec<Vec<usize>> = vec![Vec::new(); links];
-        for (position, flow) in plan.flows.iter().enumerate() {
-            for link in &flow.links {
-                rates.add(link.index(), self.rate(position));
+        for (planned, rate) in plan.flows.iter().zip(self.rates()) {
+            for link in &planned.links {
+                rates.add(link.index(), rate);
                 let on_link = &mut jobs[link.index()];
-                if on_link.last() != Some(&flow.job) {
-                    on_link.push(flow.job);
+                if on_link.last() != Some(&planned.job) {
+                    on_link.push(planned.job);
                 }
             }
         }
-        let used = jobs
-            .into_iter()
-            .enumerate()
-            .filter(|(_, jobs)| !jobs.is_empty());
-        used.map(|(index, jobs)| {
-            let link = LinkId::from(index);
-            LinkLoad {
-                link,
-                load: rates.at(index) / self.traffic.capacity(link),
-                jobs,
-            }
-        })
-        .collect()
+        let used = jobs.into_iter().enumerate();
+        used.filter(|(_, jobs)| !jobs.is_empty())
+            .map(|(index, jobs)| {
+                let link = LinkId::from(index);
+                let load = rates.at(index) / self.traffic.ways.capacity(link);
+                LinkLoad { link, load, jobs }
+            })
+            .collect()
     }
 
-    fn rate(&self, flow: usize) -> f64 {
-        let flow = &self.traffic.flows[flow];
-        path_selection::rate(flow, &self.demands[flow.job])
+    /// Bytes per second of every flow, in the order of the plan.
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        let flows = self.traffic.flows.iter();
+        flows.map(|f| path_selection::rate(f.flow.bytes, &self.demands[f.job]))
     }
 
     fn lower_bound(&self) -> f64 {
-        let mut least = LeastLoad::new(self.traffic);
-        for (position, flow) in self.traffic.flows.iter().enumerate() {
-            least.add(flow, self.rate(position));
+        let mut least = LeastLoad::new(self.traffic.fabric, &self.traffic.ways);
+        for (flow, rate) in self.traffic.flows.iter().zip(self.rates()) {
+            least.add(flow, self.traffic.pair(flow), rate);
         }
         least.maximum()
     }
@@ -208,12 +204,10 @@ impl Evidence<'_> {
     }
 
     fn moved(&self, plan: &Plan) -> Vec<usize> {
-        let flows = self.traffic.flows.iter().zip(&plan.flows).enumerate();
-        let moved = flows.filter(|(_, (flow, planned))| {
-            self.previous
-                .path(flow)
-                .is_some_and(|had| had != planned.links)
-        });
+        let jobs = self.traffic.jobs.iter().enumerate();
+        let had = jobs.flat_map(|(ordinal, job)| self.previous.paths(ordinal, job));
+        let flows = plan.flows.iter().zip(had).enumerate();
+        let moved = flows.filter(|(_, (planned, had))| had.is_some_and(|had| had != planned.links));
         moved.map(|(position, _)| position).collect()
     }
 

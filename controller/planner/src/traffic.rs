@@ -1,29 +1,37 @@
-//! The input in dense ordinals: jobs by id, flows by job, and for every pair of leaves the
-//! equal-cost segments between them, made once.
+//! The input in dense ordinals: jobs by id, flows by job, and what is true of every flow whatever
+//! path it takes.
 //!
 //! The phases of a plan talk about jobs and flows by these ordinals, which are also their positions
-//! in the plan; names come back only there.
+//! in the plan; names come back only there. What concerns one job alone ([`Routes`]) is made once
+//! per job and shared, so that a plan after a small change does not make it again.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock};
 
-use topology::{Fabric, LinkId, NextHops, SwitchId};
+use topology::{Fabric, LinkId, Path, SwitchId};
 
+use crate::bounds::LeastLoad;
 use crate::input::{Flow, Input, Job};
+use crate::intensity::Demand;
+use crate::walker::{Ends, Walker};
+use crate::ways::Ways;
 
 /// Jobs and flows of an input by ordinal, with the ways that each flow could take.
 #[derive(Debug)]
 pub(crate) struct Traffic<'a> {
     /// The fabric they are in.
     pub(crate) fabric: &'a Fabric,
+    /// The ways through it.
+    pub(crate) ways: Arc<Ways>,
     /// Jobs in the order of their ids.
     pub(crate) jobs: Vec<&'a Job>,
-    /// Flows by job, then in the order of the job's flows.
+    /// Where the flows of each job may go.
+    pub(crate) routes: Vec<Arc<Routes>>,
+    /// Flows by job, then in the order of the job's flows: their order in the plan.
     pub(crate) flows: Vec<RoutableFlow<'a>>,
     /// The flows of each job.
     pub(crate) spans: Vec<Range<usize>>,
-    /// Pairs of leaves that some flow joins.
-    pub(crate) pairs: Vec<LeafPair>,
 }
 
 /// A flow and where it may go.
@@ -33,164 +41,247 @@ pub(crate) struct RoutableFlow<'a> {
     pub(crate) flow: &'a Flow,
     /// Its job.
     pub(crate) job: usize,
+    /// What holds for it on any path.
+    route: Route,
+}
+
+impl Deref for RoutableFlow<'_> {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+/// Where the flows of one job may go, and what it asks of the network at best.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    /// In the order of the job's flows.
+    pub(crate) flows: Vec<Route>,
+    /// Pairs of leaves that the flows join, each once.
+    pub(crate) pairs: Vec<LeafPair>,
+    /// Flows with a choice by the pair they join: those that may move together.
+    pub(crate) groups: Vec<Vec<usize>>,
+    /// Flows by descending bytes, then position: large ones are the hardest to place.
+    pub(crate) largest_first: Vec<usize>,
+    /// The demand on the best spread over all paths.
+    pub(crate) demand: Demand,
+}
+
+/// What holds for a flow on any path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
     /// Link from the sending NIC to its leaf.
     pub(crate) up: LinkId,
     /// Link from the last leaf to the receiving NIC.
     pub(crate) down: LinkId,
-    /// Its pair in [`Traffic::pairs`].
+    /// Its pair in [`Routes::pairs`].
     pub(crate) pair: usize,
     /// Whether there is any path: both host links usable, and the leaves joined.
     pub(crate) has_path: bool,
 }
 
-/// Two leaves with the equal-cost segments from the first to the second, and what is true of all of
-/// them.
-#[derive(Debug)]
+/// Two leaves, and what is true of all segments from the first to the second.
+#[derive(Clone, Debug)]
 pub(crate) struct LeafPair {
-    /// Where segments begin.
-    pub(crate) from: SwitchId,
-    /// Where they end.
-    pub(crate) to: SwitchId,
-    /// The segments, ascending; one empty segment from a leaf to itself.
-    pub(crate) segments: Vec<Vec<LinkId>>,
+    /// The leaves and the number of links between them.
+    pub(crate) ends: Ends,
+    /// Whether there is any segment.
+    pub(crate) is_joined: bool,
+    /// Whether there is more than one.
+    pub(crate) has_choice: bool,
     /// Links in every segment: no choice can avoid them.
     pub(crate) unavoidable: Vec<LinkId>,
     /// Bytes per second that enter or leave the segments together, the smaller of both.
     pub(crate) capacity: f64,
     /// Bytes per second of the segment that is widest at its narrowest link.
     pub(crate) widest: f64,
+    /// All segments, once asked for.
+    segments: OnceLock<Vec<Vec<LinkId>>>,
 }
 
 impl<'a> Traffic<'a> {
     /// The dense view of `input`.
     pub(crate) fn new(input: &'a Input) -> Self {
+        let ways = Arc::new(Ways::new(&input.fabric));
         let mut jobs: Vec<&Job> = input.jobs.iter().collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let mut pairs = PairTable::new(&input.fabric);
-        let mut flows = Vec::new();
-        let mut spans = Vec::new();
-        for (ordinal, job) in jobs.iter().enumerate() {
-            let first = flows.len();
-            flows.extend(job.flows.iter().map(|flow| pairs.routable(ordinal, flow)));
-            spans.push(first..flows.len());
+        let mut surveyor = Surveyor::new(&input.fabric, &ways);
+        let routes = jobs.iter().map(|job| Arc::new(surveyor.routes(job)));
+        let routes = routes.collect();
+        Self::of(&input.fabric, ways, jobs, routes)
+    }
+
+    /// `jobs`, in the order of their ids, with the `routes` already known.
+    pub(crate) fn of(
+        fabric: &'a Fabric,
+        ways: Arc<Ways>,
+        jobs: Vec<&'a Job>,
+        routes: Vec<Arc<Routes>>,
+    ) -> Self {
+        let mut flows = Vec::with_capacity(jobs.iter().map(|job| job.flows.len()).sum());
+        let mut spans = Vec::with_capacity(jobs.len());
+        for (job, (flows_of_job, routes)) in jobs.iter().map(|j| &j.flows).zip(&routes).enumerate()
+        {
+            let start = flows.len();
+            let with_routes = flows_of_job.iter().zip(&routes.flows);
+            flows.extend(with_routes.map(|(flow, route)| RoutableFlow {
+                flow,
+                job,
+                route: *route,
+            }));
+            spans.push(start..flows.len());
         }
         Self {
-            fabric: &input.fabric,
+            fabric,
+            ways,
             jobs,
+            routes,
             flows,
             spans,
-            pairs: pairs.pairs,
         }
     }
 
-    /// The equal-cost segments of a flow; none without a path.
+    /// The two leaves that a flow joins.
+    pub(crate) fn pair(&self, flow: &RoutableFlow<'_>) -> &LeafPair {
+        &self.routes[flow.job].pairs[flow.pair]
+    }
+
+    /// All equal-cost segments of a flow, ascending; none without a path. A list as long as there
+    /// are ways, made when first asked for: for searches that weigh each of them.
     pub(crate) fn segments(&self, flow: &RoutableFlow<'_>) -> &[Vec<LinkId>] {
-        if flow.has_path {
-            &self.pairs[flow.pair].segments
-        } else {
-            &[]
+        if !flow.has_path {
+            return &[];
         }
+        let pair = self.pair(flow);
+        pair.segments.get_or_init(|| self.ways.segments(&pair.ends))
     }
 
     /// The whole path of a flow over one of its segments.
-    pub(crate) fn path(flow: &RoutableFlow<'_>, segment: &[LinkId]) -> Vec<LinkId> {
-        [&[flow.up], segment, &[flow.down]].concat()
-    }
-
-    /// Capacity of a link in bytes per second (`B_e`).
-    pub(crate) fn capacity(&self, link: LinkId) -> f64 {
-        self.fabric.link(link).bandwidth.bytes_per_second()
+    pub(crate) fn path(flow: &Route, segment: &[LinkId]) -> Path {
+        let start = Path::EMPTY.then(flow.up);
+        let middle = segment.iter().fold(start, |path, link| path.then(*link));
+        middle.then(flow.down)
     }
 }
 
-/// Pairs of leaves found so far. Next hops are made once per destination.
-struct PairTable<'a> {
+/// Finds what holds for the flows of jobs in one fabric.
+pub(crate) struct Surveyor<'a> {
     fabric: &'a Fabric,
-    next_hops: BTreeMap<SwitchId, NextHops>,
-    known: BTreeMap<(SwitchId, SwitchId), usize>,
-    pairs: Vec<LeafPair>,
+    ways: &'a Ways,
+    walker: Walker,
+    least: LeastLoad<'a>,
 }
 
-impl<'a> PairTable<'a> {
-    fn new(fabric: &'a Fabric) -> Self {
+impl<'a> Surveyor<'a> {
+    pub(crate) fn new(fabric: &'a Fabric, ways: &'a Ways) -> Self {
         Self {
             fabric,
-            next_hops: BTreeMap::new(),
-            known: BTreeMap::new(),
-            pairs: Vec::new(),
+            ways,
+            walker: Walker::new(fabric.switches().len()),
+            least: LeastLoad::new(fabric, ways),
         }
     }
 
-    fn routable(&mut self, job: usize, flow: &'a Flow) -> RoutableFlow<'a> {
+    /// Where the flows of `job` may go.
+    pub(crate) fn routes(&mut self, job: &Job) -> Routes {
+        let mut known = BTreeMap::new();
+        let mut pairs = Vec::new();
+        let mut flows = Vec::with_capacity(job.flows.len());
+        for flow in &job.flows {
+            let ends = (self.fabric.leaf_of(flow.src), self.fabric.leaf_of(flow.dst));
+            let pair = *known.entry(ends).or_insert_with(|| {
+                pairs.push(self.pair(ends.0, ends.1));
+                pairs.len() - 1
+            });
+            flows.push(self.route(flow, pair, &pairs));
+        }
+        self.least.clear();
+        for (flow, route) in job.flows.iter().zip(&flows) {
+            self.least.add(route, &pairs[route.pair], flow.bytes);
+        }
+        Routes {
+            demand: Demand::new(job, self.least.maximum(), None),
+            groups: groups(job, &flows, &pairs),
+            largest_first: largest_first(job),
+            flows,
+            pairs,
+        }
+    }
+
+    fn route(&self, flow: &Flow, pair: usize, pairs: &[LeafPair]) -> Route {
         let fabric = self.fabric;
-        let (up, down) = (
-            fabric.nic(flow.src).uplink,
-            fabric.nic(flow.dst).uplink.reverse(),
-        );
-        let pair = self.pair(fabric.leaf_of(flow.src), fabric.leaf_of(flow.dst));
+        let up = fabric.nic(flow.src).uplink;
+        let down = fabric.nic(flow.dst).uplink.reverse();
         let hosts_connected = fabric.is_usable(up) && fabric.is_usable(down);
-        let has_path = hosts_connected && !self.pairs[pair].segments.is_empty();
-        RoutableFlow {
-            flow,
-            job,
+        Route {
             up,
             down,
             pair,
-            has_path,
+            has_path: hosts_connected && pairs[pair].is_joined,
         }
     }
 
-    fn pair(&mut self, from: SwitchId, to: SwitchId) -> usize {
-        let (fabric, pairs) = (self.fabric, &mut self.pairs);
-        let next_hops = &mut self.next_hops;
-        *self.known.entry((from, to)).or_insert_with(|| {
-            let hops = next_hops
-                .entry(to)
-                .or_insert_with(|| topology::next_hops(fabric, to));
-            pairs.push(LeafPair::new(fabric, (from, to), hops.paths(fabric, from)));
-            pairs.len() - 1
-        })
+    fn pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {
+        let distance = self.walker.distance(self.ways, from, to);
+        let ends = Ends {
+            from,
+            to,
+            distance: distance.unwrap_or(0),
+        };
+        let mut pair = LeafPair {
+            ends,
+            is_joined: distance.is_some(),
+            has_choice: false,
+            unavoidable: Vec::new(),
+            capacity: 0.0,
+            widest: 0.0,
+            segments: OnceLock::new(),
+        };
+        if ends.distance > 0 {
+            let layers = self.walker.layers(self.ways, &ends);
+            let capacity = |links: &Vec<LinkId>| -> f64 {
+                links.iter().map(|link| self.ways.capacity(*link)).sum()
+            };
+            let outer = layers
+                .first()
+                .map(capacity)
+                .into_iter()
+                .chain(layers.last().map(capacity));
+            pair.capacity = outer.fold(f64::INFINITY, f64::min);
+            pair.has_choice = layers.iter().any(|links| links.len() > 1);
+            let only = layers.iter().filter(|links| links.len() == 1);
+            pair.unavoidable = only.flatten().copied().collect();
+            pair.widest = self
+                .walker
+                .widest(self.ways, &ends, |link| self.ways.capacity(link));
+        }
+        pair
     }
+}
+
+/// Flows that send and have a choice, by pair.
+fn groups(job: &Job, flows: &[Route], pairs: &[LeafPair]) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); pairs.len()];
+    for (index, route) in flows.iter().enumerate() {
+        if route.has_path && pairs[route.pair].has_choice && job.flows[index].bytes > 0.0 {
+            groups[route.pair].push(index);
+        }
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+fn largest_first(job: &Job) -> Vec<usize> {
+    let mut flows: Vec<usize> = (0..job.flows.len()).collect();
+    let bytes = |flow: usize| job.flows[flow].bytes;
+    flows.sort_by(|a, b| bytes(*b).total_cmp(&bytes(*a)).then(a.cmp(b)));
+    flows
 }
 
 impl LeafPair {
-    fn new(fabric: &Fabric, ends: (SwitchId, SwitchId), segments: Vec<Vec<LinkId>>) -> Self {
-        let capacity = |link: &LinkId| fabric.link(*link).bandwidth.bytes_per_second();
-        let narrowest =
-            |segment: &Vec<LinkId>| segment.iter().map(capacity).fold(f64::INFINITY, f64::min);
-        let mut first: Vec<LinkId> = segments.iter().filter_map(|s| s.first().copied()).collect();
-        let mut last: Vec<LinkId> = segments.iter().filter_map(|s| s.last().copied()).collect();
-        for ends in [&mut first, &mut last] {
-            ends.sort();
-            ends.dedup();
-        }
-        let total = |links: &[LinkId]| links.iter().map(capacity).sum::<f64>();
-        Self {
-            from: ends.0,
-            to: ends.1,
-            unavoidable: common(&segments),
-            capacity: total(&first).min(total(&last)),
-            widest: segments.iter().map(narrowest).fold(0.0, f64::max),
-            segments,
-        }
-    }
-
     /// Whether a flow of this pair crosses the fabric above its leaves.
     pub(crate) fn crosses_fabric(&self) -> bool {
-        self.from != self.to
+        self.ends.from != self.ends.to
     }
-
-    /// Whether there is anything to choose.
-    pub(crate) fn has_choice(&self) -> bool {
-        self.segments.len() > 1
-    }
-}
-
-/// Links that are in all of `segments`.
-fn common(segments: &[Vec<LinkId>]) -> Vec<LinkId> {
-    let Some((first, rest)) = segments.split_first() else {
-        return Vec::new();
-    };
-    let in_all = |link: &&LinkId| rest.iter().all(|segment| segment.contains(link));
-    first.iter().filter(in_all).copied().collect()
 }

@@ -6,7 +6,7 @@
 //! the plan in force and no gain moves a flow off them.
 
 use planner::{Flow, Input, Plan, PlannedFlow, PlannedJob, Policy};
-use topology::LinkId;
+use topology::{LinkId, Path};
 
 use crate::baseline::ecmp;
 use crate::schedule::{Schedule, ScheduledJob};
@@ -54,7 +54,7 @@ fn schedule(
 ) -> Schedule {
     let mut paths: Vec<Vec<Vec<LinkId>>> = vec![Vec::new(); plan.jobs.len()];
     for flow in &plan.flows {
-        paths[flow.job].push(flow.links.clone());
+        paths[flow.job].push(flow.links.to_vec());
     }
     let job = |job: &planner::Job| match plan.job(&job.id) {
         Some((position, planned)) => {
@@ -101,7 +101,7 @@ fn planned_flow(job: usize, flow: &Flow, links: &[LinkId]) -> PlannedFlow {
         src: flow.src,
         dst: flow.dst,
         udp_src_port: flow.udp_src_port,
-        links: links.to_vec(),
+        links: Path::new(links).unwrap_or(Path::EMPTY),
         pinned: true,
     }
 }

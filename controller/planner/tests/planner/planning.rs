@@ -3,8 +3,8 @@
 use planner::{
     Input, Job, JobId, Override, Plan, Policy, PolicyDocument, Reference, Report, check, plan,
 };
-use topology::Change;
 use topology::clos::{ClosSpec, build};
+use topology::{Change, Path};
 
 use crate::scenario::{cable, clos, input, ring, spines};
 
@@ -439,8 +439,10 @@ fn check_finds_what_is_wrong_with_a_plan() {
     assert!(broken(&|p| p.jobs[0].level = 9).contains("level 9"));
     assert!(broken(&|p| p.jobs[0].number = 2).contains("number"));
     assert!(broken(&|p| p.jobs[0].level = 0).contains("higher priority"));
-    assert!(broken(&|p| p.flows[0].links.truncate(2)).contains("gap"));
-    assert!(broken(&|p| p.flows[0].links.clear()).contains("no path"));
+    assert!(
+        broken(&|p| p.flows[0].links = Path::new(&p.flows[0].links[..2]).unwrap()).contains("gap")
+    );
+    assert!(broken(&|p| p.flows[0].links = Path::EMPTY).contains("no path"));
     assert!(broken(&|p| p.flows[0].job = 77).contains("no job"));
     assert!(broken(&|p| drop(p.flows.pop())).contains("not planned"));
     assert!(broken(&|p| drop(p.jobs.remove(0))).contains("not planned"));

@@ -1,0 +1,81 @@
+//! Clusters to plan, of any size: pods of 25 leaves with 20 hosts of 8 GPUs and 4 NICs each.
+
+use planner::{Flow, Input, Job, JobId};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use topology::clos::{ClosSpec, build};
+use topology::{Fabric, HostId};
+
+/// Where the hosts of a job are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Half leaves in any order, each filled before the next: large jobs cross leaves and pods.
+    Packed,
+    /// Hosts in any order: every flow crosses the fabric.
+    Scattered,
+}
+
+/// Hosts of every eight jobs, 12.5 on average: many small ones, few large.
+const SIZES: [usize; 8] = [2, 2, 4, 4, 8, 8, 24, 48];
+
+/// A full cluster of `gpus`: one job for each 100 GPUs, a ring over each of the 4 NICs of its
+/// hosts. 100,000 GPUs are 12,500 hosts, 25 pods, 1,000 jobs and 50,000 flows.
+pub fn cluster(gpus: u32, placement: Placement) -> Input {
+    let leaves = (gpus / 8).div_ceil(20);
+    let spec = ClosSpec {
+        leaves: leaves.min(25),
+        spines: 16,
+        pods: leaves.div_ceil(25),
+        cores: 256,
+        planes: true,
+        hosts_per_leaf: 20,
+        host_links: 4,
+        ..ClosSpec::default()
+    };
+    let fabric = build("bench", &spec).expect("the numbers make a fabric");
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let block = match placement {
+        Placement::Packed => 10,
+        Placement::Scattered => 1,
+    };
+    let hosts: Vec<u32> = (0..gpus / 8).collect();
+    let mut blocks: Vec<&[u32]> = hosts.chunks(block).collect();
+    for index in (1..blocks.len()).rev() {
+        blocks.swap(index, random.random_range(0..=index));
+    }
+    let mut hosts = blocks.into_iter().flatten().map(|host| HostId(*host));
+    let jobs = (0..gpus as usize / 100).map(|index| {
+        let hosts: Vec<HostId> = hosts.by_ref().take(SIZES[index % SIZES.len()]).collect();
+        job(&fabric, index, &hosts, &mut random)
+    });
+    Input {
+        jobs: jobs.collect(),
+        fabric,
+    }
+}
+
+/// Rings over the hosts, one on each of their 4 NICs.
+pub fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
+    let compute_seconds = random.random_range(0.1..2.0);
+    let bytes = compute_seconds * random.random_range(2e9..1e10);
+    let next = hosts.iter().cycle().skip(1);
+    let flows = hosts.iter().zip(next).flat_map(|(src, dst)| {
+        (0..4).map(|channel| Flow {
+            src: fabric.host(*src).nics[channel],
+            dst: fabric.host(*dst).nics[channel],
+            bytes,
+            udp_src_port: 0xC000 + u16::try_from(index).expect("few jobs"),
+        })
+    });
+    Job {
+        id: JobId::from(format!("job{index:04}").as_str()),
+        tenant: None,
+        model: None,
+        gpus: hosts.iter().map(|host| (*host, 8)).collect(),
+        flop_per_iteration: 1.5e14 * compute_seconds * 8.0 * hosts.len() as f64,
+        compute_seconds,
+        overlap_from: 0.5,
+        recent_slowdown: 0.0,
+        flows: flows.collect(),
+    }
+}
