@@ -6,6 +6,7 @@
 
 pub mod balanced;
 pub mod exact;
+mod least_change;
 mod min_cut;
 pub mod sampled;
 pub mod sincronia;

@@ -1,116 +1,259 @@
-//! The optimal compression, as one minimum cut (`README.md` has the proof).
+//! The optimal compression, by small minimum cuts (`docs/algorithms/compression.md` has the proof).
 //!
-//! Node (u, k), for k in 1..K, stands for "the class of u is at least k" and is true on the
-//! source's side; (u, 0) is the source and (u, K) the sink. An edge u above v costs its weight when
-//! both classes are equal; a job that leaves its present class costs one, and weights are scaled so
-//! far up that all such ones together are less than the smallest difference between two cuts. Of
-//! all minimum cuts the one with the most true nodes is taken: no job could be in a higher class,
-//! and the answer does not depend on how the cut was found.
+//! What is lost, the weight of edges inside a class, is an L-natural-convex function of the
+//! classes: if raising or lowering no set of jobs by one class lowers it, nothing does. So from any
+//! classes that respect the edges, the best set to raise is found by a cut and raised until there
+//! is none, and then the best set to lower. The cuts are small: one vertex per job, and an arc only
+//! for an edge whose classes are equal or next to each other.
+//!
+//! Of all optima the one that moves the fewest jobs from their present classes is taken, and of
+//! those the one with the highest classes. It does not depend on where the search began.
 
 use super::Problem;
-use super::min_cut::{INFINITE, Network};
-use crate::contention::ContentionDag;
+use super::least_change::{Bounds, least_change};
+use super::min_cut::{INFINITE, Network, Side};
+use crate::contention::{ContentionDag, Edge};
 
 /// Binary digits of the total capacity of weights, half of what no flow can fill. All but those of
 /// the factor for the least-change term are digits of the weights: 51 of them for 1,000 jobs.
 const CAPACITY_DIGITS: u32 = 61;
 
+/// An edge with its weight as a whole number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arc {
+    pub(super) above: usize,
+    pub(super) below: usize,
+    pub(super) weight: u64,
+}
+
 /// The optimal classes by node.
 pub fn classes(problem: &Problem<'_>) -> Vec<u8> {
-    let grid = Grid {
-        nodes: problem.dag.nodes,
-        classes: usize::from(problem.classes.max(1)),
+    let mut classes = vec![0; problem.dag.nodes];
+    let arcs = whole_weights(problem.dag);
+    for part in parts(problem.dag.nodes, arcs) {
+        let present = part.nodes.iter().map(|node| problem.present[*node]);
+        let highest = problem.classes.max(1) - 1;
+        for (node, class) in part
+            .nodes
+            .iter()
+            .zip(part.classes(&present.collect::<Vec<_>>(), highest))
+        {
+            classes[*node] = class;
+        }
+    }
+    classes
+}
+
+/// Weights as whole numbers, scaled by a power of two so that weights which sum to the same still
+/// do.
+fn whole_weights(dag: &ContentionDag) -> Vec<Arc> {
+    let moves = dag.nodes as u64 + 1;
+    let digits = CAPACITY_DIGITS - (u64::BITS - moves.leading_zeros());
+    let steps = steps(dag.total_weight(), digits);
+    let arc = |edge: &Edge| Arc {
+        above: edge.above,
+        below: edge.below,
+        weight: ((edge.weight * steps).round() as u64).max(1),
     };
-    let mut network = Network::new(grid.vertices());
-    grid.add_jobs(&mut network, &problem.present);
-    grid.add_edges(&mut network, problem.dag);
-    let is_true = network.largest_source_side(grid.source(), grid.sink());
-    (0..grid.nodes)
-        .map(|node| grid.class_of(node, &is_true))
-        .collect()
-}
-
-/// Where the nodes (u, k) are in the network.
-#[derive(Clone, Copy, Debug)]
-struct Grid {
-    nodes: usize,
-    classes: usize,
-}
-
-impl Grid {
-    fn vertices(self) -> usize {
-        self.nodes * (self.classes - 1) + 2
-    }
-
-    fn source(self) -> usize {
-        self.vertices() - 2
-    }
-
-    fn sink(self) -> usize {
-        self.vertices() - 1
-    }
-
-    /// The vertex of (u, k).
-    fn at(self, node: usize, k: usize) -> usize {
-        match k {
-            0 => self.source(),
-            k if k == self.classes => self.sink(),
-            k => node * (self.classes - 1) + k - 1,
-        }
-    }
-
-    /// The chain of every job: leaving the present class costs one, and "at least k + 1" implies
-    /// "at least k".
-    fn add_jobs(self, network: &mut Network, present: &[Option<u8>]) {
-        for (node, present) in present.iter().enumerate() {
-            for k in 0..self.classes {
-                let moves = present.is_some_and(|class| usize::from(class) != k);
-                let (lower, upper) = (self.at(node, k), self.at(node, k + 1));
-                let inner = k > 0 && k + 1 < self.classes;
-                network.add(
-                    lower,
-                    upper,
-                    u64::from(moves),
-                    if inner { INFINITE } else { 0 },
-                );
-            }
-        }
-    }
-
-    fn add_edges(self, network: &mut Network, dag: &ContentionDag) {
-        let moves = dag.nodes as u64 + 1;
-        let digits = CAPACITY_DIGITS - (u64::BITS - moves.leading_zeros());
-        let steps = steps(dag.total_weight(), digits);
-        for edge in &dag.edges {
-            let weight = ((edge.weight * steps).round() as u64).max(1) * moves;
-            for k in 0..self.classes {
-                network.add(
-                    self.at(edge.below, k),
-                    self.at(edge.above, k + 1),
-                    weight,
-                    0,
-                );
-            }
-            for k in 1..self.classes {
-                network.add(self.at(edge.below, k), self.at(edge.above, k), INFINITE, 0);
-            }
-        }
-    }
-
-    fn class_of(self, node: usize, is_true: &[bool]) -> u8 {
-        let count = (1..self.classes)
-            .filter(|k| is_true[self.at(node, *k)])
-            .count();
-        u8::try_from(count).unwrap_or(u8::MAX)
-    }
+    dag.edges.iter().map(arc).collect()
 }
 
 /// The power of two that scales weights of this `total` to integers of so many binary digits
-/// together. A power of two, so that weights which sum to the same still do.
+/// together.
 fn steps(total: f64, digits: u32) -> f64 {
     if total <= 0.0 {
         return 0.0;
     }
     let scale = f64::from(digits) - total.log2().ceil();
     scale.clamp(-1000.0, 1000.0).exp2()
+}
+
+/// Jobs that edges join, directly or over others: each part is compressed by itself.
+struct Part {
+    /// Nodes of the whole, ascending, so that edges still lead from smaller to larger.
+    nodes: Vec<usize>,
+    /// Edges between positions in `nodes`.
+    arcs: Vec<Arc>,
+}
+
+fn parts(nodes: usize, arcs: Vec<Arc>) -> Vec<Part> {
+    let mut leader: Vec<usize> = (0..nodes).collect();
+    for arc in &arcs {
+        let (a, b) = (root(&mut leader, arc.above), root(&mut leader, arc.below));
+        leader[a.max(b)] = a.min(b);
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let mut place = vec![(0, 0); nodes];
+    for node in 0..nodes {
+        let leader = root(&mut leader, node);
+        let part = if leader == node {
+            parts.push(Part {
+                nodes: Vec::new(),
+                arcs: Vec::new(),
+            });
+            parts.len() - 1
+        } else {
+            place[leader].0
+        };
+        place[node] = (part, parts[part].nodes.len());
+        parts[part].nodes.push(node);
+    }
+    for arc in arcs {
+        let ((part, above), (_, below)) = (place[arc.above], place[arc.below]);
+        parts[part].arcs.push(Arc {
+            above,
+            below,
+            ..arc
+        });
+    }
+    parts
+}
+
+fn root(leader: &mut [usize], mut node: usize) -> usize {
+    while leader[node] != node {
+        leader[node] = leader[leader[node]];
+        node = leader[node];
+    }
+    node
+}
+
+impl Part {
+    fn classes(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
+        let mut search = Search {
+            arcs: &self.arcs,
+            classes: self.start(present, highest),
+            highest,
+        };
+        search.to_highest_optimum();
+        let most = search.classes.clone();
+        if present.iter().all(Option::is_none) {
+            return most;
+        }
+        if let Some(present) = present.iter().copied().collect::<Option<Vec<u8>>>()
+            && search.lost(&present) == Some(search.lost(&most).unwrap_or(0))
+            && present.iter().all(|class| *class <= highest)
+        {
+            return present;
+        }
+        search.to_lowest_optimum();
+        let bounds = Bounds {
+            least: search.classes,
+            most,
+        };
+        least_change(&self.arcs, &bounds, present)
+    }
+
+    /// Classes that respect the edges: the present ones where they do; with none, an even split.
+    fn start(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
+        let (nodes, classes) = (present.len(), usize::from(highest) + 1);
+        let even = |node: usize| highest - u8::try_from(node * classes / nodes).unwrap_or(0);
+        let is_new = present.iter().all(Option::is_none);
+        let wish = |node: usize| match present[node] {
+            None if is_new => even(node),
+            class => class.unwrap_or(highest).min(highest),
+        };
+        let mut start: Vec<u8> = (0..nodes).map(wish).collect();
+        // Edges lead to larger numbers, and are sorted by where they begin.
+        for arc in &self.arcs {
+            start[arc.below] = start[arc.below].min(start[arc.above]);
+        }
+        start
+    }
+}
+
+/// A search by sets of jobs that are raised or lowered together.
+struct Search<'a> {
+    arcs: &'a [Arc],
+    classes: Vec<u8>,
+    highest: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+impl Search<'_> {
+    /// Of the optima the one with the highest classes: raising the largest of the best sets ends at
+    /// or above it, and lowering the smallest of the best ones ends there.
+    fn to_highest_optimum(&mut self) {
+        while self.step(Direction::Up, Side::Largest) {}
+        while self.step(Direction::Down, Side::Smallest) {}
+    }
+
+    /// From the highest optimum to the lowest.
+    fn to_lowest_optimum(&mut self) {
+        while self.step(Direction::Down, Side::Largest) {}
+    }
+
+    /// Weight of the edges inside classes; none if an edge leads to a higher class.
+    fn lost(&self, classes: &[u8]) -> Option<u64> {
+        let lost = self
+            .arcs
+            .iter()
+            .map(|arc| match classes[arc.above].cmp(&classes[arc.below]) {
+                std::cmp::Ordering::Less => None,
+                std::cmp::Ordering::Equal => Some(arc.weight),
+                std::cmp::Ordering::Greater => Some(0),
+            });
+        lost.sum()
+    }
+
+    /// Moves the best set by one class; whether there was one. Of equally good sets, the largest or
+    /// the smallest.
+    ///
+    /// Inside a class, a job that moves takes along the end of the edge that must not be left
+    /// behind, and gains the weight if the other stays. Between neighbouring classes, an edge whose
+    /// ends come together loses its weight.
+    fn step(&mut self, direction: Direction, side: Side) -> bool {
+        let nodes = self.classes.len();
+        let (source, sink) = (nodes, nodes + 1);
+        let mut network = Network::new(nodes + 2);
+        let mut gains = vec![0_i64; nodes];
+        for arc in self.arcs {
+            // Who may move only with the other, or at a loss, and the other.
+            let (mover, other) = match direction {
+                Direction::Up => (arc.below, arc.above),
+                Direction::Down => (arc.above, arc.below),
+            };
+            match self.classes[arc.above] - self.classes[arc.below] {
+                0 => {
+                    network.add(mover, other, INFINITE, 0);
+                    gains[other] += arc.weight as i64;
+                    gains[mover] -= arc.weight as i64;
+                }
+                1 => network.add(mover, other, arc.weight, 0),
+                _ => {}
+            }
+        }
+        let end = match direction {
+            Direction::Up => self.highest,
+            Direction::Down => 0,
+        };
+        for (node, gain) in gains.into_iter().enumerate() {
+            if self.classes[node] == end {
+                network.add(node, sink, INFINITE, 0);
+            }
+            match gain {
+                0.. => network.add(source, node, gain.unsigned_abs(), 0),
+                _ => network.add(node, sink, gain.unsigned_abs(), 0),
+            }
+        }
+        let moves = network.source_side(source, sink, side);
+        let mut moved = false;
+        for (class, _) in self
+            .classes
+            .iter_mut()
+            .zip(&moves)
+            .filter(|(_, moves)| **moves)
+        {
+            moved = true;
+            match direction {
+                Direction::Up => *class += 1,
+                Direction::Down => *class -= 1,
+            }
+        }
+        moved
+    }
 }

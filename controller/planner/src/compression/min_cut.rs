@@ -1,6 +1,6 @@
 //! Maximum flow and minimum cut in a network with integer capacities, by Dinic's method.
 //!
-//! Written here because the planner wants exact integers, the largest of the minimum cuts and
+//! Written here because the planner wants exact integers, the largest or smallest of the minimum cuts and
 //! nothing else, and because the networks are shallow: augmenting paths are few arcs long, which
 //! is where Dinic's layers do well.
 
@@ -34,14 +34,26 @@ impl Network {
         self.residual.extend([capacity, back]);
     }
 
-    /// The vertices on the source's side of the minimum cut that has the most of them there.
-    pub(super) fn largest_source_side(self, source: usize, sink: usize) -> Vec<bool> {
+    /// The vertices on the source's side of a minimum cut, that with the most or the fewest there.
+    pub(super) fn source_side(self, source: usize, sink: usize, side: Side) -> Vec<bool> {
         let mut search = Search::new(self, source, sink);
         while search.layer() {
             search.block();
         }
-        search.level.iter().map(|level| *level == NOWHERE).collect()
+        match side {
+            Side::Largest => search.level.iter().map(|level| *level == NOWHERE).collect(),
+            Side::Smallest => search.reached(),
+        }
     }
+}
+
+/// Which of the minimum cuts: they are closed under union and intersection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Everything that cannot reach the sink.
+    Largest,
+    /// Only what the source reaches.
+    Smallest,
 }
 
 /// The state of Dinic's method: layers by distance to the sink, and the arcs not yet tried.
@@ -112,6 +124,24 @@ impl Search {
         }
         self.next.copy_from_slice(&self.first);
         self.level[self.source] != NOWHERE
+    }
+
+    /// What the residual network leads to from the source.
+    fn reached(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.network.vertices];
+        reached[self.source] = true;
+        let mut waiting = vec![self.source];
+        while let Some(vertex) = waiting.pop() {
+            for place in self.arcs_of(vertex) {
+                let arc = self.arcs[place];
+                let head = self.head(arc);
+                if self.residual(arc) > 0 && !reached[head] {
+                    reached[head] = true;
+                    waiting.push(head);
+                }
+            }
+        }
+        reached
     }
 
     /// A blocking flow: augmenting paths along falling distances until there is none.
