@@ -113,7 +113,7 @@ fn contended(dag: &ContentionDag) -> Vec<bool> {
 }
 
 /// Whether a job ran slower lately than the share of its throughput alone that policy grants it.
-fn is_below_floor(job: &Job, rule: &Override) -> bool {
+pub(crate) fn is_below_floor(job: &Job, rule: &Override) -> bool {
     let throughput = 1.0 / (1.0 + job.recent_slowdown);
     rule.min_throughput.is_some_and(|floor| throughput < floor)
 }

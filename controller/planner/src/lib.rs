@@ -23,6 +23,8 @@ mod previous;
 mod priority;
 mod profiles;
 mod report;
+mod routed;
+pub mod search;
 mod tally;
 mod traffic;
 mod walker;
@@ -45,12 +47,13 @@ pub use policy::{
 };
 pub use profiles::{Profile, profiles};
 pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};
+pub use routed::Routed;
 
-use crate::contention::Sharing;
-use crate::levels::Ranked;
 use crate::plan::Decisions;
 use crate::previous::Previous;
 use crate::report::Evidence;
+use crate::routed::Ranking;
+use crate::search::Found;
 use crate::traffic::Traffic;
 
 /// The plan for `input` under `policy`, and why it is so.
@@ -65,38 +68,39 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
     // Crux §4.1: the most intense job first takes the least congested paths.
     let paths = path_selection::select(&traffic, &had, policy).paths();
 
-    // Crux §4.2: intensity on those paths, corrected, is priority.
-    let demands = intensity::on_paths(&traffic, &paths);
-    let sharing = Sharing::new(&traffic, &paths);
-    let priorities = priority::assign(&traffic, &demands, &sharing, policy);
-    let order = priority::order(&priorities);
+    // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few classes for
+    // many priorities, told apart where it matters most.
+    let ranking = Ranking::new(&traffic, &paths, policy);
+    let levels = ranking.levels(&traffic, policy, &had);
 
-    // Crux §4.3: few classes for many priorities, told apart where it matters most.
-    let intensities: Vec<f64> = demands.iter().map(|demand| demand.intensity).collect();
-    let places = priority::places(&order);
-    let ranked = Ranked {
-        order: &order,
-        places: &places,
-        intensities: &intensities,
-        sharing: &sharing,
-    };
-    let levels = levels::assign(&traffic, &ranked, policy, &had);
+    // Beyond the paper: where few jobs meet, the fluid model judges paths and levels.
+    let found = Found::new(paths, levels);
+    let Found {
+        paths,
+        levels,
+        searched,
+    } = search::refine(&traffic, policy, &had, found);
+    let ranking = Ranking::new(&traffic, &paths, policy).with_searched(&levels, &searched);
+    let Ranking {
+        demands,
+        sharing,
+        priorities,
+        order,
+    } = &ranking;
+    let places = priority::places(order);
 
     let by_intensity = path_selection::order(demands.iter());
     let pinned = pins::assign(&traffic, &paths, &by_intensity, policy);
     let decisions = Decisions {
         traffic: &traffic,
         paths: &paths,
-        demands: &demands,
-        priorities: &priorities,
+        demands,
+        priorities,
         places: &places,
         levels: &levels,
         numbers: had.numbers(),
     };
-    let plan = decisions
-        .plan(&pinned, policy.levels)
-        .following(previous);
-    let (demands, sharing, order) = (&demands[..], &sharing, &order[..]);
+    let plan = decisions.plan(&pinned, policy.levels).following(previous);
     let evidence = Evidence {
         traffic: &traffic,
         demands,

@@ -106,6 +106,8 @@ pub struct Policy {
     pub max_pins_per_switch: usize,
     /// Largest correction factor (Crux §4.2), for a job that loses while the reference does not.
     pub max_correction: f64,
+    /// Effort of the search of paths and levels, in events of the fluid model; 0 is none.
+    pub search_events: u64,
     /// Switches by name, cables as `switch-switch`, that new traffic must avoid.
     pub drained: Vec<String>,
     /// Overrides; the first that matches a job is the one that counts.
@@ -124,6 +126,7 @@ impl Default for Policy {
             move_gain_min: 0.02,
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
+            search_events: 500_000,
             drained: Vec::new(),
             overrides: Vec::new(),
         }

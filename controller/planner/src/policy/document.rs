@@ -33,6 +33,8 @@ pub struct PolicyDocument {
     pub max_pins_per_switch: usize,
     /// Largest correction factor.
     pub max_correction: f64,
+    /// Effort of the search of paths and levels, in events of the fluid model; 0 is none.
+    pub search_events: u64,
     /// Switches by name, cables as `switch-switch`, that traffic must avoid.
     pub drained: Vec<String>,
     /// Overrides by job id or tenant; the first that matches counts.
@@ -86,6 +88,7 @@ impl From<&Policy> for PolicyDocument {
             move_gain_min: policy.move_gain_min,
             max_pins_per_switch: policy.max_pins_per_switch,
             max_correction: policy.max_correction,
+            search_events: policy.search_events,
             drained: policy.drained.clone(),
             jobs: policy
                 .overrides
@@ -133,6 +136,7 @@ impl PolicyDocument {
             move_gain_min: self.move_gain_min,
             max_pins_per_switch: self.max_pins_per_switch,
             max_correction: self.max_correction,
+            search_events: self.search_events,
             drained: self.drained.clone(),
             overrides: overrides.collect::<Result<_, _>>()?,
         })

@@ -144,6 +144,7 @@ fn running_flows_move_only_for_the_gain_that_policy_asks() {
     let with = |move_gain_min| {
         let policy = Policy {
             move_gain_min,
+            search_events: 0,
             ..Policy::default()
         };
         plan(&input(&fabric, &jobs), &policy, Some(&before))

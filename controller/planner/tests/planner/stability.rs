@@ -129,6 +129,8 @@ fn policy() -> impl Strategy<Value = Policy> {
                     fairness: if fairness < 0.5 { 0.0 } else { fairness },
                     move_gain_min: gain,
                     max_pins_per_switch: pins,
+                    // What a search of twelve jobs must at least have, and seldom, for the time.
+                    search_events: if pins < 5 { 64_000 } else { 0 },
                     overrides,
                     ..Policy::default()
                 }
