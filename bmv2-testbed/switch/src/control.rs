@@ -237,7 +237,12 @@ fn check_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError>
         (MatchKind::Range, KeyField::Range { low, high }) if fits(low) && fits(high) => {
             (low > high).then_some("has a lower bound above its upper one")
         }
-        (MatchKind::Optional, KeyField::Optional(value)) if value.is_none_or(fits) => None,
+        // p4c compiles an optional match to a ternary one.
+        (MatchKind::Optional | MatchKind::Ternary, KeyField::Optional(value))
+            if value.is_none_or(fits) =>
+        {
+            None
+        }
         (kind, field) if kind != field.kind() => Some("has another kind of match"),
         _ => Some("is wider than the field"),
     };

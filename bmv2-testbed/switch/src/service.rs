@@ -43,8 +43,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::election::{Dialect, Rules};
@@ -72,15 +72,40 @@ pub struct ServiceOptions {
     pub max_sessions: usize,
     /// What goes wrong on purpose.
     pub faults: Script,
+    /// How connections are protected; none means in the clear.
+    pub tls: Option<Tls>,
+}
+
+/// The switch's identity, and whose it trusts; everything is PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The switch's certificate, with those up to its root if there are any.
+    pub certificate: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+    /// The roots of the certificates that controllers must show; without it none is asked for.
+    pub client_roots: Option<Vec<u8>>,
+}
+
+impl Tls {
+    fn config(self) -> ServerTlsConfig {
+        let identity = Identity::from_pem(self.certificate, self.key);
+        let config = ServerTlsConfig::new().identity(identity);
+        match self.client_roots {
+            Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
+            None => config,
+        }
+    }
 }
 
 impl Default for ServiceOptions {
-    /// As the specification says, 16 streams as BMv2 has, no faults.
+    /// As the specification says, 16 streams as BMv2 has, no faults, in the clear.
     fn default() -> Self {
         Self {
             dialect: Dialect::default(),
             max_sessions: 16,
             faults: Script::default(),
+            tls: None,
         }
     }
 }
@@ -91,6 +116,9 @@ pub enum ServeError {
     /// The listening socket failed.
     #[error("the listening socket cannot be used")]
     Listener(#[from] io::Error),
+    /// Certificate, key or roots are not what they should be.
+    #[error("the certificates cannot be used")]
+    Tls(#[source] tonic::transport::Error),
     /// The device's thread is gone.
     #[error("there is no device to serve")]
     Gone(#[from] Gone),
@@ -144,6 +172,7 @@ pub async fn serve(
     let (orders, received) = mpsc::channel(1);
     let supervisor = Supervisor {
         listener,
+        builder: builder(options.tls)?,
         device,
         rules: Rules {
             device_id,
@@ -202,6 +231,7 @@ impl ServerHandle {
 #[derive(Debug)]
 struct Supervisor {
     listener: std::net::TcpListener,
+    builder: Server,
     device: DeviceHandle,
     rules: Rules,
     faults: Arc<Mutex<Faults>>,
@@ -216,7 +246,12 @@ impl Supervisor {
         while let Ok(listener) = self.listener.try_clone().and_then(TcpListener::from_std) {
             let switch = Arc::new(self.incarnate());
             let (stop, stopped) = oneshot::channel();
-            let mut server = tokio::spawn(run_server(Arc::clone(&switch), listener, stopped));
+            let mut server = tokio::spawn(run_server(
+                self.builder.clone(),
+                Arc::clone(&switch),
+                listener,
+                stopped,
+            ));
             let packets = tokio::spawn(Arc::clone(&switch).pump_packet_ins());
             let notices = tokio::spawn(Arc::clone(&switch).pump_notices());
             if let Some(restarted) = restarted.take() {
@@ -261,14 +296,27 @@ impl Supervisor {
     }
 }
 
+/// What all incarnations have in common.
+fn builder(tls: Option<Tls>) -> Result<Server, ServeError> {
+    let builder = Server::builder().http2_max_header_list_size(MAX_HEADER_LIST_BYTES);
+    match tls {
+        Some(tls) => builder.tls_config(tls.config()).map_err(ServeError::Tls),
+        None => Ok(builder),
+    }
+}
+
 /// Answers until told to stop.
-async fn run_server(switch: Arc<Switch>, listener: TcpListener, stopped: oneshot::Receiver<()>) {
+async fn run_server(
+    mut builder: Server,
+    switch: Arc<Switch>,
+    listener: TcpListener,
+    stopped: oneshot::Receiver<()>,
+) {
     let service = P4RuntimeServer::new(Service(switch))
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let served = Server::builder()
-        .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
+    let served = builder
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, async {
             // A dropped sender means the same as a message.

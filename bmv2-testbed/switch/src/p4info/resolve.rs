@@ -184,12 +184,11 @@ fn resolve_field(
         i64::from(key.bits),
     )?;
     let kind = match_kind(&place, field)?;
-    same(
-        &place,
-        "match type",
-        format!("{kind:?}").as_str(),
-        format!("{:?}", key.kind).as_str(),
-    )?;
+    // p4c compiles an optional match to a ternary one.
+    if (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
+        let (p4info, program) = (format!("{kind:?}"), format!("{:?}", key.kind));
+        same(&place, "match type", p4info.as_str(), program.as_str())?;
+    }
     Ok(FieldSchema {
         id: field.id,
         name: field.name.clone(),

@@ -74,7 +74,10 @@ impl Compiler<'_> {
                 ("bool", Value::Bool(value)) => Ok(Cond::Const(*value)),
                 _ => Ok(Cond::NonZero(self.plain_number(&plain)?)),
             },
-            Node::Operation(operation) => self.computed_truth(&operation),
+            Node::Operation(operation) if self.is_truth(&operation)? => {
+                self.computed_truth(&operation)
+            }
+            Node::Operation(operation) => Ok(Cond::NonZero(self.computed_number(&operation)?)),
         }
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::expressions::{Compiler, number};
-use super::headers::{Reference, plain};
+use super::headers::{Content, Reference, plain};
 use super::objects::Objects;
 use super::{LoadError, Next, ValueSetIndex, ValueSetSpec, json};
 use crate::expression::Expr;
@@ -224,6 +224,19 @@ impl StateCompiler<'_> {
                 let bits = self.compiler.number(&self.parameter(declared, 1)?)?;
                 self.extract(&self.parameter(declared, 0)?, Some(bits))
             }
+            "set" if self.is_wide(declared)? => {
+                let (op, parameters) = ("assign".to_owned(), declared.parameters.clone());
+                let parameters = parameters.into_iter().map(serde_json::from_value);
+                let parameters = parameters.collect::<Result<_, _>>();
+                let parameters = parameters
+                    .map_err(|error| LoadError::malformed(error.to_string(), self.at()))?;
+                let assign = json::Primitive { op, parameters };
+                Ok(Operation::Primitive(self.objects.body(
+                    &[assign],
+                    &[],
+                    self.at(),
+                )?))
+            }
             "set" => {
                 let target: json::Typed = self.parameter(declared, 0)?;
                 let field = self.objects.headers.target(&target.value, self.at())?;
@@ -258,6 +271,13 @@ impl StateCompiler<'_> {
                 self.at(),
             )),
         }
+    }
+
+    /// Whether an operation writes to a field of more than 128 bits.
+    fn is_wide(&self, declared: &json::ParserOp) -> Result<bool, LoadError> {
+        let target: json::Typed = self.parameter(declared, 0)?;
+        let reference = self.objects.headers.reference(&target.value, self.at())?;
+        Ok(matches!(reference, Reference::Content(Content::Wide(_))))
     }
 
     fn extract(

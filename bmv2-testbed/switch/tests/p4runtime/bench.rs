@@ -31,9 +31,13 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn p4info() -> P4Info {
+    parse_info(INFO)
+}
+
+fn parse_info(text: &str) -> P4Info {
     let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET).unwrap();
     let kind = pool.get_message_by_name("p4.config.v1.P4Info").unwrap();
-    let message = DynamicMessage::parse_text_format(kind, INFO).unwrap();
+    let message = DynamicMessage::parse_text_format(kind, text).unwrap();
     P4Info::decode(message.encode_to_vec().as_slice()).unwrap()
 }
 
@@ -42,6 +46,15 @@ pub(crate) fn config(cookie: u64) -> p4rt::ForwardingPipelineConfig {
         p4info: Some(p4info()),
         p4_device_config: JSON.to_vec(),
         cookie: Some(p4rt::forwarding_pipeline_config::Cookie { cookie }),
+    }
+}
+
+/// Another program than fabric.p4.
+pub(crate) fn config_of(json: &[u8], info: &str) -> p4rt::ForwardingPipelineConfig {
+    p4rt::ForwardingPipelineConfig {
+        p4info: Some(parse_info(info)),
+        p4_device_config: json.to_vec(),
+        cookie: None,
     }
 }
 

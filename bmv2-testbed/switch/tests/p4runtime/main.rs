@@ -12,3 +12,4 @@ mod packets;
 mod pipeline;
 mod samples;
 mod selectors;
+mod state;

@@ -1,0 +1,38 @@
+//! The STF cases of `tests/programs`, each on the program of its name.
+
+use std::sync::Arc;
+
+use switch::Program;
+use switch::stf::Case;
+
+fn check(json: &[u8], case: &str) {
+    let program = Arc::new(Program::load(json).unwrap());
+    let played = Case::parse(case).unwrap().run(&program);
+    if let Err(error) = played {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn objects_with_state() {
+    check(
+        include_bytes!("programs/state.json"),
+        include_str!("programs/state.stf"),
+    );
+}
+
+#[test]
+fn headers_of_every_shape() {
+    check(
+        include_bytes!("programs/shapes.json"),
+        include_str!("programs/shapes.stf"),
+    );
+}
+
+#[test]
+fn a_case_that_does_not_hold_fails() {
+    let program = Program::load(include_bytes!("programs/shapes.json")).unwrap();
+    let case = Case::parse("packet 1 00 00 00 00\nexpect 2 00 00 00 65 $").unwrap();
+    let error = case.run(&Arc::new(program)).unwrap_err().to_string();
+    assert_eq!(error, "port 2: packet 0 is 00000064");
+}
