@@ -1,8 +1,118 @@
 //! Placement: which GPUs a job gets, the floor above communication scheduling.
+//!
+//! A [`Policy`] looks at the [`State`] of a cluster (jobs that wait, jobs that run and where) and
+//! says what to do now, as [`Decision`]s; the [`Board`] holds that state, carries decisions out and
+//! refuses those that make no sense. So every policy is asked in the same way, whether a trace is
+//! replayed or one job is to be placed in a running fabric, and none keeps books of its own about
+//! what is free. All are gang scheduled: a job has all of its GPUs or none.
+//!
+//! The plain references are [`queue`]'s; [`hived`], [`muri`] and [`sjf_bco`] follow their papers.
+
+mod board;
+mod cluster;
+pub mod hived;
+pub mod muri;
+mod named;
+pub mod queue;
+pub mod sjf_bco;
+
+pub use board::{Board, BoardError};
+pub use cluster::{Cluster, Free, Host};
+pub use named::{Beliefs, Placement, PlacementError, UnknownPlacement};
 
 use std::collections::BTreeMap;
 
 use topology::HostId;
 
-/// GPUs of one job on each of its hosts.
+/// GPUs of one job on each of its hosts; no host has none.
 pub type Gpus = BTreeMap<HostId, u32>;
+
+/// What a job asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Its number; unique on a board.
+    pub job: u32,
+    /// GPUs that it wants.
+    pub gpus: u32,
+    /// When it came, in seconds.
+    pub submitted_seconds: f64,
+    /// How long it has still to run on those GPUs with the network for itself, in seconds; an
+    /// estimate.
+    pub remaining_seconds: f64,
+    /// The model that it trains, if known.
+    pub model: Option<String>,
+    /// Whose it is.
+    pub tenant: Option<String>,
+}
+
+/// A job that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// What it asked for; the remaining time is that of now.
+    pub request: Request,
+    /// The GPUs it has.
+    pub gpus: Gpus,
+    /// The group that takes turns on these GPUs, if it shares them (Muri).
+    pub group: Option<u32>,
+}
+
+/// What a policy sees.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// The time, in seconds.
+    pub now_seconds: f64,
+    /// The hosts.
+    pub cluster: &'a Cluster,
+    /// Jobs without GPUs, in order of arrival.
+    pub waiting: &'a [Request],
+    /// Jobs with GPUs, by number.
+    pub running: &'a [Running],
+}
+
+impl State<'_> {
+    /// GPUs that no job has.
+    pub fn free(&self) -> Free {
+        Free::of(self.cluster, self.running)
+    }
+}
+
+/// What to do with a job now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// A waiting job begins, or goes on, on these GPUs.
+    Start {
+        /// The job.
+        job: u32,
+        /// Its GPUs.
+        gpus: Gpus,
+        /// The group with which it shares them, if it does not have them alone.
+        group: Option<u32>,
+    },
+    /// A running job gives its GPUs back and waits; what it did is kept.
+    Suspend {
+        /// The job.
+        job: u32,
+    },
+    /// A waiting job leaves: the cluster can never give it what it wants.
+    Refuse {
+        /// The job.
+        job: u32,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A way to place jobs. Deterministic: the same calls give the same decisions.
+pub trait Policy {
+    /// What to do now, in order: what an earlier decision frees, a later one may use.
+    fn decide(&mut self, state: &State<'_>) -> Vec<Decision>;
+
+    /// The time between decisions of a policy that works in rounds, in seconds; others decide when
+    /// a job comes or goes.
+    fn round_seconds(&self) -> Option<f64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The hosts of a cluster as placement sees them: GPUs, their kind, and the leaf that they share.
+
+use topology::{Fabric, HostId};
+
+use super::{Gpus, Running};
+
+/// A host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its GPUs.
+    pub gpus: u32,
+    /// The leaf of its first NIC; hosts with equal numbers are neighbours.
+    pub leaf: u32,
+    /// The kind of its GPUs; the position in [`Cluster::kinds`].
+    pub kind: u32,
+}
+
+/// The hosts of a cluster, by [`HostId`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// Names of the kinds of GPU; one if all are alike.
+    pub kinds: Vec<String>,
+}
+
+impl Cluster {
+    /// The hosts of `fabric`, with one kind of GPU. A host without a NIC is its own leaf.
+    pub fn of(fabric: &Fabric) -> Self {
+        let switches = fabric.switches().len();
+        let host = |(id, host): (usize, &topology::Host)| Host {
+            gpus: host.gpus,
+            leaf: match host.nics.first() {
+                Some(nic) => fabric.leaf_of(*nic).0,
+                None => HostId::from(switches + id).0,
+            },
+            kind: 0,
+        };
+        Self {
+            hosts: fabric.hosts().iter().enumerate().map(host).collect(),
+            kinds: vec!["GPU".to_owned()],
+        }
+    }
+
+    /// GPUs of all hosts.
+    pub fn gpus(&self) -> u32 {
+        self.hosts.iter().map(|host| host.gpus).sum()
+    }
+}
+
+/// GPUs that no job has, by host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free {
+    by_host: Vec<u32>,
+}
+
+impl Free {
+    /// All GPUs of `cluster`.
+    pub fn all(cluster: &Cluster) -> Self {
+        Self {
+            by_host: cluster.hosts.iter().map(|host| host.gpus).collect(),
+        }
+    }
+
+    /// What `running` leave; those of one group have the same GPUs, which count once.
+    pub fn of(cluster: &Cluster, running: &[Running]) -> Self {
+        let mut free = Self::all(cluster);
+        let mut groups = std::collections::BTreeSet::new();
+        for job in running {
+            if job.group.is_none_or(|group| groups.insert(group)) {
+                free.take(&job.gpus);
+            }
+        }
+        free
+    }
+
+    /// GPUs free on a host.
+    pub fn on(&self, host: HostId) -> u32 {
+        self.by_host[host.index()]
+    }
+
+    /// GPUs free on all hosts.
+    pub fn total(&self) -> u32 {
+        self.by_host.iter().sum()
+    }
+
+    /// Hosts and their free GPUs, by id.
+    pub fn hosts(&self) -> impl Iterator<Item = (HostId, u32)> + '_ {
+        let hosts = self.by_host.iter().enumerate();
+        hosts.map(|(id, free)| (HostId::from(id), *free))
+    }
+
+    /// Whether all of `gpus` are free.
+    pub fn has(&self, gpus: &Gpus) -> bool {
+        let free = |(host, gpus): (&HostId, &u32)| {
+            self.by_host
+                .get(host.index())
+                .is_some_and(|free| free >= gpus)
+        };
+        gpus.iter().all(free)
+    }
+
+    /// Takes GPUs that are free.
+    pub fn take(&mut self, gpus: &Gpus) {
+        for (host, gpus) in gpus {
+            let free = &mut self.by_host[host.index()];
+            *free = free.saturating_sub(*gpus);
+        }
+    }
+
+    /// Gives GPUs back.
+    pub fn give(&mut self, gpus: &Gpus) {
+        for (host, gpus) in gpus {
+            self.by_host[host.index()] += gpus;
+        }
+    }
+
+    /// `gpus` of the hosts in this order, as many of each as it has; none if all have too few.
+    pub fn gather(&self, gpus: u32, hosts: impl IntoIterator<Item = HostId>) -> Option<Gpus> {
+        let (mut gathered, mut wanted) = (Gpus::new(), gpus);
+        for host in hosts {
+            let taken = wanted.min(self.on(host));
+            if taken > 0 {
+                gathered.insert(host, taken);
+                wanted -= taken;
+            }
+            if wanted == 0 {
+                break;
+            }
+        }
+        (wanted == 0 && gpus > 0).then_some(gathered)
+    }
+}

@@ -1,0 +1,360 @@
+//! `HiveD` (Zhao et al., OSDI'20): cells of a hierarchy, reserved for virtual clusters.
+//!
+//! A tenant's quota is not a number of GPUs but a set of *cells*: so many hosts, so many leaves. A
+//! virtual cell is bound to a physical one when its first job comes and let go after its last; the
+//! physical one comes from buddy allocation, which always has one left for a tenant within its
+//! quota (OSDI'20 §3.3). So nobody finds the GPUs of his quota scattered by others. Inside its
+//! virtual cells a job is packed by the hierarchy: into the smallest block with room, of several
+//! the fullest.
+//!
+//! Each tenant's jobs are served in order of arrival. Jobs of low priority on the idle cells of
+//! others, which the paper also has, are not modelled: they would be preempted.
+
+mod cells;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::{Cluster, Decision, Gpus, Policy, Request, State};
+use cells::{Buddies, Levels};
+
+/// Cells of a tenant: their size in GPUs, and how many.
+pub type Quota = Vec<(u32, u32)>;
+
+/// Why quotas cannot be held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HivedError {
+    /// Cells of a level are alike, so hosts must be.
+    #[error("hosts have different numbers of GPUs; cells of a level must be alike")]
+    UnevenHosts,
+    /// No level has cells of this size.
+    #[error("tenant {tenant}: no cell has {gpus} GPUs; sizes are {sizes:?}")]
+    NoSuchCell {
+        /// The tenant.
+        tenant: String,
+        /// The size wanted.
+        gpus: u32,
+        /// The sizes there are.
+        sizes: Vec<usize>,
+    },
+    /// The quotas together are more than the cluster.
+    #[error("tenant {tenant}: the cluster has no cell of {gpus} GPUs left for its quota")]
+    TooMuch {
+        /// The tenant.
+        tenant: String,
+        /// The size of the cell that is missing.
+        gpus: u32,
+    },
+}
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Hived {
+    levels: Levels,
+    buddies: Buddies,
+    tenants: BTreeMap<String, Virtual>,
+    /// Whether everybody shares one virtual cluster.
+    shared: bool,
+    /// Where jobs are: their tenant, and GPUs of its virtual cluster.
+    jobs: BTreeMap<u32, (String, Vec<usize>)>,
+}
+
+impl Hived {
+    /// The policy with a quota for each tenant; with no quotas everybody shares all cells.
+    ///
+    /// # Errors
+    /// Hosts differ, or the quotas do not fit.
+    pub fn new(cluster: &Cluster, quotas: &BTreeMap<String, Quota>) -> Result<Self, HivedError> {
+        let levels = Levels::of(cluster)?;
+        let tenants = if quotas.is_empty() {
+            let everything = vec![levels.top(); levels.top_cells()];
+            BTreeMap::from([(String::new(), Virtual::new(&levels, &everything))])
+        } else {
+            assigned(&levels, quotas)?
+        };
+        Ok(Self {
+            buddies: Buddies::new(&levels),
+            levels,
+            tenants,
+            shared: quotas.is_empty(),
+            jobs: BTreeMap::new(),
+        })
+    }
+
+    fn tenant(&self, request: &Request) -> String {
+        match &request.tenant {
+            Some(tenant) if !self.shared => tenant.clone(),
+            _ => String::new(),
+        }
+    }
+
+    /// Lets go of the GPUs of jobs that no longer run, and of cells that are empty then.
+    fn release(&mut self, state: &State<'_>) {
+        let running: BTreeSet<u32> = state.running.iter().map(|job| job.request.job).collect();
+        let (stay, gone) = std::mem::take(&mut self.jobs)
+            .into_iter()
+            .partition(|(job, _)| running.contains(job));
+        self.jobs = stay;
+        for (tenant, gpus) in BTreeMap::<u32, _>::into_values(gone) {
+            if let Some(cells) = self.tenants.get_mut(&tenant) {
+                cells.give(&gpus, &mut self.buddies);
+            }
+        }
+    }
+
+    fn start(&mut self, tenant: &str, request: &Request) -> Option<Gpus> {
+        let cells = self.tenants.get_mut(tenant)?;
+        let chosen = cells.take(request.gpus as usize, &self.levels, &mut self.buddies)?;
+        let mut gpus = Gpus::new();
+        for number in &chosen {
+            let physical = cells.physical(*number, &self.levels)?;
+            *gpus.entry(self.levels.hosts[physical]).or_default() += 1;
+        }
+        self.jobs.insert(request.job, (tenant.to_owned(), chosen));
+        Some(gpus)
+    }
+}
+
+impl Policy for Hived {
+    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
+        self.release(state);
+        let mut blocked = BTreeSet::new();
+        let mut decisions = Vec::new();
+        for request in state.waiting {
+            let (job, tenant) = (request.job, self.tenant(request));
+            let most = self
+                .tenants
+                .get(&tenant)
+                .map_or(0, |cells| cells.used.len());
+            if request.gpus == 0 || request.gpus as usize > most {
+                let reason = format!("it wants {} GPUs of its quota of {most}", request.gpus);
+                decisions.push(Decision::Refuse { job, reason });
+                continue;
+            }
+            if blocked.contains(&tenant) {
+                continue;
+            }
+            match self.start(&tenant, request) {
+                Some(gpus) => decisions.push(Decision::Start {
+                    job,
+                    gpus,
+                    group: None,
+                }),
+                None => drop(blocked.insert(tenant)),
+            }
+        }
+        decisions
+    }
+}
+
+/// The virtual clusters of `quotas`, if the cluster can be divided so.
+fn assigned(
+    levels: &Levels,
+    quotas: &BTreeMap<String, Quota>,
+) -> Result<BTreeMap<String, Virtual>, HivedError> {
+    let mut wanted = Vec::new();
+    for (tenant, quota) in quotas {
+        for (gpus, count) in quota {
+            let level = levels.sizes.iter().position(|size| *size == *gpus as usize);
+            let level = level.ok_or_else(|| HivedError::NoSuchCell {
+                tenant: tenant.clone(),
+                gpus: *gpus,
+                sizes: levels.sizes.clone(),
+            })?;
+            // No quota needs more cells than there are GPUs; more fail below all the same.
+            let count = (*count as usize).min(levels.hosts.len() + 1);
+            wanted.extend(std::iter::repeat_n((Reverse(level), tenant, *gpus), count));
+        }
+    }
+    wanted.sort();
+    let mut buddies = Buddies::new(levels);
+    let mut cells: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (Reverse(level), tenant, gpus) in wanted {
+        if buddies.take(level).is_none() {
+            let tenant = tenant.clone();
+            return Err(HivedError::TooMuch { tenant, gpus });
+        }
+        cells.entry(tenant.clone()).or_default().push(level);
+    }
+    let cluster = |(tenant, cells): (String, Vec<usize>)| (tenant, Virtual::new(levels, &cells));
+    Ok(cells.into_iter().map(cluster).collect())
+}
+
+/// A virtual cluster: its cells in a row, each with its GPUs in a row.
+#[derive(Clone, Debug)]
+struct Virtual {
+    cells: Vec<VirtualCell>,
+    /// Which of its GPUs have a job.
+    used: Vec<bool>,
+}
+
+#[derive(Clone, Debug)]
+struct VirtualCell {
+    block: Block,
+    /// The physical cell, while it has jobs.
+    bound: Option<usize>,
+}
+
+/// An aligned block of a virtual cluster's GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    level: usize,
+    start: usize,
+}
+
+impl Block {
+    fn gpus(self, sizes: &[usize]) -> Range<usize> {
+        self.start..self.start + sizes[self.level]
+    }
+
+    /// Its blocks of a lower level.
+    fn parts(self, level: usize, sizes: &[usize]) -> impl Iterator<Item = Self> + use<> {
+        let starts = self.gpus(sizes).step_by(sizes[level]);
+        starts.map(move |start| Self { level, start })
+    }
+}
+
+impl Virtual {
+    fn new(levels: &Levels, cells: &[usize]) -> Self {
+        let mut start = 0;
+        let mut cell = |level: &usize| {
+            let block = Block {
+                level: *level,
+                start,
+            };
+            start += levels.sizes[*level];
+            VirtualCell { block, bound: None }
+        };
+        Self {
+            cells: cells.iter().map(&mut cell).collect(),
+            used: vec![false; start],
+        }
+    }
+
+    /// Takes `gpus` free ones and binds the cells they are in; none, and no change, if there are
+    /// too few.
+    fn take(&mut self, gpus: usize, levels: &Levels, buddies: &mut Buddies) -> Option<Vec<usize>> {
+        let free = self.used.iter().filter(|used| !**used).count();
+        if free < gpus {
+            return None;
+        }
+        let cells: Vec<Block> = self.cells.iter().map(|cell| cell.block).collect();
+        let mut packing = Packing {
+            used: self.used.clone(),
+            sizes: &levels.sizes,
+            taken: Vec::new(),
+        };
+        packing.pack(&cells, gpus);
+        let taken = packing.taken;
+        for cell in &mut self.cells {
+            let inside = cell.block.gpus(&levels.sizes);
+            if cell.bound.is_none() && taken.iter().any(|gpu| inside.contains(gpu)) {
+                // Within the quotas there is always one (OSDI'20, theorem 1); a property test.
+                cell.bound = Some(buddies.take(cell.block.level)?);
+            }
+        }
+        for gpu in &taken {
+            self.used[*gpu] = true;
+        }
+        Some(taken)
+    }
+
+    fn give(&mut self, gpus: &[usize], buddies: &mut Buddies) {
+        for gpu in gpus {
+            self.used[*gpu] = false;
+        }
+        let sizes = buddies.sizes().to_vec();
+        for cell in &mut self.cells {
+            let empty = cell.block.gpus(&sizes).all(|gpu| !self.used[gpu]);
+            if let (Some(bound), true) = (cell.bound, empty) {
+                buddies.give(cell.block.level, bound);
+                cell.bound = None;
+            }
+        }
+    }
+
+    /// The GPU of the cluster that a virtual one is bound to.
+    fn physical(&self, gpu: usize, levels: &Levels) -> Option<usize> {
+        let holds = |cell: &&VirtualCell| cell.block.gpus(&levels.sizes).contains(&gpu);
+        let cell = self.cells.iter().find(holds)?;
+        let bound = levels.gpus(cell.block.level, cell.bound?);
+        Some(bound.start + gpu - cell.block.start)
+    }
+}
+
+/// One job being packed.
+struct Packing<'a> {
+    used: Vec<bool>,
+    sizes: &'a [usize],
+    taken: Vec<usize>,
+}
+
+impl Packing<'_> {
+    /// Takes `gpus` of the blocks, which have so many: in the best block that has room for all, or
+    /// else all of the emptiest block, and the rest in the same way.
+    fn pack(&mut self, blocks: &[Block], gpus: usize) {
+        if gpus == 0 {
+            return;
+        }
+        if let Some(best) = self.best(blocks, gpus) {
+            if best.level == 0 {
+                return self.take_all(best);
+            }
+            let parts: Vec<Block> = best.parts(best.level - 1, self.sizes).collect();
+            return self.pack(&parts, gpus);
+        }
+        let emptiest = blocks
+            .iter()
+            .max_by_key(|block| (self.free(**block), Reverse(block.start)));
+        let Some(emptiest) = emptiest.copied() else {
+            return;
+        };
+        let free = self.free(emptiest);
+        self.take_all(emptiest);
+        self.pack(blocks, gpus - free);
+    }
+
+    /// Of the blocks' own blocks with room for `gpus`: the lowest level; there the fullest, then
+    /// the one in the fullest parent, and so on.
+    fn best(&self, blocks: &[Block], gpus: usize) -> Option<Block> {
+        (0..self.sizes.len()).find_map(|level| {
+            let outer = blocks.iter().filter(|block| block.level >= level);
+            let parts = outer.flat_map(|outer| {
+                outer
+                    .parts(level, self.sizes)
+                    .map(move |part| (*outer, part))
+            });
+            let fits = parts.filter(|(_, part)| self.free(*part) >= gpus);
+            let best = fits.min_by_key(|(outer, part)| self.fullness(*outer, *part));
+            best.map(|(_, part)| part)
+        })
+    }
+
+    /// Free GPUs of `part` and of each block around it, up to `outer`.
+    fn fullness(&self, outer: Block, part: Block) -> Vec<usize> {
+        let around = |level: usize| {
+            let size = self.sizes[level];
+            let start = outer.start + (part.start - outer.start) / size * size;
+            self.free(Block { level, start })
+        };
+        (part.level..=outer.level).map(around).collect()
+    }
+
+    fn free(&self, block: Block) -> usize {
+        let gpus = &self.used[block.gpus(self.sizes)];
+        gpus.iter().filter(|used| !**used).count()
+    }
+
+    fn take_all(&mut self, block: Block) {
+        for gpu in block.gpus(self.sizes) {
+            if !self.used[gpu] {
+                self.used[gpu] = true;
+                self.taken.push(gpu);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

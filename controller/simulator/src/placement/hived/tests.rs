@@ -1,0 +1,155 @@
+//! Quotas by hand, packing by hand, and the guarantee as a law.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::placement::{Board, Host};
+
+/// Two leaves of two hosts of 8 GPUs.
+fn cluster() -> Cluster {
+    let host = |leaf| Host {
+        gpus: 8,
+        leaf,
+        kind: 0,
+    };
+    Cluster {
+        hosts: [0, 0, 1, 1].map(host).to_vec(),
+        kinds: vec!["GPU".to_owned()],
+    }
+}
+
+fn request(job: u32, gpus: u32, tenant: &str) -> Request {
+    Request {
+        job,
+        gpus,
+        submitted_seconds: f64::from(job),
+        remaining_seconds: 1.0,
+        model: None,
+        tenant: Some(tenant.to_owned()),
+    }
+}
+
+fn quotas(quotas: &[(&str, &[(u32, u32)])]) -> BTreeMap<String, Quota> {
+    let quota = |(tenant, cells): &(&str, &[(u32, u32)])| ((*tenant).to_owned(), cells.to_vec());
+    quotas.iter().map(quota).collect()
+}
+
+/// Hosts and GPUs of each job, in order of arrival; jobs that wait have none.
+fn check(policy: &mut Hived, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
+    let mut board = Board::new(cluster());
+    for (job, (gpus, tenant)) in (0..).zip(jobs) {
+        board.submit(request(job, *gpus, tenant)).unwrap();
+    }
+    for decision in policy.decide(&board.state(0.0)) {
+        board.apply(&decision).unwrap();
+    }
+    let placed = |job: u32| {
+        let state = board.state(0.0);
+        let running = state
+            .running
+            .iter()
+            .find(|running| running.request.job == job);
+        running.map_or(Vec::new(), |running| {
+            running
+                .gpus
+                .iter()
+                .map(|(host, gpus)| (host.0, *gpus))
+                .collect()
+        })
+    };
+    let found: Vec<Vec<(u32, u32)>> = (0..jobs.len() as u32).map(placed).collect();
+    assert_eq!(found, expect);
+}
+
+#[test]
+fn jobs_are_packed_into_the_smallest_block_with_room() {
+    let mut policy = Hived::new(&cluster(), &BTreeMap::new()).unwrap();
+    // 4 on host 0; 8 on a whole host of the same leaf; 2 beside the 4, and so does 1; 16 need a leaf.
+    check(
+        &mut policy,
+        &[(4, ""), (8, ""), (2, ""), (1, ""), (16, "")],
+        &[
+            &[(0, 4)],
+            &[(1, 8)],
+            &[(0, 2)],
+            &[(0, 1)],
+            &[(2, 8), (3, 8)],
+        ],
+    );
+}
+
+#[test]
+fn a_tenant_finds_its_cells_whatever_others_do() {
+    let mut policy = Hived::new(&cluster(), &quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]));
+    // b's third job waits though a's host would be free; a's job of 16 has a leaf of its own.
+    check(
+        policy.as_mut().unwrap(),
+        &[(1, "b"), (8, "b"), (16, "a"), (8, "b"), (1, "b")],
+        &[&[(0, 1)], &[(1, 8)], &[(2, 8), (3, 8)], &[], &[]],
+    );
+}
+
+#[test]
+fn quotas_that_do_not_fit_are_refused() {
+    let refused =
+        |of: &[(&str, &[(u32, u32)])]| Hived::new(&cluster(), &quotas(of)).unwrap_err().to_string();
+    assert_eq!(
+        refused(&[("a", &[(16, 1)]), ("b", &[(8, 3)])]),
+        "tenant b: the cluster has no cell of 8 GPUs left for its quota"
+    );
+    assert_eq!(
+        refused(&[("a", &[(6, 1)])]),
+        "tenant a: no cell has 6 GPUs; sizes are [1, 2, 4, 8, 16]"
+    );
+    let mut uneven = cluster();
+    uneven.hosts[1].gpus = 4;
+    let error = Hived::new(&uneven, &BTreeMap::new()).unwrap_err();
+    assert_eq!(error, HivedError::UnevenHosts);
+    let mut policy = Hived::new(&cluster(), &quotas(&[("a", &[(8, 1)])])).unwrap();
+    let mut board = Board::new(cluster());
+    board.submit(request(1, 9, "a")).unwrap();
+    board.submit(request(2, 1, "c")).unwrap();
+    let decisions = policy.decide(&board.state(0.0));
+    let refusal = |decision: &Decision| matches!(decision, Decision::Refuse { .. });
+    assert_eq!(
+        decisions
+            .iter()
+            .filter(|decision| refusal(decision))
+            .count(),
+        2
+    );
+}
+
+proptest! {
+    /// A tenant with free GPUs in its quota is never turned away, whatever came and went before.
+    #[test]
+    fn the_quota_is_a_guarantee(
+        moves in proptest::collection::vec((0..3_u32, 1..9_u32, any::<bool>()), 1..80),
+    ) {
+        let quotas = quotas(&[("0", &[(8, 1), (4, 1)]), ("1", &[(16, 1)]), ("2", &[(2, 2)])]);
+        let sizes = [12, 16, 4];
+        let mut policy = Hived::new(&cluster(), &quotas).unwrap();
+        let mut board = Board::new(cluster());
+        for (job, (tenant, gpus, leaves)) in (0..).zip(moves) {
+            let gpus = gpus.min(sizes[tenant as usize]);
+            board.submit(request(job, gpus, &tenant.to_string())).unwrap();
+            for decision in policy.decide(&board.state(0.0)) {
+                prop_assert_eq!(board.apply(&decision), Ok(()));
+            }
+            for (tenant, size) in (0..3).zip(sizes) {
+                let name = Some(tenant.to_string());
+                let state = board.state(0.0);
+                let used: u32 = state.running.iter()
+                    .filter(|running| running.request.tenant == name)
+                    .map(|running| running.request.gpus)
+                    .sum();
+                let next = state.waiting.iter().find(|request| request.tenant == name);
+                prop_assert!(next.is_none_or(|request| used + request.gpus > size));
+            }
+            let first = board.state(0.0).running.first().map(|running| running.request.job);
+            if let (true, Some(first)) = (leaves, first) {
+                board.finish(first).unwrap();
+            }
+        }
+    }
+}

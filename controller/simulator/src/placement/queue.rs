@@ -1,0 +1,146 @@
+//! First come, first served: the plain references, which differ only in the hosts they choose.
+//!
+//! A job that finds no room holds back those behind it, so nobody starves and nobody overtakes. A
+//! job larger than the cluster is refused.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use topology::HostId;
+
+use super::{Cluster, Decision, Free, Gpus, Policy, State};
+
+/// Chooses GPUs for one job.
+pub trait Choice {
+    /// `gpus` of the free ones; none if there are too few.
+    fn choose(&mut self, cluster: &Cluster, free: &Free, gpus: u32) -> Option<Gpus>;
+}
+
+/// Jobs in order of arrival, each on the GPUs of a choice.
+#[derive(Clone, Debug)]
+pub struct Queue<C> {
+    /// How GPUs are chosen.
+    pub choice: C,
+}
+
+impl<C: Choice> Policy for Queue<C> {
+    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
+        let mut free = state.free();
+        let mut decisions = Vec::new();
+        for request in state.waiting {
+            if let Some(refusal) = refusal(state.cluster, request.job, request.gpus) {
+                decisions.push(refusal);
+                continue;
+            }
+            let Some(gpus) = self.choice.choose(state.cluster, &free, request.gpus) else {
+                break;
+            };
+            free.take(&gpus);
+            decisions.push(Decision::Start {
+                job: request.job,
+                gpus,
+                group: None,
+            });
+        }
+        decisions
+    }
+}
+
+/// The refusal of a job that no empty cluster could take.
+pub(super) fn refusal(cluster: &Cluster, job: u32, gpus: u32) -> Option<Decision> {
+    let has = cluster.gpus();
+    let reason = match gpus {
+        0 => "it wants no GPU".to_owned(),
+        gpus if gpus > has => format!("it wants {gpus} GPUs of {has}"),
+        _ => return None,
+    };
+    Some(Decision::Refuse { job, reason })
+}
+
+/// The first free GPUs, by host.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstFit;
+
+impl Choice for FirstFit {
+    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+        free.gather(gpus, free.hosts().map(|(host, _)| host))
+    }
+}
+
+/// The hosts with the most free GPUs first.
+#[derive(Clone, Copy, Debug)]
+pub struct LeastLoaded;
+
+impl Choice for LeastLoaded {
+    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+        free.gather(gpus, emptiest_first(free.hosts()))
+    }
+}
+
+/// Any free GPUs, each as likely as the others.
+#[derive(Clone, Debug)]
+pub struct Random {
+    /// Where chance comes from.
+    pub random: ChaCha8Rng,
+}
+
+impl Choice for Random {
+    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+        let mut left = free.clone();
+        if gpus == 0 || left.total() < gpus {
+            return None;
+        }
+        let mut chosen = Gpus::new();
+        for _ in 0..gpus {
+            let mut ticket = self.random.random_range(0..left.total());
+            let hosts = left.hosts();
+            let mut passed = hosts.skip_while(|(_, free)| {
+                let passes = ticket >= *free;
+                ticket -= if passes { *free } else { 0 };
+                passes
+            });
+            let (host, _) = passed.next()?;
+            drop(passed);
+            left.take(&Gpus::from([(host, 1)]));
+            *chosen.entry(host).or_default() += 1;
+        }
+        Some(chosen)
+    }
+}
+
+/// One host if it has room, else one leaf, else as few leaves as need be; of several hosts or
+/// leaves the one with the least room to spare.
+#[derive(Clone, Copy, Debug)]
+pub struct SameLeaf;
+
+impl Choice for SameLeaf {
+    fn choose(&mut self, cluster: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+        let one_host = free.hosts().filter(|(_, free)| *free >= gpus);
+        if let Some((host, _)) = one_host.min_by_key(|(_, free)| *free) {
+            return free.gather(gpus, [host]);
+        }
+        let mut leaves: BTreeMap<u32, Vec<(HostId, u32)>> = BTreeMap::new();
+        for (host, free) in free.hosts() {
+            leaves
+                .entry(cluster.hosts[host.index()].leaf)
+                .or_default()
+                .push((host, free));
+        }
+        let room = |hosts: &Vec<(HostId, u32)>| hosts.iter().map(|(_, free)| *free).sum::<u32>();
+        let one_leaf = leaves.values().filter(|hosts| room(hosts) >= gpus);
+        if let Some(hosts) = one_leaf.min_by_key(|hosts| room(hosts)) {
+            return free.gather(gpus, emptiest_first(hosts.iter().copied()));
+        }
+        let mut leaves: Vec<_> = leaves.into_values().collect();
+        leaves.sort_by_key(|hosts| std::cmp::Reverse(room(hosts)));
+        free.gather(gpus, leaves.into_iter().flat_map(emptiest_first))
+    }
+}
+
+/// Hosts by free GPUs, the most first, then by id.
+fn emptiest_first(hosts: impl IntoIterator<Item = (HostId, u32)>) -> Vec<HostId> {
+    let mut hosts: Vec<_> = hosts.into_iter().collect();
+    hosts.sort_by_key(|(host, free)| (std::cmp::Reverse(*free), *host));
+    hosts.into_iter().map(|(host, _)| host).collect()
+}

@@ -1,0 +1,170 @@
+//! SJF-BCO: smallest job first with balanced contention and overhead (Yu, Ji, Rajan, Liu, `MobiHoc`
+//! 2022, DOI 10.1145/3492866.3549716).
+//!
+//! A ring over several servers is slowed by every other ring that leaves a server with it
+//! ([`Constants`] has the model). Small jobs therefore go where they fill gaps (**FA-FFP**,
+//! fragment-aware first fit), large ones to as few, least loaded servers as suffice (**LBSGF**,
+//! least busy server group first). What is small is decided by trying: every bound `kappa` on
+//! size, under the smallest bound `theta` on the load of a GPU that still admits all jobs.
+//!
+//! ```text
+//! sort jobs by GPUs
+//! bisect theta in 1..=horizon:
+//!     for each kappa: place all jobs in order, waiting for exits     (placing.rs)
+//!     theta is feasible if some kappa placed them all
+//!     of all complete schedules keep the one with the least makespan
+//! ```
+//!
+//! Where the printed pseudocode is loose this module is strict: a schedule that does not place all
+//! jobs is discarded, and feasibility steers the bisection. [`Search::Literal`] is the printed form.
+//! `docs/algorithms/sjf-bco.md` is the essay.
+
+mod constants;
+mod placing;
+mod policy;
+
+use std::collections::BTreeSet;
+
+pub use constants::{Constants, Progress, Span};
+pub use placing::{Rule, contention};
+pub use policy::SjfBco;
+
+/// A job: a ring of as many workers as it has GPUs. Times are in slots, `gradient` in the unit of
+/// bandwidth times slots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Job {
+    /// `G_j`: GPUs.
+    pub gpus: u32,
+    /// `F_j`: iterations.
+    pub iterations: u64,
+    /// `m_j`: size of the gradients.
+    pub gradient: f64,
+    /// `M_j`: samples of a mini-batch.
+    pub batch: f64,
+    /// Time of the forward pass of one sample.
+    pub forward: f64,
+    /// Time of the backward pass.
+    pub backward: f64,
+}
+
+/// A cluster and jobs that are all there at the start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// `O_s`: GPUs of each server.
+    pub servers: Vec<u32>,
+    /// The jobs to place.
+    pub jobs: Vec<Job>,
+    /// Jobs that run already, with their GPUs on each server.
+    pub running: Vec<(Job, Vec<u32>)>,
+    /// The communication model.
+    pub constants: Constants,
+    /// `T`: slots until which everything must be over.
+    pub horizon: u64,
+    /// `u`: the ledger counts an estimate divided by this, at least 1.
+    pub estimate_divisor: f64,
+    /// `lambda`: LBSGF looks at servers with this many times the GPUs of the job, at least 1.
+    pub server_slack: f64,
+}
+
+/// How the bound on load is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// The smallest bound under which all jobs can be placed.
+    Feasible,
+    /// As printed: what was placed before a failure competes as if it were a schedule, and the best
+    /// makespan is brought up to date before it is compared, so that all comparisons are ties, which
+    /// move the bisection right.
+    Literal,
+}
+
+/// When and where a job runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// The slot in which it begins, from 0.
+    pub start: u64,
+    /// The slot before which it is over.
+    pub end: u64,
+    /// Its GPUs on each server.
+    pub on: Vec<u32>,
+}
+
+/// A schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The bound on the load of a GPU under which it was made, in slots.
+    pub theta: u64,
+    /// Jobs of up to this many GPUs were placed by FA-FFP; none for another [`Rule`].
+    pub kappa: Option<u32>,
+    /// The slot before which everything is over.
+    pub makespan: u64,
+    /// The jobs, as ordered in the problem; none if it was not placed, which only the literal
+    /// search leaves so.
+    pub jobs: Vec<Option<Placed>>,
+}
+
+/// The best schedule that the search finds; none if not even the horizon as bound admits all jobs.
+pub fn schedule(problem: &Problem, search: Search) -> Option<Schedule> {
+    match search {
+        Search::Feasible => feasible(problem),
+        Search::Literal => literal(problem),
+    }
+}
+
+fn feasible(problem: &Problem) -> Option<Schedule> {
+    let mut best: Option<Schedule> = None;
+    let (mut low, mut high) = (1, problem.horizon);
+    while low <= high {
+        let theta = low.midpoint(high);
+        let found =
+            schedules(problem, theta).filter(|found| found.jobs.iter().all(Option::is_some));
+        match found.min_by_key(|found| found.makespan) {
+            Some(found) => {
+                // A smaller bound with the same makespan is the better balance.
+                if best
+                    .as_ref()
+                    .is_none_or(|best| found.makespan <= best.makespan)
+                {
+                    best = Some(found);
+                }
+                high = theta - 1;
+            }
+            None => low = theta + 1,
+        }
+    }
+    best
+}
+
+fn literal(problem: &Problem) -> Option<Schedule> {
+    let mut best: Option<Schedule> = None;
+    let (mut low, high) = (1, problem.horizon);
+    while low <= high {
+        let theta = low.midpoint(high);
+        let found = schedules(problem, theta).min_by_key(|found| found.makespan)?;
+        if best
+            .as_ref()
+            .is_none_or(|best| found.makespan <= best.makespan)
+        {
+            best = Some(found);
+        }
+        low = theta + 1;
+    }
+    best
+}
+
+/// The schedules of all bounds on size that differ: 1 and the sizes of the jobs.
+fn schedules(problem: &Problem, theta: u64) -> impl Iterator<Item = Schedule> {
+    let sizes = problem.jobs.iter().map(|job| job.gpus);
+    let kappas: BTreeSet<u32> = sizes.chain([1]).collect();
+    kappas
+        .into_iter()
+        .map(move |kappa| place(problem, &mut Rule::Kappa(kappa), theta))
+}
+
+/// The schedule under one rule and one bound; jobs that cannot be placed are missing in it, and so
+/// are all behind them.
+pub fn place(problem: &Problem, rule: &mut Rule, theta: u64) -> Schedule {
+    placing::place(problem, rule, theta)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! Placing all jobs in order under one rule: the ledger of loads, and time passing until there is
+//! room.
+//!
+//! Between two starts or exits nothing changes, so time goes from exit to exit; progress within is
+//! a multiplication. Later jobs slow earlier ones, which is why placement and time go together.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::{Job, Placed, Problem, Schedule, Span};
+
+/// How GPUs are chosen.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// SJF-BCO with this bound on small jobs: smallest first, FA-FFP up to it, LBSGF beyond.
+    Kappa(u32),
+    /// LS: jobs as they come, on the GPUs with the least load.
+    ListScheduling,
+    /// FF: jobs as they come, on the first GPUs.
+    FirstFit,
+    /// RAND: jobs as they come, on any GPUs.
+    Random(ChaCha8Rng),
+}
+
+/// `p_j` of every job, from its GPUs on each server: of its servers that it leaves, the one with
+/// the most rings that leave; 0 for a job on one server.
+pub fn contention(jobs: &[&[u32]]) -> Vec<u32> {
+    let servers = jobs.iter().map(|on| on.len()).max().unwrap_or(0);
+    let leaves = |on: &[u32], server: usize| {
+        let here = on.get(server).copied().unwrap_or(0);
+        here > 0 && here < on.iter().sum()
+    };
+    let mut rings = vec![0_u32; servers];
+    for on in jobs {
+        for (server, count) in rings.iter_mut().enumerate() {
+            *count += u32::from(leaves(on, server));
+        }
+    }
+    let most = |on: &&[u32]| {
+        let left = (0..servers).filter(|server| leaves(on, *server));
+        left.map(|server| rings[server]).max().unwrap_or(0)
+    };
+    jobs.iter().map(most).collect()
+}
+
+/// A GPU by server and position.
+type Gpu = (usize, usize);
+
+/// A job that runs.
+struct Run {
+    /// Its position in the problem; none if it ran before.
+    number: Option<usize>,
+    job: Job,
+    gpus: Vec<Gpu>,
+    on: Vec<u32>,
+    left: f64,
+    rate: f64,
+}
+
+struct Placing<'a> {
+    problem: &'a Problem,
+    /// `U`: estimated busy slots of each GPU.
+    load: Vec<Vec<f64>>,
+    busy: Vec<Vec<bool>>,
+    runs: Vec<Run>,
+    now: u64,
+    placed: Vec<Option<Placed>>,
+    makespan: u64,
+}
+
+pub(super) fn place(problem: &Problem, rule: &mut Rule, theta: u64) -> Schedule {
+    let mut placing = Placing::new(problem);
+    for number in order(problem, rule) {
+        if !placing.place(number, rule, theta) {
+            break;
+        }
+    }
+    let all_ended = placing.finish();
+    let kappa = match rule {
+        Rule::Kappa(kappa) => Some(*kappa),
+        _ => None,
+    };
+    let mut jobs = placing.placed;
+    if !all_ended {
+        jobs.fill(None);
+    }
+    Schedule {
+        theta,
+        kappa,
+        makespan: placing.makespan,
+        jobs,
+    }
+}
+
+/// The order in which jobs are placed: the smallest first for SJF-BCO, as they come for others.
+fn order(problem: &Problem, rule: &Rule) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
+    if matches!(rule, Rule::Kappa(_)) {
+        order.sort_by_key(|number| problem.jobs[*number].gpus);
+    }
+    order
+}
+
+impl<'a> Placing<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let gpus = |count: &u32| *count as usize;
+        let servers = || problem.servers.iter().map(gpus);
+        let mut placing = Self {
+            problem,
+            load: servers().map(|gpus| vec![0.0; gpus]).collect(),
+            busy: servers().map(|gpus| vec![false; gpus]).collect(),
+            runs: Vec::new(),
+            now: 0,
+            placed: vec![None; problem.jobs.len()],
+            makespan: 0,
+        };
+        for (job, on) in &problem.running {
+            let first_free = |(server, count): (usize, &u32)| {
+                let idle =
+                    (0..placing.busy[server].len()).filter(|gpu| !placing.busy[server][*gpu]);
+                let taken: Vec<Gpu> = idle
+                    .take(*count as usize)
+                    .map(|gpu| (server, gpu))
+                    .collect();
+                taken
+            };
+            let gpus = on.iter().enumerate().flat_map(first_free).collect();
+            placing.start(None, job, gpus);
+        }
+        placing
+    }
+
+    /// Places a job as soon as there is room; whether there ever is.
+    fn place(&mut self, number: usize, rule: &mut Rule, theta: u64) -> bool {
+        let job = &self.problem.jobs[number];
+        loop {
+            if let Some(gpus) = self.choose(job, rule, theta as f64) {
+                self.start(Some(number), job, gpus);
+                return true;
+            }
+            if self.runs.is_empty() || !self.pass_to_exit() {
+                return false;
+            }
+        }
+    }
+
+    /// Lets everything end; false if something never does, or not within the horizon.
+    fn finish(&mut self) -> bool {
+        while !self.runs.is_empty() {
+            if !self.pass_to_exit() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// GPUs for the job now, if there are enough that are idle and below the bound.
+    fn choose(&self, job: &Job, rule: &mut Rule, theta: f64) -> Option<Vec<Gpu>> {
+        let wanted = job.gpus as usize;
+        let idle = self.idle(job, theta);
+        if wanted == 0 || idle.len() < wanted {
+            return None;
+        }
+        let mut chosen = match rule {
+            Rule::Kappa(kappa) if job.gpus <= *kappa => self.least_loaded(idle),
+            Rule::Kappa(_) => {
+                let group = self.least_busy_servers(job);
+                let inside = idle
+                    .into_iter()
+                    .filter(|(server, _)| group.contains(server));
+                self.least_loaded(inside.collect())
+            }
+            Rule::ListScheduling => {
+                let mut idle = idle;
+                idle.sort_by(|a, b| self.load_of(*a).total_cmp(&self.load_of(*b)));
+                idle
+            }
+            Rule::FirstFit => idle,
+            Rule::Random(random) => {
+                let mut idle = idle;
+                // The first draws of a shuffle, which is all that is needed.
+                for place in 0..wanted {
+                    let other = random.random_range(place..idle.len());
+                    idle.swap(place, other);
+                }
+                idle
+            }
+        };
+        chosen.truncate(wanted);
+        (chosen.len() == wanted).then_some(chosen)
+    }
+
+    /// Idle GPUs that may take the job within the bound, by server and position.
+    fn idle(&self, job: &Job, theta: f64) -> Vec<Gpu> {
+        let more = self.estimate(job);
+        let gpus = self.busy.iter().enumerate();
+        let gpus = gpus.flat_map(|(server, gpus)| (0..gpus.len()).map(move |gpu| (server, gpu)));
+        let admissible = |gpu: &Gpu| !self.busy[gpu.0][gpu.1] && self.load_of(*gpu) + more <= theta;
+        gpus.filter(admissible).collect()
+    }
+
+    /// FA-FFP: the least load first, of equal ones those on servers that have jobs.
+    fn least_loaded(&self, mut gpus: Vec<Gpu>) -> Vec<Gpu> {
+        let vacant: Vec<bool> = self.busy.iter().map(|gpus| !gpus.contains(&true)).collect();
+        gpus.sort_by(|a, b| {
+            let loads = self.load_of(*a).total_cmp(&self.load_of(*b));
+            loads.then((vacant[a.0], a).cmp(&(vacant[b.0], b)))
+        });
+        gpus
+    }
+
+    /// LBSGF: the shortest run of servers, by mean load, that has enough GPUs, busy ones counted.
+    fn least_busy_servers(&self, job: &Job) -> Vec<usize> {
+        let mean = |server: usize| {
+            let loads = &self.load[server];
+            loads.iter().sum::<f64>() / loads.len().max(1) as f64
+        };
+        let mut servers: Vec<usize> = (0..self.load.len()).collect();
+        servers.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
+        let wanted = self.problem.server_slack * f64::from(job.gpus);
+        let mut gpus = 0.0;
+        let needed = servers.iter().take_while(|server| {
+            let more = gpus < wanted;
+            gpus += self.load[**server].len() as f64;
+            more
+        });
+        let count = needed.count();
+        servers.truncate(count);
+        servers
+    }
+
+    fn load_of(&self, (server, gpu): Gpu) -> f64 {
+        self.load[server][gpu]
+    }
+
+    /// What the ledger counts for the job on each of its GPUs.
+    fn estimate(&self, job: &Job) -> f64 {
+        self.problem.constants.estimate(job) / self.problem.estimate_divisor
+    }
+
+    fn start(&mut self, number: Option<usize>, job: &Job, gpus: Vec<Gpu>) {
+        let estimate = self.estimate(job);
+        let mut on = vec![0; self.load.len()];
+        for (server, gpu) in &gpus {
+            self.load[*server][*gpu] += estimate;
+            self.busy[*server][*gpu] = true;
+            on[*server] += 1;
+        }
+        if let Some(number) = number {
+            self.placed[number] = Some(Placed {
+                start: self.now,
+                end: u64::MAX,
+                on: on.clone(),
+            });
+        }
+        self.runs.push(Run {
+            number,
+            job: *job,
+            gpus,
+            on,
+            left: job.iterations as f64,
+            rate: 0.0,
+        });
+        self.set_rates();
+    }
+
+    /// What everybody's rate is while nobody comes or goes.
+    fn set_rates(&mut self) {
+        let on: Vec<&[u32]> = self.runs.iter().map(|run| &run.on[..]).collect();
+        let contention = contention(&on);
+        for (run, contention) in self.runs.iter_mut().zip(contention) {
+            let servers = run.on.iter().filter(|gpus| **gpus > 0).count();
+            let span = Span {
+                servers: servers as u32,
+                contention,
+            };
+            run.rate = self.problem.constants.rate(&run.job, span);
+        }
+    }
+
+    /// Time passes until the next job ends; false if none does within the horizon.
+    fn pass_to_exit(&mut self) -> bool {
+        let slots = self.runs.iter().map(|run| (run.left / run.rate).ceil());
+        let slots = slots.fold(f64::INFINITY, f64::min);
+        let remaining = (self.problem.horizon - self.now) as f64;
+        // Not `slots > remaining`: a rate of 0 makes infinity, 0 iterations at rate 0 no number.
+        if !(slots <= remaining) {
+            return false;
+        }
+        self.now += slots as u64;
+        for run in &mut self.runs {
+            run.left -= run.rate * slots;
+        }
+        let (ended, runs): (Vec<Run>, Vec<Run>) = std::mem::take(&mut self.runs)
+            .into_iter()
+            .partition(|run| run.left <= TOLERANCE);
+        self.runs = runs;
+        for run in ended {
+            self.end(&run);
+        }
+        self.set_rates();
+        true
+    }
+
+    fn end(&mut self, run: &Run) {
+        for (server, gpu) in &run.gpus {
+            self.busy[*server][*gpu] = false;
+        }
+        self.makespan = self.makespan.max(self.now);
+        if let Some(placed) = run.number.and_then(|number| self.placed[number].as_mut()) {
+            placed.end = self.now;
+        }
+    }
+}
+
+/// Iterations that rounding of real progress may leave; whole progress leaves none.
+const TOLERANCE: f64 = 1e-6;

@@ -1,0 +1,195 @@
+//! The model and the examples of the specification, number by number.
+
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+
+const CONSTANTS: Constants = Constants {
+    external: 100.0,
+    internal: 1_000.0,
+    reduction: 400.0,
+    contention: 1.0,
+    overhead: 0.001,
+    degradation: 0.2,
+    progress: Progress::Whole,
+};
+
+fn job(gpus: u32, iterations: u64) -> Job {
+    Job {
+        gpus,
+        iterations,
+        gradient: 0.4,
+        batch: 40.0,
+        forward: 1e-4,
+        backward: 6e-3,
+    }
+}
+
+fn problem(servers: &[u32], jobs: &[(u32, u64)]) -> Problem {
+    Problem {
+        servers: servers.to_vec(),
+        jobs: jobs
+            .iter()
+            .map(|(gpus, iterations)| job(*gpus, *iterations))
+            .collect(),
+        running: Vec::new(),
+        constants: CONSTANTS,
+        horizon: 200,
+        estimate_divisor: 1.0,
+        server_slack: 1.0,
+    }
+}
+
+#[test]
+fn an_iteration_is_as_long_as_the_model_says() {
+    let cases = [
+        // Servers, contention, slots of an iteration, iterations a slot.
+        (1, 0, 0.01235, 80.0),
+        (2, 1, 0.01875, 53.0),
+        (2, 2, 0.02595, 38.0),
+        (4, 4, 0.04235, 23.0),
+    ];
+    for (servers, contention, iteration, rate) in cases {
+        let span = Span {
+            servers,
+            contention,
+        };
+        assert!((CONSTANTS.iteration(&job(4, 1), span) - iteration).abs() < 1e-12);
+        assert_eq!(CONSTANTS.rate(&job(4, 1), span), rate);
+    }
+    assert!((CONSTANTS.worst_iteration(&job(4, 1), 4) - 0.04235).abs() < 1e-12);
+    let real = Constants {
+        progress: Progress::Real,
+        ..CONSTANTS
+    };
+    let span = Span {
+        servers: 1,
+        contention: 0,
+    };
+    assert!((real.rate(&job(4, 1), span) - 1.0 / 0.01235).abs() < 1e-9);
+}
+
+#[test]
+fn contention_slows_more_than_sharing() {
+    let slowdowns = [1.0, 2.0, 3.0, 4.0].map(|rings| CONSTANTS.slowdown(rings));
+    for (found, expect) in slowdowns.into_iter().zip([1.0, 2.2, 3.4, 4.6]) {
+        assert!((found - expect).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn contention_counts_rings_that_leave_a_server() {
+    let jobs: [&[u32]; 5] = [
+        &[1, 1, 0, 0],
+        &[0, 1, 1, 0],
+        &[0, 1, 0, 1],
+        &[0, 0, 1, 1],
+        &[0, 0, 2, 0],
+    ];
+    assert_eq!(contention(&jobs), [3, 3, 3, 2, 0]);
+}
+
+/// Jobs a, b, c, d, e, g of the specification on two servers of 4.
+fn six_jobs() -> Problem {
+    problem(
+        &[4, 4],
+        &[
+            (1, 1000),
+            (1, 1000),
+            (2, 2000),
+            (2, 1000),
+            (4, 2000),
+            (4, 1000),
+        ],
+    )
+}
+
+fn placed(schedule: &Schedule, job: usize) -> (u64, u64, Vec<u32>) {
+    let placed = schedule.jobs[job].clone().unwrap();
+    (placed.start, placed.end, placed.on)
+}
+
+#[test]
+fn small_bounds_keep_large_jobs_together() {
+    for kappa in 1..=3 {
+        let found = place(&six_jobs(), &mut Rule::Kappa(kappa), 37);
+        assert_eq!(found.makespan, 37, "kappa {kappa}");
+        for (job, start) in [(4, 12), (5, 24)] {
+            let (begins, ends, on) = placed(&found, job);
+            assert_eq!((begins, ends), (start, 37), "kappa {kappa}, job {job}");
+            assert!(on.contains(&4), "on one server");
+        }
+    }
+    let split = place(&six_jobs(), &mut Rule::Kappa(4), 37);
+    assert_eq!(placed(&split, 4), (12, 58, vec![2, 2]));
+    assert_eq!(placed(&split, 5), (24, 51, vec![2, 2]));
+    assert_eq!(split.makespan, 58);
+}
+
+#[test]
+fn the_smallest_feasible_bound_and_the_printed_search() {
+    let found = schedule(&six_jobs(), Search::Feasible).unwrap();
+    assert_eq!((found.theta, found.makespan), (37, 37));
+    let literal = schedule(&six_jobs(), Search::Literal).unwrap();
+    assert_eq!((literal.theta, literal.makespan), (200, 37));
+}
+
+#[test]
+fn what_cannot_be_placed_is_told() {
+    assert_eq!(schedule(&problem(&[4], &[(5, 1)]), Search::Feasible), None);
+    // 90 iterations a slot at most.
+    assert_eq!(
+        schedule(&problem(&[4], &[(1, 90 * 201)]), Search::Feasible),
+        None
+    );
+    let mut slow = problem(&[4], &[(1, 1)]);
+    slow.constants.overhead = 2.0;
+    assert_eq!(schedule(&slow, Search::Feasible), None);
+    // The printed search takes what it has.
+    let partial = schedule(&problem(&[4], &[(1, 1), (5, 1)]), Search::Literal).unwrap();
+    assert_eq!(partial.jobs[1], None);
+    let nothing = schedule(&problem(&[4], &[]), Search::Feasible).unwrap();
+    assert_eq!((nothing.makespan, nothing.jobs), (0, vec![]));
+}
+
+#[test]
+fn jobs_that_run_are_waited_for() {
+    let mut busy = problem(&[4], &[(4, 1000)]);
+    busy.running.push((job(1, 1000), vec![1]));
+    let found = schedule(&busy, Search::Feasible).unwrap();
+    // One ring of one worker: 1000 at 90 a slot, 12 slots; then 1000 at 80, 13 slots.
+    assert_eq!(placed(&found, 0), (12, 25, vec![4]));
+}
+
+proptest! {
+    /// No GPU has two jobs at once, everybody gets what it asks for, loads stay within the bound.
+    #[test]
+    fn schedules_are_sound(
+        jobs in proptest::collection::vec((1..5_u32, 1..2000_u64), 1..12), seed in 0..99_u64,
+    ) {
+        let problem = problem(&[4, 2, 3], &jobs);
+        let found = schedule(&problem, Search::Feasible);
+        let random = Rule::Random(ChaCha8Rng::seed_from_u64(seed));
+        let others = [Rule::ListScheduling, Rule::FirstFit, random];
+        let others = others.map(|mut rule| place(&problem, &mut rule, u64::MAX));
+        for found in found.iter().chain(&others) {
+            let placed: Vec<&Placed> = found.jobs.iter().flatten().collect();
+            for (one, wanted) in placed.iter().zip(&jobs) {
+                prop_assert_eq!(one.on.iter().sum::<u32>(), wanted.0);
+                for (server, gpus) in problem.servers.iter().enumerate() {
+                    let there = placed.iter().filter(|other| {
+                        other.start <= one.start && one.start < other.end
+                    });
+                    prop_assert!(there.map(|other| other.on[server]).sum::<u32>() <= *gpus);
+                }
+            }
+            let last = placed.iter().map(|placed| placed.end).max().unwrap_or(0);
+            prop_assert!(placed.len() < jobs.len() || last == found.makespan);
+        }
+        if let Some(found) = found {
+            prop_assert!(found.makespan <= problem.horizon);
+        }
+    }
+}
