@@ -1,5 +1,7 @@
 //! Exact against sampled compression: weight kept and time, over random contention DAGs.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
+
 use std::time::Instant;
 
 use planner::compression::{Problem, compress};
@@ -17,7 +19,9 @@ fn dag(nodes: usize, edges: usize, seed: u64) -> ContentionDag {
             pairs.insert((a, b));
         }
     }
-    let intensities: Vec<f64> = (0..nodes).map(|_| random.random_range(1e13..1e16)).collect();
+    let intensities: Vec<f64> = (0..nodes)
+        .map(|_| random.random_range(1e13..1e16))
+        .collect();
     let edge = |(above, below): (usize, usize)| Edge {
         above,
         below,
@@ -62,12 +66,20 @@ fn never_below() {
         sum += share;
     }
     println!("1,000 DAGs of 100 jobs: exact below sampled in {below}");
-    println!("sampled reaches {:.4} of exact on average, {worst:.4} at worst", sum / 1000.0);
+    println!(
+        "sampled reaches {:.4} of exact on average, {worst:.4} at worst",
+        sum / 1000.0
+    );
 }
 
 fn main() {
     never_below();
-    for (nodes, edges) in [(500, 10_000), (1000, 20_000), (1000, 100_000), (1000, 400_000)] {
+    for (nodes, edges) in [
+        (500, 10_000),
+        (1000, 20_000),
+        (1000, 100_000),
+        (1000, 400_000),
+    ] {
         for seed in 1..=3 {
             let dag = dag(nodes, edges, seed);
             let none = vec![None; nodes];

@@ -8,6 +8,7 @@ mod bounds;
 mod check;
 pub mod compression;
 mod contention;
+mod decide;
 mod document;
 mod input;
 mod intensity;
@@ -25,6 +26,7 @@ mod profiles;
 mod report;
 mod routed;
 pub mod search;
+mod standing;
 mod tally;
 mod traffic;
 mod walker;
@@ -48,12 +50,11 @@ pub use policy::{
 pub use profiles::{Profile, profiles};
 pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};
 pub use routed::Routed;
+pub use standing::{EventError, Standing};
 
-use crate::plan::Decisions;
+use crate::decide::Situation;
 use crate::previous::Previous;
-use crate::report::Evidence;
-use crate::routed::Ranking;
-use crate::search::Found;
+use crate::priority::Corrections;
 use crate::traffic::Traffic;
 
 /// The plan for `input` under `policy`, and why it is so.
@@ -66,49 +67,15 @@ pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, R
     let had = Previous::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let paths = path_selection::select(&traffic, &had, policy).paths();
-
-    // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few classes for
-    // many priorities, told apart where it matters most.
-    let ranking = Ranking::new(&traffic, &paths, policy);
-    let levels = ranking.levels(&traffic, policy, &had);
-
-    // Beyond the paper: where few jobs meet, the fluid model judges paths and levels.
-    let found = Found::new(paths, levels);
-    let Found {
-        paths,
-        levels,
-        searched,
-    } = search::refine(&traffic, policy, &had, found);
-    let ranking = Ranking::new(&traffic, &paths, policy).with_searched(&levels, &searched);
-    let Ranking {
-        demands,
-        sharing,
-        priorities,
-        order,
-    } = &ranking;
-    let places = priority::places(order);
-
-    let by_intensity = path_selection::order(demands.iter());
-    let pinned = pins::assign(&traffic, &paths, &by_intensity, policy);
-    let decisions = Decisions {
+    let placement = path_selection::select(&traffic, &had, policy);
+    let situation = Situation {
         traffic: &traffic,
-        paths: &paths,
-        demands,
-        priorities,
-        places: &places,
-        levels: &levels,
-        numbers: had.numbers(),
-    };
-    let plan = decisions.plan(&pinned, policy.levels).following(previous);
-    let evidence = Evidence {
-        traffic: &traffic,
-        demands,
-        sharing,
-        order,
         policy,
         previous: &had,
+        corrections: &Corrections::default(),
     };
-    let report = evidence.report(&plan);
+    let decided = situation.decide(placement.paths(0..traffic.jobs.len()));
+    let plan = decided.plan.following(previous);
+    let report = situation.report(&plan, &decided.ranking);
     (plan, report)
 }

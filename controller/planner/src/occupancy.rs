@@ -97,10 +97,4 @@ impl Occupancy {
     pub(crate) fn jobs(&self, link: LinkId) -> &[(u32, u64)] {
         &self.jobs[link.index()]
     }
-
-    /// The jobs on every link that is used, ascending by link.
-    pub(crate) fn jobs_by_link(&self) -> impl Iterator<Item = &[(u32, u64)]> {
-        let used = self.jobs.iter().filter(|jobs| !jobs.is_empty());
-        used.map(|jobs| &jobs[..])
-    }
 }

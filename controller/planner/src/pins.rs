@@ -21,18 +21,32 @@ pub(crate) fn assign(
 ) -> Vec<bool> {
     let mut pinned = vec![false; traffic.flows.len()];
     let mut room = vec![policy.max_pins_per_switch; traffic.fabric.switches().len()];
+    let is_roomy = has_room_for_all(traffic, paths, policy);
     for job in order {
         for flow in wanted(traffic, *job, policy) {
             let pair = pair_of(traffic, *job, flow);
             let path = &paths[traffic.spans[*job].start + flow];
-            let has_room = choosing(traffic, pair, path).all(|switch| room[switch.index()] > 0);
-            if has_room {
+            let has_room = is_roomy || choosing(traffic, pair, path).all(|at| room[at.index()] > 0);
+            if has_room && !is_roomy {
                 choosing(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
             }
             pinned[traffic.spans[*job].start + flow] = has_room;
         }
     }
     pinned
+}
+
+/// Whether no switch has more flows passing than pins, as is the rule.
+fn has_room_for_all(traffic: &Traffic<'_>, paths: &[Path], policy: &Policy) -> bool {
+    let mut passing = vec![0_usize; traffic.fabric.switches().len()];
+    for link in paths.iter().flat_map(|path| path.segment()) {
+        if let Some(switch) = traffic.fabric.link(*link).from.node.switch() {
+            passing[switch.index()] += 1;
+        }
+    }
+    passing
+        .iter()
+        .all(|count| *count <= policy.max_pins_per_switch)
 }
 
 /// A finding for each leaf some of whose flows found too few pins.

@@ -6,6 +6,9 @@
 
 pub(crate) mod timeline;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use self::timeline::Rhythm;
 use crate::contention::Sharing;
 use crate::intensity::Demand;
@@ -26,16 +29,20 @@ pub(crate) fn assign(
     traffic: &Traffic<'_>,
     demands: &[Demand],
     sharing: &Sharing,
-    policy: &Policy,
+    (policy, known): (&Policy, &Corrections),
 ) -> Vec<Priority> {
     let rhythms = rhythms(traffic, demands);
+    let correction = |reference: usize, job: usize| match job == reference {
+        true => 1.0,
+        false => known.of(&rhythms[reference], &rhythms[job], policy.max_correction),
+    };
     let corrections = match policy.reference {
         Reference::MostTraffic => {
             let reference = most_traffic(traffic, demands);
-            let against = |job| reference.map_or(1.0, |r| correction(&rhythms, r, job, policy));
+            let against = |job| reference.map_or(1.0, |r| correction(r, job));
             (0..rhythms.len()).map(against).collect()
         }
-        Reference::Contenders => against_contenders(traffic, &rhythms, sharing, policy),
+        Reference::Contenders => against_contenders(traffic, sharing, correction),
     };
     weigh(traffic, demands, corrections, policy)
 }
@@ -83,35 +90,53 @@ fn rhythms(traffic: &Traffic<'_>, demands: &[Demand]) -> Vec<Rhythm> {
     .collect()
 }
 
-fn correction(rhythms: &[Rhythm], reference: usize, job: usize, policy: &Policy) -> f64 {
-    if job == reference {
-        return 1.0;
+/// Corrections that were worked out for a plan and may be wanted again for the next: they depend on
+/// nothing but two rhythms.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Corrections {
+    before: BTreeMap<[u64; 7], f64>,
+    used: RefCell<BTreeMap<[u64; 7], f64>>,
+}
+
+impl Corrections {
+    fn of(&self, reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
+        let numbers = [reference.compute, reference.lead, reference.link];
+        let [a, b, c] = numbers.map(f64::to_bits);
+        let [d, e, f] = [job.compute, job.lead, job.link].map(f64::to_bits);
+        let key = [a, b, c, d, e, f, cap.to_bits()];
+        let mut used = self.used.borrow_mut();
+        let known = || self.before.get(&key).copied();
+        let play = || timeline::correction(reference, job, cap);
+        *used
+            .entry(key)
+            .or_insert_with(|| known().unwrap_or_else(play))
     }
-    timeline::correction(&rhythms[reference], &rhythms[job], policy.max_correction)
+
+    /// Keeps what was asked for since the last time.
+    pub(crate) fn forget_unused(&mut self) {
+        self.before = self.used.take();
+    }
 }
 
 /// `k_j` as the byte-weighted mean over the jobs that share a link with it; 1 where none does.
 fn against_contenders(
     traffic: &Traffic<'_>,
-    rhythms: &[Rhythm],
     sharing: &Sharing,
-    policy: &Policy,
+    correction: impl Fn(usize, usize) -> f64,
 ) -> Vec<f64> {
-    let bytes: Vec<f64> = (0..rhythms.len()).map(|job| bytes(traffic, job)).collect();
+    let bytes: Vec<f64> = (0..traffic.jobs.len())
+        .map(|job| bytes(traffic, job))
+        .collect();
     let mean = |job: usize| {
         let contenders = sharing.with(job);
-        let weighted = contenders.map(|other| {
-            (
-                bytes[other],
-                bytes[other] * correction(rhythms, other, job, policy),
-            )
-        });
+        let weighted =
+            contenders.map(|other| (bytes[other], bytes[other] * correction(other, job)));
         let (total, sum) = weighted.fold((0.0, 0.0), |so_far, (bytes, product)| {
             (so_far.0 + bytes, so_far.1 + product)
         });
         if total > 0.0 { sum / total } else { 1.0 }
     };
-    (0..rhythms.len()).map(mean).collect()
+    (0..traffic.jobs.len()).map(mean).collect()
 }
 
 /// `(1-f) * P_j + f * slowdown_j` (Crux §7.2), the slowdown in units of the highest priority so

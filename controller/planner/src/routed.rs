@@ -11,7 +11,7 @@ use crate::intensity::{self, Demand};
 use crate::levels::{self, Ranked};
 use crate::policy::Policy;
 use crate::previous::Previous;
-use crate::priority::{self, Priority};
+use crate::priority::{self, Corrections, Priority};
 use crate::search::{self, Found};
 use crate::traffic::Traffic;
 
@@ -27,10 +27,15 @@ pub(crate) struct Ranking {
 
 impl Ranking {
     /// The ranking on `paths`, by flow.
-    pub(crate) fn new(traffic: &Traffic<'_>, paths: &[Path], policy: &Policy) -> Self {
+    pub(crate) fn new(
+        traffic: &Traffic<'_>,
+        paths: &[Path],
+        policy: &Policy,
+        corrections: &Corrections,
+    ) -> Self {
         let demands = intensity::on_paths(traffic, paths);
         let sharing = Sharing::new(traffic, paths);
-        let priorities = priority::assign(traffic, &demands, &sharing, policy);
+        let priorities = priority::assign(traffic, &demands, &sharing, (policy, corrections));
         Self {
             order: priority::order(&priorities),
             demands,
@@ -99,7 +104,7 @@ impl<'a> Routed<'a> {
 
     /// Jobs, by position in the order of ids, by descending priority, searched as policy says.
     pub fn order(&self, policy: &Policy) -> Vec<usize> {
-        let ranking = Ranking::new(&self.traffic, &self.paths, policy);
+        let ranking = Ranking::new(&self.traffic, &self.paths, policy, &Corrections::default());
         let levels = self.levels(&ranking.order, policy);
         let found = Found::new(self.paths.clone(), levels);
         let found = search::settle_levels(&self.traffic, policy, found);

@@ -124,7 +124,7 @@ impl Part {
             classes: self.start(present, highest),
             highest,
         };
-        search.to_highest_optimum();
+        search.move_to_highest_optimum();
         let most = search.classes.clone();
         if present.iter().all(Option::is_none) {
             return most;
@@ -135,7 +135,7 @@ impl Part {
         {
             return present;
         }
-        search.to_lowest_optimum();
+        search.move_to_lowest_optimum();
         let bounds = Bounds {
             least: search.classes,
             most,
@@ -177,13 +177,13 @@ enum Direction {
 impl Search<'_> {
     /// Of the optima the one with the highest classes: raising the largest of the best sets ends at
     /// or above it, and lowering the smallest of the best ones ends there.
-    fn to_highest_optimum(&mut self) {
+    fn move_to_highest_optimum(&mut self) {
         while self.step(Direction::Up, Side::Largest) {}
         while self.step(Direction::Down, Side::Smallest) {}
     }
 
     /// From the highest optimum to the lowest.
-    fn to_lowest_optimum(&mut self) {
+    fn move_to_lowest_optimum(&mut self) {
         while self.step(Direction::Down, Side::Largest) {}
     }
 

@@ -2,8 +2,8 @@
 //! a choice.
 //!
 //! Whether a job moves is no convex function of its class, so this needs a vertex for every class:
-//! (u, k) stands for "the class of u is at least k" and is true on the source's side. All optima lie
-//! between the lowest and the highest; only jobs whose classes differ there take part, with the
+//! (u, k) stands for "the class of u is at least k" and is true on the source's side. All optima
+//! lie between the lowest and the highest; only jobs whose classes differ there take part, with the
 //! classes in between, and as a rule they are few. An edge u above v costs its weight when both
 //! classes are equal; a job that leaves its present class costs one, and weights are multiplied so
 //! that all such ones together are less than the smallest weight.

@@ -1,8 +1,8 @@
 //! Maximum flow and minimum cut in a network with integer capacities, by Dinic's method.
 //!
-//! Written here because the planner wants exact integers, the largest or smallest of the minimum cuts and
-//! nothing else, and because the networks are shallow: augmenting paths are few arcs long, which
-//! is where Dinic's layers do well.
+//! Written here because the planner wants exact integers, the largest or smallest of the minimum
+//! cuts and nothing else, and because the networks are shallow: augmenting paths are few arcs long,
+//! which is where Dinic's layers do well.
 
 /// A capacity that no flow can fill.
 pub(super) const INFINITE: u64 = 1 << 62;

@@ -97,17 +97,20 @@ impl Placement {
             .expect("seats are given up only with their job")
     }
 
-    /// The path of every flow, by seat.
-    pub(crate) fn paths(&self) -> Vec<Path> {
-        let seated = self.seats.iter().flatten();
-        seated
-            .flat_map(|seated| seated.paths.iter().copied())
-            .collect()
+    /// The paths of all flows of the jobs on `seats`.
+    pub(crate) fn paths(&self, seats: impl IntoIterator<Item = usize>) -> Vec<Path> {
+        let paths = seats.into_iter().map(|seat| &self.at(seat).paths);
+        paths.flatten().copied().collect()
     }
 
-    /// How busy the links are.
-    pub(crate) fn occupancy(&self) -> &Occupancy {
-        &self.occupancy
+    /// Puts the flows of a job on other paths that were found for them, and forgets what was looked
+    /// at.
+    pub(crate) fn replace(&mut self, seat: usize, paths: impl Iterator<Item = Path>) {
+        for (flow, path) in paths.enumerate() {
+            self.lift((seat, flow));
+            self.put((seat, flow), path);
+        }
+        self.at_mut(seat).seen.fill(0);
     }
 
     /// Puts a flow where it was, if that still is one of its equal-cost paths.

@@ -7,3 +7,4 @@ mod documents;
 mod planning;
 mod scenario;
 mod stability;
+mod standing;

@@ -9,7 +9,7 @@ use topology::{Change, Fabric, LinkId, Tier};
 use crate::scenario::ring;
 
 /// Two and three tiers, parallel links, several NICs.
-fn fabric() -> impl Strategy<Value = Fabric> {
+pub(crate) fn fabric() -> impl Strategy<Value = Fabric> {
     let two_tiers =
         (2_u32..5, 1_u32..4, 1_u32..3).prop_map(|(leaves, spines, parallel_uplinks)| ClosSpec {
             leaves,
@@ -28,7 +28,10 @@ fn fabric() -> impl Strategy<Value = Fabric> {
 }
 
 /// Rings over random hosts, with random volumes, computation and slowdown.
-fn jobs(fabric: &Fabric, count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Job>> + use<> {
+pub(crate) fn jobs(
+    fabric: &Fabric,
+    count: std::ops::Range<usize>,
+) -> impl Strategy<Value = Vec<Job>> + use<> {
     let hosts: Vec<u32> = (0..u32::try_from(fabric.hosts().len()).unwrap()).collect();
     let fabric = fabric.clone();
     let most = hosts.len().min(5);
@@ -86,7 +89,7 @@ fn overrides() -> impl Strategy<Value = Vec<Override>> {
     prop::collection::vec(one.prop_map(rule), 0..4)
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
+pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let compression = prop_oneof![
         5 => Just(Compression::Exact),
         1 => Just(Compression::Sampled),

@@ -8,7 +8,7 @@ use topology::{Fabric, HostId};
 
 /// Where the hosts of a job are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub(crate) enum Placement {
     /// Half leaves in any order, each filled before the next: large jobs cross leaves and pods.
     Packed,
     /// Hosts in any order: every flow crosses the fabric.
@@ -20,7 +20,7 @@ const SIZES: [usize; 8] = [2, 2, 4, 4, 8, 8, 24, 48];
 
 /// A full cluster of `gpus`: one job for each 100 GPUs, a ring over each of the 4 NICs of its
 /// hosts. 100,000 GPUs are 12,500 hosts, 25 pods, 1,000 jobs and 50,000 flows.
-pub fn cluster(gpus: u32, placement: Placement) -> Input {
+pub(crate) fn cluster(gpus: u32, placement: Placement) -> Input {
     let leaves = (gpus / 8).div_ceil(20);
     let spec = ClosSpec {
         leaves: leaves.min(25),
@@ -55,7 +55,7 @@ pub fn cluster(gpus: u32, placement: Placement) -> Input {
 }
 
 /// Rings over the hosts, one on each of their 4 NICs.
-pub fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
+pub(crate) fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
     let compute_seconds = random.random_range(0.1..2.0);
     let bytes = compute_seconds * random.random_range(2e9..1e10);
     let next = hosts.iter().cycle().skip(1);

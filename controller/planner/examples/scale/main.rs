@@ -1,0 +1,100 @@
+//! Plans a cluster of the size given, so that time and peak memory can be measured from outside:
+//! `scale GPUS packed|scattered`.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
+
+use std::time::Instant;
+
+use planner::{Input, Policy, Standing, plan};
+
+use crate::cluster::{Placement, cluster};
+
+mod cluster;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let gpus = args.next().and_then(|gpus| gpus.parse().ok());
+    let placement = match args.next().as_deref() {
+        Some("scattered") => Placement::Scattered,
+        _ => Placement::Packed,
+    };
+    let input = cluster(gpus.unwrap_or(100_000), placement);
+    let policy = Policy::default();
+    for _ in 0..3 {
+        let watch = Stopwatch::start();
+        let (plan, report) = plan(&input, &policy, None);
+        let took = watch.read();
+        println!(
+            "{} jobs, {} flows: {:.1} ms on a core, {:.1} ms in all; largest load {:.3}, at least {:.3}",
+            plan.jobs.len(),
+            plan.flows.len(),
+            took.cpu,
+            took.wall,
+            report.bounds.max_load,
+            report.bounds.max_load_lower_bound,
+        );
+    }
+    events(&input, &policy);
+}
+
+/// Every hundredth job, or at least some, departs and comes back.
+fn events(input: &Input, policy: &Policy) {
+    let mut standing = Standing::new(input, policy, None);
+    let mut took = Vec::new();
+    for job in input.jobs.iter().step_by(1 + input.jobs.len() / 24) {
+        let watch = Stopwatch::start();
+        standing.depart(&job.id).expect("the job is there");
+        took.push(watch.read());
+        let job = job.clone();
+        let watch = Stopwatch::start();
+        standing.arrive(job).expect("the job has just departed");
+        took.push(watch.read());
+    }
+    took.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
+    let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
+    println!(
+        "{} events: median {:.2} ms on a core, {:.2} ms in all; longest {:.2} ms on a core",
+        took.len(),
+        median.cpu,
+        median.wall,
+        longest.cpu
+    );
+}
+
+/// Time on a processor and on the wall, in milliseconds: others may work on the machine too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Took {
+    cpu: f64,
+    wall: f64,
+}
+
+struct Stopwatch {
+    cpu: f64,
+    started: Instant,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self {
+            cpu: on_processor(),
+            started: Instant::now(),
+        }
+    }
+
+    fn read(&self) -> Took {
+        Took {
+            cpu: on_processor() - self.cpu,
+            wall: self.started.elapsed().as_secs_f64() * 1e3,
+        }
+    }
+}
+
+/// Milliseconds that this thread has been on a processor; none where the system does not say.
+fn on_processor() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = stat
+        .split(' ')
+        .next()
+        .and_then(|field| field.parse::<f64>().ok());
+    nanoseconds.unwrap_or(0.0) / 1e6
+}

@@ -1,0 +1,91 @@
+//! A plan that stands through events is the plan that would be made of all jobs after each.
+
+use planner::{EventError, Job, JobId, Plan, Policy, Standing, check, plan};
+use proptest::prelude::*;
+use topology::Fabric;
+
+use crate::scenario::{clos, input, ring};
+use crate::stability;
+
+/// A fabric, a policy, the first jobs, and jobs that arrive or, if they are there, depart.
+#[derive(Clone, Debug)]
+struct Story {
+    fabric: Fabric,
+    policy: Policy,
+    first: Vec<Job>,
+    events: Vec<Job>,
+}
+
+fn story() -> impl Strategy<Value = Story> {
+    stability::fabric().prop_flat_map(|fabric| {
+        let jobs = stability::jobs(&fabric, 6..14);
+        let parts = (
+            stability::policy(),
+            jobs,
+            0_usize..8,
+            prop::bool::weighted(0.2),
+        );
+        parts.prop_flat_map(move |(policy, jobs, there, is_searched)| {
+            let fabric = fabric.clone();
+            let policy = Policy {
+                search_events: if is_searched { policy.search_events } else { 0 },
+                ..policy
+            };
+            let events = prop::collection::vec(prop::sample::select(jobs.clone()), 1..8);
+            events.prop_map(move |events| Story {
+                fabric: fabric.clone(),
+                policy: policy.clone(),
+                first: jobs[..there.min(jobs.len())].to_vec(),
+                events,
+            })
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn events_give_the_plan_of_all_jobs(story in story()) {
+        let mut jobs = story.first.clone();
+        let first = input(&story.fabric, &jobs);
+        let mut standing = Standing::new(&first, &story.policy, None);
+        let mut previous: Plan = plan(&first, &story.policy, None).0;
+        prop_assert_eq!(standing.plan(), &previous);
+        for job in story.events {
+            match jobs.iter().position(|other| other.id == job.id) {
+                Some(there) => {
+                    jobs.remove(there);
+                    standing.depart(&job.id).unwrap();
+                }
+                None => {
+                    jobs.push(job.clone());
+                    standing.arrive(job).unwrap();
+                }
+            }
+            let now = input(&story.fabric, &jobs);
+            let (expected, report) = plan(&now, &story.policy, Some(&previous));
+            prop_assert_eq!(standing.plan(), &expected);
+            prop_assert_eq!(standing.report(), report);
+            prop_assert_eq!(check(&now, &story.policy, &expected), []);
+            previous = expected;
+        }
+    }
+}
+
+#[test]
+fn impossible_events_are_refused_by_name() {
+    let fabric = clos(2, 2, 3);
+    let job = ring(&fabric, "a", &[0, 3], 4e9);
+    let mut standing = Standing::new(
+        &input(&fabric, std::slice::from_ref(&job)),
+        &Policy::default(),
+        None,
+    );
+    let id = job.id.clone();
+    assert_eq!(standing.arrive(job), Err(EventError::Twice(id.clone())));
+    let absent = JobId::from("b");
+    assert_eq!(standing.depart(&absent), Err(EventError::Absent(absent)));
+    assert_eq!(standing.depart(&id), Ok(()));
+    assert!(standing.plan().jobs.is_empty());
+}
