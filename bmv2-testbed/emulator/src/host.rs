@@ -2,10 +2,11 @@
 //!
 //! [`Cluster`](crate::Cluster) is all hosts of an in-process fabric in one; this is one of them for
 //! a machine of its own, where somebody else says when the flows of an iteration begin. The rules
-//! are the same: [`crate::transport`], and NICs whose connections take turns at the rate of the link.
+//! are the same: [`crate::transport`], and NICs whose connections take turns at the rate of the
+//! link.
 //!
-//! Sans-IO. The decision: time is told in the order in which things are due ([`Host::due`]), so that
-//! a caller who is late sends late and still at the full rate.
+//! Sans-IO. The decision: time is told in the order in which things are due ([`Host::due`]), so
+//! that a caller who is late sends late and still at the full rate.
 
 use std::collections::{BTreeMap, VecDeque};
 

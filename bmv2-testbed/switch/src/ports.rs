@@ -6,8 +6,8 @@
 //! clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
 //! (`ports/capture.rs`). What becomes of interfaces is heard from the kernel (`ports/links.rs`).
 //!
-//! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and what
-//! has no room is dropped and counted where it happened.
+//! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and
+//! what has no room is dropped and counted where it happened.
 
 mod capture;
 mod driver;

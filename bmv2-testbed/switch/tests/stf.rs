@@ -6,8 +6,8 @@ use switch::Program;
 use switch::stf::Case;
 
 fn check(json: &[u8], case: &str) {
-    let program = Arc::new(Program::load(json).unwrap());
-    let played = Case::parse(case).unwrap().run(&program);
+    let program = Arc::new(Program::load(json).expect("the program loads"));
+    let played = Case::parse(case).expect("the case is read").run(&program);
     if let Err(error) = played {
         panic!("{error}");
     }

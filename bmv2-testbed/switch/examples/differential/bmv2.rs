@@ -45,8 +45,6 @@ impl Bmv2 {
             .args(["--no-p4", "--device-id", "1", "--packet-in"])
             .arg(format!("ipc://{}", socket.display()))
             .args(["--thrift-port", &thrift.to_string(), "--log-level", "off"])
-            // Without it what an absent header reads as is left over from an earlier packet.
-            .arg("--ret-zero-on-invalid-hdr-read")
             .args([
                 "--",
                 "--grpc-server-addr",

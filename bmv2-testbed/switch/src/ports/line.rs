@@ -1,8 +1,8 @@
 //! The sending side of one port in real time: queues, the wire they share, and what has left it.
 //!
 //! Sans I/O. Packets wait in the [`Scheduler`], one is on the wire while its bits last, and those
-//! whose last bit has left are `ready` for the interface. A thread never wakes exactly on time; so a
-//! packet that waited starts when the one before it ended, not when that was noticed, and a busy
+//! whose last bit has left are `ready` for the interface. A thread never wakes exactly on time; so
+//! a packet that waited starts when the one before it ended, not when that was noticed, and a busy
 //! port keeps its rate whatever the delay.
 
 use std::collections::VecDeque;
