@@ -1,15 +1,16 @@
 //! Simulates a cluster's jobs under the planner or a baseline, and reports what they achieve.
 //!
-//! A [`Scheduler`] turns fabric, jobs and policy into a [`Schedule`]: a path for every flow, a class
-//! and a start shift for every job. The fluid engine then runs what the schedule says, and nothing
-//! else; so whatever differs between two outcomes, a scheduler decided. The crate decides nothing
-//! itself that the planner decides: Crux and its parts are calls of [`planner::plan`].
+//! A [`Scheduler`] turns fabric, jobs and policy into a [`Schedule`]: a path for every flow, a
+//! class and a start shift for every job. The fluid engine then runs what the schedule says, and
+//! nothing else; so whatever differs between two outcomes, a scheduler decided. The crate decides
+//! nothing itself that the planner decides: Crux and its parts are calls of [`planner::plan`].
 //!
 //! Pure: no I/O, no clock, no randomness.
 
 pub mod baseline;
 mod comparison;
 mod crux;
+pub mod decisions;
 mod demand;
 mod fault;
 mod outcome;

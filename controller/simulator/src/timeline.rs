@@ -1,8 +1,8 @@
 //! What a run did over time, in bins: for plots.
 //!
-//! A [`View`] says from when to when and how finely; a [`Timeline`] is what was seen through it. The
-//! decision: every rate is added to its bins when it ends, so a timeline holds its bins and nothing
-//! else, however long the run and however many events it has.
+//! A [`View`] says from when to when and how finely; a [`Timeline`] is what was seen through it.
+//! The decision: every rate is added to its bins when it ends, so a timeline holds its bins and
+//! nothing else, however long the run and however many events it has.
 
 use std::collections::BTreeMap;
 

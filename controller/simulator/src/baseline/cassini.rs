@@ -40,6 +40,9 @@ pub const DRIFT_MAX: f64 = 0.05;
 /// Scores from here are full: one angle in a hundred circles may be over capacity.
 const FULL_SCORE: f64 = 1.0 - 1e-4;
 
+/// Shares that fill a link, and a little for rounding.
+const ENOUGH: f64 = 1.0 + 1e-9;
+
 /// ECMP's paths, one class, and a start shift for every job.
 pub fn schedule(input: &Input) -> Schedule {
     let paths = ecmp::paths(input);
@@ -108,7 +111,8 @@ fn pattern(job: &Job, demand: &Demand, link: LinkId) -> Pattern {
     }
 }
 
-/// The sets of two or more jobs that share a link, each with the link where they ask the most.
+/// The sets of jobs that may ask more of a link than it has, each with the link where they ask the
+/// most.
 fn contended(demands: &[Demand]) -> BTreeMap<Vec<usize>, LinkId> {
     let mut on_link: BTreeMap<LinkId, (Vec<usize>, f64)> = BTreeMap::new();
     for (job, demand) in demands.iter().enumerate() {
@@ -119,7 +123,8 @@ fn contended(demands: &[Demand]) -> BTreeMap<Vec<usize>, LinkId> {
         }
     }
     let mut sets: BTreeMap<Vec<usize>, (LinkId, f64)> = BTreeMap::new();
-    for (link, (jobs, sum)) in on_link.into_iter().filter(|(_, (jobs, _))| jobs.len() > 1) {
+    // Jobs that never ask more than the link has need not avoid each other.
+    for (link, (jobs, sum)) in on_link.into_iter().filter(|(_, (_, sum))| *sum > ENOUGH) {
         let most = sets.entry(jobs).or_insert((link, sum));
         if sum > most.1 {
             *most = (link, sum);

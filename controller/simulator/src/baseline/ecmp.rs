@@ -1,11 +1,11 @@
-//! ECMP, that is no scheduler: every switch sends a flow by a hash of its five-tuple (RFC 2992), and
-//! there is one class.
+//! ECMP, that is no scheduler: every switch sends a flow by a hash of its five-tuple (RFC 2992),
+//! and there is one class.
 //!
 //! The hash: CRC-32 (IEEE 802.3) of source address, destination address, protocol 17, UDP source
-//! port and destination port 4791 (RoCEv2), in network byte order; every switch folds its device
-//! id in and finishes as MurmurHash3 does (`fmix64`), so that tiers choose independently of each
-//! other; the choice is the remainder by the number of next hops. Switches have hashes of their own;
-//! the choice stands for any that spreads evenly.
+//! port and destination port 4791 (RoCEv2), in network byte order; every switch folds its device id
+//! in and finishes as MurmurHash3 does (`fmix64`), so that tiers choose independently of each
+//! other; the choice is the remainder by the number of next hops. Switches have hashes of their
+//! own; the choice stands for any that spreads evenly.
 
 use planner::{Flow, Input};
 use topology::{Fabric, LinkId, SwitchId};

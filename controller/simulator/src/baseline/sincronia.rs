@@ -14,10 +14,10 @@
 //!
 //! Left open there and chosen here: the paper has a big switch, whose only links are the ports of
 //! hosts; here every directed link of the fabric is one. Ties: the lower link, then the coflow that
-//! came later goes last. A coflow without demand comes first, as it delays nobody. Paths are ECMP's.
-//! On switches with `K` classes the first `K - 1` coflows have one each and the rest share the
-//! lowest (its section 4.3). Order is by one iteration and never changes, as every iteration of a
-//! job is the same coflow.
+//! came later goes last. A coflow without demand comes first, as it delays nobody. Paths are
+//! ECMP's. On switches with `K` classes the first `K - 1` coflows have one each and the rest share
+//! the lowest (its section 4.3). Order is by one iteration and never changes, as every iteration of
+//! a job is the same coflow.
 
 use std::collections::BTreeMap;
 

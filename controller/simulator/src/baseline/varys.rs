@@ -13,8 +13,8 @@
 //!
 //! Left open there and chosen here, as the Crux paper does to compare: switches serve classes, so
 //! the sorted list is split evenly into `K`, and inside a class rates are max-min fair instead of
-//! MADD. A job's iterations are equal coflows, so `Gamma` is that of a whole iteration on idle links
-//! and the order never changes. Ties: the job that came first. Paths are ECMP's.
+//! MADD. A job's iterations are equal coflows, so `Gamma` is that of a whole iteration on idle
+//! links and the order never changes. Ties: the job that came first. Paths are ECMP's.
 
 use planner::{Input, Policy, compression};
 

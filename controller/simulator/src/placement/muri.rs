@@ -80,13 +80,13 @@ pub fn efficiency(group: &[Stages]) -> f64 {
 pub fn group(jobs: &[Stages]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = (0..jobs.len()).map(|job| vec![job]).collect();
     for _ in 0..RESOURCES.ilog2() {
-        groups = pair(jobs, groups);
+        groups = pair(jobs, &groups);
     }
     groups
 }
 
 /// Merges groups in pairs by a matching of maximum weight; who finds no partner stays.
-fn pair(jobs: &[Stages], groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+fn pair(jobs: &[Stages], groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let together = |a: usize, b: usize| {
         let members = groups[a].iter().chain(&groups[b]);
         let stages: Vec<Stages> = members.map(|job| jobs[*job]).collect();

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Where the printed pseudocode is loose this module is strict: a schedule that does not place all
-//! jobs is discarded, and feasibility steers the bisection. [`Search::Literal`] is the printed form.
-//! `docs/algorithms/sjf-bco.md` is the essay.
+//! jobs is discarded, and feasibility steers the bisection. [`Search::Literal`] is the printed
+//! form. `docs/algorithms/sjf-bco.md` is the essay.
 
 mod constants;
 mod placing;
@@ -72,8 +72,8 @@ pub enum Search {
     /// The smallest bound under which all jobs can be placed.
     Feasible,
     /// As printed: what was placed before a failure competes as if it were a schedule, and the best
-    /// makespan is brought up to date before it is compared, so that all comparisons are ties, which
-    /// move the bisection right.
+    /// makespan is brought up to date before it is compared, so that all comparisons are ties,
+    /// which move the bisection right.
     Literal,
 }
 

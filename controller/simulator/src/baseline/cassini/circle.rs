@@ -2,17 +2,17 @@
 //!
 //! The perimeter `p` of a link's circle is the least common multiple of the iteration times of its
 //! jobs; job `j` goes round `r_j = p / iter_j` times, and at every angle it asks a share of the
-//! link. Turning a job by `Delta` delays it by `Delta / 2 pi * p`. The rotations wanted are those of
-//! the best compatibility score (its Eq. 1 to 5):
+//! link. Turning a job by `Delta` delays it by `Delta / 2 pi * p`. The rotations wanted are those
+//! of the best compatibility score (its Eq. 1 to 5):
 //!
 //! ```text
 //! score = 1 - sum over angles a of max(0, sum_j bw_j(a - Delta_j) - C) / (|A| C)
 //! ```
 //!
-//! with `0 <= Delta_j < 2 pi / r_j` and angles every 5 degrees, as in the paper. Iteration times are
-//! no whole numbers, so the perimeter is the least multiple of the longest in which every job fits a
-//! whole number of iterations with at most 1 % to spare, or of the first twelve the one with the
-//! least to spare. An angle stands for the arc up to the next one, with the mean over it.
+//! with `0 <= Delta_j < 2 pi / r_j` and angles every 5 degrees, as in the paper. Iteration times
+//! are no whole numbers, so the perimeter is the least multiple of the longest in which every job
+//! fits a whole number of iterations with at most 1 % to spare, or of the first twelve the one with
+//! the least to spare. An angle stands for the arc up to the next one, with the mean over it.
 
 use std::f64::consts::TAU;
 

@@ -64,7 +64,8 @@ fn check(policy: &mut Hived, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
 #[test]
 fn jobs_are_packed_into_the_smallest_block_with_room() {
     let mut policy = Hived::new(&cluster(), &BTreeMap::new()).unwrap();
-    // 4 on host 0; 8 on a whole host of the same leaf; 2 beside the 4, and so does 1; 16 need a leaf.
+    // 4 on host 0; 8 on a whole host of the same leaf; 2 beside the 4, and so does 1; 16 need a
+    // leaf.
     check(
         &mut policy,
         &[(4, ""), (8, ""), (2, ""), (1, ""), (16, "")],

@@ -74,14 +74,13 @@ impl Graph {
         let size = nodes + nodes / 2 + 2;
         let mut edges = vec![vec![Edge::default(); size]; size];
         let mut heaviest = 0;
-        for from in 1..=nodes {
-            for to in 1..=nodes {
-                let weight = if from == to {
-                    0
-                } else {
-                    weight(from - 1, to - 1)
+        for (from, row) in edges.iter_mut().enumerate().take(nodes + 1).skip(1) {
+            for (to, edge) in row.iter_mut().enumerate().take(nodes + 1).skip(1) {
+                let weight = match from == to {
+                    true => 0,
+                    false => weight(from - 1, to - 1),
                 };
-                edges[from][to] = Edge { from, to, weight };
+                *edge = Edge { from, to, weight };
                 heaviest = heaviest.max(weight);
             }
         }
@@ -488,13 +487,12 @@ mod tests {
         ) {
             let mut weights = vec![vec![0.0; nodes]; nodes];
             let mut next = seed.into_iter();
-            for one in 0..nodes {
-                for other in 0..one {
-                    // A third of the edges are absent.
-                    let weight = f64::from(next.next().unwrap_or(0).saturating_sub(4));
-                    weights[one][other] = weight;
-                    weights[other][one] = weight;
-                }
+            let pairs = (0..nodes).flat_map(|one| (0..one).map(move |other| (one, other)));
+            for (one, other) in pairs {
+                // A third of the edges are absent.
+                let weight = f64::from(next.next().unwrap_or(0).saturating_sub(4));
+                weights[one][other] = weight;
+                weights[other][one] = weight;
             }
             let partners = maximum(nodes, |a, b| weights[a][b]);
             let best = brute(&weights, (1 << nodes) - 1);

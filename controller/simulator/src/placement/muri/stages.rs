@@ -13,11 +13,14 @@ pub type Stages = [f64; RESOURCES];
 /// GPU counts of the published profiles.
 const GPUS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
+/// A row of stage times for each of `GPUS`.
+type Published = [(f64, f64, f64); GPUS.len()];
+
 /// Published stage times in milliseconds, (CPU and storage, GPU, network) for 1, 2, 4, 8, 16 and 32
-/// V100 GPUs: the trace data of Muri (Rivendile/Muri, simulator/trace-data, Apache-2.0). Storage and
-/// CPU are one figure there, which counts as CPU here.
+/// V100 GPUs: the trace data of Muri (Rivendile/Muri, simulator/trace-data, Apache-2.0). Storage
+/// and CPU are one figure there, which counts as CPU here.
 #[rustfmt::skip]
-const PUBLISHED: [(&str, [(f64, f64, f64); GPUS.len()]); 8] = [
+const PUBLISHED: [(&str, Published); 8] = [
     ("a2c", [
         (514.0, 14.0, 0.0), (504.0, 14.0, 0.5), (502.0, 10.0, 0.3),
         (502.0, 14.0, 0.4), (514.0, 14.0, 1.2), (507.0, 14.0, 2.0),

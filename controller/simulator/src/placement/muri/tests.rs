@@ -34,7 +34,7 @@ fn groups_are_the_best_pairs_of_pairs() {
     let (gpu, network) = ([0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]);
     let pairs: Vec<BTreeSet<usize>> = pair(
         &[gpu, gpu, network, network],
-        vec![vec![0], vec![1], vec![2], vec![3]],
+        &[vec![0], vec![1], vec![2], vec![3]],
     )
     .into_iter()
     .map(|group| group.into_iter().collect())

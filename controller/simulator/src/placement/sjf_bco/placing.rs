@@ -19,7 +19,7 @@ pub enum Rule {
     /// FF: jobs as they come, on the first GPUs.
     FirstFit,
     /// RAND: jobs as they come, on any GPUs.
-    Random(ChaCha8Rng),
+    Random(Box<ChaCha8Rng>),
 }
 
 /// `p_j` of every job, from its GPUs on each server: of its servers that it leaves, the one with
@@ -283,8 +283,8 @@ impl<'a> Placing<'a> {
         let slots = self.runs.iter().map(|run| (run.left / run.rate).ceil());
         let slots = slots.fold(f64::INFINITY, f64::min);
         let remaining = (self.problem.horizon - self.now) as f64;
-        // Not `slots > remaining`: a rate of 0 makes infinity, 0 iterations at rate 0 no number.
-        if !(slots <= remaining) {
+        // A rate of 0 makes infinity, 0 iterations at rate 0 no number.
+        if slots.is_nan() || slots > remaining {
             return false;
         }
         self.now += slots as u64;

@@ -2,8 +2,9 @@
 //! somebody comes or goes.
 //!
 //! The paper's jobs are all there at the start. Here the jobs that run keep their GPUs and their
-//! load; those that wait are scheduled as in the paper, and what the schedule begins at once begins.
-//! Progress is real-valued and a slot is a minute, since a minute has no whole number of iterations.
+//! load; those that wait are scheduled as in the paper, and what the schedule begins at once
+//! begins. Progress is real-valued and a slot is a minute, since a minute has no whole number of
+//! iterations.
 
 use topology::HostId;
 

@@ -171,7 +171,7 @@ proptest! {
     ) {
         let problem = problem(&[4, 2, 3], &jobs);
         let found = schedule(&problem, Search::Feasible);
-        let random = Rule::Random(ChaCha8Rng::seed_from_u64(seed));
+        let random = Rule::Random(Box::new(ChaCha8Rng::seed_from_u64(seed)));
         let others = [Rule::ListScheduling, Rule::FirstFit, random];
         let others = others.map(|mut rule| place(&problem, &mut rule, u64::MAX));
         for found in found.iter().chain(&others) {

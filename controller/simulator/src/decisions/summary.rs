@@ -1,0 +1,163 @@
+//! What came of many cases, as means, worst cases and distributions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::steps::{Examined, STEPS};
+
+/// Width of a bin of the distribution, in the error from the optimum.
+const BIN: f64 = 0.001;
+
+/// Bins; errors beyond them are in none.
+const BINS: usize = 200;
+
+/// Shares of the optimum that one variant of a step reached.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Distribution {
+    /// Mean over all cases, 0..=1.
+    pub mean: f64,
+    /// Mean over the cases in which decisions matter.
+    pub mean_without_trivial: f64,
+    /// The smallest.
+    pub worst: f64,
+    /// The case that it is of.
+    pub worst_case: u32,
+    /// Cases below 95 %.
+    pub below_95_percent: usize,
+    /// Share of the cases whose error from the optimum is at most n thousandths, by n.
+    pub cdf_by_error_permille: Vec<f64>,
+}
+
+/// The figures of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Summary {
+    /// Number of cases.
+    pub cases: usize,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Cases in which ECMP with one level reaches the optimum too.
+    pub trivial: usize,
+    /// Cases with more combinations of paths than are tried.
+    pub bounded: usize,
+    /// Mean of the optimal GPU utilisation, and of that of jobs alone.
+    pub mean_optimum: f64,
+    /// See there.
+    pub mean_alone: f64,
+    /// By step and variant; `crux` is the product's default.
+    pub steps: BTreeMap<String, BTreeMap<String, Distribution>>,
+}
+
+impl Summary {
+    /// The summary of `examined`, all of one run; none of no cases.
+    pub fn new(seed: u64, examined: &[Examined]) -> Option<Self> {
+        let count = examined.len();
+        let mean =
+            |value: fn(&Examined) -> f64| examined.iter().map(value).sum::<f64>() / count as f64;
+        let mut steps = BTreeMap::new();
+        for (step, of) in STEPS.iter().enumerate() {
+            let mut variants = BTreeMap::new();
+            for (variant, name) in of.variants.iter().enumerate() {
+                let distribution = Distribution::new(examined, step, variant)?;
+                variants.insert((*name).to_owned(), distribution);
+            }
+            steps.insert(of.name.to_owned(), variants);
+        }
+        Some(Self {
+            cases: count,
+            seed,
+            trivial: examined.iter().filter(|case| case.is_trivial()).count(),
+            bounded: examined.iter().filter(|case| case.is_bounded).count(),
+            mean_optimum: mean(|case| case.optimum),
+            mean_alone: mean(|case| case.alone),
+            steps,
+        })
+    }
+}
+
+/// A run with everything that came of it: the raw results that are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The figures.
+    pub summary: Summary,
+    /// What the numbers of a row are.
+    pub columns: Vec<String>,
+    /// A row for each case: its number, the optimal GPU utilisation, and shares of it.
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl Report {
+    /// The report on `examined`, all of one run; none of no cases.
+    pub fn new(seed: u64, examined: &[Examined]) -> Option<Self> {
+        let of_steps = STEPS.iter().flat_map(|step| {
+            step.variants
+                .iter()
+                .map(move |variant| format!("{} {variant}", step.name))
+        });
+        let row = |case: &Examined| {
+            let shares = case.shares().into_iter().flatten();
+            let numbers = [f64::from(case.number), case.optimum]
+                .into_iter()
+                .chain(shares);
+            numbers.map(|number| (number * 1e5).round() / 1e5).collect()
+        };
+        Some(Self {
+            summary: Summary::new(seed, examined)?,
+            columns: ["case", "optimum"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(of_steps)
+                .collect(),
+            rows: examined.iter().map(row).collect(),
+        })
+    }
+
+    /// The report as text: JSON, with a line for each row.
+    pub fn to_json(&self) -> String {
+        let rows: Vec<String> = self.rows.iter().map(line).collect();
+        format!(
+            "{{\"columns\":{},\n\"summary\":{},\n\"rows\":[\n{}\n]}}\n",
+            line(&self.columns),
+            line(&self.summary),
+            rows.join(",\n")
+        )
+    }
+}
+
+impl Distribution {
+    fn new(examined: &[Examined], step: usize, variant: usize) -> Option<Self> {
+        let share = |case: &Examined| case.utilizations[step][variant] / case.optimum;
+        let shares: Vec<f64> = examined.iter().map(share).collect();
+        let worst = examined
+            .iter()
+            .min_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let mattering = examined.iter().filter(|case| !case.is_trivial());
+        let mattering: Vec<f64> = mattering.map(share).collect();
+        let within = |bin: usize| {
+            let error = bin as f64 * BIN;
+            let count = shares
+                .iter()
+                .filter(|share| **share >= 1.0 - error - 1e-12)
+                .count();
+            count as f64 / shares.len() as f64
+        };
+        Some(Self {
+            mean: mean(&shares)?,
+            mean_without_trivial: mean(&mattering).unwrap_or(1.0),
+            worst: share(worst),
+            worst_case: worst.number,
+            below_95_percent: shares.iter().filter(|share| **share < 0.95).count(),
+            cdf_by_error_permille: (0..BINS).map(within).collect(),
+        })
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+}
+
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("numbers, names and lists are JSON")
+}
