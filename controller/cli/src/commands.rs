@@ -1,5 +1,6 @@
 //! The commands, one module each: `Args` say what it takes, `run` does it.
 
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod demo;
@@ -8,4 +9,5 @@ pub(crate) mod job;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod schema;
+pub(crate) mod simulate;
 pub(crate) mod switch;

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
 use topology::document::{self, Format, MAX_DOCUMENT_BYTES};
-use topology::{Fabric, spec};
+use topology::{Fabric, Finding, spec};
 
 use crate::failure::Failure;
 
@@ -19,6 +20,29 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str) -> Result<T, Failure> {
 pub(crate) fn fabric(name: &str) -> Result<Fabric, Failure> {
     let format = Format::of_file(name).map_err(Failure::document)?;
     spec::parse(&text(name)?, format, name).map_err(Failure::document)
+}
+
+/// Reads a policy document; without one, the defaults.
+pub(crate) fn policy(name: Option<&str>) -> Result<Policy, Failure> {
+    policy_with(name, |_| {})
+}
+
+/// Reads a policy document, which `change` may change before it is validated.
+pub(crate) fn policy_with(
+    name: Option<&str>,
+    change: impl FnOnce(&mut PolicyDocument),
+) -> Result<Policy, Failure> {
+    let mut document = name.map_or_else(|| Ok(PolicyDocument::default()), parse)?;
+    change(&mut document);
+    let policy = document.validate(name.unwrap_or("policy"));
+    policy.map_err(Failure::document)
+}
+
+/// Reads a jobs document: its jobs on `fabric`, and what is odd about them.
+pub(crate) fn jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), Failure> {
+    let document: JobsDocument = parse(name)?;
+    let resolved = document.resolve(fabric, name).map_err(Failure::document)?;
+    Ok((resolved.jobs, resolved.findings))
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

@@ -3,6 +3,7 @@
 
 mod commands;
 mod failure;
+mod figure;
 mod files;
 mod output;
 
@@ -10,7 +11,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, controller, demo, fabric, job, man, plan, schema, switch};
+use commands::{
+    compare, completions, controller, demo, fabric, job, man, plan, schema, simulate, switch,
+};
 use failure::Failure;
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -36,6 +39,8 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Plan(plan::Args),
+    Simulate(simulate::Args),
+    Compare(compare::Args),
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
@@ -53,6 +58,8 @@ fn main() -> ExitCode {
     let run = start_logging(&cli.log).and_then(|()| match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
         Command::Switch(args) => switch::run(&args),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::check::Violations;
 use crate::tree;
 
-const SCHEMAS: [&str; 4] = ["fabric", "jobs", "policy", "plan"];
+const SCHEMAS: [&str; 6] = ["fabric", "jobs", "policy", "plan", "outcome", "comparison"];
 
 /// A generated file: its path from the root and its text.
 struct Generated {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use comfy_table::Table;
-use planner::{Input, JobsDocument, Plan, PlanDocument, Policy, PolicyDocument};
+use planner::{Input, Plan, PlanDocument};
 use topology::{Fabric, Finding};
 
 use crate::failure::Failure;
@@ -44,10 +44,10 @@ pub(crate) struct Args {
 const BUSIEST: usize = 10;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let policy = policy(args.policy.as_deref())?;
+    let policy = files::policy(args.policy.as_deref())?;
     let fabric = files::fabric(&args.fabric)?;
     let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
-    let (jobs, mut findings) = jobs(&args.jobs, &fabric)?;
+    let (jobs, mut findings) = files::jobs(&args.jobs, &fabric)?;
     let recalled = args
         .previous
         .as_deref()
@@ -70,20 +70,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Format::Json => output::print_json(&document),
         Format::Table => print_tables(&document, args.flows),
     }
-}
-
-fn policy(file: Option<&str>) -> Result<Policy, Failure> {
-    let Some(file) = file else {
-        return Ok(Policy::default());
-    };
-    let document: PolicyDocument = files::parse(file)?;
-    document.validate(file).map_err(Failure::document)
-}
-
-fn jobs(file: &str, fabric: &Fabric) -> Result<(Vec<planner::Job>, Vec<Finding>), Failure> {
-    let document: JobsDocument = files::parse(file)?;
-    let resolved = document.resolve(fabric, file).map_err(Failure::document)?;
-    Ok((resolved.jobs, resolved.findings))
 }
 
 fn previous(file: &str, fabric: &Fabric) -> Result<(Plan, Vec<Finding>), Failure> {

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
+use simulator::{Comparison, Outcome};
 use topology::spec::FabricDocument;
 
 use crate::failure::Failure;
@@ -26,6 +27,10 @@ enum Kind {
     Policy,
     /// What crux plan prints
     Plan,
+    /// What crux simulate prints
+    Outcome,
+    /// What crux compare prints
+    Comparison,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -34,5 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Kind::Jobs => schema_for!(JobsDocument),
         Kind::Policy => schema_for!(PolicyDocument),
         Kind::Plan => schema_for!(PlanDocument),
+        Kind::Outcome => schema_for!(Outcome),
+        Kind::Comparison => schema_for!(Comparison),
     })
 }

@@ -5,6 +5,7 @@
 //! anything else that it does not know is an error.
 
 mod port_flags;
+mod tls_flags;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use switch::{Device, DeviceConfig, Program};
 use tokio::net::TcpListener;
 
 use self::port_flags::{Attachment, PortRate};
+use self::tls_flags::TlsFlags;
 use crate::failure::Failure;
 use crate::{files, output};
 
@@ -122,6 +124,8 @@ struct Target {
     /// bmv2's swapping of programs; taken and ignored
     #[arg(long)]
     disable_swap: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 /// The flags after `--`, parsed as a command line of their own.
@@ -207,6 +211,7 @@ async fn serve(args: &Args, target: &Target, program: Option<Arc<Program>>) -> R
     let ports = ports::spawn(device, &args.ports()?).map_err(|error| Failure::work(&error))?;
     let options = ServiceOptions {
         dialect: args.dialect(),
+        tls: target.tls.read()?,
         ..ServiceOptions::default()
     };
     let server = service::serve(listener, ports.device(), options).await;

@@ -1,0 +1,117 @@
+//! `crux compare`: several schedulers on one experiment, side by side.
+//!
+//! Schedulers are simulated in parallel, each by itself; then [`table`] puts the outcomes beside
+//! each job alone, and [`page`] draws them.
+
+mod page;
+mod table;
+
+use std::fs;
+
+use rayon::prelude::*;
+use simulator::{
+    Alone, Comparison, Experiment, Scheduler, Simulated, SimulationError, Timeline, View,
+};
+use topology::Finding;
+
+use super::simulate::experiment::ExperimentArgs;
+use super::simulate::progress::Progress;
+use crate::failure::Failure;
+use crate::output::{self, Format, FormatArg};
+
+/// Simulate several schedulers on the same jobs and compare utilisation and iteration times.
+///
+/// The baselines are as their papers give them; docs/algorithms/baselines.md says what was chosen
+/// where a paper leaves a choice. "Alone" is a job by itself on the fabric.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux compare --fabric lab.toml --jobs jobs.toml
+  crux compare --fabric lab.toml --jobs jobs.toml --schedulers ecmp,crux --seconds 60 --levels 3
+  crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    experiment: ExperimentArgs,
+    /// Schedulers by name, separated by commas; gains are over the first
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAMES",
+        default_value = "ecmp,sincronia,varys,taccl,cassini,crux"
+    )]
+    schedulers: Vec<Scheduler>,
+    /// Also write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// Everything that a comparison showed.
+struct Compared {
+    comparison: Comparison,
+    /// By scheduler: the whole run, then the close-up.
+    timelines: Vec<[Timeline; 2]>,
+    findings: Vec<Finding>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (experiment, findings) = args.experiment.read()?;
+    let compared = compare(experiment.clone(), &args.schedulers, findings);
+    let compared = compared.map_err(|error| args.experiment.failure(&error))?;
+    if let Some(file) = &args.html {
+        let page = page::page(&experiment, &compared);
+        fs::write(file, page).map_err(|error| Failure::input(file, error))?;
+        eprintln!("wrote {file}");
+    }
+    match args.output.format {
+        Format::Json => output::print_json(&compared.comparison),
+        Format::Table => table::print(&compared),
+    }
+}
+
+/// Bins of the whole run, and of the close-up.
+const BINS: [usize; 2] = [240, 480];
+
+/// Iterations of the slowest job that the close-up shows.
+const CLOSE_UP_ITERATIONS: f64 = 6.0;
+
+fn compare(
+    mut experiment: Experiment,
+    schedulers: &[Scheduler],
+    findings: Vec<Finding>,
+) -> Result<Compared, SimulationError> {
+    let alone = Alone::all(&experiment)?;
+    let seconds = experiment.seconds;
+    let slowest = alone.iter().filter_map(|job| job.iteration_seconds);
+    let close_up = CLOSE_UP_ITERATIONS * slowest.fold(0.0, f64::max);
+    let view = |from_seconds: f64, bins| View {
+        from_seconds,
+        until_seconds: seconds,
+        bins,
+    };
+    experiment.views = vec![
+        view(0.0, BINS[0]),
+        view((seconds - close_up).max(0.0), BINS[1]),
+    ];
+    let simulated: Vec<Simulated> = schedulers
+        .par_iter()
+        .map(|scheduler| {
+            let mut progress = Progress::new(scheduler.name(), seconds);
+            simulator::simulate(&experiment, *scheduler, &mut |now| progress.tell(now))
+        })
+        .collect::<Result<_, _>>()?;
+    let (outcomes, timelines): (Vec<_>, Vec<_>) = simulated
+        .into_iter()
+        .filter_map(|s| Some((s.outcome, <[Timeline; 2]>::try_from(s.timelines).ok()?)))
+        .unzip();
+    Ok(Compared {
+        comparison: Comparison {
+            seconds,
+            alone,
+            outcomes,
+        },
+        timelines,
+        findings,
+    })
+}

@@ -1,0 +1,216 @@
+//! A comparison as one HTML page that needs nothing else: tables, SVG figures, one style sheet for
+//! light and dark.
+
+mod figures;
+
+use std::fmt::Write;
+
+use simulator::{Experiment, Outcome};
+
+use super::{Compared, table};
+use crate::figure::theme::{self, Shade};
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// The page.
+pub(super) fn page(experiment: &Experiment, compared: &Compared) -> String {
+    let title = format!("Schedulers on {}", escaped(experiment.input.fabric.name()));
+    let body = [
+        heading(&title, experiment, compared),
+        summary(compared),
+        utilisation(compared),
+        slowdowns(compared),
+        over_time(compared),
+        links(experiment, compared),
+        iterations(compared),
+        notes(compared),
+    ];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}\
+         @media (prefers-color-scheme: dark) {{\n{}}}\n</style>\n</head>\n<body>\n<main>\n{}\
+         </main>\n</body>\n</html>\n",
+        theme::dark_rules(),
+        body.concat(),
+    )
+}
+
+fn heading(title: &str, experiment: &Experiment, compared: &Compared) -> String {
+    let input = &experiment.input;
+    let gpus: u32 = compared.comparison.alone.iter().map(|job| job.gpus).sum();
+    let all: u32 = input.fabric.hosts().iter().map(|host| host.gpus).sum();
+    format!(
+        "<h1>{title}</h1>\n<p class=\"lead\">{} jobs on {gpus} of {all} GPUs, {} s simulated, {} \
+         levels.</p>\n",
+        input.jobs.len(),
+        experiment.seconds,
+        experiment.policy.job_levels().len(),
+    )
+}
+
+fn summary(compared: &Compared) -> String {
+    let comparison = &compared.comparison;
+    let row = |outcome: &Outcome| {
+        format!(
+            "<tr><th scope=\"row\">{}{}</th><td>{:.2}&nbsp;%</td><td>{}</td><td>{}</td>\
+             <td>{}</td></tr>\n",
+            chip(figures::shade(&outcome.scheduler)),
+            outcome.scheduler,
+            outcome.gpu_utilization * 100.0,
+            table::gain(comparison, outcome),
+            table::mean_slowdown(comparison, outcome),
+            escaped(&table::worst_slowdown(comparison, outcome)),
+        )
+    };
+    let rows: String = comparison.outcomes.iter().map(row).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr><th>scheduler</th><th>GPU utilisation</th>\
+         <th>points over {}</th><th>mean slowdown</th><th>worst slowdown</th></tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n",
+        comparison.outcomes[0].scheduler,
+    )
+}
+
+fn utilisation(compared: &Compared) -> String {
+    section(
+        "GPU utilisation",
+        "Share of the jobs' GPU time in which they computed.",
+        &figure(&figures::utilisation(&compared.comparison), ""),
+    )
+}
+
+fn slowdowns(compared: &Compared) -> String {
+    let about = "Mean iteration time of each job, in units of the same job alone on the fabric; the \
+                 slowest first.";
+    let body = figure(
+        &figures::slowdowns(&compared.comparison),
+        &schedulers(compared),
+    );
+    section("Iteration time per job", about, &body)
+}
+
+fn over_time(compared: &Compared) -> String {
+    let legend = schedulers(compared);
+    let about = "Intensity on the wire: the share of each link that a job takes times the FLOP that \
+                 a second of its bottleneck link unblocks, summed over links. First the whole run, \
+                 then a close-up of its end.";
+    let figures: String = [0, 1]
+        .map(|view| figure(&figures::intensity(compared, view), &legend))
+        .concat();
+    section("Intensity on the wire over time", about, &figures)
+}
+
+fn links(experiment: &Experiment, compared: &Compared) -> String {
+    let about = "Share of the links with the most planned traffic, by class, at the end of the run. \
+                 The strongest colour is the class that is served first.";
+    let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
+    let run = |(outcome, [_, close_up]): (&Outcome, &[simulator::Timeline; 2])| {
+        let classes = figures::classes(close_up);
+        let legend: String = classes
+            .iter()
+            .map(|(class, shade)| entry(&class.to_string(), *shade))
+            .collect();
+        let heading = format!(
+            "<h3>{}</h3>\n<p class=\"legend\">level {legend}</p>\n",
+            outcome.scheduler
+        );
+        let series = close_up.links.iter().map(|series| {
+            let name = escaped(&experiment.input.fabric.link_name(series.link));
+            let drawn = figures::link(close_up.view, series, &classes);
+            format!("<figure class=\"half\"><figcaption>{name}</figcaption>{drawn}</figure>\n")
+        });
+        format!(
+            "{heading}<div class=\"pair\">{}</div>\n",
+            series.collect::<String>()
+        )
+    };
+    let body: String = runs.map(run).collect();
+    section("Busy share per link and class", about, &body)
+}
+
+fn iterations(compared: &Compared) -> String {
+    let comparison = &compared.comparison;
+    let names = comparison
+        .outcomes
+        .iter()
+        .map(|outcome| format!("<th>{}</th>", outcome.scheduler));
+    let mut rows = String::new();
+    for (index, alone) in comparison.alone.iter().enumerate() {
+        let cells = comparison.outcomes.iter().map(|outcome| {
+            let job = &outcome.jobs[index];
+            let slowdown = comparison.slowdowns(outcome)[index];
+            format!(
+                "<td>{}</td>",
+                table::iteration(job.mean_iteration_seconds, slowdown)
+            )
+        });
+        let (name, gpus) = (escaped(&alone.id), alone.gpus);
+        let seconds = table::seconds(alone.iteration_seconds);
+        let cells: String = cells.collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            rows,
+            "<tr><th scope=\"row\">{name}</th><td>{gpus}</td><td>{seconds}</td>{cells}</tr>"
+        );
+    }
+    let body = format!(
+        "<div class=\"wide\"><table>\n<thead><tr><th>job</th><th>GPUs</th><th>alone</th>{}</tr>\
+         </thead>\n<tbody>\n{rows}</tbody></table></div>\n",
+        names.collect::<String>(),
+    );
+    section(
+        "Iteration times",
+        "Seconds, and how much longer than alone.",
+        &body,
+    )
+}
+
+fn notes(compared: &Compared) -> String {
+    let of_runs = compared.comparison.outcomes.iter().flat_map(|outcome| {
+        let findings = outcome.findings.iter();
+        findings.map(move |finding| format!("{}: {finding}", outcome.scheduler))
+    });
+    let of_input = compared.findings.iter().map(ToString::to_string);
+    let items = of_input
+        .chain(of_runs)
+        .map(|text| format!("<li>{}</li>\n", escaped(&text)));
+    let items: String = items.collect();
+    if items.is_empty() {
+        return String::new();
+    }
+    section("Findings", "", &format!("<ul>\n{items}</ul>\n"))
+}
+
+fn section(heading: &str, about: &str, body: &str) -> String {
+    format!("<section>\n<h2>{heading}</h2>\n<p class=\"about\">{about}</p>\n{body}</section>\n")
+}
+
+fn figure(svg: &str, legend: &str) -> String {
+    format!("<figure>{legend}{svg}</figure>\n")
+}
+
+/// The schedulers with their colours.
+fn schedulers(compared: &Compared) -> String {
+    let outcomes = compared.comparison.outcomes.iter();
+    let entries: String = outcomes
+        .map(|outcome| entry(&outcome.scheduler, figures::shade(&outcome.scheduler)))
+        .collect();
+    format!("<p class=\"legend\">{entries}</p>")
+}
+
+fn entry(name: &str, shade: Shade) -> String {
+    format!("<span>{}{name}</span> ", chip(shade))
+}
+
+fn chip(shade: Shade) -> String {
+    let light = shade.css();
+    format!("<i class=\"chip\" data-c=\"{light}\" style=\"--c:{light}\"></i>")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}

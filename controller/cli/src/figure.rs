@@ -1,0 +1,102 @@
+//! Figures as SVG text: lines, stacked areas, and rows of bars or dots.
+//!
+//! A figure is drawn once, for a light page; `theme` says what its colours become on a dark one.
+//! Legends and headings belong to the page around it. The decision: a figure never fills its
+//! background, so it looks at home on whatever surface it lies on.
+
+mod rows;
+mod series;
+pub(crate) mod theme;
+
+use std::ops::Range;
+
+use plotters::prelude::*;
+
+pub(crate) use rows::{Row, bars, dots};
+pub(crate) use series::{Steps, lines, stacked};
+
+/// Width and height in pixels; a page scales them together.
+pub(crate) type Size = (u32, u32);
+
+/// The width of a figure that has a page's width to itself.
+pub(crate) const WIDE: u32 = 880;
+
+/// Axes of a figure: what they show and how far they go.
+#[derive(Clone, Debug)]
+pub(crate) struct Axes<'a> {
+    /// What x is, with its unit.
+    pub(crate) x: &'a str,
+    /// What y is, with its unit; empty where rows say it.
+    pub(crate) y: &'a str,
+    /// From where to where x goes.
+    pub(crate) x_range: Range<f64>,
+    /// From where to where y goes.
+    pub(crate) y_range: Range<f64>,
+}
+
+/// Draws into SVG text. Drawing into memory fails only for coordinates that are no numbers, and
+/// then the figure is empty.
+fn svg(size: Size, draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> String {
+    let mut text = String::new();
+    let drawn = {
+        let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        draw(&root).and_then(|()| root.present())
+    };
+    if drawn.is_err() {
+        text.clear();
+    }
+    text
+}
+
+type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// The style of text in a colour, anchored as given.
+fn text(color: RGBColor, anchor: plotters::style::text_anchor::Pos) -> TextStyle<'static> {
+    TextStyle {
+        color: color.to_backend_color(),
+        ..TextStyle::from(("sans-serif", 12).into_font()).pos(anchor)
+    }
+}
+
+/// A number for a tick: as few digits as tell ticks apart.
+fn tick(value: &f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The points of a line of steps: `values` in equal parts of `range`, without points that lie on
+/// the way between two others.
+fn steps(range: &Range<f64>, values: &[f64]) -> Vec<(f64, f64)> {
+    let width = (range.end - range.start) / values.len().max(1) as f64;
+    let x = |step: usize| range.start + step as f64 * width;
+    let mut points = Vec::new();
+    for (step, value) in values.iter().enumerate() {
+        let is_flat = step > 0 && values[step - 1].total_cmp(value).is_eq();
+        if !is_flat {
+            points.extend((step > 0).then(|| (x(step), values[step - 1])));
+            points.push((x(step), *value));
+        }
+    }
+    points.extend(values.last().map(|last| (range.end, *last)));
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_short() {
+        for (value, text) in [(0.0, "0"), (0.25, "0.25"), (120.0, "120"), (0.125, "0.12")] {
+            assert_eq!(tick(&value), text);
+        }
+    }
+
+    #[test]
+    fn steps_leave_out_what_is_flat() {
+        let line = steps(&(0.0..4.0), &[1.0, 1.0, 2.0, 2.0]);
+        assert_eq!(line, [(0.0, 1.0), (2.0, 1.0), (2.0, 2.0), (4.0, 2.0)]);
+        assert_eq!(steps(&(0.0..1.0), &[]), []);
+    }
+}

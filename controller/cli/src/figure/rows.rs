@@ -1,0 +1,141 @@
+//! Rows: a name at the left, and a bar or dots at their values. For things that have names, with
+//! as many rows as there are names.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::theme::{GRID, INK, QUIET, Shade};
+use super::{Axes, Canvas, Drawn, WIDE, svg, text, tick};
+
+/// One row.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Its name.
+    pub(crate) name: String,
+    /// Values with their colours; a bar shows the first.
+    pub(crate) values: Vec<(f64, Shade)>,
+    /// Text behind the bar.
+    pub(crate) note: String,
+}
+
+const LEFT: i32 = 150;
+const RIGHT: i32 = 120;
+const BOTTOM: i32 = 44;
+const TOP: i32 = 8;
+
+/// A bar for each row, from the left end of the axis.
+pub(crate) fn bars(axes: &Axes<'_>, rows: &[Row]) -> String {
+    let sheet = Sheet {
+        axes,
+        rows,
+        pitch: 32,
+    };
+    sheet.draw(|canvas, row, middle| {
+        let Some((value, shade)) = row.values.first() else {
+            return Ok(());
+        };
+        let end = sheet.x(*value);
+        let bar = [(LEFT, middle - 9), (end, middle + 9)];
+        canvas.draw(&Rectangle::new(bar, shade.light.filled()))?;
+        let style = text(INK.light, Pos::new(HPos::Left, VPos::Center));
+        canvas.draw(&Text::new(row.note.clone(), (end + 8, middle), style))
+    })
+}
+
+/// Pixels from dot to dot of one row.
+const FAN: i32 = 2;
+
+/// Dots for each row, joined by a thin line.
+pub(crate) fn dots(axes: &Axes<'_>, rows: &[Row]) -> String {
+    let sheet = Sheet {
+        axes,
+        rows,
+        pitch: 28,
+    };
+    sheet.draw(|canvas, row, middle| {
+        let places = row.values.iter().map(|(value, _)| sheet.x(*value));
+        let (Some(first), Some(last)) = (places.clone().min(), places.max()) else {
+            return Ok(());
+        };
+        let thread = vec![(first, middle), (last, middle)];
+        canvas.draw(&PathElement::new(thread, GRID.light.stroke_width(3)))?;
+        // Equal values lie a little above each other; the first matters most and is drawn last.
+        let half = FAN * (row.values.len() as i32 - 1) / 2;
+        for (place, (value, shade)) in row.values.iter().enumerate().rev() {
+            let at = (sheet.x(*value), middle + half - FAN * place as i32);
+            canvas.draw(&Circle::new(at, 4, shade.light.filled()))?;
+        }
+        let style = text(QUIET.light, Pos::new(HPos::Left, VPos::Center));
+        canvas.draw(&Text::new(row.note.clone(), (last + 12, middle), style))
+    })
+}
+
+/// Rows on their axis.
+struct Sheet<'a> {
+    axes: &'a Axes<'a>,
+    rows: &'a [Row],
+    /// Pixels from row to row.
+    pitch: i32,
+}
+
+/// Lines of the grid over the axis.
+const TICKS: i32 = 5;
+
+impl Sheet<'_> {
+    fn bottom(&self) -> i32 {
+        TOP + self.pitch * self.rows.len() as i32
+    }
+
+    /// The pixel of a value; what is off the axis is at its end.
+    fn x(&self, value: f64) -> i32 {
+        let range = &self.axes.x_range;
+        let share = (value - range.start) / (range.end - range.start);
+        let span = f64::from(WIDE as i32 - LEFT - RIGHT);
+        LEFT + (share.clamp(0.0, 1.0) * span).round() as i32
+    }
+
+    fn draw(&self, mark: impl Fn(&Canvas<'_>, &Row, i32) -> Drawn) -> String {
+        let height = (self.bottom() + BOTTOM).unsigned_abs();
+        svg((WIDE, height), |canvas| {
+            self.grid(canvas)?;
+            for (index, row) in (0..).zip(self.rows) {
+                let middle = TOP + self.pitch * index + self.pitch / 2;
+                let style = text(INK.light, Pos::new(HPos::Right, VPos::Center));
+                canvas.draw(&Text::new(shortened(&row.name), (LEFT - 10, middle), style))?;
+                mark(canvas, row, middle)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn grid(&self, canvas: &Canvas<'_>) -> Drawn {
+        let range = &self.axes.x_range;
+        let style = text(QUIET.light, Pos::new(HPos::Center, VPos::Top));
+        for index in 0..=TICKS {
+            let share = f64::from(index) / f64::from(TICKS);
+            let value = range.start + share * (range.end - range.start);
+            let x = self.x(value);
+            let line = vec![(x, TOP), (x, self.bottom())];
+            canvas.draw(&PathElement::new(line, GRID.light.stroke_width(1)))?;
+            let label = Text::new(tick(&value), (x, self.bottom() + 6), style.clone());
+            canvas.draw(&label)?;
+        }
+        let middle = (LEFT + WIDE as i32 - RIGHT) / 2;
+        canvas.draw(&Text::new(
+            self.axes.x.to_owned(),
+            (middle, self.bottom() + 24),
+            style,
+        ))
+    }
+}
+
+/// Most characters of a row's name.
+const NAME_MAX: usize = 20;
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= NAME_MAX {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(NAME_MAX - 1).collect();
+    format!("{start}…")
+}

@@ -1,0 +1,84 @@
+//! Values along an axis: lines, and areas stacked on each other.
+
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::theme::{GRID, QUIET, Shade};
+use super::{Axes, Canvas, Size, steps, svg, text, tick};
+
+/// Values in equal steps of x: a line of its own, or what it adds to a stack.
+#[derive(Clone, Debug)]
+pub(crate) struct Steps {
+    pub(crate) values: Vec<f64>,
+    pub(crate) shade: Shade,
+}
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Lines, the first on top.
+pub(crate) fn lines(axes: &Axes<'_>, size: Size, lines: &[Steps]) -> String {
+    svg(size, |canvas| {
+        let mut chart = chart(canvas, axes)?;
+        for line in lines.iter().rev() {
+            let points = steps(&axes.x_range, &line.values);
+            chart.draw_series(LineSeries::new(points, line.shade.light.stroke_width(2)))?;
+        }
+        Ok(())
+    })
+}
+
+/// Layers on each other, the first at the bottom.
+pub(crate) fn stacked(axes: &Axes<'_>, size: Size, layers: &[Steps]) -> String {
+    svg(size, |canvas| {
+        let mut chart = chart(canvas, axes)?;
+        let bins = layers.iter().map(|layer| layer.values.len()).max();
+        let mut floor = vec![0.0; bins.unwrap_or(0)];
+        for layer in layers {
+            let sums = floor.iter().zip(&layer.values).map(|(a, b)| a + b);
+            let top: Vec<f64> = sums.collect();
+            if layer.values.iter().any(|value| *value > 0.0) {
+                let (above, below) = (steps(&axes.x_range, &top), steps(&axes.x_range, &floor));
+                let outline: Vec<_> = above.into_iter().chain(below.into_iter().rev()).collect();
+                chart.draw_series([Polygon::new(outline, layer.shade.light.filled())])?;
+            }
+            floor = top;
+        }
+        Ok(())
+    })
+}
+
+fn chart<'a, 'b>(
+    canvas: &'a Canvas<'b>,
+    axes: &Axes<'_>,
+) -> Result<Chart<'a, 'b>, DrawingAreaErrorKind<std::io::Error>> {
+    let label = |h, v| text(QUIET.light, Pos::new(h, v));
+    let mut chart = ChartBuilder::on(canvas)
+        .margin_top(8)
+        .margin_right(16)
+        .margin_left(6)
+        .margin_bottom(4)
+        .x_label_area_size(42)
+        .y_label_area_size(58)
+        .build_cartesian_2d(axes.x_range.clone(), axes.y_range.clone())?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .bold_line_style(GRID.light.stroke_width(1))
+        .light_line_style(TRANSPARENT)
+        .axis_style(GRID.light.stroke_width(1))
+        .x_labels(8)
+        .y_labels(6)
+        .x_label_formatter(&tick)
+        .y_label_formatter(&tick)
+        .x_label_style(label(HPos::Center, VPos::Top))
+        .y_label_style(label(HPos::Right, VPos::Center))
+        .axis_desc_style(TextStyle {
+            color: QUIET.light.to_backend_color(),
+            ..TextStyle::from(("sans-serif", 12).into_font())
+        })
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .draw()?;
+    Ok(chart)
+}

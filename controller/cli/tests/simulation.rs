@@ -1,0 +1,293 @@
+//! `crux simulate` and `crux compare` as a user meets them: documents, tables, the page, and what
+//! is said of input that makes no sense.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where its own set-up fails"
+)]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LAB: &str = r#"
+name = "lab"
+[clos]
+leaves = 2
+spines = 2
+hosts_per_leaf = 3
+gpus_per_host = 8
+host_gbps = 200.0
+uplink_gbps = 200.0
+"#;
+
+/// Three jobs across two leaves, 1 s of computation and 0.5 s of communication each, all from the
+/// host's one NIC to the other leaf.
+const JOBS: &str = r#"{"jobs": [
+  {"id": "a", "gpus": {"h1": 8, "h4": 8}, "flop_per_iteration": 3e15, "compute_seconds": 1.0,
+   "flows": [{"src": "h1", "dst": "h4", "bytes": 12.5e9, "udp_src_port": 50001}]},
+  {"id": "b <i>", "gpus": {"h2": 8, "h5": 8}, "flop_per_iteration": 2e15, "compute_seconds": 1.0,
+   "flows": [{"src": "h2", "dst": "h5", "bytes": 12.5e9, "udp_src_port": 50002}]},
+  {"id": "c", "gpus": {"h3": 8, "h6": 8}, "flop_per_iteration": 1e15, "compute_seconds": 1.0,
+   "flows": [{"src": "h3", "dst": "h6", "bytes": 12.5e9, "udp_src_port": 50003}]} ]}"#;
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("lab.toml"), LAB).unwrap();
+    std::fs::write(folder.path().join("jobs.json"), JOBS).unwrap();
+    folder
+}
+
+/// Runs `crux COMMAND --fabric lab.toml --jobs jobs.json` with more arguments.
+fn crux_in(folder: &TempDir, command: &str, arguments: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
+    program
+        .args([command, "--fabric", "lab.toml", "--jobs", "jobs.json"])
+        .args(arguments)
+        .current_dir(folder.path())
+        .output()
+        .unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn simulate(arguments: &[&str]) -> Value {
+    json(&crux_in(
+        &folder(),
+        "simulate",
+        &[arguments, &["--format", "json"]].concat(),
+    ))
+}
+
+/// The command must fail with status 2 and say every one of `expect`.
+fn check_bad(command: &str, arguments: &[&str], expect: &[&str]) {
+    let output = crux_in(&folder(), command, arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?} said: {said}");
+    for part in expect {
+        assert!(said.contains(part), "{arguments:?}: no {part:?} in: {said}");
+    }
+}
+
+#[test]
+fn every_scheduler_gives_an_outcome() {
+    let names = [
+        "ecmp",
+        "sincronia",
+        "varys",
+        "taccl",
+        "cassini",
+        "crux-pa",
+        "crux-ps-pa",
+        "crux",
+    ];
+    for name in names {
+        let outcome = simulate(&["--scheduler", name, "--seconds", "60"]);
+        assert_eq!(outcome["scheduler"], name);
+        let utilisation = outcome["gpu_utilization"].as_f64().unwrap();
+        assert!((0.4..=0.67).contains(&utilisation), "{name}: {utilisation}");
+        assert_eq!(outcome["jobs"].as_array().unwrap().len(), 3);
+        assert!(outcome["links"][0]["levels"][0]["busy_fraction"].is_number());
+    }
+}
+
+#[test]
+fn levels_are_those_asked_for() {
+    let outcome = simulate(&[
+        "--scheduler",
+        "sincronia",
+        "--seconds",
+        "9",
+        "--levels",
+        "2",
+    ]);
+    let jobs = outcome["jobs"].as_array().unwrap();
+    let mut levels: Vec<u64> = jobs
+        .iter()
+        .map(|job| job["level"].as_u64().unwrap())
+        .collect();
+    levels.sort_unstable();
+    assert_eq!(levels, [0, 0, 1]);
+}
+
+#[test]
+fn a_failure_slows_jobs_down_and_a_repair_ends_it() {
+    let iterations = |arguments: &[&str]| -> u64 {
+        let fixed = ["--scheduler", "crux", "--seconds", "60"];
+        let outcome = simulate(&[&fixed, arguments].concat());
+        let jobs = outcome["jobs"].as_array().unwrap().clone();
+        jobs.iter()
+            .map(|job| job["iterations"].as_u64().unwrap())
+            .sum()
+    };
+    let whole = iterations(&[]);
+    let failed = iterations(&["--fail", "leaf1-spine1@6s"]);
+    let repaired = iterations(&["--fail", "leaf1-spine1@6s", "--repair", "leaf1-spine1@12s"]);
+    assert!(
+        failed < repaired && repaired < whole,
+        "{failed} {repaired} {whole}"
+    );
+}
+
+#[test]
+fn tables_are_for_people() {
+    let output = crux_in(
+        &folder(),
+        "simulate",
+        &["--scheduler", "crux", "--seconds", "0.5"],
+    );
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "GPU utilisation",
+        "mean iteration s",
+        "no iteration ended within 0.5 s",
+    ] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+    let output = crux_in(
+        &folder(),
+        "compare",
+        &["--seconds", "30", "--schedulers", "ecmp,crux"],
+    );
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "GPU utilisation %",
+        "worst slowdown",
+        "alone",
+        "ecmp",
+        "crux",
+        "+0.00",
+    ] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+}
+
+#[test]
+fn a_comparison_has_every_scheduler_and_each_job_alone() {
+    let arguments = [
+        "--seconds",
+        "30",
+        "--schedulers",
+        "ecmp,cassini,crux",
+        "--format",
+        "json",
+    ];
+    let comparison = json(&crux_in(&folder(), "compare", &arguments));
+    let names: Vec<&str> = comparison["outcomes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|outcome| outcome["scheduler"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ecmp", "cassini", "crux"]);
+    for job in comparison["alone"].as_array().unwrap() {
+        assert_eq!(job["iteration_seconds"], 1.5);
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_escapes_names() {
+    let folder = folder();
+    let arguments = ["--seconds", "30", "--html", "page.html"];
+    assert!(crux_in(&folder, "compare", &arguments).status.success());
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    // Two bars and dots, two views of intensity, and links for each of six schedulers.
+    assert!(
+        page.matches("<svg").count() >= 4 + 6,
+        "{}",
+        page.matches("<svg").count()
+    );
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(page.contains("prefers-color-scheme: dark"));
+    assert!(page.contains("b &lt;i&gt;") && !page.contains("b <i>"));
+    for reference in ["<script", "src=", "@import", "<link", "NaN"] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+    let written = crux_in(
+        &folder,
+        "compare",
+        &["--seconds", "1", "--html", "no/such/page.html"],
+    );
+    assert_eq!(written.status.code(), Some(2));
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    check_bad("simulate", &["--scheduler", "cruxx"], &["cruxx", "crux-pa"]);
+    check_bad("simulate", &[], &["--scheduler"]);
+    check_bad(
+        "compare",
+        &["--schedulers", "ecmp,nobody"],
+        &["nobody", "sincronia"],
+    );
+    for seconds in ["0", "-1", "NaN", "inf", "1e12"] {
+        let seconds = format!("--seconds={seconds}");
+        let arguments = ["--scheduler", "crux", seconds.as_str()];
+        check_bad(
+            "simulate",
+            &arguments,
+            &["--seconds", "cannot be simulated"],
+        );
+    }
+    check_bad(
+        "simulate",
+        &["--scheduler", "crux", "--levels", "0"],
+        &["levels", "0"],
+    );
+    check_bad(
+        "simulate",
+        &["--scheduler", "crux", "--levels", "9"],
+        &["levels", "9"],
+    );
+}
+
+#[test]
+fn faults_that_make_no_sense() {
+    for (text, expect) in [
+        ("leaf1-spine1", "10s"),
+        ("leaf1-spine9@1s", "leaf1-spine9"),
+        ("leaf1-spine1@soon", "soon"),
+    ] {
+        check_bad(
+            "simulate",
+            &["--scheduler", "crux", "--fail", text],
+            &["--fail", expect],
+        );
+        check_bad("compare", &["--repair", text], &["--repair", expect]);
+    }
+}
+
+#[test]
+fn a_job_without_a_path_is_a_finding() {
+    let folder = folder();
+    std::fs::write(
+        folder.path().join("policy.toml"),
+        "drained = [\"spine1\", \"spine2\"]",
+    )
+    .unwrap();
+    for scheduler in ["ecmp", "cassini", "crux"] {
+        let arguments = [
+            "--scheduler",
+            scheduler,
+            "--policy",
+            "policy.toml",
+            "--seconds",
+            "5",
+            "--format",
+            "json",
+        ];
+        let outcome = json(&crux_in(&folder, "simulate", &arguments));
+        assert_eq!(outcome["jobs"][0]["iterations"], 0);
+        assert_eq!(outcome["jobs"][0]["mean_iteration_seconds"], Value::Null);
+        let findings = outcome["findings"].to_string();
+        assert!(
+            findings.contains("job a") && findings.contains("path"),
+            "{findings}"
+        );
+    }
+}
