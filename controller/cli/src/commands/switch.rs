@@ -59,8 +59,8 @@ pub(crate) struct Args {
     /// Read packets from INTERFACE_in.pcap and write to INTERFACE_out.pcap, after so many seconds
     #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
     use_files: Option<u64>,
-    /// Bits per second that a port sends (10M, 2.5G), of every port or of one: the queues of all its
-    /// levels share it
+    /// Bits per second that a port sends (10M, 2.5G), of every port or of one: the queues of all
+    /// its levels share it
     #[arg(long = "port-rate", value_name = "[PORT=]RATE")]
     port_rates: Vec<PortRate>,
     /// Bytes that may wait at each level of each port
