@@ -8,8 +8,8 @@
 //! one destination one pass over the links; they are made per destination, when wanted.
 //!
 //! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
-//! every switch. [`Climbs`] (the ways up, for a whole fabric) and [`Descents`] (the ways down to one
-//! leaf) are the same rule in two small tables that all pairs of leaves share.
+//! every switch. [`Climbs`] (the ways up, for a whole fabric) and [`Descents`] (the ways down to
+//! one leaf) are the same rule in two small tables that all pairs of leaves share.
 
 use crate::fabric::{Fabric, Tier};
 use crate::ids::{LinkId, SwitchId};

@@ -4,8 +4,8 @@
 //! are made one. Sans-IO: standings and time are arguments, the term to bid in is the result. The
 //! decision: whoever won the highest election leads everywhere. A term that won one switch is bid
 //! at all of them, so after a partition or a restart the order of (term, controller) alone decides,
-//! and as terms rise only where a switch is vacant, nobody fights. And a vacancy is a reason to lead
-//! only if the primary has left most switches, or does not come back to the one: a broken
+//! and as terms rise only where a switch is vacant, nobody fights. And a vacancy is a reason to
+//! lead only if the primary has left most switches, or does not come back to the one: a broken
 //! connection is no succession.
 
 use std::time::Duration;

@@ -29,7 +29,8 @@ use topology::{Fabric, SwitchId};
 use self::site::{Site, Situation};
 pub use self::wiring::{Wiring, WiringError};
 
-/// The modules that write tables, one for each table (or two) but `acl_punt`, which nothing needs yet.
+/// The modules that write tables, one for each table (or two) but `acl_punt`, which nothing needs
+/// yet.
 const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 11] = [
     local_host::entries,
     dst_leaf::entries,

@@ -2,9 +2,9 @@
 //!
 //! Everything the controller learns arrives as an [`Event`]; [`State::step`] takes it in and says
 //! what follows as [`Effects`]. Sans-IO: [`runtime`](crate::runtime) brings the events, answers the
-//! questions, lowers what is to be realised and gives it to the sessions. Two decisions. Thinking is
-//! not done here: planning may take long, so a step only asks a [`Question`], and the answer is an
-//! event like any other; a failure that comes meanwhile is repaired with the plan in force. And
+//! questions, lowers what is to be realised and gives it to the sessions. Two decisions. Thinking
+//! is not done here: planning may take long, so a step only asks a [`Question`], and the answer is
+//! an event like any other; a failure that comes meanwhile is repaired with the plan in force. And
 //! every question is about whole inputs. There is no path on which only a part of the state is
 //! brought up to date, so there is none on which it can be forgotten.
 
@@ -23,8 +23,8 @@ use crate::store::{Record, jobs_document};
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The controller starts: the fabric, and the policy and jobs to begin with. All at once, so that
-    /// switches that hold what they shall are not told anything else in between.
+    /// The controller starts: the fabric, and the policy and jobs to begin with. All at once, so
+    /// that switches that hold what they shall are not told anything else in between.
     Started(Fabric, Policy, Vec<Job>),
     /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
     /// more, so the jobs are forgotten until telemetry tells them anew.
@@ -261,8 +261,8 @@ impl State {
         Ok(Effects::default())
     }
 
-    /// A failure is repaired at once with the plan in force: first the ports at both ends are out of
-    /// use, then every switch goes around. What works again waits for the plan.
+    /// A failure is repaired at once with the plan in force: first the ports at both ends are out
+    /// of use, then every switch goes around. What works again waits for the plan.
     fn change(&mut self, change: Change) -> Result<Effects, Refused> {
         let exists = match change {
             Change::LinkDown(link)

@@ -19,10 +19,10 @@ use crate::{files, output};
 
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
-/// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address for,
-/// reads back what it wrote and says when all of them hold it. SIGHUP has it read jobs and policy
-/// again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches keep
-/// forwarding.
+/// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address
+/// for, reads back what it wrote and says when all of them hold it. SIGHUP has it read jobs and
+/// policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
+/// keep forwarding.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

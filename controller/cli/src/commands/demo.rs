@@ -61,8 +61,8 @@ pub(crate) struct Args {
     /// Fit the communication volumes to the case of Crux §2.2 again and print it; no demo
     #[arg(long)]
     calibrate: bool,
-    /// Write the fabric and the jobs of the seed there (fabric.json, jobs.json), for other networks;
-    /// no demo
+    /// Write the fabric and the jobs of the seed there (fabric.json, jobs.json), for other
+    /// networks; no demo
     #[arg(long, value_name = "FOLDER")]
     documents: Option<PathBuf>,
     #[command(flatten)]

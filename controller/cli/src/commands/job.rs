@@ -1,10 +1,11 @@
 //! `crux job`: emulated training on real hosts and real networks.
 //!
-//! `lead` is the clock of all jobs: it computes (a timer), says when the flows of an iteration begin
-//! and hears when they have ended ([`lead`]). `host` is one machine: it sends those flows over UDP
-//! port 4791 ([`host`]). Both read the same documents, so that a flow is a number between them
-//! ([`wire`]). `rehearse` makes the same run on the embedded fabric. The decision: barriers travel
-//! beside the fabric that is measured, so that they cost the jobs nothing, as in the fluid model.
+//! `lead` is the clock of all jobs: it computes (a timer), says when the flows of an iteration
+//! begin and hears when they have ended ([`lead`]). `host` is one machine: it sends those flows
+//! over UDP port 4791 ([`host`]). Both read the same documents, so that a flow is a number between
+//! them ([`wire`]). `rehearse` makes the same run on the embedded fabric. The decision: barriers
+//! travel beside the fabric that is measured, so that they cost the jobs nothing, as in the fluid
+//! model.
 
 mod host;
 mod lead;
