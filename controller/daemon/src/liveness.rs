@@ -244,7 +244,9 @@ mod tests {
         /// Whatever is seen of a cable: changes alternate, and in the end it is believed to be what
         /// it looks like.
         #[test]
-        fn belief_follows_sight(seen in proptest::collection::vec((0u64..5, any::<bool>()), 1..40)) {
+        fn belief_follows_sight(
+            seen in proptest::collection::vec((0u64..5, any::<bool>()), 1..40)
+        ) {
             let mut liveness = Liveness::new(patience());
             let mut now = Instant::now();
             let mut changes = Vec::new();

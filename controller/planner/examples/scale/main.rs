@@ -25,7 +25,8 @@ fn main() {
         let (plan, report) = plan(&input, &policy, None);
         let took = watch.read();
         println!(
-            "{} jobs, {} flows: {:.1} ms on a core, {:.1} ms in all; largest load {:.3}, at least {:.3}",
+            "{} jobs, {} flows: {:.1} ms on a core, {:.1} ms in all; \
+             largest load {:.3}, at least {:.3}",
             plan.jobs.len(),
             plan.flows.len(),
             took.cpu,
