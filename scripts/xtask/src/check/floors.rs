@@ -9,13 +9,14 @@ use super::Violations;
 use crate::tree;
 
 /// Every crate of the workspace with its floor; `xtask` stands outside.
-const FLOORS: [(&str, u32); 10] = [
+const FLOORS: [(&str, u32); 11] = [
     ("topology", 0),
     ("p4runtime-proto", 0),
     ("p4", 1),
     ("fluid", 0),
     ("planner", 1),
     ("simulator", 2),
+    ("agent", 2),
     ("switch", 2),
     ("controller", 3),
     ("emulator", 3),

@@ -1,0 +1,237 @@
+//! The period of a job's iterations, and what it sends in one, from the bytes it sends by time.
+//!
+//! A job that trains computes and communicates in turns, and every iteration repeats the last. Crux
+//! §5 looks for the highest line in the spectrum of the series. But in time no iteration is quite
+//! like another: computation jitters, and contention stretches bursts. In bytes they are alike,
+//! because a job sends the same in each. So the series is turned around, seconds by byte instead of
+//! bytes by second: computation is then a spike, always as many bytes after the last one. The
+//! volume is the distance at which these seconds resemble themselves, by Fourier transform; the
+//! period is how long such a volume takes.
+
+use rustfft::FftPlanner;
+use rustfft::num_complex::Complex;
+
+/// Of the highest resemblance, what the shortest distance must reach to be the volume.
+const FIRST_OF_HIGHEST: f64 = 0.85;
+/// Less resemblance than this is none.
+const LEAST_CLARITY: f64 = 0.3;
+/// Iterations that a series must show.
+const LEAST_ITERATIONS: usize = 3;
+/// How far iterations may be from where their number and the volume put them, in volumes.
+const STRAY: f64 = 0.2;
+/// Shares of the bytes for one interval of time, and at most.
+const FINENESS: usize = 8;
+const MOST_SHARES: usize = 1 << 17;
+
+/// What repeats in a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Period {
+    /// Seconds of an iteration, on average.
+    pub seconds: f64,
+    /// Bytes sent in one.
+    pub bytes: f64,
+    /// How much iterations resemble each other: 1 if they are the same.
+    pub clarity: f64,
+}
+
+/// The period of a series of `bytes`, sent in intervals of `interval_seconds` each. None if nothing
+/// repeats, or not three times, as in a job that never stops sending. Costs
+/// O(n log n) for n intervals.
+pub fn estimate(bytes: &[f64], interval_seconds: f64) -> Option<Period> {
+    let dwell = Dwell::new(bytes, interval_seconds)?;
+    let peaks = peaks(&resemblance(&dwell.seconds));
+    let highest = peaks.iter().map(|peak| peak.height).reduce(f64::max)?;
+    let is_high = |peak: &&Peak| peak.height >= FIRST_OF_HIGHEST * highest;
+    let first = peaks.iter().find(is_high)?;
+    if first.height < LEAST_CLARITY {
+        return None;
+    }
+    let shares = refined(first, &peaks);
+    Some(Period {
+        seconds: dwell.mean_seconds(shares)?,
+        bytes: shares * dwell.share_bytes,
+        clarity: first.height.min(1.0),
+    })
+}
+
+/// How long the job dwelt at each share of all its bytes.
+struct Dwell {
+    seconds: Vec<f64>,
+    share_bytes: f64,
+}
+
+impl Dwell {
+    /// None if nothing was sent.
+    fn new(bytes: &[f64], interval_seconds: f64) -> Option<Self> {
+        let total: f64 = bytes.iter().sum();
+        let shares = (FINENESS * bytes.len()).clamp(1, MOST_SHARES);
+        let share_bytes = total / shares as f64;
+        if !(share_bytes > 0.0 && share_bytes.is_finite()) {
+            return None;
+        }
+        let mut seconds = vec![0.0; shares];
+        let mut sent = 0.0;
+        for bytes in bytes {
+            let (from, to) = (sent / share_bytes, (sent + bytes) / share_bytes);
+            spread(&mut seconds, (from, to), interval_seconds);
+            sent += bytes;
+        }
+        Some(Self {
+            seconds,
+            share_bytes,
+        })
+    }
+
+    /// Mean seconds of iterations of `shares` each: from where the longest stop in the first one
+    /// begins to where the same stop in the last one does. The series may have begun amid a stop,
+    /// so none at its first byte counts.
+    fn mean_seconds(&self, shares: f64) -> Option<f64> {
+        let longest = |from: f64, to: f64| {
+            let range = from.max(1.0) as usize..self.seconds.len().min(to as usize + 1);
+            range.max_by(|a, b| self.seconds[*a].total_cmp(&self.seconds[*b]))
+        };
+        let first = longest(1.0, shares + 1.0)?;
+        let iterations = ((self.seconds.len() - first) as f64 / shares - STRAY).floor();
+        if iterations < 1.0 {
+            return None;
+        }
+        let last = first as f64 + iterations * shares;
+        let last = longest(last - STRAY * shares, last + STRAY * shares)?;
+        Some(self.seconds[first..last].iter().sum::<f64>() / iterations)
+    }
+}
+
+/// Spreads `seconds` evenly over the shares `from` to `to`.
+fn spread(shares: &mut [f64], (from, to): (f64, f64), seconds: f64) {
+    let last = shares.len() - 1;
+    let (start, end) = ((from as usize).min(last), (to as usize).min(last));
+    if start == end {
+        shares[start] += seconds;
+        return;
+    }
+    for (share, dwelt) in shares.iter_mut().enumerate().take(end + 1).skip(start) {
+        let covered = (share as f64 + 1.0).min(to) - (share as f64).max(from);
+        *dwelt += seconds * covered.max(0.0) / (to - from);
+    }
+}
+
+/// A distance at which a series resembles itself more than at those around.
+#[derive(Clone, Copy, Debug)]
+struct Peak {
+    /// In shares.
+    distance: f64,
+    height: f64,
+}
+
+/// By distance d, `2 sum(x[i] x[i+d]) / sum(x[i]^2 + x[i+d]^2)` of the values less their mean: 1
+/// where they are the same, -1 where they are opposite (McLeod and Wyvill, "A smarter way to find
+/// pitch", 2005).
+fn resemblance(values: &[f64]) -> Vec<f64> {
+    let count = values.len();
+    let mean = values.iter().sum::<f64>() / (count.max(1) as f64);
+    let centred = softened(
+        &values
+            .iter()
+            .map(|value| value - mean)
+            .collect::<Vec<f64>>(),
+    );
+    let products = autocorrelation(&centred);
+    let mut squares = 2.0 * centred.iter().map(|x| x * x).sum::<f64>();
+    let floor = 1e-6 * mean * mean * count as f64;
+    let mut resemblance = Vec::new();
+    for distance in 0..count.min(count / LEAST_ITERATIONS + 1) {
+        let is_flat = squares <= floor;
+        resemblance.push(if is_flat {
+            0.0
+        } else {
+            2.0 * products[distance] / squares
+        });
+        let (first, last) = (centred[distance], centred[count - 1 - distance]);
+        squares -= first * first + last * last;
+    }
+    resemblance
+}
+
+/// Each value with a half of its neighbours, or spikes would meet only where they fall on the same
+/// part of a share.
+fn softened(values: &[f64]) -> Vec<f64> {
+    let at = |index: Option<usize>| index.and_then(|index| values.get(index)).copied();
+    let neighbours =
+        |index: usize| at(index.checked_sub(1)).unwrap_or(0.0) + at(Some(index + 1)).unwrap_or(0.0);
+    let soft = |(index, value): (usize, &f64)| value + 0.5 * neighbours(index);
+    values.iter().enumerate().map(soft).collect()
+}
+
+/// `sum(x[i] x[i+d])` by distance d (Wiener-Khinchin); zeros behind the values keep their end from
+/// meeting their beginning.
+fn autocorrelation(values: &[f64]) -> Vec<f64> {
+    let size = (2 * values.len()).next_power_of_two();
+    let complex = values.iter().map(|value| Complex::new(*value, 0.0));
+    let mut spectrum: Vec<Complex<f64>> = complex.collect();
+    spectrum.resize(size, Complex::default());
+    let mut planner = FftPlanner::new();
+    planner.plan_fft_forward(size).process(&mut spectrum);
+    for line in &mut spectrum {
+        *line = Complex::new(line.norm_sqr(), 0.0);
+    }
+    planner.plan_fft_inverse(size).process(&mut spectrum);
+    spectrum
+        .iter()
+        .map(|value| value.re / size as f64)
+        .collect()
+}
+
+/// The highest distance of each stretch of positive resemblance, after the one around 0.
+fn peaks(resemblance: &[f64]) -> Vec<Peak> {
+    let mut peaks = Vec::new();
+    let mut best: Option<usize> = None;
+    let start = resemblance.iter().position(|height| *height <= 0.0);
+    for distance in start.unwrap_or(resemblance.len())..resemblance.len() {
+        if resemblance[distance] > 0.0 {
+            let is_higher = best.is_none_or(|best| resemblance[distance] > resemblance[best]);
+            best = if is_higher { Some(distance) } else { best };
+        } else {
+            peaks.extend(best.take().and_then(|at| peak(resemblance, at)));
+        }
+    }
+    peaks.extend(best.and_then(|at| peak(resemblance, at)));
+    peaks
+}
+
+/// The top of the parabola through a distance and its neighbours; none at the end, where the top
+/// may be beyond.
+fn peak(resemblance: &[f64], distance: usize) -> Option<Peak> {
+    let before = resemblance[distance - 1];
+    let (at, after) = (resemblance[distance], *resemblance.get(distance + 1)?);
+    let bend = before - 2.0 * at + after;
+    let aside = if bend < 0.0 {
+        (0.5 * (before - after) / bend).clamp(-0.5, 0.5)
+    } else {
+        0.0
+    };
+    Some(Peak {
+        distance: distance as f64 + aside,
+        height: at - 0.25 * (before - after) * aside,
+    })
+}
+
+/// The distance of one iteration, from those of two, three and more as long as they are clear: what
+/// is uncertain about a distance is divided by the iterations in it.
+fn refined(first: &Peak, peaks: &[Peak]) -> f64 {
+    let mut distance = first.distance;
+    for iterations in 2.. {
+        let iterations = f64::from(iterations);
+        let is_near = |peak: &&Peak| (peak.distance / distance - iterations).abs() < STRAY;
+        let near = peaks.iter().filter(is_near);
+        match near.max_by(|a, b| a.height.total_cmp(&b.height)) {
+            Some(peak) if peak.height >= FIRST_OF_HIGHEST * first.height => {
+                distance = peak.distance / iterations;
+            }
+            _ => break,
+        }
+    }
+    distance
+}
+
+#[cfg(test)]
+mod tests;
