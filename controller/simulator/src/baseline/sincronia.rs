@@ -5,7 +5,8 @@
 //! M_{c,e} / B_e` on link `e`. For the last place of the order down to the first:
 //!
 //! 1. *bottleneck*: `b` = the link with the largest sum of `D[e][c]` over coflows not yet ordered;
-//! 2. *select*: `c* = argmin w_c / D[b][c]` over those with `D[b][c] > 0`, placed last of those left;
+//! 2. *select*: `c* = argmin w_c / D[b][c]` over those with `D[b][c] > 0`, placed last of those
+//!    left;
 //! 3. *scale*: `w_c -= w_{c*} * D[b][c] / D[b][c*]` for the others;
 //! 4. *iterate*.
 //!

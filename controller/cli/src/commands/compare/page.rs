@@ -81,8 +81,8 @@ fn utilisation(compared: &Compared) -> String {
 }
 
 fn slowdowns(compared: &Compared) -> String {
-    let about = "Mean iteration time of each job, in units of the same job alone on the fabric; the \
-                 slowest first.";
+    let about = "Mean iteration time of each job, in units of the same job alone on the fabric; \
+                 the slowest first.";
     let body = figure(
         &figures::slowdowns(&compared.comparison),
         &schedulers(compared),
@@ -92,9 +92,9 @@ fn slowdowns(compared: &Compared) -> String {
 
 fn over_time(compared: &Compared) -> String {
     let legend = schedulers(compared);
-    let about = "Intensity on the wire: the share of each link that a job takes times the FLOP that \
-                 a second of its bottleneck link unblocks, summed over links. First the whole run, \
-                 then a close-up of its end.";
+    let about = "Intensity on the wire: the share of each link that a job takes times the FLOP \
+                 that a second of its bottleneck link unblocks, summed over links. First the whole \
+                 run, then a close-up of its end.";
     let figures: String = [0, 1]
         .map(|view| figure(&figures::intensity(compared, view), &legend))
         .concat();
@@ -102,8 +102,8 @@ fn over_time(compared: &Compared) -> String {
 }
 
 fn links(experiment: &Experiment, compared: &Compared) -> String {
-    let about = "Share of the links with the most planned traffic, by class, at the end of the run. \
-                 The strongest colour is the class that is served first.";
+    let about = "Share of the links with the most planned traffic, by class, at the end of the \
+                 run. The strongest colour is the class that is served first.";
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
     let run = |(outcome, [_, close_up]): (&Outcome, &[simulator::Timeline; 2])| {
         let classes = figures::classes(close_up);

@@ -1,11 +1,11 @@
 //! Matching of maximum weight in a general graph (Edmonds 1965; Galil 1986), in O(n^3).
 //!
 //! Primal and dual together: every node has a *dual*, every odd cycle that was shrunk to a
-//! *blossom* has one too, and an edge is *tight* if its duals are exactly its weight. A search grows
-//! alternating trees of tight edges from all free nodes. An edge between two trees lengthens the
-//! matching; one inside a tree closes a blossom, which becomes a node; if there is none, duals move
-//! by the least that makes one tight. The search ends when the duals of free nodes reach zero, which
-//! proves that no matching weighs more. Blossoms with a dual of zero are opened again.
+//! *blossom* has one too, and an edge is *tight* if its duals are exactly its weight. A search
+//! grows alternating trees of tight edges from all free nodes. An edge between two trees lengthens
+//! the matching; one inside a tree closes a blossom, which becomes a node; if there is none, duals
+//! move by the least that makes one tight. The search ends when the duals of free nodes reach zero,
+//! which proves that no matching weighs more. Blossoms with a dual of zero are opened again.
 //!
 //! Weights are whole numbers (billionths), so that "tight" is exact. Node 0 is nobody, as is usual
 //! in this algorithm; nodes are 1..=n, blossoms beyond.

@@ -1,5 +1,5 @@
-//! The communication model of SJF-BCO (`MobiHoc` 2022 §4): how long an iteration is, given how many
-//! servers a ring spans and how many rings it contends with.
+//! The communication model of SJF-BCO (`MobiHoc` 2022 §4): how long an iteration is, given how
+//! many servers a ring spans and how many rings it contends with.
 
 use super::Job;
 
