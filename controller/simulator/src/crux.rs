@@ -1,11 +1,11 @@
 //! Crux in parts, as the paper's evaluation takes it apart (Crux §6.2): priority assignment alone
 //! (`crux-pa`), paths and assignment (`crux-ps-pa`), and all with compression (`crux`).
 //!
-//! Nothing is decided here: each part is [`planner::plan`] read in a different way. Without
-//! compression a job's class is its rank, one for each job. Without path selection ECMP's paths are
-//! the plan in force and no gain moves a flow off them.
+//! Nothing is decided here: each part is the planner read in a different way. Without compression a
+//! job's class is its rank, one for each job. Without path selection the phases after it get ECMP's
+//! paths.
 
-use planner::{Flow, Input, Plan, PlannedFlow, PlannedJob, Policy};
+use planner::{Input, Plan, PlannedJob, Policy, Routed};
 use topology::{LinkId, Path};
 
 use crate::baseline::ecmp;
@@ -13,13 +13,17 @@ use crate::schedule::{Schedule, ScheduledJob};
 
 /// ECMP's paths; classes by rank.
 pub(crate) fn assignment(input: &Input, policy: &Policy) -> Schedule {
-    let hashed = plan_of(input, &ecmp::paths(input));
-    let policy = Policy {
-        move_gain_min: f64::INFINITY,
-        ..policy.clone()
-    };
-    let (plan, report) = planner::plan(input, &policy, Some(&hashed));
-    schedule(input, plan, report.findings, by_rank)
+    let paths = ecmp::paths(input);
+    let mut by_id: Vec<usize> = (0..input.jobs.len()).collect();
+    by_id.sort_by_key(|job| &input.jobs[*job].id);
+    let routes = by_id.iter().flat_map(|job| &paths[*job]);
+    let routes = routes.map(|links| Path::new(links).unwrap_or(Path::EMPTY));
+    let order = Routed::new(input, routes.collect()).order(policy);
+    let mut classes = vec![0; paths.len()];
+    for (class, position) in (0..).zip(order.iter().rev()) {
+        classes[by_id[*position]] = class;
+    }
+    Schedule::of_classes(&classes, paths)
 }
 
 /// The planner's paths; classes by rank.
@@ -66,42 +70,5 @@ fn schedule(
         jobs: input.jobs.iter().map(job).collect(),
         plan: Some(plan),
         findings,
-    }
-}
-
-/// A plan that says no more than where flows are: `paths` by job in the order of the input.
-fn plan_of(input: &Input, paths: &[Vec<Vec<LinkId>>]) -> Plan {
-    let mut order: Vec<usize> = (0..input.jobs.len()).collect();
-    order.sort_by_key(|job| &input.jobs[*job].id);
-    let job = |(number, index): (u32, &usize)| PlannedJob {
-        id: input.jobs[*index].id.clone(),
-        number,
-        intensity: 0.0,
-        bottleneck_seconds: 0.0,
-        correction: 1.0,
-        priority: 0.0,
-        rank: number,
-        level: 0,
-    };
-    let flows = order.iter().enumerate().flat_map(|(position, index)| {
-        let flows = input.jobs[*index].flows.iter().zip(&paths[*index]);
-        flows.map(move |(flow, links)| planned_flow(position, flow, links))
-    });
-    Plan {
-        generation: 1,
-        levels: 1,
-        flows: flows.collect(),
-        jobs: (1..).zip(&order).map(job).collect(),
-    }
-}
-
-fn planned_flow(job: usize, flow: &Flow, links: &[LinkId]) -> PlannedFlow {
-    PlannedFlow {
-        job,
-        src: flow.src,
-        dst: flow.dst,
-        udp_src_port: flow.udp_src_port,
-        links: Path::new(links).unwrap_or(Path::EMPTY),
-        pinned: true,
     }
 }

@@ -31,4 +31,4 @@ pub use routes::Routes;
 pub use schedule::{Schedule, ScheduledJob};
 pub use scheduler::{Scheduler, UnknownScheduler};
 pub use simulation::{Experiment, Simulated, SimulationError, alone_seconds, simulate};
-pub use timeline::{LinkSeries, Timeline, View};
+pub use timeline::{BANDS, LinkSeries, Timeline, View, WireSeries, WireTier};

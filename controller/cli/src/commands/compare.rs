@@ -7,6 +7,7 @@ mod page;
 mod table;
 
 use std::fs;
+use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 use simulator::{
@@ -70,11 +71,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Bins of the whole run, and of the close-up.
-const BINS: [usize; 2] = [240, 480];
+/// Iterations of the slowest job that a bin of the whole run holds, if that leaves enough bins: so
+/// that what a figure shows is the run and not the beat of bins and iterations.
+const BIN_ITERATIONS: f64 = 4.0;
+const BINS: RangeInclusive<f64> = 24.0..=120.0;
 
-/// Iterations of the slowest job that the close-up shows.
+/// The close-up: iterations of the slowest job that it shows, and its bins.
 const CLOSE_UP_ITERATIONS: f64 = 6.0;
+const CLOSE_UP_BINS: usize = 480;
 
 fn compare(
     mut experiment: Experiment,
@@ -84,15 +88,17 @@ fn compare(
     let alone = Alone::all(&experiment)?;
     let seconds = experiment.seconds;
     let slowest = alone.iter().filter_map(|job| job.iteration_seconds);
-    let close_up = CLOSE_UP_ITERATIONS * slowest.fold(0.0, f64::max);
+    let slowest = slowest.fold(0.0, f64::max);
+    let close_up = CLOSE_UP_ITERATIONS * slowest;
+    let bins = seconds / (BIN_ITERATIONS * slowest);
     let view = |from_seconds: f64, bins| View {
         from_seconds,
         until_seconds: seconds,
         bins,
     };
     experiment.views = vec![
-        view(0.0, BINS[0]),
-        view((seconds - close_up).max(0.0), BINS[1]),
+        view(0.0, bins.clamp(*BINS.start(), *BINS.end()) as usize),
+        view((seconds - close_up).max(0.0), CLOSE_UP_BINS),
     ];
     let simulated: Vec<Simulated> = schedulers
         .par_iter()

@@ -28,8 +28,8 @@ pub(crate) fn lines(axes: &Axes<'_>, size: Size, lines: &[Steps]) -> String {
     })
 }
 
-/// Layers on each other, the first at the bottom.
-pub(crate) fn stacked(axes: &Axes<'_>, size: Size, layers: &[Steps]) -> String {
+/// Layers on each other, the first at the bottom, and lines over them.
+pub(crate) fn stacked(axes: &Axes<'_>, size: Size, layers: &[Steps], over: &[Steps]) -> String {
     svg(size, |canvas| {
         let mut chart = chart(canvas, axes)?;
         let bins = layers.iter().map(|layer| layer.values.len()).max();
@@ -43,6 +43,10 @@ pub(crate) fn stacked(axes: &Axes<'_>, size: Size, layers: &[Steps]) -> String {
                 chart.draw_series([Polygon::new(outline, layer.shade.light.filled())])?;
             }
             floor = top;
+        }
+        for line in over {
+            let points = steps(&axes.x_range, &line.values);
+            chart.draw_series(LineSeries::new(points, line.shade.light.stroke_width(1)))?;
         }
         Ok(())
     })

@@ -65,10 +65,19 @@ pub(crate) const CLASSES: [Shade; 8] = [
     Shade::new(0xD3_E7F6, 0x1B_466F),
 ];
 
+/// Colours of bands of intensity, the most intense first: another hue.
+pub(crate) const BANDS: [Shade; 6] = [
+    Shade::new(0x5B_1A5E, 0xF8_D9F4),
+    Shade::new(0x7E_3380, 0xE8_B0E2),
+    Shade::new(0xA2_559F, 0xCF_86CA),
+    Shade::new(0xC0_7FBC, 0xAE_62AB),
+    Shade::new(0xDB_AAD6, 0x8A_4589),
+    Shade::new(0xEF_D6EC, 0x65_2E66),
+];
+
 /// Rules of a style sheet that turn every light colour into its dark one.
 pub(crate) fn dark_rules() -> String {
-    let all = [INK, QUIET, GRID].into_iter().chain(SERIES).chain(CLASSES);
-    let rules = all.map(|shade| {
+    let rules = all().map(|shade| {
         let (light, dark) = (hex(shade.light), hex(shade.dark));
         format!(
             "[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}\
@@ -76,4 +85,23 @@ pub(crate) fn dark_rules() -> String {
         )
     });
     rules.collect()
+}
+
+/// Every colour that figures use.
+fn all() -> impl Iterator<Item = Shade> {
+    let text = [INK, QUIET, GRID].into_iter();
+    text.chain(SERIES).chain(CLASSES).chain(BANDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_light_colour_has_one_dark_one() {
+        let light: BTreeSet<String> = all().map(Shade::css).collect();
+        assert_eq!(light.len(), all().count());
+    }
 }

@@ -260,6 +260,23 @@ fn timelines_add_up_to_the_outcome() {
             let shares: f64 = series.levels.values().map(|level| mean(level)).sum();
             assert!(close(shares, link.busy_fraction), "{name}");
         }
+        // Whoever sends: the busy links of a tier are the links times the share its jobs took.
+        for wire in &timeline.wire {
+            let of_hosts = wire.tier == crate::WireTier::Hosts;
+            let busy = outcome
+                .links
+                .iter()
+                .filter(|link| link.link.contains('h') == of_hosts);
+            let busy: f64 = busy.map(|link| link.busy_fraction).sum();
+            let taken: f64 = wire.bands.iter().map(|band| mean(band)).sum();
+            // Of the lab: a link for each of 12 hosts, 4 leaves with 2 spines, both ways.
+            let links = 2.0 * if of_hosts { 12.0 } else { 4.0 * 2.0 };
+            assert!(
+                close(taken * links, busy),
+                "{:?}: {taken} {busy}",
+                wire.tier
+            );
+        }
         // Every byte of a job is on the wire for its links' seconds, at the job's intensity.
         assert!(mean(&timeline.intensity) > 0.0);
     }

@@ -5,7 +5,7 @@ mod figures;
 
 use std::fmt::Write;
 
-use simulator::{Experiment, Outcome};
+use simulator::{Experiment, Outcome, Timeline, WireTier};
 
 use super::{Compared, table};
 use crate::figure::theme::{self, Shade};
@@ -21,6 +21,7 @@ pub(super) fn page(experiment: &Experiment, compared: &Compared) -> String {
         utilisation(compared),
         slowdowns(compared),
         over_time(compared),
+        wires(compared),
         links(experiment, compared),
         iterations(compared),
         notes(compared),
@@ -81,8 +82,8 @@ fn utilisation(compared: &Compared) -> String {
 }
 
 fn slowdowns(compared: &Compared) -> String {
-    let about = "Mean iteration time of each job, in units of the same job alone on the fabric; \
-                 the slowest first.";
+    let about = "How much longer than alone on the fabric each job iterates on average; the \
+                 slowest job first.";
     let body = figure(
         &figures::slowdowns(&compared.comparison),
         &schedulers(compared),
@@ -93,37 +94,53 @@ fn slowdowns(compared: &Compared) -> String {
 fn over_time(compared: &Compared) -> String {
     let legend = schedulers(compared);
     let about = "Intensity on the wire: the share of each link that a job takes times the FLOP \
-                 that a second of its bottleneck link unblocks, summed over links. First the whole \
-                 run, then a close-up of its end.";
-    let figures: String = [0, 1]
-        .map(|view| figure(&figures::intensity(compared, view), &legend))
-        .concat();
-    section("Intensity on the wire over time", about, &figures)
+                 that a second of its bottleneck link unblocks, summed over links.";
+    let body = figure(&figures::intensity(compared), &legend);
+    section("Intensity on the wire over time", about, &body)
+}
+
+fn wires(compared: &Compared) -> String {
+    let about = "Whose traffic was on the wire at the end of the run, as a share of all links: the \
+                 strongest colour for the jobs with the most intensity. The line is the share of \
+                 the jobs' GPUs that computed.";
+    let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
+    let run = |(outcome, [_, close_up]): (&Outcome, &[Timeline; 2])| {
+        let figures = close_up.wire.iter().map(|wire| {
+            let name = match wire.tier {
+                WireTier::Hosts => "links of hosts",
+                WireTier::Switches => "links between switches",
+            };
+            half(name, &figures::wire(close_up, wire))
+        });
+        let chips = figures::band_shades(close_up.wire[0].bands.len());
+        let chips: String = chips.into_iter().map(chip).collect();
+        let legend = format!("more intense &ensp;{chips} less");
+        pair(&outcome.scheduler, &legend, &figures.collect::<String>())
+    };
+    section(
+        "Whose traffic was on the wire",
+        about,
+        &runs.map(run).collect::<String>(),
+    )
 }
 
 fn links(experiment: &Experiment, compared: &Compared) -> String {
     let about = "Share of the links with the most planned traffic, by class, at the end of the \
                  run. The strongest colour is the class that is served first.";
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
-    let run = |(outcome, [_, close_up]): (&Outcome, &[simulator::Timeline; 2])| {
+    let run = |(outcome, [_, close_up]): (&Outcome, &[Timeline; 2])| {
         let classes = figures::classes(close_up);
         let legend: String = classes
             .iter()
             .map(|(class, shade)| entry(&class.to_string(), *shade))
             .collect();
-        let heading = format!(
-            "<h3>{}</h3>\n<p class=\"legend\">level {legend}</p>\n",
-            outcome.scheduler
-        );
         let series = close_up.links.iter().map(|series| {
             let name = escaped(&experiment.input.fabric.link_name(series.link));
             let drawn = figures::link(close_up.view, series, &classes);
-            format!("<figure class=\"half\"><figcaption>{name}</figcaption>{drawn}</figure>\n")
+            half(&name, &drawn)
         });
-        format!(
-            "{heading}<div class=\"pair\">{}</div>\n",
-            series.collect::<String>()
-        )
+        let legend = format!("level {legend}");
+        pair(&outcome.scheduler, &legend, &series.collect::<String>())
     };
     let body: String = runs.map(run).collect();
     section("Busy share per link and class", about, &body)
@@ -186,8 +203,20 @@ fn section(heading: &str, about: &str, body: &str) -> String {
     format!("<section>\n<h2>{heading}</h2>\n<p class=\"about\">{about}</p>\n{body}</section>\n")
 }
 
+/// Half figures of one scheduler, two beside each other where there is room.
+fn pair(scheduler: &str, legend: &str, figures: &str) -> String {
+    format!(
+        "<h3>{scheduler}</h3>\n<p class=\"legend\">{legend}</p>\n\
+         <div class=\"pair\">{figures}</div>\n"
+    )
+}
+
+fn half(name: &str, svg: &str) -> String {
+    format!("<figure><figcaption>{name}</figcaption>{svg}</figure>\n")
+}
+
 fn figure(svg: &str, legend: &str) -> String {
-    format!("<figure>{legend}{svg}</figure>\n")
+    format!("<figure class=\"full\">{legend}{svg}</figure>\n")
 }
 
 /// The schedulers with their colours.

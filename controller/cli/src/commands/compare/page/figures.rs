@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use simulator::{Comparison, LinkSeries, Timeline, View};
+use simulator::{Comparison, LinkSeries, Timeline, View, WireSeries};
 
 use super::super::Compared;
-use crate::figure::theme::{CLASSES, SERIES, Shade};
+use crate::figure::theme::{BANDS, CLASSES, INK, SERIES, Shade};
 use crate::figure::{Axes, Row, Steps, WIDE, bars, dots, lines, stacked};
 
 /// The colour of a scheduler: the same on every page.
@@ -94,13 +94,9 @@ fn longer(slowdown: f64) -> f64 {
 /// FLOP/s in the unit of the axis.
 const PETA: f64 = 1e15;
 
-/// A line for each scheduler: what its jobs' traffic unblocks. `view` is that of the timelines.
-pub(super) fn intensity(compared: &Compared, view: usize) -> String {
-    let timelines: Vec<&Timeline> = compared
-        .timelines
-        .iter()
-        .map(|views| &views[view])
-        .collect();
+/// A line for each scheduler: what its jobs' traffic unblocks, over the whole run.
+pub(super) fn intensity(compared: &Compared) -> String {
+    let timelines: Vec<&Timeline> = compared.timelines.iter().map(|[whole, _]| whole).collect();
     let Some(first) = timelines.first() else {
         return String::new();
     };
@@ -127,6 +123,47 @@ pub(super) fn intensity(compared: &Compared, view: usize) -> String {
     lines(&axes, (WIDE, 260), &series)
 }
 
+/// Whose traffic was on the links of one kind, the most intense jobs at the bottom, and over it the
+/// share of GPUs that computed.
+pub(super) fn wire(timeline: &Timeline, wire: &WireSeries) -> String {
+    let bands = wire.bands.iter().enumerate();
+    let layers: Vec<Steps> = bands
+        .map(|(band, values)| Steps {
+            values: percent(values),
+            shade: band_shade(band, wire.bands.len()),
+        })
+        .collect();
+    let computing = Steps {
+        values: percent(&timeline.computing),
+        shade: INK,
+    };
+    let axes = over_time(timeline.view, "share, %");
+    stacked(&axes, (WIDE / 2, 190), &layers, &[computing])
+}
+
+/// The colours of `count` bands of intensity, the most intense first.
+pub(super) fn band_shades(count: usize) -> Vec<Shade> {
+    (0..count).map(|band| band_shade(band, count)).collect()
+}
+
+fn band_shade(band: usize, count: usize) -> Shade {
+    BANDS[band * (BANDS.len() - 1) / count.saturating_sub(1).max(1)]
+}
+
+fn percent(shares: &[f64]) -> Vec<f64> {
+    shares.iter().map(|share| share * 100.0).collect()
+}
+
+/// Axes of per cent over the time of a view.
+fn over_time(view: View, y: &str) -> Axes<'_> {
+    Axes {
+        x: "time, s",
+        y,
+        x_range: view.from_seconds..view.until_seconds,
+        y_range: 0.0..100.0,
+    }
+}
+
 /// The classes that a timeline shows with their colours, the highest first.
 pub(super) fn classes(timeline: &Timeline) -> BTreeMap<u32, Shade> {
     let all: BTreeSet<u32> = timeline
@@ -149,17 +186,11 @@ pub(super) fn link(view: View, series: &LinkSeries, classes: &BTreeMap<u32, Shad
         .iter()
         .rev()
         .map(|(class, values)| Steps {
-            values: values.iter().map(|share| share * 100.0).collect(),
+            values: percent(values),
             shade: classes.get(class).copied().unwrap_or(CLASSES[0]),
         })
         .collect();
-    let axes = Axes {
-        x: "time, s",
-        y: "busy, %",
-        x_range: view.from_seconds..view.until_seconds,
-        y_range: 0.0..100.0,
-    };
-    stacked(&axes, (WIDE / 2, 190), &layers)
+    stacked(&over_time(view, "busy, %"), (WIDE / 2, 190), &layers, &[])
 }
 
 /// A round end of an axis from 0 that has room for `most`, in five steps.
@@ -169,7 +200,7 @@ fn round_end(most: f64) -> f64 {
     }
     let step = most * 1.02 / 5.0;
     let magnitude = 10_f64.powf(step.log10().floor());
-    let rounded = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0].map(|factor| factor * magnitude);
+    let rounded = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0].map(|factor| factor * magnitude);
     let fits = rounded.into_iter().find(|rounded| *rounded >= step);
     5.0 * fits.unwrap_or(10.0 * magnitude)
 }
@@ -184,7 +215,7 @@ mod tests {
             (0.93, 1.0),
             (145.0, 150.0),
             (2.3e15, 2.5e15),
-            (9.9, 15.0),
+            (9.9, 12.5),
             (0.0, 1.0),
         ] {
             let found = round_end(most);
