@@ -12,7 +12,7 @@ use std::time::Duration;
 mod raw;
 
 pub use raw::{
-    Foreign, RawConfig, RawDeadlines, RawElection, RawLiveness, RawMessages, RawQueues,
+    Foreign, RawConfig, RawDeadlines, RawElection, RawEtcd, RawLiveness, RawMessages, RawQueues,
     RawReconcile, RawStore, RawSwitches,
 };
 
@@ -52,6 +52,8 @@ pub struct Config {
     pub levels: u8,
     /// File of the embedded store; without one, nothing outlives the controller.
     pub store: Option<PathBuf>,
+    /// Who of several controllers leads, if etcd says that.
+    pub etcd: Option<Etcd>,
     /// Events that wait for the state.
     pub event_queue: NonZeroUsize,
     /// How sessions deal with switches.
@@ -61,6 +63,21 @@ pub struct Config {
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
+}
+
+/// How a controller deals with etcd.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Etcd {
+    /// Its servers, at least one.
+    pub endpoints: Vec<String>,
+    /// Before every key.
+    pub prefix: String,
+    /// How long leadership outlives the last sign of the leader.
+    pub lease: Duration,
+    /// One call.
+    pub deadline: Duration,
+    /// The wait before another server is tried.
+    pub retry: Retry,
 }
 
 /// How sessions deal with switches.
@@ -151,6 +168,7 @@ impl TryFrom<RawConfig> for Config {
             grace: duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
+            etcd: etcd(&raw)?,
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,
@@ -158,6 +176,42 @@ impl TryFrom<RawConfig> for Config {
             raw,
         })
     }
+}
+
+/// How to deal with etcd, if there is any.
+fn etcd(raw: &RawConfig) -> Result<Option<Etcd>, ConfigError> {
+    let RawEtcd {
+        endpoints,
+        prefix,
+        lease_s,
+        deadline_ms,
+    } = &raw.etcd;
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let path = raw.store.path.as_ref();
+    let stored = path.map_or(String::new(), |path| path.display().to_string());
+    let wanted = "left out where etcd.endpoints says what shares jobs and policy";
+    check("store.path", &stored, wanted, path.is_none())?;
+    // etcd itself makes shorter ones longer.
+    check("etcd.lease_s", lease_s, "at least 2 s", *lease_s >= 2)?;
+    let lease = Duration::from_secs(*lease_s);
+    let deadline = duration("etcd.deadline_ms", *deadline_ms)?;
+    // A call that fails at its deadline leaves time for another one before the leader stops.
+    let wanted = "at most a fifth of etcd.lease_s";
+    check(
+        "etcd.deadline_ms",
+        deadline_ms,
+        wanted,
+        5 * deadline <= lease,
+    )?;
+    Ok(Some(Etcd {
+        endpoints: endpoints.clone(),
+        prefix: prefix.clone(),
+        lease,
+        deadline,
+        retry: Retry::try_from(&raw.reconcile)?,
+    }))
 }
 
 impl TryFrom<&RawConfig> for Southbound {
@@ -298,6 +352,15 @@ mod tests {
             ("[switches]\nlevels = 9", "switches.levels"),
             ("[messages]\nheaders_max = 16384", "messages.headers_max"),
             ("[reconcile]\nbatches = 1", "batches"),
+            ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
+            (
+                "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",
+                "etcd.deadline_ms",
+            ),
+            (
+                "[etcd]\nendpoints = ['a:1']\n[store]\npath = 'x'",
+                "store.path",
+            ),
         ];
         for (toml, field) in cases {
             let error = parse(toml).unwrap_err();

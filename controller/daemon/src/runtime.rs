@@ -2,19 +2,22 @@
 //!
 //! Events come in through a bounded queue, [`State::step`] decides, [`lower`](crate::lower()) makes
 //! tables, a `watch` gives them to the sessions; what the sessions learn comes back over the
-//! [`Board`](crate::southbound::Board), through [`Liveness`]. The decision: the task never thinks.
+//! [`Board`], through [`Liveness`]. The decision: the task never thinks.
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
 
 mod archive;
 mod handle;
+mod making;
+mod office;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use p4::{Pipeline, Tables};
+use p4::Pipeline;
 use planner::Policy;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -24,12 +27,16 @@ use tracing::{error, info, warn};
 use self::archive::Archive;
 pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
 use self::handle::{Submission, Submitted};
+use self::making::{desired, lowered};
+use self::office::Office;
+use self::waiting::Waiting;
 use crate::config::Config;
 use crate::leadership::Leadership;
 use crate::liveness::{Health, Liveness, Part};
-use crate::lower::{lower, protect};
+use crate::lower::protect;
 use crate::southbound::arbitration::Standing;
 use crate::southbound::connection::{Network, Panicked};
+use crate::southbound::mandate::Mandate;
 use crate::southbound::session::{self, Shared};
 use crate::southbound::{Board, Desired, Grpc, Made, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
@@ -77,6 +84,7 @@ impl Controller {
             desired: runtime.desired.subscribe(),
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),
+            mandate: runtime.shared.mandate.clone(),
             stop: runtime.stop.clone(),
             task: tokio::spawn(runtime.run(queue)),
             shutdown_deadline,
@@ -94,28 +102,21 @@ struct Runtime<N> {
     shared: Shared<N>,
     desired: watch::Sender<Arc<Desired>>,
     realised: watch::Sender<Option<Realise>>,
-    term: watch::Sender<u64>,
+    mandate: watch::Sender<Mandate>,
     sessions: BTreeMap<Target, Session>,
     stop: CancellationToken,
     state: State,
     archive: Archive,
     liveness: Liveness,
     leadership: Leadership,
+    /// Where somebody else than the switches says who leads.
+    office: Option<Office>,
     /// The planner at work on the latest question.
     thinking: Option<JoinHandle<Result<Answer, Panicked>>>,
     /// Who waits until an event is planned for, the earliest first.
     waiting: VecDeque<Waiting>,
     /// What switches were last seen to have room for.
     rooms: BTreeMap<SwitchId, usize>,
-}
-
-/// Somebody who waits for a plan.
-struct Waiting {
-    /// The event's number among those taken in.
-    inputs: u64,
-    received: Instant,
-    findings: Vec<Finding>,
-    receipt: oneshot::Sender<Receipt>,
 }
 
 /// A session that was started.
@@ -140,6 +141,8 @@ enum Wake {
     Answered(Result<Answer, Panicked>),
     /// A session has something to say, or what was seen has lasted.
     Look,
+    /// Something that all controllers share may have changed.
+    News,
     Stop,
 }
 
@@ -158,21 +161,23 @@ impl<N: Network> Runtime<N> {
             made,
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
-        let term = watch::Sender::new(config.term);
+        let mandate = watch::Sender::new(Mandate::Open { term: config.term });
+        let office = Office::open(&config, &mandate);
         Self {
             state: State::new(config.levels, archive.generation()),
             archive,
             liveness: Liveness::new(config.patience),
             leadership: Leadership::new(config.term, config.grace),
+            office,
             shared: Shared {
                 network,
                 config: Arc::new(config),
                 pipeline: Arc::new(Pipeline::fabric()),
                 desired: to_sessions,
-                term: term.subscribe(),
+                mandate: mandate.subscribe(),
                 board: Board::default(),
             },
-            term,
+            mandate,
             desired,
             realised: watch::Sender::new(None),
             sessions: BTreeMap::new(),
@@ -192,6 +197,7 @@ impl<N: Network> Runtime<N> {
                 Wake::Answered(Ok(answer)) => self.adopt(answer).await,
                 Wake::Answered(Err(_)) => Err(Panicked),
                 Wake::Look => self.look().await,
+                Wake::News => self.follow().await,
             };
             if let Err(Panicked) = done {
                 error!("planning panicked; stopping, and leaving the switches as they are");
@@ -200,6 +206,9 @@ impl<N: Network> Runtime<N> {
         }
         for session in self.sessions.into_values() {
             session.end().await;
+        }
+        if let Some(office) = self.office {
+            office.close().await;
         }
     }
 
@@ -212,7 +221,7 @@ impl<N: Network> Runtime<N> {
         let has_room = self.waiting.len() < self.shared.config.event_queue.get();
         let due = [self.liveness.next_due(), self.leadership.next_due()];
         let due = due.into_iter().flatten().min();
-        let thinking = &mut self.thinking;
+        let (thinking, office) = (&mut self.thinking, &mut self.office);
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Wake::Stop,
@@ -223,6 +232,7 @@ impl<N: Network> Runtime<N> {
             submission = queue.recv(), if has_room => {
                 submission.map_or(Wake::Stop, Wake::Submitted)
             }
+            () = news_of(office) => Wake::News,
             // The board is held by the task itself, so it does not end.
             _ = news.changed() => Wake::Look,
             () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => Wake::Look,
@@ -241,16 +251,21 @@ impl<N: Network> Runtime<N> {
             }
         };
         let inputs = self.state.inputs();
+        if let Some(refusal) = self
+            .office
+            .as_ref()
+            .and_then(|office| office.refuses(&event))
+        {
+            let waiting = Waiting::new(inputs, received, vec![refusal], receipt);
+            waiting.tell(self.state.generation(), &[]);
+            return Ok(());
+        }
         let mut effects = self.state.step(event);
         if let Some(record) = effects.record.take() {
             effects.findings.extend(self.archive.keep(record).await);
         }
-        let waiting = Waiting {
-            inputs: self.state.inputs(),
-            received,
-            findings: effects.findings.clone(),
-            receipt,
-        };
+        let findings = effects.findings.clone();
+        let waiting = Waiting::new(self.state.inputs(), received, findings, receipt);
         match waiting.inputs > inputs {
             true => self.waiting.push_back(waiting),
             false => waiting.tell(effects.generation, &[]),
@@ -269,6 +284,46 @@ impl<N: Network> Runtime<N> {
         while let Some(waiting) = self.waiting.pop_front_if(|next| next.inputs <= planned) {
             waiting.tell(generation, &findings);
         }
+        if let Some(office) = &mut self.office {
+            office.accept(planned);
+        }
+        Ok(())
+    }
+
+    /// Takes in what the leader has stored. Once elected, everything again, as from then on no
+    /// other can store anything; it is planned for before this controller writes to switches.
+    async fn follow(&mut self) -> Result<(), Panicked> {
+        let now = Instant::now();
+        let Some(office) = &mut self.office else {
+            return Ok(());
+        };
+        let Some(news) = office.news() else {
+            return Ok(());
+        };
+        let turns = office.turns(news.elected);
+        if turns {
+            let desk = news.elected.map(|_| office.desk());
+            self.archive.share(desk);
+        }
+        let mut lost = Vec::new();
+        for record in self.archive.follow(news.memory.clone()) {
+            let event = archive::read(&record, self.state.fabric());
+            if let Some(event) = archive::or_lost(event, &mut lost) {
+                let effects = self.state.step(event);
+                self.carry_out(effects, now).await?;
+            }
+        }
+        if turns && news.elected.is_some() {
+            let effects = self.state.step(Event::Elected(news.memory.generation));
+            for record in self.archive.missing(self.state.records()) {
+                lost.extend(self.archive.keep(record).await);
+            }
+            if let Some(office) = &mut self.office {
+                office.prepare(self.state.inputs());
+            }
+            self.carry_out(effects, now).await?;
+        }
+        lost.iter().for_each(log);
         Ok(())
     }
 
@@ -294,7 +349,9 @@ impl<N: Network> Runtime<N> {
         for change in self.liveness.due(now) {
             self.believe(Some(change), now).await?;
         }
-        self.weigh(&standings, now).await;
+        if self.office.is_none() {
+            self.weigh(&standings, now).await;
+        }
         for (switch, room) in rooms {
             if self.rooms.insert(switch, room) != Some(room) {
                 let effects = self.state.step(Event::PinRoomLearned(switch, room));
@@ -309,8 +366,9 @@ impl<N: Network> Runtime<N> {
         let term = self.leadership.weigh(standings, now);
         let kept = self.archive.keep(Record::Term(term)).await;
         kept.iter().for_each(log);
-        self.term
-            .send_if_modified(|had| std::mem::replace(had, term) != term);
+        let mandate = Mandate::Open { term };
+        self.mandate
+            .send_if_modified(|had| std::mem::replace(had, mandate) != mandate);
     }
 
     async fn believe(
@@ -380,47 +438,11 @@ impl<N: Network> Runtime<N> {
     }
 }
 
-impl Waiting {
-    fn tell(mut self, generation: u64, findings: &[Finding]) {
-        self.findings.extend_from_slice(findings);
-        let findings = self.findings;
-        // Whoever asked may have gone; the event counts all the same.
-        drop(self.receipt.send(Receipt {
-            generation,
-            findings,
-        }));
-    }
-}
-
-/// Lowers; tables that are equal to those before are the very same.
-fn lowered(realise: &Realise, before: &Desired, received: Instant) -> Desired {
-    let planned = Instant::now();
-    let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
-    let share = |(switch, tables): (SwitchId, Tables)| {
-        let same = before.tables.get(&switch);
-        let same = same.filter(|before| ***before == tables);
-        (switch, same.map_or_else(|| Arc::new(tables), Arc::clone))
-    };
-    let tables = tables.into_iter().map(share).collect();
-    let mut desired = desired(realise, tables, received);
-    desired.made.planned = planned;
-    desired
-}
-
-fn desired(
-    realise: &Realise,
-    tables: BTreeMap<SwitchId, Arc<Tables>>,
-    received: Instant,
-) -> Desired {
-    let now = Instant::now();
-    Desired {
-        generation: realise.generation,
-        tables,
-        made: Made {
-            received,
-            planned: now,
-            lowered: now,
-        },
+/// Waits for what others have stored.
+async fn news_of(office: &mut Option<Office>) {
+    match office {
+        Some(office) => office.changed().await,
+        None => std::future::pending().await,
     }
 }
 

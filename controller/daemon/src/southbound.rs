@@ -10,6 +10,7 @@ pub mod connection;
 mod dialect;
 mod effort;
 mod foreign;
+pub mod mandate;
 mod reconcile;
 pub(crate) mod session;
 mod status;
@@ -77,4 +78,11 @@ impl Target {
         };
         switches.filter_map(target).collect()
     }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = causes.map(|cause| format!(": {cause}"));
+    error.to_string() + &causes.collect::<String>()
 }

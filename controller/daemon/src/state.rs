@@ -37,6 +37,9 @@ pub enum Event {
     PolicyChanged(Policy),
     /// A switch has room for no more than this many pins.
     PinRoomLearned(SwitchId, usize),
+    /// This controller is to lead, and leaders before it may have used the generations up to this
+    /// one.
+    Elected(u64),
     /// The answer to the question that was asked last.
     Planned(Box<Answer>),
 }
@@ -106,6 +109,8 @@ pub struct State {
     /// `inputs` that the plan in force takes into account.
     planned: u64,
     generation: u64,
+    /// Generations up to this one are another controller's.
+    spent: u64,
     decided: Option<Realise>,
 }
 
@@ -159,6 +164,7 @@ impl State {
             asked: None,
             planned: 0,
             generation,
+            spent: 0,
             decided: None,
         }
     }
@@ -181,6 +187,19 @@ impl State {
     /// The generation in force.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// The fabric as observed, without the drains of the policy.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// What an operator has decided, to be stored: the policy and the jobs.
+    pub fn records(&self) -> [Record; 2] {
+        [
+            Record::Policy(PolicyDocument::from(&self.policy)),
+            Record::Jobs(jobs_document(&self.fabric, &self.jobs)),
+        ]
     }
 
     /// How many events were taken in.
@@ -227,6 +246,10 @@ impl State {
                 Effects::recording(Record::Policy(PolicyDocument::from(&self.policy)))
             }
             Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
+            Event::Elected(spent) => {
+                self.spent = self.spent.max(spent);
+                Effects::default()
+            }
         };
         self.inputs += 1;
         Ok(effects)
@@ -341,7 +364,9 @@ impl State {
         self.planned = answer.inputs;
         let findings = answer.report.findings.clone();
         let fabric = self.drained();
-        let same = |had: &Realise| *had.plan == *answer.plan && had.fabric == fabric;
+        let same = |had: &Realise| {
+            *had.plan == *answer.plan && had.fabric == fabric && had.generation > self.spent
+        };
         let is_same = self.decided.as_ref().is_some_and(same);
         let realise = (!is_same).then(|| self.realise(&answer.plan, &answer.report));
         Effects {
@@ -353,7 +378,7 @@ impl State {
 
     /// Numbers a plan on the fabric as it is, which is then what is decided.
     fn realise(&mut self, plan: &Arc<Plan>, report: &Arc<Report>) -> Realise {
-        self.generation += 1;
+        self.generation = self.generation.max(self.spent) + 1;
         let realise = Realise {
             generation: self.generation,
             fabric: self.drained(),

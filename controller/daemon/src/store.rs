@@ -89,6 +89,13 @@ impl Memory {
         }
     }
 
+    /// The documents, as records.
+    pub fn documents(&self) -> impl Iterator<Item = Record> + use<> {
+        let policy = self.policy.clone().map(Record::Policy);
+        let jobs = self.jobs.clone().map(Record::Jobs);
+        policy.into_iter().chain(jobs)
+    }
+
     /// Takes a record in.
     pub fn take(&mut self, record: Record) {
         match record {

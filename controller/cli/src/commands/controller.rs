@@ -4,16 +4,22 @@
 //! decision: what an operator changes is a document, and SIGHUP says that one has changed; what is
 //! in force is then told as a line when every switch was seen to hold it.
 
+mod carriers;
+
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::controller::liveness::{Health, Part};
+use ::controller::southbound::mandate::Mandate;
 use ::controller::{Config, ConfigError, Controller, ControllerError, ControllerHandle, Event};
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 use topology::{Fabric, Severity};
 
+use self::carriers::Carriers;
 use crate::failure::Failure;
 use crate::{files, output};
 
@@ -38,21 +44,25 @@ pub(crate) struct Args {
     /// Fabric document, with the P4Runtime address of every switch
     #[arg(long)]
     fabric: String,
-    /// Jobs document; without one, no jobs: every flow goes by ECMP
+    /// Jobs document; without one, the jobs that are stored
     #[arg(long)]
     jobs: Option<String>,
-    /// Policy document; without one, the defaults
+    /// Policy document, for when none is stored yet; without one, the defaults
     #[arg(long)]
     policy: Option<String>,
     /// How long tables may take before the switches that miss them are named on standard error
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     patience: u64,
+    /// Where the fabric is emulated on this machine: take the carrier of its interfaces
+    /// SWITCH-ethPORT for the state of cables
+    #[arg(long)]
+    carriers: bool,
 }
 
-/// What an operator can change while it runs.
+/// What an operator can change while it runs, as far as there is a file of it.
 struct Wanted {
-    policy: Policy,
-    jobs: Vec<Job>,
+    policy: Option<Policy>,
+    jobs: Option<Vec<Job>>,
 }
 
 impl Wanted {
@@ -63,10 +73,13 @@ impl Wanted {
             .as_deref()
             .map(|file| jobs(file, fabric))
             .transpose()?;
-        Ok(Self {
-            policy: policy.unwrap_or_default(),
-            jobs: jobs.unwrap_or_default(),
-        })
+        Ok(Self { policy, jobs })
+    }
+
+    fn events(self) -> impl Iterator<Item = Event> {
+        let policy = self.policy.map(Event::PolicyChanged);
+        let jobs = self.jobs.map(Event::JobsChanged);
+        policy.into_iter().chain(jobs)
     }
 }
 
@@ -103,30 +116,41 @@ fn unusable(file: &Path, error: &ConfigError) -> Failure {
     Failure::input(file.display(), format_args!("{error}{why}"))
 }
 
-async fn serve(args: &Args, config: Config, fabric: Fabric, wanted: Wanted) -> Result<(), Failure> {
+async fn serve(
+    args: &Args,
+    config: Config,
+    fabric: Fabric,
+    mut wanted: Wanted,
+) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::work(&error))?;
-    let started = Controller::start(config, fabric.clone(), wanted.policy).await;
+    let carriers = args.carriers.then(|| Carriers::open(&fabric)).transpose();
+    let mut carriers = carriers.map_err(|error| Failure::work(&error))?;
+    let first = wanted.policy.take().unwrap_or_default();
+    let started = Controller::start(config, fabric.clone(), first).await;
     let controller = started.map_err(|error| Failure::work(&error))?;
-    let mut awaited = Some(submit(&controller, Event::JobsChanged(wanted.jobs)).await?);
+    let leader = leader(&controller, args).await?;
+    let submitted = submit(&controller, wanted).await?;
+    let mut awaited = Some(submitted).filter(|_| leader == Leader::This);
     loop {
         let wish = match awaited {
-            None => signals.next().await,
+            None => wish(&mut signals, carriers.as_mut()).await?,
             Some(generation) => tokio::select! {
                 told = tell_verified(&controller, generation, args) => {
                     told?;
                     awaited = None;
                     continue;
                 }
-                wish = signals.next() => wish,
+                wish = wish(&mut signals, carriers.as_mut()) => wish?,
             },
         };
         match wish {
             Wish::Stop => break,
+            Wish::Observe(part, health) => {
+                let told = controller.observe(part, health).await;
+                told.map_err(|error| Failure::work(&error))?;
+            }
             Wish::Reload => match Wanted::read(args, &fabric) {
-                Ok(wanted) => {
-                    submit(&controller, Event::PolicyChanged(wanted.policy)).await?;
-                    awaited = Some(submit(&controller, Event::JobsChanged(wanted.jobs)).await?);
-                }
+                Ok(wanted) => awaited = Some(submit(&controller, wanted).await?),
                 Err(failure) => eprintln!("crux: {failure}; nothing is changed"),
             },
         }
@@ -135,14 +159,42 @@ async fn serve(args: &Args, config: Config, fabric: Fabric, wanted: Wanted) -> R
     Ok(())
 }
 
-/// Has the controller plan for an event; the generation that takes it into account.
-async fn submit(controller: &ControllerHandle, event: Event) -> Result<u64, Failure> {
-    let receipt = controller.submit(event).await;
-    let receipt = receipt.map_err(|error| Failure::work(&error))?;
-    let said = receipt.findings.iter();
-    let said = said.filter(|finding| finding.severity == Severity::Error);
-    said.for_each(|finding| eprintln!("{finding}"));
-    Ok(receipt.generation)
+/// Which controller writes to the switches.
+#[derive(PartialEq)]
+enum Leader {
+    This,
+    Another,
+}
+
+/// Waits until it is known who leads, and says so if it is another.
+async fn leader(controller: &ControllerHandle, args: &Args) -> Result<Leader, Failure> {
+    let patience = Duration::from_secs(args.patience);
+    let Ok(mandate) = timeout(patience, controller.await_leader()).await else {
+        eprintln!("crux: it is not known yet which controller leads");
+        return Ok(Leader::Another);
+    };
+    match mandate.map_err(|error| Failure::work(&error))? {
+        Mandate::Standby {
+            leader: Some(number),
+            ..
+        } => {
+            output::print(format_args!("standing by: controller {number} leads"))?;
+            Ok(Leader::Another)
+        }
+        _ => Ok(Leader::This),
+    }
+}
+
+/// Has the controller plan for what is wanted; the generation that takes it into account.
+async fn submit(controller: &ControllerHandle, wanted: Wanted) -> Result<u64, Failure> {
+    for event in wanted.events() {
+        let receipt = controller.submit(event).await;
+        let receipt = receipt.map_err(|error| Failure::work(&error))?;
+        let said = receipt.findings.iter();
+        let said = said.filter(|finding| finding.severity == Severity::Error);
+        said.for_each(|finding| eprintln!("{finding}"));
+    }
+    Ok(controller.desired().generation)
 }
 
 /// Says when every switch holds a generation, or which do not.
@@ -167,10 +219,25 @@ async fn tell_verified(
     }
 }
 
-/// What an operator wants, by signal.
+/// What an operator wants, by signal, or what is seen of a cable.
 enum Wish {
     Reload,
+    Observe(Part, Health),
     Stop,
+}
+
+/// The next thing to do.
+async fn wish(signals: &mut Signals, carriers: Option<&mut Carriers>) -> Result<Wish, Failure> {
+    let Some(carriers) = carriers else {
+        return Ok(signals.next().await);
+    };
+    tokio::select! {
+        wish = signals.next() => Ok(wish),
+        seen = carriers.next() => {
+            let (part, health) = seen.map_err(|error| Failure::work(&error))?;
+            Ok(Wish::Observe(part, health))
+        }
+    }
 }
 
 /// The signals that mean something to the daemon.

@@ -18,6 +18,8 @@ pub struct RawConfig {
     pub election: RawElection,
     /// What outlives the controller.
     pub store: RawStore,
+    /// etcd, which says who of several controllers leads and holds what they share.
+    pub etcd: RawEtcd,
     /// What the switches can do.
     pub switches: RawSwitches,
     /// Bounds of queues, in messages.
@@ -53,6 +55,22 @@ pub struct RawStore {
     /// election term begin anew with every start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+}
+
+/// etcd, which says who of several controllers leads and holds what they share, instead of the
+/// switches and of the embedded store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawEtcd {
+    /// Its servers, `host:port`; none means without etcd.
+    pub endpoints: Vec<String>,
+    /// Where in it everything is stored; the controllers of one fabric say the same.
+    pub prefix: String,
+    /// A leader that etcd does not hear of for this long, in seconds, is succeeded. It stops by
+    /// itself after four fifths of that.
+    pub lease_s: u64,
+    /// One call, in milliseconds.
+    pub deadline_ms: u64,
 }
 
 /// What the switches can do.
@@ -152,6 +170,17 @@ impl Default for RawElection {
             term: 1,
             controller: 1,
             grace_ms: 1_000,
+        }
+    }
+}
+
+impl Default for RawEtcd {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            prefix: "/crux".to_owned(),
+            lease_s: 5,
+            deadline_ms: 500,
         }
     }
 }

@@ -4,25 +4,37 @@
 //! reserved in blocks. A failure that is to be repaired in milliseconds does not wait for a disk,
 //! and after a crash the next generation is still one that nobody has seen.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
 use planner::Policy;
 use tokio::task::spawn_blocking;
 use topology::{Fabric, Finding};
-use tracing::error;
 
+use crate::etcd::Desk;
+use crate::southbound::chain;
 use crate::state::Event;
 use crate::store::{Memory, Record, Store, StoreError};
 
 /// Generations that are reserved together.
 const BLOCK: u64 = 1_000;
 
-/// The store, if there is one, and what is in it.
+/// Where changes are stored.
+#[derive(Clone, Debug, Default)]
+enum Place {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In a file of this controller.
+    File(Arc<Store>),
+    /// Where all controllers look, which takes what the leader says.
+    Shared(Desk),
+}
+
+/// Where changes are stored, and what is there.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
-    store: Option<Arc<Store>>,
+    place: Place,
     memory: Memory,
     /// Up to here, generations were used up before.
     begins: u64,
@@ -41,12 +53,33 @@ impl Archive {
         memory.generation += BLOCK;
         let term = Record::Term(memory.term);
         store.write(&[term, Record::Generation(memory.generation)])?;
-        let store = Some(Arc::new(store));
         Ok(Self {
-            store,
+            place: Place::File(Arc::new(store)),
             memory,
             begins,
         })
+    }
+
+    /// From now on, stores at this desk what all controllers share; without one, another controller
+    /// does. Everything that is there counts as news.
+    pub(super) fn share(&mut self, desk: Option<Desk>) {
+        self.place = desk.map_or(Place::Nowhere, Place::Shared);
+        self.memory = Memory::default();
+    }
+
+    /// What another controller has stored since; from now on it counts as stored.
+    pub(super) fn follow(&mut self, memory: Memory) -> Vec<Record> {
+        let news = memory.documents();
+        let news = news.filter(|record| !self.memory.holds(record)).collect();
+        self.memory = memory;
+        news
+    }
+
+    /// Which of these are stored nowhere though something else could have been.
+    pub(super) fn missing(&self, records: [Record; 2]) -> impl Iterator<Item = Record> + use<> {
+        let has = [self.memory.policy.is_some(), self.memory.jobs.is_some()];
+        let pairs = records.into_iter().zip(has);
+        pairs.filter(|(_, has)| !has).map(|(record, _)| record)
     }
 
     /// The first term to bid in, where the configuration says `first`.
@@ -62,53 +95,79 @@ impl Archive {
     /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
     /// What no longer fits the fabric is left out, and a finding says so.
     pub(super) fn recall(&self, fabric: Fabric, first: Policy) -> (Event, Vec<Finding>) {
-        let policy = self.memory.policy.as_ref().map(|stored| {
-            let policy = stored.validate("the stored policy")?;
-            policy.apply_drains(&fabric).map(|_| policy)
-        });
-        let jobs = self.memory.jobs.as_ref().map(|jobs| {
-            let resolved = jobs.resolve(&fabric, "the stored jobs");
-            resolved.map(|resolved| resolved.jobs)
-        });
         let mut lost = Vec::new();
-        let policy = policy.and_then(|policy| or_lost(policy, &mut lost));
-        let jobs = jobs.and_then(|jobs| or_lost(jobs, &mut lost));
-        let started = Event::Started(fabric, policy.unwrap_or(first), jobs.unwrap_or_default());
-        (started, lost)
+        let (mut policy, mut jobs) = (first, Vec::new());
+        for record in self.memory.documents() {
+            match or_lost(read(&record, &fabric), &mut lost) {
+                Some(Event::PolicyChanged(stored)) => policy = stored,
+                Some(Event::JobsChanged(stored)) => jobs = stored,
+                _ => {}
+            }
+        }
+        (Event::Started(fabric, policy, jobs), lost)
     }
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
     /// all the same, and a finding says that it will be forgotten.
     pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
-        let is_news = !self.memory.holds(&record);
-        let store = Arc::clone(self.store.as_ref().filter(|_| is_news)?);
-        let writing = record.clone();
-        let written = spawn_blocking(move || store.write(&[writing])).await;
+        if self.memory.holds(&record) {
+            return None;
+        }
+        let (place, writing) = (self.place.clone(), record.clone());
+        let written = match place {
+            Place::Nowhere => return None,
+            Place::File(store) => {
+                let written = spawn_blocking(move || store.write(&[writing])).await;
+                match written {
+                    Ok(written) => written.map_err(|error| chain(&error)),
+                    Err(_) => Err("storing it panicked".to_owned()),
+                }
+            }
+            Place::Shared(desk) => desk.store(writing).await.map_err(|error| chain(&error)),
+        };
         match written {
-            Ok(Ok(())) => {
+            Ok(()) => {
                 self.memory.take(record);
                 None
             }
-            Ok(Err(error)) => {
-                error!(error = &error as &dyn std::error::Error, "cannot store");
-                let text = format!("in force, but not stored: {error}");
+            Err(why) => {
+                let text = format!("in force, but not stored: {why}");
                 Some(Finding::error("store", text))
             }
-            Err(_) => Some(Finding::error("store", "in force, but storing it panicked")),
         }
     }
 
     /// Reserves the next generations in time.
     pub(super) async fn keep_generation(&mut self, spent: u64) -> Option<Finding> {
         let reserved = self.memory.generation;
-        if self.store.is_none() || spent + BLOCK / 2 < reserved {
+        if spent + BLOCK / 2 < reserved {
             return None;
         }
-        self.keep(Record::Generation(reserved + BLOCK)).await
+        self.keep(Record::Generation(spent + BLOCK)).await
     }
 }
 
-fn or_lost<T, E: Display>(recalled: Result<T, E>, lost: &mut Vec<Finding>) -> Option<T> {
-    let told = |error| Finding::warning("store", format!("not taken up again: {error}"));
-    recalled.map_err(|error| lost.push(told(error))).ok()
+/// What a stored document says about `fabric`.
+pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
+    match record {
+        Record::Policy(stored) => {
+            let policy = stored.validate("the stored policy");
+            let policy = policy.map_err(|error| error.to_string())?;
+            let drained = policy.apply_drains(fabric);
+            drained.map_err(|error| error.to_string())?;
+            Ok(Event::PolicyChanged(policy))
+        }
+        Record::Jobs(stored) => {
+            let resolved = stored.resolve(fabric, "the stored jobs");
+            let resolved = resolved.map_err(|error| error.to_string())?;
+            Ok(Event::JobsChanged(resolved.jobs))
+        }
+        Record::Term(_) | Record::Generation(_) => Err("no document".to_owned()),
+    }
+}
+
+/// The value, or a finding that says why there is none.
+pub(super) fn or_lost<T>(read: Result<T, String>, lost: &mut Vec<Finding>) -> Option<T> {
+    let told = |error| Finding::warning("store", format!("not taken up: {error}"));
+    read.map_err(|error| lost.push(told(error))).ok()
 }

@@ -15,6 +15,7 @@ use topology::{Finding, SwitchId};
 use tracing::warn;
 
 use crate::liveness::{Health, Part};
+use crate::southbound::mandate::Mandate;
 use crate::southbound::{Board, Desired, Made, SwitchStatus};
 use crate::state::{Event, Realise};
 use crate::store::StoreError;
@@ -78,6 +79,7 @@ pub struct ControllerHandle {
     pub(super) desired: watch::Receiver<Arc<Desired>>,
     pub(super) realised: watch::Receiver<Option<Realise>>,
     pub(super) board: Board,
+    pub(super) mandate: watch::Receiver<Mandate>,
     pub(super) stop: CancellationToken,
     pub(super) task: JoinHandle<()>,
     pub(super) shutdown_deadline: Duration,
@@ -130,9 +132,42 @@ impl ControllerHandle {
         self.realised.borrow().clone()
     }
 
+    /// Waits until `what` holds of what is in force.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn await_realised(
+        &self,
+        what: impl Fn(&Realise) -> bool,
+    ) -> Result<Realise, ControllerError> {
+        let mut realised = self.realised.clone();
+        let holds = |realised: &Option<Realise>| realised.as_ref().is_some_and(&what);
+        let found = realised.wait_for(holds).await;
+        let found = found.ok().and_then(|found| found.clone());
+        found.ok_or(ControllerError::Stopped)
+    }
+
     /// What the sessions are up to.
     pub fn board(&self) -> &Board {
         &self.board
+    }
+
+    /// Whether this controller may write to switches, and in which term it bids; tells when that
+    /// changes.
+    pub fn mandate(&self) -> watch::Receiver<Mandate> {
+        self.mandate.clone()
+    }
+
+    /// Waits until it is known who writes to switches, this controller or another.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn await_leader(&self) -> Result<Mandate, ControllerError> {
+        let mut mandate = self.mandate.clone();
+        let settled = mandate.wait_for(|mandate| mandate.is_settled()).await;
+        settled
+            .map(|mandate| *mandate)
+            .map_err(|_| ControllerError::Stopped)
     }
 
     /// Waits until every switch that is not down was seen to hold the tables of `generation`, or

@@ -107,6 +107,8 @@ pub enum Input {
     Told(Verdict),
     /// The term that this controller bids in at all switches.
     Term(u64),
+    /// The term in which it was elected beside the switches; its bids must say so.
+    Elected(u64),
     /// The stream ended.
     Closed,
 }
@@ -147,17 +149,13 @@ impl Arbitration {
         self.standing
     }
 
-    /// The term of the next bid.
-    pub fn term(&self) -> u64 {
-        self.term
-    }
-
     /// The one transition.
     pub fn step(&mut self, input: Input) -> Output {
         let output = match (self.standing, input) {
             (_, Input::Closed) => self.settle(Standing::Apart),
             (Standing::Apart, Input::Opened) => self.bid(),
             (standing, Input::Term(term)) => self.raise(standing, term),
+            (standing, Input::Elected(term)) => self.take_office(standing, term),
             // A stream opens once; a word of the switch before we bid is none of our business.
             (_, Input::Opened) | (Standing::Apart, Input::Told(_)) => Output::Wait,
             (_, Input::Told(Verdict::Primary)) => {
@@ -209,6 +207,19 @@ impl Arbitration {
             Standing::Backup { .. } | Standing::Vacant { .. } => self.bid(),
             // The next stream bids in it.
             Standing::Apart | Standing::Candidate | Standing::Primary { .. } => Output::Wait,
+        }
+    }
+
+    /// Bids in a later term, also where an earlier one was won: that is not what others are fenced
+    /// by.
+    fn take_office(&mut self, standing: Standing, term: u64) -> Output {
+        if term <= self.term {
+            return Output::Wait;
+        }
+        self.term = term;
+        match standing {
+            Standing::Apart => Output::Wait,
+            _ => self.bid(),
         }
     }
 }
@@ -331,6 +342,21 @@ mod tests {
     }
 
     #[test]
+    fn who_is_elected_beside_the_switches_bids_in_that_term_where_it_is_primary_too() {
+        let election = ElectionId::new(8, 3, 2);
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Told(Verdict::Primary), Output::Wait),
+                (Input::Elected(8), bid(8, 2)),
+                (Input::Elected(8), Output::Wait),
+                (Input::Told(Verdict::Primary), Output::Wait),
+            ],
+            Standing::Primary { election },
+        );
+    }
+
+    #[test]
     fn an_id_spells_term_controller_and_bid() {
         let id = ElectionId::new(5, 3, 7);
         assert_eq!(id.to_string(), "5.3.7");
@@ -345,6 +371,7 @@ mod tests {
             Just(Input::Opened),
             Just(Input::Closed),
             (0u64..20).prop_map(Input::Term),
+            (0u64..20).prop_map(Input::Elected),
             Just(Input::Told(Verdict::Primary)),
             highest
                 .clone()

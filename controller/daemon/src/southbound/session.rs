@@ -6,12 +6,13 @@
 //! When the switch says that another is primary, it is dropped where it stands and writes nothing
 //! more.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use p4::Pipeline;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
 use tracing::{Instrument, info, info_span, warn};
@@ -20,9 +21,10 @@ use super::arbitration::{Arbitration, ElectionId, Input, Output, Standing};
 use super::client::{Address, ClientError};
 use super::connection::{Connection, Conversation, Heard, Network, Say};
 use super::effort::Effort;
+use super::mandate::Mandate;
 use super::reconcile::Reconciler;
 use super::status::Board;
-use super::{Desired, Target};
+use super::{Desired, Target, chain};
 use crate::config::Config;
 
 /// What all sessions share.
@@ -32,8 +34,8 @@ pub(crate) struct Shared<N> {
     pub(crate) config: Arc<Config>,
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) desired: watch::Receiver<Arc<Desired>>,
-    /// The term to bid in.
-    pub(crate) term: watch::Receiver<u64>,
+    /// In which term to bid, and whether to write.
+    pub(crate) mandate: watch::Receiver<Mandate>,
     pub(crate) board: Board,
 }
 
@@ -62,6 +64,8 @@ struct Session<N> {
     address: Address,
     shared: Shared<N>,
     arbitration: Arbitration,
+    /// The standing that the board shows.
+    told: Standing,
 }
 
 impl<N: Network> Session<N> {
@@ -69,7 +73,8 @@ impl<N: Network> Session<N> {
         Self {
             switch: target.switch,
             address: target.address,
-            arbitration: Arbitration::new(shared.config.controller, shared.config.term),
+            arbitration: Arbitration::new(shared.config.controller, 0),
+            told: Standing::Apart,
             shared,
         }
     }
@@ -83,6 +88,7 @@ impl<N: Network> Session<N> {
                 Ok(never) => match never {},
             };
             self.arbitration.step(Input::Closed);
+            self.told = Standing::Apart;
             failures += 1;
             self.report_failure(&error);
             tokio::time::sleep(self.shared.config.southbound.retry.after(failures)).await;
@@ -90,64 +96,54 @@ impl<N: Network> Session<N> {
     }
 
     /// One connection, until it fails.
-    async fn connected(
-        &mut self,
-        failures: &mut u32,
-    ) -> Result<std::convert::Infallible, SessionError> {
+    async fn connected(&mut self, failures: &mut u32) -> Result<Infallible, SessionError> {
+        let mut mandate = self.shared.mandate.clone();
+        self.arbitration.step(first_term(&mut mandate).await);
         let limits = &self.shared.config.southbound;
         let connecting = self.shared.network.connect(&self.address, limits);
         let switch = connecting.await?;
-        self.arbitration
-            .step(Input::Term(*self.shared.term.borrow()));
         let mut stream = match self.arbitration.step(Input::Opened) {
             Output::Bid(election) => switch.open(election).await?,
             Output::Wait => return Err(SessionError::NoVerdict),
         };
         loop {
+            let now = *mandate.borrow_and_update();
+            if let Some(input) = now.input() {
+                bid(&mut self.arbitration, input, &stream.say).await?;
+            }
             let standing = self.arbitration.standing();
             self.stand(standing);
-            let term = self.arbitration.term();
             let hearing = hear(&mut self.arbitration, &mut stream);
-            match standing {
-                Standing::Primary { election } => {
-                    *failures = 0;
-                    tokio::select! {
-                        biased;
-                        heard = hearing => heard?,
-                        failed = lead(self.switch, &self.shared, &switch, election) => {
-                            return Err(failed.into());
-                        }
-                    }
+            if standing == Standing::Candidate {
+                let deadline = self.shared.config.southbound.rpc_deadline;
+                let heard = timeout(deadline, hearing).await;
+                heard.map_err(|_| SessionError::NoVerdict)??;
+                continue;
+            }
+            *failures = 0;
+            tokio::select! {
+                biased;
+                heard = hearing => heard?,
+                failed = serve(self.switch, &self.shared, &switch, standing) => {
+                    return Err(failed.into());
                 }
-                Standing::Backup { .. } | Standing::Vacant { .. } => {
-                    *failures = 0;
-                    let risen = tokio::select! {
-                        biased;
-                        heard = hearing => heard.map(|()| None)?,
-                        risen = later(&self.shared.term, term) => Some(risen),
-                    };
-                    if let Some(term) = risen {
-                        bid(&mut self.arbitration, Input::Term(term), &stream.say).await?;
-                    }
-                }
-                Standing::Apart | Standing::Candidate => {
-                    let deadline = self.shared.config.southbound.rpc_deadline;
-                    let heard = timeout(deadline, hearing).await;
-                    heard.map_err(|_| SessionError::NoVerdict)??;
+                changed = mandate.wait_for(|next| matters(standing, now, *next)) => {
+                    changed.map_err(|_| SessionError::StreamEnded)?;
                 }
             }
         }
     }
 
-    /// A new mastership begins with nothing verified: others may have written in between.
-    fn stand(&self, standing: Standing) {
-        info!(?standing, "standing");
-        self.shared.board.update(self.switch, |line| {
-            line.standing = standing;
-            if standing.is_primary() {
+    /// A new standing begins with nothing verified: others may have written in between.
+    fn stand(&mut self, standing: Standing) {
+        if self.told != standing {
+            info!(?standing, "standing");
+            self.told = standing;
+            self.shared.board.update(self.switch, |line| {
+                line.standing = standing;
                 line.verified = None;
-            }
-        });
+            });
+        }
     }
 
     fn report_failure(&self, error: &SessionError) {
@@ -183,15 +179,23 @@ async fn hear(
     Ok(())
 }
 
-/// Waits for a later term to bid in.
-async fn later(terms: &watch::Receiver<u64>, term: u64) -> u64 {
-    let mut terms = terms.clone();
-    let later = terms.wait_for(|later| *later > term).await;
-    let later = later.ok().map(|later| *later);
-    match later {
-        Some(later) => later,
+/// Waits until it is known in which term to bid.
+async fn first_term(mandate: &mut watch::Receiver<Mandate>) -> Input {
+    let known = mandate.wait_for(|mandate| mandate.input().is_some()).await;
+    match known.ok().and_then(|mandate| mandate.input()) {
+        Some(input) => input,
         // The controller ends, and its sessions with it.
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a mandate after the present one is a reason to look up. A leader's is renewed all the
+/// time, and where switches elect, a primary stays what it is.
+fn matters(standing: Standing, now: Mandate, next: Mandate) -> bool {
+    match (now, next) {
+        (Mandate::Leader { term, .. }, Mandate::Leader { term: next, .. }) => term != next,
+        (Mandate::Open { .. }, Mandate::Open { .. }) => now != next && !standing.is_primary(),
+        _ => now != next,
     }
 }
 
@@ -206,6 +210,49 @@ async fn bid(
         said.map_err(|_| SessionError::StreamEnded)?;
     }
     Ok(())
+}
+
+/// The work of a primary, whenever its mandate lets it write; of all others, none.
+async fn serve<N: Network>(
+    of: SwitchId,
+    shared: &Shared<N>,
+    switch: &N::Connection,
+    standing: Standing,
+) -> ClientError {
+    let Standing::Primary { election } = standing else {
+        return std::future::pending().await;
+    };
+    let mut mandate = shared.mandate.clone();
+    loop {
+        let may_write = |mandate: &Mandate| mandate.lets_write(election, Instant::now());
+        if mandate.wait_for(may_write).await.is_err() {
+            return std::future::pending().await;
+        }
+        tokio::select! {
+            biased;
+            () = expiry(&mut mandate, election) => warn!("no mandate to write any more"),
+            failed = lead(of, shared, switch, election) => return failed,
+        }
+        shared.board.update(of, |line| line.verified = None);
+    }
+}
+
+/// Waits until the mandate does not let a primary write with this election id.
+async fn expiry(mandate: &mut watch::Receiver<Mandate>, election: ElectionId) {
+    loop {
+        let now = *mandate.borrow_and_update();
+        if !now.lets_write(election, Instant::now()) {
+            return;
+        }
+        let changed = mandate.changed();
+        let changed = match now.ends() {
+            Some(end) => timeout_at(end, changed).await.unwrap_or(Ok(())),
+            None => changed.await,
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
 }
 
 /// The work of a primary: passes, as long as the connection serves.
@@ -240,11 +287,4 @@ async fn lead<N: Network>(
             }
         }
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes = causes.map(|cause| format!(": {cause}"));
-    error.to_string() + &causes.collect::<String>()
 }

@@ -55,6 +55,17 @@ fn settle(state: &mut State, event: Event) -> Effects {
 }
 
 #[test]
+fn who_is_elected_counts_on_from_what_others_have_spent() {
+    let mut state = learned();
+    let effects = settle(&mut state, Event::Elected(7));
+    let realise = effects.realise.unwrap();
+    assert_eq!((effects.generation, realise.generation), (8, 8));
+    let effects = settle(&mut state, Event::Elected(7));
+    assert!(effects.realise.is_none());
+    assert_eq!(effects.generation, 8);
+}
+
+#[test]
 fn a_generation_is_spent_only_on_what_differs() {
     let mut state = learned();
     let jobs = || Event::JobsChanged(vec![job("a", 9)]);

@@ -91,12 +91,7 @@ impl<S> Lab<S> {
         &self,
         change: impl FnOnce(&mut RawConfig),
     ) -> Result<ControllerHandle, ControllerError> {
-        let mut raw = RawConfig::default();
-        raw.reconcile.retry_first_ms = 1;
-        raw.reconcile.retry_longest_ms = 20;
-        change(&mut raw);
-        let config = Config::try_from(raw).unwrap();
-        Controller::start(config, self.fabric.clone(), Policy::default()).await
+        Controller::start(config(change), self.fabric.clone(), Policy::default()).await
     }
 
     /// What each switch holds, read by somebody else.
@@ -139,6 +134,15 @@ impl<S> Lab<S> {
             flows: vec![flow],
         }
     }
+}
+
+/// The configuration of a controller that retries fast.
+pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
+    let mut raw = RawConfig::default();
+    raw.reconcile.retry_first_ms = 1;
+    raw.reconcile.retry_longest_ms = 20;
+    change(&mut raw);
+    Config::try_from(raw).unwrap()
 }
 
 /// The fabric of every lab, before its switches have addresses.

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod bmv2;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod failures;

@@ -1,0 +1,122 @@
+//! What a controller may believe of its lease and of its leadership, and until when.
+//!
+//! Sans-IO: what etcd answered and when it was asked are arguments, the
+//! [`Mandate`] is a result. The decision: a lease is counted from the moment at which etcd was
+//! asked, not from that of its answer, and only four fifths of it are used. etcd counts from when
+//! it heard the question, so a controller that hears nothing more stops before etcd gives the
+//! leadership to another, as long as their clocks run alike within a fifth.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::southbound::mandate::Mandate;
+
+/// Terms of leaders are above those of all who are ready, whatever their revisions.
+const LEADERS: u64 = 1 << 63;
+
+/// Who was found to lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leader {
+    /// The revision at which it was elected.
+    pub(super) revision: u64,
+    /// The lease that this hangs on.
+    pub(super) lease: i64,
+    /// Its number, as it told.
+    pub(super) controller: u32,
+}
+
+/// A lease, as far as it is known to last.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    id: i64,
+    /// The revision at which its holder was registered, which is nobody else's.
+    registered: u64,
+    asked: Instant,
+    lasts: Duration,
+}
+
+/// A lease and the leadership that may hang on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tenure {
+    lease: Option<Lease>,
+    /// The revision at which this controller was elected, as long as it was not seen to have lost.
+    elected: Option<u64>,
+    /// Another controller that was seen to lead.
+    leader: Option<u32>,
+    /// The election for which it has read and planned all that there is.
+    prepared: Option<u64>,
+}
+
+impl Tenure {
+    /// A lease was granted, and its holder registered.
+    pub(super) fn granted(&mut self, id: i64, registered: u64, asked: Instant, lasts: Duration) {
+        let lease = Lease {
+            id,
+            registered,
+            asked,
+            lasts,
+        };
+        *self = Self {
+            lease: Some(lease),
+            ..Self::default()
+        };
+    }
+
+    /// etcd was asked to keep the lease; it lasts so long, or has ended.
+    pub(super) fn renewed(&mut self, asked: Instant, lasts: Option<Duration>) {
+        match (lasts, &mut self.lease) {
+            (Some(lasts), Some(lease)) => (lease.asked, lease.lasts) = (asked, lasts),
+            _ => *self = Self::default(),
+        }
+    }
+
+    /// Somebody was seen to lead, or nobody.
+    pub(super) fn saw(&mut self, leader: Option<Leader>) {
+        let lease = self.lease.map(|lease| lease.id);
+        let own = leader.filter(|leader| Some(leader.lease) == lease);
+        self.elected = own.map(|leader| leader.revision);
+        let other = leader.filter(|_| own.is_none());
+        self.leader = other.map(|leader| leader.controller);
+    }
+
+    /// All that was stored until the election at this revision is planned for.
+    pub(super) fn prepared(&mut self, revision: u64) {
+        self.prepared = Some(revision);
+    }
+
+    /// The lease that is held.
+    pub(super) fn lease(&self) -> Option<i64> {
+        self.lease.map(|lease| lease.id)
+    }
+
+    /// The revision at which this controller was elected.
+    pub(super) fn elected(&self) -> Option<u64> {
+        self.elected
+    }
+
+    /// When to renew the lease: often enough that one failure does no harm.
+    pub(super) fn renewal(&self) -> Option<Instant> {
+        self.lease.map(|lease| lease.asked + lease.lasts / 5)
+    }
+
+    /// What follows for the switches.
+    pub(super) fn mandate(&self) -> Mandate {
+        let Some(lease) = self.lease else {
+            return Mandate::Unknown;
+        };
+        match self.elected {
+            Some(revision) if self.prepared == Some(revision) => Mandate::Leader {
+                term: LEADERS | revision,
+                until: lease.asked + lease.lasts * 4 / 5,
+            },
+            _ => Mandate::Standby {
+                term: lease.registered,
+                leader: self.leader,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! Several controllers led through a real etcd: the leader dies, etcd restarts, etcd is out of
+//! reach. Whatever happens, one writes at a time and the next one knows everything.
+//!
+//! The server is `etcd` on the path (Debian package etcd-server); where there is none, every test
+//! here says so and passes.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use controller::southbound::SwitchStatus;
+use controller::southbound::arbitration::Standing;
+use controller::southbound::mandate::Mandate;
+use controller::{Controller, ControllerHandle, Event};
+use planner::Policy;
+use tempfile::TempDir;
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use topology::Severity;
+
+use crate::lab::{DEADLINE, Lab, config, verified, written};
+
+/// The shortest that etcd grants.
+const LEASE_S: u64 = 2;
+
+/// How long etcd is out of reach.
+const AWAY: Duration = Duration::from_secs(30);
+
+/// An etcd server of one, with its data.
+struct Etcd {
+    server: Option<Child>,
+    data: TempDir,
+    client: String,
+    peer: String,
+}
+
+impl Etcd {
+    /// Starts one, if there is any.
+    async fn start() -> Option<Self> {
+        let data = TempDir::new().unwrap();
+        let mut etcd = Self {
+            server: None,
+            data,
+            client: free_address(),
+            peer: free_address(),
+        };
+        if !etcd.run() {
+            eprintln!("left out: no etcd on the path (Debian package etcd-server)");
+            return None;
+        }
+        etcd.answers().await;
+        Some(etcd)
+    }
+
+    fn run(&mut self) -> bool {
+        let url = |address: &str| format!("http://{address}");
+        let data: PathBuf = self.data.path().join("data");
+        let started = Command::new("etcd")
+            .args(["--log-level", "error", "--name", "one", "--data-dir"])
+            .arg(data)
+            .args(["--listen-client-urls", &url(&self.client)])
+            .args(["--advertise-client-urls", &url(&self.client)])
+            .args(["--listen-peer-urls", &url(&self.peer)])
+            .args(["--initial-advertise-peer-urls", &url(&self.peer)])
+            .args(["--initial-cluster", &format!("one={}", url(&self.peer))])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.server = started.ok();
+        self.server.is_some()
+    }
+
+    async fn answers(&self) {
+        let connected = async {
+            while TcpStream::connect(&self.client).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, connected).await.unwrap();
+    }
+
+    fn kill(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            self.kill();
+        }
+    }
+}
+
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// A way to etcd that can be cut: what is sent then gets stuck, and nobody is told.
+struct Way {
+    address: String,
+    is_open: watch::Sender<bool>,
+}
+
+impl Way {
+    async fn to(server: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let is_open = watch::Sender::new(true);
+        let (seen, server) = (is_open.subscribe(), server.to_owned());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, server.clone(), seen.clone()));
+            }
+        });
+        Self { address, is_open }
+    }
+}
+
+/// Carries a connection until the way is cut; then holds it, without a word, until it is open
+/// again, when both ends learn that it is gone.
+async fn carry(mut client: TcpStream, server: String, mut is_open: watch::Receiver<bool>) {
+    let carried = async {
+        if let Ok(mut server) = TcpStream::connect(server).await {
+            drop(copy_bidirectional(&mut client, &mut server).await);
+        }
+    };
+    let was_open = *is_open.borrow_and_update();
+    if was_open {
+        tokio::select! {
+            () = carried => return,
+            _ = is_open.changed() => {}
+        }
+    }
+    drop(is_open.wait_for(|is_open| *is_open).await);
+}
+
+/// A controller of the lab that is led through etcd.
+fn member(
+    lab: &Lab,
+    controller: u32,
+    etcd: &str,
+) -> impl Future<Output = ControllerHandle> + Send + use<> {
+    let config = config(|raw| {
+        raw.election.controller = controller;
+        raw.etcd.endpoints = vec![etcd.to_owned()];
+        raw.etcd.lease_s = LEASE_S;
+        raw.etcd.deadline_ms = 300;
+    });
+    let fabric = lab.fabric.clone();
+    async {
+        Controller::start(config, fabric, Policy::default())
+            .await
+            .unwrap()
+    }
+}
+
+/// Waits until a controller's mandate is such.
+async fn until(controller: &ControllerHandle, holds: impl Fn(&Mandate) -> bool) -> Mandate {
+    let mut mandate = controller.mandate();
+    let found = timeout(DEADLINE, mandate.wait_for(|mandate| holds(mandate))).await;
+    *found.unwrap().unwrap()
+}
+
+fn leads(mandate: &Mandate) -> bool {
+    mandate.leads(Instant::now())
+}
+
+fn stands_by(mandate: &Mandate) -> bool {
+    matches!(mandate, Mandate::Standby { .. })
+}
+
+/// Waits until a controller has planned for this many jobs.
+async fn knows(controller: &ControllerHandle, jobs: usize) {
+    let knowing = controller.await_realised(|had| had.plan.jobs.len() == jobs);
+    timeout(DEADLINE, knowing).await.unwrap().unwrap();
+}
+
+/// Tells a controller of this many jobs; whether it took them and has stored them.
+async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
+    let jobs = (0..jobs).map(|n| lab.job(&format!("job{n}"), 50_000 + n));
+    let submitted = controller.submit(Event::JobsChanged(jobs.collect())).await;
+    let findings = submitted.unwrap().findings;
+    findings
+        .iter()
+        .all(|finding| finding.severity != Severity::Error)
+}
+
+/// Waits until a controller is connected to all switches and primary on none.
+async fn is_ready(controller: &ControllerHandle) {
+    let waits = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+    let waiting = controller
+        .board()
+        .wait_until(|lines| lines.values().all(waits));
+    timeout(DEADLINE, waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    // A runtime of its own, which can be killed.
+    let life = tokio::runtime::Runtime::new().unwrap();
+    let first = life.spawn(member(&lab, 1, &etcd.client)).await.unwrap();
+    until(&first, leads).await;
+    let second = member(&lab, 2, &etcd.client).await;
+    until(&second, stands_by).await;
+    assert!(tell(&lab, &first, 3).await);
+    assert!(!tell(&lab, &second, 1).await, "only the leader takes jobs");
+    knows(&second, 3).await;
+    is_ready(&second).await;
+    let before = verified(&lab, &first).await;
+    let tables = first.desired().tables.clone();
+
+    life.shutdown_background();
+    until(&second, leads).await;
+    let after = verified(&lab, &second).await;
+    assert!(after.generation > before.generation);
+    assert_eq!(second.desired().tables, tables);
+    assert_eq!(written(&second), 0, "it desires what the switches hold");
+    assert!(tell(&lab, &second, 1).await);
+    verified(&lab, &second).await;
+    second.shutdown().await;
+
+    // All of them gone, and another one there.
+    let third = member(&lab, 3, &etcd.client).await;
+    let taking_over = Instant::now();
+    until(&third, leads).await;
+    assert!(
+        taking_over.elapsed() < Duration::from_secs(LEASE_S),
+        "given back"
+    );
+    assert_eq!(third.realised().unwrap().plan.jobs.len(), 1);
+    verified(&lab, &third).await;
+    assert_eq!(written(&third), 0);
+    third.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_etcd_that_restarts_changes_nothing() {
+    let Some(mut etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let controller = member(&lab, 1, &etcd.client).await;
+    let before = until(&controller, leads).await;
+    assert!(tell(&lab, &controller, 2).await);
+    verified(&lab, &controller).await;
+    let total = written(&controller);
+
+    etcd.kill();
+    assert!(
+        !tell(&lab, &controller, 3).await,
+        "in force, but not stored"
+    );
+    assert!(etcd.run());
+    let is_renewed = |mandate: &Mandate| leads(mandate) && mandate.ends() > before.ends();
+    let restarted = Instant::now();
+    let renewed = until(&controller, |mandate| {
+        is_renewed(mandate) && mandate.ends() > Some(restarted + Duration::from_secs(1))
+    });
+    assert_eq!(renewed.await.input(), before.input(), "the same term");
+    assert!(tell(&lab, &controller, 2).await);
+    verified(&lab, &controller).await;
+    assert!(
+        written(&controller) < 2 * total,
+        "no table was written again"
+    );
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let way = Way::to(&etcd.client).await;
+    let first = member(&lab, 1, &way.address).await;
+    until(&first, leads).await;
+    let second = member(&lab, 2, &etcd.client).await;
+    is_ready(&second).await;
+    assert!(tell(&lab, &first, 2).await);
+    knows(&second, 2).await;
+    verified(&lab, &first).await;
+
+    way.is_open.send_replace(false);
+    until(&second, leads).await;
+    let now = Instant::now();
+    let last = *first.mandate().borrow();
+    assert!(
+        last.ends().is_some_and(|end| end < now),
+        "{last:?} at {now:?}"
+    );
+    let total = written(&first);
+    assert!(tell(&lab, &second, 3).await);
+    assert!(!tell(&lab, &first, 4).await);
+    let mut mandate = first.mandate();
+    let again = timeout(AWAY, mandate.wait_for(leads)).await;
+    assert!(again.is_err(), "it leads nothing while it is cut off");
+    verified(&lab, &second).await;
+    assert_eq!(written(&first), total);
+
+    way.is_open.send_replace(true);
+    until(&first, stands_by).await;
+    knows(&first, 3).await;
+    is_ready(&first).await;
+    second.shutdown().await;
+    until(&first, leads).await;
+    verified(&lab, &first).await;
+    first.shutdown().await;
+}
+
+#[tokio::test]
+async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have() {
+    let Some(mut etcd) = Etcd::start().await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let first = member(&lab, 1, &etcd.client).await;
+    let second = member(&lab, 2, &etcd.client).await;
+    // Either may win.
+    let is_first = |mandate: &Mandate| leads(mandate) || stands_by(mandate);
+    until(&first, is_first).await;
+    let (mut a, mut b) = (first.mandate(), second.mandate());
+    tokio::select! {
+        _ = a.wait_for(leads) => {}
+        _ = b.wait_for(leads) => {}
+    }
+    let leader = if leads(&first.mandate().borrow()) {
+        &first
+    } else {
+        &second
+    };
+    assert!(tell(&lab, leader, 2).await);
+    verified(&lab, leader).await;
+    let tables = leader.desired().tables.clone();
+
+    etcd.kill();
+    let end = leader.mandate().borrow().ends().unwrap();
+    tokio::time::sleep_until(end).await;
+    let total = (written(&first), written(&second));
+    let nobody = async {
+        tokio::select! {
+            _ = a.wait_for(leads) => {}
+            _ = b.wait_for(leads) => {}
+        }
+    };
+    assert!(timeout(AWAY, nobody).await.is_err(), "nobody leads");
+    assert_eq!((written(&first), written(&second)), total);
+    assert_eq!(lab.read_all().await, tables);
+
+    assert!(etcd.run());
+    let leader = tokio::select! {
+        _ = until(&first, leads) => &first,
+        _ = until(&second, leads) => &second,
+    };
+    assert!(tell(&lab, leader, 1).await);
+    verified(&lab, leader).await;
+    first.shutdown().await;
+    second.shutdown().await;
+}
