@@ -45,10 +45,12 @@ impl Situation<'_> {
         // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few classes
         // for many priorities, told apart where it matters most.
         let mut ranking = Ranking::new(traffic, &paths, policy, corrections);
-        let levels = ranking.levels(traffic, policy, previous);
+        let regions = search::regions(traffic, policy);
+        let levels = ranking.levels(traffic, policy, previous, &regions.concat());
 
         // Beyond the paper: where few jobs meet, the fluid model judges paths and levels.
-        let found = search::refine(traffic, policy, previous, Found::new(paths, levels));
+        let found = Found::new(paths, levels);
+        let found = search::refine(traffic, policy, previous, regions, found);
         let is_searched = !found.searched.is_empty();
         if is_searched {
             ranking = Ranking::new(traffic, &found.paths, policy, corrections);

@@ -4,6 +4,9 @@
 //! bound its neighbours if it stayed in the DAG. So the free jobs are compressed by themselves, and
 //! each bounded one then takes, within its bounds, the level that cuts the most weight to jobs
 //! already placed.
+//!
+//! Jobs that are searched afterwards meet no others, and are compressed by themselves too: what a
+//! search makes of their classes must not move anybody else the next time.
 
 use crate::compression::{Problem, compress};
 use crate::contention::{ContentionDag, Sharing};
@@ -22,6 +25,8 @@ pub(crate) struct Ranked<'a> {
     pub(crate) intensities: &'a [f64],
     /// Which jobs meet.
     pub(crate) sharing: &'a Sharing,
+    /// Jobs that are searched afterwards.
+    pub(crate) searched: &'a [usize],
 }
 
 /// Levels by job.
@@ -36,11 +41,20 @@ pub(crate) fn assign(
     let is_bounded = |job: &usize| rule(*job).is_some_and(Override::bounds_level);
     let (bounded, free): (Vec<usize>, Vec<usize>) =
         ranked.order.iter().partition(|j| is_bounded(j));
+    let (searched, others): (Vec<usize>, Vec<usize>) =
+        free.iter().partition(|job| ranked.searched.contains(job));
     let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
     let is_floored = |job: usize| rule(job).is_some_and(|r| is_below_floor(traffic.jobs[job], r));
     let present = |job: usize| previous.level(job).filter(|_| !is_floored(job));
-    for (job, level) in compressed(&free, ranked, policy, &present) {
-        levels[job] = Some(level);
+    let room = if free.len() <= given.len() {
+        Room::ForAll
+    } else {
+        Room::ForFew
+    };
+    for part in [searched, others] {
+        for (job, level) in compressed((&part, room), ranked, policy, &present) {
+            levels[job] = Some(level);
+        }
     }
     for job in bounded {
         let choice = Choice {
@@ -61,17 +75,26 @@ pub(crate) fn assign(
     levels.into_iter().enumerate().map(level).collect()
 }
 
+/// How many free jobs there are for the levels given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// No more than levels.
+    ForAll,
+    /// More.
+    ForFew,
+}
+
 /// Free jobs with their levels. Enough levels for all: every job has its own. Else those without
 /// contention go to the highest, and the rest are compressed.
 fn compressed(
-    free: &[usize],
+    (free, room): (&[usize], Room),
     ranked: &Ranked<'_>,
     policy: &Policy,
     present: &impl Fn(usize) -> Option<u8>,
 ) -> Vec<(usize, u8)> {
     let given = policy.job_levels();
     let dag = ContentionDag::new(ranked.sharing, free, ranked.intensities);
-    let has_room = free.len() <= given.len();
+    let has_room = room == Room::ForAll;
     let contended = contended(&dag);
     let (in_dag, alone): (Vec<usize>, Vec<usize>) =
         (0..free.len()).partition(|node| has_room || contended[*node]);

@@ -44,12 +44,13 @@ impl Ranking {
         }
     }
 
-    /// Levels by job for this order.
+    /// Levels by job for this order; those of the `searched` jobs are where a search begins.
     pub(crate) fn levels(
         &self,
         traffic: &Traffic<'_>,
         policy: &Policy,
         previous: &Previous<'_>,
+        searched: &[usize],
     ) -> Vec<u8> {
         let intensities: Vec<f64> = self.demands.iter().map(|demand| demand.intensity).collect();
         let ranked = Ranked {
@@ -57,6 +58,7 @@ impl Ranking {
             places: &priority::places(&self.order),
             intensities: &intensities,
             sharing: &self.sharing,
+            searched,
         };
         levels::assign(traffic, &ranked, policy, previous)
     }
@@ -118,6 +120,7 @@ impl<'a> Routed<'a> {
             places: &priority::places(order),
             intensities: &self.intensities,
             sharing: &self.sharing,
+            searched: &[],
         };
         levels::assign(
             &self.traffic,

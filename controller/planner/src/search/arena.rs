@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::climb::Valued;
 use super::contest::{Contest, Party, contests};
 use super::setting::{Position, Setting};
 use super::trial::{Trial, Window};
@@ -31,22 +32,28 @@ pub(super) struct Arena<'a> {
     precision: Precision,
     known: BTreeMap<(Vec<u32>, Vec<Ordering>), f64>,
     /// Events that may still be played.
-    pub(super) left: u64,
+    left: u64,
 }
 
 impl<'a> Arena<'a> {
-    pub(super) fn new(setting: &'a Setting<'a>, precision: Precision, budget: u64) -> Self {
+    /// An arena that may play nothing yet.
+    pub(super) fn new(setting: &'a Setting<'a>, precision: Precision) -> Self {
         Self {
             setting,
             precision,
             known: BTreeMap::new(),
-            left: budget,
+            left: 0,
         }
+    }
+
+    /// Lets `events` more be played.
+    pub(super) fn grant(&mut self, events: u64) {
+        self.left += events;
     }
 
     /// Worth of the GPUs that compute, on average; none if the budget does not suffice.
     pub(super) fn value(&mut self, position: &Position) -> Option<f64> {
-        let contests = self.contests(position);
+        let contests = self.contests(&position.options);
         let values = contests.iter().map(|contest| {
             let classes = contest.parties.iter();
             let classes: Vec<u8> = classes.map(|player| position.classes[*player]).collect();
@@ -55,7 +62,17 @@ impl<'a> Arena<'a> {
         values.sum()
     }
 
-    fn contests(&self, position: &Position) -> Vec<Contest> {
+    /// The position with its value; none if the budget does not suffice.
+    pub(super) fn valued(&mut self, position: &Position) -> Option<Valued> {
+        let value = self.value(position)?;
+        Some(Valued {
+            position: position.clone(),
+            value,
+        })
+    }
+
+    /// The contests that players have with these ways.
+    pub(super) fn contests(&self, options: &[usize]) -> Vec<Contest> {
         let setting = self.setting;
         let players = setting.players.iter().enumerate();
         let parties: Vec<Party<'_>> = players
@@ -67,7 +84,7 @@ impl<'a> Arena<'a> {
                     .iter()
                     .enumerate()
                     .filter_map(|(at, stream)| {
-                        let path = setting.path(player, at, &position.options)?;
+                        let path = setting.path(player, at, options)?;
                         Some((stream.bytes, path))
                     })
                     .collect(),
@@ -76,7 +93,8 @@ impl<'a> Arena<'a> {
         contests(&parties, |link| setting.capacity(link))
     }
 
-    fn value_of(&mut self, contest: &Contest, classes: &[u8]) -> Option<f64> {
+    /// What the parties of a contest add with these `classes`; none if the budget does not suffice.
+    pub(super) fn value_of(&mut self, contest: &Contest, classes: &[u8]) -> Option<f64> {
         if let ([player], [seconds]) = (&contest.parties[..], &contest.alone_seconds()[..]) {
             let of = &self.setting.players[*player];
             return Some(of.worth * share(of.compute_seconds, *seconds));

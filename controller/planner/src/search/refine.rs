@@ -5,7 +5,7 @@ use topology::{LinkId, Path};
 
 use super::Search;
 use super::climb::Valued;
-use super::region::regions;
+use super::region;
 use super::setting::{Player, Position, Setting, Stream};
 use crate::input::Job;
 use crate::levels;
@@ -17,7 +17,7 @@ use crate::traffic::Traffic;
 const MOST_JOBS: usize = 12;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
-const LEAST_EVENTS_PER_JOB: u64 = 4_000;
+const LEAST_EVENTS_PER_JOB: u64 = 16_000;
 
 /// Paths by flow and levels by job.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +41,15 @@ impl Found {
     }
 }
 
-/// Searches ways and classes. `found` is what the other phases decided.
+/// Searches ways and classes in each of the `regions`. `found` is what the other phases decided.
 pub(crate) fn refine(
     traffic: &Traffic<'_>,
     policy: &Policy,
     previous: &Previous<'_>,
+    regions: Vec<Vec<usize>>,
     mut found: Found,
 ) -> Found {
-    for task in tasks(traffic, policy) {
+    for task in tasks(traffic, policy, regions) {
         let in_force = task.in_force(previous, &found);
         let Some(best) = task.best(&in_force) else {
             continue;
@@ -60,7 +61,7 @@ pub(crate) fn refine(
 
 /// Searches classes alone, on the paths of `found`.
 pub(crate) fn settle_levels(traffic: &Traffic<'_>, policy: &Policy, mut found: Found) -> Found {
-    for task in tasks(traffic, policy) {
+    for task in tasks(traffic, policy, regions(traffic, policy)) {
         let position = task.position(&found);
         let search = Search::new(&task.setting, task.budget);
         if let Some(best) = search.settled(&position) {
@@ -70,24 +71,35 @@ pub(crate) fn settle_levels(traffic: &Traffic<'_>, policy: &Policy, mut found: F
     found
 }
 
-/// The regions that are searched: few jobs, at least two, and all of them free enough.
-fn tasks<'a>(traffic: &'a Traffic<'a>, policy: &'a Policy) -> Vec<Task<'a>> {
-    let jobs = traffic.jobs.len();
-    // A power of two, so that a job that comes or goes seldom changes the share of the others.
-    let each = policy.search_events / jobs.next_power_of_two().max(1) as u64;
-    if each < LEAST_EVENTS_PER_JOB {
+/// The regions that are searched: few jobs, at least two, and all of them free enough. Jobs of one
+/// meet no others.
+pub(crate) fn regions(traffic: &Traffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
+    if budget_each(traffic, policy) < LEAST_EVENTS_PER_JOB {
         return Vec::new();
     }
     let is_free = |job: &usize| {
         let rule = policy.override_for(traffic.jobs[*job]);
         !rule.is_some_and(|rule| levels::is_below_floor(traffic.jobs[*job], rule))
     };
-    regions(traffic)
-        .into_iter()
-        .filter(|region| (2..=MOST_JOBS).contains(&region.len()))
-        .filter(|region| region.iter().all(is_free))
-        .map(|region| Task::new(traffic, policy, region, each))
-        .collect()
+    let mut regions = region::regions(traffic);
+    regions.retain(|region| (2..=MOST_JOBS).contains(&region.len()) && region.iter().all(is_free));
+    regions
+}
+
+/// Events for each job. A power of two divides them, so that a job that comes or goes seldom
+/// changes the share of the others.
+fn budget_each(traffic: &Traffic<'_>, policy: &Policy) -> u64 {
+    policy.search_events / traffic.jobs.len().next_power_of_two().max(1) as u64
+}
+
+fn tasks<'a>(
+    traffic: &'a Traffic<'a>,
+    policy: &'a Policy,
+    regions: Vec<Vec<usize>>,
+) -> impl Iterator<Item = Task<'a>> {
+    let each = budget_each(traffic, policy);
+    let regions = regions.into_iter();
+    regions.map(move |region| Task::new(traffic, policy, region, each))
 }
 
 /// One region with its search.
