@@ -9,7 +9,7 @@
 use planner::Job;
 use switch::{
     DeviceConfig, DeviceHandle, DeviceIndex, EndpointHandle, EndpointIndex, FabricBuilder,
-    FabricError, FabricHandle, Gone, Port, Wire, WireIndex,
+    FabricError, FabricHandle, Gone, Port, QueueLimits, Wire, WireIndex,
 };
 use topology::{Fabric, Link, LinkId, Node, SwitchId, Tier};
 
@@ -122,7 +122,7 @@ impl Testbed {
             let wire = Wire {
                 bits_per_second: (link.bandwidth.gbps() * 1e9) as u64,
                 delay_ns: wires.delay_ns,
-                queue_bytes: window_bytes * flows.max(1) as u64,
+                queue: QueueLimits::bytes(window_bytes * flows.max(1) as u64),
             };
             let (a, b) = ends.of(link)?;
             cables.push(builder.connect(a, b, wire).map_err(TestbedError::Build)?);

@@ -16,7 +16,7 @@ mod support;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use switch::{
     Device, DeviceIndex, Endpoint, FabricBuilder, FabricHandle, KeyField, Nanos, Outbox, Outputs,
-    Port, Wire,
+    Port, QueueLimits, Wire,
 };
 
 use support::{ByName, FLOW, Flow, LEAF, config, exact, pin_key, prefix, program};
@@ -129,7 +129,7 @@ async fn network() -> FabricHandle {
     let wire = Wire {
         bits_per_second: 10_000_000_000,
         delay_ns: 1_000,
-        queue_bytes: 150_000,
+        queue: QueueLimits::bytes(150_000),
     };
     let mut hosts = Vec::new();
     for leaf in 0..LEAVES {

@@ -1,10 +1,11 @@
 //! One switch, sans I/O: packets in, packets out, and the control API.
 //!
-//! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, traffic manager, egress,
-//! deparse. It reads no clock and owns no port; `fabric` gives it packets with their time and
-//! queues what comes out, and the P4Runtime service writes its tables. It belongs to one thread.
-//! The decision behind it: the queues of a port stand behind egress, as a kernel queue does on a
-//! port of BMv2, so a program that asks how long a packet was queued is refused when it is loaded.
+//! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, queues, egress, deparse. It
+//! reads no clock and owns no port and no queue; whoever owns it (`fabric`, `ports`) gives it
+//! packets with their time, queues what is to leave, and has it leave when a port is free. The
+//! P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a packet
+//! waits as a header vector between the two halves, so that egress sees how long it waited, and what
+//! is dropped from a queue was never counted by egress.
 
 mod control;
 mod objects;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 
 use crate::arrays::Arrays;
 use crate::parser::SetMember;
-use crate::phv::Phv;
 use crate::profile::Profile;
 use crate::program::{LearnListIndex, Program};
 use crate::replication::Replication;
+use crate::scheduler::Wait;
 use crate::table::Table;
-use passage::{Arrival, Passage, Pending};
+use passage::{Body, Passage, Round};
 pub(crate) use standard::StandardMetadata;
 
 /// Virtual time, in nanoseconds since the fabric started.
@@ -41,7 +42,7 @@ pub struct DeviceConfig {
 /// What has become of a device's packets, apart from its P4 counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// Packets given to [`Device::process`].
+    /// Packets given to [`Device::receive`].
     pub received: u64,
     /// Packets handed out, to ports or to the controller.
     pub sent: u64,
@@ -56,7 +57,7 @@ pub struct DeviceCounts {
     pub dropped_by_assertion: u64,
     /// Copies dropped because one packet had made too many, or gone round too often.
     pub dropped_by_loop: u64,
-    /// Dropped because no program was loaded.
+    /// Dropped because no program was loaded, or another one while they waited.
     pub dropped_without_program: u64,
     /// Packets whose parser ended in an error; the program decides what becomes of them.
     pub parser_errors: u64,
@@ -73,6 +74,23 @@ pub struct Output {
     pub packet: Vec<u8>,
 }
 
+/// A packet that ingress is done with and that waits for its port.
+#[derive(Debug)]
+pub struct Departure {
+    /// The egress port, possibly the CPU port.
+    pub port: u16,
+    /// Its priority level, below [`DeviceConfig::levels`].
+    pub level: u8,
+    body: Box<Body>,
+}
+
+impl Departure {
+    /// Bytes of the packet as it arrived, which is what it takes in a queue.
+    pub fn bytes(&self) -> u64 {
+        self.body.arrived_bytes
+    }
+}
+
 /// What a packet tells the controller (v1model's `digest`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
@@ -85,8 +103,10 @@ pub struct Digest {
 /// Where a device puts the packets that leave it, with buffers to reuse.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    /// What came out since the caller last took it.
+    /// What [`Device::process`] has sent since the caller last took it.
     pub packets: Vec<Output>,
+    /// What is to wait for its port, in the order of time.
+    pub departures: VecDeque<Departure>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -114,6 +134,8 @@ pub struct Device {
     config: DeviceConfig,
     counts: DeviceCounts,
     now: Nanos,
+    /// How often a program has been loaded.
+    loads: u64,
     loaded: Option<Loaded>,
 }
 
@@ -129,10 +151,16 @@ struct Loaded {
     arrays: Arrays,
     replication: Replication,
     sets: Vec<Vec<SetMember>>,
-    phv: Phv,
-    pending: VecDeque<Pending>,
+    /// Packets that go round.
+    rounds: VecDeque<Round>,
     digests: Vec<Digest>,
     scratch: Vec<u8>,
+    /// Bodies to use again.
+    spare: Vec<Box<Body>>,
+    /// Which load of a program this is.
+    epoch: u64,
+    /// Copies and rounds since the last arrival or instant.
+    passes: u32,
 }
 
 impl Device {
@@ -142,6 +170,7 @@ impl Device {
             config,
             counts: DeviceCounts::default(),
             now: 0,
+            loads: 0,
             loaded: None,
         }
     }
@@ -163,7 +192,8 @@ impl Device {
 
     /// Starts running a program, with the entries the program itself has and nothing else.
     pub fn load(&mut self, program: Arc<Program>) {
-        self.loaded = Some(Loaded::new(program, self.config.device_id));
+        self.loads += 1;
+        self.loaded = Some(Loaded::new(program, self.config.device_id, self.loads));
     }
 
     /// Forgets the program and everything written to it.
@@ -190,28 +220,96 @@ impl Device {
             .unwrap_or_default()
     }
 
-    /// Takes one packet that arrives on `port` at `now` through the switch; what leaves is appended
-    /// to `out`.
+    /// Takes one packet that arrives on `port` at `now` through the switch as if no port had a
+    /// queue; what leaves is appended to `out.packets`.
     pub fn process(&mut self, port: u16, packet: &[u8], now: Nanos, out: &mut Outputs) {
-        self.counts.received += 1;
-        self.advance(now);
-        match &mut self.loaded {
-            None => self.counts.dropped_without_program += 1,
-            Some(loaded) => {
-                let arrival = Arrival {
+        let mut buffer = out.buffer();
+        buffer.extend_from_slice(packet);
+        self.receive(port, buffer, now, out);
+        while let Some(departure) = out.departures.pop_front() {
+            let (port, level) = (departure.port, departure.level);
+            if let Some(packet) = self.depart(departure, Wait::none(now), now, out) {
+                out.packets.push(Output {
                     port,
+                    level,
                     packet,
-                    now,
-                    levels: self.config.levels,
-                };
-                loaded.process(&arrival, &mut self.counts, out);
+                });
             }
         }
+    }
+
+    /// Takes one packet that arrives on `port` at `now` through ingress; what is to leave is
+    /// appended to `out.departures`.
+    pub fn receive(&mut self, port: u16, packet: Vec<u8>, now: Nanos, out: &mut Outputs) {
+        self.counts.received += 1;
+        self.advance(now);
+        match self.passage(now, out) {
+            Some(mut passage) => {
+                *passage.passes = 0;
+                passage.take(port, packet);
+            }
+            None => {
+                self.counts.dropped_without_program += 1;
+                out.recycle(packet);
+            }
+        }
+    }
+
+    /// Takes a packet that has waited through egress: what goes on the wire. What egress sends
+    /// elsewhere is appended to `out.departures`.
+    pub fn depart(
+        &mut self,
+        departure: Departure,
+        wait: Wait,
+        now: Nanos,
+        out: &mut Outputs,
+    ) -> Option<Vec<u8>> {
+        let goes_on = now > self.now;
+        self.advance(now);
+        match self.passage(now, out) {
+            Some(mut passage) if passage.epoch == departure.body.epoch => {
+                *passage.passes *= u32::from(!goes_on);
+                passage.leave(departure, wait)
+            }
+            _ => {
+                self.counts.dropped_without_program += 1;
+                None
+            }
+        }
+    }
+
+    /// Takes back what found no room in a queue, which has counted it.
+    pub fn discard(&mut self, departure: Departure, out: &mut Outputs) {
+        if let Some(mut passage) = self.passage(self.now, out) {
+            passage.retire(departure.body);
+        }
+    }
+
+    fn passage<'a>(&'a mut self, now: Nanos, out: &'a mut Outputs) -> Option<Passage<'a>> {
+        let loaded = self.loaded.as_mut()?;
+        Some(Passage {
+            program: &loaded.program,
+            tables: &mut loaded.tables,
+            profiles: &loaded.profiles,
+            arrays: &mut loaded.arrays,
+            replication: &loaded.replication,
+            sets: &loaded.sets,
+            scratch: &mut loaded.scratch,
+            rounds: &mut loaded.rounds,
+            digests: &mut loaded.digests,
+            spare: &mut loaded.spare,
+            epoch: loaded.epoch,
+            passes: &mut loaded.passes,
+            now,
+            levels: self.config.levels,
+            counts: &mut self.counts,
+            out,
+        })
     }
 }
 
 impl Loaded {
-    fn new(program: Arc<Program>, seed: u64) -> Self {
+    fn new(program: Arc<Program>, seed: u64, epoch: u64) -> Self {
         let profiles = program.profiles.iter().map(|spec| Profile::new(spec.size));
         Self {
             tables: program.tables.iter().map(Table::new).collect(),
@@ -219,30 +317,13 @@ impl Loaded {
             arrays: Arrays::new(&program, seed),
             replication: Replication::default(),
             sets: vec![Vec::new(); program.value_sets.len()],
-            phv: Phv::new(&program.shape),
-            pending: VecDeque::new(),
+            rounds: VecDeque::new(),
             digests: Vec::new(),
             scratch: Vec::new(),
+            spare: Vec::new(),
+            epoch,
+            passes: 0,
             program,
         }
-    }
-
-    fn process(&mut self, arrival: &Arrival<'_>, counts: &mut DeviceCounts, out: &mut Outputs) {
-        let mut passage = Passage {
-            program: &self.program,
-            tables: &mut self.tables,
-            profiles: &self.profiles,
-            arrays: &mut self.arrays,
-            replication: &self.replication,
-            sets: &self.sets,
-            scratch: &mut self.scratch,
-            pending: &mut self.pending,
-            digests: &mut self.digests,
-            now: arrival.now,
-            levels: arrival.levels,
-            counts,
-            out,
-        };
-        passage.take(arrival, &mut self.phv);
     }
 }

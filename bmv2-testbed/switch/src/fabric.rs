@@ -16,6 +16,7 @@ pub use handle::{DeviceHandle, EndpointHandle, FabricHandle, Gone, Pace};
 pub use world::{FabricCounts, WireCounts, WireState};
 
 use crate::device::{Device, DeviceConfig, Nanos};
+use crate::scheduler::QueueLimits;
 use world::World;
 
 /// The number of a device in its fabric, in the order they were added.
@@ -44,8 +45,8 @@ pub struct Wire {
     pub bits_per_second: u64,
     /// From the last bit sent to the packet received.
     pub delay_ns: Nanos,
-    /// Bytes that may wait at each sending end, for each priority level.
-    pub queue_bytes: u64,
+    /// How much may wait at each sending end, for each priority level.
+    pub queue: QueueLimits,
 }
 
 /// A fabric that cannot be built.

@@ -15,6 +15,7 @@ mod control;
 mod counter;
 mod deparser;
 mod device;
+mod ecn;
 pub mod election;
 mod expression;
 mod fabric;
@@ -41,7 +42,7 @@ pub use control::{
     ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, Target,
 };
 pub use counter::Count;
-pub use device::{Device, DeviceConfig, DeviceCounts, Digest, Nanos, Output, Outputs};
+pub use device::{Departure, Device, DeviceConfig, DeviceCounts, Digest, Nanos, Output, Outputs};
 pub use fabric::{
     DeviceHandle, DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder,
     FabricCounts, FabricError, FabricHandle, Gone, Outbox, Pace, Port, Wire, WireCounts, WireIndex,
@@ -54,5 +55,5 @@ pub use program::{
     Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex, ValueSetSpec,
 };
 pub use replication::{Change, CloneSession, Replica};
-pub use scheduler::{Dequeued, QueueCounts, Scheduler};
+pub use scheduler::{Dequeued, QueueCounts, QueueLimits, Scheduler, Wait};
 pub use table::EntryView;

@@ -28,8 +28,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::counter::Count;
 use crate::device::{Device, DeviceCounts};
 use crate::fabric::{DeviceHandle, Gone};
-use crate::scheduler::QueueCounts;
+use crate::scheduler::{QueueCounts, QueueLimits};
 use driver::Driver;
+pub use links::{LinkNews, Links};
 pub use packet_socket::{Batch, PacketSocket, Sent};
 
 /// Commands that may wait for the owner before senders wait in turn.
@@ -67,8 +68,8 @@ pub struct Shape {
     /// Bits per second of whole frames, shared by all levels; without one, as fast as the interface
     /// takes them.
     pub bits_per_second: Option<NonZeroU64>,
-    /// Bytes that may wait at each level.
-    pub queue_bytes: u64,
+    /// How much may wait at each level.
+    pub queue: QueueLimits,
 }
 
 impl Default for Shape {
@@ -76,7 +77,7 @@ impl Default for Shape {
     fn default() -> Self {
         Self {
             bits_per_second: None,
-            queue_bytes: 1 << 20,
+            queue: QueueLimits::bytes(1 << 20),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The queues of one port: strict priority over one shared rate.
 //!
-//! The fabric puts packets in as they leave a device or an endpoint and takes them out when the
-//! wire is free. Sans I/O: time comes in, the time of the next chance goes out. A level is served
-//! only while all higher ones are empty, and a packet on the wire is never interrupted. Rates are
-//! those of the frame's bytes alone; preamble, FCS and gap are not counted, as in BMv2's counters.
+//! The fabric puts in what is to leave a device or an endpoint and takes it out when the wire is
+//! free. Sans I/O: time comes in, the time of the next chance goes out. A level is served only
+//! while all higher ones are empty, and a packet on the wire is never interrupted. Rates are those
+//! of the frame's bytes alone; preamble, FCS and gap are not counted, as in BMv2's counters. The
+//! decision: what waits is of any type, and how long it takes the wire is said only when it is on
+//! it, since a switch's egress still changes a packet after its queue.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use crate::counter::Count;
 use crate::device::Nanos;
@@ -13,17 +16,38 @@ use crate::device::Nanos;
 /// Bits per byte times nanoseconds per second: bytes times this, over bits per second, is time.
 const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// The queues of one port and the rate they share.
+/// The queues of one port and the rate they share; `T` is what waits.
 #[derive(Debug)]
-pub struct Scheduler {
-    queues: Vec<Queue>,
+pub struct Scheduler<T> {
+    queues: Vec<Queue<T>>,
     bits_per_second: u64,
-    /// Bytes that may wait in each queue.
-    queue_bytes: u64,
-    /// When the packet last taken out has left.
+    limits: QueueLimits,
+    /// How many wait, over all levels.
+    waiting: u32,
+    /// When the packet last put on the wire has left.
     free_at: Nanos,
     /// What `free_at` is rounded down by, in nanoseconds over `bits_per_second`.
     remainder: u128,
+}
+
+/// How much may wait in each queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Bytes, the packet itself included; what finds no room is dropped.
+    pub bytes: u64,
+    /// Bytes before a packet from which on it is marked with ECN's "congestion experienced", if it
+    /// can be (RFC 3168); without it nothing is.
+    pub mark_from: Option<NonZeroU64>,
+}
+
+impl QueueLimits {
+    /// So many bytes, and nothing is marked.
+    pub fn bytes(bytes: u64) -> Self {
+        Self {
+            bytes,
+            mark_from: None,
+        }
+    }
 }
 
 /// What one queue has seen.
@@ -33,84 +57,127 @@ pub struct QueueCounts {
     pub sent: Count,
     /// Packets refused because the queue was full.
     pub dropped: Count,
+    /// Packets that found more waiting than [`QueueLimits::mark_from`].
+    pub marked: u64,
+    /// What waits now.
+    pub depth: Count,
+    /// The most bytes that have ever waited.
+    pub deepest: u64,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    packets: VecDeque<Vec<u8>>,
-    bytes: u64,
+/// How a packet has waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Since when.
+    pub since: Nanos,
+    /// How many packets waited at the port, at all levels, before this one came.
+    pub found: u32,
+    /// How many wait now that it has gone.
+    pub left: u32,
+    /// Whether its queue was longer than [`QueueLimits::mark_from`].
+    pub marked: bool,
+}
+
+impl Wait {
+    /// That of a packet which came to a free port at `now`.
+    pub fn none(now: Nanos) -> Self {
+        Self {
+            since: now,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    items: VecDeque<Waiting<T>>,
     counts: QueueCounts,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    item: T,
+    bytes: u64,
+    wait: Wait,
 }
 
 /// What [`Scheduler::dequeue`] finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Dequeued {
-    /// This packet starts now and its last bit leaves at `sent_at`.
-    Packet {
-        /// The packet.
-        packet: Vec<u8>,
-        /// When it has left.
-        sent_at: Nanos,
-    },
+pub enum Dequeued<T> {
+    /// This is to go next; [`Scheduler::occupy`] puts it on the wire.
+    Next(T, Wait),
     /// The wire is busy until then.
     Busy(Nanos),
     /// Nothing waits.
     Empty,
 }
 
-impl Scheduler {
+impl<T> Scheduler<T> {
     /// Empty queues for levels `0..levels`; the rate must not be 0.
-    pub fn new(levels: u8, bits_per_second: u64, queue_bytes: u64) -> Self {
+    pub fn new(levels: u8, bits_per_second: u64, limits: QueueLimits) -> Self {
         Self {
-            queues: (0..levels.max(1)).map(|_| Queue::default()).collect(),
+            queues: (0..levels.max(1)).map(|_| Queue::new()).collect(),
             bits_per_second: bits_per_second.max(1),
-            queue_bytes,
+            limits,
+            waiting: 0,
             free_at: 0,
             remainder: 0,
         }
     }
 
-    /// Puts a packet into its level's queue, or counts the drop and gives the packet back. Levels
-    /// beyond the highest go to the highest.
+    /// Puts a packet of so many bytes into its level's queue, or counts the drop and gives it back.
+    /// Levels beyond the highest go to the highest.
     ///
     /// # Errors
     ///
     /// The packet itself, when the queue has no room for it.
-    pub fn enqueue(&mut self, level: u8, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+    pub fn enqueue(&mut self, level: u8, item: T, bytes: u64, now: Nanos) -> Result<(), T> {
         let highest = self.queues.len() - 1;
         let queue = &mut self.queues[usize::from(level).min(highest)];
-        let bytes = packet.len() as u64;
-        if queue.bytes + bytes > self.queue_bytes {
+        if queue.counts.depth.bytes + bytes > self.limits.bytes {
             queue.counts.dropped.add_packet(bytes);
-            return Err(packet);
+            return Err(item);
         }
-        queue.bytes += bytes;
-        queue.packets.push_back(packet);
+        let threshold = self.limits.mark_from.map_or(u64::MAX, u64::from);
+        let wait = Wait {
+            since: now,
+            found: self.waiting,
+            left: 0,
+            marked: queue.counts.depth.bytes >= threshold,
+        };
+        self.waiting += 1;
+        queue.put(Waiting { item, bytes, wait });
         Ok(())
     }
 
     /// Takes out the first packet of the highest level that has one, if the wire is free.
-    pub fn dequeue(&mut self, now: Nanos) -> Dequeued {
+    pub fn dequeue(&mut self, now: Nanos) -> Dequeued<T> {
         if self.is_empty() {
             return Dequeued::Empty;
         }
         if now < self.free_at {
             return Dequeued::Busy(self.free_at);
         }
-        let Some(packet) = self.queues.iter_mut().rev().find_map(Queue::take) else {
-            return Dequeued::Empty;
-        };
+        match self.queues.iter_mut().rev().find_map(Queue::take) {
+            None => Dequeued::Empty,
+            Some(Waiting { item, wait, .. }) => {
+                self.waiting -= 1;
+                let left = self.waiting;
+                Dequeued::Next(item, Wait { left, ..wait })
+            }
+        }
+    }
+
+    /// Puts so many bytes on the wire, which must be free; when the last bit has left.
+    pub fn occupy(&mut self, bytes: usize, now: Nanos) -> Nanos {
         if now > self.free_at {
             self.remainder = 0;
         }
         let rate = u128::from(self.bits_per_second);
-        let work = packet.len() as u128 * BIT_NANOS_PER_BYTE + self.remainder;
+        let work = bytes as u128 * BIT_NANOS_PER_BYTE + self.remainder;
         self.remainder = work % rate;
         self.free_at = now.saturating_add(u64::try_from(work / rate).unwrap_or(u64::MAX));
-        Dequeued::Packet {
-            packet,
-            sent_at: self.free_at,
-        }
+        self.free_at
     }
 
     /// When the wire is free again.
@@ -120,7 +187,7 @@ impl Scheduler {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.packets.is_empty())
+        self.waiting == 0
     }
 
     /// What each level has seen, from level 0.
@@ -129,12 +196,29 @@ impl Scheduler {
     }
 }
 
-impl Queue {
-    fn take(&mut self) -> Option<Vec<u8>> {
-        let packet = self.packets.pop_front()?;
-        self.bytes -= packet.len() as u64;
-        self.counts.sent.add_packet(packet.len() as u64);
-        Some(packet)
+impl<T> Queue<T> {
+    fn new() -> Self {
+        Self {
+            items: VecDeque::new(),
+            counts: QueueCounts::default(),
+        }
+    }
+
+    fn put(&mut self, waiting: Waiting<T>) {
+        let counts = &mut self.counts;
+        counts.marked += u64::from(waiting.wait.marked);
+        counts.depth.add_packet(waiting.bytes);
+        counts.deepest = counts.deepest.max(counts.depth.bytes);
+        self.items.push_back(waiting);
+    }
+
+    fn take(&mut self) -> Option<Waiting<T>> {
+        let waiting = self.items.pop_front()?;
+        let counts = &mut self.counts;
+        counts.depth.packets -= 1;
+        counts.depth.bytes -= waiting.bytes;
+        counts.sent.add_packet(waiting.bytes);
+        Some(waiting)
     }
 }
 
@@ -148,7 +232,7 @@ mod tests {
     /// Offers constant rates (Mbit/s, level 0 first) to a 10 Mbit/s port for ten seconds and
     /// compares what leaves (Mbit/s) with the fluid ideal.
     fn check_shares(offered: [u64; 3], ideal: [f64; 3]) {
-        let mut port = Scheduler::new(3, 10_000_000, 20 * PACKET as u64);
+        let mut port = Scheduler::new(3, 10_000_000, QueueLimits::bytes(20 * PACKET as u64));
         // A packet of 10 kbit every 10 ms / rate, level by level, in the order of time.
         let mut arrivals: Vec<(Nanos, u8)> = Vec::new();
         for (level, rate) in offered.iter().enumerate() {
@@ -158,7 +242,7 @@ mod tests {
         arrivals.sort_unstable();
         for (now, level) in arrivals {
             drain(&mut port, now);
-            let _full = port.enqueue(level, vec![0; PACKET]);
+            let _full = port.enqueue(level, (), PACKET as u64, now);
         }
         drain(&mut port, 10 * SECOND);
         let got: Vec<f64> = port
@@ -175,8 +259,15 @@ mod tests {
         assert!((total - 10.0).abs() <= 0.2, "total {total}");
     }
 
-    fn drain(port: &mut Scheduler, now: Nanos) {
-        while port.free_at() <= now && port.dequeue(port.free_at()) != Dequeued::Empty {}
+    /// Whatever has its chance by `now`, each as soon as the wire is free.
+    fn drain(port: &mut Scheduler<()>, now: Nanos) {
+        while port.free_at() <= now {
+            let at = port.free_at();
+            match port.dequeue(at) {
+                Dequeued::Next(..) => port.occupy(PACKET, at),
+                _ => return,
+            };
+        }
     }
 
     #[test]
@@ -189,26 +280,56 @@ mod tests {
     #[test]
     fn a_packet_takes_its_bits_over_the_rate_without_drift() {
         // 3 Gbit/s: 100 bytes take 266 2/3 ns; three packets take 800 ns exactly.
-        let mut port = Scheduler::new(1, 3_000_000_000, 1_000);
+        let mut port = Scheduler::new(1, 3_000_000_000, QueueLimits::bytes(1_000));
         for _ in 0..3 {
-            port.enqueue(0, vec![0; 100]).unwrap();
+            port.enqueue(0, (), 100, 0).unwrap();
         }
         let mut left = Vec::new();
-        while let Dequeued::Packet { sent_at, .. } = port.dequeue(port.free_at()) {
-            left.push(sent_at);
+        while let Dequeued::Next((), _) = port.dequeue(port.free_at()) {
+            left.push(port.occupy(100, port.free_at()));
         }
         assert_eq!(left, [266, 533, 800]);
     }
 
     #[test]
     fn a_full_queue_refuses_and_counts_per_level() {
-        let mut port = Scheduler::new(2, 1_000, 250);
-        assert_eq!(port.enqueue(0, vec![0; 200]), Ok(()));
-        assert_eq!(port.enqueue(0, vec![1; 100]), Err(vec![1; 100]));
-        assert_eq!(port.enqueue(1, vec![2; 100]), Ok(()));
-        assert!(matches!(port.dequeue(5), Dequeued::Packet { packet, .. } if packet[0] == 2));
+        let mut port = Scheduler::new(2, 1_000, QueueLimits::bytes(250));
+        assert_eq!(port.enqueue(0, 'a', 200, 0), Ok(()));
+        assert_eq!(port.enqueue(0, 'b', 100, 0), Err('b'));
+        assert_eq!(port.enqueue(1, 'c', 100, 0), Ok(()));
+        assert!(matches!(port.dequeue(5), Dequeued::Next('c', _)));
+        assert_eq!(port.occupy(100, 5), 5 + 800_000_000);
         assert_eq!(port.dequeue(6), Dequeued::Busy(5 + 800_000_000));
         let dropped: Vec<u64> = port.counts().map(|counts| counts.dropped.packets).collect();
         assert_eq!(dropped, [1, 0]);
+        let depth: Vec<u64> = port.counts().map(|counts| counts.depth.bytes).collect();
+        assert_eq!(depth, [200, 0]);
+    }
+
+    #[test]
+    fn a_packet_learns_how_it_waited_and_is_marked_behind_the_threshold() {
+        let limits = QueueLimits {
+            bytes: 1_000,
+            mark_from: NonZeroU64::new(200),
+        };
+        let mut port = Scheduler::new(2, 8_000_000_000, limits);
+        for (at, item) in ['a', 'b', 'c'].into_iter().enumerate() {
+            port.enqueue(0, item, 100, at as Nanos).unwrap();
+        }
+        port.enqueue(1, 'd', 100, 3).unwrap();
+        let mut seen = Vec::new();
+        while let Dequeued::Next(item, wait) = port.dequeue(port.free_at().max(9)) {
+            port.occupy(100, port.free_at().max(9));
+            seen.push((item, wait.since, wait.found, wait.left, wait.marked));
+        }
+        let waited = [
+            ('d', 3, 3, 3, false),
+            ('a', 0, 0, 2, false),
+            ('b', 1, 1, 1, false),
+            ('c', 2, 2, 0, true),
+        ];
+        assert_eq!(seen, waited);
+        let marks: Vec<_> = port.counts().map(|c| (c.marked, c.deepest)).collect();
+        assert_eq!(marks, [(1, 300), (0, 100)]);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A case is lines of text: entries to add, packets to send, packets to expect. [`Case::parse`]
 //! reads it, [`Case::run`] plays it on a fresh device and says in how far the outputs differ from
-//! what is expected. Names may be given from any dot on, as the corpus does. What this runner does
-//! not know is an error, never skipped: a case that passes has been played in full.
+//! what is expected. Names may be given from any dot on, as the corpus does, and in quotes, as
+//! p4testgen does. What this runner does not know is an error, never skipped: a case that passes
+//! has been played in full.
 
 mod play;
 mod value;
@@ -124,7 +125,9 @@ impl Case {
     pub fn parse(text: &str) -> Result<Self, StfError> {
         let mut statements = Vec::new();
         for (at, line) in text.lines().enumerate() {
-            let content = line.split('#').next().unwrap_or_default().trim();
+            let content = line.split('#').next().unwrap_or_default();
+            let content = content.replace('"', "");
+            let content = content.trim();
             if content.is_empty() {
                 continue;
             }

@@ -7,6 +7,8 @@
 
 #[path = "data_plane/forwarding.rs"]
 mod forwarding;
+#[path = "data_plane/queues.rs"]
+mod queues;
 #[path = "data_plane/real_ports.rs"]
 mod real_ports;
 #[path = "data_plane/robustness.rs"]

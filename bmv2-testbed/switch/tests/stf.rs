@@ -30,6 +30,20 @@ fn headers_of_every_shape() {
 }
 
 #[test]
+fn what_p4testgen_expects_of_fabric_p4() {
+    let json = include_bytes!("../../../p4/fabric.json");
+    let cases = include_str!("programs/fabric.stf").split("# case ").skip(1);
+    let mut played = 0;
+    for case in cases {
+        let (number, statements) = case.split_once('\n').expect("a number, then statements");
+        eprintln!("case {number}");
+        check(json, statements);
+        played += 1;
+    }
+    assert_eq!(played, 75);
+}
+
+#[test]
 fn a_case_that_does_not_hold_fails() {
     let program = Program::load(include_bytes!("programs/shapes.json")).unwrap();
     let case = Case::parse("packet 1 00 00 00 00\nexpect 2 00 00 00 65 $").unwrap();

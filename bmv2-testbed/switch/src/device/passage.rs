@@ -1,16 +1,19 @@
 //! The way of one packet, and of the copies it makes, through a device.
 //!
-//! As in simple_switch: parse, ingress, traffic manager, egress, deparse. A packet that is neither
-//! copied nor sent round goes straight through on the device's own header vector. Everything else
-//! waits in a line and is worked off, first come first served, before the next packet; a limit
-//! keeps a program that sends packets in circles from stopping the switch, which BMv2 lets it do.
+//! As in simple_switch: parse, ingress, queue, egress, deparse. [`Passage::take`] is the way to the
+//! queue, [`Passage::leave`] the one from it; between them a packet is a [`Body`], its header
+//! vector and its bytes, which is moved and never copied unless the program makes copies. What goes
+//! round (resubmitted, recirculated) waits in a line and is worked off, first come first served,
+//! before the next packet. Between one arrival or instant and the next, only so many passes are
+//! made: a program that sends packets in circles does not stop the switch, which BMv2 lets it do.
 
 use std::collections::VecDeque;
 
 use super::standard::{Instance, Verdict, assign, micros};
-use super::{DIGEST_LIMIT, DeviceCounts, Digest, Nanos, Outputs};
+use super::{DIGEST_LIMIT, Departure, DeviceCounts, Digest, Nanos, Outputs};
 use crate::action::{CloneRequest, DROP_PORT, Machine, Requests};
 use crate::arrays::Arrays;
+use crate::ecn;
 use crate::header::HeaderLayout;
 use crate::parser::SetMember;
 use crate::phv::{Phv, Slot};
@@ -18,28 +21,27 @@ use crate::pipeline::Lookups;
 use crate::profile::Profile;
 use crate::program::{FieldListIndex, Program};
 use crate::replication::{Replica, Replication};
+use crate::scheduler::Wait;
 use crate::table::Table;
 
-use super::Output;
+/// Copies and rounds between one arrival or instant and the next.
+const PASS_LIMIT: u32 = 4096;
+/// More bodies than this are given back to the allocator.
+const SPARE_LIMIT: usize = 4096;
 
-/// Passes through ingress or egress that one arriving packet may cause.
-const PASS_LIMIT: usize = 4096;
-
-/// One packet as it arrives.
-pub(super) struct Arrival<'a> {
-    pub(super) port: u16,
-    pub(super) packet: &'a [u8],
-    pub(super) now: Nanos,
-    pub(super) levels: u8,
-}
-
-/// A packet that waits for its next pass.
+/// A packet inside the device.
 #[derive(Debug)]
-pub(super) enum Pending {
-    /// From the parser on, again.
-    Ingress(Round),
-    /// Through egress.
-    Egress(Box<Copy>),
+pub(super) struct Body {
+    phv: Phv,
+    /// The packet as it arrived.
+    packet: Vec<u8>,
+    /// Where what was not parsed starts.
+    payload_from: usize,
+    pub(super) arrived_bytes: u64,
+    /// The most bytes that leave.
+    truncate: Option<usize>,
+    /// The load of the program whose headers these are.
+    pub(super) epoch: u64,
 }
 
 /// A resubmitted or recirculated packet.
@@ -48,23 +50,6 @@ pub(super) struct Round {
     packet: Vec<u8>,
     instance: Instance,
     kept: Vec<(Slot, u128)>,
-}
-
-/// One copy of a packet.
-#[derive(Debug)]
-pub(super) struct Copy {
-    phv: Phv,
-    payload: Vec<u8>,
-    leaving: Leaving,
-}
-
-/// What is known about a packet after the traffic manager.
-#[derive(Clone, Copy, Debug)]
-struct Leaving {
-    port: u16,
-    arrived_bytes: u64,
-    /// The most bytes that leave.
-    truncate: Option<usize>,
 }
 
 /// A device at work on one packet.
@@ -76,8 +61,12 @@ pub(super) struct Passage<'a> {
     pub(super) replication: &'a Replication,
     pub(super) sets: &'a [Vec<SetMember>],
     pub(super) scratch: &'a mut Vec<u8>,
-    pub(super) pending: &'a mut VecDeque<Pending>,
+    pub(super) rounds: &'a mut VecDeque<Round>,
     pub(super) digests: &'a mut Vec<Digest>,
+    pub(super) spare: &'a mut Vec<Box<Body>>,
+    pub(super) epoch: u64,
+    /// Copies and rounds since the last arrival or instant.
+    pub(super) passes: &'a mut u32,
     pub(super) counts: &'a mut DeviceCounts,
     pub(super) out: &'a mut Outputs,
     pub(super) now: Nanos,
@@ -85,44 +74,82 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Takes a packet through, with all that follows from it.
-    pub(super) fn take(&mut self, arrival: &Arrival<'_>, phv: &mut Phv) {
+    /// Takes an arriving packet to the queues, with all that follows from it.
+    pub(super) fn take(&mut self, port: u16, packet: Vec<u8>) {
         let standard = &self.program.standard;
-        phv.reset(arrival.packet.len() as u32);
-        phv.assign(standard.ingress_port, i128::from(arrival.port));
-        assign(phv, standard.ingress_timestamp, micros(self.now));
-        self.ingress(arrival.packet, arrival.port, phv);
-        for _ in 0..PASS_LIMIT {
-            match self.pending.pop_front() {
-                None => return,
-                Some(Pending::Ingress(round)) => self.again(&round, phv),
-                Some(Pending::Egress(mut copy)) => {
-                    self.egress(&mut copy.phv, &copy.payload, copy.leaving);
-                }
+        let mut body = self.body(packet);
+        body.phv.assign(standard.ingress_port, i128::from(port));
+        assign(&mut body.phv, standard.ingress_timestamp, micros(self.now));
+        self.ingress(body, port);
+        self.go_round();
+    }
+
+    /// Takes a packet from its queue to the port, unless egress drops it or sends it elsewhere.
+    pub(super) fn leave(&mut self, departure: Departure, wait: Wait) -> Option<Vec<u8>> {
+        let packet = self.egress(departure, wait);
+        self.go_round();
+        packet
+    }
+
+    /// Keeps what a packet leaves behind for the next one.
+    pub(super) fn retire(&mut self, mut body: Box<Body>) {
+        self.out.recycle(std::mem::take(&mut body.packet));
+        if self.spare.len() < SPARE_LIMIT && body.epoch == self.epoch {
+            self.spare.push(body);
+        }
+    }
+
+    fn body(&mut self, packet: Vec<u8>) -> Box<Body> {
+        let mut body = self.spare.pop().unwrap_or_else(|| {
+            Box::new(Body {
+                phv: Phv::new(&self.program.shape),
+                packet: Vec::new(),
+                payload_from: 0,
+                arrived_bytes: 0,
+                truncate: None,
+                epoch: self.epoch,
+            })
+        });
+        body.phv.reset(packet.len() as u32);
+        body.arrived_bytes = packet.len() as u64;
+        body.packet = packet;
+        (body.payload_from, body.truncate) = (0, None);
+        body
+    }
+
+    /// Whether one more copy or round is allowed; counts it either way.
+    fn may_pass(&mut self) -> bool {
+        *self.passes = self.passes.saturating_add(1);
+        let may = *self.passes <= PASS_LIMIT;
+        self.counts.dropped_by_loop += u64::from(!may);
+        may
+    }
+
+    fn go_round(&mut self) {
+        while let Some(round) = self.rounds.pop_front() {
+            if !self.may_pass() {
+                self.out.recycle(round.packet);
+                continue;
             }
+            let mut body = self.body(round.packet);
+            for (slot, value) in &round.kept {
+                body.phv.set(*slot, *value);
+            }
+            let standard = &self.program.standard;
+            standard.set_instance(&mut body.phv, round.instance);
+            self.ingress(body, 0);
         }
-        self.counts.dropped_by_loop += self.pending.len() as u64;
-        self.pending.clear();
     }
 
-    fn again(&mut self, round: &Round, phv: &mut Phv) {
-        phv.reset(round.packet.len() as u32);
-        for (slot, value) in &round.kept {
-            phv.set(*slot, *value);
-        }
-        self.program.standard.set_instance(phv, round.instance);
-        self.ingress(&round.packet, 0, phv);
-    }
-
-    /// From the parser to the traffic manager, and on if the packet just goes on.
-    fn ingress(&mut self, packet: &[u8], port: u16, phv: &mut Phv) {
-        let (program, sets, bytes) = (self.program, self.sets, packet.len());
+    /// From the parser to the queues.
+    fn ingress(&mut self, mut body: Box<Body>, port: u16) {
+        let (program, sets, bytes) = (self.program, self.sets, body.arrived_bytes);
         let standard = &program.standard;
-        phv.assign(standard.packet_length, bytes as i128);
-        let (mut machine, mut lookups) = self.equip(phv, &[], bytes as u64);
+        let Body { phv, packet, .. } = &mut *body;
+        phv.assign(standard.packet_length, i128::from(bytes));
+        let (mut machine, mut lookups) = self.equip(phv, &[], bytes);
         let parsed = program.parser.parse(packet, sets, &mut machine);
-        let payload = &packet[parsed.bytes..];
-        machine.payload = payload;
+        machine.payload = &packet[parsed.bytes..];
         assign(machine.phv, standard.parser_error, i128::from(parsed.error));
         let is_wrong = program
             .verifications
@@ -132,51 +159,44 @@ impl Passage<'_> {
         program.ingress.run(&mut lookups, &mut machine);
 
         let requests = machine.requests;
+        body.payload_from = parsed.bytes;
         self.counts.parser_errors += u64::from(parsed.error != program.parser.errors.none);
-        if requests != Requests::default() && !self.serve(&requests, packet, port, phv) {
-            return;
+        if requests != Requests::default() && !self.serve(&requests, &body, port) {
+            return self.retire(body);
         }
-        let (truncate, arrived_bytes) = (requests.truncate, bytes as u64);
-        match standard.verdict(phv) {
-            Verdict::Drop => self.counts.dropped_by_program += 1,
+        match standard.verdict(&body.phv) {
+            Verdict::Drop => {
+                self.counts.dropped_by_program += 1;
+                self.retire(body);
+            }
             Verdict::Forward(port) => {
-                standard.set_instance(phv, Instance::Normal);
-                self.egress(
-                    phv,
-                    payload,
-                    Leaving {
-                        port,
-                        arrived_bytes,
-                        truncate,
-                    },
-                );
+                standard.set_instance(&mut body.phv, Instance::Normal);
+                body.truncate = requests.truncate;
+                self.queue(port, body);
             }
             Verdict::Multicast(group) => {
-                standard.set_instance(phv, Instance::Replicated);
+                standard.set_instance(&mut body.phv, Instance::Replicated);
                 let replicas = self.replication.group(group);
                 self.counts.dropped_by_multicast += u64::from(replicas.is_empty());
-                let leaving = Leaving {
-                    port,
-                    arrived_bytes,
-                    truncate: None,
-                };
-                self.replicate(replicas, phv, payload, leaving);
+                self.replicate(replicas, &mut body);
+                self.retire(body);
             }
         }
     }
 
     /// Does what ingress asked for; false when the packet ends here.
-    fn serve(&mut self, requests: &Requests, packet: &[u8], port: u16, phv: &mut Phv) -> bool {
+    fn serve(&mut self, requests: &Requests, body: &Body, port: u16) -> bool {
         if requests.failed {
             self.counts.dropped_by_assertion += 1;
             return false;
         }
         if let Some(request) = requests.clone {
-            self.clone_ingress(request, packet, port, phv);
+            self.clone_ingress(request, body, port);
         }
         if let Some(list) = requests.digest {
             let fields = &self.program.learn_lists[list.0 as usize].fields;
-            let values = fields.iter().map(|field| phv.get(field.slot)).collect();
+            let values = fields.iter().map(|field| body.phv.get(field.slot));
+            let values = values.collect();
             if self.digests.len() < DIGEST_LIMIT {
                 self.digests.push(Digest { list, values });
             }
@@ -184,39 +204,36 @@ impl Passage<'_> {
         let Some(list) = requests.resubmit else {
             return true;
         };
-        self.pending.push_back(Pending::Ingress(Round {
-            packet: packet.to_vec(),
+        self.rounds.push_back(Round {
+            packet: body.packet.clone(),
             instance: Instance::Resubmitted,
-            kept: self.keep(list, phv),
-        }));
+            kept: self.keep(list, &body.phv),
+        });
         false
     }
 
     /// Copies the packet as it arrived, with the parts of the metadata that are to be kept.
-    fn clone_ingress(&mut self, request: CloneRequest, packet: &[u8], port: u16, from: &Phv) {
+    fn clone_ingress(&mut self, request: CloneRequest, from: &Body, port: u16) {
         let (program, sets, replication) = (self.program, self.sets, self.replication);
         let Some(session) = replication.session(request.session) else {
             return;
         };
-        let mut phv = Phv::new(&program.shape);
-        phv.reset(packet.len() as u32);
+        let mut clone = self.copy(from);
+        let Body { phv, packet, .. } = &mut *clone;
         phv.assign(program.standard.ingress_port, i128::from(port));
-        let (mut machine, _) = self.equip(&mut phv, &[], packet.len() as u64);
-        let parsed = program.parser.parse(packet, sets, &mut machine);
-        self.mark_clone(request, from, &mut phv, Instance::IngressClone);
-        let arrived_bytes = packet.len() as u64;
-        let truncate = clone_limit(session.packet_bytes);
-        let leaving = Leaving {
-            port,
-            arrived_bytes,
-            truncate,
-        };
-        self.replicate(
-            &session.replicas,
-            &mut phv,
-            &packet[parsed.bytes..],
-            leaving,
-        );
+        let (mut machine, _) = self.equip(phv, &[], packet.len() as u64);
+        clone.payload_from = program.parser.parse(packet, sets, &mut machine).bytes;
+        self.mark_clone(request, &from.phv, &mut clone.phv, Instance::IngressClone);
+        clone.truncate = clone_limit(session.packet_bytes);
+        self.replicate(&session.replicas, &mut clone);
+        self.retire(clone);
+    }
+
+    /// A packet of the same bytes, not parsed yet.
+    fn copy(&mut self, of: &Body) -> Box<Body> {
+        let mut packet = self.out.buffer();
+        packet.extend_from_slice(&of.packet);
+        self.body(packet)
     }
 
     fn mark_clone(&self, request: CloneRequest, from: &Phv, phv: &mut Phv, instance: Instance) {
@@ -235,83 +252,102 @@ impl Passage<'_> {
         slots.iter().map(|slot| (*slot, phv.get(*slot))).collect()
     }
 
-    /// Puts one copy for each replica in line for egress.
-    fn replicate(&mut self, replicas: &[Replica], phv: &mut Phv, payload: &[u8], of: Leaving) {
+    /// Queues one copy for each replica.
+    fn replicate(&mut self, replicas: &[Replica], of: &mut Body) {
         for Replica { port, instance } in replicas {
-            assign(phv, self.program.standard.egress_rid, i128::from(*instance));
-            self.pending.push_back(Pending::Egress(Box::new(Copy {
-                phv: phv.clone(),
-                payload: payload.to_vec(),
-                leaving: Leaving { port: *port, ..of },
-            })));
+            assign(
+                &mut of.phv,
+                self.program.standard.egress_rid,
+                i128::from(*instance),
+            );
+            if !self.may_pass() {
+                continue;
+            }
+            let mut copy = self.copy(of);
+            copy.phv.clone_from(&of.phv);
+            (copy.payload_from, copy.truncate) = (of.payload_from, of.truncate);
+            self.queue(*port, copy);
         }
     }
 
-    /// From the traffic manager to the port, or round to ingress.
-    fn egress(&mut self, phv: &mut Phv, payload: &[u8], leaving: Leaving) {
-        let (program, now) = (self.program, self.now);
-        let standard = &program.standard;
-        let level = standard.level(phv);
+    /// Hands a packet to the queue of its port and level.
+    fn queue(&mut self, port: u16, body: Box<Body>) {
+        let level = self.program.standard.level(&body.phv);
         if level >= self.levels {
             self.counts.dropped_by_priority += 1;
-            return;
+            return self.retire(body);
         }
-        standard.enter_egress(phv, leaving.port, now);
-        let (mut machine, mut lookups) = self.equip(phv, payload, leaving.arrived_bytes);
+        self.out
+            .departures
+            .push_back(Departure { port, level, body });
+    }
+
+    /// From the queue to the port, or round to ingress.
+    fn egress(&mut self, departure: Departure, wait: Wait) -> Option<Vec<u8>> {
+        let Departure { port, mut body, .. } = departure;
+        let (program, now, bytes) = (self.program, self.now, body.arrived_bytes);
+        let standard = &program.standard;
+        standard.enter_egress(&mut body.phv, port, now, wait);
+        let payload_from = body.payload_from;
+        let Body { phv, packet, .. } = &mut *body;
+        let (mut machine, mut lookups) = self.equip(phv, &packet[payload_from..], bytes);
         program.egress.run(&mut lookups, &mut machine);
         let requests = machine.requests;
         if requests.failed {
             self.counts.dropped_by_assertion += 1;
-            return;
+            self.retire(body);
+            return None;
         }
         if let Some(request) = requests.clone {
-            self.clone_egress(request, phv, payload, leaving);
+            self.clone_egress(request, &body);
         }
-        if phv.get(standard.egress_spec.slot) == u128::from(DROP_PORT) {
+        let left = self.finish(&requests, &mut body, wait);
+        self.retire(body);
+        left
+    }
+
+    /// What becomes of a packet after egress.
+    fn finish(&mut self, requests: &Requests, body: &mut Body, wait: Wait) -> Option<Vec<u8>> {
+        let program = self.program;
+        if body.phv.get(program.standard.egress_spec.slot) == u128::from(DROP_PORT) {
             self.counts.dropped_by_program += 1;
-            return;
+            return None;
         }
-        let mut packet = self.out.buffer();
-        let (mut machine, _) = self.equip(phv, payload, leaving.arrived_bytes);
-        program.deparser.deparse(&mut machine, &mut packet);
+        let mut left = self.out.buffer();
+        let payload = &body.packet[body.payload_from..];
+        let (mut machine, _) = self.equip(&mut body.phv, payload, body.arrived_bytes);
+        program.deparser.deparse(&mut machine, &mut left);
         if let Some(list) = requests.recirculate {
-            let (instance, kept) = (Instance::Recirculated, self.keep(list, phv));
-            return self.pending.push_back(Pending::Ingress(Round {
-                packet,
-                instance,
-                kept,
-            }));
+            self.rounds.push_back(Round {
+                packet: left,
+                instance: Instance::Recirculated,
+                kept: self.keep(list, &body.phv),
+            });
+            return None;
         }
-        if let Some(limit) = least(leaving.truncate, requests.truncate) {
-            packet.truncate(limit);
+        if let Some(limit) = least(body.truncate, requests.truncate) {
+            left.truncate(limit);
         }
-        self.out.packets.push(Output {
-            port: leaving.port,
-            level,
-            packet,
-        });
+        if wait.marked {
+            ecn::mark(&mut left);
+        }
         self.counts.sent += 1;
+        Some(left)
     }
 
     /// Copies the packet as egress left it.
-    fn clone_egress(
-        &mut self,
-        request: CloneRequest,
-        from: &Phv,
-        payload: &[u8],
-        leaving: Leaving,
-    ) {
+    fn clone_egress(&mut self, request: CloneRequest, from: &Body) {
         let replication = self.replication;
-        if let Some(session) = replication.session(request.session) {
-            let mut phv = from.clone();
-            self.mark_clone(request, from, &mut phv, Instance::EgressClone);
-            let truncate = clone_limit(session.packet_bytes);
-            let leaving = Leaving {
-                truncate,
-                ..leaving
-            };
-            self.replicate(&session.replicas, &mut phv, payload, leaving);
-        }
+        let Some(session) = replication.session(request.session) else {
+            return;
+        };
+        let mut clone = self.copy(from);
+        clone.phv.clone_from(&from.phv);
+        clone.payload_from = from.payload_from;
+        self.mark_clone(request, &from.phv, &mut clone.phv, Instance::EgressClone);
+        clone.truncate = clone_limit(session.packet_bytes);
+        self.replicate(&session.replicas, &mut clone);
+        self.retire(clone);
     }
 
     /// What actions and tables work on, for one header vector.

@@ -3,6 +3,7 @@
 use crate::action::DROP_PORT;
 use crate::device::Nanos;
 use crate::phv::{Field, Phv};
+use crate::scheduler::Wait;
 
 /// Where a program keeps them; the optional ones may be missing from older programs.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,9 @@ pub(crate) struct StandardMetadata {
     pub(crate) ingress_timestamp: Option<Field>,
     pub(crate) egress_timestamp: Option<Field>,
     pub(crate) enqueue_timestamp: Option<Field>,
+    pub(crate) enqueue_depth: Option<Field>,
+    pub(crate) dequeue_delta: Option<Field>,
+    pub(crate) dequeue_depth: Option<Field>,
 }
 
 /// How a packet came to be, by the numbers of simple_switch.
@@ -59,12 +63,16 @@ impl StandardMetadata {
     }
 
     #[inline]
-    pub(super) fn enter_egress(&self, phv: &mut Phv, port: u16, now: Nanos) {
+    pub(super) fn enter_egress(&self, phv: &mut Phv, port: u16, now: Nanos, wait: Wait) {
         phv.assign(self.egress_port, i128::from(port));
         // Not the drop port, so that egress drops only on purpose.
         phv.assign(self.egress_spec, i128::from(DROP_PORT) + 1);
         phv.assign(self.packet_length, i128::from(phv.packet_length));
-        assign(phv, self.enqueue_timestamp, micros(now));
+        let waited = micros(now) - micros(wait.since);
+        assign(phv, self.enqueue_timestamp, micros(wait.since));
+        assign(phv, self.enqueue_depth, i128::from(wait.found));
+        assign(phv, self.dequeue_delta, waited);
+        assign(phv, self.dequeue_depth, i128::from(wait.left));
         assign(phv, self.egress_timestamp, micros(now));
     }
 

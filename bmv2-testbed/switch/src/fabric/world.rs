@@ -11,8 +11,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use tokio::sync::mpsc;
 
 use super::{DeviceIndex, Endpoint, EndpointIndex, FabricError, Outbox, Port, Wire, WireIndex};
-use crate::device::{Device, Nanos, Outputs};
-use crate::scheduler::{Dequeued, QueueCounts, Scheduler};
+use crate::device::{Departure, Device, Nanos, Outputs};
+use crate::scheduler::{Dequeued, QueueCounts, Scheduler, Wait};
 
 /// Whether a wire carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,8 @@ impl std::fmt::Debug for EndpointNode {
 /// One direction of a wire.
 #[derive(Debug)]
 struct Lane {
-    scheduler: Scheduler,
+    scheduler: Scheduler<Waiting>,
+    from: Port,
     delay: Nanos,
     to: Port,
     in_flight: VecDeque<Flight>,
@@ -87,6 +88,15 @@ struct Lane {
     wakes: bool,
     state: WireState,
     lost: u64,
+}
+
+/// What waits to be sent.
+#[derive(Debug)]
+enum Waiting {
+    /// A packet of an endpoint.
+    Packet(Vec<u8>),
+    /// A packet of a device, by its number, before egress.
+    Departure(u32, Departure),
 }
 
 #[derive(Debug)]
@@ -143,6 +153,9 @@ impl World {
             What::Free(lane) => {
                 self.lanes[lane as usize].wakes = false;
                 self.transmit(lane);
+                if let Port::Device(device, _) = self.lanes[lane as usize].from {
+                    self.deliver_departures(device.0);
+                }
             }
             What::Timer { endpoint, token } => {
                 let Self {
@@ -170,9 +183,11 @@ impl World {
         let Some(node) = self.devices.get_mut(device.0 as usize) else {
             return;
         };
+        let mut buffer = self.outputs.buffer();
+        buffer.extend_from_slice(packet);
         node.device
-            .process(port, packet, self.now, &mut self.outputs);
-        self.deliver_outputs(device.0);
+            .receive(port, buffer, self.now, &mut self.outputs);
+        self.deliver_departures(device.0);
     }
 
     /// Sends the device's packets for the controller here from now on.
@@ -245,9 +260,8 @@ impl World {
             Port::Device(device, port) => {
                 let node = &mut self.devices[device.0 as usize];
                 node.device
-                    .process(port, &flight.packet, self.now, &mut self.outputs);
-                self.outputs.recycle(flight.packet);
-                self.deliver_outputs(device.0);
+                    .receive(port, flight.packet, self.now, &mut self.outputs);
+                self.deliver_departures(device.0);
             }
             Port::Nic(endpoint, nic) => {
                 let node = &mut self.endpoints[endpoint.0 as usize];
@@ -259,22 +273,29 @@ impl World {
         }
     }
 
-    fn deliver_outputs(&mut self, device: u32) {
-        let mut packets = std::mem::take(&mut self.outputs.packets);
-        for output in packets.drain(..) {
+    /// Queues what a device wants to send, and what follows from it.
+    fn deliver_departures(&mut self, device: u32) {
+        while let Some(departure) = self.outputs.departures.pop_front() {
             let node = &self.devices[device as usize];
-            if output.port == node.device.config().cpu_port {
-                let sent = node
-                    .packet_ins
-                    .as_ref()
-                    .map(|to| to.try_send(output.packet));
-                self.counts.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
-            } else {
-                let lane = node.lanes.get(usize::from(output.port)).copied().flatten();
-                self.send(lane, output.level, output.packet);
+            if departure.port == node.device.config().cpu_port {
+                self.tell_controller(device, departure);
+                continue;
             }
+            let lane = node.lanes.get(usize::from(departure.port));
+            let (level, bytes) = (departure.level, departure.bytes());
+            let lane = lane.copied().flatten();
+            self.send(lane, level, bytes, Waiting::Departure(device, departure));
         }
-        self.outputs.packets = packets;
+    }
+
+    /// The controller's port has no queue.
+    fn tell_controller(&mut self, device: u32, departure: Departure) {
+        let node = &mut self.devices[device as usize];
+        let (wait, outputs) = (Wait::none(self.now), &mut self.outputs);
+        if let Some(packet) = node.device.depart(departure, wait, self.now, outputs) {
+            let sent = node.packet_ins.as_ref().map(|to| to.try_send(packet));
+            self.counts.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
+        }
     }
 
     fn deliver_outbox(&mut self, endpoint: u32) {
@@ -282,7 +303,7 @@ impl World {
         for (nic, packet) in outbox.sends.drain(..) {
             let lanes = &self.endpoints[endpoint as usize].lanes;
             let lane = lanes.get(nic as usize).copied().flatten();
-            self.send(lane, 0, packet);
+            self.send(lane, 0, packet.len() as u64, Waiting::Packet(packet));
             // One buffer out, one back in, so that sending allocates nothing in the long run.
             outbox.spare.push(self.outputs.buffer());
         }
@@ -292,25 +313,41 @@ impl World {
         self.outbox = outbox;
     }
 
-    fn send(&mut self, lane: Option<u32>, level: u8, packet: Vec<u8>) {
+    fn send(&mut self, lane: Option<u32>, level: u8, bytes: u64, waiting: Waiting) {
         let Some(lane) = lane else {
             self.counts.unwired += 1;
-            return self.outputs.recycle(packet);
+            return self.discard(waiting);
         };
-        match self.lanes[lane as usize].scheduler.enqueue(level, packet) {
+        let (line, now) = (&mut self.lanes[lane as usize], self.now);
+        match line.scheduler.enqueue(level, waiting, bytes, now) {
             Ok(()) => self.transmit(lane),
-            Err(packet) => self.outputs.recycle(packet),
+            Err(waiting) => self.discard(waiting),
+        }
+    }
+
+    /// Keeps the buffers of what is not sent.
+    fn discard(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::Packet(packet) => self.outputs.recycle(packet),
+            Waiting::Departure(device, departure) => {
+                let device = &mut self.devices[device as usize].device;
+                device.discard(departure, &mut self.outputs);
+            }
         }
     }
 
     /// Puts the next packet on a lane's wire if it is free, and sees to it that the rest follows.
+    /// What egress sends elsewhere is left among the departures of the outputs.
     fn transmit(&mut self, lane: u32) {
-        let line = &mut self.lanes[lane as usize];
-        if line.wakes {
+        if self.lanes[lane as usize].wakes {
             return;
         }
-        if let Dequeued::Packet { packet, sent_at } = line.scheduler.dequeue(self.now) {
-            self.launch(lane, packet, sent_at);
+        while let Dequeued::Next(waiting, wait) =
+            self.lanes[lane as usize].scheduler.dequeue(self.now)
+        {
+            if let Some(packet) = self.finish(waiting, wait) {
+                self.launch(lane, packet);
+            }
         }
         let line = &mut self.lanes[lane as usize];
         if !line.scheduler.is_empty() {
@@ -320,8 +357,20 @@ impl World {
         }
     }
 
-    fn launch(&mut self, lane: u32, packet: Vec<u8>, sent_at: Nanos) {
+    /// What goes on the wire of what has waited.
+    fn finish(&mut self, waiting: Waiting, wait: Wait) -> Option<Vec<u8>> {
+        match waiting {
+            Waiting::Packet(packet) => Some(packet),
+            Waiting::Departure(device, departure) => {
+                let device = &mut self.devices[device as usize].device;
+                device.depart(departure, wait, self.now, &mut self.outputs)
+            }
+        }
+    }
+
+    fn launch(&mut self, lane: u32, packet: Vec<u8>) {
         let line = &mut self.lanes[lane as usize];
+        let sent_at = line.scheduler.occupy(packet.len(), self.now);
         if line.state == WireState::Down {
             line.lost += 1;
             return self.outputs.recycle(packet);
@@ -400,7 +449,8 @@ impl World {
                 Port::Nic(..) => 1,
             };
             self.lanes.push(Lane {
-                scheduler: Scheduler::new(levels, wire.bits_per_second, wire.queue_bytes),
+                scheduler: Scheduler::new(levels, wire.bits_per_second, wire.queue),
+                from,
                 delay: wire.delay_ns,
                 to,
                 in_flight: VecDeque::new(),

@@ -19,11 +19,13 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 use super::capture::Replay;
+use super::line::Exit as _;
 use super::links::{LinkNews, Links};
 use super::packet_socket::{BATCH, Batch, Sent};
-use super::port::{Heard, Port};
+use super::port::{Egress, Heard, Port};
 use super::{Command, Medium, PortConfig, PortState, PortStatus, PortsError, PortsOptions};
-use crate::device::{Device, Nanos, Outputs};
+use crate::device::{Departure, Device, Nanos, Outputs};
+use crate::scheduler::Wait;
 
 /// Ports have nine bits.
 const PORT_LIMIT: u16 = 512;
@@ -149,9 +151,16 @@ impl Driver {
     /// Gives the device a packet as if it had arrived on `port` now.
     pub(super) fn inject(&mut self, port: u16, packet: &[u8]) {
         self.read_clock();
-        self.device
-            .process(port, packet, self.now, &mut self.outputs);
+        self.take(port, packet);
         self.deliver();
+    }
+
+    /// Has a packet arrive at a port of the device now.
+    fn take(&mut self, port: u16, packet: &[u8]) {
+        let mut buffer = self.outputs.buffer();
+        buffer.extend_from_slice(packet);
+        self.device
+            .receive(port, buffer, self.now, &mut self.outputs);
     }
 
     /// Ends after this round.
@@ -208,8 +217,10 @@ impl Driver {
             match frame {
                 Some(frame) => {
                     port.count_received(frame);
+                    let mut buffer = self.outputs.buffer();
+                    buffer.extend_from_slice(frame);
                     self.device
-                        .process(number, frame, self.now, &mut self.outputs);
+                        .receive(number, buffer, self.now, &mut self.outputs);
                 }
                 None => port.count_oversized(),
             }
@@ -217,27 +228,32 @@ impl Driver {
         self.deliver();
     }
 
+    /// Queues what the device wants to send, and what follows from it.
     fn deliver(&mut self) {
-        let mut packets = std::mem::take(&mut self.outputs.packets);
         let cpu_port = self.device.config().cpu_port;
-        for output in packets.drain(..) {
-            if output.port == cpu_port {
-                let sent = self
-                    .packet_ins
-                    .as_ref()
-                    .map(|to| to.try_send(output.packet));
-                self.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
+        while let Some(departure) = self.outputs.departures.pop_front() {
+            if departure.port == cpu_port {
+                self.tell_controller(departure);
                 continue;
             }
-            let refused = match self.ports.get_mut(usize::from(output.port)) {
-                Some(Some(port)) => port.enqueue(output.level, output.packet, self.now),
-                _ => Err(output.packet),
+            let mut egress = Egress {
+                device: &mut self.device,
+                outputs: &mut self.outputs,
             };
-            if let Err(packet) = refused {
-                self.outputs.recycle(packet);
+            match self.ports.get_mut(usize::from(departure.port)) {
+                Some(Some(port)) => port.enqueue(departure, self.now, &mut egress),
+                _ => egress.discard(departure),
             }
         }
-        self.outputs.packets = packets;
+    }
+
+    /// The controller's port has no queue.
+    fn tell_controller(&mut self, departure: Departure) {
+        let (wait, outputs) = (Wait::none(self.now), &mut self.outputs);
+        if let Some(packet) = self.device.depart(departure, wait, self.now, outputs) {
+            let sent = self.packet_ins.as_ref().map(|to| to.try_send(packet));
+            self.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
+        }
     }
 
     /// Lets out of every port what has left its wire.
@@ -250,13 +266,18 @@ impl Driver {
                 continue;
             }
             let before = port.sending();
-            port.send_due(self.now, &mut self.outputs);
+            let mut egress = Egress {
+                device: &mut self.device,
+                outputs: &mut self.outputs,
+            };
+            port.send_due(self.now, &mut egress);
             if let (true, Some(fd)) = (port.sending() != before, port.as_fd()) {
                 let mut event = EpollEvent::new(interest(port.sending()), u64::from(*number));
                 // Fails only for a descriptor that is not listened to, which cannot send either.
                 let _modified = self.epoll.modify(fd, &mut event);
             }
         }
+        self.deliver();
     }
 
     /// Packets of capture files arrive once their time has come.
@@ -270,9 +291,7 @@ impl Driver {
             };
             if let Some(Some(port)) = self.ports.get_mut(usize::from(recorded.port)) {
                 port.count_received(&recorded.packet);
-                let (number, packet) = (recorded.port, &recorded.packet);
-                self.device
-                    .process(number, packet, self.now, &mut self.outputs);
+                self.take(recorded.port, &recorded.packet);
                 self.deliver();
             }
         }

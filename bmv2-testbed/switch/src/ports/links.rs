@@ -4,7 +4,7 @@
 //! what it knows, so that an event that is lost or told twice does no harm.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -27,23 +27,28 @@ const KERNEL_BYTES: usize = 1 << 20;
 
 /// The kernel's news of interfaces.
 #[derive(Debug)]
-pub(super) struct Links {
+pub struct Links {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
 /// An interface as the kernel last told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LinkNews {
-    pub(super) name: String,
+pub struct LinkNews {
+    /// Its name.
+    pub name: String,
     /// The number of this incarnation of the interface.
-    pub(super) index: u32,
-    pub(super) state: PortState,
+    pub index: u32,
+    /// Whether it can carry packets.
+    pub state: PortState,
 }
 
 impl Links {
     /// Listens, and asks for all interfaces there are.
-    pub(super) fn open() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The kernel refuses the socket.
+    pub fn open() -> io::Result<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let family = AddressFamily::Netlink;
         let fd = socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
@@ -74,7 +79,7 @@ impl Links {
     }
 
     /// What the kernel has told since; asks again by itself when some of it was lost.
-    pub(super) fn news(&mut self) -> Vec<LinkNews> {
+    pub fn news(&mut self) -> Vec<LinkNews> {
         let mut news = Vec::new();
         loop {
             match recv(
@@ -99,6 +104,12 @@ impl Links {
 impl AsFd for Links {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Links {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 

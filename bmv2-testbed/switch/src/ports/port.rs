@@ -5,18 +5,19 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::capture::Recorder;
-use super::line::Line;
+use super::line::{self, Line};
 use super::links::LinkNews;
 use super::packet_socket::{Batch, PacketSocket, Sent};
 use super::{Medium, PortConfig, PortState, PortStatus, PortsError};
 use crate::counter::Count;
-use crate::device::{Nanos, Outputs};
+use crate::device::{Departure, Device, Nanos, Outputs};
+use crate::scheduler::Wait;
 
 /// A port of the device.
 #[derive(Debug)]
 pub(super) struct Port {
     status: PortStatus,
-    line: Line,
+    line: Line<Departure>,
     exit: Exit,
     sending: Sent,
     recorders: Option<Recorders>,
@@ -41,6 +42,24 @@ enum Exit {
 struct Recorders {
     received: Recorder,
     sent: Recorder,
+}
+
+/// A device's egress at the end of its ports' queues.
+#[derive(Debug)]
+pub(super) struct Egress<'a> {
+    pub(super) device: &'a mut Device,
+    /// Where buffers go back to, and what egress sends elsewhere.
+    pub(super) outputs: &'a mut Outputs,
+}
+
+impl line::Exit<Departure> for Egress<'_> {
+    fn finish(&mut self, departure: Departure, wait: Wait, now: Nanos) -> Option<Vec<u8>> {
+        self.device.depart(departure, wait, now, self.outputs)
+    }
+
+    fn discard(&mut self, departure: Departure) {
+        self.device.discard(departure, self.outputs);
+    }
 }
 
 /// What news of an interface mean for a port.
@@ -151,14 +170,10 @@ impl Port {
         self.status.oversized += 1;
     }
 
-    /// Takes a packet from the device, or gives it back.
-    pub(super) fn enqueue(
-        &mut self,
-        level: u8,
-        packet: Vec<u8>,
-        now: Nanos,
-    ) -> Result<(), Vec<u8>> {
-        self.line.enqueue(level, packet, now)
+    /// Takes a packet from the device; a full queue drops and counts it.
+    pub(super) fn enqueue(&mut self, departure: Departure, now: Nanos, egress: &mut Egress<'_>) {
+        let (level, bytes) = (departure.level, departure.bytes());
+        self.line.enqueue(level, (departure, bytes), now, egress);
     }
 
     /// Whether [`Port::send_due`] has something to do.
@@ -176,9 +191,9 @@ impl Port {
         }
     }
 
-    /// Lets out what has left the wire by `now`; buffers go back to `outputs`.
-    pub(super) fn send_due(&mut self, now: Nanos, outputs: &mut Outputs) {
-        self.line.advance(now);
+    /// Lets out what has left the wire by `now`.
+    pub(super) fn send_due(&mut self, now: Nanos, egress: &mut Egress<'_>) {
+        self.line.advance(now, egress);
         while self.line.has_ready() {
             self.send_ready();
             if let Some(recorders) = &mut self.recorders {
@@ -189,16 +204,16 @@ impl Port {
             }
             for packet in self.sent.drain(..) {
                 self.status.sent.add_packet(packet.len() as u64);
-                outputs.recycle(packet);
+                egress.outputs.recycle(packet);
             }
             self.status.lost += self.refused.len() as u64;
             self.refused
                 .drain(..)
-                .for_each(|packet| outputs.recycle(packet));
+                .for_each(|packet| egress.outputs.recycle(packet));
             if self.sending == Sent::Full {
                 return;
             }
-            self.line.advance(now);
+            self.line.advance(now, egress);
         }
     }
 

@@ -13,9 +13,6 @@ use super::{HeaderIndex, LoadError, VarbitIndex, json};
 use crate::header::{FieldLayout, HeaderLayout, Variable};
 use crate::phv::{Field, Shape, Slot};
 
-/// Metadata that says how a packet fared in a queue: here the queue comes after egress.
-const QUEUE_METADATA: [&str; 3] = ["enq_qdepth", "deq_timedelta", "deq_qdepth"];
-
 /// All header instances of a program.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
@@ -231,12 +228,6 @@ impl Headers {
     }
 
     fn content(&self, header: &str, field: &str, at: &str) -> Result<Content, LoadError> {
-        if header == "standard_metadata" && QUEUE_METADATA.contains(&field) {
-            return Err(LoadError::unsupported(
-                format!("standard_metadata.{field}"),
-                at,
-            ));
-        }
         let found = self.header(header, at)?;
         let number = found.names.get(field);
         let number =

@@ -250,6 +250,9 @@ fn standard_metadata(headers: &Headers) -> Result<StandardMetadata, LoadError> {
         ingress_timestamp: optional("ingress_global_timestamp"),
         egress_timestamp: optional("egress_global_timestamp"),
         enqueue_timestamp: optional("enq_timestamp"),
+        enqueue_depth: optional("enq_qdepth"),
+        dequeue_delta: optional("deq_timedelta"),
+        dequeue_depth: optional("deq_qdepth"),
     })
 }
 

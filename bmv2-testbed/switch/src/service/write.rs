@@ -116,11 +116,13 @@ impl Writer<'_> {
     ) -> Result<(), Failure> {
         let count = entry.counter_data.as_ref().map(decode_count).transpose()?;
         let features = Features::of(entry)?;
-        self.device.get(table.index, key)?;
-        if entry.action.is_some() {
+        if entry.action.is_none() {
+            self.device.get(table.index, key)?;
+        } else {
             let mut note = Note::of(entry);
             match action_of(entry)? {
                 TableActionType::ActionProfileActionSet(set) => {
+                    self.device.get(table.index, key)?;
                     note.one_shot = Some(self.modify_one_shot(table, key, set)?);
                 }
                 action => {

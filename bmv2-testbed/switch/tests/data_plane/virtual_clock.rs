@@ -2,7 +2,7 @@
 
 use switch::{
     Device, Endpoint, EndpointIndex, FabricBuilder, FabricHandle, Gone, Nanos, Outbox, Pace, Port,
-    Wire, WireIndex, WireState,
+    QueueLimits, Wire, WireIndex, WireState,
 };
 
 use crate::support::{
@@ -72,7 +72,7 @@ impl Network {
         let wire = Wire {
             bits_per_second: GIGABIT,
             delay_ns: 1_000,
-            queue_bytes: 50 * 1250,
+            queue: QueueLimits::bytes(50 * 1250),
         };
         let mut uplinks = Vec::new();
         for leaf in 0..2 {
@@ -281,7 +281,7 @@ async fn a_fabric_that_makes_no_sense_is_refused() {
     let wire = Wire {
         bits_per_second: GIGABIT,
         delay_ns: 0,
-        queue_bytes: 1_000,
+        queue: QueueLimits::bytes(1_000),
     };
     let (a, b) = (Port::Device(device, 1), Port::Device(device, 2));
     assert!(

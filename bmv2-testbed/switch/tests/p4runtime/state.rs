@@ -213,7 +213,7 @@ async fn groups_and_sessions_copy_packets() {
         .iter()
         .map(|(port, packet)| (*port, packet.len()))
         .collect();
-    assert_eq!(lengths, [(2, 18), (8, 15)]);
+    assert_eq!(lengths, [(8, 15), (2, 18)]);
 }
 
 #[tokio::test]

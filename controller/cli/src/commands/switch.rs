@@ -8,6 +8,7 @@ mod port_flags;
 mod tls_flags;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use switch::election::Dialect;
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::service::{self, ServiceOptions};
-use switch::{Device, DeviceConfig, Program};
+use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
 
 use self::port_flags::{Attachment, PortRate};
@@ -66,6 +67,10 @@ pub(crate) struct Args {
     /// Bytes that may wait at each level of each port
     #[arg(long, default_value_t = 1 << 20)]
     queue_bytes: u64,
+    /// Mark packets that find so many bytes or more waiting at their level with ECN's "congestion
+    /// experienced", if their sender takes part; without it nothing is marked
+    #[arg(long, value_name = "BYTES")]
+    ecn_threshold: Option<NonZeroU64>,
     /// When the primary leaves, promote the best backup as bmv2 does; the specification promotes
     /// nobody
     #[arg(long)]
@@ -151,7 +156,11 @@ impl Args {
     }
 
     fn ports(&self) -> Result<PortsOptions, Failure> {
-        let shapes = port_flags::Shapes::new(&self.port_rates, self.queue_bytes);
+        let queue = QueueLimits {
+            bytes: self.queue_bytes,
+            mark_from: self.ecn_threshold,
+        };
+        let shapes = port_flags::Shapes::new(&self.port_rates, queue);
         let files = self.use_files.is_some();
         let port = |attachment: &Attachment| {
             let medium = if files {

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use switch::QueueLimits;
 use switch::ports::{Medium, PortConfig, Shape};
 
 /// `PORT@INTERFACE`.
@@ -74,10 +75,10 @@ impl FromStr for PortRate {
 }
 
 impl Shapes {
-    pub(super) fn new(rates: &[PortRate], queue_bytes: u64) -> Self {
+    pub(super) fn new(rates: &[PortRate], queue: QueueLimits) -> Self {
         let shape = |rate: Option<&PortRate>| Shape {
             bits_per_second: rate.map(|rate| rate.bits_per_second),
-            queue_bytes,
+            queue,
         };
         let of_port = rates
             .iter()
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_port_has_its_own_rate_or_that_of_all() {
         let rates = ["10M", "2=1G"].map(|text| text.parse().unwrap());
-        let shapes = Shapes::new(&rates, 5);
+        let shapes = Shapes::new(&rates, QueueLimits::bytes(5));
         let rate = |number| {
             let port = shapes.port(number, Medium::Interface("x".into()));
             port.shape.bits_per_second.map(NonZeroU64::get)
