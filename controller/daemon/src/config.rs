@@ -12,8 +12,8 @@ use std::time::Duration;
 mod raw;
 
 pub use raw::{
-    Foreign, RawConfig, RawDeadlines, RawElection, RawEtcd, RawLiveness, RawMessages, RawQueues,
-    RawReconcile, RawStore, RawSwitches,
+    Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
+    RawQueues, RawReconcile, RawStore, RawSwitches,
 };
 
 use crate::liveness::Patience;
@@ -60,9 +60,24 @@ pub struct Config {
     pub southbound: Southbound,
     /// How long what is seen of cables and switches must last to be believed.
     pub patience: Patience,
+    /// How cables and hosts are found.
+    pub discovery: Discovery,
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
+}
+
+/// How cables and hosts are found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discovery {
+    /// Whether the controller probes by itself.
+    pub is_enabled: bool,
+    /// Between two probes from a port.
+    pub interval: Duration,
+    /// How long a cable without a probe counts as there.
+    pub stale: Duration,
+    /// Ports below this number are probed though no document connects them.
+    pub ports: u16,
 }
 
 /// How a controller deals with etcd.
@@ -172,6 +187,7 @@ impl TryFrom<RawConfig> for Config {
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,
+            discovery: Discovery::try_from(&raw.discovery)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,
         })
@@ -272,6 +288,29 @@ impl TryFrom<&RawLiveness> for Patience {
     }
 }
 
+impl TryFrom<&RawDiscovery> for Discovery {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawDiscovery) -> Result<Self, ConfigError> {
+        let enough = raw.stale_ms >= raw.interval_ms.saturating_mul(2);
+        let wanted = "at least two discovery.interval_ms";
+        check("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
+        // Ports have nine bits, and the last are the program's own.
+        check(
+            "discovery.ports",
+            &raw.ports,
+            "at most 511",
+            raw.ports <= 511,
+        )?;
+        Ok(Self {
+            is_enabled: raw.enabled,
+            interval: duration("discovery.interval_ms", raw.interval_ms)?,
+            stale: duration("discovery.stale_ms", raw.stale_ms)?,
+            ports: raw.ports,
+        })
+    }
+}
+
 impl TryFrom<&RawReconcile> for Retry {
     type Error = ConfigError;
 
@@ -352,6 +391,7 @@ mod tests {
             ("[switches]\nlevels = 9", "switches.levels"),
             ("[messages]\nheaders_max = 16384", "messages.headers_max"),
             ("[reconcile]\nbatches = 1", "batches"),
+            ("[discovery]\nstale_ms = 300", "discovery.stale_ms"),
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
             (
                 "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",

@@ -5,6 +5,7 @@
 //! was refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for,
 //! and no other writes them. All rows are signed, so that who reads a switch knows whose they are.
 
+mod acl_punt;
 mod dst_leaf;
 mod ecmp_group;
 mod flow_pin;
@@ -26,12 +27,13 @@ use p4::entry::TableEntry;
 use planner::Plan;
 use topology::{Fabric, SwitchId};
 
+pub(crate) use self::acl_punt::rows as punts;
 use self::site::{Site, Situation};
 pub use self::wiring::{Wiring, WiringError};
 
-/// The modules that write tables, one for each table (or two) but `acl_punt`, which nothing needs
-/// yet.
-const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 11] = [
+/// The modules that write tables, one for each table (or two).
+const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
+    acl_punt::entries,
     local_host::entries,
     dst_leaf::entries,
     ecmp_group::entries,

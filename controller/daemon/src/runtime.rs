@@ -25,12 +25,14 @@ use topology::{Fabric, Finding, Severity, SwitchId};
 use tracing::{error, info, warn};
 
 use self::archive::Archive;
+pub(crate) use self::handle::Submission;
+use self::handle::Submitted;
 pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
-use self::handle::{Submission, Submitted};
 use self::making::{desired, lowered};
 use self::office::Office;
 use self::waiting::Waiting;
 use crate::config::Config;
+use crate::discovery::{Antenna, Scout, Surroundings};
 use crate::leadership::Leadership;
 use crate::liveness::{Health, Liveness, Part};
 use crate::lower::protect;
@@ -41,6 +43,9 @@ use crate::southbound::session::{self, Shared};
 use crate::southbound::{Board, Desired, Grpc, Made, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
 use crate::store::Record;
+
+/// Packets from switches that wait to be looked at.
+const HEARD: usize = 4_096;
 
 /// The controller; has no state of its own once started.
 #[derive(Debug)]
@@ -78,13 +83,22 @@ impl Controller {
         lost.iter().for_each(log);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
-        let runtime = Runtime::new(network, config, archive);
+        let (scout, antenna) = Scout::new(&config.discovery, HEARD);
+        let found = scout.found();
+        let runtime = Runtime::new(network, config, archive, antenna);
+        let around = Surroundings {
+            realised: runtime.realised.subscribe(),
+            board: runtime.shared.board.clone(),
+            events: events.clone(),
+        };
+        tokio::spawn(scout.run(around, runtime.stop.clone()));
         let handle = ControllerHandle {
             events,
             desired: runtime.desired.subscribe(),
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),
             mandate: runtime.shared.mandate.clone(),
+            found,
             stop: runtime.stop.clone(),
             task: tokio::spawn(runtime.run(queue)),
             shutdown_deadline,
@@ -147,7 +161,7 @@ enum Wake {
 }
 
 impl<N: Network> Runtime<N> {
-    fn new(network: N, mut config: Config, archive: Archive) -> Self {
+    fn new(network: N, mut config: Config, archive: Archive, antenna: Antenna) -> Self {
         config.term = archive.term(config.term);
         let now = Instant::now();
         let made = Made {
@@ -163,8 +177,12 @@ impl<N: Network> Runtime<N> {
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
         let mandate = watch::Sender::new(Mandate::Open { term: config.term });
         let office = Office::open(&config, &mandate);
+        let state = State::new(config.levels, archive.generation());
         Self {
-            state: State::new(config.levels, archive.generation()),
+            state: match config.discovery.is_enabled {
+                true => state.probed(),
+                false => state,
+            },
             archive,
             liveness: Liveness::new(config.patience),
             leadership: Leadership::new(config.term, config.grace),
@@ -176,6 +194,7 @@ impl<N: Network> Runtime<N> {
                 desired: to_sessions,
                 mandate: mandate.subscribe(),
                 board: Board::default(),
+                antenna,
             },
             mandate,
             desired,

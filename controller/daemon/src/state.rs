@@ -91,6 +91,8 @@ pub struct Realise {
 pub struct State {
     /// Classes that every switch serves.
     levels: u8,
+    /// Whether switches bring probes to the controller.
+    is_probed: bool,
     /// As observed; without the drains of the policy.
     fabric: Fabric,
     wiring: Arc<Wiring>,
@@ -154,6 +156,7 @@ impl State {
         };
         Self {
             levels,
+            is_probed: false,
             fabric,
             wiring: Arc::new(wiring),
             jobs: Vec::new(),
@@ -166,6 +169,15 @@ impl State {
             generation,
             spent: 0,
             decided: None,
+        }
+    }
+
+    /// The same, on switches that bring probes to the controller.
+    #[must_use]
+    pub fn probed(self) -> Self {
+        Self {
+            is_probed: true,
+            ..self
         }
     }
 
@@ -275,7 +287,11 @@ impl State {
 
     fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
         check_drains(&self.policy, &fabric)?;
-        self.wiring = Arc::new(Wiring::new(&fabric)?);
+        let wiring = Wiring::new(&fabric)?;
+        self.wiring = Arc::new(match self.is_probed {
+            true => wiring.probed(),
+            false => wiring,
+        });
         self.fabric = fabric;
         self.jobs.clear();
         self.pin_room = None;

@@ -1,4 +1,6 @@
-//! `crux fabric`: fabric documents expanded, checked and imported.
+//! `crux fabric`: fabric documents expanded, checked, imported, and found by asking the switches.
+
+mod discover;
 
 use clap::Subcommand;
 use comfy_table::Table;
@@ -15,6 +17,7 @@ use crate::output::{self, Format, FormatArg};
 pub(crate) enum Command {
     Expand(ExpandArgs),
     Check(CheckArgs),
+    Discover(discover::Args),
     #[command(subcommand)]
     Import(ImportCommand),
 }
@@ -95,6 +98,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Expand(args) => expand(args),
         Command::Check(args) => check_fabric(args),
+        Command::Discover(args) => discover::run(args),
         Command::Import(ImportCommand::Lingjun(args)) => import_lingjun(args),
     }
 }

@@ -30,6 +30,8 @@ pub struct RawConfig {
     pub reconcile: RawReconcile,
     /// How long what is seen of cables and switches must last to be believed.
     pub liveness: RawLiveness,
+    /// How cables and hosts are found.
+    pub discovery: RawDiscovery,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
 }
@@ -154,6 +156,21 @@ pub struct RawLiveness {
     pub switch_silence_ms: u64,
 }
 
+/// How cables and hosts are found: each port sends probes, and whichever switch receives one tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawDiscovery {
+    /// Whether the controller probes. What differs from the document is told; a cable that was seen
+    /// and is not any more counts as failed.
+    pub enabled: bool,
+    /// Between two probes from a port, in milliseconds.
+    pub interval_ms: u64,
+    /// How long a cable without a probe counts as there, in milliseconds; at least two intervals.
+    pub stale_ms: u64,
+    /// Ports below this number are probed, if less often, though no document connects them.
+    pub ports: u16,
+}
+
 /// Bounds of gRPC messages, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -230,6 +247,17 @@ impl Default for RawLiveness {
             hold_down_ms: 1_000,
             hold_down_longest_ms: 60_000,
             switch_silence_ms: 3_000,
+        }
+    }
+}
+
+impl Default for RawDiscovery {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            interval_ms: 200,
+            stale_ms: 700,
+            ports: 64,
         }
     }
 }

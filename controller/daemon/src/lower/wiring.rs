@@ -41,6 +41,8 @@ pub struct Wiring {
     /// The port at which a link leaves a switch; `None` for links that leave a host.
     ports: Vec<Option<Port>>,
     salts: Vec<NonZeroU32>,
+    /// Whether the controller wants to see probes.
+    is_probed: bool,
 }
 
 /// A leaf as the other switches know it.
@@ -77,7 +79,21 @@ impl Wiring {
             positions,
             ports: ports(&fabric)?,
             salts: devices.map(salt).collect(),
+            is_probed: false,
         })
+    }
+
+    /// The same, with what brings probes to the controller.
+    #[must_use]
+    pub fn probed(self) -> Self {
+        Self {
+            is_probed: true,
+            ..self
+        }
+    }
+
+    pub(super) fn is_probed(&self) -> bool {
+        self.is_probed
     }
 
     pub(super) fn leaves(&self) -> &[Leaf] {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use topology::{Finding, SwitchId};
 use tracing::warn;
 
+use crate::discovery::Discovery;
 use crate::liveness::{Health, Part};
 use crate::southbound::mandate::Mandate;
 use crate::southbound::{Board, Desired, Made, SwitchStatus};
@@ -80,6 +81,7 @@ pub struct ControllerHandle {
     pub(super) realised: watch::Receiver<Option<Realise>>,
     pub(super) board: Board,
     pub(super) mandate: watch::Receiver<Mandate>,
+    pub(super) found: watch::Receiver<Arc<Discovery>>,
     pub(super) stop: CancellationToken,
     pub(super) task: JoinHandle<()>,
     pub(super) shutdown_deadline: Duration,
@@ -87,9 +89,19 @@ pub struct ControllerHandle {
 
 /// Something on its way to the state.
 #[derive(Debug)]
-pub(super) struct Submission {
+pub(crate) struct Submission {
     pub(super) what: Submitted,
     pub(super) received: Instant,
+}
+
+impl Submission {
+    /// How something looks now.
+    pub(crate) fn seen(part: Part, health: Health) -> Self {
+        Self {
+            what: Submitted::Seen(part, health),
+            received: Instant::now(),
+        }
+    }
 }
 
 /// What was submitted.
@@ -156,6 +168,12 @@ impl ControllerHandle {
     /// changes.
     pub fn mandate(&self) -> watch::Receiver<Mandate> {
         self.mandate.clone()
+    }
+
+    /// What probes find of the fabric, and how that differs from its document; tells when it
+    /// changes. Nothing where the configuration does not want probes.
+    pub fn discovery(&self) -> watch::Receiver<Arc<Discovery>> {
+        self.found.clone()
     }
 
     /// Waits until it is known who writes to switches, this controller or another.

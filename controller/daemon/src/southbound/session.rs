@@ -26,6 +26,7 @@ use super::reconcile::Reconciler;
 use super::status::Board;
 use super::{Desired, Target, chain};
 use crate::config::Config;
+use crate::discovery::Antenna;
 
 /// What all sessions share.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub(crate) struct Shared<N> {
     /// In which term to bid, and whether to write.
     pub(crate) mandate: watch::Receiver<Mandate>,
     pub(crate) board: Board,
+    /// Where packets from switches go, and what says which to send.
+    pub(crate) antenna: Antenna,
 }
 
 /// Why a connection ended.
@@ -113,7 +116,9 @@ impl<N: Network> Session<N> {
             }
             let standing = self.arbitration.standing();
             self.stand(standing);
-            let hearing = hear(&mut self.arbitration, &mut stream);
+            let say = stream.say.clone();
+            let antenna = &self.shared.antenna;
+            let hearing = hear(self.switch, antenna, &mut self.arbitration, &mut stream);
             if standing == Standing::Candidate {
                 let deadline = self.shared.config.southbound.rpc_deadline;
                 let heard = timeout(deadline, hearing).await;
@@ -124,7 +129,7 @@ impl<N: Network> Session<N> {
             tokio::select! {
                 biased;
                 heard = hearing => heard?,
-                failed = serve(self.switch, &self.shared, &switch, standing) => {
+                failed = serve(self.switch, &self.shared, (&switch, say), standing) => {
                     return Err(failed.into());
                 }
                 changed = mandate.wait_for(|next| matters(standing, now, *next)) => {
@@ -159,6 +164,8 @@ impl<N: Network> Session<N> {
 
 /// Listens until the standing changes.
 async fn hear(
+    of: SwitchId,
+    antenna: &Antenna,
     arbitration: &mut Arbitration,
     stream: &mut Conversation,
 ) -> Result<(), SessionError> {
@@ -171,8 +178,10 @@ async fn hear(
                 warn!(complaint, "the switch complains");
                 continue;
             }
-            // Nobody here asked for packets.
-            Heard::Packet(_) => continue,
+            Heard::Packet(packet) => {
+                antenna.hear(of, packet);
+                continue;
+            }
         };
         bid(arbitration, Input::Told(verdict), &stream.say).await?;
     }
@@ -216,7 +225,7 @@ async fn bid(
 async fn serve<N: Network>(
     of: SwitchId,
     shared: &Shared<N>,
-    switch: &N::Connection,
+    (switch, say): (&N::Connection, mpsc::Sender<Say>),
     standing: Standing,
 ) -> ClientError {
     let Standing::Primary { election } = standing else {
@@ -232,6 +241,7 @@ async fn serve<N: Network>(
             biased;
             () = expiry(&mut mandate, election) => warn!("no mandate to write any more"),
             failed = lead(of, shared, switch, election) => return failed,
+            never = shared.antenna.speak(of, say.clone()) => match never {},
         }
         shared.board.update(of, |line| line.verified = None);
     }

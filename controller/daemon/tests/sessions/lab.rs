@@ -10,7 +10,7 @@ use p4::{Pipeline, Tables};
 use planner::{Flow, Job, Policy};
 use switch::faults::Script;
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, DeviceIndex, FabricBuilder, FabricHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, NicId, Parts, SwitchId};
@@ -28,7 +28,7 @@ pub(crate) struct Lab<S = Embedded> {
 /// Embedded switches, each with a server.
 pub(crate) struct Embedded {
     pub(crate) servers: Vec<ServerHandle>,
-    _devices: FabricHandle,
+    pub(crate) devices: FabricHandle,
 }
 
 impl Lab {
@@ -50,6 +50,15 @@ impl Lab {
     }
 
     pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {
+        Self::wired(options, |_, _| {}).await
+    }
+
+    /// The same with wires and endpoints between the switches, which without them stand alone. The
+    /// clock is held.
+    pub(crate) async fn wired(
+        options: impl Fn(usize) -> ServiceOptions,
+        wire: impl FnOnce(&mut FabricBuilder, &[DeviceIndex]),
+    ) -> Self {
         let mut parts = parts();
         let mut builder = FabricBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
@@ -62,6 +71,7 @@ impl Lab {
             .iter()
             .map(|switch| builder.add_device(device(switch)));
         let devices: Vec<_> = devices.collect();
+        wire(&mut builder, &devices);
         let handle = builder.spawn().unwrap();
         let mut servers = Vec::new();
         for (index, switch) in parts.switches.iter_mut().enumerate() {
@@ -74,7 +84,7 @@ impl Lab {
             fabric: Fabric::new(parts),
             switches: Embedded {
                 servers,
-                _devices: handle,
+                devices: handle,
             },
         }
     }

@@ -7,6 +7,8 @@ mod bmv2;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod discovery;
+#[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod failures;

@@ -1,0 +1,112 @@
+//! `crux fabric discover`: the fabric as it is cabled, from probes between its switches.
+//!
+//! The library's survey does the work; here are the switches to ask and the form of the answer. The
+//! decision: the document goes to standard output and whatever differs, or is assumed, to standard
+//! error, so that what is written can be kept as it is.
+
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use controller::discovery::{self, Assumptions, Survey};
+use controller::southbound::Grpc;
+use controller::{Config, RawConfig};
+use topology::document::{self, Format};
+use topology::{Fabric, Finding, Parts, Switch, Tier};
+
+use crate::failure::Failure;
+use crate::{files, output};
+
+/// Find out how switches are cabled, and write that as a fabric document.
+///
+/// Each port of each switch sends probes; where they arrive is where its cable leads. Hosts are
+/// found by ARP: those of --fabric are asked, others are seen when they speak. Switches are left as
+/// they were. Beside a running controller this finds nothing: switches take probes from their
+/// primary alone.
+///
+/// With --fabric, differences from that document are told on standard error: cables that are
+/// missing, extra, crossed or one-way. Without, tiers are inferred from where hosts are.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux fabric discover --fabric lab.toml > found.json
+  crux fabric discover --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2 > found.json")]
+pub(crate) struct Args {
+    /// Fabric document, with the P4Runtime address of every switch
+    #[arg(long, required_unless_present = "switch")]
+    fabric: Option<String>,
+    /// A switch, its P4Runtime address and its device id, where there is no document
+    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch)]
+    #[arg(conflicts_with = "fabric")]
+    switch: Vec<Switch>,
+    /// How long to look
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    #[arg(value_parser = RangedU64ValueParser::<u64>::new().range(1..=3600))]
+    seconds: u64,
+    /// Ports below this number are probed
+    #[arg(long, default_value_t = 64)]
+    ports: u16,
+    /// Speed of cables that no document has, in Gb/s
+    #[arg(long, default_value_t = 100.0)]
+    gbps: f64,
+    /// GPUs of hosts that no document has
+    #[arg(long, default_value_t = 8)]
+    gpus: u32,
+}
+
+fn switch(text: &str) -> Result<Switch, String> {
+    let parts = text.split_once('=');
+    let parts = parts.and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
+    let (name, (address, id)) = parts.ok_or("write NAME=HOST:PORT/ID, for example s1=h:9559/1")?;
+    let device_id = id.parse();
+    Ok(Switch {
+        name: name.to_owned(),
+        tier: Tier::Leaf,
+        device_id: device_id.map_err(|_| format!("{id} is no device id; they are numbers"))?,
+        p4runtime: Some(address.to_owned()),
+        ports: [].into(),
+    })
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let fabric = match &args.fabric {
+        Some(file) => files::fabric(file)?,
+        None => Fabric::new(Parts {
+            name: "found".to_owned(),
+            switches: args.switch.clone(),
+            ..Parts::default()
+        }),
+    };
+    let mut raw = RawConfig::default();
+    raw.discovery.ports = args.ports;
+    // Any controller's term is above it.
+    raw.election.term = 0;
+    let config = Config::try_from(raw).map_err(|error| Failure::input("--ports", error))?;
+    let lasts = Duration::from_secs(args.seconds);
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
+    let survey = runtime.block_on(discovery::survey(&Grpc, &fabric, &config, lasts));
+    tell(args, &fabric, &survey)
+}
+
+fn tell(args: &Args, fabric: &Fabric, survey: &Survey) -> Result<(), Failure> {
+    survey.findings.iter().for_each(told);
+    if survey.switches.is_empty() {
+        return Err(Failure::Work("no switch took part".to_owned()));
+    }
+    if args.fabric.is_some() {
+        let watched = survey.switches.iter().copied().collect();
+        let differences = discovery::compare(fabric, &survey.sight, &watched);
+        differences.iter().for_each(told);
+    }
+    let assumed = Assumptions {
+        gbps: args.gbps,
+        gpus: args.gpus,
+    };
+    let found = discovery::learned(fabric, &survey.sight, assumed);
+    found.findings.iter().for_each(told);
+    let text = document::print(&found.document, Format::Json);
+    output::print(text.map_err(|error| Failure::work(&error))?)
+}
+
+fn told(finding: &Finding) {
+    eprintln!("{finding}");
+}

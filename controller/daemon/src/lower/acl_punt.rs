@@ -1,0 +1,26 @@
+//! `acl_punt`: what the controller wants to see. With discovery, that is its own probes and what
+//! hosts say of themselves by ARP; the program forwards neither.
+
+use std::num::NonZeroU16;
+
+use p4::entry::TableEntry;
+use p4::fabric::{self, Punt, PuntMatch};
+
+use super::site::Site;
+use crate::discovery::{ARP, PROBE};
+
+const PRIORITY: NonZeroU16 = NonZeroU16::MIN;
+
+pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+    match site.all.wiring.is_probed() {
+        true => rows(),
+        false => Vec::new(),
+    }
+}
+
+/// The rows that discovery needs on a switch.
+pub(crate) fn rows() -> Vec<TableEntry> {
+    let kinds = [PROBE, ARP].map(PuntMatch::EtherType);
+    let row = |kind| fabric::acl_punt(&kind, PRIORITY, Punt::Punt);
+    kinds.map(row).into()
+}

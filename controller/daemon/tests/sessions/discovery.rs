@@ -1,0 +1,283 @@
+//! Probes on the embedded fabric: what is cabled otherwise than the document says is told by both
+//! its ends, a cable that falls silent has failed, and a fabric without a document is found.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use controller::discovery::{Assumptions, Discovery, Survey, compare, learned, survey};
+use controller::southbound::Grpc;
+use controller::{ControllerHandle, RawConfig};
+use switch::service::ServiceOptions;
+use switch::{
+    DeviceIndex, Endpoint, EndpointIndex, FabricBuilder, Outbox, Pace, Port, QueueLimits, Wire,
+    WireState,
+};
+use topology::{Fabric, LinkId, Parts, SwitchId, Tier};
+
+use crate::lab::{DEADLINE, Lab, config, parts, verified};
+
+fn wire() -> Wire {
+    Wire {
+        bits_per_second: 10_000_000_000,
+        delay_ns: 500,
+        queue: QueueLimits::bytes(1 << 20),
+    }
+}
+
+/// Passes on what comes in at NIC 0 and nothing else.
+struct Diode;
+
+impl Endpoint for Diode {
+    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut Outbox) {
+        if nic == 0 {
+            out.send(1, packet);
+        }
+    }
+
+    fn timer(&mut self, _: u64, _: u64, _: &mut Outbox) {}
+}
+
+/// A host that answers ARP for its address.
+struct Host {
+    mac: [u8; 6],
+    ip: [u8; 4],
+}
+
+impl Endpoint for Host {
+    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut Outbox) {
+        let is_question = packet[12..14] == [8, 6] && packet[20..22] == [0, 1];
+        if is_question && packet[38..42] == self.ip {
+            let mut answer = packet.to_vec();
+            answer[..6].copy_from_slice(&packet[6..12]);
+            answer[6..12].copy_from_slice(&self.mac);
+            answer[21] = 2;
+            answer[22..28].copy_from_slice(&self.mac);
+            answer[28..32].copy_from_slice(&self.ip);
+            out.send(nic, &answer);
+        }
+    }
+
+    fn timer(&mut self, _: u64, _: u64, _: &mut Outbox) {}
+}
+
+fn document() -> Fabric {
+    Fabric::new(parts())
+}
+
+/// The port that a name means, `leaf1:4`.
+fn port(devices: &[DeviceIndex], name: &str) -> Port {
+    let (switch, port) = name.split_once(':').unwrap();
+    let switch = document().switch_named(switch).unwrap();
+    Port::Device(devices[switch.index()], port.parse().unwrap())
+}
+
+/// Every cable between switches, by the names of its ends.
+fn cables() -> Vec<[String; 2]> {
+    let fabric = document();
+    let links = fabric.links().iter().step_by(2);
+    let between = links.filter(|link| {
+        let ends = [link.from.node, link.to.node];
+        ends.iter().all(|node| node.switch().is_some())
+    });
+    let names = between.map(|link| [link.from, link.to].map(|end| fabric.endpoint_name(end)));
+    names.collect()
+}
+
+fn connect(builder: &mut FabricBuilder, devices: &[DeviceIndex], [a, b]: [&str; 2]) {
+    let [a, b] = [a, b].map(|name| port(devices, name));
+    builder.connect(a, b, wire()).unwrap();
+}
+
+/// All hosts of the document, where it says.
+fn hosts(builder: &mut FabricBuilder, devices: &[DeviceIndex]) {
+    let fabric = document();
+    for nic in fabric.nics() {
+        let host = Host {
+            mac: nic.mac.0,
+            ip: nic.ip.octets(),
+        };
+        let host: EndpointIndex = builder.add_endpoint(Box::new(host));
+        let at = fabric.endpoint_name(fabric.link(nic.uplink).to);
+        let end = port(devices, &at);
+        builder.connect(Port::Nic(host, 0), end, wire()).unwrap();
+    }
+}
+
+/// A lab that is cabled as its document says, with hosts.
+async fn lab() -> Lab {
+    let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+        for [a, b] in &cables() {
+            connect(builder, devices, [a, b]);
+        }
+        hosts(builder, devices);
+    };
+    let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
+    lab.switches.devices.release(Pace::Free).await.unwrap();
+    lab
+}
+
+fn probing(raw: &mut RawConfig) {
+    raw.discovery.enabled = true;
+    raw.discovery.interval_ms = 20;
+    // Far more than a busy machine makes of an interval.
+    raw.discovery.stale_ms = 1_000;
+    raw.liveness.hold_down_ms = 20;
+}
+
+async fn found(controller: &ControllerHandle, what: impl Fn(&Discovery) -> bool) -> Discovery {
+    let mut seen = controller.discovery();
+    let found = tokio::time::timeout(DEADLINE, seen.wait_for(|seen| what(seen))).await;
+    (**found.unwrap().unwrap()).clone()
+}
+
+#[tokio::test]
+async fn a_fabric_as_its_document_says_is_seen_whole_and_nothing_is_told() {
+    let lab = lab().await;
+    let controller = lab.control(probing).await;
+    let fabric = &lab.fabric;
+    let whole = |seen: &Discovery| {
+        seen.sight.links.len() == 2 * cables().len()
+            && seen.sight.stations.len() == fabric.nics().len()
+    };
+    let seen = found(&controller, whole).await;
+    assert_eq!(seen.findings, []);
+    verified(&lab, &controller).await;
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
+    let fabric = document();
+    let name = |a: &str, b: &str| {
+        let link = fabric.links_named(&format!("{a}-{b}"))[0];
+        let link = fabric.link(link);
+        [link.from, link.to].map(|end| fabric.endpoint_name(end))
+    };
+    let [one, other] = [name("leaf2", "spine1"), name("leaf2", "spine2")];
+    let (diode, missing) = (name("leaf1", "spine1"), name("leaf1", "spine2"));
+    let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+        connect(builder, devices, [&one[0], &other[1]]);
+        connect(builder, devices, [&other[0], &one[1]]);
+        connect(builder, devices, ["leaf1:40", "spine2:41"]);
+        let middle = builder.add_endpoint(Box::new(Diode));
+        for (nic, end) in (0..).zip(&diode) {
+            let end = port(devices, end);
+            builder
+                .connect(Port::Nic(middle, nic), end, wire())
+                .unwrap();
+        }
+    };
+    let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
+    lab.switches.devices.release(Pace::Free).await.unwrap();
+    let controller = lab.control(probing).await;
+    let seen = found(&controller, |seen| seen.findings.len() == 5).await;
+    let told: BTreeSet<String> = seen
+        .findings
+        .iter()
+        .map(|finding| format!("{} {}", finding.about, finding.text))
+        .collect();
+    let [a, b] = &diode;
+    let crossed = |ends: [&String; 2], should: [&String; 2]| {
+        let [a, b] = ends;
+        let [wanted_a, wanted_b] = should;
+        format!("{a}-{b} crossed: the document connects {a} to {wanted_a} and {b} to {wanted_b}")
+    };
+    let expected = [
+        format!("{a}-{b} one-way: from {a} to {b} and not back"),
+        format!(
+            "{}-{} missing: nothing gets through",
+            missing[0], missing[1]
+        ),
+        "leaf1:40-spine2:41 extra: no document has this cable".to_owned(),
+        crossed([&one[0], &other[1]], [&one[1], &other[0]]),
+        crossed([&other[0], &one[1]], [&other[1], &one[0]]),
+    ];
+    assert_eq!(told, BTreeSet::from(expected));
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works() {
+    let lab = lab().await;
+    let controller = lab.control(probing).await;
+    let whole = |seen: &Discovery| seen.sight.links.len() == 2 * cables().len();
+    found(&controller, whole).await;
+    let cable = lab.fabric.up_links(SwitchId(0))[0];
+    let position = cables().iter().position(|[a, b]| {
+        let name = lab.fabric.link_name(cable);
+        name == format!("{a}>{b}") || name == format!("{b}>{a}")
+    });
+    let wire = switch::WireIndex(position.unwrap() as u32);
+    for (state, works) in [(WireState::Down, false), (WireState::Up, true)] {
+        lab.switches.devices.set_wire(wire, state).await.unwrap();
+        let believed = controller.await_realised(|had| had.fabric.is_up(cable) == works);
+        tokio::time::timeout(DEADLINE, believed)
+            .await
+            .unwrap()
+            .unwrap();
+        verified(&lab, &controller).await;
+    }
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
+    let lab = lab().await;
+    // Switches and nothing else; hosts that nobody knows cannot be asked, so they are in the
+    // inventory.
+    let mut inventory = Parts {
+        name: "found".to_owned(),
+        switches: lab.fabric.switches().to_vec(),
+        ..Parts::default()
+    };
+    for switch in &mut inventory.switches {
+        switch.ports.clear();
+        switch.tier = Tier::Leaf;
+    }
+    let config = config(|_| {});
+    let lasts = Duration::from_secs(3);
+    let blind = Fabric::new(inventory);
+    let Survey {
+        sight, findings, ..
+    } = survey(&Grpc, &blind, &config, lasts).await;
+    assert_eq!(findings, []);
+    let all = (0..4).map(SwitchId::from).collect();
+    assert_eq!(sight.cables().len(), cables().len());
+    // Ids of switches are the same, so the document can judge.
+    assert_eq!(compare(&lab.fabric, &sight, &all), []);
+    let empty = lab.read_all().await;
+    assert!(empty.values().all(|tables| tables.is_empty()), "{empty:?}");
+
+    let known = survey(&Grpc, &lab.fabric, &config, lasts).await;
+    assert_eq!(known.sight.stations.len(), lab.fabric.nics().len());
+    let assumed = Assumptions {
+        gbps: 100.0,
+        gpus: 8,
+    };
+    let found = learned(&lab.fabric, &known.sight, assumed);
+    let found = Fabric::try_from(&found.document).unwrap();
+    let names = |fabric: &Fabric| {
+        let links = (0..fabric.links().len()).map(LinkId::from);
+        links
+            .map(|link| fabric.link_name(link))
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names(&found), names(&lab.fabric));
+}
+
+#[tokio::test]
+async fn a_survey_does_not_disturb_a_controller() {
+    let lab = lab().await;
+    let controller = lab.control(|_| {}).await;
+    let before = verified(&lab, &controller).await;
+    let config = config(|raw| raw.election.term = 0);
+    let found = survey(&Grpc, &lab.fabric, &config, Duration::from_millis(50)).await;
+    assert_eq!(found.findings.len(), 4);
+    let text = &found.findings[0].text;
+    assert!(text.contains("another controller is its primary"), "{text}");
+    assert_eq!(
+        verified(&lab, &controller).await.generation,
+        before.generation
+    );
+    controller.shutdown().await;
+}
