@@ -126,7 +126,7 @@ impl Default for Policy {
             move_gain_min: 0.02,
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
-            search_events: 1_000_000,
+            search_events: 2_000_000,
             drained: Vec::new(),
             overrides: Vec::new(),
         }

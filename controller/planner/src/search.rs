@@ -59,11 +59,12 @@ const FINE: Precision = Precision {
 };
 
 /// What a budget is divided into. Twice `SETTLE`: what is in force is settled, and what is found.
+/// Its quarters: two for all classes roughly, one for the best of them finely, one for the position.
 const PARTS: u64 = JUDGE + 3 * CLIMB + 2 * ENUMERATE + 2 * SETTLE;
 const JUDGE: u64 = 4;
 const CLIMB: u64 = 2;
 const ENUMERATE: u64 = 2;
-const SETTLE: u64 = 3;
+const SETTLE: u64 = 4;
 
 /// A search over one setting within `budget` events.
 struct Search<'a> {
@@ -191,8 +192,7 @@ impl<'a> Search<'a> {
         Some(Valued { position, value })
     }
 
-    /// The best of `candidates` for a contest, of equals the first; none if there is none, or if
-    /// the budget does not suffice.
+    /// The best of `candidates` for a contest, as far as the budget goes; of equals the first.
     fn best_of(
         &self,
         contest: &Contest,
@@ -202,7 +202,9 @@ impl<'a> Search<'a> {
         let mut best: Option<(f64, Vec<u8>)> = None;
         for classes in candidates {
             let classes = self.fitted(contest, classes);
-            let value = arena.value_of(contest, &classes)?;
+            let Some(value) = arena.value_of(contest, &classes) else {
+                break;
+            };
             if best.as_ref().is_none_or(|(most, _)| value > *most) {
                 best = Some((value, classes));
             }
@@ -234,10 +236,11 @@ impl<'a> Search<'a> {
     fn settled(&self, position: &Position) -> Option<Valued> {
         let mut rough = Arena::new(self.setting, ROUGH);
         let mut fine = Arena::new(self.setting, FINE);
-        rough.grant(self.parts(SETTLE) / 3 * 2);
-        fine.grant(self.parts(SETTLE) / 3);
-        let own = fine.valued(position)?;
+        rough.grant(self.parts(SETTLE) / 2);
+        fine.grant(self.parts(SETTLE) / 4);
         let best = self.best_classes(&position.options, &mut rough, &mut fine);
+        fine.grant(self.parts(SETTLE) / 4);
+        let own = fine.valued(position)?;
         let tops = best.map_or_else(|| self.tops(position), |best| vec![best]);
         // Of equals the first.
         Some(tops.into_iter().fold(

@@ -17,7 +17,7 @@ use crate::traffic::Traffic;
 const MOST_JOBS: usize = 12;
 
 /// With a smaller share of the budget for each job, nothing is searched: it would find little.
-const LEAST_EVENTS_PER_JOB: u64 = 16_000;
+const LEAST_EVENTS_PER_JOB: u64 = 32_000;
 
 /// Paths by flow and levels by job.
 #[derive(Clone, Debug, PartialEq)]

@@ -133,7 +133,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                     move_gain_min: gain,
                     max_pins_per_switch: pins,
                     // What a search of twelve jobs must at least have, and seldom, for the time.
-                    search_events: if pins < 5 { 256_000 } else { 0 },
+                    search_events: if pins < 5 { 512_000 } else { 0 },
                     overrides,
                     ..Policy::default()
                 }
