@@ -59,7 +59,7 @@ const FINE: Precision = Precision {
 };
 
 /// What a budget is divided into. Twice `SETTLE`: what is in force is settled, and what is found.
-/// Its quarters: two for all classes roughly, one for the best of them finely, one for the position.
+/// Of its quarters two are for all classes roughly, one for the best of them finely, one for own.
 const PARTS: u64 = JUDGE + 3 * CLIMB + 2 * ENUMERATE + 2 * SETTLE;
 const JUDGE: u64 = 4;
 const CLIMB: u64 = 2;

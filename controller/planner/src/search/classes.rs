@@ -29,7 +29,7 @@ pub(super) fn plausible(ranked: &[usize], count: u8) -> [Vec<u8>; 2] {
     ]
 }
 
-/// Every assignment of `count` classes that says something of its own of the parties that meet; none
+/// Every assignment of `count` classes that tells parties that meet apart in a way of its own; none
 /// if there are too many parties.
 pub(super) fn all(contest: &Contest, count: u8) -> Option<Vec<Vec<u8>>> {
     let parties = contest.parties.len();
