@@ -36,7 +36,8 @@ pub(super) struct Decision {
     pub(super) utilization: f64,
 }
 
-type Candidate = (Paths, Vec<u8>);
+/// Paths and levels.
+pub(super) type Candidate = (Paths, Vec<u8>);
 
 /// The judges of a case, by precision, and what they decide together.
 #[derive(Debug)]

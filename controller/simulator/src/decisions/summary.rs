@@ -10,6 +10,9 @@ use super::steps::{Examined, STEPS};
 /// Width of a bin of the distribution, in the error from the optimum.
 const BIN: f64 = 0.001;
 
+/// Shares of the optimum below which a difference is none.
+const BEATEN: f64 = 1e-9;
+
 /// Bins; errors beyond them are in none.
 const BINS: usize = 200;
 
@@ -41,6 +44,11 @@ pub struct Summary {
     pub trivial: usize,
     /// Cases with more combinations of paths than are tried.
     pub bounded: usize,
+    /// Cases in which a scheduler found better than the enumeration, whose rounds keep only the
+    /// most promising; and by how much of the optimum at most.
+    pub enumeration_beaten: usize,
+    /// See there.
+    pub enumeration_short_by_at_most: f64,
     /// Mean of the optimal GPU utilisation, and of that of jobs alone.
     pub mean_optimum: f64,
     /// See there.
@@ -55,6 +63,10 @@ impl Summary {
         let count = examined.len();
         let mean =
             |value: fn(&Examined) -> f64| examined.iter().map(value).sum::<f64>() / count as f64;
+        let short_by = || {
+            let cases = examined.iter();
+            cases.map(|case| 1.0 - case.enumerated / case.optimum)
+        };
         let mut steps = BTreeMap::new();
         for (step, of) in STEPS.iter().enumerate() {
             let mut variants = BTreeMap::new();
@@ -69,6 +81,8 @@ impl Summary {
             seed,
             trivial: examined.iter().filter(|case| case.is_trivial()).count(),
             bounded: examined.iter().filter(|case| case.is_bounded).count(),
+            enumeration_beaten: short_by().filter(|short| *short > BEATEN).count(),
+            enumeration_short_by_at_most: short_by().fold(0.0, f64::max),
             mean_optimum: mean(|case| case.optimum),
             mean_alone: mean(|case| case.alone),
             steps,
