@@ -112,7 +112,7 @@ pub struct Southbound {
     pub retry: Retry,
     /// Updates in one write.
     pub batch: NonZeroUsize,
-    /// Writes or reads under way at once.
+    /// Writes under way at once.
     pub outstanding: NonZeroUsize,
     /// What becomes of entries of others.
     pub foreign: Foreign,

@@ -52,7 +52,7 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
 }
 
 /// What to read to know a switch's tables: each table's rows, and the default actions that a
-/// controller may set. One entity per request keeps the answers small.
+/// controller may set.
 pub fn reads(p4info: &P4Info) -> Vec<p4rt::Entity> {
     let rows = p4info.tables().map(|table| rows_of(table.id));
     let defaults = p4info

@@ -121,7 +121,7 @@ pub struct RawReconcile {
     pub retry_longest_ms: u64,
     /// Updates in one write.
     pub batch: usize,
-    /// Writes, and reads of tables, that may be under way at once on one switch.
+    /// Writes that may be under way at once on one switch.
     pub outstanding: usize,
     /// What becomes of entries that no controller of ours wrote: `delete`, `keep` or `report`.
     pub foreign: Foreign,

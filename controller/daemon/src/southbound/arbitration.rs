@@ -197,16 +197,17 @@ impl Arbitration {
         Output::Bid(self.last_bid)
     }
 
-    /// Bids in a later term, where that may change anything now.
+    /// Bids in a later term than before, where that may change anything now. Where it may not, the
+    /// term is kept for the next bid; told again when it may, the machine bids.
     fn raise(&mut self, standing: Standing, term: u64) -> Output {
-        if term <= self.term {
-            return Output::Wait;
-        }
-        self.term = term;
+        self.term = self.term.max(term);
         match standing {
-            Standing::Backup { .. } | Standing::Vacant { .. } => self.bid(),
-            // The next stream bids in it.
-            Standing::Apart | Standing::Candidate | Standing::Primary { .. } => Output::Wait,
+            Standing::Backup { .. } | Standing::Vacant { .. }
+                if self.term > self.last_bid.term() =>
+            {
+                self.bid()
+            }
+            _ => Output::Wait,
         }
     }
 
@@ -353,6 +354,22 @@ mod tests {
                 (Input::Told(Verdict::Primary), Output::Wait),
             ],
             Standing::Primary { election },
+        );
+    }
+
+    #[test]
+    fn a_term_that_rises_while_a_bid_is_out_is_bid_once_that_has_lost() {
+        check(
+            &[
+                (Input::Opened, bid(5, 1)),
+                (Input::Term(10), Output::Wait),
+                (
+                    Input::Told(Verdict::Vacant { highest: OTHER }),
+                    Output::Wait,
+                ),
+                (Input::Term(10), bid(10, 2)),
+            ],
+            Standing::Candidate,
         );
     }
 

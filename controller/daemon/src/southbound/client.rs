@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, future, stream};
+use futures::{StreamExt, TryStreamExt, future};
 use p4::codec::{self, Count, DecodeError, WriteError};
 use p4::entry::EntryKey;
 use p4::fabric::{self, Level, Port};
@@ -118,17 +117,14 @@ impl Client {
         })
     }
 
-    /// The tables that the switch holds, read table by table.
+    /// The tables that the switch holds. All are asked for together: a repair reads dozens of
+    /// switches before and after, and most of its time would be calls.
     ///
     /// # Errors
     /// A call fails, takes too long, or its answer cannot be understood.
     pub async fn tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
-        let reads = codec::reads(&pipeline.p4info).into_iter();
-        let reads: Vec<BoxFuture<'_, _>> = reads.map(|entity| self.read(entity).boxed()).collect();
-        let answers = stream::iter(reads).buffered(self.limits.outstanding.get());
-        let entities: Vec<Vec<_>> = answers.try_collect().await?;
-        let tables = codec::decode_tables(&pipeline.p4info, entities.iter().flatten());
-        tables.map_err(decode_error)
+        let entities = self.read(codec::reads(&pipeline.p4info)).await?;
+        codec::decode_tables(&pipeline.p4info, &entities).map_err(decode_error)
     }
 
     /// What each pin of the switch has counted.
@@ -136,7 +132,9 @@ impl Client {
     /// # Errors
     /// As for [`Client::tables`].
     pub async fn pin_counts(&self) -> Result<BTreeMap<EntryKey, Count>, ClientError> {
-        let answer = self.read(codec::counts_of(fabric::table::FLOW_PIN)).await?;
+        let answer = self
+            .read(vec![codec::counts_of(fabric::table::FLOW_PIN)])
+            .await?;
         codec::decode_counts(&answer).map_err(decode_error)
     }
 
@@ -145,7 +143,7 @@ impl Client {
     /// # Errors
     /// As for [`Client::tables`].
     pub async fn port_level_counts(&self) -> Result<BTreeMap<(Port, Level), Count>, ClientError> {
-        let answer = self.read(codec::cells_of(fabric::PORT_LEVEL)).await?;
+        let answer = self.read(vec![codec::cells_of(fabric::PORT_LEVEL)]).await?;
         let cells = codec::decode_cells(&answer).map_err(decode_error)?;
         let counted = cells
             .into_iter()
@@ -157,10 +155,10 @@ impl Client {
         Ok(counted.filter_map(of_cell).collect())
     }
 
-    async fn read(&self, entity: p4rt::Entity) -> Result<Vec<p4rt::Entity>, ClientError> {
+    async fn read(&self, entities: Vec<p4rt::Entity>) -> Result<Vec<p4rt::Entity>, ClientError> {
         let request = p4rt::ReadRequest {
             device_id: self.device_id,
-            entities: vec![entity],
+            entities,
             ..Default::default()
         };
         let mut calls = self.calls.clone();

@@ -68,7 +68,7 @@ pub trait Connection: Send + Sync + 'static {
         entries: Entries,
     ) -> impl Future<Output = Result<(), ClientError>> + Send;
 
-    /// The tables that the switch holds, read table by table.
+    /// The tables that the switch holds.
     fn tables(
         &self,
         pipeline: &Pipeline,

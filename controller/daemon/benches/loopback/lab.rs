@@ -1,0 +1,149 @@
+//! Switches to measure on, each with a server on loopback and a thread of its own, and jobs.
+
+use std::collections::BTreeMap;
+
+use controller::{Config, Controller, ControllerHandle, RawConfig};
+use planner::{Flow, Job, Policy};
+use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use tokio::net::TcpListener;
+use topology::clos::{self, ClosSpec};
+use topology::{Fabric, HostId, Parts};
+
+use crate::Failed;
+
+/// The port of every switch that leads to its controller.
+const CPU_PORT: u16 = 255;
+
+/// A fabric whose switches are served.
+pub(crate) struct Lab {
+    pub(crate) fabric: Fabric,
+    _servers: Vec<ServerHandle>,
+    _devices: Vec<FabricHandle>,
+}
+
+impl Lab {
+    /// 24 leaves and 8 spines with 4 hosts on each leaf; all 32 switches are empty.
+    pub(crate) async fn large(options: ServiceOptions) -> Result<Self, Failed> {
+        let spec = ClosSpec {
+            leaves: 24,
+            spines: 8,
+            hosts_per_leaf: 4,
+            ..ClosSpec::default()
+        };
+        Self::serving(&spec, usize::MAX, options).await
+    }
+
+    /// 2 leaves and 2 spines of which only the first leaf is there, empty.
+    pub(crate) async fn of_one_leaf() -> Result<Self, Failed> {
+        Self::serving(&small(), 1, ServiceOptions::default()).await
+    }
+
+    async fn serving(
+        spec: &ClosSpec,
+        served: usize,
+        options: ServiceOptions,
+    ) -> Result<Self, Failed> {
+        let mut parts = parts(spec)?;
+        let (mut servers, mut devices) = (Vec::new(), Vec::new());
+        for switch in parts.switches.iter_mut().take(served) {
+            let mut builder = FabricBuilder::new();
+            let device = builder.add_device(DeviceConfig {
+                device_id: switch.device_id,
+                cpu_port: CPU_PORT,
+                levels: 8,
+            });
+            let handle = builder.spawn()?;
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            switch.p4runtime = Some(listener.local_addr()?.to_string());
+            servers.push(serve(listener, handle.device(device), options.clone()).await?);
+            devices.push(handle);
+        }
+        Ok(Self {
+            fabric: Fabric::new(parts),
+            _servers: servers,
+            _devices: devices,
+        })
+    }
+}
+
+/// 2 leaves, 2 spines, 2 hosts on each leaf.
+pub(crate) fn small() -> ClosSpec {
+    ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 2,
+        ..ClosSpec::default()
+    }
+}
+
+/// A fabric whose switches have no addresses yet.
+pub(crate) fn parts(spec: &ClosSpec) -> Result<Parts, Failed> {
+    let fabric = clos::build("loopback", spec)?;
+    let mut switches = fabric.switches().to_vec();
+    for switch in &mut switches {
+        switch.p4runtime = None;
+    }
+    Ok(Parts {
+        name: fabric.name().to_owned(),
+        hosts: fabric.hosts().to_vec(),
+        nics: fabric.nics().to_vec(),
+        switches,
+        links: fabric.links().to_vec(),
+    })
+}
+
+/// A controller with the defaults, but for what `change` changes.
+pub(crate) async fn control(
+    fabric: &Fabric,
+    change: impl FnOnce(&mut RawConfig),
+) -> Result<ControllerHandle, Failed> {
+    let mut raw = RawConfig::default();
+    change(&mut raw);
+    let config = Config::try_from(raw)?;
+    Ok(Controller::start(config, fabric.clone(), Policy::default()).await?)
+}
+
+/// Entries written to all switches so far.
+pub(crate) fn written(controller: &ControllerHandle) -> u64 {
+    let lines = controller.board().all();
+    lines.values().map(|line| line.written.entries()).sum()
+}
+
+/// A job whose flows go around a ring of hosts on as many leaves.
+pub(crate) fn ring(fabric: &Fabric, number: u32, hosts: u32) -> Job {
+    // 5 has no factor in common with the 24 leaves, so the hosts are on different ones.
+    let host = |step: u32| HostId((number * 7 + step * 5) % 24 * 4 + number % 4);
+    let nic = |step: u32| fabric.host(host(step % hosts)).nics[0];
+    let flow = |step| Flow {
+        src: nic(step),
+        dst: nic(step + 1),
+        bytes: 1e9,
+        udp_src_port: 0xC000 + number as u16,
+    };
+    job(number, (0..hosts).map(host), (0..hosts).map(flow))
+}
+
+/// A job that sends these flows.
+pub(crate) fn job(
+    number: u32,
+    hosts: impl Iterator<Item = HostId>,
+    flows: impl Iterator<Item = Flow>,
+) -> Job {
+    Job {
+        id: format!("job{number}").as_str().into(),
+        tenant: None,
+        model: None,
+        gpus: hosts.map(|host| (host, 1)).collect::<BTreeMap<_, _>>(),
+        flop_per_iteration: 1e14 * f64::from(number + 1),
+        compute_seconds: 0.5,
+        overlap_from: 0.5,
+        recent_slowdown: 0.0,
+        flows: flows.collect(),
+    }
+}
+
+/// 24 jobs of 8 hosts each.
+pub(crate) fn jobs(fabric: &Fabric) -> Vec<Job> {
+    (0..24).map(|number| ring(fabric, number, 8)).collect()
+}

@@ -1,0 +1,69 @@
+//! What the controller promises, measured on embedded switches over gRPC on loopback.
+//!
+//! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
+//! it printed is kept in `controller/daemon/benches/results/`. Each case is a module: [`start`],
+//! [`repair`], [`takeover`], [`policy`], [`writes`]. The decision: the whole controller is
+//! measured, from its public interface, and where a rate is compared with another one, both are
+//! taken in turn in one run.
+
+mod bare;
+mod bmv2;
+mod lab;
+mod policy;
+mod repair;
+mod samples;
+mod start;
+mod takeover;
+mod writes;
+
+use std::error::Error;
+use std::time::Duration;
+
+/// Why a case cannot be measured.
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// Longer than anything here takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn main() -> Result<(), Failed> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo says so when it measures; as a test there is nothing to do.
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let is_asked = |case: &str| {
+        let mut named = arguments
+            .iter()
+            .filter(|argument| !argument.starts_with('-'));
+        named.clone().next().is_none() || named.any(|argument| argument == case)
+    };
+    println!("load average before: {}", load()?);
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        if is_asked("start") {
+            start::measure().await?;
+        }
+        if is_asked("repair") {
+            repair::measure().await?;
+        }
+        if is_asked("takeover") {
+            takeover::measure().await?;
+        }
+        if is_asked("policy") {
+            policy::measure().await?;
+        }
+        if is_asked("writes") {
+            writes::measure().await?;
+        }
+        Ok::<(), Failed>(())
+    })?;
+    println!("load average after: {}", load()?);
+    Ok(())
+}
+
+/// Processes that want a processor, averaged over 1, 5 and 15 minutes.
+fn load() -> Result<String, Failed> {
+    let text = std::fs::read_to_string("/proc/loadavg")?;
+    let averages: Vec<&str> = text.split_whitespace().take(3).collect();
+    Ok(averages.join(" "))
+}

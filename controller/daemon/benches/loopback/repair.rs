@@ -1,0 +1,73 @@
+//! From a link that fails to every switch verified to go around it.
+
+use controller::liveness::{Health, Part};
+use controller::{ControllerHandle, Event};
+use switch::service::ServiceOptions;
+use tokio::time::Instant;
+use topology::{LinkId, Tier};
+
+use crate::lab::{Lab, control, jobs, written};
+use crate::samples::Samples;
+use crate::{DEADLINE, Failed};
+
+/// Generations that follow from a failure at once: its ports out of use, then all ways around it.
+const REPAIR: u64 = 2;
+
+pub(crate) async fn measure() -> Result<(), Failed> {
+    let lab = Lab::large(ServiceOptions::default()).await?;
+    let fast = |raw: &mut controller::RawConfig| {
+        raw.liveness.hold_down_ms = 1;
+        raw.liveness.hold_down_longest_ms = 1;
+    };
+    let controller = control(&lab.fabric, fast).await?;
+    let jobs = Event::JobsChanged(jobs(&lab.fabric));
+    let generation = controller.submit(jobs).await?.generation;
+    controller.await_verified(generation, DEADLINE).await?;
+    let leaves = lab.fabric.tier(Tier::Leaf);
+    let cables: Vec<LinkId> = leaves
+        .flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied())
+        .collect();
+    let (mut protected, mut repaired) = (Samples::default(), Samples::default());
+    let before = written(&controller);
+    for cable in &cables {
+        let generation = controller.desired().generation;
+        let begun = Instant::now();
+        controller
+            .observe(Part::Cable(*cable), Health::Down)
+            .await?;
+        let ports = controller.await_verified(generation + 1, DEADLINE).await?;
+        protected.push(ports.verified - begun);
+        let ways = controller
+            .await_verified(generation + REPAIR, DEADLINE)
+            .await?;
+        repaired.push(ways.verified - begun);
+        mend(&controller, *cable).await?;
+    }
+    let entries = written(&controller) - before;
+    protected.print("link failure, ports at both ends verified out of use");
+    repaired.print("link failure, every switch verified to go around it");
+    let each = entries as f64 / cables.len() as f64;
+    println!("entries written for a failure, its plan, and the return: {each:.1} on average");
+    controller.shutdown().await;
+    Ok(())
+}
+
+/// The cable works again, and everything is planned and verified.
+async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
+    controller.observe(Part::Cable(cable), Health::Up).await?;
+    let mut changes = controller.board().changes();
+    let is_up = || {
+        let realised = controller.realised();
+        realised.is_some_and(|realised| realised.fabric.is_cable_up(cable))
+    };
+    while !is_up() {
+        tokio::time::timeout(DEADLINE, changes.changed()).await??;
+    }
+    // Whatever is planned by then counts, so an empty event ends after all that came before it.
+    let policy = planner::Policy::default();
+    let receipt = controller.submit(Event::PolicyChanged(policy)).await?;
+    controller
+        .await_verified(receipt.generation, DEADLINE)
+        .await?;
+    Ok(())
+}

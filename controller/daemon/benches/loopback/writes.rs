@@ -1,0 +1,139 @@
+//! How fast the controller writes, beside a bare client that sends the same batches to the same
+//! switch.
+//!
+//! In each round both add some thousand pins to the one switch and take them away again, in turn.
+//! The controller's time is that of the pass from its first write to its last answer, without the
+//! reads around it; encoding is in it, while the bare client's requests are made beforehand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::southbound::Pass;
+use controller::{ControllerHandle, Event};
+use p4::{Pipeline, Tables};
+use planner::{Flow, Job};
+use topology::{Fabric, HostId, SwitchId};
+
+use crate::bare::Bare;
+use crate::bmv2::SimpleSwitch;
+use crate::lab::{Lab, control, job};
+use crate::{DEADLINE, Failed};
+
+const ROUNDS: u64 = 9;
+const PINS: u32 = 8_000;
+const BATCH: usize = 500;
+const OUTSTANDING: usize = 4;
+const LEAF: SwitchId = SwitchId(0);
+
+pub(crate) async fn measure() -> Result<(), Failed> {
+    let lab = Lab::of_one_leaf().await?;
+    compare("embedded switch", &lab.fabric).await?;
+    match SimpleSwitch::start()? {
+        Some(bmv2) => compare("simple_switch_grpc", &bmv2.fabric).await,
+        None => Ok(println!("simple_switch_grpc is not on PATH")),
+    }
+}
+
+/// Seconds that it took to add and to remove, round by round.
+#[derive(Default)]
+struct Seconds {
+    added: Vec<f64>,
+    removed: Vec<f64>,
+}
+
+impl Seconds {
+    fn push(&mut self, added: Duration, removed: Duration) {
+        self.added.push(added.as_secs_f64());
+        self.removed.push(removed.as_secs_f64());
+    }
+}
+
+async fn compare(what: &str, fabric: &Fabric) -> Result<(), Failed> {
+    let (mut ours, mut bare) = (Seconds::default(), Seconds::default());
+    let mut updates = 0;
+    for round in 1..=ROUNDS {
+        // Each leads in a later term than the one before.
+        let writer = Writer::start(fabric, 2 * round).await?;
+        let (without, added) = writer.turn_to(vec![pins(fabric)]).await?;
+        let (with, removed) = writer.turn_to(Vec::new()).await?;
+        writer.controller.shutdown().await;
+        ours.push(added.write, removed.write);
+        updates = added.updates;
+
+        let p4info = Pipeline::fabric().p4info;
+        let [add, remove] = [(&with, &without), (&without, &with)]
+            .map(|(wanted, held)| p4::diff(&p4info, wanted, held));
+        let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1).await?;
+        let added = client.write(&add, BATCH, OUTSTANDING).await?;
+        let removed = client.write(&remove, BATCH, OUTSTANDING).await?;
+        bare.push(added, removed);
+    }
+    print(what, "add", updates, [ours.added, bare.added]);
+    print(what, "remove", updates, [ours.removed, bare.removed]);
+    Ok(())
+}
+
+/// Medians, and the median of the ratios of each round.
+fn print(what: &str, kind: &str, updates: usize, [ours, bare]: [Vec<f64>; 2]) {
+    let ratio = median(
+        ours.iter()
+            .zip(&bare)
+            .map(|(ours, bare)| bare / ours)
+            .collect(),
+    );
+    let [ours, bare] = [ours, bare].map(|seconds| updates as f64 / median(seconds) / 1e3);
+    println!(
+        "{what}, {kind} {updates} entries in batches of {BATCH}, {OUTSTANDING} at once: \
+         controller {ours:.1} k/s, bare client {bare:.1} k/s, median ratio {ratio:.3}"
+    );
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A controller of one switch.
+struct Writer {
+    controller: ControllerHandle,
+}
+
+impl Writer {
+    async fn start(fabric: &Fabric, term: u64) -> Result<Self, Failed> {
+        let change = |raw: &mut controller::RawConfig| {
+            raw.election.term = term;
+            raw.reconcile.batch = BATCH;
+            raw.reconcile.outstanding = OUTSTANDING;
+        };
+        let controller = control(fabric, change).await?;
+        let generation = controller.desired().generation;
+        controller.await_verified(generation, DEADLINE).await?;
+        Ok(Self { controller })
+    }
+
+    /// Has it write other jobs: the tables before, and how the pass went.
+    async fn turn_to(&self, jobs: Vec<Job>) -> Result<(Arc<Tables>, Pass), Failed> {
+        let before = self.controller.desired();
+        let before = before.tables.get(&LEAF).ok_or("the leaf has no tables")?;
+        let receipt = self.controller.submit(Event::JobsChanged(jobs)).await?;
+        let verified = self.controller.await_verified(receipt.generation, DEADLINE);
+        verified.await?;
+        let line = self.controller.board().of(LEAF);
+        let pass = line
+            .and_then(|line| line.last_pass)
+            .ok_or("no pass was made")?;
+        Ok((Arc::clone(before), pass))
+    }
+}
+
+/// A job with as many flows from the first leaf to the second as the switch shall hold pins.
+fn pins(fabric: &Fabric) -> Job {
+    let [from, to] = [HostId(0), HostId(2)];
+    let flow = |number| Flow {
+        src: fabric.host(from).nics[0],
+        dst: fabric.host(to).nics[0],
+        bytes: 1e9,
+        udp_src_port: 0xC000 + number as u16,
+    };
+    job(1, [from, to].into_iter(), (0..PINS).map(flow))
+}
