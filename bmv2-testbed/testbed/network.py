@@ -158,13 +158,9 @@ class Fabric:
             host["name"]: self.net.addHost(host["name"], cls=Host, ip=None)
             for host in document["hosts"]
         }
-        self.links = {}
         for link in document["links"]:
             (a, a_port), (b, b_port) = documents.ends(link)
-            nodes = self.net.get(a), self.net.get(b)
-            self.links[f"{a}:{a_port}>{b}:{b_port}"] = self.net.addLink(
-                *nodes, port1=a_port, port2=b_port
-            )
+            self.net.addLink(*self.net.get(a, b), port1=a_port, port2=b_port)
 
     def rates_of_ports(self):
         """Bits per second that each port of each switch sends."""
@@ -204,9 +200,9 @@ class Fabric:
         lines.append(f"{sys.executable} {HERE / 'offloads.py'} {' '.join(names)}")
         host.cmd("\n".join(lines))
 
-    def set_link(self, name, state):
-        """Takes a link down or up, at the end that no switch of bmv2 listens to: its peer's."""
-        link = self.links[name]
+    def set_link(self, names, state):
+        """Takes the first cable between two nodes, "leaf1 spine1", down or up at both ends."""
+        link = self.net.linksBetween(*self.net.get(*names.split()))[0]
         for interface in (link.intf1, link.intf2):
             subprocess.run(["ip", "link", "set", str(interface), state], check=True)
 

@@ -21,7 +21,7 @@ class Controller:
         self.tell({"jobs": []}, {})
         self.log = open(folder / "controller.log", "wb")
         command = [crux, "--log", "info", "controller", "--fabric", str(fabric)]
-        command += ["--jobs", str(self.jobs), "--policy", str(self.policy)]
+        command += ["--jobs", str(self.jobs), "--policy", str(self.policy), "--carriers"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True
         )

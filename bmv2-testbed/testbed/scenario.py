@@ -18,7 +18,7 @@ class Event:
     name: str
     # Policy document to put in force, if that is what happens.
     policy: dict | None = None
-    # Link by name, to take down or up.
+    # Cable by the names of its ends, to take down or up.
     link_down: str | None = None
     link_up: str | None = None
 
@@ -48,6 +48,13 @@ class Scenario:
         self.jobs["jobs"] = self.jobs["jobs"][: options.jobs]
         documents.shrink(self.fabric, self.jobs, self.rate_scale, self.slower)
         documents.give_addresses(self.fabric, options.first_port)
+
+    def problems(self, kind):
+        """What a kind of switch cannot do of it."""
+        fails = any(event.link_down for phase in self.phases for event in phase.event)
+        if kind == "bmv2" and fails:
+            return ["simple_switch_grpc stops forwarding when one of its interfaces goes down"]
+        return []
 
     def write(self, folder):
         """Writes what all programs read; returns the two files."""

@@ -156,6 +156,7 @@ struct Loaded {
     digests: Vec<Digest>,
     scratch: Vec<u8>,
     /// Bodies to use again.
+    #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     spare: Vec<Box<Body>>,
     /// Which load of a program this is.
     epoch: u64,

@@ -4,7 +4,7 @@
 //! what it knows, so that an event that is lost or told twice does no harm.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -13,6 +13,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
     setsockopt, socket, sockopt,
@@ -78,6 +79,19 @@ impl Links {
         Ok(())
     }
 
+    /// Waits until the kernel has told something, or a signal came.
+    ///
+    /// # Errors
+    /// The kernel refuses to say when.
+    pub fn wait(&self) -> io::Result<()> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&self.fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        match epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// What the kernel has told since; asks again by itself when some of it was lost.
     pub fn news(&mut self) -> Vec<LinkNews> {
         let mut news = Vec::new();
@@ -104,12 +118,6 @@ impl Links {
 impl AsFd for Links {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl AsRawFd for Links {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
     }
 }
 

@@ -13,3 +13,4 @@ mod pipeline;
 mod samples;
 mod selectors;
 mod state;
+mod tls;

@@ -5,21 +5,20 @@
 //! as an observation like any other. The decision: a cable works while neither of its ends is seen
 //! without carrier, so that it does not matter which end is looked at first.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
+use std::{io, thread};
 
 use ::controller::liveness::{Health, Part};
 use switch::ports::{LinkNews, Links, PortState};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
 use topology::{Fabric, LinkId};
+
+/// Observations that may wait for the controller; then the kernel's buffer fills.
+const SEEN_LIMIT: usize = 256;
 
 /// The interfaces of this machine that are ends of the fabric's cables.
 pub(super) struct Carriers {
-    links: AsyncFd<Links>,
-    cables: Cables,
-    /// Heard and not told yet.
-    heard: VecDeque<(Part, Health)>,
+    seen: mpsc::Receiver<(Part, Health)>,
 }
 
 /// Cables by the names of the interfaces at their ends.
@@ -31,16 +30,17 @@ struct Cables {
 }
 
 impl Carriers {
-    /// Listens, and asks for what there is. Needs a tokio runtime.
+    /// Listens on a thread of its own, and asks for what there is.
     ///
     /// # Errors
     /// The kernel does not tell.
     pub(super) fn open(fabric: &Fabric) -> io::Result<Self> {
-        Ok(Self {
-            links: AsyncFd::with_interest(Links::open()?, Interest::READABLE)?,
-            cables: Cables::of(fabric),
-            heard: VecDeque::new(),
-        })
+        let (links, cables) = (Links::open()?, Cables::of(fabric));
+        let (tell, seen) = mpsc::channel(SEEN_LIMIT);
+        thread::Builder::new()
+            .name("carriers".to_owned())
+            .spawn(move || listen(links, cables, &tell))?;
+        Ok(Self { seen })
     }
 
     /// The next observation of a cable.
@@ -48,16 +48,19 @@ impl Carriers {
     /// # Errors
     /// The kernel does not tell any more.
     pub(super) async fn next(&mut self) -> io::Result<(Part, Health)> {
-        loop {
-            if let Some(heard) = self.heard.pop_front() {
-                return Ok(heard);
+        let seen = self.seen.recv().await;
+        seen.ok_or_else(|| io::Error::other("no more news of interfaces"))
+    }
+}
+
+/// Tells what is seen until nobody wants to know.
+fn listen(mut links: Links, mut cables: Cables, tell: &mpsc::Sender<(Part, Health)>) {
+    while links.wait().is_ok() {
+        for news in links.news() {
+            let seen = cables.hear(&news);
+            if seen.is_some_and(|seen| tell.blocking_send(seen).is_err()) {
+                return;
             }
-            let mut ready = self.links.readable_mut().await?;
-            let news = ready.get_inner_mut().news();
-            ready.clear_ready();
-            let cables = &mut self.cables;
-            let told = news.iter().filter_map(|news| cables.hear(news));
-            self.heard.extend(told);
         }
     }
 }

@@ -1,0 +1,125 @@
+//! What fuzzing does to the switch: any bytes as a packet, as a program, as a request.
+//!
+//! Each function takes what libFuzzer gives and must come back, soon and without a panic. The
+//! decision: bytes are read so that most of them get past the first check: packets meet entries,
+//! programs are fabric.p4 with parts replaced, requests come from the primary.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a target that cannot set itself up ends there"
+)]
+
+#[path = "../../examples/differential/chance.rs"]
+mod chance;
+#[path = "../../examples/differential/controller.rs"]
+mod controller;
+#[path = "../../tests/data_plane/support.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod support;
+
+mod requests;
+mod seeds;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use serde_json::Value;
+use switch::{Device, Outputs, Program};
+
+pub use requests::requests;
+pub use seeds::seeds;
+use support::{ByName, FLOW, JSON, config, exact};
+
+const PROGRAMS: [&[u8]; 3] = [
+    include_bytes!("../../tests/programs/shapes.json"),
+    include_bytes!("../../tests/programs/state.json"),
+    include_bytes!("../../tests/programs/queue.json"),
+];
+/// Copies that one packet may leave by: the limit of the device.
+const COPIES: usize = 4096 + 1;
+
+thread_local! {
+    static DEVICES: RefCell<(Vec<Device>, Outputs)> = RefCell::new((devices(), Outputs::default()));
+}
+
+fn devices() -> Vec<Device> {
+    let mut leaf = support::leaf();
+    leaf.add("fabric_port", &[exact(10)], "trust_dscp", &[]);
+    leaf.add("flow_pin", &support::pin_key(FLOW), "pin", &[1, 1]);
+    leaf.add("job_qos", &[exact(1)], "set_class", &[5, 40]);
+    let load = |json: &&[u8]| {
+        let mut device = Device::new(config(1));
+        device.load(Arc::new(Program::load(json).unwrap()));
+        device
+    };
+    std::iter::once(leaf)
+        .chain(PROGRAMS.iter().map(load))
+        .collect()
+}
+
+/// A packet on a port of one of four devices: two bytes that choose, then the packet.
+pub fn packets(data: &[u8]) {
+    let [which, port, packet @ ..] = data else {
+        return;
+    };
+    DEVICES.with_borrow_mut(|(devices, out)| {
+        let which = usize::from(*which) % devices.len();
+        devices[which].process(u16::from(*port), packet, 0, out);
+        assert!(out.packets.len() <= COPIES);
+        let sent: Vec<_> = out.packets.drain(..).collect();
+        sent.into_iter().for_each(|sent| out.recycle(sent.packet));
+    });
+}
+
+/// A program as it is, or fabric.p4 with one part replaced for every few bytes.
+pub fn programs(data: &[u8]) {
+    let program = match data {
+        [0, raw @ ..] => Program::load(raw),
+        [_, edits @ ..] => {
+            let mut root: Value = serde_json::from_slice(JSON).unwrap();
+            edits.chunks(12).for_each(|edit| replace(&mut root, edit));
+            Program::load(root.to_string().as_bytes())
+        }
+        [] => return,
+    };
+    if let Ok(program) = program {
+        let mut device = Device::new(config(1));
+        device.load(Arc::new(program));
+        for port in [1, 255] {
+            device.send(port, &FLOW.packet(100));
+        }
+    }
+}
+
+/// Walks into the value, a byte for each level, and replaces what it ends at.
+fn replace(value: &mut Value, path: &[u8]) {
+    match (path, value) {
+        ([step, rest @ .., _], Value::Array(items)) if !items.is_empty() => {
+            let at = usize::from(*step) % items.len();
+            replace(&mut items[at], rest);
+        }
+        ([step, rest @ .., _], Value::Object(fields)) if !fields.is_empty() => {
+            let at = usize::from(*step) % fields.len();
+            if let Some(field) = fields.values_mut().nth(at) {
+                replace(field, rest);
+            }
+        }
+        ([.., with], value) => *value = replacement(*with),
+        ([], _) => {}
+    }
+}
+
+fn replacement(with: u8) -> Value {
+    let texts = ["nobody", "field", "hexstr", "0x1", "lookahead", "exact"];
+    match with % 16 {
+        0 => Value::Null,
+        1 => Value::Bool(true),
+        2 => Value::from(-1),
+        3 => Value::from(1_u64 << 40),
+        4 => Value::Array(Vec::new()),
+        5 => serde_json::json!({"type": "field", "value": ["ipv4", "ttl"]}),
+        6 => Value::from(u64::MAX),
+        7..10 => Value::from(with >> 4),
+        _ => Value::from(texts[usize::from(with >> 4) % texts.len()]),
+    }
+}
