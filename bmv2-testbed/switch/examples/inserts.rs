@@ -1,8 +1,8 @@
 //! Inserts a second, ours beside bmv2's in one run: `cargo run -p switch --release --example
 //! inserts`. Needs `simple_switch_grpc` on PATH.
 //!
-//! The same client writes the pins of fabric.p4 to both, in batches one after the other: bmv2, ours,
-//! bmv2, ours, each time with keys that are not there yet. Prints the rates of every round as JSON.
+//! The same client writes the pins of fabric.p4 to both, in batches one after the other: bmv2,
+//! ours, bmv2, ours, each time with keys that are not there yet. Prints the rates as JSON.
 
 #[path = "differential/bmv2.rs"]
 #[allow(

@@ -4,8 +4,8 @@
 //! reads no clock and owns no port and no queue; whoever owns it (`fabric`, `ports`) gives it
 //! packets with their time, queues what is to leave, and has it leave when a port is free. The
 //! P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a packet
-//! waits as a header vector between the two halves, so that egress sees how long it waited, and what
-//! is dropped from a queue was never counted by egress.
+//! waits as a header vector between the two halves, so that egress sees how long it waited, and
+//! what is dropped from a queue was never counted by egress.
 
 mod control;
 mod objects;
@@ -156,7 +156,10 @@ struct Loaded {
     digests: Vec<Digest>,
     scratch: Vec<u8>,
     /// Bodies to use again.
-    #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
+    #[expect(
+        clippy::vec_box,
+        reason = "they are moved to queues and back, as pointers"
+    )]
     spare: Vec<Box<Body>>,
     /// Which load of a program this is.
     epoch: u64,

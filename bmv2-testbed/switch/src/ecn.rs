@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168): what a long queue writes on a packet that leaves it.
+//! Explicit congestion notification (RFC 3168): what a long queue writes on packets that leave it.
 //!
 //! The mark is put on finished packets, behind egress, as a queue in hardware does; so it needs
 //! nothing of the program. A packet of a sender that does not take part stays as it is.

@@ -269,7 +269,8 @@ impl Trial {
 }
 
 /// The same code, or one of the two in which bmv2 leaves the specification: it calls a full table
-/// UNKNOWN and not RESOURCE_EXHAUSTED, a value that is too wide INVALID_ARGUMENT and not OUT_OF_RANGE.
+/// UNKNOWN and not RESOURCE_EXHAUSTED, and a value that is too wide INVALID_ARGUMENT and not
+/// OUT_OF_RANGE.
 fn agree(ours: Code, theirs: Code) -> bool {
     let known = [
         (Code::ResourceExhausted, Code::Unknown),

@@ -63,7 +63,10 @@ pub(super) struct Passage<'a> {
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) rounds: &'a mut VecDeque<Round>,
     pub(super) digests: &'a mut Vec<Digest>,
-    #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
+    #[expect(
+        clippy::vec_box,
+        reason = "they are moved to queues and back, as pointers"
+    )]
     pub(super) spare: &'a mut Vec<Box<Body>>,
     pub(super) epoch: u64,
     /// Copies and rounds since the last arrival or instant.

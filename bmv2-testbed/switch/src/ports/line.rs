@@ -2,9 +2,9 @@
 //!
 //! Sans I/O. Packets wait in the [`Scheduler`], one is on the wire while its bits last, and those
 //! whose last bit has left are `ready` for the interface. A packet is finished, which runs a
-//! device's egress, when the wire takes it: the caller says how, as an [`Exit`]. A thread never wakes exactly on time; so
-//! a packet that waited starts when the one before it ended, not when that was noticed, and a busy
-//! port keeps its rate whatever the delay.
+//! device's egress, when the wire takes it: the caller says how, as an [`Exit`]. A thread never
+//! wakes exactly on time; so a packet that waited starts when the one before it ended, not when
+//! that was noticed, and a busy port keeps its rate whatever the delay.
 
 use std::collections::VecDeque;
 
@@ -118,7 +118,7 @@ mod tests {
 
     const MICROSECOND: Nanos = 1_000;
 
-    /// A packet of 125 bytes for each mark below 250; nothing for others, as if egress dropped them.
+    /// A packet of 125 bytes for each mark below 250; nothing for others, as if egress dropped it.
     struct Plain;
 
     impl Exit<u8> for Plain {
