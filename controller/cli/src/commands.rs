@@ -8,6 +8,7 @@ pub(crate) mod fabric;
 pub(crate) mod job;
 pub(crate) mod man;
 pub(crate) mod plan;
+pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod simulate;
 pub(crate) mod switch;

@@ -82,9 +82,65 @@ fn steps(range: &Range<f64>, values: &[f64]) -> Vec<(f64, f64)> {
     points
 }
 
+/// A round end of an axis from 0 that has room for `most`, in five steps.
+pub(crate) fn round_end(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let step = most * 1.02 / 5.0;
+    let magnitude = 10_f64.powf(step.log10().floor());
+    let rounded = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0].map(|factor| factor * magnitude);
+    let fits = rounded.into_iter().find(|rounded| *rounded >= step);
+    5.0 * fits.unwrap_or(10.0 * magnitude)
+}
+
+/// A round range of an axis that has room for 0 and all `values`, in five steps of which one ends
+/// at 0.
+pub(crate) fn round_range(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (least, most) = values.fold((0.0_f64, 0.0_f64), |(least, most), value| {
+        (least.min(value), most.max(value))
+    });
+    let mut step = round_end(most - least) / 5.0;
+    loop {
+        let start = (least / step).floor() * step;
+        if start + 5.0 * step >= most {
+            return start..start + 5.0 * step;
+        }
+        step = round_end(5.0 * step) / 5.0;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn axes_end_on_round_numbers() {
+        for (most, end) in [
+            (0.93, 1.0),
+            (145.0, 150.0),
+            (2.3e15, 2.5e15),
+            (9.9, 12.5),
+            (0.0, 1.0),
+        ] {
+            let found = round_end(most);
+            assert!((found / end - 1.0).abs() < 1e-9, "{most}: {found}");
+        }
+    }
+
+    #[test]
+    fn ranges_have_room_for_zero_and_all_values() {
+        for (values, range) in [
+            ([3.0, 4.8], 0.0..5.0),
+            ([-9.0, -2.0], -10.0..0.0),
+            ([-9.0, 4.8], -9.0..6.0),
+            ([0.0, 0.0], 0.0..1.0),
+        ] {
+            let found = round_range(values.into_iter());
+            let apart = (found.start - range.start).abs() + (found.end - range.end).abs();
+            assert!(apart < 1e-9, "{values:?}: {found:?}");
+        }
+    }
 
     #[test]
     fn ticks_are_short() {

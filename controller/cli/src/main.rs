@@ -12,7 +12,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    compare, completions, controller, demo, fabric, job, man, plan, schema, simulate, switch,
+    compare, completions, controller, demo, fabric, job, man, plan, reproduce, schema, simulate,
+    switch,
 };
 use failure::Failure;
 
@@ -41,6 +42,7 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Compare(compare::Args),
+    Reproduce(reproduce::Args),
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
         Command::Switch(args) => switch::run(&args),

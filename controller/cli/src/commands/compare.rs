@@ -3,7 +3,7 @@
 //! Schedulers are simulated in parallel, each by itself; then [`table`] puts the outcomes beside
 //! each job alone, and [`page`] draws them.
 
-mod page;
+pub(super) mod page;
 mod table;
 
 use std::fs;
@@ -49,8 +49,8 @@ pub(crate) struct Args {
 }
 
 /// Everything that a comparison showed.
-struct Compared {
-    comparison: Comparison,
+pub(super) struct Compared {
+    pub(super) comparison: Comparison,
     /// By scheduler: the whole run, then the close-up.
     timelines: Vec<[Timeline; 2]>,
     findings: Vec<Finding>,
@@ -80,7 +80,8 @@ const BINS: RangeInclusive<f64> = 24.0..=120.0;
 const CLOSE_UP_ITERATIONS: f64 = 6.0;
 const CLOSE_UP_BINS: usize = 480;
 
-fn compare(
+/// Simulates every one of `schedulers`, for the comparison and its figures.
+pub(super) fn compare(
     mut experiment: Experiment,
     schedulers: &[Scheduler],
     findings: Vec<Finding>,

@@ -11,9 +11,10 @@ mod calibration;
 mod documents;
 mod rehearsal;
 mod report;
-mod scenario;
+pub(crate) mod scenario;
 mod witness;
 
+pub(crate) use self::calibration::CALIBRATED;
 pub(crate) use self::rehearsal::{Telling, Training, run as rehearse};
 pub(crate) use self::scenario::Scenario;
 
@@ -25,7 +26,6 @@ use emulator::Scale;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use self::calibration::CALIBRATED;
 use self::rehearsal::Run;
 use self::report::Report;
 use crate::failure::Failure;

@@ -18,7 +18,9 @@ pub(crate) struct Row {
     pub(crate) note: String,
 }
 
-const LEFT: i32 = 150;
+/// Room for names, at least and at most, and for one character of them.
+const LEFT: (i32, i32) = (150, 320);
+const CHARACTER: i32 = 7;
 const RIGHT: i32 = 120;
 const BOTTOM: i32 = 44;
 const TOP: i32 = 8;
@@ -35,7 +37,7 @@ pub(crate) fn bars(axes: &Axes<'_>, rows: &[Row]) -> String {
             return Ok(());
         };
         let end = sheet.x(*value);
-        let bar = [(LEFT, middle - 9), (end, middle + 9)];
+        let bar = [(sheet.left(), middle - 9), (end, middle + 9)];
         canvas.draw(&Rectangle::new(bar, shade.light.filled()))?;
         let style = text(INK.light, Pos::new(HPos::Left, VPos::Center));
         canvas.draw(&Text::new(row.note.clone(), (end + 8, middle), style))
@@ -86,12 +88,22 @@ impl Sheet<'_> {
         TOP + self.pitch * self.rows.len() as i32
     }
 
+    /// Where the axis begins, right of the names.
+    fn left(&self) -> i32 {
+        let names = self
+            .rows
+            .iter()
+            .map(|row| shortened(&row.name).chars().count());
+        let longest = names.max().unwrap_or(0) as i32;
+        (longest * CHARACTER + 20).clamp(LEFT.0, LEFT.1)
+    }
+
     /// The pixel of a value; what is off the axis is at its end.
     fn x(&self, value: f64) -> i32 {
         let range = &self.axes.x_range;
         let share = (value - range.start) / (range.end - range.start);
-        let span = f64::from(WIDE as i32 - LEFT - RIGHT);
-        LEFT + (share.clamp(0.0, 1.0) * span).round() as i32
+        let span = f64::from(WIDE as i32 - self.left() - RIGHT);
+        self.left() + (share.clamp(0.0, 1.0) * span).round() as i32
     }
 
     fn draw(&self, mark: impl Fn(&Canvas<'_>, &Row, i32) -> Drawn) -> String {
@@ -101,7 +113,11 @@ impl Sheet<'_> {
             for (index, row) in (0..).zip(self.rows) {
                 let middle = TOP + self.pitch * index + self.pitch / 2;
                 let style = text(INK.light, Pos::new(HPos::Right, VPos::Center));
-                canvas.draw(&Text::new(shortened(&row.name), (LEFT - 10, middle), style))?;
+                canvas.draw(&Text::new(
+                    shortened(&row.name),
+                    (self.left() - 10, middle),
+                    style,
+                ))?;
                 mark(canvas, row, middle)?;
             }
             Ok(())
@@ -120,7 +136,7 @@ impl Sheet<'_> {
             let label = Text::new(tick(&value), (x, self.bottom() + 6), style.clone());
             canvas.draw(&label)?;
         }
-        let middle = (LEFT + WIDE as i32 - RIGHT) / 2;
+        let middle = (self.left() + WIDE as i32 - RIGHT) / 2;
         canvas.draw(&Text::new(
             self.axes.x.to_owned(),
             (middle, self.bottom() + 24),
@@ -130,7 +146,7 @@ impl Sheet<'_> {
 }
 
 /// Most characters of a row's name.
-const NAME_MAX: usize = 20;
+const NAME_MAX: usize = 42;
 
 fn shortened(name: &str) -> String {
     if name.chars().count() <= NAME_MAX {

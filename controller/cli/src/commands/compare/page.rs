@@ -26,14 +26,18 @@ pub(super) fn page(experiment: &Experiment, compared: &Compared) -> String {
         iterations(compared),
         notes(compared),
     ];
+    html(&title, &body.concat())
+}
+
+/// A page with the style that all have.
+pub(in crate::commands) fn html(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}\
-         @media (prefers-color-scheme: dark) {{\n{}}}\n</style>\n</head>\n<body>\n<main>\n{}\
+         @media (prefers-color-scheme: dark) {{\n{}}}\n</style>\n</head>\n<body>\n<main>\n{body}\
          </main>\n</body>\n</html>\n",
         theme::dark_rules(),
-        body.concat(),
     )
 }
 
@@ -77,14 +81,14 @@ fn utilisation(compared: &Compared) -> String {
     section(
         "GPU utilisation",
         "Share of the jobs' GPU time in which they computed.",
-        &figure(&figures::utilisation(&compared.comparison), ""),
+        &full(&figures::utilisation(&compared.comparison), ""),
     )
 }
 
 fn slowdowns(compared: &Compared) -> String {
     let about = "How much longer than alone on the fabric each job iterates on average; the \
                  slowest job first.";
-    let body = figure(
+    let body = full(
         &figures::slowdowns(&compared.comparison),
         &schedulers(compared),
     );
@@ -95,11 +99,11 @@ fn over_time(compared: &Compared) -> String {
     let legend = schedulers(compared);
     let about = "Intensity on the wire: the share of each link that a job takes times the FLOP \
                  that a second of its bottleneck link unblocks, summed over links.";
-    let body = figure(&figures::intensity(compared), &legend);
+    let body = full(&figures::intensity(compared), &legend);
     section("Intensity on the wire over time", about, &body)
 }
 
-fn wires(compared: &Compared) -> String {
+pub(in crate::commands) fn wires(compared: &Compared) -> String {
     let about = "Whose traffic was on the wire at the end of the run, as a share of all links: the \
                  strongest colour for the jobs with the most intensity. The line is the share of \
                  the jobs' GPUs that computed.";
@@ -199,7 +203,7 @@ fn notes(compared: &Compared) -> String {
     section("Findings", "", &format!("<ul>\n{items}</ul>\n"))
 }
 
-fn section(heading: &str, about: &str, body: &str) -> String {
+pub(in crate::commands) fn section(heading: &str, about: &str, body: &str) -> String {
     format!("<section>\n<h2>{heading}</h2>\n<p class=\"about\">{about}</p>\n{body}</section>\n")
 }
 
@@ -215,7 +219,7 @@ fn half(name: &str, svg: &str) -> String {
     format!("<figure><figcaption>{name}</figcaption>{svg}</figure>\n")
 }
 
-fn figure(svg: &str, legend: &str) -> String {
+pub(in crate::commands) fn full(svg: &str, legend: &str) -> String {
     format!("<figure class=\"full\">{legend}{svg}</figure>\n")
 }
 
@@ -228,16 +232,16 @@ fn schedulers(compared: &Compared) -> String {
     format!("<p class=\"legend\">{entries}</p>")
 }
 
-fn entry(name: &str, shade: Shade) -> String {
+pub(in crate::commands) fn entry(name: &str, shade: Shade) -> String {
     format!("<span>{}{name}</span> ", chip(shade))
 }
 
-fn chip(shade: Shade) -> String {
+pub(in crate::commands) fn chip(shade: Shade) -> String {
     let light = shade.css();
     format!("<i class=\"chip\" data-c=\"{light}\" style=\"--c:{light}\"></i>")
 }
 
-fn escaped(text: &str) -> String {
+pub(in crate::commands) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

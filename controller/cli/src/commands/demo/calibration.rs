@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// What `crux demo --calibrate` found at the demo's time scale of 1000. At 500 it finds 42.40e9 and
 /// 2.249e9: latency, which does not scale, then weighs less and volume makes up for it.
-pub(super) const CALIBRATED: Volumes = Volumes {
+pub(crate) const CALIBRATED: Volumes = Volumes {
     gpt: 42.84e9,
     bert: 2.131e9,
 };

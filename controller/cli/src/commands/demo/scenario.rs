@@ -20,7 +20,7 @@ use crate::failure::Failure;
 
 /// What a job of the scenario is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Model {
+pub(crate) enum Model {
     Gpt,
     Bert,
     ResNet,
@@ -46,7 +46,7 @@ impl Model {
 
 /// Bytes that the all-reduce of each model is about, per iteration and whole job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Volumes {
+pub(crate) struct Volumes {
     pub(super) gpt: f64,
     pub(super) bert: f64,
 }
@@ -72,20 +72,21 @@ impl Volumes {
 }
 
 /// GPUs of a job on one host, and the NICs they use.
-type Share = (&'static str, u32, &'static [u32]);
+pub(crate) type Share<'a> = (&'a str, u32, &'a [u32]);
 
 /// A job and where it is placed.
-struct Placed {
-    id: &'static str,
-    model: Model,
-    shares: &'static [Share],
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) model: Model,
+    pub(crate) shares: &'a [Share<'a>],
 }
 
-const WHOLE: &[u32] = &[0, 1, 2, 3];
-const LEFT: &[u32] = &[0, 1];
-const RIGHT: &[u32] = &[2, 3];
+pub(crate) const WHOLE: &[u32] = &[0, 1, 2, 3];
+pub(crate) const LEFT: &[u32] = &[0, 1];
+pub(crate) const RIGHT: &[u32] = &[2, 3];
 
-const TESTBED: [Placed; 5] = [
+const TESTBED: [Placed<'static>; 5] = [
     Placed {
         id: "gpt",
         model: Model::Gpt,
@@ -130,7 +131,7 @@ const TESTBED: [Placed; 5] = [
     },
 ];
 
-const CALIBRATION: [Placed; 2] = [
+const CALIBRATION: [Placed<'static>; 2] = [
     Placed {
         id: "gpt",
         model: Model::Gpt,
@@ -167,18 +168,27 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     /// The testbed of Crux §6.1 with the jobs of §6.2.
-    pub(super) fn testbed(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn testbed(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
+        Self::on_testbed(&TESTBED, volumes, seed)
+    }
+
+    /// The testbed of Crux §6.1 with other jobs.
+    pub(crate) fn on_testbed(
+        placed: &[Placed<'_>],
+        volumes: Volumes,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let name = "crux-testbed";
         let text = examples::example(name).unwrap_or_default();
         let fabric = spec::parse(text, Format::Toml, name).map_err(Failure::document)?;
-        Self::place(fabric, &TESTBED, volumes, seed)
+        Self::place(fabric, placed, volumes, seed)
     }
 
     /// The case of Crux §2.2: the hosts of two leaves, which one spine joins by just what the GPT
     /// needs. So there is no choice of paths, GPT alone is not held up, and where both jobs send,
     /// each flow gets two thirds of its NIC: as three flows of 200 Gb/s do that meet on one of the
     /// testbed's uplinks of 400 Gb/s, the mildest contention there is.
-    pub(super) fn calibration(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn calibration(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
         let clos = clos::ClosSpec {
             leaves: 2,
             spines: 1,
@@ -208,9 +218,10 @@ impl Scenario {
         self.jobs.iter().map(start).collect()
     }
 
-    fn place(
+    /// Jobs on a fabric that has their hosts.
+    pub(crate) fn place(
         fabric: Fabric,
-        placed: &[Placed],
+        placed: &[Placed<'_>],
         volumes: Volumes,
         seed: u64,
     ) -> Result<Self, Failure> {
@@ -222,16 +233,12 @@ impl Scenario {
     }
 }
 
-fn job(fabric: &Fabric, placed: &Placed, volumes: Volumes, seed: u64) -> Result<Job, Failure> {
+fn job(fabric: &Fabric, placed: &Placed<'_>, volumes: Volumes, seed: u64) -> Result<Job, Failure> {
     let profile = placed.model.profile()?;
-    let host = |share: &'static Share| {
-        let host = fabric.host_named(share.0).map(|host| (host, share));
-        host.ok_or_else(|| Failure::Work(format!("the fabric has no host {}", share.0)))
-    };
     let members = placed
         .shares
         .iter()
-        .map(host)
+        .map(|share| member(fabric, share))
         .collect::<Result<Vec<_>, _>>()?;
     let gpus: BTreeMap<HostId, u32> = members
         .iter()
@@ -251,12 +258,17 @@ fn job(fabric: &Fabric, placed: &Placed, volumes: Volumes, seed: u64) -> Result<
     })
 }
 
+fn member<'a>(fabric: &Fabric, share: &'a Share<'a>) -> Result<(HostId, &'a Share<'a>), Failure> {
+    let host = fabric.host_named(share.0).map(|host| (host, share));
+    host.ok_or_else(|| Failure::Work(format!("the fabric has no host {}", share.0)))
+}
+
 /// A ring all-reduce in host order, one channel for each NIC: each member sends
 /// `2(n-1)/n * bytes` to the next. UDP source ports are drawn from the seed.
 fn ring(
     fabric: &Fabric,
-    placed: &Placed,
-    members: &[(HostId, &Share)],
+    placed: &Placed<'_>,
+    members: &[(HostId, &Share<'_>)],
     (bytes, seed): (f64, u64),
 ) -> Vec<Flow> {
     let hosts = members.len() as f64;

@@ -6,7 +6,7 @@ use simulator::{Comparison, LinkSeries, Timeline, View, WireSeries};
 
 use super::super::Compared;
 use crate::figure::theme::{BANDS, CLASSES, INK, SERIES, Shade};
-use crate::figure::{Axes, Row, Steps, WIDE, bars, dots, lines, stacked};
+use crate::figure::{Axes, Row, Steps, WIDE, bars, dots, lines, round_end, stacked};
 
 /// The colour of a scheduler: the same on every page.
 pub(super) fn shade(scheduler: &str) -> Shade {
@@ -191,35 +191,4 @@ pub(super) fn link(view: View, series: &LinkSeries, classes: &BTreeMap<u32, Shad
         })
         .collect();
     stacked(&over_time(view, "busy, %"), (WIDE / 2, 190), &layers, &[])
-}
-
-/// A round end of an axis from 0 that has room for `most`, in five steps.
-fn round_end(most: f64) -> f64 {
-    if most <= 0.0 {
-        return 1.0;
-    }
-    let step = most * 1.02 / 5.0;
-    let magnitude = 10_f64.powf(step.log10().floor());
-    let rounded = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0].map(|factor| factor * magnitude);
-    let fits = rounded.into_iter().find(|rounded| *rounded >= step);
-    5.0 * fits.unwrap_or(10.0 * magnitude)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn axes_end_on_round_numbers() {
-        for (most, end) in [
-            (0.93, 1.0),
-            (145.0, 150.0),
-            (2.3e15, 2.5e15),
-            (9.9, 12.5),
-            (0.0, 1.0),
-        ] {
-            let found = round_end(most);
-            assert!((found / end - 1.0).abs() < 1e-9, "{most}: {found}");
-        }
-    }
 }

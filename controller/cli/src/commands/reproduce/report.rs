@@ -1,0 +1,125 @@
+//! What a reproduction found: rows of the paper beside ours, and the assumptions.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// One experiment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Reproduction {
+    /// Its name.
+    pub(super) experiment: String,
+    /// What it shows, in a sentence.
+    pub(super) about: String,
+    /// The paper and the figure.
+    pub(super) source: String,
+    /// What was measured.
+    pub(super) rows: Vec<Row>,
+    /// What the paper leaves open and how it was closed here.
+    pub(super) assumptions: Vec<String>,
+    /// More for the page, as HTML.
+    #[serde(skip)]
+    pub(super) figures: String,
+}
+
+/// One measure.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    /// What is measured.
+    pub(super) measure: String,
+    /// Unit of both figures.
+    pub(super) unit: &'static str,
+    /// The paper's figure; null where it gives none.
+    pub(super) paper: Option<f64>,
+    /// Ours: the mean over the seeds.
+    pub(super) ours: f64,
+    /// The least and the most over the seeds.
+    pub(super) ours_range: [f64; 2],
+}
+
+impl Row {
+    /// A row of what the paper gives as `paper` and the seeds gave as `values`, of which there is
+    /// at least one.
+    pub(super) fn new(
+        measure: impl Into<String>,
+        unit: &'static str,
+        paper: Option<f64>,
+        values: &[f64],
+    ) -> Self {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self {
+            measure: measure.into(),
+            unit,
+            paper,
+            ours: mean(values),
+            ours_range: [least, most],
+        }
+    }
+}
+
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Per cent by which `now` differs from `before`.
+pub(super) fn change(before: f64, now: f64) -> f64 {
+    (now / before - 1.0) * 100.0
+}
+
+/// Prints one for a person.
+pub(super) fn print(reproduction: &Reproduction) -> Result<(), Failure> {
+    output::print(format_args!(
+        "{}: {}\n{}\n",
+        reproduction.experiment, reproduction.about, reproduction.source
+    ))?;
+    let mut table = output::table(["measure", "paper", "ours", "least to most", "unit"]);
+    for row in &reproduction.rows {
+        let [least, most] = row.ours_range;
+        table.add_row([
+            row.measure.clone(),
+            row.paper.map_or_else(|| "-".to_owned(), figure),
+            figure(row.ours),
+            format!("{} to {}", figure(least), figure(most)),
+            row.unit.to_owned(),
+        ]);
+    }
+    output::print(table)?;
+    output::print("\nassumed:")?;
+    for assumption in &reproduction.assumptions {
+        output::print(format_args!("* {assumption}"))?;
+    }
+    output::print("")
+}
+
+/// Four digits that count.
+pub(super) fn figure(value: f64) -> String {
+    let before_point = value.abs().max(1.0).log10().floor() as usize + 1;
+    format!("{value:.*}", 4_usize.saturating_sub(before_point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        for (value, text) in [
+            (1.5301, "1.530"),
+            (-12.345, "-12.35"),
+            (535.0, "535.0"),
+            (0.6201, "0.620"),
+            (12_345.6, "12346"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn a_row_is_mean_and_range() {
+        let row = Row::new("x", "s", None, &[1.0, 2.0, 6.0]);
+        assert_eq!((row.ours, row.ours_range), (3.0, [1.0, 6.0]));
+        assert!((change(2.0, 1.5) + 25.0).abs() < 1e-12);
+    }
+}
