@@ -393,3 +393,25 @@ fn a_job_without_a_path_is_a_finding() {
         );
     }
 }
+
+#[test]
+fn a_reproduction_has_rows_assumptions_and_a_page() {
+    let folder = folder();
+    let crux = |arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
+        let program = program.arg("reproduce").args(arguments);
+        program.current_dir(folder.path()).output().unwrap()
+    };
+    let arguments = ["crux-fig7", "--format", "json", "--html", "page.html"];
+    let found = json(&crux(&arguments));
+    assert_eq!(found["experiment"], "crux-fig7");
+    let row = &found["rows"][0];
+    assert!(row["measure"].is_string() && row["paper"] == 1.53 && row["ours"].is_number());
+    assert!(!found["assumptions"].as_array().unwrap().is_empty());
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("1.530"));
+    let unknown = crux(&["crux-fig8"]);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(said.contains("crux-fig7") && said.contains("all"), "{said}");
+}
