@@ -1,6 +1,6 @@
 //! Priority compression (Crux §4.3): from an order of jobs to the few classes that switches have.
 //!
-//! `README.md` beside the methods is the essay: the problem, the exact method with its proof, and
+//! `docs/algorithms/compression.md` is the essay: the problem, the exact method with its proof, and
 //! what it costs. Every method takes the contention DAG, whose nodes are in descending priority,
 //! and gives every node a class such that no edge leads to a higher one.
 

@@ -23,19 +23,21 @@ impl Sharing {
             words,
             bits: vec![0; jobs * words],
         };
-        for on_link in jobs_by_link(traffic, paths) {
-            sharing.add_clique(&on_link);
+        let mut visitors = Visitors::new(traffic.fabric.links().len());
+        let flows = traffic.flows.iter().zip(paths);
+        for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
+            for link in path {
+                visitors.add(link.index(), flow.job as u32, |other| {
+                    sharing.meet(flow.job, other as usize);
+                });
+            }
         }
         sharing
     }
 
-    fn add_clique(&mut self, on_link: &[usize]) {
-        for job in on_link {
-            let row = &mut self.bits[job * self.words..][..self.words];
-            for other in on_link {
-                row[other / 64] |= 1 << (other % 64);
-            }
-        }
+    fn meet(&mut self, a: usize, b: usize) {
+        self.bits[a * self.words + b / 64] |= 1 << (b % 64);
+        self.bits[b * self.words + a / 64] |= 1 << (a % 64);
     }
 
     /// Jobs that share a link with `job`, ascending, without itself.
@@ -56,21 +58,44 @@ fn ones(bits: u64) -> impl Iterator<Item = usize> {
         .map(|bits| bits.trailing_zeros() as usize)
 }
 
-/// The jobs on every link that at least two jobs use.
-fn jobs_by_link(traffic: &Traffic<'_>, paths: &[Path]) -> Vec<Vec<usize>> {
-    let mut on_link = vec![Vec::new(); traffic.fabric.links().len()];
-    let flows = traffic.flows.iter().zip(paths);
-    for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
-        for link in path {
-            let jobs: &mut Vec<usize> = &mut on_link[link.index()];
-            // Flows come by job, so a job already there is the last one.
-            if jobs.last() != Some(&flow.job) {
-                jobs.push(flow.job);
-            }
+/// The jobs on every link, as chains through one list: there are many links, and few jobs on most.
+struct Visitors {
+    /// The last visitor of each link.
+    last: Vec<u32>,
+    /// Job, and who came to the link before.
+    visits: Vec<(u32, u32)>,
+}
+
+/// Nobody came before.
+const NOBODY: u32 = u32::MAX;
+
+impl Visitors {
+    fn new(links: usize) -> Self {
+        Self {
+            last: vec![NOBODY; links],
+            visits: Vec::new(),
         }
     }
-    on_link.retain(|jobs| jobs.len() > 1);
-    on_link
+
+    /// A job comes to a link and is told who is there. Jobs come one after the other, so one that
+    /// is there already is the last.
+    fn add(&mut self, link: usize, job: u32, mut tell: impl FnMut(u32)) {
+        let before = self.last[link];
+        if self
+            .visits
+            .get(before as usize)
+            .is_some_and(|last| last.0 == job)
+        {
+            return;
+        }
+        let mut at = before;
+        while let Some((other, earlier)) = self.visits.get(at as usize) {
+            tell(*other);
+            at = *earlier;
+        }
+        self.last[link] = self.visits.len() as u32;
+        self.visits.push((job, before));
+    }
 }
 
 /// Two jobs that meet, the one above in priority first.

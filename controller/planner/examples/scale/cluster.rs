@@ -1,10 +1,12 @@
 //! Clusters to plan, of any size: pods of 25 leaves with 20 hosts of 8 GPUs and 4 NICs each.
 
-use planner::{Flow, Input, Job, JobId};
+use planner::Input;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use topology::HostId;
 use topology::clos::{ClosSpec, build};
-use topology::{Fabric, HostId};
+
+use crate::production::job;
 
 /// Where the hosts of a job are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,31 +53,5 @@ pub(crate) fn cluster(gpus: u32, placement: Placement) -> Input {
     Input {
         jobs: jobs.collect(),
         fabric,
-    }
-}
-
-/// Rings over the hosts, one on each of their 4 NICs.
-pub(crate) fn job(fabric: &Fabric, index: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
-    let compute_seconds = random.random_range(0.1..2.0);
-    let bytes = compute_seconds * random.random_range(2e9..1e10);
-    let next = hosts.iter().cycle().skip(1);
-    let flows = hosts.iter().zip(next).flat_map(|(src, dst)| {
-        (0..4).map(|channel| Flow {
-            src: fabric.host(*src).nics[channel],
-            dst: fabric.host(*dst).nics[channel],
-            bytes,
-            udp_src_port: 0xC000 + u16::try_from(index).expect("few jobs"),
-        })
-    });
-    Job {
-        id: JobId::from(format!("job{index:04}").as_str()),
-        tenant: None,
-        model: None,
-        gpus: hosts.iter().map(|host| (*host, 8)).collect(),
-        flop_per_iteration: 1.5e14 * compute_seconds * 8.0 * hosts.len() as f64,
-        compute_seconds,
-        overlap_from: 0.5,
-        recent_slowdown: 0.0,
-        flows: flows.collect(),
     }
 }

@@ -1,26 +1,33 @@
 //! Plans a cluster of the size given, so that time and peak memory can be measured from outside:
-//! `scale GPUS packed|scattered`.
+//! `scale GPUS packed|scattered`, or `scale production`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use planner::{Input, Policy, Standing, plan};
 
 use crate::cluster::{Placement, cluster};
+use crate::production::production;
 
 mod cluster;
+mod production;
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let gpus = args.next().and_then(|gpus| gpus.parse().ok());
+    let size = args.next();
+    let gpus = size.as_ref().and_then(|gpus| gpus.parse().ok());
     let placement = match args.next().as_deref() {
         Some("scattered") => Placement::Scattered,
         _ => Placement::Packed,
     };
-    let input = cluster(gpus.unwrap_or(100_000), placement);
+    let input = match size.as_deref() {
+        Some("production") => production(),
+        _ => cluster(gpus.unwrap_or(100_000), placement),
+    };
     let policy = Policy::default();
-    for _ in 0..3 {
+    for _ in 0..5 {
         let watch = Stopwatch::start();
         let (plan, report) = plan(&input, &policy, None);
         let took = watch.read();
@@ -90,12 +97,8 @@ impl Stopwatch {
     }
 }
 
-/// Milliseconds that this thread has been on a processor; none where the system does not say.
+/// Milliseconds that this thread has been on a processor.
 fn on_processor() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = stat
-        .split(' ')
-        .next()
-        .and_then(|field| field.parse::<f64>().ok());
-    nanoseconds.unwrap_or(0.0) / 1e6
+    let spent = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    Duration::from(spent).as_secs_f64() * 1e3
 }

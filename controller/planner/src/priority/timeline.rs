@@ -6,7 +6,7 @@
 //! costs a few steps per iteration of the longer job, however short the other is.
 
 /// Phases of the job against the reference that are averaged.
-const PHASES: u32 = 16;
+const PHASES: usize = 16;
 
 /// Iterations of the longer job that are played.
 const HORIZON_ITERATIONS: f64 = 64.0;
@@ -37,13 +37,19 @@ impl Rhythm {
 /// the corrected intensities compare. At most `cap`, which it is where only the job loses.
 pub(crate) fn correction(reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
     let horizon = HORIZON_ITERATIONS * reference.period().max(job.period());
+    let first = Occupation::of(reference, 0.0);
+    let offsets: [f64; PHASES] =
+        std::array::from_fn(|phase| job.period() * phase as f64 / PHASES as f64);
+    let seconds = offsets.map(|offset| Occupation::of(job, offset));
+    let behind_first = offsets.map(|offset| Follower::new(job, offset, &first));
+    let behind_second = seconds
+        .each_ref()
+        .map(|second| Follower::new(reference, 0.0, second));
+    let (left, left_to_reference) = (play(behind_first, horizon), play(behind_second, horizon));
     let (mut job_loses, mut reference_loses) = (0.0, 0.0);
     for phase in 0..PHASES {
-        let offset = job.period() * f64::from(phase) / f64::from(PHASES);
-        let (first, second) = (Occupation::of(reference, 0.0), Occupation::of(job, offset));
-        job_loses += second.busy_until(horizon) - seconds_left(job, offset, &first, horizon);
-        reference_loses +=
-            first.busy_until(horizon) - seconds_left(reference, 0.0, &second, horizon);
+        job_loses += seconds[phase].busy_until(horizon) - left[phase];
+        reference_loses += first.busy_until(horizon) - left_to_reference[phase];
     }
     let is_none = |seconds: f64| seconds <= ROUNDING * horizon;
     match (is_none(job_loses), is_none(reference_loses)) {
@@ -52,6 +58,11 @@ pub(crate) fn correction(reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
         (true, false) => 0.0,
         (false, false) => (job_loses / reference_loses).min(cap),
     }
+}
+
+/// The whole part of a number that is not negative, as `floor` gives it, without a call.
+fn whole(number: f64) -> f64 {
+    number as i64 as f64
 }
 
 /// When a job that nobody disturbs holds the link: `[first + n * period, + length)`, n = 0, 1, ..
@@ -81,7 +92,7 @@ impl Occupation {
         if at <= self.first {
             return 0.0;
         }
-        let periods = ((at - self.first) / self.period).floor();
+        let periods = whole((at - self.first) / self.period);
         let into = at - self.first - periods * self.period;
         periods * self.length + into.clamp(0.0, self.length)
     }
@@ -100,9 +111,10 @@ impl Occupation {
         if gap <= 0.0 {
             return f64::INFINITY;
         }
-        // Whole gaps before the one in which it happens; a sum that fills a gap ends in that gap.
-        let gaps = ((free - self.first) / gap).ceil() - 1.0;
-        free + (gaps + 1.0) * self.length
+        // Gaps up to the one in which it happens; a sum that fills a gap ends in that gap.
+        let gaps = (free - self.first) / gap;
+        let begun = whole(gaps) + f64::from(u8::from(gaps > whole(gaps)));
+        free + begun * self.length
     }
 
     /// When the free span that `at` lies in ends; `at` itself while the link is held.
@@ -110,7 +122,7 @@ impl Occupation {
         if at <= self.first {
             return self.first;
         }
-        let periods = ((at - self.first) / self.period).floor();
+        let periods = whole((at - self.first) / self.period);
         let into = at - self.first - periods * self.period;
         if into < self.length {
             at
@@ -120,33 +132,62 @@ impl Occupation {
     }
 }
 
-/// Seconds of link that a job gets until `horizon` when it starts at `start` and gives way to
-/// `other`.
-fn seconds_left(job: &Rhythm, start: f64, other: &Occupation, horizon: f64) -> f64 {
-    if job.link <= 0.0 {
-        return 0.0;
+/// A job that gives way to another.
+struct Follower<'a> {
+    job: &'a Rhythm,
+    other: &'a Occupation,
+    /// When its next iteration begins.
+    begin: f64,
+    /// Seconds of link that it got before.
+    seconds: f64,
+}
+
+impl<'a> Follower<'a> {
+    fn new(job: &'a Rhythm, start: f64, other: &'a Occupation) -> Self {
+        Self {
+            job,
+            other,
+            begin: start,
+            seconds: 0.0,
+        }
     }
-    let (mut begin, mut seconds) = (start, 0.0);
-    while begin < horizon {
+
+    /// Plays on to the end of the next iteration that is disturbed; whether the horizon is ahead.
+    fn step(&mut self, horizon: f64) -> bool {
+        let (job, other) = (self.job, self.other);
         // Rounding may put the end of the span just before a begin that lies on it.
-        let undisturbed = (other.free_span_end(begin).min(horizon) - begin).max(0.0);
-        let whole = (undisturbed / job.period()).floor();
-        begin += whole * job.period();
-        seconds += whole * job.link;
-        let ready = other.free_until(begin + job.lead);
+        let undisturbed = (other.free_span_end(self.begin).min(horizon) - self.begin).max(0.0);
+        if undisturbed >= job.period() {
+            let iterations = whole(undisturbed / job.period());
+            self.begin += iterations * job.period();
+            self.seconds += iterations * job.link;
+        }
+        let ready = other.free_until(self.begin + job.lead);
         let done = other.when_free(ready + job.link);
         if done >= horizon {
-            seconds += (other.free_until(horizon) - ready).clamp(0.0, job.link);
-            break;
+            self.seconds += (other.free_until(horizon) - ready).clamp(0.0, job.link);
+            return false;
         }
-        seconds += job.link;
-        let next = done.max(begin + job.compute);
-        if next <= begin {
-            break;
-        }
-        begin = next;
+        self.seconds += job.link;
+        let next = done.max(self.begin + job.compute);
+        let goes_on = next > self.begin && next < horizon;
+        self.begin = next;
+        goes_on
     }
-    seconds
+}
+
+/// Seconds of link that each follower gets until `horizon`. They take their steps in turn: a step
+/// waits for the one before it, and not for those of others.
+fn play<const N: usize>(mut followers: [Follower<'_>; N], horizon: f64) -> [f64; N] {
+    let wants = |follower: &Follower<'_>| follower.job.link > 0.0 && follower.begin < horizon;
+    let mut playing: Vec<&mut Follower<'_>> = followers
+        .iter_mut()
+        .filter(|follower| wants(follower))
+        .collect();
+    while !playing.is_empty() {
+        playing.retain_mut(|follower| follower.step(horizon));
+    }
+    followers.map(|follower| follower.seconds)
 }
 
 #[cfg(test)]
@@ -202,8 +243,11 @@ mod tests {
     fn link_seconds_of_the_worked_example() {
         let (long, short) = (rhythm(2.0, 1.0, 2.0), rhythm(1.0, 1.0, 1.0));
         let window = |seconds: f64| seconds * 12.0 / 1200.0;
-        let behind_long = seconds_left(&short, 0.0, &Occupation::of(&long, 0.0), 1200.0);
-        let behind_short = seconds_left(&long, 0.0, &Occupation::of(&short, 0.0), 1200.0);
+        let behind = |job: &Rhythm, other: &Rhythm| {
+            let other = Occupation::of(other, 0.0);
+            play([Follower::new(job, 0.0, &other)], 1200.0)[0]
+        };
+        let (behind_long, behind_short) = (behind(&short, &long), behind(&long, &short));
         assert!((window(behind_long) - 3.0).abs() < 0.02, "{behind_long}");
         assert!((window(behind_short) - 4.0).abs() < 0.02, "{behind_short}");
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::LinkId;
 
 use crate::traffic::Traffic;
+use crate::walker::Walker;
 
 /// Groups of jobs, by ordinal and ascending, none of which can meet a job of another group.
 pub(super) fn regions(traffic: &Traffic<'_>) -> Vec<Vec<usize>> {
@@ -13,12 +14,16 @@ pub(super) fn regions(traffic: &Traffic<'_>) -> Vec<Vec<usize>> {
         first_on: vec![None; traffic.fabric.links().len()],
     };
     let mut seen = BTreeSet::new();
+    let mut walker = Walker::new(traffic.fabric.switches().len());
     for flow in traffic.flows.iter().filter(|flow| flow.flow.bytes > 0.0) {
         for link in [flow.up, flow.down] {
             groups.meet(link, flow.job);
         }
-        if seen.insert((flow.job, flow.pair)) {
-            for link in traffic.segments(flow).iter().flatten() {
+        let pair = traffic.pair(flow);
+        let may_meet = flow.has_path && pair.crosses_fabric();
+        if may_meet && seen.insert((flow.job, flow.pair)) {
+            let layers = walker.layers(&traffic.ways, &pair.ends);
+            for link in layers.iter().flatten() {
                 groups.meet(*link, flow.job);
             }
         }
