@@ -46,7 +46,7 @@ enum Command {
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
-    Switch(switch::Args),
+    Switch(Box<switch::Args>),
     #[command(subcommand)]
     Job(job::Command),
     Schema(schema::Args),
