@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    compare, completions, controller, demo, fabric, job, man, plan, reproduce, schema, simulate,
-    switch,
+    bench, compare, completions, controller, demo, fabric, job, man, plan, reproduce, schema,
+    simulate, switch,
 };
 use failure::Failure;
 
@@ -44,6 +44,8 @@ enum Command {
     Compare(compare::Args),
     Reproduce(reproduce::Args),
     #[command(subcommand)]
+    Bench(bench::Command),
+    #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
     Switch(Box<switch::Args>),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Bench(command) => bench::run(&command),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
         Command::Switch(args) => switch::run(&args),

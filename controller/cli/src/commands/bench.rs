@@ -1,0 +1,22 @@
+//! `crux bench`: what the system promises, tried on this machine.
+
+mod faults;
+mod soak;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// Try what the system promises on this machine.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Faults(faults::Args),
+    Soak(soak::Args),
+}
+
+pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Faults(args) => faults::run(args),
+        Command::Soak(args) => soak::run(args),
+    }
+}

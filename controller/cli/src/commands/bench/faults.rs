@@ -1,0 +1,186 @@
+//! `crux bench faults`: controllers and switches under schedules of faults, drawn from seeds.
+//!
+//! Each schedule is a world of its own on a virtual clock: `device` is a switch, `rig` the network
+//! between it and the controllers, `schedule` what goes wrong when, `trial` lets it happen and
+//! judges how it ends. The decision: the controllers are the real ones, whole; only what they would
+//! reach over gRPC is replaced, at the seam that sessions have for it. A seed always gives the same
+//! run, so the one that fails is run again alone.
+
+mod device;
+mod mutant;
+mod rig;
+mod schedule;
+mod trial;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use self::mutant::Mutant;
+use crate::failure::Failure;
+use crate::output;
+
+/// Run controllers through schedules of faults and count those after which switches differ from the
+/// plan.
+///
+/// Refused writes, lost, late and repeated messages, dropped streams, restarts of switches and
+/// controllers, partitions, flapping cables, entries of others, and plan changes in between. Exit
+/// status 1 when a schedule diverges.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux bench faults --schedules 10000
+  crux bench faults --schedules 1 --seed 4711 --explain")]
+pub(crate) struct Args {
+    /// Schedules to run
+    #[arg(long, default_value_t = 1_000)]
+    schedules: u64,
+    /// Seed of the first; the others count up from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Say on standard error what each schedule does and how it ends
+    #[arg(long)]
+    explain: bool,
+    /// Plant a bug in the controllers, to see that it is found
+    #[arg(long, value_enum, default_value_t)]
+    plant: Mutant,
+}
+
+/// What is printed.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Outcome {
+    /// Schedules that were run.
+    schedules: u64,
+    /// Seeds of those that ended with something wrong, ascending.
+    divergent: Vec<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let outcome = campaign(args);
+    output::print_json(&outcome)?;
+    match outcome.divergent.len() {
+        0 => Ok(()),
+        divergent => Err(Failure::Work(format!("{divergent} schedules diverge"))),
+    }
+}
+
+/// Runs all schedules, as many at a time as there are processors. Each is alone in its thread, so
+/// how many there are changes no result.
+fn campaign(args: &Args) -> Outcome {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(args.seed);
+    let end = args.seed.saturating_add(args.schedules);
+    let progress = Progress::new(args.schedules);
+    let work = || {
+        let mine = std::iter::from_fn(|| {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            (seed < end).then_some(seed)
+        });
+        let ends_wrong = |seed: &u64| {
+            let diverges = diverges(*seed, args.plant, args.explain);
+            progress.tell_one_more();
+            diverges
+        };
+        mine.filter(ends_wrong).collect::<Vec<u64>>()
+    };
+    let mut divergent = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let found = workers.into_iter().map(|worker| worker.join());
+        // A schedule that panics is caught where it runs.
+        found
+            .flat_map(Result::unwrap_or_default)
+            .collect::<Vec<u64>>()
+    });
+    divergent.sort_unstable();
+    Outcome {
+        schedules: args.schedules,
+        divergent,
+    }
+}
+
+/// How far a campaign has come, told on standard error: nothing in the first seconds, then a line
+/// now and then.
+struct Progress {
+    schedules: u64,
+    begun: Instant,
+    done: AtomicU64,
+    /// Lines told, each after another pause.
+    told: AtomicU64,
+}
+
+/// Seconds between lines.
+const PAUSE: u64 = 5;
+
+impl Progress {
+    fn new(schedules: u64) -> Self {
+        Self {
+            schedules,
+            begun: Instant::now(),
+            done: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    fn tell_one_more(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let pauses = self.begun.elapsed().as_secs() / PAUSE;
+        if self.told.fetch_max(pauses, Ordering::Relaxed) < pauses {
+            eprintln!("{done} of {} schedules", self.schedules);
+        }
+    }
+}
+
+/// Whether a schedule ends with something wrong; a controller that panics is.
+fn diverges(seed: u64, mutant: Mutant, explain: bool) -> bool {
+    let ended = std::panic::catch_unwind(|| trial::run(seed, mutant));
+    let ended = ended.unwrap_or_else(|_| Err("panicked".to_owned()));
+    if explain {
+        eprint!("{}", schedule::Schedule::drawn(seed));
+        match &ended {
+            Ok(trace) => eprintln!("seed {seed}: as it should be, trace {trace:016x}"),
+            Err(why) => eprintln!("seed {seed}: {why}"),
+        }
+    }
+    ended.is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(schedules: u64, plant: Mutant) -> Outcome {
+        let args = Args {
+            schedules,
+            seed: 1,
+            explain: false,
+            plant,
+        };
+        campaign(&args)
+    }
+
+    #[test]
+    fn controllers_end_with_every_switch_as_planned() {
+        let none = Outcome {
+            schedules: 60,
+            divergent: Vec::new(),
+        };
+        assert_eq!(run(60, Mutant::None), none);
+    }
+
+    #[test]
+    fn a_bug_that_is_planted_is_found() {
+        for mutant in Mutant::PLANTED {
+            let found = (1..=60).find(|seed| diverges(*seed, mutant, false));
+            assert!(found.is_some(), "{mutant:?} goes unnoticed");
+        }
+    }
+
+    #[test]
+    fn a_seed_always_gives_the_same_run() {
+        for seed in 1..=6 {
+            let traces = [0, 1].map(|_| trial::run(seed, Mutant::None));
+            assert_eq!(traces[0], traces[1], "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Which lost packets a fault explains: those under way between its beginning and its repair.
+
+use std::collections::BTreeMap;
+
+use switch::Nanos;
+
+use super::traffic::{LATE, Lost};
+
+/// A time in which packets may get lost, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    why: &'static str,
+    from: Nanos,
+    to: Nanos,
+}
+
+/// Windows and the losses in them.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    windows: Vec<Window>,
+    explained: BTreeMap<&'static str, u64>,
+    unexplained: Vec<Nanos>,
+}
+
+impl Losses {
+    /// From here to there packets may have been lost.
+    pub(super) fn excuse(&mut self, why: &'static str, from: Nanos, to: Nanos) {
+        self.windows.push(Window { why, from, to });
+    }
+
+    /// Files packets under the window in which they were under way, if there is one.
+    pub(super) fn file(&mut self, lost: &[Lost], now: Nanos) {
+        for Lost { sent } in lost {
+            let during = |window: &&Window| window.from <= sent + TRIP && *sent <= window.to;
+            match self.windows.iter().find(during) {
+                Some(window) => *self.explained.entry(window.why).or_default() += 1,
+                None => self.unexplained.push(*sent),
+            }
+        }
+        // Whatever is filed from now on was sent after this.
+        self.windows.retain(|window| window.to + 4 * LATE > now);
+    }
+
+    pub(super) fn explained(&self) -> &BTreeMap<&'static str, u64> {
+        &self.explained
+    }
+
+    /// When those were sent that nothing explains, in nanoseconds of the fabric.
+    pub(super) fn unexplained(&self) -> &[Nanos] {
+        &self.unexplained
+    }
+}
+
+/// The longest that a packet is under way which arrives.
+const TRIP: Nanos = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_explains_what_was_under_way_while_it_lasted() {
+        let mut losses = Losses::default();
+        let (from, to) = (50 * TRIP, 60 * TRIP);
+        losses.excuse("cable", from, to);
+        let lost = [from - 2 * TRIP, from - TRIP, from, to, to + 1];
+        losses.file(&lost.map(|sent| Lost { sent }), to);
+        assert_eq!(losses.explained(), &BTreeMap::from([("cable", 3)]));
+        assert_eq!(losses.unexplained(), [from - 2 * TRIP, to + 1]);
+    }
+}
