@@ -6,16 +6,20 @@
 //! optimal GPU utilisation that it reaches are summed up over the cases (`summary`). Decisions
 //! themselves are those of [`planner`] and of the baselines.
 //!
+//! `fairness` asks another question of the same cases: what fairness costs.
+//!
 //! A case is a function of seed and number, and nothing is shared between cases: whoever has many
 //! processors examines many at a time.
 
 mod case;
 mod choices;
+mod fairness;
 mod judge;
 mod optimum;
 mod steps;
 mod summary;
 
 pub use case::{Case, JOBS, LEVELS, case};
+pub use fairness::{Fairness, fairness};
 pub use steps::{Examined, STEPS, Step, examine};
 pub use summary::{Distribution, Report, Summary};

@@ -6,7 +6,15 @@ use std::process::ExitCode;
 use crate::check::Violations;
 use crate::tree;
 
-const SCHEMAS: [&str; 6] = ["fabric", "jobs", "policy", "plan", "outcome", "comparison"];
+const SCHEMAS: [&str; 7] = [
+    "fabric",
+    "jobs",
+    "policy",
+    "plan",
+    "outcome",
+    "comparison",
+    "decisions",
+];
 
 /// A generated file: its path from the root and its text.
 struct Generated {

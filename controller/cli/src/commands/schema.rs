@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
+use simulator::decisions::Summary;
 use simulator::{Comparison, Outcome};
 use topology::spec::FabricDocument;
 
@@ -31,6 +32,8 @@ enum Kind {
     Outcome,
     /// What crux compare prints
     Comparison,
+    /// What crux bench decisions prints
+    Decisions,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -41,5 +44,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Kind::Plan => schema_for!(PlanDocument),
         Kind::Outcome => schema_for!(Outcome),
         Kind::Comparison => schema_for!(Comparison),
+        Kind::Decisions => schema_for!(Summary),
     })
 }

@@ -91,30 +91,50 @@ impl<'a> Judge<'a> {
         busy
     }
 
+    /// Share of the time that each job of `contests`, which together have all, computes.
+    pub(super) fn shares(&self, contests: &[Contest], levels: &[u8]) -> Vec<f64> {
+        let mut shares = vec![0.0; self.gpus.len()];
+        for contest in contests {
+            let classes: Vec<u8> = contest.parties.iter().map(|job| levels[*job]).collect();
+            for busy in self.plays(contest, &classes) {
+                for (job, busy) in contest.parties.iter().zip(busy) {
+                    shares[*job] += busy / self.starts.len() as f64;
+                }
+            }
+        }
+        shares
+    }
+
     fn play(&self, contest: &Contest, classes: &[u8]) -> f64 {
-        let alone = contest.alone_seconds();
-        let of = |values: &[f64]| -> Vec<f64> {
-            contest.parties.iter().map(|job| values[*job]).collect()
-        };
-        let gpus = of(&self.gpus);
+        let parties = contest.parties.iter();
+        let gpus: Vec<f64> = parties.map(|job| self.gpus[*job]).collect();
         if let [job] = contest.parties[..] {
+            let alone = contest.alone_seconds();
             return gpus[0] * self.input.jobs[job].compute_seconds / alone[0];
         }
-        let slowest = alone.iter().copied().fold(0.0, f64::max);
-        let Precision { warm, counted, .. } = self.precision;
-        let window = Window {
-            from: warm * slowest,
-            until: (warm + counted) * slowest,
-        };
-        let busy = self.starts.iter().map(|starts| {
-            let starts: Vec<f64> = of(starts).iter().zip(&alone).map(|(s, t)| s * t).collect();
-            let busy = played(contest, classes, &starts, window);
+        let busy = self.plays(contest, classes).map(|busy| {
             busy.iter()
                 .zip(&gpus)
                 .map(|(busy, gpus)| busy * gpus)
                 .sum::<f64>()
         });
         busy.sum::<f64>() / self.starts.len() as f64
+    }
+
+    /// Shares of the time that parties compute, for each of the drawn starts.
+    fn plays(&self, contest: &Contest, classes: &[u8]) -> impl Iterator<Item = Vec<f64>> {
+        let alone = contest.alone_seconds();
+        let slowest = alone.iter().copied().fold(0.0, f64::max);
+        let Precision { warm, counted, .. } = self.precision;
+        let window = Window {
+            from: warm * slowest,
+            until: (warm + counted) * slowest,
+        };
+        self.starts.iter().map(move |starts| {
+            let parties = contest.parties.iter().zip(&alone);
+            let starts: Vec<f64> = parties.map(|(job, t)| starts[*job] * t).collect();
+            played(contest, classes, &starts, window)
+        })
     }
 }
 

@@ -150,6 +150,11 @@ impl<'a> Court<'a> {
         self.full.utilization(&contests, levels)
     }
 
+    /// Share of the time that each job computes, at full precision.
+    pub(super) fn shares(&self, paths: &Paths, levels: &[u8]) -> Vec<f64> {
+        self.full.shares(&self.full.contests(paths), levels)
+    }
+
     /// The best of `candidates` by what full precision says of them, the best first.
     fn best(&mut self, candidates: Vec<Candidate>) -> Vec<Decision> {
         let kept = best_few(&mut self.low, candidates, MIDDLE);

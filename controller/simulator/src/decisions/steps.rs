@@ -8,7 +8,7 @@
 //! * `joint`: whole plans, against the optimum of all steps together.
 
 use planner::search::contest::Contest;
-use planner::{Compression, Input, Paths as PathPolicy, Policy, Reference, Routed};
+use planner::{Compression, Input, Job, Paths as PathPolicy, Policy, Reference, Routed};
 
 use topology::Path;
 
@@ -148,7 +148,7 @@ fn paper() -> Policy {
     }
 }
 
-fn without_search() -> Policy {
+pub(super) fn without_search() -> Policy {
     Policy {
         search_events: 0,
         ..product()
@@ -231,7 +231,7 @@ impl Trials<'_> {
 }
 
 /// Paths and levels of the plan under `policy`.
-fn planned(input: &Input, policy: &Policy) -> Candidate {
+pub(super) fn planned(input: &Input, policy: &Policy) -> Candidate {
     let (plan, _) = planner::plan(input, policy, None);
     let mut paths = vec![Vec::new(); plan.jobs.len()];
     for flow in plan.flows {
@@ -286,16 +286,21 @@ fn orders(jobs: usize) -> Vec<Vec<usize>> {
 /// GPU utilisation if every job had the network to itself.
 fn alone(input: &Input) -> f64 {
     let gpus = input.jobs.iter().map(|job| f64::from(job.gpu_count()));
-    let busy = input.jobs.iter().zip(gpus.clone()).map(|(job, gpus)| {
+    let shares = shares_alone(input).into_iter();
+    let busy = shares.zip(gpus.clone()).map(|(share, gpus)| gpus * share);
+    busy.sum::<f64>() / gpus.sum::<f64>()
+}
+
+/// Share of the time that each job computes if it has the network to itself.
+pub(super) fn shares_alone(input: &Input) -> Vec<f64> {
+    let share = |job: &Job| {
         let capacity = |nic| {
             let uplink = input.fabric.nic(nic).uplink;
             input.fabric.link(uplink).bandwidth.bytes_per_second()
         };
         let flows = job.flows.iter();
-        let link = flows
-            .map(|flow| flow.bytes / capacity(flow.src))
-            .fold(0.0, f64::max);
-        gpus * job.compute_seconds / job.iteration_seconds(link)
-    });
-    busy.sum::<f64>() / gpus.sum::<f64>()
+        let link = flows.map(|flow| flow.bytes / capacity(flow.src));
+        job.compute_seconds / job.iteration_seconds(link.fold(0.0, f64::max))
+    };
+    input.jobs.iter().map(share).collect()
 }
