@@ -23,9 +23,9 @@ pub(super) fn print(summary: &Summary) -> Result<(), Failure> {
 
 fn about(summary: &Summary) -> String {
     format!(
-        "{} cases of seed {}: mean GPU utilisation {:.2} % at the optimum, {:.2} % if all jobs were \
-         alone.\nThe enumeration left out paths in {} cases; better than it was found in {}, by \
-         {:.2} % at most.",
+        "{} cases of seed {}: mean GPU utilisation {:.2} % at the optimum, {:.2} % if all \
+         jobs were alone.\nThe enumeration left out paths in {} cases; better than it was found \
+         in {}, by {:.2} % at most.",
         summary.cases,
         summary.seed,
         summary.mean_optimum * 100.0,
