@@ -3,7 +3,8 @@
 //! The decision: a path's number is the port it leaves by while everything works. Such numbers need
 //! no memory, survive every failure, and let a person read a pin. All ways have their row, used by
 //! a pin or not, so moving a flow is one write. When a way fails, its row leads to the next usable
-//! one: one write per leaf repairs all its flows at once, before any pin has moved.
+//! one: one write per leaf repairs all its flows at once, before any pin has moved. A way that is
+//! drained keeps its row: flows leave it pin by pin, each of them once, for where the plan has it.
 
 use p4::entry::TableEntry;
 use p4::fabric;
@@ -18,11 +19,12 @@ pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
 
 /// One row for each way that there is now or would be if everything worked.
 fn rows(site: &Site<'_>, seen: &Reachable<'_>) -> Vec<TableEntry> {
-    let mut ways = [seen.choices, seen.usable].concat();
+    let mut ways = [seen.choices, seen.usable, seen.standing].concat();
     ways.sort_unstable();
     ways.dedup();
     let row = |way: LinkId| {
-        let uplink = at_or_after(seen.usable, way)?;
+        let stands = Some(way).filter(|way| seen.standing.contains(way));
+        let uplink = stands.or_else(|| at_or_after(seen.usable, way))?;
         let backup = after(seen.usable, uplink)?;
         let number = site.port(way)?.number();
         let (uplink, backup) = (site.port(uplink)?, site.port(backup)?);

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 
 use p4::fabric::Port;
 use planner::{Plan, PlannedFlow};
-use topology::{Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
+use topology::{Change, Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
 use super::wiring::{Leaf, Wiring};
 
@@ -21,6 +21,8 @@ pub(super) struct Situation<'a> {
     pub(super) plan: &'a Plan,
     /// Usable ways to each leaf, in the order of [`Wiring::leaves`].
     hops: Vec<NextHops>,
+    /// Ways that work, drained or not; nothing where nothing is drained.
+    standing: Option<Vec<NextHops>>,
     /// Pinned flows by the switches on their way, with the link each leaves by.
     hops_of_flows: BTreeMap<SwitchId, Vec<(&'a PlannedFlow, LinkId)>>,
     /// What the jobs send from each NIC, in the order of the plan.
@@ -50,11 +52,18 @@ pub(super) enum SentKind {
 impl<'a> Situation<'a> {
     pub(super) fn new(wiring: &'a Wiring, fabric: &'a Fabric, plan: &'a Plan) -> Self {
         let leaves = wiring.leaves().iter();
+        let hops = |fabric: &Fabric| {
+            leaves
+                .clone()
+                .map(|leaf| next_hops(fabric, leaf.switch))
+                .collect()
+        };
         let mut situation = Self {
             wiring,
             fabric,
             plan,
-            hops: leaves.map(|leaf| next_hops(fabric, leaf.switch)).collect(),
+            hops: hops(fabric),
+            standing: undrained(fabric).map(|fabric| hops(&fabric)),
             hops_of_flows: BTreeMap::new(),
             sent: BTreeMap::new(),
         };
@@ -101,6 +110,16 @@ impl<'a> Situation<'a> {
     }
 }
 
+/// The fabric without its drains, if it has any.
+fn undrained(fabric: &Fabric) -> Option<Fabric> {
+    let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+    let drained: Vec<LinkId> = cables.filter(|link| fabric.is_drained(*link)).collect();
+    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let undrain = drained.iter().map(|link| Change::UndrainLink(*link));
+    let undrain = undrain.chain(switches.map(Change::UndrainSwitch));
+    (!drained.is_empty()).then(|| fabric.with(undrain))
+}
+
 /// One switch of a [`Situation`].
 pub(super) struct Site<'a> {
     pub(super) all: &'a Situation<'a>,
@@ -110,8 +129,11 @@ pub(super) struct Site<'a> {
 /// Another leaf, seen from a switch that has a way to it.
 pub(super) struct Reachable<'a> {
     pub(super) leaf: &'a Leaf,
-    /// Links that may be used towards it, ascending, at least one.
+    /// Links that may be used towards it, ascending, at least one. Where all are drained, those
+    /// that work: to drain the last way is not to cut it.
     pub(super) usable: &'a [LinkId],
+    /// Links that work towards it, drained or not, ascending.
+    pub(super) standing: &'a [LinkId],
     /// Links that may be used while everything works, ascending.
     pub(super) choices: &'a [LinkId],
 }
@@ -121,11 +143,17 @@ impl<'a> Site<'a> {
     /// these, so no row of one refers to a row that another lacks.
     pub(super) fn reachable(&self) -> impl Iterator<Item = Reachable<'a>> {
         let switch = self.switch;
-        let leaves = self.all.wiring.leaves().iter().zip(&self.all.hops);
-        let seen = leaves.map(move |(leaf, hops)| Reachable {
-            leaf,
-            usable: hops.at(switch),
-            choices: leaf.choices.at(switch),
+        let standing = self.all.standing.as_ref().unwrap_or(&self.all.hops);
+        let hops = self.all.hops.iter().zip(standing);
+        let leaves = self.all.wiring.leaves().iter().zip(hops);
+        let seen = leaves.map(move |(leaf, (usable, standing))| {
+            let (usable, standing) = (usable.at(switch), standing.at(switch));
+            Reachable {
+                leaf,
+                usable: if usable.is_empty() { standing } else { usable },
+                standing,
+                choices: leaf.choices.at(switch),
+            }
         });
         // A leaf has no next hop towards itself.
         seen.filter(|seen| !seen.usable.is_empty())

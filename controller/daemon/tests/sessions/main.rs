@@ -20,6 +20,8 @@ mod lab;
 mod restart;
 #[cfg(test)]
 mod simple_switch;
+#[cfg(test)]
+mod traffic;
 
 use controller::Event;
 use controller::southbound::arbitration::Standing;

@@ -1,0 +1,299 @@
+//! Changes under traffic on the embedded fabric: numbered packets of pinned and unpinned flows all
+//! the while, of which none is lost and none overtaken, and counters on the wires that say when a
+//! drained part has nothing left to carry.
+
+use std::collections::BTreeMap;
+
+use controller::{ControllerHandle, Event};
+use planner::{Flow, Job, Policy};
+use switch::service::ServiceOptions;
+use switch::{
+    DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder, Outbox, Pace, Port,
+    QueueLimits, Wire, WireIndex,
+};
+use topology::{Fabric, LinkId, NicId, Node, SwitchId};
+
+use crate::lab::{DEADLINE, Lab, parts, verified};
+
+/// Between two packets of a flow, in virtual nanoseconds.
+const PERIOD: u64 = 1_000_000;
+
+/// UDP source ports of the flows; the last is of no job.
+const FLOWS: [u16; 5] = [50_000, 50_001, 50_002, 50_003, 50_004];
+
+/// Ethernet, IPv4, UDP and the transport header of RoCE.
+const HEADERS: usize = 14 + 20 + 8 + 12;
+
+/// All hosts together: NIC `n` of this endpoint is NIC `n` of the fabric. Even flows go from the
+/// first host to the third, odd ones from the second to the fourth.
+struct Hosts {
+    fabric: Fabric,
+    is_sending: bool,
+    sent: u64,
+    received: BTreeMap<u16, u64>,
+    /// Packets that came after a later one of their flow, or at another host.
+    disorder: u64,
+}
+
+fn ends(flow: u16) -> [NicId; 2] {
+    let odd = usize::from(flow % 2);
+    [NicId::from(odd), NicId::from(odd + 2)]
+}
+
+impl Hosts {
+    fn frame(&self, flow: u16, number: u64) -> Vec<u8> {
+        let [src, dst] = ends(flow).map(|nic| self.fabric.nic(nic));
+        let length = (HEADERS + 10 - 14) as u16;
+        let parts: [&[u8]; 12] = [
+            &dst.mac.0,
+            &src.mac.0,
+            &[8, 0, 0x45, 0],
+            &length.to_be_bytes(),
+            &[0, 0, 0, 0, 64, 17, 0, 0],
+            &src.ip.octets(),
+            &dst.ip.octets(),
+            &flow.to_be_bytes(),
+            &4_791_u16.to_be_bytes(),
+            &(length - 20).to_be_bytes(),
+            &[0; 2 + 12],
+            &[],
+        ];
+        let mut frame = parts.concat();
+        frame.extend_from_slice(&flow.to_be_bytes());
+        frame.extend_from_slice(&number.to_be_bytes());
+        frame
+    }
+}
+
+impl Endpoint for Hosts {
+    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut Outbox) {
+        let Some((flow, rest)) = packet
+            .get(HEADERS..)
+            .and_then(|rest| rest.split_first_chunk())
+        else {
+            return;
+        };
+        let flow = u16::from_be_bytes(*flow);
+        let number = u64::from_be_bytes(rest[..8].try_into().unwrap());
+        let next = self.received.entry(flow).or_default();
+        if number != *next || ends(flow)[1] != NicId(nic) {
+            self.disorder += 1;
+        }
+        *next += 1;
+    }
+
+    fn timer(&mut self, _: u64, now: u64, out: &mut Outbox) {
+        if !self.is_sending {
+            return;
+        }
+        for flow in FLOWS {
+            let nic = ends(flow)[0];
+            out.send(nic.0, &self.frame(flow, self.sent));
+        }
+        self.sent += 1;
+        out.set_timer(now + PERIOD, 0);
+    }
+}
+
+/// A lab with wires, under traffic.
+struct Busy {
+    lab: Lab,
+    hosts: EndpointHandle,
+}
+
+impl Busy {
+    async fn new() -> Self {
+        let fabric = Fabric::new(parts());
+        let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+            let hosts = Hosts {
+                fabric: fabric.clone(),
+                is_sending: false,
+                sent: 0,
+                received: BTreeMap::new(),
+                disorder: 0,
+            };
+            let hosts = builder.add_endpoint(Box::new(hosts));
+            for link in fabric.links().iter().step_by(2) {
+                let [a, b] = [link.from, link.to].map(|end| match end.node {
+                    Node::Switch(switch) => Port::Device(devices[switch.index()], end.port as u16),
+                    Node::Host(host) => Port::Nic(hosts, fabric.host(host).nics[0].0),
+                });
+                let wire = Wire {
+                    bits_per_second: 10_000_000_000,
+                    delay_ns: 500,
+                    queue: QueueLimits::bytes(1 << 20),
+                };
+                builder.connect(a, b, wire).unwrap();
+            }
+        };
+        let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
+        let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
+        lab.switches.devices.release(Pace::RealTime).await.unwrap();
+        Self { lab, hosts }
+    }
+
+    /// Looks at the hosts, or has them do something.
+    async fn with<R: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Hosts, &mut Outbox) -> R + Send + 'static,
+    ) -> R {
+        let done = self
+            .hosts
+            .with(|hosts: &mut Hosts, _, out| what(hosts, out));
+        done.await.unwrap()
+    }
+
+    async fn send(&self) {
+        self.with(|hosts, out| {
+            hosts.is_sending = true;
+            out.set_timer(0, 0);
+        })
+        .await;
+    }
+
+    /// Waits until this many more packets of every flow have arrived.
+    async fn arrive(&self, more: u64) {
+        let least = |hosts: &mut Hosts, _: &mut Outbox| {
+            let received = FLOWS.map(|flow| hosts.received.get(&flow).copied().unwrap_or(0));
+            received.into_iter().min().unwrap_or(0)
+        };
+        let begun = self.with(least).await;
+        let arriving = async {
+            while self.with(least).await < begun + more {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, arriving).await.unwrap();
+    }
+
+    /// Packets that were put on these cables, either way.
+    async fn carried(&self, cables: &[LinkId]) -> u64 {
+        let mut carried = 0;
+        for cable in cables {
+            let wire = WireIndex(cable.cable() as u32);
+            let counts = self.lab.switches.devices.wire_counts(wire).await.unwrap();
+            let levels = counts.iter().flat_map(|direction| &direction.levels);
+            carried += levels.map(|level| level.sent.packets).sum::<u64>();
+        }
+        carried
+    }
+
+    /// Stops sending; nothing that was sent is missing and nothing came out of order.
+    async fn settle(&self) {
+        let sent = self.with(|hosts, _| {
+            hosts.is_sending = false;
+            hosts.sent
+        });
+        let sent = sent.await;
+        let all = move |hosts: &mut Hosts, _: &mut Outbox| {
+            FLOWS
+                .iter()
+                .all(|flow| hosts.received.get(flow) == Some(&sent))
+        };
+        let arriving = async {
+            while !self.with(all).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        let arrived = tokio::time::timeout(DEADLINE, arriving).await;
+        let (received, disorder) = self
+            .with(|hosts, _| (hosts.received.clone(), hosts.disorder))
+            .await;
+        assert!(
+            arrived.is_ok(),
+            "{sent} sent of each flow, received {received:?}"
+        );
+        assert_eq!(disorder, 0);
+    }
+
+    /// The first flows, a job each.
+    fn jobs(&self, count: usize) -> Event {
+        let job = |port: &u16| {
+            let [src, dst] = ends(*port);
+            let flow = Flow {
+                src,
+                dst,
+                bytes: 1e9,
+                udp_src_port: *port,
+            };
+            Job {
+                flows: vec![flow],
+                ..self.lab.job(&format!("job{port}"), *port)
+            }
+        };
+        Event::JobsChanged(FLOWS[..count].iter().map(job).collect())
+    }
+
+    /// Has the controller drain these, and waits until switches are seen to hold that.
+    async fn drain(&self, controller: &ControllerHandle, drained: &[&str]) {
+        let policy = Policy {
+            drained: drained.iter().map(|name| (*name).to_owned()).collect(),
+            ..Policy::default()
+        };
+        controller
+            .submit(Event::PolicyChanged(policy))
+            .await
+            .unwrap();
+        verified(&self.lab, controller).await;
+    }
+
+    /// Drains something, checks that its cables then carry nothing, and gives it back.
+    async fn drain_and_return(&self, controller: &ControllerHandle, name: &str, cables: &[LinkId]) {
+        assert!(self.carried(cables).await > 0, "{name} is in use");
+        self.drain(controller, &[name]).await;
+        let flows = controller.realised().unwrap().plan.flows.clone();
+        let uses = |link: &LinkId| cables.contains(link) || cables.contains(&link.reverse());
+        assert!(!flows.iter().any(|flow| flow.links.iter().any(uses)));
+        // What was on its way when the last pin left.
+        self.arrive(10).await;
+        let before = self.carried(cables).await;
+        self.arrive(100).await;
+        assert_eq!(self.carried(cables).await, before, "{name} is drained");
+        self.drain(controller, &[]).await;
+        self.arrive(20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draining_a_switch_and_a_cable_loses_and_reorders_nothing() {
+    let busy = Busy::new().await;
+    let controller = busy.lab.control(|_| {}).await;
+    controller.submit(busy.jobs(4)).await.unwrap();
+    verified(&busy.lab, &controller).await;
+    busy.send().await;
+    busy.arrive(20).await;
+
+    let fabric = &busy.lab.fabric;
+    for spine in [SwitchId(2), SwitchId(3)] {
+        let cables: Vec<LinkId> = fabric.switch(spine).ports.values().copied().collect();
+        let name = &fabric.switch(spine).name;
+        busy.drain_and_return(&controller, name, &cables).await;
+    }
+    let flow = &controller.realised().unwrap().plan.flows[0];
+    let cable = flow.links[1];
+    let ends = [fabric.link(cable).from.node, fabric.link(cable).to.node];
+    let name = ends.map(|node| fabric.node_name(node)).join("-");
+    busy.drain_and_return(&controller, &name, &[cable]).await;
+    busy.settle().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing() {
+    let busy = Busy::new().await;
+    let controller = busy.lab.control(|_| {}).await;
+    verified(&busy.lab, &controller).await;
+    busy.send().await;
+    for count in [1, 3, 0, 4, 2] {
+        busy.arrive(20).await;
+        controller.submit(busy.jobs(count)).await.unwrap();
+        verified(&busy.lab, &controller).await;
+    }
+    // To drain the last way is not to cut it.
+    busy.drain(&controller, &["spine1", "spine2"]).await;
+    busy.arrive(20).await;
+    busy.drain(&controller, &[]).await;
+    busy.arrive(20).await;
+    busy.settle().await;
+    controller.shutdown().await;
+}
