@@ -1,9 +1,9 @@
 //! The state of cables as this machine sees it, for a fabric that is emulated on it.
 //!
 //! P4Runtime has no news of ports. Where the ports of switches are interfaces of this machine,
-//! named as Mininet names them, `SWITCH-ethPORT`, rtnetlink has. What it says goes to the controller
-//! as an observation like any other. The decision: a cable works while neither of its ends is seen
-//! without carrier, so that it does not matter which end is looked at first.
+//! named as Mininet names them, `SWITCH-ethPORT`, rtnetlink has. What it says goes to the
+//! controller as an observation like any other. The decision: a cable works while neither of its
+//! ends is seen without carrier, so that it does not matter which end is looked at first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{io, thread};
