@@ -331,7 +331,7 @@ impl Ends<'_> {
     }
 }
 
-/// A window of [`WINDOW_BDPS`] bandwidth-delay products of the longest path, and a timeout beyond
+/// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout beyond
 /// the longest time for which strict priority may hold a flow back: two iterations of the job that
 /// takes longest.
 pub fn settings(fabric: &Fabric, jobs: &[Job], scale: Scale, wires: Wires) -> Settings {

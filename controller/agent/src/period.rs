@@ -129,12 +129,8 @@ struct Peak {
 fn resemblance(values: &[f64]) -> Vec<f64> {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / (count.max(1) as f64);
-    let centred = softened(
-        &values
-            .iter()
-            .map(|value| value - mean)
-            .collect::<Vec<f64>>(),
-    );
+    let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
+    let centred = softened(&softened(&centred));
     let products = autocorrelation(&centred);
     let mut squares = 2.0 * centred.iter().map(|x| x * x).sum::<f64>();
     let floor = 1e-6 * mean * mean * count as f64;
@@ -152,8 +148,8 @@ fn resemblance(values: &[f64]) -> Vec<f64> {
     resemblance
 }
 
-/// Each value with a half of its neighbours, or spikes would meet only where they fall on the same
-/// part of a share.
+/// Each value with a half of its neighbours. Without it, spikes would meet only where they fall on
+/// the same part of a share.
 fn softened(values: &[f64]) -> Vec<f64> {
     let at = |index: Option<usize>| index.and_then(|index| values.get(index)).copied();
     let neighbours =

@@ -80,8 +80,9 @@ fn write_capture(file: &Path, packets: &[(u64, Vec<u8>)]) {
 fn read_capture(file: &Path) -> Vec<Vec<u8>> {
     let mut reader = PcapReader::new(File::open(file).unwrap()).unwrap();
     let mut packets = Vec::new();
-    while let Some(packet) = reader.next_packet() {
-        packets.push(packet.unwrap().data.into_owned());
+    // The last packet may be half written yet.
+    while let Some(Ok(packet)) = reader.next_packet() {
+        packets.push(packet.data.into_owned());
     }
     packets
 }

@@ -1,3 +1,5 @@
+//! Series whose iterations are known: alike, jittered, stretched by contention, and none at all.
+
 use fluid::{Engine, Flow, Job, Network, Options};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
