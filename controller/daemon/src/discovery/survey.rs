@@ -163,12 +163,21 @@ impl<C: Connection> Post<C> {
             rows: Vec::new(),
         };
         let won = timeout(limits.rpc_deadline, post.win()).await;
-        won.map_err(|_| SurveyError::NoVerdict)??;
+        won.map_err(|_| post.not_won())??;
         post.prepare().await?;
         Ok(post)
     }
 
-    /// Becomes primary where nobody is.
+    /// Why it has not become primary in time.
+    fn not_won(&self) -> SurveyError {
+        match self.arbitration.standing() {
+            Standing::Backup { .. } => SurveyError::Led,
+            _ => SurveyError::NoVerdict,
+        }
+    }
+
+    /// Becomes primary where nobody is. A switch may not have noticed yet that its last one has
+    /// left, and will say so.
     async fn win(&mut self) -> Result<(), SurveyError> {
         loop {
             let verdict = match self.hear.next().await.ok_or(SurveyError::NoVerdict)?? {
@@ -179,7 +188,7 @@ impl<C: Connection> Post<C> {
             let above = match self.arbitration.standing() {
                 Standing::Primary { .. } => return Ok(()),
                 Standing::Vacant { highest } => highest.term().saturating_add(1),
-                _ => return Err(SurveyError::Led),
+                _ => continue,
             };
             if let Output::Bid(bid) = self.arbitration.step(Input::Term(above)) {
                 let said = self.say.send(Say::Bid(bid)).await;
