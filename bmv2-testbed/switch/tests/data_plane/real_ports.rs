@@ -77,10 +77,12 @@ fn write_capture(file: &Path, packets: &[(u64, Vec<u8>)]) {
     }
 }
 
+/// The whole packets of a file that may still be written.
 fn read_capture(file: &Path) -> Vec<Vec<u8>> {
-    let mut reader = PcapReader::new(File::open(file).unwrap()).unwrap();
+    let Ok(mut reader) = PcapReader::new(File::open(file).unwrap()) else {
+        return Vec::new();
+    };
     let mut packets = Vec::new();
-    // The last packet may be half written yet.
     while let Some(Ok(packet)) = reader.next_packet() {
         packets.push(packet.data.into_owned());
     }
