@@ -10,6 +10,7 @@
 
 mod board;
 mod cluster;
+mod decision;
 pub mod hived;
 pub mod muri;
 mod named;
@@ -18,10 +19,13 @@ pub mod sjf_bco;
 
 pub use board::{Board, BoardError};
 pub use cluster::{Cluster, Free, Host};
+pub use decision::{Decision, Iteration, Pace, Start};
 pub use named::{Beliefs, Placement, PlacementError, UnknownPlacement};
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde_json::Value;
 use topology::HostId;
 
 /// GPUs of one job on each of its hosts; no host has none.
@@ -39,6 +43,9 @@ pub struct Request {
     /// How long it has still to run on those GPUs with the network for itself, in seconds; an
     /// estimate.
     pub remaining_seconds: f64,
+    /// Iterations that it has still to run, on however many GPUs: an iteration is the same work
+    /// wherever it runs.
+    pub remaining_iterations: f64,
     /// The model that it trains, if known.
     pub model: Option<String>,
     /// Whose it is.
@@ -54,6 +61,8 @@ pub struct Running {
     pub gpus: Gpus,
     /// The group that takes turns on these GPUs, if it shares them (Muri).
     pub group: Option<u32>,
+    /// What an iteration is there.
+    pub pace: Pace,
 }
 
 /// What a policy sees.
@@ -76,32 +85,6 @@ impl State<'_> {
     }
 }
 
-/// What to do with a job now.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
-    /// A waiting job begins, or goes on, on these GPUs.
-    Start {
-        /// The job.
-        job: u32,
-        /// Its GPUs.
-        gpus: Gpus,
-        /// The group with which it shares them, if it does not have them alone.
-        group: Option<u32>,
-    },
-    /// A running job gives its GPUs back and waits; what it did is kept.
-    Suspend {
-        /// The job.
-        job: u32,
-    },
-    /// A waiting job leaves: the cluster can never give it what it wants.
-    Refuse {
-        /// The job.
-        job: u32,
-        /// Why.
-        reason: String,
-    },
-}
-
 /// A way to place jobs. Deterministic: the same calls give the same decisions.
 pub trait Policy {
     /// What to do now, in order: what an earlier decision frees, a later one may use.
@@ -111,6 +94,20 @@ pub trait Policy {
     /// a job comes or goes.
     fn round_seconds(&self) -> Option<f64> {
         None
+    }
+
+    /// What it remembers from one decision to the next, so that an interrupted replay can go on;
+    /// `null` if all that it knows is in the [`State`].
+    fn memory(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from the `memory` of a policy of the same kind on the same cluster.
+    ///
+    /// # Errors
+    /// It is no such memory.
+    fn recall(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
+        <()>::deserialize(memory)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The board: who waits and who runs where; the one place where decisions are carried out.
 
-use super::{Cluster, Decision, Free, Gpus, Request, Running, State};
+use super::{Cluster, Decision, Free, Gpus, Request, Running, Start, State};
 
 /// The jobs of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,9 @@ pub enum BoardError {
         /// The group.
         group: u32,
     },
+    /// An iteration without end, or a stall that is no time.
+    #[error("job {0}: its pace or its stall makes no sense")]
+    Pace(u32),
     /// The number is taken.
     #[error("job {0} is here already")]
     Known(u32),
@@ -89,13 +92,17 @@ impl Board {
         Ok(self.running.remove(place))
     }
 
-    /// Says how long a running job has still to go.
+    /// Says how many iterations a running job has still to go; the seconds follow in proportion.
     ///
     /// # Errors
     /// It does not run.
-    pub fn progress(&mut self, job: u32, remaining_seconds: f64) -> Result<(), BoardError> {
+    pub fn progress(&mut self, job: u32, remaining_iterations: f64) -> Result<(), BoardError> {
         let place = self.find(job)?;
-        self.running[place].request.remaining_seconds = remaining_seconds;
+        let request = &mut self.running[place].request;
+        if request.remaining_iterations > 0.0 {
+            request.remaining_seconds *= remaining_iterations / request.remaining_iterations;
+        }
+        request.remaining_iterations = remaining_iterations;
         Ok(())
     }
 
@@ -105,7 +112,7 @@ impl Board {
     /// It makes no sense; nothing has changed then.
     pub fn apply(&mut self, decision: &Decision) -> Result<(), BoardError> {
         match decision {
-            Decision::Start { job, gpus, group } => self.start(*job, gpus, *group),
+            Decision::Start(start) => self.start(start),
             Decision::Suspend { job } => {
                 let stopped = self.finish(*job)?;
                 self.submit(stopped.request)
@@ -114,34 +121,48 @@ impl Board {
         }
     }
 
-    fn start(&mut self, job: u32, gpus: &Gpus, group: Option<u32>) -> Result<(), BoardError> {
-        if gpus.is_empty() || gpus.values().any(|gpus| *gpus == 0) {
-            return Err(BoardError::Empty(job));
-        }
-        let shares = |other: &&Running| group.is_some() && other.group == group;
-        match (self.running.iter().find(shares), group) {
-            (Some(other), Some(group)) if other.gpus != *gpus => {
-                return Err(BoardError::Group { job, group });
-            }
-            (Some(_), _) => {}
-            (None, _) if Free::of(&self.cluster, &self.running).has(gpus) => {}
-            (None, _) => {
-                let gpus = gpus.clone();
-                return Err(BoardError::NotFree { job, gpus });
-            }
-        }
+    fn start(&mut self, start: &Start) -> Result<(), BoardError> {
+        self.check(start)?;
+        let job = start.job;
         let request = self.take_waiting(job)?;
         let place = self
             .running
             .partition_point(|other| other.request.job < job);
-        let gpus = gpus.clone();
         let running = Running {
             request,
-            gpus,
-            group,
+            gpus: start.gpus.clone(),
+            group: start.group,
+            pace: start.pace.clone(),
         };
         self.running.insert(place, running);
         Ok(())
+    }
+
+    /// Whether the GPUs can be had, and the pace be kept.
+    fn check(&self, start: &Start) -> Result<(), BoardError> {
+        let Start {
+            job, gpus, group, ..
+        } = start;
+        let job = *job;
+        if gpus.is_empty() || gpus.values().any(|gpus| *gpus == 0) {
+            return Err(BoardError::Empty(job));
+        }
+        if !start.pace.makes_sense() || !(0.0..=f64::MAX).contains(&start.stall_seconds) {
+            return Err(BoardError::Pace(job));
+        }
+        let shares = |other: &&Running| group.is_some() && other.group == *group;
+        match (self.running.iter().find(shares), group) {
+            (Some(other), Some(group)) if other.gpus != *gpus => {
+                let group = *group;
+                Err(BoardError::Group { job, group })
+            }
+            (Some(_), _) => Ok(()),
+            (None, _) if Free::of(&self.cluster, &self.running).has(gpus) => Ok(()),
+            (None, _) => Err(BoardError::NotFree {
+                job,
+                gpus: gpus.clone(),
+            }),
+        }
     }
 
     fn take_waiting(&mut self, job: u32) -> Result<Request, BoardError> {

@@ -16,7 +16,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Cluster, Decision, Gpus, Policy, Request, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Cluster, Decision, Gpus, Policy, Request, Start, State};
 use cells::{Buddies, Levels};
 
 /// Cells of a tenant: their size in GPUs, and how many.
@@ -136,16 +139,50 @@ impl Policy for Hived {
                 continue;
             }
             match self.start(&tenant, request) {
-                Some(gpus) => decisions.push(Decision::Start {
-                    job,
-                    gpus,
-                    group: None,
-                }),
+                Some(gpus) => decisions.push(Start::new(job, gpus).into()),
                 None => drop(blocked.insert(tenant)),
             }
         }
         decisions
     }
+
+    fn memory(&self) -> Value {
+        let bound = |cells: &Virtual| cells.cells.iter().map(|cell| cell.bound).collect();
+        let tenants = self.tenants.iter();
+        json!(Memory {
+            free: self.buddies.free().to_vec(),
+            bound: tenants
+                .map(|(name, cells)| (name.clone(), bound(cells)))
+                .collect(),
+            jobs: self.jobs.clone(),
+        })
+    }
+
+    fn recall(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
+        let memory = Memory::deserialize(memory)?;
+        self.buddies.recall(memory.free);
+        for (tenant, cells) in &mut self.tenants {
+            let bound = memory.bound.get(tenant).into_iter().flatten();
+            for (cell, bound) in cells.cells.iter_mut().zip(bound) {
+                cell.bound = *bound;
+            }
+            let theirs = memory.jobs.values().filter(|(owner, _)| owner == tenant);
+            let taken: BTreeSet<usize> = theirs.flat_map(|(_, gpus)| gpus).copied().collect();
+            for (gpu, used) in cells.used.iter_mut().enumerate() {
+                *used = taken.contains(&gpu);
+            }
+        }
+        self.jobs = memory.jobs;
+        Ok(())
+    }
+}
+
+/// Which cells are bound, which are free, and who has what.
+#[derive(Serialize, Deserialize)]
+struct Memory {
+    free: Vec<BTreeSet<usize>>,
+    bound: BTreeMap<String, Vec<Option<usize>>>,
+    jobs: BTreeMap<u32, (String, Vec<usize>)>,
 }
 
 /// The virtual clusters of `quotas`, if the cluster can be divided so.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use stages::{RESOURCES, StageTable, Stages};
 
 use super::queue::{Choice, SameLeaf, refusal};
-use super::{Decision, Gpus, Policy, Request, State};
+use super::{Decision, Gpus, Pace, Policy, Request, Start, State};
 
 /// How much longer an iteration of a group of 1 to 4 jobs takes than its stages say, as measured by
 /// Muri's authors.
@@ -120,6 +120,20 @@ impl Muri {
         Self { table }
     }
 
+    /// How many times as long an iteration of `job` takes in its group as alone.
+    fn pace(&self, job: &Request, group: &[&Request]) -> Pace {
+        if group.len() < 2 {
+            return Pace::Model;
+        }
+        let factor = self.iteration_seconds(group) / self.iteration_seconds(&[job]);
+        // A model without stages takes no time at all.
+        Pace::Shared(if factor.is_finite() {
+            factor.max(1.0)
+        } else {
+            1.0
+        })
+    }
+
     /// Seconds of an iteration of each job of a group, overhead counted: what sharing costs.
     pub fn iteration_seconds(&self, group: &[&Request]) -> f64 {
         let overhead = OVERHEAD[group.len().clamp(1, RESOURCES) - 1];
@@ -156,6 +170,53 @@ impl Muri {
             (a, b) => a.is_some().cmp(&b.is_some()),
         });
         groups
+    }
+
+    /// Suspends the groups that are not among `chosen`, and starts those that do not run.
+    fn rearrange(
+        &self,
+        state: &State<'_>,
+        jobs: &[&Request],
+        mut chosen: Vec<(u32, Members)>,
+    ) -> Vec<Decision> {
+        let mut present: BTreeMap<(bool, u32), (Members, &Gpus)> = BTreeMap::new();
+        for job in state.running {
+            // Groups and single jobs have numbers of their own.
+            let key = (job.group.is_some(), job.group.unwrap_or(job.request.job));
+            let entry = present
+                .entry(key)
+                .or_insert_with(|| (Members::new(), &job.gpus));
+            entry.0.insert(job.request.job);
+        }
+        let mut free = state.free();
+        let mut decisions = Vec::new();
+        for (members, gpus) in present.values() {
+            if !chosen.iter().any(|(_, group)| group == members) {
+                free.give(gpus);
+                decisions.extend(members.iter().map(|job| Decision::Suspend { job: *job }));
+            }
+        }
+        chosen.retain(|(_, group)| !present.values().any(|(members, _)| members == group));
+        // Large ones first, which find a leaf of their own more easily.
+        chosen.sort_by_key(|(gpus, _)| std::cmp::Reverse(*gpus));
+        for (wanted, members) in chosen {
+            let first = members.first().copied().unwrap_or_default();
+            let Some(gpus) = SameLeaf.choose(first, wanted, state.cluster, &free) else {
+                continue;
+            };
+            free.take(&gpus);
+            let in_group = jobs.iter().filter(|job| members.contains(&job.job));
+            let group: Vec<&Request> = in_group.copied().collect();
+            let start = |job: &&Request| {
+                Decision::Start(Start {
+                    group: (group.len() > 1).then_some(first),
+                    pace: self.pace(job, &group),
+                    ..Start::new(job.job, gpus.clone())
+                })
+            };
+            decisions.extend(group.iter().map(start));
+        }
+        decisions
     }
 }
 
@@ -201,51 +262,13 @@ impl Policy for Muri {
                 chosen.push((gpus, group.iter().map(|job| job.job).collect()));
             }
         }
-        decisions.extend(rearrange(state, chosen));
+        decisions.extend(self.rearrange(state, &jobs, chosen));
         decisions
     }
 
     fn round_seconds(&self) -> Option<f64> {
         Some(ROUND_SECONDS)
     }
-}
-
-/// Suspends the groups that are not among `chosen`, and starts those that do not run.
-fn rearrange(state: &State<'_>, mut chosen: Vec<(u32, Members)>) -> Vec<Decision> {
-    let mut present: BTreeMap<(bool, u32), (Members, &Gpus)> = BTreeMap::new();
-    for job in state.running {
-        // Groups and single jobs have numbers of their own.
-        let key = (job.group.is_some(), job.group.unwrap_or(job.request.job));
-        let entry = present
-            .entry(key)
-            .or_insert_with(|| (Members::new(), &job.gpus));
-        entry.0.insert(job.request.job);
-    }
-    let mut free = state.free();
-    let mut decisions = Vec::new();
-    for (members, gpus) in present.values() {
-        if !chosen.iter().any(|(_, group)| group == members) {
-            free.give(gpus);
-            decisions.extend(members.iter().map(|job| Decision::Suspend { job: *job }));
-        }
-    }
-    chosen.retain(|(_, group)| !present.values().any(|(members, _)| members == group));
-    // Large ones first, which find a leaf of their own more easily.
-    chosen.sort_by_key(|(gpus, _)| std::cmp::Reverse(*gpus));
-    for (wanted, members) in chosen {
-        let Some(gpus) = SameLeaf.choose(state.cluster, &free, wanted) else {
-            continue;
-        };
-        free.take(&gpus);
-        let group = members.first().copied().filter(|_| members.len() > 1);
-        let start = |job: &u32| Decision::Start {
-            job: *job,
-            gpus: gpus.clone(),
-            group,
-        };
-        decisions.extend(members.iter().map(start));
-    }
-    decisions
 }
 
 #[cfg(test)]

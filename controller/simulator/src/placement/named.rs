@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-
 use super::hived::{Hived, HivedError};
 use super::muri::{Muri, StageTable};
 use super::queue::{FirstFit, LeastLoaded, Queue, Random, SameLeaf};
@@ -97,12 +94,9 @@ impl Placement {
             Self::LeastLoaded => Box::new(Queue {
                 choice: LeastLoaded,
             }),
-            Self::Random => {
-                let random = ChaCha8Rng::seed_from_u64(*seed);
-                Box::new(Queue {
-                    choice: Random { random },
-                })
-            }
+            Self::Random => Box::new(Queue {
+                choice: Random { seed: *seed },
+            }),
             Self::SameLeaf => Box::new(Queue { choice: SameLeaf }),
             Self::Muri => {
                 let table = StageTable::published();

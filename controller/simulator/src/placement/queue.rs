@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use rand::Rng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::HostId;
 
-use super::{Cluster, Decision, Free, Gpus, Policy, State};
+use super::{Cluster, Decision, Free, Gpus, Policy, Start, State};
 
 /// Chooses GPUs for one job.
 pub trait Choice {
-    /// `gpus` of the free ones; none if there are too few.
-    fn choose(&mut self, cluster: &Cluster, free: &Free, gpus: u32) -> Option<Gpus>;
+    /// `gpus` of the free ones for `job`; none if there are too few.
+    fn choose(&self, job: u32, gpus: u32, cluster: &Cluster, free: &Free) -> Option<Gpus>;
 }
 
 /// Jobs in order of arrival, each on the GPUs of a choice.
@@ -33,15 +33,12 @@ impl<C: Choice> Policy for Queue<C> {
                 decisions.push(refusal);
                 continue;
             }
-            let Some(gpus) = self.choice.choose(state.cluster, &free, request.gpus) else {
+            let (job, wanted) = (request.job, request.gpus);
+            let Some(gpus) = self.choice.choose(job, wanted, state.cluster, &free) else {
                 break;
             };
             free.take(&gpus);
-            decisions.push(Decision::Start {
-                job: request.job,
-                gpus,
-                group: None,
-            });
+            decisions.push(Start::new(job, gpus).into());
         }
         decisions
     }
@@ -63,7 +60,7 @@ pub(super) fn refusal(cluster: &Cluster, job: u32, gpus: u32) -> Option<Decision
 pub struct FirstFit;
 
 impl Choice for FirstFit {
-    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+    fn choose(&self, _: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
         free.gather(gpus, free.hosts().map(|(host, _)| host))
     }
 }
@@ -73,27 +70,30 @@ impl Choice for FirstFit {
 pub struct LeastLoaded;
 
 impl Choice for LeastLoaded {
-    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+    fn choose(&self, _: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
         free.gather(gpus, emptiest_first(free.hosts()))
     }
 }
 
-/// Any free GPUs, each as likely as the others.
-#[derive(Clone, Debug)]
+/// Any free GPUs, each as likely as the others. Every job has a stream of chance of its own, so
+/// that nothing needs to be remembered.
+#[derive(Clone, Copy, Debug)]
 pub struct Random {
     /// Where chance comes from.
-    pub random: ChaCha8Rng,
+    pub seed: u64,
 }
 
 impl Choice for Random {
-    fn choose(&mut self, _: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+    fn choose(&self, job: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(u64::from(job));
         let mut left = free.clone();
         if gpus == 0 || left.total() < gpus {
             return None;
         }
         let mut chosen = Gpus::new();
         for _ in 0..gpus {
-            let mut ticket = self.random.random_range(0..left.total());
+            let mut ticket = random.random_range(0..left.total());
             let hosts = left.hosts();
             let mut passed = hosts.skip_while(|(_, free)| {
                 let passes = ticket >= *free;
@@ -115,7 +115,7 @@ impl Choice for Random {
 pub struct SameLeaf;
 
 impl Choice for SameLeaf {
-    fn choose(&mut self, cluster: &Cluster, free: &Free, gpus: u32) -> Option<Gpus> {
+    fn choose(&self, _: u32, gpus: u32, cluster: &Cluster, free: &Free) -> Option<Gpus> {
         let one_host = free.hosts().filter(|(_, free)| *free >= gpus);
         if let Some((host, _)) = one_host.min_by_key(|(_, free)| *free) {
             return free.gather(gpus, [host]);

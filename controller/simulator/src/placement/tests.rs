@@ -28,6 +28,7 @@ fn request(job: u32, gpus: u32) -> Request {
         gpus,
         submitted_seconds: f64::from(job),
         remaining_seconds: 60.0,
+        remaining_iterations: 60.0,
         model: None,
         tenant: None,
     }
@@ -45,19 +46,10 @@ fn check(placement: Placement, taken: &[(u32, u32)], wanted: u32, expect: &[(u32
     let mut policy = placement.policy(&cluster, &beliefs(1)).unwrap();
     let mut board = Board::new(cluster);
     board.submit(request(0, 1)).unwrap();
-    let start = Decision::Start {
-        job: 0,
-        gpus: gpus(taken),
-        group: None,
-    };
-    board.apply(&start).unwrap();
+    board.apply(&Start::new(0, gpus(taken)).into()).unwrap();
     board.submit(request(1, wanted)).unwrap();
     let decisions = policy.decide(&board.state(1.0));
-    let expected = (!expect.is_empty()).then(|| Decision::Start {
-        job: 1,
-        gpus: gpus(expect),
-        group: None,
-    });
+    let expected = (!expect.is_empty()).then(|| Start::new(1, gpus(expect)).into());
     assert_eq!(
         decisions,
         expected.into_iter().collect::<Vec<_>>(),
@@ -84,10 +76,9 @@ fn references_by_hand() {
 #[test]
 fn the_board_refuses_what_makes_no_sense() {
     let mut board = Board::new(cluster(1));
-    let start = |job, of: &[(u32, u32)], group| Decision::Start {
-        job,
-        gpus: gpus(of),
-        group,
+    let start = |job, of: &[(u32, u32)], group| {
+        let start = Start::new(job, gpus(of));
+        Decision::Start(Start { group, ..start })
     };
     for job in 1..=4 {
         board.submit(request(job, 8)).unwrap();
@@ -169,14 +160,26 @@ proptest! {
         sizes in proptest::collection::vec(1..30_u32, 1..14), seed in 0..9_u64,
     ) {
         for placement in Placement::ALL {
-            let run = || drain(placement, &sizes, seed);
-            prop_assert_eq!(run(), run());
+            let once = drain(placement, &sizes, seed, |policy| policy);
+            // As in a run that is interrupted after every decision.
+            let renewed = drain(placement, &sizes, seed, |policy| {
+                let memory = policy.memory();
+                let mut fresh = placement.policy(&cluster(2), &beliefs(seed)).unwrap();
+                fresh.recall(&memory).unwrap();
+                fresh
+            });
+            prop_assert_eq!(once, renewed);
         }
     }
 }
 
-/// Starts as jobs come and go until none is left.
-fn drain(placement: Placement, sizes: &[u32], seed: u64) -> Vec<(u32, Gpus)> {
+/// Starts as jobs come and go until none is left; before each step the policy is `renewed`.
+fn drain(
+    placement: Placement,
+    sizes: &[u32],
+    seed: u64,
+    renewed: impl Fn(Box<dyn Policy>) -> Box<dyn Policy>,
+) -> Vec<(u32, Gpus)> {
     let cluster = cluster(2);
     let mut policy = placement.policy(&cluster, &beliefs(seed)).unwrap();
     let mut board = Board::new(cluster);
@@ -185,9 +188,10 @@ fn drain(placement: Placement, sizes: &[u32], seed: u64) -> Vec<(u32, Gpus)> {
     }
     let mut starts = Vec::new();
     for step in 0..10 * sizes.len() {
+        policy = renewed(policy);
         for decision in policy.decide(&board.state(step as f64)) {
             board.apply(&decision).unwrap();
-            if let Decision::Start { job, gpus, .. } = decision {
+            if let Decision::Start(Start { job, gpus, .. }) = decision {
                 assert_eq!(gpus.values().sum::<u32>(), sizes[job as usize]);
                 starts.push((job, gpus));
             }

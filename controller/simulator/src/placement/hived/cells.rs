@@ -85,6 +85,17 @@ impl Buddies {
         }
     }
 
+    /// Free cells, by level.
+    pub(super) fn free(&self) -> &[BTreeSet<usize>] {
+        &self.free
+    }
+
+    /// As it was when these cells were free.
+    pub(super) fn recall(&mut self, free: Vec<BTreeSet<usize>>) {
+        self.free = free;
+        self.free.resize(self.sizes.len(), BTreeSet::new());
+    }
+
     /// GPUs of a cell, by level.
     pub(super) fn sizes(&self) -> &[usize] {
         &self.sizes

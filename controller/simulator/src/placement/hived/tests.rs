@@ -24,6 +24,7 @@ fn request(job: u32, gpus: u32, tenant: &str) -> Request {
         gpus,
         submitted_seconds: f64::from(job),
         remaining_seconds: 1.0,
+        remaining_iterations: 1.0,
         model: None,
         tenant: Some(tenant.to_owned()),
     }

@@ -55,6 +55,7 @@ fn request(job: u32, gpus: u32, seconds: f64, model: &str) -> Request {
         gpus,
         submitted_seconds: f64::from(job),
         remaining_seconds: seconds,
+        remaining_iterations: seconds,
         model: Some(model.to_owned()),
         tenant: None,
     }

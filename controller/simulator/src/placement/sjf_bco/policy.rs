@@ -10,7 +10,7 @@ use topology::HostId;
 
 use super::{Constants, Job, Problem, Progress, Search, schedule};
 use crate::placement::queue::refusal;
-use crate::placement::{Decision, Gpus, Policy, Request, Running, State};
+use crate::placement::{Decision, Gpus, Policy, Request, Running, Start, State};
 use crate::workload::{Model, Models};
 
 /// Seconds of a slot.
@@ -58,7 +58,7 @@ impl SjfBco {
         let seconds = model.map_or(1.0, |model: &Model| model.compute_seconds);
         Job {
             gpus: request.gpus,
-            iterations: (request.remaining_seconds / seconds).ceil().max(1.0) as u64,
+            iterations: request.remaining_iterations.ceil().max(1.0) as u64,
             gradient: model.map_or(0.0, |model| model.gradient_bytes),
             batch: 1.0,
             forward: 0.0,
@@ -125,8 +125,7 @@ impl Policy for SjfBco {
             };
             let on = placed.on.iter().enumerate().filter(|(_, gpus)| **gpus > 0);
             let gpus: Gpus = on.map(|(host, gpus)| (HostId::from(host), *gpus)).collect();
-            let (job, group) = (request.job, None);
-            decisions.push(Decision::Start { job, gpus, group });
+            decisions.push(Start::new(request.job, gpus).into());
         }
         decisions
     }

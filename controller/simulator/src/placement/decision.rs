@@ -1,0 +1,99 @@
+//! What a policy may say: a job starts, is suspended, or is refused.
+
+use planner::CollectiveDocument;
+use serde::{Deserialize, Serialize};
+
+use super::Gpus;
+
+/// What to do with a job now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// A waiting job begins, or goes on.
+    Start(Start),
+    /// A running job gives its GPUs back and waits; what it did is kept.
+    Suspend {
+        /// The job.
+        job: u32,
+    },
+    /// A waiting job leaves: the cluster can never give it what it wants.
+    Refuse {
+        /// The job.
+        job: u32,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where a job begins, and how it goes on there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// The job.
+    pub job: u32,
+    /// Its GPUs: as many as it asked for, unless the policy decides that too (Crius).
+    pub gpus: Gpus,
+    /// The group with which it shares them, if it does not have them alone (Muri).
+    pub group: Option<u32>,
+    /// What an iteration is there.
+    pub pace: Pace,
+    /// Seconds until its first iteration there, for what it takes to move.
+    pub stall_seconds: f64,
+}
+
+impl Start {
+    /// A job that has its GPUs alone, iterates as its model says, and begins at once.
+    pub fn new(job: u32, gpus: Gpus) -> Self {
+        Self {
+            job,
+            gpus,
+            group: None,
+            pace: Pace::Model,
+            stall_seconds: 0.0,
+        }
+    }
+}
+
+impl From<Start> for Decision {
+    fn from(start: Start) -> Self {
+        Self::Start(start)
+    }
+}
+
+/// What an iteration of a job is on the GPUs that it is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// What its model says. On other GPUs than it asked for the global batch stays, so that with
+    /// half of them it computes twice as long.
+    #[default]
+    Model,
+    /// That, but so many times as long as alone, since others take turns on its GPUs (Muri).
+    Shared(f64),
+    /// What the policy's own plan of the job says (Crius).
+    Planned(Iteration),
+}
+
+/// One iteration as a policy plans it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Seconds of computation.
+    pub compute_seconds: f64,
+    /// Fraction of the computation after which communication may begin.
+    pub overlap_from: f64,
+    /// What its hosts exchange.
+    pub collective: CollectiveDocument,
+}
+
+impl Pace {
+    /// Whether an iteration can go so.
+    pub(super) fn makes_sense(&self) -> bool {
+        match self {
+            Self::Model => true,
+            Self::Shared(factor) => factor.is_finite() && *factor >= 1.0,
+            Self::Planned(iteration) => {
+                iteration.compute_seconds.is_finite()
+                    && iteration.compute_seconds > 0.0
+                    && (0.0..=1.0).contains(&iteration.overlap_from)
+            }
+        }
+    }
+}
