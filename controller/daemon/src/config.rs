@@ -5,15 +5,19 @@
 //! limits live here and nowhere else, so that printing the effective configuration at start says
 //! everything about how the daemon will behave; nothing reads the environment later.
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod raw;
+mod telemetry;
+
+pub use telemetry::{RawTelemetry, Telemetry};
 
 pub use raw::{
     Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
-    RawQueues, RawReconcile, RawStore, RawSwitches,
+    RawNorthbound, RawQueues, RawReconcile, RawStore, RawSwitches,
 };
 
 use crate::liveness::Patience;
@@ -62,6 +66,10 @@ pub struct Config {
     pub patience: Patience,
     /// How cables and hosts are found.
     pub discovery: Discovery,
+    /// Where people and programs are served; nowhere without one.
+    pub listen: Option<SocketAddr>,
+    /// How jobs may tell of themselves.
+    pub telemetry: Telemetry,
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
@@ -188,6 +196,8 @@ impl TryFrom<RawConfig> for Config {
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,
             discovery: Discovery::try_from(&raw.discovery)?,
+            listen: raw.northbound.listen,
+            telemetry: Telemetry::try_from(&raw.telemetry)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,
         })
@@ -392,6 +402,8 @@ mod tests {
             ("[messages]\nheaders_max = 16384", "messages.headers_max"),
             ("[reconcile]\nbatches = 1", "batches"),
             ("[discovery]\nstale_ms = 300", "discovery.stale_ms"),
+            ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
+            ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
             (
                 "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",

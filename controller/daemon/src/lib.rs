@@ -5,11 +5,11 @@
 //! ```
 //!
 //! [`state`] decides with the planner, [`lower()`] turns the plan into tables, [`southbound`]
-//! realises them, [`discovery`] and [`liveness`] see what the fabric is, [`leadership`] or [`etcd`]
-//! say whether this controller is the one that writes, and [`runtime`] puts the parts together
-//! under a [`Config`]. The decision: nothing flows back. What a switch holds is read when it
-//! matters and never remembered, so there is one way in which anything gets repaired: the next
-//! pass.
+//! realises them, [`discovery`] and [`liveness`] see what the fabric is, jobs tell of themselves
+//! through [`northbound`] to [`telemetry`], [`leadership`] or [`etcd`] say whether this controller
+//! is the one that writes, and [`runtime`] puts the parts together under a [`Config`]. The
+//! decision: nothing flows back. What a switch holds is read when it matters and never remembered,
+//! so there is one way in which anything gets repaired: the next pass.
 
 pub mod config;
 pub mod discovery;
@@ -17,12 +17,14 @@ pub mod etcd;
 pub mod leadership;
 pub mod liveness;
 pub mod lower;
+pub mod northbound;
 pub mod runtime;
 pub mod southbound;
 pub mod state;
 pub mod store;
+pub mod telemetry;
 
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower;
-pub use runtime::{Controller, ControllerError, ControllerHandle, Receipt, Timing};
-pub use state::{Answer, Effects, Event, Question, Realise, State};
+pub use runtime::{Access, Controller, ControllerError, ControllerHandle, Receipt, Timing};
+pub use state::{Answer, Effects, Event, Question, Realise, State, Told};

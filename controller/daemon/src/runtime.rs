@@ -6,6 +6,7 @@
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
 
+mod access;
 mod archive;
 mod handle;
 mod making;
@@ -24,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, Severity, SwitchId};
 use tracing::{error, info, warn};
 
+pub(crate) use self::access::Submission;
+use self::access::Submitted;
+pub use self::access::{Access, ControllerError, Receipt, Timing};
 use self::archive::Archive;
-pub(crate) use self::handle::Submission;
-use self::handle::Submitted;
-pub use self::handle::{ControllerError, ControllerHandle, Receipt, Timing};
+pub use self::handle::ControllerHandle;
 use self::making::{desired, lowered};
 use self::office::Office;
 use self::waiting::Waiting;
@@ -92,13 +94,16 @@ impl Controller {
             events: events.clone(),
         };
         tokio::spawn(scout.run(around, runtime.stop.clone()));
-        let handle = ControllerHandle {
+        let access = Access {
             events,
             desired: runtime.desired.subscribe(),
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),
             mandate: runtime.shared.mandate.clone(),
             found,
+        };
+        let handle = ControllerHandle {
+            access,
             stop: runtime.stop.clone(),
             task: tokio::spawn(runtime.run(queue)),
             shutdown_deadline,
@@ -267,6 +272,10 @@ impl<N: Network> Runtime<N> {
             Submitted::Seen(part, seen) => {
                 let change = self.liveness.observe(part, seen, received);
                 return self.believe(change, received).await;
+            }
+            Submitted::Look(look) => {
+                (look.0)(&self.state);
+                return Ok(());
             }
         };
         let inputs = self.state.inputs();

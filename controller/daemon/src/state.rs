@@ -8,83 +8,24 @@
 //! every question is about whole inputs. There is no path on which only a part of the state is
 //! brought up to date, so there is none on which it can be forgotten.
 
+mod event;
 mod question;
+mod refused;
+mod told;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, Plan, Policy, PolicyDocument, Report};
+use planner::{Job, JobId, Override, Plan, Policy, PolicyDocument, Report};
 use topology::{Change, Fabric, Finding, SwitchId};
 
+pub use self::event::{Beginning, Effects, Event, Realise};
 pub use self::question::{Answer, Question};
+use self::refused::{Refused, check_drains, check_jobs};
+use self::told::Documented;
+pub use self::told::Told;
 use crate::lower::Wiring;
 use crate::store::{Record, jobs_document};
-
-/// Something the controller has learned.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The controller starts: the fabric, and the policy and jobs to begin with. All at once, so
-    /// that switches that hold what they shall are not told anything else in between.
-    Started(Fabric, Policy, Vec<Job>),
-    /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
-    /// more, so the jobs are forgotten until telemetry tells them anew.
-    FabricLearned(Fabric),
-    /// A cable or a switch of the fabric failed, or works again.
-    FabricChanged(Change),
-    /// All jobs, from telemetry, in the ids of the present fabric.
-    JobsChanged(Vec<Job>),
-    /// The operator's policy.
-    PolicyChanged(Policy),
-    /// A switch has room for no more than this many pins.
-    PinRoomLearned(SwitchId, usize),
-    /// This controller is to lead, and leaders before it may have used the generations up to this
-    /// one.
-    Elected(u64),
-    /// The answer to the question that was asked last.
-    Planned(Box<Answer>),
-}
-
-/// What follows from an event.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// The generation in force.
-    pub generation: u64,
-    /// What has failed just now: its ports are to be taken out of use before anything else.
-    pub protect: Option<Realise>,
-    /// What the switches shall realise, if it is not what they already do.
-    pub realise: Option<Realise>,
-    /// What is to be planned now.
-    pub question: Option<Question>,
-    /// What the next run of the controller must know.
-    pub record: Option<Record>,
-    /// What a person should know, the event's own refusal included.
-    pub findings: Vec<Finding>,
-}
-
-impl Effects {
-    fn recording(record: Record) -> Self {
-        let record = Some(record);
-        Self {
-            record,
-            ..Self::default()
-        }
-    }
-}
-
-/// A plan to be lowered and written.
-#[derive(Clone, Debug)]
-pub struct Realise {
-    /// Its number; rises with every one.
-    pub generation: u64,
-    /// The fabric it was made for, with what has failed and what is drained.
-    pub fabric: Fabric,
-    /// That fabric in the switches' terms.
-    pub wiring: Arc<Wiring>,
-    /// The plan.
-    pub plan: Arc<Plan>,
-    /// Why it is so.
-    pub report: Arc<Report>,
-}
 
 /// Everything the controller knows and has decided.
 #[derive(Debug)]
@@ -97,6 +38,7 @@ pub struct State {
     fabric: Fabric,
     wiring: Arc<Wiring>,
     jobs: Vec<Job>,
+    told: Told,
     policy: Policy,
     /// What the switch with the least room for pins has, once one was full. One number for all:
     /// switches of a fabric are alike, and a plan that knew each one's room would differ by
@@ -116,34 +58,6 @@ pub struct State {
     decided: Option<Realise>,
 }
 
-/// Why an event is not taken in; the state is as it was.
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error("the policy has {policy} levels, the switches serve {switches}")]
-    TooManyLevels { policy: u8, switches: u8 },
-    #[error("{0}")]
-    Drains(String),
-    #[error("{0}")]
-    Wiring(#[from] crate::lower::WiringError),
-    #[error("two jobs have this name")]
-    Twice(String),
-    #[error("a flow of the job names a NIC that the fabric does not have")]
-    UnknownNic(String),
-    #[error("the fabric has no such part")]
-    UnknownPart,
-}
-
-impl Refused {
-    fn finding(&self) -> Finding {
-        let about = match self {
-            Self::TooManyLevels { .. } | Self::Drains(_) => "policy".to_owned(),
-            Self::Wiring(_) | Self::UnknownPart => "fabric".to_owned(),
-            Self::Twice(job) | Self::UnknownNic(job) => format!("job {job}"),
-        };
-        Finding::error(about, format!("refused: {self}"))
-    }
-}
-
 impl State {
     /// The state before anything is learned: an empty fabric, no jobs, the default policy on
     /// `levels` classes. The first generation is the one after `generation`.
@@ -160,6 +74,7 @@ impl State {
             fabric,
             wiring: Arc::new(wiring),
             jobs: Vec::new(),
+            told: Told::default(),
             policy,
             pin_room: None,
             inputs: 0,
@@ -206,11 +121,17 @@ impl State {
         &self.fabric
     }
 
-    /// What an operator has decided, to be stored: the policy and the jobs.
-    pub fn records(&self) -> [Record; 2] {
+    /// The jobs that told of themselves, whether or not they are planned for.
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// What is to be stored: the policy, and the jobs of either kind.
+    pub fn records(&self) -> [Record; 3] {
         [
             Record::Policy(PolicyDocument::from(&self.policy)),
             Record::Jobs(jobs_document(&self.fabric, &self.jobs)),
+            Record::Told(jobs_document(&self.fabric, &self.told.jobs)),
         ]
     }
 
@@ -241,7 +162,7 @@ impl State {
     fn take(&mut self, event: Event) -> Result<Effects, Refused> {
         let effects = match event {
             Event::Planned(answer) => return Ok(self.adopt(&answer)),
-            Event::Started(fabric, policy, jobs) => self.start(fabric, policy, jobs)?,
+            Event::Started(beginning) => self.start(*beginning)?,
             Event::FabricLearned(fabric) => self.learn(fabric)?,
             Event::FabricChanged(change) => self.change(change)?,
             Event::JobsChanged(jobs) => {
@@ -250,6 +171,7 @@ impl State {
                 self.jobs = jobs;
                 Effects::recording(record)
             }
+            Event::JobsTold(told) => self.hear(told)?,
             Event::PolicyChanged(policy) => {
                 self.check_policy(&policy, &self.fabric)?;
                 self.policy = policy;
@@ -267,22 +189,65 @@ impl State {
         Ok(effects)
     }
 
-    fn start(
-        &mut self,
-        fabric: Fabric,
-        policy: Policy,
-        jobs: Vec<Job>,
-    ) -> Result<Effects, Refused> {
+    fn start(&mut self, beginning: Beginning) -> Result<Effects, Refused> {
+        let Beginning {
+            fabric,
+            policy,
+            jobs,
+            told,
+        } = beginning;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
+        check_jobs(&fabric, &told.jobs)?;
         let before = std::mem::replace(&mut self.policy, policy);
         if let Err(refused) = self.learn(fabric) {
             self.policy = before;
             return Err(refused);
         }
-        self.jobs = jobs;
+        (self.jobs, self.told) = (jobs, told);
         let policy = PolicyDocument::from(&self.policy);
         Ok(Effects::recording(Record::Policy(policy)))
+    }
+
+    /// Jobs that tell of themselves cannot take a name or a connection from those of documents.
+    fn hear(&mut self, told: Told) -> Result<Effects, Refused> {
+        check_jobs(&self.fabric, &told.jobs)?;
+        let before = std::mem::replace(&mut self.told, told);
+        let record = Record::Told(jobs_document(&self.fabric, &self.told.jobs));
+        let mut effects = Effects::recording(record);
+        let had: BTreeSet<&JobId> = before.jobs.iter().map(|job| &job.id).collect();
+        let documented = Documented::new(&self.jobs);
+        let news = self.told.jobs.iter().filter(|job| !had.contains(&job.id));
+        let hidden = news.filter(|job| documented.hides(job));
+        effects.findings = hidden.map(told::hidden).collect();
+        Ok(effects)
+    }
+
+    /// Everything that runs, as far as it is known.
+    fn running(&self) -> Vec<Job> {
+        let documented = Documented::new(&self.jobs);
+        let told = self.told.jobs.iter();
+        let told = told.filter(|job| !documented.hides(job));
+        self.jobs.iter().chain(told).cloned().collect()
+    }
+
+    /// `policy` as it is planned by: within the room that switches have, and with the highest class
+    /// for jobs that are being profiled.
+    fn effective(&self, policy: &Policy) -> Policy {
+        let highest = policy.job_levels().last().copied();
+        let mut overrides: Vec<Override> = self
+            .told
+            .profiled
+            .iter()
+            .map(|job| Override::at_level(&format!("job:{job}"), highest))
+            .collect();
+        overrides.extend(policy.overrides.iter().cloned());
+        let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
+        Policy {
+            max_pins_per_switch: policy.max_pins_per_switch.min(room),
+            overrides,
+            ..policy.clone()
+        }
     }
 
     fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
@@ -294,6 +259,7 @@ impl State {
         });
         self.fabric = fabric;
         self.jobs.clear();
+        self.told = Told::default();
         self.pin_room = None;
         self.decided = None;
         self.learned = self.inputs + 1;
@@ -355,16 +321,11 @@ impl State {
             return None;
         }
         self.asked = Some(self.inputs);
-        let room = self.pin_room.map_or(usize::MAX, |(_, pins)| pins);
-        let policy = Policy {
-            max_pins_per_switch: self.policy.max_pins_per_switch.min(room),
-            ..self.policy.clone()
-        };
         Some(Question {
             inputs: self.inputs,
             fabric: self.drained(),
-            jobs: self.jobs.clone(),
-            policy,
+            jobs: self.running(),
+            policy: self.effective(&self.policy),
             previous: self.decided.as_ref().map(|had| Arc::clone(&had.plan)),
         })
     }
@@ -410,35 +371,6 @@ impl State {
         let drained = self.policy.apply_drains(&self.fabric);
         drained.expect("drains are checked when policy or fabric are taken in")
     }
-}
-
-fn check_drains(policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
-    let drained = policy.apply_drains(fabric);
-    drained
-        .map(drop)
-        .map_err(|error| Refused::Drains(error.to_string()))
-}
-
-fn check_jobs(fabric: &Fabric, jobs: &[Job]) -> Result<(), Refused> {
-    let mut names = BTreeSet::new();
-    for job in jobs {
-        if !names.insert(&job.id) {
-            return Err(Refused::Twice(job.id.to_string()));
-        }
-        let nics = job.flows.iter().flat_map(|flow| [flow.src, flow.dst]);
-        let hosts_known = job
-            .gpus
-            .keys()
-            .all(|host| host.index() < fabric.hosts().len());
-        if !hosts_known
-            || nics
-                .into_iter()
-                .any(|nic| nic.index() >= fabric.nics().len())
-        {
-            return Err(Refused::UnknownNic(job.id.to_string()));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

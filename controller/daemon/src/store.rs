@@ -25,6 +25,7 @@ const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policies
 const TERM: &str = "term";
 const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
+const TOLD: &str = "told";
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +62,10 @@ pub enum Record {
     Generation(u64),
     /// The policy in force.
     Policy(PolicyDocument),
-    /// All jobs.
+    /// All jobs that documents tell of.
     Jobs(JobsDocument),
+    /// All jobs that tell of themselves.
+    Told(JobsDocument),
 }
 
 /// What was recorded last.
@@ -74,8 +77,10 @@ pub struct Memory {
     pub generation: u64,
     /// The policy in force.
     pub policy: Option<PolicyDocument>,
-    /// The jobs.
+    /// The jobs that documents tell of.
     pub jobs: Option<JobsDocument>,
+    /// The jobs that told of themselves.
+    pub told: Option<JobsDocument>,
 }
 
 impl Memory {
@@ -86,6 +91,7 @@ impl Memory {
             Record::Generation(generation) => self.generation >= *generation,
             Record::Policy(policy) => self.policy.as_ref() == Some(policy),
             Record::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
+            Record::Told(jobs) => self.told.as_ref() == Some(jobs),
         }
     }
 
@@ -93,7 +99,8 @@ impl Memory {
     pub fn documents(&self) -> impl Iterator<Item = Record> + use<> {
         let policy = self.policy.clone().map(Record::Policy);
         let jobs = self.jobs.clone().map(Record::Jobs);
-        policy.into_iter().chain(jobs)
+        let told = self.told.clone().map(Record::Told);
+        policy.into_iter().chain(jobs).chain(told)
     }
 
     /// Takes a record in.
@@ -103,6 +110,7 @@ impl Memory {
             Record::Generation(generation) => self.generation = generation,
             Record::Policy(policy) => self.policy = Some(policy),
             Record::Jobs(jobs) => self.jobs = Some(jobs),
+            Record::Told(jobs) => self.told = Some(jobs),
         }
     }
 }
@@ -143,6 +151,7 @@ impl Store {
             generation: self.fact(GENERATION)?.unwrap_or_default(),
             policy: self.policies()?.pop(),
             jobs: self.fact(JOBS)?,
+            told: self.fact(TOLD)?,
         })
     }
 
@@ -182,6 +191,7 @@ impl Store {
                             facts.insert(GENERATION, &text(number)[..])?
                         }
                         Record::Jobs(jobs) => facts.insert(JOBS, &text(jobs)[..])?,
+                        Record::Told(jobs) => facts.insert(TOLD, &text(jobs)[..])?,
                         Record::Policy(policy) => {
                             let last = policies.last()?.map_or(0, |(number, _)| number.value());
                             policies.insert(last + 1, &text(policy)[..])?

@@ -57,7 +57,8 @@ pub enum Paths {
 /// An operator's word on the jobs whose id or tenant matches a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
-    /// Glob over job ids and tenants: `*` is any text, `?` any one character.
+    /// Glob over job ids and tenants: `*` is any text, `?` any one character. With `job:` or
+    /// `tenant:` before it, over one of the two.
     pub pattern: String,
     /// Lowest class of the job, if bounded; a fixed level is both bounds.
     pub min_level: Option<u8>,
@@ -74,9 +75,26 @@ pub struct Override {
 impl Override {
     /// Whether this override is about `job`.
     pub fn matches(&self, job: &Job) -> bool {
+        let is_job = |pattern| names::glob_matches(pattern, job.id.as_str());
         let tenant = job.tenant.as_deref();
-        names::glob_matches(&self.pattern, job.id.as_str())
-            || tenant.is_some_and(|tenant| names::glob_matches(&self.pattern, tenant))
+        let is_tenant = |pattern| tenant.is_some_and(|tenant| names::glob_matches(pattern, tenant));
+        match self.pattern.split_once(':') {
+            Some(("job", pattern)) => is_job(pattern),
+            Some(("tenant", pattern)) => is_tenant(pattern),
+            _ => is_job(&self.pattern) || is_tenant(&self.pattern),
+        }
+    }
+
+    /// An override that fixes a level, if there is one to fix.
+    pub fn at_level(pattern: &str, level: Option<u8>) -> Self {
+        Self {
+            pattern: pattern.to_owned(),
+            min_level: level,
+            max_level: level,
+            weight: 1.0,
+            exempt: false,
+            min_throughput: None,
+        }
     }
 
     /// Whether it bounds the class of the job, which then is no longer the compression's to choose.

@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::controller::liveness::{Health, Part};
+use ::controller::northbound::{self, Server};
 use ::controller::southbound::mandate::Mandate;
 use ::controller::{Config, ConfigError, Controller, ControllerError, ControllerHandle, Event};
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use topology::{Fabric, Severity};
@@ -126,8 +128,9 @@ async fn serve(
     let carriers = args.carriers.then(|| Carriers::open(&fabric)).transpose();
     let mut carriers = carriers.map_err(|error| Failure::work(&error))?;
     let first = wanted.policy.take().unwrap_or_default();
-    let started = Controller::start(config, fabric.clone(), first).await;
+    let started = Controller::start(config.clone(), fabric.clone(), first).await;
     let controller = started.map_err(|error| Failure::work(&error))?;
+    let northbound = northbound(&controller, &config).await?;
     let leader = leader(&controller, args).await?;
     let submitted = submit(&controller, wanted).await?;
     let mut awaited = Some(submitted).filter(|_| leader == Leader::This);
@@ -155,8 +158,27 @@ async fn serve(
             },
         }
     }
+    if let Some(northbound) = northbound {
+        northbound.shutdown().await;
+    }
     controller.shutdown().await;
     Ok(())
+}
+
+/// Serves people and programs, where the configuration says so.
+async fn northbound(
+    controller: &ControllerHandle,
+    config: &Config,
+) -> Result<Option<Server>, Failure> {
+    let Some(listen) = config.listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|error| Failure::input(listen, error))?;
+    let server = northbound::serve(listener, controller.access(), config);
+    let server = server.map_err(|error| Failure::work(&error))?;
+    output::print(format_args!("serving on {}", server.local_addr()))?;
+    Ok(Some(server))
 }
 
 /// Which controller writes to the switches.

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module: [`start`],
-//! [`repair`], [`takeover`], [`policy`], [`writes`]. The decision: the whole controller is
+//! [`repair`], [`takeover`], [`policy`], [`writes`], [`telemetry`]. The
+//! decision: the whole controller is
 //! measured, from its public interface, and where a rate is compared with another one, both are
 //! taken in turn in one run.
 
@@ -14,6 +15,7 @@ mod repair;
 mod samples;
 mod start;
 mod takeover;
+mod telemetry;
 mod writes;
 
 use std::error::Error;
@@ -54,6 +56,9 @@ fn main() -> Result<(), Failed> {
         }
         if is_asked("writes") {
             writes::measure().await?;
+        }
+        if is_asked("telemetry") {
+            telemetry::measure().await?;
         }
         Ok::<(), Failed>(())
     })?;

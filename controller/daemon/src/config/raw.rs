@@ -3,11 +3,12 @@
 //! [`Config`](super::Config) is made from it and checks it. The decision: every field may be left
 //! out, so an empty file is a configuration, and printing this type is printing all of them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::MAX_LEVELS;
+use super::{MAX_LEVELS, RawTelemetry};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -32,6 +33,10 @@ pub struct RawConfig {
     pub liveness: RawLiveness,
     /// How cables and hosts are found.
     pub discovery: RawDiscovery,
+    /// Where people and programs are served.
+    pub northbound: RawNorthbound,
+    /// How jobs may tell of themselves.
+    pub telemetry: RawTelemetry,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
 }
@@ -169,6 +174,16 @@ pub struct RawDiscovery {
     pub stale_ms: u64,
     /// Ports below this number are probed, if less often, though no document connects them.
     pub ports: u16,
+}
+
+/// Where people and programs are served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawNorthbound {
+    /// Address and port, as `127.0.0.1:9300`; without one, nobody is served. Whoever reaches it may
+    /// do everything, so it belongs on a network of operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Bounds of gRPC messages, in bytes.

@@ -198,6 +198,7 @@ impl Calls {
             self.keys.generation(),
             self.keys.policy(),
             self.keys.jobs(),
+            self.keys.told(),
         ];
         let answer = self.transact(Vec::new(), keys.map(range).into()).await?;
         let revision = revision(&answer);
@@ -207,7 +208,7 @@ impl Calls {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs] =
+        let [generation, policy, jobs, told] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let generation = generation
             .map(|value| parse("generation", &value))
@@ -217,6 +218,7 @@ impl Calls {
             generation: generation.unwrap_or(0),
             policy: policy.map(|value| parse("policy", &value)).transpose()?,
             jobs: jobs.map(|value| parse("jobs", &value)).transpose()?,
+            told: told.map(|value| parse("told", &value)).transpose()?,
         };
         Ok(Snapshot {
             revision,

@@ -6,7 +6,8 @@
 //! PREFIX/generation           generations up to this one may be used up
 //! PREFIX/policy               the policy in force
 //! PREFIX/policies/NUMBER      every policy that ever was, by its number
-//! PREFIX/jobs                 all jobs
+//! PREFIX/jobs                 all jobs that documents tell of
+//! PREFIX/told                 all jobs that tell of themselves
 //! ```
 //!
 //! The decision: what is stored are the same documents as in the embedded
@@ -53,6 +54,10 @@ impl Keys {
         self.key("jobs")
     }
 
+    pub(super) fn told(&self) -> Vec<u8> {
+        self.key("told")
+    }
+
     /// The first of all keys, and what comes after the last.
     pub(super) fn all(&self) -> (Vec<u8>, Vec<u8>) {
         // 0 comes after the slash.
@@ -68,6 +73,7 @@ impl Keys {
             Record::Generation(generation) => (self.generation(), text(generation)),
             Record::Policy(policy) => (self.policy(), text(policy)),
             Record::Jobs(jobs) => (self.jobs(), text(jobs)),
+            Record::Told(jobs) => (self.told(), text(jobs)),
         }
     }
 

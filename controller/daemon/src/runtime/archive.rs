@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use planner::Policy;
+use planner::{Job, JobsDocument, Policy};
 use tokio::task::spawn_blocking;
 use topology::{Fabric, Finding};
 
 use crate::etcd::Desk;
 use crate::southbound::chain;
-use crate::state::Event;
+use crate::state::{Beginning, Event, Told};
 use crate::store::{Memory, Record, Store, StoreError};
 
 /// Generations that are reserved together.
@@ -76,8 +76,11 @@ impl Archive {
     }
 
     /// Which of these are stored nowhere though something else could have been.
-    pub(super) fn missing(&self, records: [Record; 2]) -> impl Iterator<Item = Record> + use<> {
-        let has = [self.memory.policy.is_some(), self.memory.jobs.is_some()];
+    pub(super) fn missing(&self, records: [Record; 3]) -> impl Iterator<Item = Record> + use<> {
+        let Memory {
+            policy, jobs, told, ..
+        } = &self.memory;
+        let has = [policy.is_some(), jobs.is_some(), told.is_some()];
         let pairs = records.into_iter().zip(has);
         pairs.filter(|(_, has)| !has).map(|(record, _)| record)
     }
@@ -96,15 +99,21 @@ impl Archive {
     /// What no longer fits the fabric is left out, and a finding says so.
     pub(super) fn recall(&self, fabric: Fabric, first: Policy) -> (Event, Vec<Finding>) {
         let mut lost = Vec::new();
-        let (mut policy, mut jobs) = (first, Vec::new());
+        let mut beginning = Beginning {
+            fabric,
+            policy: first,
+            jobs: Vec::new(),
+            told: Told::default(),
+        };
         for record in self.memory.documents() {
-            match or_lost(read(&record, &fabric), &mut lost) {
-                Some(Event::PolicyChanged(stored)) => policy = stored,
-                Some(Event::JobsChanged(stored)) => jobs = stored,
+            match or_lost(read(&record, &beginning.fabric), &mut lost) {
+                Some(Event::PolicyChanged(stored)) => beginning.policy = stored,
+                Some(Event::JobsChanged(stored)) => beginning.jobs = stored,
+                Some(Event::JobsTold(stored)) => beginning.told = stored,
                 _ => {}
             }
         }
-        (Event::Started(fabric, policy, jobs), lost)
+        (Event::Started(Box::new(beginning)), lost)
     }
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
@@ -158,12 +167,23 @@ pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
             Ok(Event::PolicyChanged(policy))
         }
         Record::Jobs(stored) => {
-            let resolved = stored.resolve(fabric, "the stored jobs");
-            let resolved = resolved.map_err(|error| error.to_string())?;
-            Ok(Event::JobsChanged(resolved.jobs))
+            let jobs = resolved(stored, fabric, "the stored jobs")?;
+            Ok(Event::JobsChanged(jobs))
         }
+        // Of what ran when it was stored enough was known, or will be soon.
+        Record::Told(stored) => Ok(Event::JobsTold(Told {
+            jobs: resolved(stored, fabric, "the stored jobs of telemetry")?,
+            ..Told::default()
+        })),
         Record::Term(_) | Record::Generation(_) => Err("no document".to_owned()),
     }
+}
+
+fn resolved(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {
+    let resolved = stored.resolve(fabric, name);
+    resolved
+        .map(|resolved| resolved.jobs)
+        .map_err(|error| error.to_string())
 }
 
 /// The value, or a finding that says why there is none.

@@ -69,7 +69,7 @@ impl Office {
     /// Why this controller does not take an event: others would not hear of it.
     pub(super) fn refuses(&self, event: &Event) -> Option<Finding> {
         let about = match event {
-            Event::JobsChanged(_) => "jobs",
+            Event::JobsChanged(_) | Event::JobsTold(_) => "jobs",
             Event::PolicyChanged(_) => "policy",
             _ => return None,
         };

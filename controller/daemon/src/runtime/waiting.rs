@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use topology::Finding;
 
-use super::handle::Receipt;
+use super::access::Receipt;
 
 /// Somebody who waits for a plan.
 pub(super) struct Waiting {

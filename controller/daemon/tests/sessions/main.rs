@@ -21,6 +21,8 @@ mod restart;
 #[cfg(test)]
 mod simple_switch;
 #[cfg(test)]
+mod telemetry;
+#[cfg(test)]
 mod traffic;
 
 use controller::Event;

@@ -46,7 +46,7 @@ pub struct PolicyDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OverrideDocument {
-    /// Glob over job ids and tenants.
+    /// Glob over job ids and tenants; `job:GLOB` or `tenant:GLOB` for one of the two.
     #[serde(rename = "match")]
     pub pattern: String,
     /// Fixed class.

@@ -1,0 +1,15 @@
+//! What others and the controller say to each other over gRPC, compiled from `proto/`.
+//!
+//! The daemon serves it, agents and `crux job` speak it. The decision: messages carry names, never
+//! ids, and nothing here knows what they mean; the daemon's `telemetry` and `northbound` turn them
+//! into the types that the rest of the program has.
+
+/// Jobs tell of themselves.
+pub mod telemetry {
+    #[allow(unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
+    #[allow(missing_docs)] // what tonic has generated
+    mod generated {
+        tonic::include_proto!("crux.telemetry.v1");
+    }
+    pub use generated::*;
+}

@@ -1,0 +1,209 @@
+//! Reports of jobs: how long the controller takes to handle each, at how many a second and in how
+//! much memory, and how long from the last window of a profile to the last switch that holds what
+//! follows from it.
+
+use std::time::Duration;
+
+use api::telemetry as proto;
+use controller::northbound::{self, Server};
+use controller::{Config, ControllerHandle, RawConfig};
+use proto::report::Said;
+use proto::telemetry_client::TelemetryClient;
+use switch::service::ServiceOptions;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval_at, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use topology::Fabric;
+
+use crate::lab::{Lab, control};
+use crate::samples::Samples;
+use crate::{DEADLINE, Failed};
+
+/// Streams, one for each host.
+const HOSTS: u32 = 1_000;
+
+/// Reports of each host in a second: 10,000 together.
+const RATE: u32 = 10;
+
+/// How long they report.
+const SECONDS: u32 = 20;
+
+pub(crate) async fn measure() -> Result<(), Failed> {
+    let lab = Lab::large(ServiceOptions::default()).await?;
+    let controller = control(&lab.fabric, |_| {}).await?;
+    let server = serve(&controller).await?;
+    profiles(&lab.fabric, &controller, &server).await?;
+    reports(&lab.fabric, &server).await?;
+    server.shutdown().await;
+    controller.shutdown().await;
+    Ok(())
+}
+
+async fn serve(controller: &ControllerHandle) -> Result<Server, Failed> {
+    let mut raw = RawConfig::default();
+    // All of them come from this machine.
+    raw.telemetry.streams_per_address = 2 * HOSTS as usize;
+    let config = Config::try_from(raw)?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    Ok(northbound::serve(listener, controller.access(), &config)?)
+}
+
+/// A reporter's end of a stream.
+struct Line {
+    say: mpsc::Sender<proto::Report>,
+    remarks: Streaming<proto::Remark>,
+}
+
+impl Line {
+    async fn open(server: &Server) -> Result<Self, Failed> {
+        let address = format!("http://{}", server.local_addr());
+        let mut client = TelemetryClient::connect(address).await?;
+        let (say, reports) = mpsc::channel(4);
+        let remarks = client
+            .report(ReceiverStream::new(reports))
+            .await?
+            .into_inner();
+        Ok(Self { say, remarks })
+    }
+
+    async fn say(&self, said: Said) -> Result<(), Failed> {
+        Ok(self.say.send(proto::Report { said: Some(said) }).await?)
+    }
+
+    async fn hear(&mut self) -> Result<String, Failed> {
+        let remark = timeout(DEADLINE, self.remarks.message()).await??;
+        Ok(remark.ok_or("the stream has ended")?.text)
+    }
+}
+
+fn announcement(fabric: &Fabric, number: u32) -> Said {
+    let hosts = fabric.hosts();
+    let host = |step: usize| {
+        hosts[(number as usize * 7 + step * 20) % hosts.len()]
+            .name
+            .clone()
+    };
+    let flow = |step| proto::Flow {
+        src: host(step),
+        dst: host((step + 1) % 4),
+        udp_src_port: Some(49_152 + number),
+        ..proto::Flow::default()
+    };
+    Said::Announcement(proto::Announcement {
+        job: format!("told{number}"),
+        gpus: (0..4).map(|step| (host(step), 1)).collect(),
+        flows: (0..4).map(flow).collect(),
+        ..proto::Announcement::default()
+    })
+}
+
+fn window(number: u32, flop: f64) -> Said {
+    Said::Window(proto::Window {
+        job: format!("told{number}"),
+        seconds: 1.0,
+        iteration_starts: vec![0.0, 0.2, 0.4, 0.6, 0.8],
+        flop,
+        compute_seconds: 0.5,
+        communication_seconds: 0.5,
+        flow_bytes: vec![5e8; 4],
+    })
+}
+
+/// Jobs that come one after the other, each profiled before the next.
+async fn profiles(
+    fabric: &Fabric,
+    controller: &ControllerHandle,
+    server: &Server,
+) -> Result<(), Failed> {
+    let mut line = Line::open(server).await?;
+    let mut samples = Samples::default();
+    for number in 0..20 {
+        line.say(announcement(fabric, number)).await?;
+        line.hear().await?;
+        let name = format!("told{number}").as_str().into();
+        let announced = controller.await_realised(|now| now.plan.job(&name).is_some());
+        let generation = timeout(DEADLINE, announced).await??.generation;
+        controller.await_verified(generation, DEADLINE).await?;
+
+        let began = Instant::now();
+        line.say(window(number, 1e12 * f64::from(number + 1)))
+            .await?;
+        let planned = controller.await_realised(|now| {
+            now.plan
+                .job(&name)
+                .is_some_and(|(_, job)| job.intensity > 1e9)
+        });
+        let generation = timeout(DEADLINE, planned).await??.generation;
+        let timing = controller.await_verified(generation, DEADLINE).await?;
+        samples.push(timing.verified - began);
+    }
+    samples.print("telemetry: from the last window of a profile to verified");
+    for number in 0..20 {
+        let job = format!("told{number}");
+        line.say(Said::End(proto::End { job })).await?;
+    }
+    Ok(())
+}
+
+/// Many hosts report at once. Each says something now and then that is answered, which is how
+/// handling is timed: from when it is said to when the answer is read.
+async fn reports(fabric: &Fabric, server: &Server) -> Result<(), Failed> {
+    let mut lines = Vec::new();
+    for host in 0..HOSTS {
+        let mut line = Line::open(server).await?;
+        if host < 100 {
+            line.say(announcement(fabric, 100 + host)).await?;
+            line.hear().await?;
+        }
+        lines.push(line);
+    }
+    let memory = resident()?;
+    let began = Instant::now() + Duration::from_millis(100);
+    let reporting = (0..)
+        .zip(lines)
+        .map(|(host, line)| tokio::spawn(report(host, line, began)));
+    let reporting: Vec<_> = reporting.collect();
+    let (mut samples, mut sent) = (Samples::default(), 0);
+    for reporter in reporting {
+        let (times, count) = reporter.await??;
+        samples.extend(times);
+        sent += count;
+    }
+    let rate = f64::from(sent) / began.elapsed().as_secs_f64();
+    println!(
+        "telemetry: {HOSTS} hosts, {sent} reports, {rate:.0} a second, resident memory of \
+         reporters and controller together {memory} KiB before and {} KiB after",
+        resident()?
+    );
+    samples.print("telemetry: a report, from said to its answer heard");
+    Ok(())
+}
+
+/// Reports at the rate; the first hundred hosts have a job, the others say what is answered.
+async fn report(host: u32, mut line: Line, began: Instant) -> Result<(Vec<Duration>, u32), Failed> {
+    let period = Duration::from_secs(1) / RATE;
+    // Hosts do not report at the same instant.
+    let mut ticks = interval_at(began + period * host / HOSTS, period);
+    let mut times = Vec::new();
+    for _ in 0..RATE * SECONDS {
+        let due = ticks.tick().await;
+        if host < 100 {
+            line.say(window(100 + host, 1e12)).await?;
+            continue;
+        }
+        line.say(window(host, 1e12)).await?;
+        line.hear().await?;
+        times.push(due.elapsed());
+    }
+    Ok((times, RATE * SECONDS))
+}
+
+/// Resident memory of this process, KiB.
+fn resident() -> Result<u64, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.ok_or("no VmRSS")?.parse()?)
+}

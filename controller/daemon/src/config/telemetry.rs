@@ -1,0 +1,119 @@
+//! How jobs may tell of themselves.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, check, count, duration};
+
+/// How jobs may tell of themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Telemetry {
+    /// A job that says nothing for this long counts as ended.
+    pub grace: Duration,
+    /// Iterations after which enough is known of a job.
+    pub profile_iterations: u64,
+    /// A job is profiled for no longer than this.
+    pub profile_longest: Duration,
+    /// Jobs that are profiled at once.
+    pub profiled_at_once: NonZeroUsize,
+    /// A job that differs by more than this share from what is planned is planned anew.
+    pub change_min: f64,
+    /// Jobs.
+    pub jobs: NonZeroUsize,
+    /// Jobs of one stream.
+    pub jobs_per_reporter: NonZeroUsize,
+    /// Reports that are read from one stream in a second.
+    pub reports_per_second: NonZeroU32,
+    /// Open streams.
+    pub streams: NonZeroUsize,
+    /// Open streams from one address.
+    pub streams_per_address: NonZeroUsize,
+    /// Reports that wait, all streams together.
+    pub queue: NonZeroUsize,
+    /// Between two looks at who is silent.
+    pub tick: Duration,
+}
+
+/// How jobs may tell of themselves, as files spell it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTelemetry {
+    /// A job that says nothing for this long, in milliseconds, counts as ended.
+    pub grace_ms: u64,
+    /// Iterations after which enough is known of a job to rank it.
+    pub profile_iterations: u64,
+    /// A job whose intensity is not known has the highest class for no longer than this, in
+    /// milliseconds.
+    pub profile_longest_ms: u64,
+    /// Jobs that are profiled at once; others wait for their turn.
+    pub profiled_at_once: usize,
+    /// A job that differs by more than this share from what is planned is planned anew.
+    pub change_min: f64,
+    /// Jobs at most.
+    pub jobs: usize,
+    /// Jobs of one stream at most.
+    pub jobs_per_reporter: usize,
+    /// Reports that are read from one stream in a second.
+    pub reports_per_second: u32,
+    /// Open streams at most.
+    pub streams: usize,
+    /// Open streams from one address at most.
+    pub streams_per_address: usize,
+    /// Reports that wait, all streams together.
+    pub queue: usize,
+    /// Between two looks at who is silent, in milliseconds.
+    pub tick_ms: u64,
+}
+
+impl Default for RawTelemetry {
+    fn default() -> Self {
+        Self {
+            grace_ms: 10_000,
+            profile_iterations: 5,
+            profile_longest_ms: 60_000,
+            profiled_at_once: 4,
+            change_min: 0.1,
+            jobs: 10_000,
+            jobs_per_reporter: 64,
+            reports_per_second: 100,
+            streams: 8_192,
+            streams_per_address: 64,
+            queue: 1_024,
+            tick_ms: 100,
+        }
+    }
+}
+
+impl TryFrom<&RawTelemetry> for Telemetry {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawTelemetry) -> Result<Self, ConfigError> {
+        let share = (0.0..=1.0).contains(&raw.change_min);
+        check("telemetry.change_min", &raw.change_min, "0 to 1", share)?;
+        let iterations = raw.profile_iterations;
+        let field = "telemetry.profile_iterations";
+        check(field, &iterations, "above 0", iterations > 0)?;
+        let rate = NonZeroU32::new(raw.reports_per_second);
+        let rate = rate.ok_or_else(|| ConfigError::Invalid {
+            field: "telemetry.reports_per_second",
+            found: "0".to_owned(),
+            wanted: "above 0",
+        })?;
+        Ok(Self {
+            grace: duration("telemetry.grace_ms", raw.grace_ms)?,
+            profile_iterations: iterations,
+            profile_longest: duration("telemetry.profile_longest_ms", raw.profile_longest_ms)?,
+            profiled_at_once: count("telemetry.profiled_at_once", raw.profiled_at_once)?,
+            change_min: raw.change_min,
+            jobs: count("telemetry.jobs", raw.jobs)?,
+            jobs_per_reporter: count("telemetry.jobs_per_reporter", raw.jobs_per_reporter)?,
+            reports_per_second: rate,
+            streams: count("telemetry.streams", raw.streams)?,
+            streams_per_address: count("telemetry.streams_per_address", raw.streams_per_address)?,
+            queue: count("telemetry.queue", raw.queue)?,
+            tick: duration("telemetry.tick_ms", raw.tick_ms)?,
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! How fast a stream may be read.
+//!
+//! Sans-IO: time is an argument and the wait is the result. The decision: nothing is dropped. Who
+//! is too fast is read later, and the transport's own window tells it to wait.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A steady rate with bursts of one second of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    interval: Duration,
+    /// When the next would be due at the steady rate.
+    due: Instant,
+}
+
+impl Pace {
+    pub(super) fn new(per_second: u32, now: Instant) -> Self {
+        Self {
+            interval: Duration::from_secs(1) / per_second.max(1),
+            due: now,
+        }
+    }
+
+    /// Counts one more, and says from when on the next may be read.
+    pub(super) fn take(&mut self, now: Instant) -> Instant {
+        const BURST: Duration = Duration::from_secs(1);
+        self.due = self.due.max(now) + self.interval;
+        self.due - BURST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate_holds() {
+        let now = Instant::now() + Duration::from_secs(60);
+        let mut pace = Pace::new(10, now);
+        let waits: Vec<_> = (0..30).map(|_| pace.take(now)).collect();
+        assert!(waits[9] <= now && waits[10] > now);
+        assert_eq!(waits[29] - now, Duration::from_secs(2));
+        let later = now + Duration::from_secs(30);
+        assert!(pace.take(later) < later, "a rest is a new burst, no more");
+    }
+}

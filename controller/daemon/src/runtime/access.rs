@@ -1,0 +1,285 @@
+//! What the rest of the program has of a running controller.
+//!
+//! [`runtime`](crate::runtime) is at the other end of its queue. The decision: whoever has access
+//! can give events and observations and look at what is decided and held; nobody reaches around
+//! the state.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout};
+use topology::{Finding, SwitchId};
+
+use crate::discovery::Discovery;
+use crate::liveness::{Health, Part};
+use crate::southbound::mandate::Mandate;
+use crate::southbound::{Board, Desired, Made, SwitchStatus};
+use crate::state::{Event, Realise, State};
+use crate::store::StoreError;
+
+/// A controller that is not there any more, or not there yet.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// It has stopped.
+    #[error("the controller has stopped")]
+    Stopped,
+    /// Its store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It refused what it was started with.
+    #[error("the controller cannot start: {}", texts(.0))]
+    Refused(Vec<Finding>),
+    /// Not every switch holds the tables in time.
+    #[error("not verified within {} ms: {}", .within.as_millis(), .missing.join(", "))]
+    NotVerified {
+        /// How long it was waited for.
+        within: Duration,
+        /// The switches that miss something, and what is known of why.
+        missing: Vec<String>,
+    },
+}
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    /// The generation that takes it into account.
+    pub generation: u64,
+    /// What a person should know, a refusal included.
+    pub findings: Vec<Finding>,
+}
+
+/// From the event to the last switch, on the controller's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// The generation that was verified: the one asked for or a later one.
+    pub generation: u64,
+    /// The event arrived, the plan was made, and it was lowered.
+    pub made: Made,
+    /// The first write was sent, if it took any.
+    pub first_write: Option<Instant>,
+    /// The last switch was seen to hold its tables.
+    pub verified: Instant,
+}
+
+impl Timing {
+    /// From the event to the last verified switch.
+    pub fn total(&self) -> Duration {
+        self.verified - self.made.received
+    }
+}
+
+/// A way to a running controller, as many as are wanted.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub(super) events: mpsc::Sender<Submission>,
+    pub(super) desired: watch::Receiver<Arc<Desired>>,
+    pub(super) realised: watch::Receiver<Option<Realise>>,
+    pub(super) board: Board,
+    pub(super) mandate: watch::Receiver<Mandate>,
+    pub(super) found: watch::Receiver<Arc<Discovery>>,
+}
+
+/// Something on its way to the state.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(super) what: Submitted,
+    pub(super) received: Instant,
+}
+
+impl Submission {
+    /// How something looks now.
+    pub(crate) fn seen(part: Part, health: Health) -> Self {
+        Self {
+            what: Submitted::Seen(part, health),
+            received: Instant::now(),
+        }
+    }
+}
+
+/// What was submitted.
+#[derive(Debug)]
+pub(super) enum Submitted {
+    Event(Box<Event>, oneshot::Sender<Receipt>),
+    Seen(Part, Health),
+    Look(Look),
+}
+
+/// A question to the state.
+pub(super) struct Look(pub(super) Box<dyn FnOnce(&State) + Send>);
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Look")
+    }
+}
+
+impl Access {
+    /// Gives the controller an event and waits until it has planned for it. Waits longer where more
+    /// events are under way than the queue holds.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn submit(&self, event: Event) -> Result<Receipt, ControllerError> {
+        let (receipt, answer) = oneshot::channel();
+        self.send(Submitted::Event(Box::new(event), receipt))
+            .await?;
+        answer.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// Tells the controller how a cable or a switch looks, each time that it is looked at or only
+    /// when that changes. Bad news about a cable is believed at once, see
+    /// [`liveness`](crate::liveness).
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn observe(&self, part: Part, seen: Health) -> Result<(), ControllerError> {
+        self.send(Submitted::Seen(part, seen)).await
+    }
+
+    /// What `question` finds in the state. It is asked between two events, so it takes no longer
+    /// than to copy what it needs.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn look<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, ControllerError> {
+        let (found, answer) = oneshot::channel();
+        // Whoever asked may have gone.
+        let look = move |state: &State| drop(found.send(question(state)));
+        self.send(Submitted::Look(Look(Box::new(look)))).await?;
+        answer.await.map_err(|_| ControllerError::Stopped)
+    }
+
+    /// What the switches shall hold now.
+    pub fn desired(&self) -> Arc<Desired> {
+        Arc::clone(&self.desired.borrow())
+    }
+
+    /// The fabric, plan and report in force; `None` before the first.
+    pub fn realised(&self) -> Option<Realise> {
+        self.realised.borrow().clone()
+    }
+
+    /// Waits until `what` holds of what is in force.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn await_realised(
+        &self,
+        what: impl Fn(&Realise) -> bool,
+    ) -> Result<Realise, ControllerError> {
+        let mut realised = self.realised.clone();
+        let holds = |realised: &Option<Realise>| realised.as_ref().is_some_and(&what);
+        let found = realised.wait_for(holds).await;
+        let found = found.ok().and_then(|found| found.clone());
+        found.ok_or(ControllerError::Stopped)
+    }
+
+    /// What the sessions are up to.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// Whether this controller may write to switches, and in which term it bids; tells when that
+    /// changes.
+    pub fn mandate(&self) -> watch::Receiver<Mandate> {
+        self.mandate.clone()
+    }
+
+    /// What probes find of the fabric, and how that differs from its document; tells when it
+    /// changes. Nothing where the configuration does not want probes.
+    pub fn discovery(&self) -> watch::Receiver<Arc<Discovery>> {
+        self.found.clone()
+    }
+
+    /// Waits until it is known who writes to switches, this controller or another.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn await_leader(&self) -> Result<Mandate, ControllerError> {
+        let mut mandate = self.mandate.clone();
+        let settled = mandate.wait_for(|mandate| mandate.is_settled()).await;
+        settled
+            .map(|mandate| *mandate)
+            .map_err(|_| ControllerError::Stopped)
+    }
+
+    /// Waits until every switch that is not down was seen to hold the tables of `generation`, or
+    /// later ones.
+    ///
+    /// # Errors
+    /// Some were not within `deadline`; the error says which, and why as far as it is known.
+    pub async fn await_verified(
+        &self,
+        generation: u64,
+        deadline: Duration,
+    ) -> Result<Timing, ControllerError> {
+        let holds = |(switch, line): (&SwitchId, &SwitchStatus)| {
+            is_verified(line, generation) || self.is_down(*switch)
+        };
+        let everywhere = self.board.wait_until(|lines| lines.iter().all(holds));
+        match timeout(deadline, everywhere).await {
+            Ok(lines) => Ok(self.timing(&lines)),
+            Err(_) => Err(ControllerError::NotVerified {
+                within: deadline,
+                missing: missing(&self.board.all(), generation),
+            }),
+        }
+    }
+
+    fn is_down(&self, switch: SwitchId) -> bool {
+        let realised = self.realised.borrow();
+        let fabric = realised.as_ref().map(|realised| &realised.fabric);
+        fabric.is_some_and(|fabric| !fabric.is_switch_up(switch))
+    }
+
+    async fn send(&self, what: Submitted) -> Result<(), ControllerError> {
+        let received = Instant::now();
+        let sent = self.events.send(Submission { what, received }).await;
+        sent.map_err(|_| ControllerError::Stopped)
+    }
+
+    fn timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Timing {
+        let desired = self.desired();
+        let verified = || lines.values().filter_map(|line| line.verified);
+        Timing {
+            generation: desired.generation,
+            made: desired.made,
+            first_write: verified().filter_map(|verified| verified.first_write).min(),
+            verified: verified()
+                .map(|verified| verified.at)
+                .max()
+                .unwrap_or(desired.made.lowered),
+        }
+    }
+}
+
+fn is_verified(line: &SwitchStatus, generation: u64) -> bool {
+    let seen = line
+        .verified
+        .is_some_and(|verified| verified.generation >= generation);
+    seen && line.standing.is_primary()
+}
+
+fn missing(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
+    let late = lines.values().filter(|line| !is_verified(line, generation));
+    let why = |line: &SwitchStatus| {
+        let reason = line.refusals.first().or(line.last_error.as_ref());
+        let reason = reason.map_or("nothing known", String::as_str);
+        format!("{} ({:?}; {reason})", line.name, line.standing)
+    };
+    late.map(why).collect()
+}
+
+fn texts(findings: &[Finding]) -> String {
+    let texts: Vec<&str> = findings
+        .iter()
+        .map(|finding| finding.text.as_str())
+        .collect();
+    texts.join("; ")
+}

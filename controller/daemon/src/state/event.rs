@@ -1,0 +1,93 @@
+//! What a state takes in and what follows from it: values, so that whoever runs a state can wait,
+//! record and play them again.
+
+use std::sync::Arc;
+
+use planner::{Job, Plan, Policy, Report};
+use topology::{Change, Fabric, Finding, SwitchId};
+
+use super::question::{Answer, Question};
+use super::told::Told;
+use crate::lower::Wiring;
+use crate::store::Record;
+
+/// Something the controller has learned.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The controller starts with all that it knows, so that switches that hold what they shall are
+    /// not told anything else in between.
+    Started(Box<Beginning>),
+    /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
+    /// more, so the jobs are forgotten until telemetry tells them anew.
+    FabricLearned(Fabric),
+    /// A cable or a switch of the fabric failed, or works again.
+    FabricChanged(Change),
+    /// All jobs that documents tell of, in the ids of the present fabric.
+    JobsChanged(Vec<Job>),
+    /// All jobs that tell of themselves, in the ids of the present fabric.
+    JobsTold(Told),
+    /// The operator's policy.
+    PolicyChanged(Policy),
+    /// A switch has room for no more than this many pins.
+    PinRoomLearned(SwitchId, usize),
+    /// This controller is to lead, and leaders before it may have used the generations up to this
+    /// one.
+    Elected(u64),
+    /// The answer to the question that was asked last.
+    Planned(Box<Answer>),
+}
+
+/// What a controller starts with.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// The policy.
+    pub policy: Policy,
+    /// Jobs that documents tell of.
+    pub jobs: Vec<Job>,
+    /// Jobs that told of themselves.
+    pub told: Told,
+}
+
+/// What follows from an event.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// The generation in force.
+    pub generation: u64,
+    /// What has failed just now: its ports are to be taken out of use before anything else.
+    pub protect: Option<Realise>,
+    /// What the switches shall realise, if it is not what they already do.
+    pub realise: Option<Realise>,
+    /// What is to be planned now.
+    pub question: Option<Question>,
+    /// What the next run of the controller must know.
+    pub record: Option<Record>,
+    /// What a person should know, the event's own refusal included.
+    pub findings: Vec<Finding>,
+}
+
+impl Effects {
+    pub(super) fn recording(record: Record) -> Self {
+        let record = Some(record);
+        Self {
+            record,
+            ..Self::default()
+        }
+    }
+}
+
+/// A plan to be lowered and written.
+#[derive(Clone, Debug)]
+pub struct Realise {
+    /// Its number; rises with every one.
+    pub generation: u64,
+    /// The fabric it was made for, with what has failed and what is drained.
+    pub fabric: Fabric,
+    /// That fabric in the switches' terms.
+    pub wiring: Arc<Wiring>,
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// Why it is so.
+    pub report: Arc<Report>,
+}

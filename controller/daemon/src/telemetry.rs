@@ -1,0 +1,67 @@
+//! Jobs that tell of themselves while the controller runs.
+//!
+//! ```text
+//! gRPC stream -> Report -> Census::step(report, now) -> Told -> State::step
+//! ```
+//!
+//! [`Census`] knows which jobs there are and what is known of each; the desk is the task that has
+//! it, and [`northbound`](crate::northbound) serves the streams. The decision: reports stop here. A
+//! report changes sums of its own job and nothing else; the state hears only of jobs that came,
+//! went, or turned out to be different, so how much is reported has no part in how much is planned.
+
+mod census;
+mod convert;
+pub(crate) mod desk;
+mod plausible;
+mod profile;
+
+use planner::JobDocument;
+use topology::Finding;
+
+pub use self::census::{Census, Remark};
+pub use self::convert::Unreadable;
+pub use self::plausible::Implausible;
+pub use self::profile::Profile;
+
+/// One stream of reports, by a number that is given once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reporter(pub u64);
+
+/// What a reporter says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// A job is there; what is not known yet is left out.
+    Announcement(Box<JobDocument>),
+    /// What a job did.
+    Window(Window),
+    /// The job of this name has ended.
+    End(String),
+}
+
+/// What a job did in some seconds that have just passed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Its name.
+    pub job: String,
+    /// The length of the window.
+    pub seconds: f64,
+    /// When iterations began, in seconds from the beginning of the window, ascending.
+    pub iteration_starts: Vec<f64>,
+    /// Work done by all its GPUs, FLOP.
+    pub flop: f64,
+    /// Time spent computing.
+    pub compute_seconds: f64,
+    /// Time spent communicating, whether or not it computed meanwhile.
+    pub communication_seconds: f64,
+    /// Bytes sent by each of its flows.
+    pub flow_bytes: Vec<f64>,
+}
+
+/// A finding about the job of this name.
+fn about(
+    job: &str,
+    finding: impl FnOnce(String, String) -> Finding,
+    text: impl Into<String>,
+) -> Finding {
+    finding(format!("job {job}"), text.into())
+}

@@ -1,0 +1,438 @@
+//! The jobs that tell of themselves, and what is known of each.
+//!
+//! ```text
+//! announced -> waiting -> profiled -> known -> gone (it ended, or was silent for too long)
+//!          \------------------------/
+//!            if it was said all at once
+//! ```
+//!
+//! Sans-IO: reports, the fabric and time are arguments; remarks for reporters are the result, and
+//! [`Census::told`] is what a state is given when [`Census::take_change`] says so. Two decisions. A
+//! job belongs to the stream that announced it until that is closed, so nobody can speak for
+//! another. And few are profiled at a time: whoever is profiled has the highest class without
+//! having shown anything for it, so the others wait for their turn in the class of the least
+//! intense, and a crowd of new names cannot push known jobs aside.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use planner::{Job, JobDocument, JobsDocument};
+use tokio::time::Instant;
+use topology::{Fabric, Finding, NicId};
+
+use super::plausible;
+use super::profile::{Profile, UNKNOWN_FLOP, UNKNOWN_SECONDS, differs};
+use super::{Report, Reporter, Window, about};
+use crate::config::Telemetry;
+use crate::state::Told;
+use crate::store::jobs_document;
+
+/// What the controller has to say about a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remark {
+    /// To whom, if anybody is there to hear it.
+    pub to: Option<Reporter>,
+    /// The job.
+    pub job: String,
+    /// What.
+    pub finding: Finding,
+}
+
+/// All jobs that tell of themselves.
+#[derive(Debug)]
+pub struct Census {
+    limits: Telemetry,
+    jobs: BTreeMap<String, Entry>,
+    has_changed: bool,
+}
+
+/// One job.
+#[derive(Debug)]
+struct Entry {
+    /// Whose it is; nobody's once that stream has closed, or after a restart.
+    owner: Option<Reporter>,
+    /// Every field given, every port chosen.
+    document: JobDocument,
+    /// The same in the ids of the fabric.
+    job: Job,
+    heard: Instant,
+    stage: Stage,
+    /// Windows since something was last concluded from them.
+    profile: Profile,
+    /// What was last said of it, so that a liar does not fill the log.
+    remarked: Option<Finding>,
+}
+
+/// What is known of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing; others are being profiled.
+    Waiting,
+    /// Not enough; it is being profiled until then.
+    Profiled(Instant),
+    /// Enough to rank it.
+    Known,
+}
+
+impl Census {
+    /// Without jobs.
+    pub fn new(limits: Telemetry) -> Self {
+        Self {
+            limits,
+            jobs: BTreeMap::new(),
+            has_changed: false,
+        }
+    }
+
+    /// Takes up jobs that were told before, by whomever; who does not report again falls silent.
+    pub fn recall(&mut self, told: &Told, fabric: &Fabric, now: Instant) {
+        let documents = jobs_document(fabric, &told.jobs).jobs;
+        for (document, job) in documents.into_iter().zip(&told.jobs) {
+            let entry = || Entry::new(document.clone(), job.clone(), Stage::Known, now);
+            self.jobs.entry(document.id.clone()).or_insert_with(entry);
+        }
+    }
+
+    /// Everything anew in the ids of another fabric; jobs that it has no place for are gone.
+    pub fn settle_on(&mut self, fabric: &Fabric) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        self.jobs
+            .retain(|name, entry| match resolve(&entry.document, fabric) {
+                Ok((document, job)) => {
+                    (entry.document, entry.job) = (document, job);
+                    true
+                }
+                Err(finding) => {
+                    let job = name.clone();
+                    let to = entry.owner;
+                    remarks.push(Remark { to, job, finding });
+                    false
+                }
+            });
+        self.has_changed = true;
+        remarks
+    }
+
+    /// Takes in a report.
+    pub fn hear(
+        &mut self,
+        from: Reporter,
+        report: Report,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Option<Remark> {
+        let job = match &report {
+            Report::Announcement(document) => document.id.clone(),
+            Report::Window(window) => window.job.clone(),
+            Report::End(job) => job.clone(),
+        };
+        let said = match report {
+            Report::Announcement(document) => self.announce(from, &document, fabric, now).map(Some),
+            Report::Window(window) => self.add(from, &window, fabric, now),
+            Report::End(job) => self.end(from, &job),
+        };
+        let finding = said.unwrap_or_else(Some)?;
+        let to = Some(from);
+        Some(Remark { to, job, finding })
+    }
+
+    /// A stream has closed: its jobs stay for as long as jobs may be silent.
+    pub fn close(&mut self, reporter: Reporter) {
+        let mut entries = self.jobs.values_mut();
+        let own = entries
+            .by_ref()
+            .filter(|entry| entry.owner == Some(reporter));
+        own.for_each(|entry| entry.owner = None);
+    }
+
+    /// What follows from time alone: jobs that are silent go, profiling ends, the next begin.
+    pub fn tick(&mut self, now: Instant) -> Vec<Remark> {
+        let mut remarks = self.forget_silent(now);
+        let ended = self.jobs.iter_mut().filter(|(_, entry)| entry.is_over(now));
+        for (name, entry) in ended {
+            entry.conclude();
+            let text = "too little was reported while it was profiled; ranked by what there is";
+            let finding = about(name, Finding::warning, text);
+            remarks.push(entry.remark(finding));
+            self.has_changed = true;
+        }
+        self.begin_profiles(now);
+        remarks
+    }
+
+    /// Whether [`Census::told`] differs from when this was last asked.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// Whether a remark is news to whoever reads the log.
+    pub fn is_news(&mut self, remark: &Remark) -> bool {
+        let Some(entry) = self.jobs.get_mut(&remark.job) else {
+            return true;
+        };
+        let before = entry.remarked.replace(remark.finding.clone());
+        before.as_ref() != Some(&remark.finding)
+    }
+
+    /// The jobs as they are to be planned.
+    pub fn told(&self) -> Told {
+        let profiled = self.jobs.values();
+        let profiled = profiled.filter(|entry| matches!(entry.stage, Stage::Profiled(_)));
+        Told {
+            jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
+            profiled: profiled.map(|entry| entry.job.id.clone()).collect(),
+        }
+    }
+
+    fn announce(
+        &mut self,
+        from: Reporter,
+        said: &JobDocument,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Result<Finding, Finding> {
+        let name = said.id.clone();
+        let refused = |text: String| about(&name, Finding::error, format!("refused: {text}"));
+        self.check_owner(&name, from).map_err(refused)?;
+        self.check_room(&name, from).map_err(refused)?;
+        let (document, job) = resolve(said, fabric)?;
+        self.check_connections(&job).map_err(refused)?;
+        let stage = match is_complete(said) {
+            true => Stage::Known,
+            false => Stage::Waiting,
+        };
+        let mut entry = Entry::new(document, job, stage, now);
+        entry.owner = Some(from);
+        if let Some(had) = self.jobs.remove(&name) {
+            entry.keep(had);
+        }
+        self.jobs.insert(name.clone(), entry);
+        self.has_changed = true;
+        self.begin_profiles(now);
+        let text = match self.jobs[&name].stage {
+            Stage::Known => "planned by what is known of it",
+            Stage::Profiled(_) => "profiled in the highest class",
+            Stage::Waiting => "waits to be profiled, ranked last",
+        };
+        Ok(about(&name, Finding::info, text))
+    }
+
+    fn check_owner(&self, name: &str, from: Reporter) -> Result<(), String> {
+        let owner = self.jobs.get(name).and_then(|entry| entry.owner);
+        match owner.is_none_or(|owner| owner == from) {
+            true => Ok(()),
+            false => Err("another reporter has a job of this name".to_owned()),
+        }
+    }
+
+    fn check_room(&self, name: &str, from: Reporter) -> Result<(), String> {
+        if self.jobs.contains_key(name) {
+            return Ok(());
+        }
+        let own = self.jobs.values().filter(|entry| entry.owner == Some(from));
+        let (own, own_most) = (own.count(), self.limits.jobs_per_reporter.get());
+        let (all, most) = (self.jobs.len(), self.limits.jobs.get());
+        match (own < own_most, all < most) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("a reporter has at most {own_most} jobs")),
+            (_, false) => Err(format!("there are {most} jobs already")),
+        }
+    }
+
+    fn check_connections(&self, job: &Job) -> Result<(), String> {
+        let key = |flow: &planner::Flow| (flow.src, flow.dst, flow.udp_src_port);
+        let own: BTreeSet<(NicId, NicId, u16)> = job.flows.iter().map(key).collect();
+        let others = self.jobs.values().filter(|entry| entry.job.id != job.id);
+        for other in others {
+            if other.job.flows.iter().any(|flow| own.contains(&key(flow))) {
+                return Err(format!("job {} has one of its connections", other.job.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        from: Reporter,
+        window: &Window,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Result<Option<Finding>, Finding> {
+        let name = &window.job;
+        let entry = self
+            .jobs
+            .get_mut(name)
+            .filter(|entry| entry.owner == Some(from));
+        let unknown = || {
+            about(
+                name,
+                Finding::error,
+                "not this reporter's; announce it first",
+            )
+        };
+        let entry = entry.ok_or_else(unknown)?;
+        entry.heard = now;
+        plausible::check(window, &entry.job, fabric)
+            .map_err(|error| about(name, Finding::warning, format!("not believed: {error}")))?;
+        entry.profile.add(window);
+        if entry.stage == Stage::Waiting
+            || entry.profile.iterations() < self.limits.profile_iterations
+        {
+            return Ok(None);
+        }
+        let was = entry.stage;
+        let is_different = entry.conclude_if_differs(self.limits.change_min);
+        self.has_changed |= is_different || was != Stage::Known;
+        if was == Stage::Known {
+            return Ok(is_different.then(|| about(name, Finding::info, "differs; planned anew")));
+        }
+        let finding = match entry.document.flop_per_iteration {
+            Some(flop) if flop > UNKNOWN_FLOP => about(name, Finding::info, "profile complete"),
+            _ => about(
+                name,
+                Finding::warning,
+                "reports no FLOP, so it is ranked last",
+            ),
+        };
+        self.begin_profiles(now);
+        Ok(Some(finding))
+    }
+
+    fn end(&mut self, from: Reporter, name: &str) -> Result<Option<Finding>, Finding> {
+        let is_own = self
+            .jobs
+            .get(name)
+            .is_some_and(|entry| entry.owner == Some(from));
+        if !is_own {
+            return Err(about(name, Finding::error, "not this reporter's; it stays"));
+        }
+        self.jobs.remove(name);
+        self.has_changed = true;
+        Ok(Some(about(name, Finding::info, "ended")))
+    }
+
+    fn forget_silent(&mut self, now: Instant) -> Vec<Remark> {
+        let grace = self.limits.grace;
+        let is_silent = |_: &String, entry: &mut Entry| now.duration_since(entry.heard) >= grace;
+        let gone = self.jobs.extract_if(.., is_silent);
+        let gone: Vec<Remark> = gone
+            .map(|(name, entry)| {
+                let text = format!(
+                    "silent for {} s, so it counts as ended",
+                    grace.as_secs_f64()
+                );
+                entry.remark(about(&name, Finding::warning, text))
+            })
+            .collect();
+        self.has_changed |= !gone.is_empty();
+        gone
+    }
+
+    /// Gives free turns to those who wait, by name.
+    fn begin_profiles(&mut self, now: Instant) {
+        let until = now + self.limits.profile_longest;
+        let profiled = self.jobs.values();
+        let profiled = profiled.filter(|entry| matches!(entry.stage, Stage::Profiled(_)));
+        let free = self
+            .limits
+            .profiled_at_once
+            .get()
+            .saturating_sub(profiled.count());
+        let waiting = self.jobs.values_mut();
+        let waiting = waiting.filter(|entry| entry.stage == Stage::Waiting);
+        for entry in waiting.take(free) {
+            entry.stage = Stage::Profiled(until);
+            entry.profile = Profile::default();
+            self.has_changed = true;
+        }
+    }
+}
+
+impl Entry {
+    fn new(document: JobDocument, job: Job, stage: Stage, now: Instant) -> Self {
+        Self {
+            owner: None,
+            document,
+            job,
+            heard: now,
+            stage,
+            profile: Profile::default(),
+            remarked: None,
+        }
+    }
+
+    /// Keeps what was known of the job before it was announced again, where that says no more.
+    fn keep(&mut self, had: Self) {
+        let flows = |entry: &Self| entry.job.flows.len();
+        let is_same = had.document.gpus == self.document.gpus && flows(&had) == flows(self);
+        if self.stage == Stage::Waiting && is_same {
+            *self = Self {
+                owner: self.owner,
+                heard: self.heard,
+                ..had
+            };
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        matches!(self.stage, Stage::Profiled(until) if now >= until)
+    }
+
+    /// From now on, the job is what its windows show.
+    fn conclude(&mut self) {
+        let profile = std::mem::take(&mut self.profile);
+        self.document = profile.shows(&self.document);
+        self.stage = Stage::Known;
+        let (document, job) = (&self.document, &mut self.job);
+        job.flop_per_iteration = document.flop_per_iteration.unwrap_or(UNKNOWN_FLOP);
+        job.compute_seconds = document.compute_seconds.unwrap_or(UNKNOWN_SECONDS);
+        job.overlap_from = document.overlap_from.unwrap_or(1.0);
+        let flows = job.flows.iter_mut().zip(document.flows.iter().flatten());
+        flows.for_each(|(flow, shown)| flow.bytes = shown.bytes);
+    }
+
+    /// The same, if they show anything else; whether they do.
+    fn conclude_if_differs(&mut self, share: f64) -> bool {
+        let shown = self.profile.shows(&self.document);
+        let differs = self.stage != Stage::Known || differs(&shown, &self.document, share);
+        if differs {
+            self.conclude();
+        }
+        self.profile = Profile::default();
+        differs
+    }
+
+    fn remark(&self, finding: Finding) -> Remark {
+        Remark {
+            to: self.owner,
+            job: self.document.id.clone(),
+            finding,
+        }
+    }
+}
+
+/// Whether an announcement says enough to rank the job.
+fn is_complete(said: &JobDocument) -> bool {
+    let given = said.flop_per_iteration.is_some() && said.compute_seconds.is_some();
+    given || said.profile.is_some()
+}
+
+/// The job that an announcement means, and the document that says so with every field.
+fn resolve(said: &JobDocument, fabric: &Fabric) -> Result<(JobDocument, Job), Finding> {
+    let name = &said.id;
+    let mut complete = said.clone();
+    if said.profile.is_none() {
+        complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
+        complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
+    }
+    let document = JobsDocument {
+        jobs: vec![complete],
+    };
+    let resolved = document.resolve(fabric, "announcement");
+    let resolved = resolved.map_err(|error| about(name, Finding::error, error.to_string()))?;
+    let known = jobs_document(fabric, &resolved.jobs).jobs.pop();
+    let both = known.zip(resolved.jobs.into_iter().next());
+    both.ok_or_else(|| about(name, Finding::error, "refused: it resolves to nothing"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! The task that has the [`Census`], and the way to it.
+//!
+//! Streams put reports into a bounded queue; whoever reports faster than its share is read no
+//! faster than that, so its own connection fills up and nobody else's. The decision: what changed
+//! is submitted whole and one at a time. While the controller plans, the census goes on, and what
+//! it knows then is the next submission; there is no queue of changes that could grow.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use topology::{Fabric, Severity};
+use tracing::{info, warn};
+
+use super::{Census, Remark, Report, Reporter};
+use crate::config::Telemetry;
+use crate::lower::Wiring;
+use crate::runtime::{Access, ControllerError};
+use crate::state::Event;
+
+/// What streams say to the desk.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// A stream begins; remarks go there, and one too many is lost.
+    Opened(Reporter, mpsc::Sender<Remark>),
+    /// It says something.
+    Said(Reporter, Report),
+    /// It has ended.
+    Closed(Reporter),
+}
+
+/// The task.
+pub(crate) struct Desk {
+    access: Access,
+    limits: Telemetry,
+    calls: mpsc::Receiver<Call>,
+    census: Census,
+    streams: BTreeMap<Reporter, mpsc::Sender<Remark>>,
+    /// The fabric that the census speaks of.
+    settled: Option<(Arc<Wiring>, Fabric)>,
+    /// A change that the controller is planning for.
+    submitted: Option<JoinHandle<Result<(), ControllerError>>>,
+}
+
+impl Desk {
+    /// A desk that tells `access`, and where to call it.
+    pub(crate) fn new(access: Access, limits: &Telemetry) -> (Self, mpsc::Sender<Call>) {
+        let (to_desk, calls) = mpsc::channel(limits.queue.get());
+        let desk = Self {
+            access,
+            calls,
+            census: Census::new(limits.clone()),
+            limits: limits.clone(),
+            streams: BTreeMap::new(),
+            settled: None,
+            submitted: None,
+        };
+        (desk, to_desk)
+    }
+
+    /// Serves until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        // An error means that the controller has stopped.
+        drop(stop.run_until_cancelled(self.serve()).await);
+    }
+
+    async fn serve(&mut self) -> Result<(), ControllerError> {
+        let mut ticks = interval(self.limits.tick);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut mandate = self.access.mandate();
+        self.recall().await?;
+        loop {
+            let submitted = &mut self.submitted;
+            tokio::select! {
+                biased;
+                done = planned(submitted), if submitted.is_some() => {
+                    self.submitted = None;
+                    done?;
+                }
+                _ = ticks.tick() => {
+                    let remarks = self.census.tick(Instant::now());
+                    self.tell(remarks);
+                }
+                changed = has_changed(&mut mandate) => {
+                    changed?;
+                    self.recall().await?;
+                }
+                call = self.calls.recv() => self.answer(call.ok_or(ControllerError::Stopped)?),
+            }
+            self.submit();
+        }
+    }
+
+    /// Takes up the jobs that the controller was told of before, by another desk or another run.
+    async fn recall(&mut self) -> Result<(), ControllerError> {
+        let told = self.access.look(|state| state.told().clone()).await?;
+        if let Some((_, fabric)) = self.settle() {
+            self.census.recall(&told, &fabric, Instant::now());
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, call: Call) {
+        match call {
+            Call::Opened(reporter, remarks) => {
+                self.streams.insert(reporter, remarks);
+            }
+            Call::Closed(reporter) => {
+                self.streams.remove(&reporter);
+                self.census.close(reporter);
+            }
+            Call::Said(reporter, report) => {
+                // Before the first plan there is no fabric to speak of; who reports, reports again.
+                let Some((_, fabric)) = self.settle() else {
+                    return;
+                };
+                let remark = self.census.hear(reporter, report, &fabric, Instant::now());
+                self.tell(remark);
+            }
+        }
+    }
+
+    /// The fabric in force, on which the census is then settled.
+    fn settle(&mut self) -> Option<(Arc<Wiring>, Fabric)> {
+        let realised = self.access.realised()?;
+        let is_same = |(wiring, _): &(Arc<Wiring>, Fabric)| Arc::ptr_eq(wiring, &realised.wiring);
+        if !self.settled.as_ref().is_some_and(is_same) {
+            let was_settled = self.settled.is_some();
+            let remarks = self.census.settle_on(&realised.fabric);
+            if was_settled {
+                self.tell(remarks);
+            }
+            self.settled = Some((realised.wiring, realised.fabric));
+        }
+        self.settled.clone()
+    }
+
+    /// Gives the controller what has changed, unless it is still planning for what did before.
+    fn submit(&mut self) {
+        if self.submitted.is_some() || !self.census.take_change() {
+            return;
+        }
+        let (access, told) = (self.access.clone(), self.census.told());
+        self.submitted = Some(tokio::spawn(async move {
+            access.submit(Event::JobsTold(told)).await.map(drop)
+        }));
+    }
+
+    fn tell(&mut self, remarks: impl IntoIterator<Item = Remark>) {
+        for remark in remarks {
+            if self.census.is_news(&remark) {
+                log(&remark);
+            }
+            let stream = remark.to.and_then(|reporter| self.streams.get(&reporter));
+            if let Some(stream) = stream {
+                drop(stream.try_send(remark));
+            }
+        }
+    }
+}
+
+async fn planned(
+    submitted: &mut Option<JoinHandle<Result<(), ControllerError>>>,
+) -> Result<(), ControllerError> {
+    let task = submitted.as_mut().expect("asked only if there is one");
+    task.await.unwrap_or(Err(ControllerError::Stopped))
+}
+
+async fn has_changed<T>(watched: &mut watch::Receiver<T>) -> Result<(), ControllerError> {
+    watched
+        .changed()
+        .await
+        .map_err(|_| ControllerError::Stopped)
+}
+
+fn log(remark: &Remark) {
+    let text = &remark.finding.text;
+    match remark.finding.severity {
+        Severity::Info => info!(job = remark.job, "{text}"),
+        Severity::Warning | Severity::Error => warn!(job = remark.job, "{text}"),
+    }
+}

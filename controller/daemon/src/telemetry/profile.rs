@@ -1,0 +1,120 @@
+//! What windows add up to, and the job that they show.
+//!
+//! The decision: sums and nothing else, so that a job takes as much memory after a year as after a
+//! second; they begin anew each time that something was concluded from them.
+
+use planner::JobDocument;
+
+use super::Window;
+
+/// Work of an iteration of which nothing is known, FLOP: the least that a job can have.
+pub(super) const UNKNOWN_FLOP: f64 = 1.0;
+
+/// Seconds of computation of an iteration of which nothing is known.
+pub(super) const UNKNOWN_SECONDS: f64 = 1.0;
+
+/// Sums over windows of one job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    iterations: u64,
+    seconds: f64,
+    flop: f64,
+    compute_seconds: f64,
+    communication_seconds: f64,
+    flow_bytes: Vec<f64>,
+}
+
+impl Profile {
+    /// Adds a plausible window.
+    pub fn add(&mut self, window: &Window) {
+        self.iterations += window.iteration_starts.len() as u64;
+        self.seconds += window.seconds;
+        self.flop += window.flop;
+        self.compute_seconds += window.compute_seconds;
+        self.communication_seconds += window.communication_seconds;
+        self.flow_bytes.resize(window.flow_bytes.len(), 0.0);
+        let sums = self.flow_bytes.iter_mut().zip(&window.flow_bytes);
+        sums.for_each(|(sum, bytes)| *sum += bytes);
+    }
+
+    /// Iterations that began in these windows.
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    /// The job as these windows show it, means over their iterations; as it was if none began.
+    pub fn shows(&self, job: &JobDocument) -> JobDocument {
+        let mut shown = job.clone();
+        if self.iterations == 0 {
+            return shown;
+        }
+        let mean = |sum: f64| sum / self.iterations as f64;
+        shown.flop_per_iteration = Some(mean(self.flop).max(UNKNOWN_FLOP));
+        shown.compute_seconds = Some(mean(self.compute_seconds));
+        shown.overlap_from = Some(self.overlap_from());
+        let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
+        flows.for_each(|(flow, bytes)| flow.bytes = mean(*bytes));
+        shown
+    }
+
+    /// Whether work was done of which nobody said how much.
+    pub fn lacks_work(&self) -> bool {
+        self.flop == 0.0
+    }
+
+    /// An iteration of `T` seconds whose communication takes the last `c` of them begins it at
+    /// `T - c`, which is `o_j comp_j`.
+    fn overlap_from(&self) -> f64 {
+        if self.compute_seconds == 0.0 {
+            return 1.0;
+        }
+        let begins = self.seconds - self.communication_seconds;
+        (begins / self.compute_seconds).clamp(0.0, 1.0)
+    }
+}
+
+/// Whether a job differs from another by more than this share of anything that decides its plan.
+pub(super) fn differs(a: &JobDocument, b: &JobDocument, share: f64) -> bool {
+    let far = |a: f64, b: f64| (a - b).abs() > share * a.abs().max(b.abs());
+    let given = |a: Option<f64>, b: Option<f64>| far(a.unwrap_or(0.0), b.unwrap_or(0.0));
+    let overlap = a.overlap_from.unwrap_or(1.0) - b.overlap_from.unwrap_or(1.0);
+    let flows = a.flows.iter().flatten().zip(b.flows.iter().flatten());
+    given(a.flop_per_iteration, b.flop_per_iteration)
+        || given(a.compute_seconds, b.compute_seconds)
+        || overlap.abs() > share
+        || flows.into_iter().any(|(a, b)| far(a.bytes, b.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::FlowDocument;
+
+    use super::*;
+
+    #[test]
+    fn windows_show_the_means_of_their_iterations() {
+        let mut profile = Profile::default();
+        let window = Window {
+            seconds: 4.0,
+            iteration_starts: vec![0.5, 2.5],
+            flop: 6e15,
+            compute_seconds: 2.0,
+            communication_seconds: 3.0,
+            flow_bytes: vec![8e9],
+            ..Window::default()
+        };
+        profile.add(&window);
+        profile.add(&window);
+        let job = JobDocument {
+            flows: Some(vec![FlowDocument::default()]),
+            ..JobDocument::default()
+        };
+        let shown = profile.shows(&job);
+        assert_eq!(shown.flop_per_iteration, Some(3e15));
+        assert_eq!(shown.compute_seconds, Some(1.0));
+        // Of 2 s, 1.5 s are communication, which begins at half of the computation.
+        assert_eq!(shown.overlap_from, Some(0.5));
+        assert_eq!(shown.flows.as_ref().unwrap()[0].bytes, 4e9);
+        assert!(differs(&shown, &job, 0.1) && !differs(&shown, &shown, 0.0));
+    }
+}
