@@ -69,8 +69,12 @@ pub fn job_classify(matches: &JobMatch, priority: NonZeroU16, job: NonZeroU32) -
 
 /// `job_qos`: a job's level, and the DSCP that carries it through the fabric.
 pub fn job_qos(job: NonZeroU32, level: Level) -> TableEntry {
-    let action = ActionCall::new(action::SET_CLASS, [level.into(), level.dscp().into()]);
-    exact(table::JOB_QOS, [job.get().into()], action)
+    exact(table::JOB_QOS, [job.get().into()], class(level))
+}
+
+/// `roce_answer`: the level of RoCEv2's answers with this opcode of the base transport header.
+pub fn roce_answer(opcode: u8, level: Level) -> TableEntry {
+    exact(table::ROCE_ANSWER, [opcode.into()], class(level))
 }
 
 /// `fabric_port`: a port towards another switch, where the level comes from DSCP.
@@ -129,6 +133,11 @@ pub fn switch_salt(salt: NonZeroU32, slice: HashSlice) -> TableEntry {
 /// The cell of counter [`PORT_LEVEL`] that counts what left by `port` at `level`.
 pub fn port_level_index(port: Port, level: Level) -> u32 {
     u32::from(port.number()) << Level::BITS | u32::from(level.number())
+}
+
+/// Gives a packet its level, and the DSCP that carries it.
+fn class(level: Level) -> ActionCall {
+    ActionCall::new(action::SET_CLASS, [level.into(), level.dscp().into()])
 }
 
 /// A row whose match fields are exact and numbered from 1.

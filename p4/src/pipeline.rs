@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_embedded_artefacts_fit_together() {
         let pipeline = Pipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
-        assert_eq!(pipeline.p4info.tables().count(), 13);
+        assert_eq!(pipeline.p4info.tables().count(), 14);
         assert_ne!(pipeline.cookie, 0);
     }
 

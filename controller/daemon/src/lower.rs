@@ -14,6 +14,7 @@ mod job_qos;
 mod liveness;
 mod local_host;
 mod path;
+mod roce_answer;
 mod site;
 mod switch_salt;
 mod trust;
@@ -32,7 +33,7 @@ use self::site::{Site, Situation};
 pub use self::wiring::{Wiring, WiringError};
 
 /// The modules that write tables, one for each table (or two).
-const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
+const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 13] = [
     acl_punt::entries,
     local_host::entries,
     dst_leaf::entries,
@@ -41,6 +42,7 @@ const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 12] = [
     flow_pin::entries,
     job_classify::entries,
     job_qos::entries,
+    roce_answer::entries,
     trust::fabric_ports,
     trust::dscp_levels,
     liveness::entries,

@@ -107,7 +107,7 @@ fn every_table_is_read_and_every_default_that_can_be_set() {
         .iter()
         .filter(|entry| entry.is_default_action)
         .collect();
-    assert_eq!(entries.len(), 14);
+    assert_eq!(entries.len(), 15);
     assert_eq!(defaults.len(), 1);
     assert_eq!(TableId(defaults[0].table_id), fabric::table::SWITCH_SALT);
 }

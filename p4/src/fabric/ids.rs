@@ -39,6 +39,7 @@ ids!(
         SWITCH_SALT = 0x0200_000b,
         ECMP_GROUP = 0x0200_000c,
         DSCP_LEVEL = 0x0200_000d,
+        ROCE_ANSWER = 0x0200_000e,
     }
 );
 

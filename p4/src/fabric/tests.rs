@@ -72,6 +72,10 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
             job_qos(job(7), level(6)),
             "job_qos job=7 -> set_class(level=6, dscp=48)",
         ),
+        (
+            roce_answer(0x81, level(7)),
+            "roce_answer opcode=129 -> set_class(level=7, dscp=56)",
+        ),
     ]
 }
 

@@ -29,24 +29,15 @@ pub(super) struct Situation<'a> {
     sent: BTreeMap<NicId, Vec<Sent>>,
 }
 
-/// Traffic of a job that enters the fabric at a NIC.
+/// A flow of a job, where it enters the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sent {
     pub(super) job: NonZeroU32,
     /// Where it goes.
     pub(super) to: NicId,
-    pub(super) kind: SentKind,
-}
-
-/// What a job sends, as far as classifying it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum SentKind {
-    /// A flow whose pin tells its job.
-    Pinned,
-    /// A flow without a pin, from this UDP source port.
-    Unpinned(u16),
-    /// The acknowledgments of a flow in the other direction, from any port.
-    Replies,
+    pub(super) udp_src_port: u16,
+    /// Whether a pin tells its job.
+    pub(super) pinned: bool,
 }
 
 impl<'a> Situation<'a> {
@@ -78,22 +69,13 @@ impl<'a> Situation<'a> {
         let Some(job) = self.job_number(flow) else {
             return;
         };
-        let kind = match flow.pinned {
-            true => SentKind::Pinned,
-            false => SentKind::Unpinned(flow.udp_src_port),
-        };
-        let forth = Sent {
+        let sent = Sent {
             job,
             to: flow.dst,
-            kind,
+            udp_src_port: flow.udp_src_port,
+            pinned: flow.pinned,
         };
-        let back = Sent {
-            job,
-            to: flow.src,
-            kind: SentKind::Replies,
-        };
-        self.sent.entry(flow.src).or_default().push(forth);
-        self.sent.entry(flow.dst).or_default().push(back);
+        self.sent.entry(flow.src).or_default().push(sent);
         for &link in flow.links.iter().filter(|_| flow.pinned) {
             if let Some(switch) = self.fabric.link(link).from.node.switch() {
                 self.hops_of_flows

@@ -20,6 +20,8 @@ pub(super) struct Packet {
     pub(super) src: NicId,
     pub(super) dst: NicId,
     pub(super) sport: u16,
+    /// That of an answer, if it is one.
+    pub(super) answer: Option<u8>,
 }
 
 /// Sends a RoCEv2 packet; of the ports of an ECMP group it takes the `choice`-th, round and round.
@@ -55,6 +57,7 @@ pub(super) fn walk(
             src: fabric.nic(packet.src).ip.to_bits().into(),
             dst: fabric.nic(packet.dst).ip.to_bits().into(),
             sport: packet.sport.into(),
+            answer: packet.answer.map(u128::from),
         };
         let (port, level) = sight
             .forward(port.into(), &mut dscp, choice)
@@ -72,6 +75,7 @@ struct Sight<'a> {
     src: u128,
     dst: u128,
     sport: u128,
+    answer: Option<u128>,
 }
 
 impl Sight<'_> {
@@ -92,6 +96,10 @@ impl Sight<'_> {
             let class = self
                 .exact(table::JOB_QOS, &[job])
                 .expect("a job that is named has a row");
+            (level, *dscp) = (class[0], class[1]);
+        }
+        let answer = self.answer.filter(|_| is_edge);
+        if let Some(class) = answer.and_then(|opcode| self.exact(table::ROCE_ANSWER, &[opcode])) {
             (level, *dscp) = (class[0], class[1]);
         }
         if let Some(host) = self.exact(table::LOCAL_HOST, &[self.dst]) {
