@@ -283,16 +283,13 @@ impl TryFrom<&RawLiveness> for Patience {
     type Error = ConfigError;
 
     fn try_from(raw: &RawLiveness) -> Result<Self, ConfigError> {
-        let first = duration("liveness.hold_down_ms", raw.hold_down_ms)?;
-        let longest = Duration::from_millis(raw.hold_down_longest_ms);
-        check(
+        let names = [
+            "liveness.hold_down_ms",
             "liveness.hold_down_longest_ms",
-            &raw.hold_down_longest_ms,
             "at least liveness.hold_down_ms",
-            longest >= first,
-        )?;
+        ];
         Ok(Self {
-            hold: Retry { first, longest },
+            hold: retry(names, [raw.hold_down_ms, raw.hold_down_longest_ms])?,
             silence: duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
         })
     }
@@ -325,16 +322,28 @@ impl TryFrom<&RawReconcile> for Retry {
     type Error = ConfigError;
 
     fn try_from(raw: &RawReconcile) -> Result<Self, ConfigError> {
-        let first = duration("reconcile.retry_first_ms", raw.retry_first_ms)?;
-        let longest = Duration::from_millis(raw.retry_longest_ms);
-        check(
+        let names = [
+            "reconcile.retry_first_ms",
             "reconcile.retry_longest_ms",
-            &raw.retry_longest_ms,
             "at least reconcile.retry_first_ms",
-            longest >= first,
-        )?;
-        Ok(Self { first, longest })
+        ];
+        retry(names, [raw.retry_first_ms, raw.retry_longest_ms])
     }
+}
+
+/// Waits that grow from a first to a longest, in milliseconds; the names of both fields, and what
+/// the second must be.
+fn retry(
+    [first, longest, wanted]: [&'static str; 3],
+    milliseconds: [u64; 2],
+) -> Result<Retry, ConfigError> {
+    let grows = milliseconds[1] >= milliseconds[0];
+    let retry = Retry {
+        first: duration(first, milliseconds[0])?,
+        longest: Duration::from_millis(milliseconds[1]),
+    };
+    check(longest, &milliseconds[1], wanted, grows)?;
+    Ok(retry)
 }
 
 fn check(

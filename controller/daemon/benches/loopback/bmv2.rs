@@ -1,14 +1,16 @@
 //! bmv2's `simple_switch_grpc` in a process of its own, where it is installed.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use tokio::net::TcpSocket;
 use topology::Fabric;
 
 use crate::Failed;
 use crate::lab::{parts, small};
+
+#[path = "../../tests/sessions/program.rs"]
+mod program;
 
 /// A small fabric of which only the first leaf is there, as a process that ends with this value.
 pub(crate) struct SimpleSwitch {
@@ -19,7 +21,7 @@ pub(crate) struct SimpleSwitch {
 impl SimpleSwitch {
     /// Starts it, empty; `None` where it is not on PATH.
     pub(crate) fn start() -> Result<Option<Self>, Failed> {
-        let Some(program) = installed() else {
+        let Some(program) = program::installed() else {
             return Ok(None);
         };
         let mut parts = parts(&small())?;
@@ -28,15 +30,7 @@ impl SimpleSwitch {
         };
         let address = free_port()?;
         switch.p4runtime = Some(address.to_string());
-        let [device, address] = [switch.device_id.to_string(), address.to_string()];
-        let own = ["--no-p4", "--thrift-port", "0", "--device-id", &device];
-        let private = ["--notifications-addr", "inproc://notifications", "--"];
-        let target = ["--grpc-server-addr", &address, "--cpu-port", "255"];
-        let mut command = Command::new(program);
-        command.args(own).args(private).args(target);
-        command.args(["--priority-queues", "8"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let process = command.stderr(Stdio::null()).spawn()?;
+        let process = program::start(&program, switch.device_id, address)?;
         Ok(Some(Self {
             fabric: Fabric::new(parts),
             process,
@@ -50,12 +44,6 @@ impl Drop for SimpleSwitch {
         drop(self.process.kill());
         drop(self.process.wait());
     }
-}
-
-fn installed() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let places = std::env::split_paths(&path).map(|folder| folder.join("simple_switch_grpc"));
-    places.into_iter().find(|place| place.is_file())
 }
 
 /// A port that was free a moment ago.

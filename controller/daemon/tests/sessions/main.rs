@@ -17,6 +17,7 @@ mod intruder;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod program;
 mod restart;
 #[cfg(test)]
 mod simple_switch;

@@ -1,13 +1,14 @@
 //! A fabric of bmv2's `simple_switch_grpc`, one process each, without interfaces.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Child;
 
 use tokio::net::TcpSocket;
 use topology::Fabric;
 
 use crate::lab::{Lab, parts};
+use crate::program::{installed, start};
 
 /// A switch in a process of its own, which ends with the value.
 pub(crate) struct SimpleSwitch {
@@ -33,7 +34,7 @@ impl Lab<Vec<SimpleSwitch>> {
         for switch in &mut parts.switches {
             let port = Reserved::any();
             switch.p4runtime = Some(port.address.to_string());
-            let process = start(&program, switch.device_id, port.address);
+            let process = start(&program, switch.device_id, port.address).unwrap();
             switches.push(SimpleSwitch {
                 program: program.clone(),
                 device_id: switch.device_id,
@@ -50,7 +51,7 @@ impl SimpleSwitch {
     /// Kills the switch and starts it again where it was, empty.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.process = start(&self.program, self.device_id, self.port.address);
+        self.process = start(&self.program, self.device_id, self.port.address).unwrap();
     }
 
     fn kill(&mut self) {
@@ -76,24 +77,4 @@ impl Reserved {
             _socket: socket,
         }
     }
-}
-
-/// Where on PATH `simple_switch_grpc` is.
-fn installed() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let places = std::env::split_paths(&path).map(|folder| folder.join("simple_switch_grpc"));
-    places.into_iter().find(|place| place.is_file())
-}
-
-/// Thrift gets a port of the kernel's choice, notifications stay in the process.
-fn start(program: &Path, device_id: u64, address: SocketAddr) -> Child {
-    let [device_id, address] = [device_id.to_string(), address.to_string()];
-    let own = ["--no-p4", "--thrift-port", "0", "--device-id", &device_id];
-    let private = ["--notifications-addr", "inproc://notifications", "--"];
-    let target = ["--grpc-server-addr", &address, "--cpu-port", "255"];
-    let mut command = Command::new(program);
-    command.args(own).args(private).args(target);
-    command.args(["--priority-queues", "8"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(Stdio::null()).spawn().unwrap()
 }

@@ -1,42 +1,28 @@
 //! `crux bench decisions` as a user meets it: figures that do not depend on threads, the files
 //! beside them, and tables.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
-
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// Runs `crux bench decisions` in `folder` with so many threads.
-fn decisions(folder: &TempDir, threads: &str, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_crux"))
-        .args(["bench", "decisions"])
-        .args(arguments)
-        .env("RAYON_NUM_THREADS", threads)
-        .current_dir(folder.path())
-        .output()
-        .unwrap()
-}
+use super::support::{Files, printed};
 
-fn said(output: &Output) -> String {
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
-    String::from_utf8(output.stdout.clone()).unwrap()
+/// Runs `crux bench decisions` with so many threads.
+fn decisions(files: &Files, threads: &str, arguments: &[&str]) -> Output {
+    let arguments = [&["bench", "decisions"], arguments].concat();
+    let mut command = files.command(&arguments);
+    command.env("RAYON_NUM_THREADS", threads).output().unwrap()
 }
 
 #[test]
 fn figures_do_not_depend_on_threads() {
-    let folder = TempDir::new().unwrap();
+    let folder = Files::with(&[]);
     let files = ["--raw", "raw.json", "--figure", "errors.svg"];
     let run = |threads| {
         let json = ["--cases", "3", "--seed", "7", "--format", "json"];
-        let printed = said(&decisions(&folder, threads, &[&json[..], &files].concat()));
-        let read = |file| std::fs::read_to_string(folder.path().join(file)).unwrap();
-        (printed, read("raw.json"), read("errors.svg"))
+        let output = decisions(&folder, threads, &[&json[..], &files].concat());
+        let (raw, figure) = (folder.text("raw.json"), folder.text("errors.svg"));
+        (printed(&output).to_owned(), raw, figure)
     };
     let (printed, raw, figure) = run("1");
     assert_eq!(run("3"), (printed.clone(), raw.clone(), figure.clone()));
@@ -59,8 +45,9 @@ fn figures_do_not_depend_on_threads() {
 
 #[test]
 fn tables_have_the_paper_beside_ours() {
-    let folder = TempDir::new().unwrap();
-    let table = said(&decisions(&folder, "2", &["--cases", "1"]));
+    let folder = Files::with(&[]);
+    let output = decisions(&folder, "2", &["--cases", "1"]);
+    let table = printed(&output);
     for part in [
         "1 cases of seed 1",
         "97.69",
@@ -75,6 +62,6 @@ fn tables_have_the_paper_beside_ours() {
 
 #[test]
 fn no_cases_are_refused() {
-    let output = decisions(&TempDir::new().unwrap(), "1", &["--cases", "0"]);
+    let output = decisions(&Files::with(&[]), "1", &["--cases", "0"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -1,26 +1,8 @@
 //! Wrong input, as a user meets it: the program's exit status and the message with file and field.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
-
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-use tempfile::TempDir;
-
-const LAB: &str = r#"
-name = "lab"
-[clos]
-leaves = 2
-spines = 2
-hosts_per_leaf = 2
-gpus_per_host = 8
-host_gbps = 200.0
-uplink_gbps = 400.0
-"#;
+use super::support::{Files, lab, refused};
 
 /// Two leaves that no spine joins: hosts `a` and `b` cannot reach each other.
 const SPLIT: &str = r#"{
@@ -32,61 +14,25 @@ const SPLIT: &str = r#"{
   "links": [ {"a": "a:0", "b": "leaf1:1", "gbps": 200.0},
              {"a": "b:0", "b": "leaf2:1", "gbps": 200.0} ] }"#;
 
-/// A folder with the files of one case.
-struct Files {
-    folder: TempDir,
-}
-
-impl Files {
-    fn with(files: &[(&str, &[u8])]) -> Self {
-        let folder = TempDir::new().unwrap();
-        for (name, bytes) in files {
-            std::fs::write(folder.path().join(name), bytes).unwrap();
-        }
-        Self { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn crux(&self, arguments: &[&str]) -> Output {
-        crux_in(self.folder.path(), arguments)
-    }
-}
-
-fn crux_in(folder: &Path, arguments: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-    program
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
-}
-
-/// The command must fail with status 2 and say every one of `expect`.
-fn check(files: &Files, arguments: &[&str], expect: &[&str]) {
-    let output = files.crux(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?} said: {said}");
-    assert!(!said.contains("panicked"), "{arguments:?} said: {said}");
-    for part in expect {
-        assert!(said.contains(part), "{arguments:?}: no {part:?} in: {said}");
-    }
+/// The fabric of cases that are about something else.
+fn good() -> String {
+    lab(2, 200.0, 400.0)
 }
 
 fn check_jobs(jobs: &str, expect: &[&str]) {
-    let files = Files::with(&[("lab.toml", LAB.as_bytes()), ("jobs.json", jobs.as_bytes())]);
-    check(
-        &files,
-        &["plan", "--fabric", "lab.toml", "--jobs", "jobs.json"],
+    let files = Files::with(&[
+        ("lab.toml", good().as_bytes()),
+        ("jobs.json", jobs.as_bytes()),
+    ]);
+    refused(
+        &files.crux(&["plan", "--fabric", "lab.toml", "--jobs", "jobs.json"]),
         expect,
     );
 }
 
 fn check_fabric(name: &str, bytes: &[u8], expect: &[&str]) {
     let files = Files::with(&[(name, bytes)]);
-    check(&files, &["fabric", "check", name], expect);
+    refused(&files.crux(&["fabric", "check", name]), expect);
 }
 
 fn job(gpus: &str, flows: &str) -> String {
@@ -155,40 +101,38 @@ fn fabrics_that_make_no_sense() {
         twice.as_bytes(),
         &["twice.json", "links[1].b", "leaf1:1"],
     );
-    let unknown = LAB.replace("spines", "spine");
+    let unknown = good().replace("spines", "spine");
     check_fabric(
         "lab.toml",
         unknown.as_bytes(),
         &["lab.toml", "spine", "spines"],
     );
-    let none = LAB.replace("leaves = 2", "leaves = 0");
+    let none = good().replace("leaves = 2", "leaves = 0");
     check_fabric("lab.toml", none.as_bytes(), &["lab.toml", "clos.leaves"]);
-    let slow = LAB.replace("200.0", "-1.0");
+    let slow = good().replace("200.0", "-1.0");
     check_fabric("lab.toml", slow.as_bytes(), &["lab.toml", "clos.host_gbps"]);
 }
 
 #[test]
 fn a_file_of_200_megabytes_is_refused_unread() {
-    let files = Files::with(&[("lab.toml", LAB.as_bytes())]);
+    let files = Files::with(&[("lab.toml", good().as_bytes())]);
     File::create(files.path("huge.json"))
         .unwrap()
         .set_len(200 << 20)
         .unwrap();
-    check(
-        &files,
-        &["fabric", "check", "huge.json"],
+    refused(
+        &files.crux(&["fabric", "check", "huge.json"]),
         &["huge.json", "at most"],
     );
     let plan = ["plan", "--fabric", "lab.toml", "--jobs", "huge.json"];
-    check(&files, &plan, &["huge.json", "at most"]);
+    refused(&files.crux(&plan), &["huge.json", "at most"]);
 }
 
 #[test]
 fn a_file_that_is_not_there() {
     let files = Files::with(&[]);
-    check(
-        &files,
-        &["fabric", "check", "lab.toml"],
+    refused(
+        &files.crux(&["fabric", "check", "lab.toml"]),
         &["lab.toml", "No such file"],
     );
 }

@@ -1,26 +1,9 @@
 //! `crux job rehearse` beside `crux simulate`: the emulated fabric, packet by packet, agrees with
 //! the fluid model that the planner goes by.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
-
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::{Value, json};
 
-const LAB: &str = r#"
-name = "lab"
-[clos]
-leaves = 2
-spines = 2
-hosts_per_leaf = 2
-gpus_per_host = 8
-host_gbps = 1.0
-uplink_gbps = 1.0
-"#;
+use super::support::{self, Files, lab};
 
 /// So many flows each way between two hosts.
 fn flows(between: [&str; 2], each_way: u64, bytes: f64, first_port: u64) -> Vec<Value> {
@@ -44,17 +27,10 @@ fn jobs() -> Value {
 }
 
 /// The mean iteration time of each job, in seconds, as the output of a command has it.
-fn iteration_seconds(folder: &Path, command: &str) -> Vec<f64> {
-    let output = Command::new(env!("CARGO_BIN_EXE_crux"))
-        .args(command.split(' '))
-        .args(["--fabric", "lab.toml", "--jobs", "jobs.json"])
-        .args(["--format", "json"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+fn iteration_seconds(files: &Files, command: &str) -> Vec<f64> {
+    let documents = "--fabric lab.toml --jobs jobs.json --format json";
+    let arguments: Vec<&str> = command.split(' ').chain(documents.split(' ')).collect();
+    let result = support::json(&files.crux(&arguments));
     let jobs = result["jobs"].as_array().unwrap().iter();
     jobs.map(|job| job["mean_iteration_seconds"].as_f64().unwrap())
         .collect()
@@ -62,11 +38,12 @@ fn iteration_seconds(folder: &Path, command: &str) -> Vec<f64> {
 
 #[test]
 fn what_the_fluid_model_says_is_what_packets_do() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("lab.toml"), LAB).unwrap();
-    std::fs::write(folder.path().join("jobs.json"), jobs().to_string()).unwrap();
-    let simulated = iteration_seconds(folder.path(), "simulate --scheduler crux --seconds 2");
-    let rehearsed = iteration_seconds(folder.path(), "job rehearse --iterations 10");
+    let files = Files::with(&[
+        ("lab.toml", lab(2, 1.0, 1.0).as_bytes()),
+        ("jobs.json", jobs().to_string().as_bytes()),
+    ]);
+    let simulated = iteration_seconds(&files, "simulate --scheduler crux --seconds 2");
+    let rehearsed = iteration_seconds(&files, "job rehearse --iterations 10");
     // Headers are 1.4 % of what is sent, and are not in the model.
     for (simulated, rehearsed) in simulated.iter().zip(&rehearsed) {
         let ratio = rehearsed / simulated;

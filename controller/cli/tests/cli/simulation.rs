@@ -1,26 +1,11 @@
 //! `crux simulate` and `crux compare` as a user meets them: documents, tables, the page, and what
 //! is said of input that makes no sense.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
-
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-const LAB: &str = r#"
-name = "lab"
-[clos]
-leaves = 2
-spines = 2
-hosts_per_leaf = 3
-gpus_per_host = 8
-host_gbps = 200.0
-uplink_gbps = 200.0
-"#;
+use super::support::{Files, json, lab, printed, refused};
 
 /// Three jobs across two leaves, 1 s of computation and 0.5 s of communication each, all from the
 /// host's one NIC to the other leaf.
@@ -43,28 +28,15 @@ const SCHEDULERS: [&str; 8] = [
     "crux",
 ];
 
-fn folder() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("lab.toml"), LAB).unwrap();
-    std::fs::write(folder.path().join("jobs.json"), JOBS).unwrap();
-    folder
+fn folder() -> Files {
+    let lab = lab(3, 200.0, 200.0);
+    Files::with(&[("lab.toml", lab.as_bytes()), ("jobs.json", JOBS.as_bytes())])
 }
 
 /// Runs `crux COMMAND --fabric lab.toml --jobs jobs.json` with more arguments.
-fn crux_in(folder: &TempDir, command: &str, arguments: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-    program
-        .args([command, "--fabric", "lab.toml", "--jobs", "jobs.json"])
-        .args(arguments)
-        .current_dir(folder.path())
-        .output()
-        .unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    serde_json::from_slice(&output.stdout).unwrap()
+fn crux_in(folder: &Files, command: &str, arguments: &[&str]) -> Output {
+    let documents = [command, "--fabric", "lab.toml", "--jobs", "jobs.json"];
+    folder.crux(&[&documents, arguments].concat())
 }
 
 fn simulate(arguments: &[&str]) -> Value {
@@ -75,14 +47,8 @@ fn simulate(arguments: &[&str]) -> Value {
     ))
 }
 
-/// The command must fail with status 2 and say every one of `expect`.
 fn check_bad(command: &str, arguments: &[&str], expect: &[&str]) {
-    let output = crux_in(&folder(), command, arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?} said: {said}");
-    for part in expect {
-        assert!(said.contains(part), "{arguments:?}: no {part:?} in: {said}");
-    }
+    refused(&crux_in(&folder(), command, arguments), expect);
 }
 
 #[test]
@@ -147,7 +113,7 @@ fn tables_are_for_people() {
         "simulate",
         &["--scheduler", "crux", "--seconds", "0.5"],
     );
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = printed(&output);
     for part in [
         "GPU utilisation",
         "mean iteration s",
@@ -160,7 +126,7 @@ fn tables_are_for_people() {
         "compare",
         &["--seconds", "30", "--schedulers", "ecmp,crux"],
     );
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = printed(&output);
     for part in [
         "GPU utilisation %",
         "worst slowdown",
@@ -201,7 +167,7 @@ fn the_page_needs_nothing_else_and_escapes_names() {
     let folder = folder();
     let arguments = ["--seconds", "30", "--html", "page.html"];
     assert!(crux_in(&folder, "compare", &arguments).status.success());
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let page = folder.text("page.html");
     // Two bars and dots, two views of intensity, and links for each of six schedulers.
     assert!(
         page.matches("<svg").count() >= 4 + 6,
@@ -271,17 +237,11 @@ fn faults_that_make_no_sense() {
 /// Replaces `from` in one of the documents; both commands must fail with status 2 and say `expect`.
 fn check_bad_document(file: &str, (from, to): (&str, &str), expect: &[&str]) {
     let folder = folder();
-    let path = folder.path().join(file);
-    let text = std::fs::read_to_string(&path).unwrap();
+    let text = folder.text(file);
     assert!(text.contains(from), "no {from:?} in {file}");
-    std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    folder.write(file, &text.replacen(from, to, 1));
     for arguments in [&["simulate", "--scheduler", "crux"][..], &["compare"]] {
-        let output = crux_in(&folder, arguments[0], &arguments[1..]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{to:?} said: {said}");
-        for part in expect {
-            assert!(said.contains(part), "{to:?}: no {part:?} in: {said}");
-        }
+        refused(&crux_in(&folder, arguments[0], &arguments[1..]), expect);
     }
 }
 
@@ -315,26 +275,22 @@ fn numbers_that_make_no_sense_are_named_by_file_and_field() {
 #[test]
 fn a_policy_without_levels_is_refused() {
     let folder = folder();
-    std::fs::write(folder.path().join("policy.toml"), "levels = 0").unwrap();
+    folder.write("policy.toml", "levels = 0");
     let output = crux_in(&folder, "compare", &["--policy", "policy.toml"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(said.contains("policy.toml: levels: 0"), "{said}");
+    refused(&output, &["policy.toml: levels: 0"]);
 }
 
 #[test]
 fn more_iterations_than_anybody_waits_for_are_refused() {
     let folder = folder();
     let jobs = JOBS.replace("1.0", "0.0").replace("12.5e9", "12.5");
-    std::fs::write(folder.path().join("jobs.json"), jobs).unwrap();
+    folder.write("jobs.json", &jobs);
     let output = crux_in(
         &folder,
         "simulate",
         &["--scheduler", "ecmp", "--seconds", "1e6"],
     );
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("jobs.json: job a would iterate"), "{said}");
+    refused(&output, &["jobs.json: job a would iterate"]);
 }
 
 #[test]
@@ -353,25 +309,21 @@ fn an_iteration_longer_than_the_horizon_is_a_finding() {
 #[test]
 fn no_jobs_are_no_failure() {
     let folder = folder();
-    std::fs::write(folder.path().join("jobs.json"), "{\"jobs\": []}").unwrap();
+    folder.write("jobs.json", "{\"jobs\": []}");
     let output = crux_in(
         &folder,
         "compare",
         &["--html", "page.html", "--format", "json"],
     );
     assert_eq!(json(&output)["outcomes"][0]["gpu_utilization"], 0.0);
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let page = folder.text("page.html");
     assert!(page.contains("0 jobs") && !page.contains("NaN"));
 }
 
 #[test]
 fn a_job_without_a_path_is_a_finding() {
     let folder = folder();
-    std::fs::write(
-        folder.path().join("policy.toml"),
-        "drained = [\"spine1\", \"spine2\"]",
-    )
-    .unwrap();
+    folder.write("policy.toml", "drained = [\"spine1\", \"spine2\"]");
     for scheduler in SCHEDULERS {
         let arguments = [
             "--scheduler",
@@ -397,21 +349,14 @@ fn a_job_without_a_path_is_a_finding() {
 #[test]
 fn a_reproduction_has_rows_assumptions_and_a_page() {
     let folder = folder();
-    let crux = |arguments: &[&str]| {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-        let program = program.arg("reproduce").args(arguments);
-        program.current_dir(folder.path()).output().unwrap()
-    };
+    let crux = |arguments: &[&str]| folder.crux(&[&["reproduce"], arguments].concat());
     let arguments = ["crux-fig7", "--format", "json", "--html", "page.html"];
     let found = json(&crux(&arguments));
     assert_eq!(found["experiment"], "crux-fig7");
     let row = &found["rows"][0];
     assert!(row["measure"].is_string() && row["paper"] == 1.53 && row["ours"].is_number());
     assert!(!found["assumptions"].as_array().unwrap().is_empty());
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let page = folder.text("page.html");
     assert!(page.contains("<svg") && page.contains("1.530"));
-    let unknown = crux(&["crux-fig8"]);
-    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert_eq!(unknown.status.code(), Some(2));
-    assert!(said.contains("crux-fig7") && said.contains("all"), "{said}");
+    refused(&crux(&["crux-fig8"]), &["crux-fig7", "all"]);
 }

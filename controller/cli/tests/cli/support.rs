@@ -1,0 +1,75 @@
+//! A folder of documents, and the program run in it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The files of one case; they go with it.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    /// A folder with these files, by name and content.
+    pub(crate) fn with(files: &[(&str, &[u8])]) -> Self {
+        let folder = TempDir::new().unwrap();
+        for (name, bytes) in files {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Runs `crux` here.
+    pub(crate) fn crux(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// `crux`, to be run here.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
+        program.args(arguments).current_dir(self.0.path());
+        program
+    }
+}
+
+/// What a command that went well has printed.
+pub(crate) fn printed(output: &Output) -> &str {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+/// The same as JSON.
+pub(crate) fn json(output: &Output) -> Value {
+    serde_json::from_str(printed(output)).unwrap()
+}
+
+/// A fabric document: two leaves, two spines, one NIC for each host.
+pub(crate) fn lab(hosts_per_leaf: u32, host_gbps: f64, uplink_gbps: f64) -> String {
+    format!(
+        "name = \"lab\"\n[clos]\nleaves = 2\nspines = 2\nhosts_per_leaf = {hosts_per_leaf}\n\
+         gpus_per_host = 8\nhost_gbps = {host_gbps:?}\nuplink_gbps = {uplink_gbps:?}\n"
+    )
+}
+
+/// The command must have failed with status 2 and said every one of `expect`.
+pub(crate) fn refused(output: &Output, expect: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    for part in expect {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+}
