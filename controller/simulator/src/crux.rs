@@ -32,43 +32,53 @@ pub(crate) fn paths_and_assignment(
     policy: &Policy,
     previous: Option<&Schedule>,
 ) -> Schedule {
-    let previous = previous.and_then(|schedule| schedule.plan.as_ref());
-    let (plan, report) = planner::plan(input, policy, previous);
-    schedule(input, plan, report.findings, by_rank)
+    planned(input, policy, previous, ranked)
 }
 
 /// The planner's paths and levels.
 pub(crate) fn full(input: &Input, policy: &Policy, previous: Option<&Schedule>) -> Schedule {
+    planned(input, policy, previous, leveled)
+}
+
+/// What `plan` says, but as many classes as jobs, the first in rank highest.
+pub(crate) fn ranked(input: &Input, plan: &Plan) -> Schedule {
+    let jobs = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
+    schedule(input, plan, |job| jobs.saturating_sub(job.rank))
+}
+
+/// What `plan` says.
+pub(crate) fn leveled(input: &Input, plan: &Plan) -> Schedule {
+    schedule(input, plan, |job| u32::from(job.level))
+}
+
+fn planned(
+    input: &Input,
+    policy: &Policy,
+    previous: Option<&Schedule>,
+    read: fn(&Input, &Plan) -> Schedule,
+) -> Schedule {
     let previous = previous.and_then(|schedule| schedule.plan.as_ref());
     let (plan, report) = planner::plan(input, policy, previous);
-    schedule(input, plan, report.findings, |_, job| u32::from(job.level))
+    Schedule {
+        findings: report.findings,
+        jobs: read(input, &plan).jobs,
+        plan: Some(plan),
+    }
 }
 
-/// As many classes as jobs, the first in rank highest.
-fn by_rank(plan: &Plan, job: &PlannedJob) -> u32 {
-    let jobs = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
-    jobs.saturating_sub(job.rank)
-}
-
-fn schedule(
-    input: &Input,
-    plan: Plan,
-    findings: Vec<topology::Finding>,
-    class: fn(&Plan, &PlannedJob) -> u32,
-) -> Schedule {
+fn schedule(input: &Input, plan: &Plan, class: impl Fn(&PlannedJob) -> u32) -> Schedule {
     let mut paths: Vec<Vec<Vec<LinkId>>> = vec![Vec::new(); plan.jobs.len()];
     for flow in &plan.flows {
         paths[flow.job].push(flow.links.to_vec());
     }
-    let job = |job: &planner::Job| match plan.job(&job.id) {
+    let mut job = |job: &planner::Job| match plan.job(&job.id) {
         Some((position, planned)) => {
-            ScheduledJob::new(class(&plan, planned), paths[position].clone())
+            ScheduledJob::new(class(planned), std::mem::take(&mut paths[position]))
         }
         None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
     };
     Schedule {
-        jobs: input.jobs.iter().map(job).collect(),
-        plan: Some(plan),
-        findings,
+        jobs: input.jobs.iter().map(&mut job).collect(),
+        ..Schedule::default()
     }
 }

@@ -15,6 +15,7 @@ mod demand;
 mod fault;
 mod outcome;
 pub mod placement;
+pub mod replay;
 mod routes;
 mod schedule;
 mod scheduler;

@@ -12,7 +12,7 @@ use fluid::{Engine, FluidError, JobIndex, MAX_SECONDS, Network, Options};
 use planner::{Input, JobId, Policy};
 use topology::{Fabric, Finding, LinkId};
 
-use self::grid::Grid;
+pub(crate) use self::grid::Grid;
 use crate::demand::Demand;
 use crate::fault::Fault;
 use crate::outcome::Outcome;

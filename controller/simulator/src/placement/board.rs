@@ -92,17 +92,16 @@ impl Board {
         Ok(self.running.remove(place))
     }
 
-    /// Says how many iterations a running job has still to go; the seconds follow in proportion.
+    /// Says how many iterations a running job has still to go, and how long they would take it on
+    /// the GPUs that it asked for, in seconds.
     ///
     /// # Errors
     /// It does not run.
-    pub fn progress(&mut self, job: u32, remaining_iterations: f64) -> Result<(), BoardError> {
+    pub fn progress(&mut self, job: u32, iterations: f64, seconds: f64) -> Result<(), BoardError> {
         let place = self.find(job)?;
         let request = &mut self.running[place].request;
-        if request.remaining_iterations > 0.0 {
-            request.remaining_seconds *= remaining_iterations / request.remaining_iterations;
-        }
-        request.remaining_iterations = remaining_iterations;
+        request.remaining_iterations = iterations;
+        request.remaining_seconds = seconds;
         Ok(())
     }
 

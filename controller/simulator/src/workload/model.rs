@@ -184,8 +184,8 @@ impl Model {
         Ok(())
     }
 
-    /// What its hosts exchange in one iteration.
-    fn collective(&self) -> CollectiveDocument {
+    /// What its hosts exchange in one iteration, over so many channels.
+    fn collective(&self, channels: u32) -> CollectiveDocument {
         let activations = self.activation_bytes.unwrap_or(0.0);
         let (kind, bytes) = match self.parallelism {
             Parallelism::Data => (CollectiveKind::RingAllReduce, self.gradient_bytes),
@@ -195,13 +195,15 @@ impl Model {
         CollectiveDocument {
             kind,
             bytes: Some(bytes),
-            channels: 1,
+            channels,
         }
     }
 
-    /// A job `id` that trains this model on `gpus` of `fabric`.
+    /// A job `id` that trains this model on `gpus` of `fabric`, with a ring for each NIC of a host.
     pub fn document(&self, id: &str, gpus: &Gpus, fabric: &Fabric) -> JobDocument {
         let count = f64::from(gpus.values().sum::<u32>());
+        let nics = gpus.keys().map(|host| fabric.host(*host).nics.len());
+        let channels = u32::try_from(nics.min().unwrap_or(1)).unwrap_or(1).max(1);
         let named =
             |(host, gpus): (&topology::HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
         JobDocument {
@@ -211,7 +213,7 @@ impl Model {
             flop_per_iteration: Some(self.flop_per_gpu * count),
             compute_seconds: Some(self.compute_seconds),
             overlap_from: Some(self.overlap_from),
-            collective: Some(self.collective()),
+            collective: Some(self.collective(channels)),
             ..JobDocument::default()
         }
     }

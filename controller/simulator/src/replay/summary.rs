@@ -1,0 +1,111 @@
+//! From what added up to the Replay document.
+
+use topology::Finding;
+
+use super::{Record, Replay, ReplayOutcome, ReplayedJob};
+
+impl Replay<'_> {
+    /// What came of the replay so far.
+    pub fn outcome(&self) -> ReplayOutcome {
+        let progress = &self.progress;
+        let ended: Vec<(f64, &Record)> = (self.setup.trace.jobs.iter().zip(&progress.records))
+            .filter(|(_, record)| record.ended_seconds.is_some())
+            .map(|(job, record)| (job.submitted_seconds, record))
+            .collect();
+        let completion = |(submitted, record): &(f64, &Record)| {
+            record.ended_seconds.map_or(0.0, |end| end - submitted)
+        };
+        let jobs: Vec<ReplayedJob> = (0..progress.records.len())
+            .map(|job| self.job(job))
+            .collect();
+        let slowdowns = jobs.iter().filter_map(|job| job.slowdown);
+        ReplayOutcome {
+            placement: self.setup.placement.name().to_owned(),
+            scheduler: self.setup.scheduler.name().to_owned(),
+            seed: self.setup.seed,
+            seconds: ended
+                .iter()
+                .filter_map(|(_, record)| record.ended_seconds)
+                .fold(0.0, f64::max),
+            gpu_utilization: ratio(progress.busy_gpu_seconds, progress.held_gpu_seconds),
+            cluster_gpu_utilization: self.cluster_utilization(),
+            completed: ended.len(),
+            not_completed: progress.records.len() - ended.len(),
+            mean_completion_seconds: mean(ended.iter().map(completion)),
+            mean_wait_seconds: mean(ended.iter().map(|job| completion(job) - job.1.held_seconds)),
+            mean_slowdown: mean_slowdown(&jobs),
+            worst_slowdown: slowdowns.fold(0.0, f64::max),
+            suspensions: progress.suspensions,
+            schedules: progress.schedules,
+            unsure: ratio(progress.unsure_gpu_seconds, progress.held_gpu_seconds),
+            hours: progress.ledger.hours().to_vec(),
+            findings: self.findings(),
+            jobs,
+        }
+    }
+
+    fn job(&self, number: usize) -> ReplayedJob {
+        let (traced, record) = (
+            &self.setup.trace.jobs[number],
+            &self.progress.records[number],
+        );
+        let alone = self.alone_run_seconds[number];
+        ReplayedJob {
+            id: traced.id.clone(),
+            model: traced.model.clone(),
+            gpus: traced.gpus,
+            submitted_seconds: traced.submitted_seconds,
+            started_seconds: record.started_seconds,
+            ended_seconds: record.ended_seconds,
+            held_seconds: record.held_seconds,
+            slowdown: record.ended_seconds.map(|_| record.held_seconds / alone),
+        }
+    }
+
+    /// Computing GPUs of all there are, until the last arrival.
+    fn cluster_utilization(&self) -> f64 {
+        let last = self.setup.trace.jobs.last();
+        let hours = last
+            .map_or(0.0, |job| job.submitted_seconds / 3600.0)
+            .ceil()
+            .max(1.0);
+        let busy = self.progress.ledger.hours().iter().take(hours as usize);
+        let busy: f64 = busy.map(|hour| hour.busy_gpus).sum();
+        ratio(busy, hours * f64::from(self.setup.cluster.gpus()))
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let records = self.progress.records.iter();
+        let refused = records.clone().filter(|record| record.is_refused).count();
+        let unended = records.filter(|r| r.ended_seconds.is_none() && !r.is_refused);
+        let counted = [
+            (
+                refused,
+                "jobs were refused: the cluster can never give them their GPUs",
+            ),
+            (unended.count(), "jobs did not end"),
+        ];
+        let told = counted.into_iter().filter(|(count, _)| *count > 0);
+        told.map(|(count, text)| Finding::warning("trace", format!("{count} {text}")))
+            .collect()
+    }
+}
+
+/// The mean weighted by GPUs and time alone.
+fn mean_slowdown(jobs: &[ReplayedJob]) -> f64 {
+    let weighted = jobs.iter().filter_map(|job| {
+        let held = job.held_seconds * f64::from(job.gpus);
+        Some((held, held / job.slowdown?))
+    });
+    let (held, alone) = weighted.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    ratio(held, alone)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
+    ratio(sum, count)
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

@@ -1,0 +1,307 @@
+//! Replays of small traces: beside an engine that simulates every iteration, interrupted, and by
+//! hand.
+
+use std::collections::BTreeMap;
+
+use fluid::{Engine, JobIndex, MAX_SECONDS, Network, Options};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use topology::LinkId;
+use topology::clos::{self, ClosSpec};
+
+use super::*;
+use crate::placement::Decision;
+use crate::schedule::ScheduledJob;
+use crate::trace::{Length, TraceJob};
+
+/// Four leaves of three hosts, 8 GPUs and a NIC of 200 Gb/s each; two spines.
+fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> Setup {
+    let fabric = clos::build("lab", &ClosSpec::default()).unwrap();
+    Setup {
+        cluster: Cluster::of(&fabric),
+        fabric,
+        trace: Trace {
+            jobs,
+            ..Trace::default()
+        },
+        models: Models::built_in(),
+        volume: 8.0,
+        policy: Policy {
+            search_events: 0,
+            ..Policy::default()
+        },
+        placement: Placement::FirstFit,
+        scheduler,
+        seed: 1,
+    }
+}
+
+fn job(number: usize, submitted_seconds: f64, gpus: u32, seconds: f64) -> TraceJob {
+    TraceJob {
+        id: format!("job{number}"),
+        submitted_seconds,
+        gpus,
+        length: Length::Seconds(seconds),
+        model: Some("bert-large-seq512/A100".to_owned()),
+        tenant: None,
+    }
+}
+
+/// Twenty jobs of different models, of which many share links.
+fn drawn(seed: u64) -> Vec<TraceJob> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let models = ["bert-large-seq512/A100", "gpt-24l/A100", "vit-large/A100"];
+    let mut at = 0.0;
+    let draw = |number| {
+        at += random.random_range(0.0..120.0);
+        let gpus = 4 * random.random_range(1..9);
+        TraceJob {
+            model: Some(models[random.random_range(0..models.len())].to_owned()),
+            ..job(number, at, gpus, random.random_range(60.0..600.0))
+        }
+    };
+    (0..20).map(draw).collect()
+}
+
+fn replayed(setup: &Setup) -> ReplayOutcome {
+    let mut replay = Replay::new(setup).unwrap();
+    while replay.step().unwrap() {}
+    replay.outcome()
+}
+
+#[test]
+fn jobs_alone_run_as_long_as_the_trace_says() {
+    // The second finds no room until the first has ended.
+    let jobs = vec![job(0, 0.0, 96, 600.0), job(1, 100.0, 8, 300.0)];
+    let outcome = replayed(&setup(jobs, Scheduler::Crux));
+    let ends: Vec<f64> = outcome
+        .jobs
+        .iter()
+        .filter_map(|job| job.ended_seconds)
+        .collect();
+    // Whole iterations: a little more.
+    assert!((600.0..602.0).contains(&ends[0]), "{ends:?}");
+    assert!(
+        (ends[0] + 300.0..ends[0] + 302.0).contains(&ends[1]),
+        "{ends:?}"
+    );
+    assert_eq!((outcome.completed, outcome.not_completed), (2, 0));
+    assert!((outcome.worst_slowdown - 1.0).abs() < 1e-6, "{outcome:?}");
+    assert!((outcome.mean_wait_seconds * 2.0 - (ends[0] - 100.0)).abs() < 1e-6);
+}
+
+#[test]
+fn a_job_larger_than_the_cluster_is_refused_and_told() {
+    let jobs = vec![job(0, 0.0, 97, 600.0), job(1, 1.0, 8, 60.0)];
+    let outcome = replayed(&setup(jobs, Scheduler::Ecmp));
+    assert_eq!((outcome.completed, outcome.not_completed), (1, 1));
+    let told = outcome.findings[0].to_string();
+    assert!(told.contains("1 jobs were refused"), "{told}");
+}
+
+#[test]
+fn who_shares_gpus_takes_turns() {
+    let mut setup = setup(Vec::new(), Scheduler::Crux);
+    setup.placement = Placement::Muri;
+    setup.trace.jobs = (0..6).map(|number| job(number, 0.0, 96, 600.0)).collect();
+    let outcome = replayed(&setup);
+    assert_eq!(outcome.completed, 6);
+    // Rounds begin after 360 s; sharing takes longer than each alone, and less than all in turn.
+    assert!(outcome.mean_slowdown > 1.05, "{}", outcome.mean_slowdown);
+    assert!(
+        outcome.seconds < 360.0 + 6.0 * 600.0 * 1.6,
+        "{}",
+        outcome.seconds
+    );
+}
+
+#[test]
+fn jumps_change_the_result_by_no_more_than_is_said() {
+    for scheduler in [Scheduler::Ecmp, Scheduler::Sincronia, Scheduler::Crux] {
+        let mut means = [0.0; 2];
+        for seed in 1..=4 {
+            let setup = setup(drawn(seed), scheduler);
+            let outcome = replayed(&setup);
+            let exact = exact(&setup);
+            for (job, exact) in outcome.jobs.iter().zip(&exact) {
+                let jumped = job.ended_seconds.unwrap() - job.submitted_seconds;
+                let exact = exact - job.submitted_seconds;
+                assert!((jumped / exact - 1.0).abs() < 0.1, "{scheduler} {}", job.id);
+                means[0] += jumped;
+                means[1] += exact;
+            }
+        }
+        let error = means[0] / means[1] - 1.0;
+        assert!(error.abs() < 0.01, "{scheduler}: {error}");
+    }
+}
+
+#[test]
+fn an_interrupted_replay_ends_as_if_it_had_not_been() {
+    for placement in Placement::ALL {
+        for scheduler in [Scheduler::Cassini, Scheduler::Crux] {
+            let setup = Setup {
+                placement,
+                ..setup(drawn(7), scheduler)
+            };
+            let whole = replayed(&setup);
+            let mut replay = Replay::new(&setup).unwrap();
+            for step in 0.. {
+                if step % 7 == 3 {
+                    let text = serde_json::to_string(&replay.checkpoint()).unwrap();
+                    let checkpoint: Checkpoint = serde_json::from_str(&text).unwrap();
+                    replay = Replay::resume(&setup, &checkpoint).unwrap();
+                }
+                if !replay.step().unwrap() {
+                    break;
+                }
+            }
+            assert_eq!(replay.outcome(), whole, "{placement} {scheduler}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_replay_is_refused() {
+    let one = setup(drawn(1), Scheduler::Ecmp);
+    let other = setup(drawn(1), Scheduler::Crux);
+    let checkpoint = Replay::new(&one).unwrap().checkpoint();
+    assert!(Replay::resume(&one, &checkpoint).is_ok());
+    let refused = Replay::resume(&other, &checkpoint);
+    assert!(matches!(refused.err(), Some(ReplayError::Checkpoint(_))));
+}
+
+/// When the jobs of a setup end if one engine simulates every iteration, seconds.
+fn exact(setup: &Setup) -> Vec<f64> {
+    let mut world = Exact::new(setup);
+    while world.step() {}
+    world.ends
+}
+
+/// The judge: the same placement and scheduling, and nothing is jumped over.
+struct Exact<'a> {
+    setup: &'a Setup,
+    replay: Replay<'a>,
+    engine: Engine,
+    places: BTreeMap<u32, JobIndex>,
+    arrived: usize,
+    ends: Vec<f64>,
+}
+
+impl<'a> Exact<'a> {
+    fn new(setup: &'a Setup) -> Self {
+        let links = setup.fabric.links().iter();
+        let capacities = links.map(|link| link.bandwidth.bytes_per_second());
+        let network = Network::new(capacities.collect()).unwrap();
+        Self {
+            setup,
+            replay: Replay::new(setup).unwrap(),
+            engine: Engine::new(&network, Options::default()).unwrap(),
+            places: BTreeMap::new(),
+            arrived: 0,
+            ends: vec![0.0; setup.trace.jobs.len()],
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let arrival = self.setup.trace.jobs.get(self.arrived);
+        if arrival.is_none() && self.places.is_empty() {
+            return false;
+        }
+        let until = arrival.map_or(MAX_SECONDS, |job| job.submitted_seconds);
+        let ended = self.run(until);
+        for number in &ended {
+            let place = self.places.remove(number).unwrap();
+            self.engine.remove_job(place).unwrap();
+            self.ends[*number as usize] = self.engine.now();
+            self.replay.board.finish(*number).unwrap();
+            self.replay.dispatcher.depart(*number).unwrap();
+        }
+        if ended.is_empty() {
+            let request = self.replay.request(self.arrived as u32);
+            self.replay.board.submit(request).unwrap();
+            self.arrived += 1;
+        }
+        self.place();
+        true
+    }
+
+    /// Runs until jobs end, or to the next arrival.
+    fn run(&mut self, until: f64) -> Vec<u32> {
+        while self.engine.step(until).unwrap() {
+            let mut ended = Vec::new();
+            while let Some(place) = self.engine.take_finished() {
+                let number = self.places.iter().find(|(_, other)| **other == place);
+                ended.push(*number.unwrap().0);
+            }
+            if !ended.is_empty() {
+                return ended;
+            }
+        }
+        self.engine.run_until(until).unwrap();
+        Vec::new()
+    }
+
+    fn place(&mut self) {
+        let now = self.engine.now();
+        let decisions = self.replay.policy.decide(&self.replay.board.state(now));
+        let mut started = Vec::new();
+        for decision in &decisions {
+            self.replay.board.apply(decision).unwrap();
+            if let Decision::Start(start) = decision {
+                let active = self.replay.activate(start.job, now).unwrap();
+                started.push(start.job);
+                self.replay
+                    .dispatcher
+                    .arrive(start.job, active.training.job)
+                    .unwrap();
+            }
+        }
+        let schedule = self.replay.dispatcher.schedule();
+        let numbers: Vec<u32> = self
+            .replay
+            .dispatcher
+            .jobs()
+            .map(|(number, _)| number)
+            .collect();
+        for (number, decided) in numbers.into_iter().zip(&schedule.jobs) {
+            match self.places.get(&number) {
+                Some(place) => follow(&mut self.engine, *place, decided),
+                None => self.add(number, decided),
+            }
+        }
+    }
+
+    fn add(&mut self, number: u32, decided: &ScheduledJob) {
+        let job = self
+            .replay
+            .dispatcher
+            .jobs()
+            .find(|(other, _)| *other == number)
+            .unwrap()
+            .1;
+        let flows = job.flows.iter().zip(&decided.paths);
+        let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::Flow {
+            path: path.iter().map(|link| link.0).collect(),
+            bytes: flow.bytes,
+        };
+        let fluid = fluid::Job {
+            compute_seconds: job.compute_seconds,
+            overlap_from: job.overlap_from,
+            class: decided.class,
+            start: self.engine.now(),
+            iterations: Some(self.replay.progress.records[number as usize].left as u64),
+            flows: flows.map(flow).collect(),
+        };
+        self.places
+            .insert(number, self.engine.add_job(&fluid).unwrap());
+    }
+}
+
+fn follow(engine: &mut Engine, place: JobIndex, decided: &ScheduledJob) {
+    engine.set_class(place, decided.class).unwrap();
+    for (flow, path) in (0..).zip(&decided.paths) {
+        let links: Vec<u32> = path.iter().map(|link| link.0).collect();
+        engine.set_path(place, flow, &links).unwrap();
+    }
+}

@@ -1,0 +1,191 @@
+//! From a job of the trace, on the GPUs and at the pace that placement gives it, to the job that the
+//! planner sees.
+//!
+//! An iteration is the same work wherever it runs. A trace that counts in seconds means seconds of
+//! the job alone on an idle fabric; so what a job still has to do is counted in iterations.
+
+use std::collections::BTreeMap;
+
+use planner::{FieldError, Job, JobDocument, JobsDocument};
+use topology::{Fabric, HostId};
+
+use super::Setup;
+use crate::demand::Demand;
+use crate::placement::queue::{Choice, SameLeaf};
+use crate::placement::{Free, Gpus, Pace, Running};
+use crate::trace::{Length, TraceJob};
+
+/// A job on its GPUs.
+#[derive(Clone, Debug)]
+pub(super) struct Training {
+    /// The job for the planner; its flows are empty on one host.
+    pub(super) job: Job,
+    /// GPU seconds of computation in one iteration, as if nobody shared the GPUs.
+    pub(super) busy: f64,
+}
+
+/// Makes jobs for a fabric.
+#[derive(Debug)]
+pub(super) struct Trainer<'a> {
+    setup: &'a Setup,
+    names: Vec<String>,
+    /// Seconds of an iteration alone, by model and GPUs.
+    alone: BTreeMap<(Option<&'a str>, u32), f64>,
+}
+
+/// Iterations of a job whose iteration alone takes so long.
+pub(super) fn iterations(job: &TraceJob, alone_seconds: f64) -> f64 {
+    match job.length {
+        Length::Iterations(iterations) => iterations as f64,
+        Length::Seconds(seconds) => (seconds / alone_seconds).ceil().max(1.0),
+    }
+}
+
+/// What a job of an unknown model computes in an iteration; it sends nothing.
+const UNKNOWN_SECONDS: f64 = 1.0;
+const UNKNOWN_FLOP: f64 = 1e12;
+
+impl<'a> Trainer<'a> {
+    pub(super) fn new(setup: &'a Setup) -> Self {
+        Self {
+            setup,
+            names: names(&setup.trace.jobs),
+            alone: BTreeMap::new(),
+        }
+    }
+
+    fn traced(&self, number: u32) -> &'a TraceJob {
+        &self.setup.trace.jobs[number as usize]
+    }
+
+    /// Seconds of an iteration of a job by itself, on as few hosts and leaves as it can have.
+    ///
+    /// # Errors
+    /// Its model makes no job.
+    pub(super) fn alone_seconds(&mut self, number: u32) -> Result<f64, FieldError> {
+        let traced = self.traced(number);
+        let key = (traced.model.as_deref(), traced.gpus);
+        if let Some(seconds) = self.alone.get(&key) {
+            return Ok(*seconds);
+        }
+        let cluster = &self.setup.cluster;
+        let gpus = SameLeaf.choose(number, traced.gpus, cluster, &Free::all(cluster));
+        let seconds = match gpus {
+            Some(gpus) => {
+                let job = self.resolve(self.document(number, &gpus))?;
+                job.iteration_seconds(nic_seconds(&self.setup.fabric, &job))
+            }
+            // It is refused as soon as it comes.
+            None => UNKNOWN_SECONDS,
+        };
+        self.alone.insert(key, seconds);
+        Ok(seconds)
+    }
+
+    /// The job that runs so.
+    ///
+    /// # Errors
+    /// Its model or the policy's plan makes no job.
+    pub(super) fn training(&self, running: &Running) -> Result<Training, FieldError> {
+        let number = running.request.job;
+        let given: u32 = running.gpus.values().sum();
+        let mut document = self.document(number, &running.gpus);
+        // The global batch stays.
+        let share = f64::from(running.request.gpus) / f64::from(given.max(1));
+        scale(&mut document.compute_seconds, share);
+        scale(&mut document.flop_per_iteration, share);
+        if let Pace::Planned(iteration) = &running.pace {
+            document.compute_seconds = Some(iteration.compute_seconds);
+            document.overlap_from = Some(iteration.overlap_from);
+            document.collective = Some(iteration.collective.clone());
+            self.scale_volume(&mut document);
+        }
+        let mut job = self.resolve(document)?;
+        let busy = job.compute_seconds * f64::from(given);
+        if let Pace::Shared(factor) = running.pace {
+            let sending = nic_seconds(&self.setup.fabric, &job);
+            stretch(&mut job, factor, sending);
+        }
+        Ok(Training { job, busy })
+    }
+
+    /// The document of a job that iterates as its model says.
+    fn document(&self, number: u32, gpus: &Gpus) -> JobDocument {
+        let (traced, fabric) = (self.traced(number), &self.setup.fabric);
+        let name = &self.names[number as usize];
+        let model = traced.model.as_deref();
+        let model = model.and_then(|name| self.setup.models.named(name));
+        let mut document = match model {
+            Some(model) => model.document(name, gpus, fabric),
+            None => unknown(name, gpus, fabric),
+        };
+        document.tenant.clone_from(&traced.tenant);
+        self.scale_volume(&mut document);
+        document
+    }
+
+    fn scale_volume(&self, document: &mut JobDocument) {
+        if let Some(collective) = &mut document.collective {
+            scale(&mut collective.bytes, self.setup.volume);
+        }
+    }
+
+    fn resolve(&self, document: JobDocument) -> Result<Job, FieldError> {
+        let id = document.id.clone();
+        let jobs = vec![document];
+        let resolved = JobsDocument { jobs }.resolve(&self.setup.fabric, "trace")?;
+        resolved.jobs.into_iter().next().ok_or_else(|| FieldError {
+            file: "trace".to_owned(),
+            field: id,
+            problem: "makes no job".to_owned(),
+        })
+    }
+}
+
+fn scale(value: &mut Option<f64>, factor: f64) {
+    if let Some(value) = value {
+        *value *= factor;
+    }
+}
+
+fn unknown(name: &str, gpus: &Gpus, fabric: &Fabric) -> JobDocument {
+    let named = |(host, gpus): (&HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
+    JobDocument {
+        id: name.to_owned(),
+        gpus: gpus.iter().map(named).collect(),
+        flop_per_iteration: Some(UNKNOWN_FLOP),
+        compute_seconds: Some(UNKNOWN_SECONDS),
+        flows: Some(Vec::new()),
+        ..JobDocument::default()
+    }
+}
+
+/// Seconds that an iteration takes the busiest NIC of a job.
+fn nic_seconds(fabric: &Fabric, job: &Job) -> f64 {
+    let uplinks = job
+        .flows
+        .iter()
+        .map(|flow| vec![fabric.nic(flow.src).uplink]);
+    Demand::new(fabric, job, &uplinks.collect::<Vec<_>>()).bottleneck_seconds()
+}
+
+/// Makes an iteration so many times as long as it would be alone, by longer computation.
+fn stretch(job: &mut Job, factor: f64, sending: f64) {
+    let begins = factor * (job.overlap_from * job.compute_seconds + sending) - sending;
+    job.compute_seconds = (job.compute_seconds * factor).max(begins);
+    job.overlap_from = (begins / job.compute_seconds).clamp(0.0, 1.0);
+}
+
+/// The names of the trace; of equal ones the later get their number.
+fn names(jobs: &[TraceJob]) -> Vec<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    let jobs = jobs.iter().enumerate();
+    jobs.map(|(number, job)| {
+        if seen.insert(job.id.as_str()) {
+            job.id.clone()
+        } else {
+            format!("{}#{number}", job.id)
+        }
+    })
+    .collect()
+}
