@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
+use simulator::workload::Models;
 use topology::document::{self, Format, MAX_DOCUMENT_BYTES};
 use topology::{Fabric, Finding, spec};
 
@@ -43,6 +44,15 @@ pub(crate) fn jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding
     let document: JobsDocument = parse(name)?;
     let resolved = document.resolve(fabric, name).map_err(Failure::document)?;
     Ok((resolved.jobs, resolved.findings))
+}
+
+/// The built-in models, and those of a file beside them or in their place.
+pub(crate) fn models(name: Option<&str>) -> Result<Models, Failure> {
+    let models = Models::built_in();
+    match name {
+        Some(file) => models.with(&text(file)?, file).map_err(Failure::document),
+        None => Ok(models),
+    }
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    bench, compare, completions, controller, demo, fabric, job, man, plan, reproduce, schema,
-    simulate, switch,
+    bench, compare, completions, controller, demo, fabric, job, man, place, plan, replay,
+    reproduce, schema, simulate, switch,
 };
 use failure::Failure;
 
@@ -42,6 +42,8 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Compare(compare::Args),
+    Replay(replay::Args),
+    Place(place::Args),
     Reproduce(reproduce::Args),
     #[command(subcommand)]
     Bench(bench::Command),
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Place(args) => place::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::Fabric(command) => fabric::run(&command),

@@ -8,12 +8,13 @@
 //! iterations take there, and time jumps. A neighbourhood that an event does not touch stays known.
 //!
 //! That is the one approximation: the first iterations after an event count as if they had settled,
-//! and where in their cycles jobs stand is not carried over an event but drawn evenly, by job. A test
-//! holds the result to that of one engine that simulates every iteration: the mean completion
+//! and where in their cycles jobs stand is not carried over an event but drawn evenly, by job. A
+//! test holds the result to that of one engine that simulates every iteration: the mean completion
 //! within 1 %, that of each job within 10 %.
 //!
 //! Pure: whoever calls [`Replay::step`] shows progress, stores a [`Checkpoint`] or stops.
 
+mod advice;
 mod checkpoint;
 mod dispatcher;
 mod following;
@@ -33,8 +34,9 @@ use planner::{EventError, FieldError, Input, Policy};
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
+pub use self::advice::{Advice, Delayed, Question};
 pub use self::checkpoint::{Checkpoint, CheckpointError};
-pub use self::outcome::{Hour, ReplayOutcome, ReplayedJob};
+pub use self::outcome::{Hour, ReplayOutcome, ReplayedJob, Replays};
 
 use self::dispatcher::Dispatcher;
 use self::ledger::{Ledger, Level};
@@ -43,6 +45,7 @@ use self::steady::Steady;
 use self::training::{Trainer, Training};
 use crate::placement::{self, Beliefs, Board, BoardError, Cluster, Placement, PlacementError};
 use crate::scheduler::Scheduler;
+use crate::simulation::SimulationError;
 use crate::trace::Trace;
 use crate::workload::Models;
 
@@ -84,6 +87,9 @@ pub enum ReplayError {
     /// The scheduler was told of a job twice.
     #[error("jobs of one name")]
     Event(#[from] EventError),
+    /// A job cannot be simulated by itself.
+    #[error("a job by itself")]
+    Alone(#[from] SimulationError),
     /// The fluid engine refuses a job.
     #[error("the fluid engine refuses")]
     Engine(#[from] FluidError),

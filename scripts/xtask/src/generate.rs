@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use crate::check::Violations;
 use crate::tree;
 
-const SCHEMAS: [&str; 7] = [
+const SCHEMAS: [&str; 8] = [
     "fabric",
     "jobs",
     "policy",
     "plan",
     "outcome",
     "comparison",
+    "replay",
     "decisions",
 ];
 

@@ -5,6 +5,8 @@
 //! its own. They ask the planner, the simulator and the placement policies, and say what with.
 
 mod calibration;
+mod cluster;
+mod decisions;
 mod page;
 mod report;
 mod rings;
@@ -64,10 +66,14 @@ struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [Experiment; 7] = [
+const EXPERIMENTS: [Experiment; 11] = [
     Experiment {
         name: "crux-fig7",
         run: calibration::fig7,
+    },
+    Experiment {
+        name: "crux-fig16",
+        run: decisions::fig16,
     },
     Experiment {
         name: "crux-fig19",
@@ -78,8 +84,16 @@ const EXPERIMENTS: [Experiment; 7] = [
         run: testbed::fig20,
     },
     Experiment {
+        name: "crux-fig23",
+        run: cluster::fig23,
+    },
+    Experiment {
         name: "crux-fig24",
         run: snapshot::fig24,
+    },
+    Experiment {
+        name: "crux-fig25",
+        run: cluster::fig25,
     },
     Experiment {
         name: "sjfbco-fig4",
@@ -92,6 +106,10 @@ const EXPERIMENTS: [Experiment; 7] = [
     Experiment {
         name: "sjfbco-fig6",
         run: rings::fig6,
+    },
+    Experiment {
+        name: "who-gains",
+        run: cluster::pairs,
     },
 ];
 

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
 use simulator::decisions::Summary;
+use simulator::replay::Replays;
 use simulator::{Comparison, Outcome};
 use topology::spec::FabricDocument;
 
@@ -32,6 +33,8 @@ enum Kind {
     Outcome,
     /// What crux compare prints
     Comparison,
+    /// What crux replay prints
+    Replay,
     /// What crux bench decisions prints
     Decisions,
 }
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Kind::Plan => schema_for!(PlanDocument),
         Kind::Outcome => schema_for!(Outcome),
         Kind::Comparison => schema_for!(Comparison),
+        Kind::Replay => schema_for!(Replays),
         Kind::Decisions => schema_for!(Summary),
     })
 }

@@ -6,6 +6,19 @@ use topology::Finding;
 
 pub use super::ledger::Hour;
 
+/// One trace under several schedulers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replays {
+    /// What a reader of the figures should know of the trace: whether it is synthetic, what was
+    /// drawn, what was skipped.
+    pub notes: Vec<String>,
+    /// Factor on every byte that jobs send.
+    pub volume: f64,
+    /// In the order asked for.
+    pub outcomes: Vec<ReplayOutcome>,
+}
+
 /// What came of one replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,5 +1,5 @@
-//! How long iterations take once a neighbourhood has settled: it is simulated, event by event, until
-//! it is known to repeat itself or a budget is spent.
+//! How long iterations take once a neighbourhood has settled: it is simulated, event by event,
+//! until it is known to repeat itself or a budget is spent.
 //!
 //! Between two events of a cluster nothing changes but the jobs' positions in their cycles. So what
 //! a job does for hours is what it does in a few iterations, and the replay jumps. A neighbourhood

@@ -1,5 +1,5 @@
-//! From a job of the trace, on the GPUs and at the pace that placement gives it, to the job that the
-//! planner sees.
+//! From a job of the trace, on the GPUs and at the pace that placement gives it, to the job that
+//! the planner sees.
 //!
 //! An iteration is the same work wherever it runs. A trace that counts in seconds means seconds of
 //! the job alone on an idle fabric; so what a job still has to do is counted in iterations.
@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use planner::{FieldError, Job, JobDocument, JobsDocument};
 use topology::{Fabric, HostId};
 
-use super::Setup;
+use super::{ReplayError, Setup};
 use crate::demand::Demand;
 use crate::placement::queue::{Choice, SameLeaf};
 use crate::placement::{Free, Gpus, Pace, Running};
+use crate::simulation::alone_seconds;
 use crate::trace::{Length, TraceJob};
 
 /// A job on its GPUs.
@@ -58,11 +59,12 @@ impl<'a> Trainer<'a> {
         &self.setup.trace.jobs[number as usize]
     }
 
-    /// Seconds of an iteration of a job by itself, on as few hosts and leaves as it can have.
+    /// Seconds of an iteration of a job by itself on the idle fabric, on as few hosts and leaves as
+    /// it can have.
     ///
     /// # Errors
-    /// Its model makes no job.
-    pub(super) fn alone_seconds(&mut self, number: u32) -> Result<f64, FieldError> {
+    /// Its model makes no job, or one that cannot be simulated.
+    pub(super) fn alone_seconds(&mut self, number: u32) -> Result<f64, ReplayError> {
         let traced = self.traced(number);
         let key = (traced.model.as_deref(), traced.gpus);
         if let Some(seconds) = self.alone.get(&key) {
@@ -73,7 +75,8 @@ impl<'a> Trainer<'a> {
         let seconds = match gpus {
             Some(gpus) => {
                 let job = self.resolve(self.document(number, &gpus))?;
-                job.iteration_seconds(nic_seconds(&self.setup.fabric, &job))
+                let seconds = alone_seconds(&self.setup.fabric, &job, &self.setup.policy)?;
+                seconds.unwrap_or(UNKNOWN_SECONDS)
             }
             // It is refused as soon as it comes.
             None => UNKNOWN_SECONDS,

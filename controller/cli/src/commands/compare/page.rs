@@ -3,6 +3,8 @@
 
 mod figures;
 
+pub(in crate::commands) use figures::shade;
+
 use std::fmt::Write;
 
 use simulator::{Experiment, Outcome, Timeline, WireTier};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Progress {
     name: &'static str,
-    seconds: f64,
+    whole: f64,
+    unit: &'static str,
     told: Instant,
 }
 
@@ -17,20 +18,26 @@ const PAUSE: Duration = Duration::from_secs(2);
 impl Progress {
     /// A simulation of `seconds` under a scheduler of that name, which begins now.
     pub(crate) fn new(name: &'static str, seconds: f64) -> Self {
+        Self::of(name, seconds, "s")
+    }
+
+    /// Work of that name on a `whole` counted in `unit`, which begins now.
+    pub(crate) fn of(name: &'static str, whole: f64, unit: &'static str) -> Self {
         Self {
             name,
-            seconds,
+            whole,
+            unit,
             told: Instant::now(),
         }
     }
 
-    /// Simulated time is `now`.
+    /// So much of the whole is behind.
     pub(crate) fn tell(&mut self, now: f64) {
         if self.told.elapsed() >= PAUSE {
-            let share = now / self.seconds * 100.0;
+            let share = now / self.whole * 100.0;
             eprintln!(
-                "{}: {now:.0} of {} s ({share:.0} %)",
-                self.name, self.seconds
+                "{}: {now:.0} of {} {} ({share:.0} %)",
+                self.name, self.whole, self.unit
             );
             self.told = Instant::now();
         }

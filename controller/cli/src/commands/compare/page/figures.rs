@@ -9,7 +9,7 @@ use crate::figure::theme::{BANDS, CLASSES, INK, SERIES, Shade};
 use crate::figure::{Axes, Row, Steps, WIDE, bars, dots, lines, round_end, stacked};
 
 /// The colour of a scheduler: the same on every page.
-pub(super) fn shade(scheduler: &str) -> Shade {
+pub(in crate::commands) fn shade(scheduler: &str) -> Shade {
     let place = match scheduler {
         "crux" => 0,
         "sincronia" => 1,

@@ -1,0 +1,144 @@
+//! `crux place`: where each placement policy would put a new job in a fabric that runs others.
+
+use planner::Input;
+use simulator::Scheduler;
+use simulator::placement::Placement;
+use simulator::replay::{Advice, Question};
+use simulator::workload::Models;
+
+use crate::failure::Failure;
+use crate::files;
+use crate::output::{self, Format, FormatArg};
+
+/// Say where each placement policy would put a new job, and what that would do to it and to others.
+///
+/// Iteration times are those that jobs settle into under the scheduler, on the fabric with the jobs
+/// that run.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100")]
+pub(crate) struct Args {
+    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
+    #[arg(long)]
+    fabric: String,
+    /// The jobs that run
+    #[arg(long)]
+    jobs: String,
+    /// Policy document; without one, the defaults
+    #[arg(long)]
+    policy: Option<String>,
+    /// GPUs that the job wants
+    #[arg(long)]
+    gpus: u32,
+    /// What it trains, by its name in the table of models
+    #[arg(long)]
+    model: String,
+    /// More models, or others in place of the built-in ones (TOML)
+    #[arg(long, value_name = "FILE")]
+    models: Option<String>,
+    /// Placement policies by name, separated by commas; all of them if not given
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    placement: Vec<Placement>,
+    /// Who schedules communication
+    #[arg(long, value_name = "NAME", default_value = "crux")]
+    scheduler: Scheduler,
+    /// Draws random placement
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let policy = files::policy(args.policy.as_deref())?;
+    let fabric = files::fabric(&args.fabric)?;
+    let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
+    let (jobs, findings) = files::jobs(&args.jobs, &fabric)?;
+    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    let models = files::models(args.models.as_deref())?;
+    let question = Question {
+        input: &Input { fabric, jobs },
+        policy: &policy,
+        scheduler: args.scheduler,
+        gpus: args.gpus,
+        model: models
+            .named(&args.model)
+            .ok_or_else(|| unknown(&args.model, &models))?,
+        seed: args.seed,
+    };
+    let placements = match &args.placement[..] {
+        [] => &Placement::ALL[..],
+        named => named,
+    };
+    let ask = |placement: &Placement| {
+        let asked = question.ask(*placement);
+        asked.map_err(|error| Failure::work(&error))
+    };
+    let advices = placements
+        .iter()
+        .map(ask)
+        .collect::<Result<Vec<Advice>, _>>()?;
+    match args.output.format {
+        Format::Json => output::print_json(&advices),
+        Format::Table => print(&advices),
+    }
+}
+
+fn unknown(name: &str, models: &Models) -> Failure {
+    let known: Vec<&str> = models.iter().map(|model| &model.name[..]).collect();
+    Failure::input(
+        "--model",
+        format!(
+            "no model is called `{name}`; known are {}",
+            known.join(", ")
+        ),
+    )
+}
+
+fn print(advices: &[Advice]) -> Result<(), Failure> {
+    let headings = [
+        "placement",
+        "hosts",
+        "leaves",
+        "iteration s",
+        "alone s",
+        "why",
+    ];
+    let mut table = output::table(headings);
+    for advice in advices {
+        let seconds = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.4}"))
+        };
+        let hosts = advice
+            .gpus
+            .iter()
+            .map(|(host, gpus)| format!("{host}:{gpus}"));
+        table.add_row([
+            advice.placement.clone(),
+            hosts.collect::<Vec<_>>().join(" "),
+            advice.leaves.to_string(),
+            seconds(advice.iteration_seconds),
+            seconds(advice.alone_seconds),
+            why(advice),
+        ]);
+    }
+    output::print(table)
+}
+
+/// What speaks for or against a place, in a sentence.
+fn why(advice: &Advice) -> String {
+    let mut said: Vec<String> = advice.refusal.iter().cloned().collect();
+    said.extend(advice.delayed.iter().map(|delayed| {
+        let more = (delayed.after_seconds / delayed.before_seconds - 1.0) * 100.0;
+        format!("{} iterates {more:.1} % longer", delayed.job)
+    }));
+    if !advice.moved.is_empty() {
+        said.push(format!("suspends {}", advice.moved.join(", ")));
+    }
+    match (said.is_empty(), advice.leaves) {
+        (false, _) => said.join("; "),
+        (true, 1) => "one leaf, nobody is delayed".to_owned(),
+        (true, leaves) => format!("{leaves} leaves, nobody is delayed"),
+    }
+}
