@@ -4,8 +4,12 @@
 //! text into them and every mistake into one sentence with file, line, field, what was found and
 //! what would be right. What a value means is checked by the module that owns its type.
 
+mod line;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+pub use self::line::line_of;
 
 /// Size that a document may have, in bytes: ten times the expanded fabric of 12,500 hosts.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;

@@ -1,6 +1,7 @@
 //! `crux`: the one binary. This file is a table of contents; each command is a module of
 //! [`commands`].
 
+mod client;
 mod commands;
 mod failure;
 mod figure;
@@ -12,8 +13,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    bench, compare, completions, controller, demo, fabric, job, man, place, plan, replay,
-    reproduce, schema, simulate, switch,
+    bench, compare, completions, controller, demo, fabric, job, look, man, place, plan, policy,
+    replay, reproduce, schema, simulate, switch,
 };
 use failure::Failure;
 
@@ -50,6 +51,18 @@ enum Command {
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
+    /// List the jobs of a running controller
+    Jobs(look::Args),
+    /// List the switches of a running controller, and what they hold
+    Switches(look::Args),
+    /// List the links of a running controller, with their planned load by class
+    Links(look::Args),
+    /// Say why a job has its level and its flows their paths
+    Explain(look::Explain),
+    /// Say what is not as it should be at a running controller
+    Doctor(look::Args),
+    #[command(subcommand)]
+    Policy(Box<policy::Command>),
     Switch(Box<switch::Args>),
     #[command(subcommand)]
     Job(job::Command),
@@ -72,6 +85,12 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
+        Command::Jobs(args) => look::jobs(&args),
+        Command::Switches(args) => look::switches(&args),
+        Command::Links(args) => look::links(&args),
+        Command::Explain(args) => look::explain(&args),
+        Command::Doctor(args) => look::doctor(&args),
+        Command::Policy(command) => policy::run(&command),
         Command::Switch(args) => switch::run(&args),
         Command::Job(command) => job::run(&command),
         Command::Schema(args) => schema::run(&args),

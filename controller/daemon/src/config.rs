@@ -70,6 +70,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// How jobs may tell of themselves.
     pub telemetry: Telemetry,
+    /// What the switches may take to hold a change of policy, after which it is taken back.
+    pub verify: Duration,
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
@@ -198,6 +200,7 @@ impl TryFrom<RawConfig> for Config {
             discovery: Discovery::try_from(&raw.discovery)?,
             listen: raw.northbound.listen,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
+            verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,
         })

@@ -14,10 +14,13 @@
 pub mod config;
 pub mod discovery;
 pub mod etcd;
+pub mod forecast;
 pub mod leadership;
+pub mod ledger;
 pub mod liveness;
 pub mod lower;
 pub mod northbound;
+pub mod preview;
 pub mod runtime;
 pub mod southbound;
 pub mod state;
@@ -26,5 +29,5 @@ pub mod telemetry;
 
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower;
-pub use runtime::{Access, Controller, ControllerError, ControllerHandle, Receipt, Timing};
-pub use state::{Answer, Effects, Event, Question, Realise, State, Told};
+pub use runtime::{Access, Clock, Controller, ControllerError, ControllerHandle, Receipt, Timing};
+pub use state::{Answer, Effects, Event, Proposal, Question, Realise, State, Told};

@@ -1,28 +1,34 @@
-//! What a running controller offers to people and programs.
+//! What a running controller offers to people and programs, all at one address.
 //!
-//! [`serve`] listens; streams of reports go to the desk of [`telemetry`](crate::telemetry). The
-//! decision: whatever is offered is a question to the state or an event for it, through [`Access`];
-//! nothing here remembers anything about the fabric.
+//! Streams of reports (gRPC) go to the desk of [`telemetry`](crate::telemetry); questions and
+//! commands (HTTP with JSON) are answered by [`service`]. The decision: whatever is offered is a
+//! question to the state or an event for it, through [`Access`]; nothing here remembers anything
+//! about the fabric.
 
+pub mod answers;
+pub mod explain;
+mod http;
+pub mod metrics;
+pub mod openapi;
 mod pace;
+pub mod service;
 mod telemetry;
 
+use std::future::IntoFuture;
 use std::net::SocketAddr;
 
 use api::telemetry::telemetry_server::TelemetryServer;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tracing::error;
 
+use self::service::Service;
 use self::telemetry::Reception;
 use crate::config::Config;
 use crate::runtime::Access;
 use crate::telemetry::desk::Desk;
-
-/// Streams that one connection may have open.
-const STREAMS_PER_CONNECTION: u32 = 256;
 
 /// A server. Dropping it stops it.
 #[derive(Debug)]
@@ -61,14 +67,14 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
     let stop = CancellationToken::new();
     let (desk, calls) = Desk::new(access.clone(), &config.telemetry);
     let reception = Reception::new(calls, &config.telemetry);
-    let server = tonic::transport::Server::builder()
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .add_service(TelemetryServer::new(reception));
+    let grpc = Routes::new(TelemetryServer::new(reception)).into_axum_router();
+    let http = http::router(Service::new(access.clone(), config));
+    let router = http.merge(grpc);
     let (stopping, of_desk) = (stop.clone(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));
-        let connections = TcpListenerStream::new(listener);
-        let serving = server.serve_with_incoming(connections);
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let serving = axum::serve(listener, service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
         if let Some(Err(why)) = stopping.run_until_cancelled(serving).await {
             error!("the northbound server ended: {why}");

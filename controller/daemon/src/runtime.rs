@@ -8,9 +8,12 @@
 
 mod access;
 mod archive;
+mod clock;
 mod handle;
+mod log;
 mod making;
 mod office;
+mod running;
 mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,16 +25,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, Finding, Severity, SwitchId};
+use topology::{Fabric, SwitchId};
 use tracing::{error, info, warn};
 
 pub(crate) use self::access::Submission;
 use self::access::Submitted;
 pub use self::access::{Access, ControllerError, Receipt, Timing};
 use self::archive::Archive;
+pub use self::clock::Clock;
 pub use self::handle::ControllerHandle;
+use self::log::log;
 use self::making::{desired, lowered};
 use self::office::Office;
+use self::running::Session;
 use self::waiting::Waiting;
 use crate::config::Config;
 use crate::discovery::{Antenna, Scout, Surroundings};
@@ -81,13 +87,14 @@ impl Controller {
     ) -> Result<ControllerHandle, ControllerError> {
         info!(config = ?config.effective(), fabric = fabric.name(), "starting");
         let archive = Archive::open(config.store.as_deref(), config.term)?;
-        let (started, lost) = archive.recall(fabric, policy);
+        let clock = Clock::start();
+        let (started, lost) = archive.recall(fabric, &policy, clock.now());
         lost.iter().for_each(log);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
         let (scout, antenna) = Scout::new(&config.discovery, HEARD);
         let found = scout.found();
-        let runtime = Runtime::new(network, config, archive, antenna);
+        let runtime = Runtime::new(network, config, archive, antenna, clock);
         let around = Surroundings {
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),
@@ -95,6 +102,7 @@ impl Controller {
         };
         tokio::spawn(scout.run(around, runtime.stop.clone()));
         let access = Access {
+            clock: runtime.clock,
             events,
             desired: runtime.desired.subscribe(),
             realised: runtime.realised.subscribe(),
@@ -136,22 +144,7 @@ struct Runtime<N> {
     waiting: VecDeque<Waiting>,
     /// What switches were last seen to have room for.
     rooms: BTreeMap<SwitchId, usize>,
-}
-
-/// A session that was started.
-struct Session {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Session {
-    /// Ends it, and waits for that; it ends the next time that it would do anything.
-    async fn end(self) {
-        self.stop.cancel();
-        if self.task.await.is_err() {
-            error!("a session panicked");
-        }
-    }
+    clock: Clock,
 }
 
 /// What wakes the task.
@@ -166,7 +159,13 @@ enum Wake {
 }
 
 impl<N: Network> Runtime<N> {
-    fn new(network: N, mut config: Config, archive: Archive, antenna: Antenna) -> Self {
+    fn new(
+        network: N,
+        mut config: Config,
+        archive: Archive,
+        antenna: Antenna,
+        clock: Clock,
+    ) -> Self {
         config.term = archive.term(config.term);
         let now = Instant::now();
         let made = Made {
@@ -209,6 +208,7 @@ impl<N: Network> Runtime<N> {
             thinking: None,
             waiting: VecDeque::new(),
             rooms: BTreeMap::new(),
+            clock,
         }
     }
 
@@ -243,7 +243,11 @@ impl<N: Network> Runtime<N> {
         news: &mut watch::Receiver<()>,
     ) -> Wake {
         let has_room = self.waiting.len() < self.shared.config.event_queue.get();
-        let due = [self.liveness.next_due(), self.leadership.next_due()];
+        let due = [
+            self.liveness.next_due(),
+            self.leadership.next_due(),
+            self.ledger_due(),
+        ];
         let due = due.into_iter().flatten().min();
         let (thinking, office) = (&mut self.thinking, &mut self.office);
         tokio::select! {
@@ -288,10 +292,7 @@ impl<N: Network> Runtime<N> {
             waiting.tell(self.state.generation(), &[]);
             return Ok(());
         }
-        let mut effects = self.state.step(event);
-        if let Some(record) = effects.record.take() {
-            effects.findings.extend(self.archive.keep(record).await);
-        }
+        let effects = self.take(event).await;
         let findings = effects.findings.clone();
         let waiting = Waiting::new(self.state.inputs(), received, findings, receipt);
         match waiting.inputs > inputs {
@@ -299,6 +300,22 @@ impl<N: Network> Runtime<N> {
             false => waiting.tell(effects.generation, &[]),
         }
         self.carry_out(effects, received).await
+    }
+
+    /// Has the state take an event in, and stores what the next run must know of it.
+    async fn take(&mut self, event: Event) -> Effects {
+        let mut effects = self.state.step(event);
+        if let Some(record) = effects.record.take() {
+            effects.findings.extend(self.archive.keep(record).await);
+        }
+        effects
+    }
+
+    /// When the policy changes by itself, which is for the leader to see to.
+    fn ledger_due(&self) -> Option<Instant> {
+        let leads = self.office.as_ref().is_none_or(Office::leads);
+        let due = self.state.ledger().next_due().filter(|_| leads);
+        due.map(|at| self.clock.instant(at))
     }
 
     /// Takes in a plan, and tells everyone who waited for it.
@@ -379,6 +396,10 @@ impl<N: Network> Runtime<N> {
         }
         if self.office.is_none() {
             self.weigh(&standings, now).await;
+        }
+        if self.ledger_due().is_some_and(|due| due <= now) {
+            let effects = self.take(Event::TimeCame(self.clock.now())).await;
+            self.carry_out(effects, now).await?;
         }
         for (switch, room) in rooms {
             if self.rooms.insert(switch, room) != Some(room) {
@@ -471,14 +492,5 @@ async fn news_of(office: &mut Option<Office>) {
     match office {
         Some(office) => office.changed().await,
         None => std::future::pending().await,
-    }
-}
-
-fn log(finding: &Finding) {
-    let Finding { about, text, .. } = finding;
-    match finding.severity {
-        Severity::Error => error!(about, "{text}"),
-        Severity::Warning => warn!(about, "{text}"),
-        Severity::Info => info!(about, "{text}"),
     }
 }

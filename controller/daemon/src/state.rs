@@ -16,14 +16,15 @@ mod told;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, Override, Plan, Policy, PolicyDocument, Report};
+use planner::{Job, JobId, Override, Plan, Policy, Report};
 use topology::{Change, Fabric, Finding, SwitchId};
 
-pub use self::event::{Beginning, Effects, Event, Realise};
+pub use self::event::{Beginning, Effects, Event, Proposal, Realise};
 pub use self::question::{Answer, Question};
 use self::refused::{Refused, check_drains, check_jobs};
 use self::told::Documented;
 pub use self::told::Told;
+use crate::ledger::{Content, Edition, Ledger, Signature, Trial};
 use crate::lower::Wiring;
 use crate::store::{Record, jobs_document};
 
@@ -39,7 +40,13 @@ pub struct State {
     wiring: Arc<Wiring>,
     jobs: Vec<Job>,
     told: Told,
+    /// What the latest edition of the ledger says.
     policy: Policy,
+    ledger: Ledger,
+    /// The plan in force before the edition on trial.
+    before_trial: Option<Arc<Plan>>,
+    /// The plan to go back to, until an answer takes so many events into account.
+    resumed: Option<(u64, Arc<Plan>)>,
     /// What the switch with the least room for pins has, once one was full. One number for all:
     /// switches of a fabric are alike, and a plan that knew each one's room would differ by
     /// accidents of the past.
@@ -75,6 +82,9 @@ impl State {
             wiring: Arc::new(wiring),
             jobs: Vec::new(),
             told: Told::default(),
+            ledger: Ledger::new(Edition::first(&policy), []),
+            before_trial: None,
+            resumed: None,
             policy,
             pin_room: None,
             inputs: 0,
@@ -129,10 +139,33 @@ impl State {
     /// What is to be stored: the policy, and the jobs of either kind.
     pub fn records(&self) -> [Record; 3] {
         [
-            Record::Policy(PolicyDocument::from(&self.policy)),
+            Record::Policy(Box::new(self.ledger.latest().clone())),
             Record::Jobs(jobs_document(&self.fabric, &self.jobs)),
             Record::Told(jobs_document(&self.fabric, &self.told.jobs)),
         ]
+    }
+
+    /// Which policies were in force, and which is.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The question that a policy would raise if it were in force; nothing changes.
+    ///
+    /// # Errors
+    /// It would be refused, and the finding says why.
+    pub fn consider(&self, content: &Content) -> Result<Question, Finding> {
+        let considered = || {
+            let policy = content.validate("policy")?;
+            self.check_policy(&policy, &self.fabric)?;
+            Ok(self.question(&policy))
+        };
+        considered().map_err(|refused: Refused| refused.finding())
+    }
+
+    /// The question about everything that is known now.
+    pub fn present(&self) -> Question {
+        self.question(&self.policy)
     }
 
     /// How many events were taken in.
@@ -172,13 +205,19 @@ impl State {
                 Effects::recording(record)
             }
             Event::JobsTold(told) => self.hear(told)?,
-            Event::PolicyChanged(policy) => {
-                self.check_policy(&policy, &self.fabric)?;
-                self.policy = policy;
-                // Whoever changes the policy may have changed the switches as well.
-                self.pin_room = None;
-                Effects::recording(Record::Policy(PolicyDocument::from(&self.policy)))
-            }
+            Event::PolicyChanged(policy) => self.propose(Proposal {
+                content: Content::from(&policy),
+                signature: Signature::default(),
+                trial_until: None,
+            })?,
+            Event::PolicyProposed(proposal) => self.propose(*proposal)?,
+            Event::PolicyConfirmed => self.enter(self.ledger.confirm()?)?,
+            Event::PolicyReverted(signature) => self.enter(self.ledger.revert(signature)?)?,
+            Event::EditionStored(edition) => self.enter(*edition)?,
+            Event::TimeCame(now) => match self.ledger.due(now) {
+                Some(edition) => self.enter(edition)?,
+                None => return Ok(Effects::default()),
+            },
             Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
             Event::Elected(spent) => {
                 self.spent = self.spent.max(spent);
@@ -192,10 +231,11 @@ impl State {
     fn start(&mut self, beginning: Beginning) -> Result<Effects, Refused> {
         let Beginning {
             fabric,
-            policy,
+            ledger,
             jobs,
             told,
         } = beginning;
+        let policy = ledger.latest().content.validate("policy")?;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
         check_jobs(&fabric, &told.jobs)?;
@@ -204,9 +244,36 @@ impl State {
             self.policy = before;
             return Err(refused);
         }
-        (self.jobs, self.told) = (jobs, told);
-        let policy = PolicyDocument::from(&self.policy);
-        Ok(Effects::recording(Record::Policy(policy)))
+        (self.jobs, self.told, self.ledger) = (jobs, told, ledger);
+        let edition = self.ledger.latest().clone();
+        Ok(Effects::recording(Record::Policy(Box::new(edition))))
+    }
+
+    /// An edition that says what is in force already is none.
+    fn propose(&mut self, proposal: Proposal) -> Result<Effects, Refused> {
+        let Proposal {
+            content,
+            signature,
+            trial_until,
+        } = proposal;
+        let edition = self.ledger.propose(content, signature, trial_until)?;
+        let effects = match edition.content == self.ledger.latest().content {
+            true => Effects::default(),
+            false => self.enter(edition)?,
+        };
+        // Whoever changes the policy may have changed the switches as well.
+        self.pin_room = None;
+        Ok(effects)
+    }
+
+    /// Puts an edition in force.
+    fn enter(&mut self, edition: Edition) -> Result<Effects, Refused> {
+        let policy = edition.content.validate("policy")?;
+        self.check_policy(&policy, &self.fabric)?;
+        self.policy = policy;
+        self.keep_plan(&edition);
+        self.ledger.enter(edition.clone());
+        Ok(Effects::recording(Record::Policy(Box::new(edition))))
     }
 
     /// Jobs that tell of themselves cannot take a name or a connection from those of documents.
@@ -221,6 +288,25 @@ impl State {
         let hidden = news.filter(|job| documented.hides(job));
         effects.findings = hidden.map(told::hidden).collect();
         Ok(effects)
+    }
+
+    /// Whoever takes a trial back gets the plan of before: planned from that one, nothing moves
+    /// that did not move for the trial.
+    fn keep_plan(&mut self, next: &Edition) {
+        let latest = self.ledger.latest();
+        let is_taken_back = |trial: &Trial| trial.before == next.content;
+        match (&latest.trial, &next.trial) {
+            (None, Some(_)) => {
+                let decided = self.decided.as_ref();
+                self.before_trial = decided.map(|had| Arc::clone(&had.plan));
+            }
+            (Some(trial), None) => {
+                let before = self.before_trial.take();
+                let before = before.filter(|_| is_taken_back(trial));
+                self.resumed = before.map(|plan| (self.inputs + 1, plan));
+            }
+            _ => {}
+        }
     }
 
     /// Everything that runs, as far as it is known.
@@ -261,7 +347,7 @@ impl State {
         self.jobs.clear();
         self.told = Told::default();
         self.pin_room = None;
-        self.decided = None;
+        (self.before_trial, self.resumed, self.decided) = (None, None, None);
         self.learned = self.inputs + 1;
         Ok(Effects::default())
     }
@@ -321,13 +407,24 @@ impl State {
             return None;
         }
         self.asked = Some(self.inputs);
-        Some(Question {
+        Some(self.question(&self.policy))
+    }
+
+    /// The question about everything that is known, under this policy.
+    fn question(&self, policy: &Policy) -> Question {
+        Question {
             inputs: self.inputs,
-            fabric: self.drained(),
+            fabric: drained(policy, &self.fabric),
             jobs: self.running(),
-            policy: self.effective(&self.policy),
-            previous: self.decided.as_ref().map(|had| Arc::clone(&had.plan)),
-        })
+            policy: self.effective(policy),
+            previous: self.previous(),
+        }
+    }
+
+    /// The plan to plan on from.
+    fn previous(&self) -> Option<Arc<Plan>> {
+        let resumed = self.resumed.as_ref().map(|(_, plan)| Arc::clone(plan));
+        resumed.or_else(|| self.decided.as_ref().map(|had| Arc::clone(&had.plan)))
     }
 
     /// Takes an answer, also one that no longer knows everything: the next question is on its way,
@@ -339,8 +436,9 @@ impl State {
             return Effects::default();
         }
         self.planned = answer.inputs;
+        self.resumed.take_if(|(inputs, _)| *inputs <= answer.inputs);
         let findings = answer.report.findings.clone();
-        let fabric = self.drained();
+        let fabric = drained(&self.policy, &self.fabric);
         let same = |had: &Realise| {
             *had.plan == *answer.plan && had.fabric == fabric && had.generation > self.spent
         };
@@ -358,7 +456,7 @@ impl State {
         self.generation = self.generation.max(self.spent) + 1;
         let realise = Realise {
             generation: self.generation,
-            fabric: self.drained(),
+            fabric: drained(&self.policy, &self.fabric),
             wiring: Arc::clone(&self.wiring),
             plan: Arc::clone(plan),
             report: Arc::clone(report),
@@ -366,11 +464,12 @@ impl State {
         self.decided = Some(realise.clone());
         realise
     }
+}
 
-    fn drained(&self) -> Fabric {
-        let drained = self.policy.apply_drains(&self.fabric);
-        drained.expect("drains are checked when policy or fabric are taken in")
-    }
+/// The fabric as it is planned for.
+fn drained(policy: &Policy, fabric: &Fabric) -> Fabric {
+    let drained = policy.apply_drains(fabric);
+    drained.expect("drains are checked when policy or fabric are taken in")
 }
 
 #[cfg(test)]

@@ -8,18 +8,20 @@
 
 use std::path::Path;
 
-use planner::{FlowDocument, Job, JobDocument, JobsDocument, PolicyDocument};
+use planner::{FlowDocument, Job, JobDocument, JobsDocument};
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Fabric;
+
+use crate::ledger::Edition;
 
 #[cfg(test)]
 mod tests;
 
 /// The latest of each fact, by name.
 const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
-/// Every policy that was ever in force, by its number.
+/// Every edition of the policy, by its number.
 const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policies");
 
 const TERM: &str = "term";
@@ -60,8 +62,8 @@ pub enum Record {
     Term(u64),
     /// Generations up to this one may be used up.
     Generation(u64),
-    /// The policy in force.
-    Policy(PolicyDocument),
+    /// The edition of the policy that is in force.
+    Policy(Box<Edition>),
     /// All jobs that documents tell of.
     Jobs(JobsDocument),
     /// All jobs that tell of themselves.
@@ -75,8 +77,8 @@ pub struct Memory {
     pub term: u64,
     /// The highest generation that may be used up.
     pub generation: u64,
-    /// The policy in force.
-    pub policy: Option<PolicyDocument>,
+    /// The edition of the policy that is in force.
+    pub policy: Option<Edition>,
     /// The jobs that documents tell of.
     pub jobs: Option<JobsDocument>,
     /// The jobs that told of themselves.
@@ -89,7 +91,7 @@ impl Memory {
         match record {
             Record::Term(term) => self.term >= *term,
             Record::Generation(generation) => self.generation >= *generation,
-            Record::Policy(policy) => self.policy.as_ref() == Some(policy),
+            Record::Policy(policy) => self.policy.as_ref() == Some(&**policy),
             Record::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
             Record::Told(jobs) => self.told.as_ref() == Some(jobs),
         }
@@ -97,7 +99,7 @@ impl Memory {
 
     /// The documents, as records.
     pub fn documents(&self) -> impl Iterator<Item = Record> + use<> {
-        let policy = self.policy.clone().map(Record::Policy);
+        let policy = self.policy.clone().map(Box::new).map(Record::Policy);
         let jobs = self.jobs.clone().map(Record::Jobs);
         let told = self.told.clone().map(Record::Told);
         policy.into_iter().chain(jobs).chain(told)
@@ -108,7 +110,7 @@ impl Memory {
         match record {
             Record::Term(term) => self.term = term,
             Record::Generation(generation) => self.generation = generation,
-            Record::Policy(policy) => self.policy = Some(policy),
+            Record::Policy(policy) => self.policy = Some(*policy),
             Record::Jobs(jobs) => self.jobs = Some(jobs),
             Record::Told(jobs) => self.told = Some(jobs),
         }
@@ -155,11 +157,11 @@ impl Store {
         })
     }
 
-    /// Every policy that was ever in force, the first one first.
+    /// Every edition that was ever in force, the first one first.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn policies(&self) -> Result<Vec<PolicyDocument>, StoreError> {
+    pub fn policies(&self) -> Result<Vec<Edition>, StoreError> {
         let read = || {
             let transaction = self.database.begin_read()?;
             let table = match transaction.open_table(POLICIES) {
@@ -192,9 +194,8 @@ impl Store {
                         }
                         Record::Jobs(jobs) => facts.insert(JOBS, &text(jobs)[..])?,
                         Record::Told(jobs) => facts.insert(TOLD, &text(jobs)[..])?,
-                        Record::Policy(policy) => {
-                            let last = policies.last()?.map_or(0, |(number, _)| number.value());
-                            policies.insert(last + 1, &text(policy)[..])?
+                        Record::Policy(edition) => {
+                            policies.insert(edition.number, &text(edition)[..])?
                         }
                     };
                 }

@@ -1,6 +1,6 @@
 //! Names and fields that people write: what is wrong with one, the nearest right name, and globs.
 
-use topology::document;
+use topology::document::{self, Format};
 
 /// A document that parses but makes no sense: the field, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +12,19 @@ pub struct FieldError {
     pub field: String,
     /// What was found and what would be right.
     pub problem: String,
+}
+
+impl FieldError {
+    /// The same, with the line of the field in the document's text, where that can be told.
+    #[must_use]
+    pub fn in_text(self, text: &str, format: Format) -> Self {
+        let line = document::line_of(text, format, &self.field);
+        let file = match line {
+            Some(line) => format!("{}:{line}", self.file),
+            None => self.file,
+        };
+        Self { file, ..self }
+    }
 }
 
 /// `` ; did you mean `x`? `` for the name nearest to `found`, or nothing where none is near.

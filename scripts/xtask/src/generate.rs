@@ -1,4 +1,5 @@
-//! Files that the program itself writes: JSON Schemas of its documents and its man pages.
+//! Files that the program itself writes: JSON Schemas of its documents, the OpenAPI document of the
+//! controller, and its man pages.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -62,6 +63,10 @@ fn generated(root: &Path) -> Result<Vec<Generated>, String> {
             text,
         });
     }
+    files.push(Generated {
+        path: "docs/openapi.json".to_owned(),
+        text: crux(root, &["schema", "openapi"])?,
+    });
     for page in crux(root, &["man", "--list"])?.lines() {
         let text = crux(root, &["man", page])?;
         files.push(Generated {

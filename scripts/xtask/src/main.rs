@@ -14,7 +14,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check      formatting, lints, floors, budgets, documentation and generated files
-  generate   write the generated files again: docs/schemas, docs/man
+  generate   write the generated files again: docs/schemas, docs/man,
+             docs/openapi.json
 ";
 
 fn main() -> ExitCode {

@@ -5,16 +5,20 @@
 //! in force is then told as a line when every switch was seen to hold it.
 
 mod carriers;
+mod watch;
 
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::controller::ledger::{Content, Signature, UnixMs};
 use ::controller::liveness::{Health, Part};
 use ::controller::northbound::{self, Server};
 use ::controller::southbound::mandate::Mandate;
-use ::controller::{Config, ConfigError, Controller, ControllerError, ControllerHandle, Event};
+use ::controller::{
+    Config, ConfigError, Controller, ControllerError, ControllerHandle, Event, Proposal,
+};
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,6 +26,7 @@ use tokio::time::timeout;
 use topology::{Fabric, Severity};
 
 use self::carriers::Carriers;
+use self::watch::Watch;
 use crate::failure::Failure;
 use crate::{files, output};
 
@@ -52,6 +57,9 @@ pub(crate) struct Args {
     /// Policy document, for when none is stored yet; without one, the defaults
     #[arg(long)]
     policy: Option<String>,
+    /// Read --jobs and --policy again when they change; if they are wrong, what is in force stays
+    #[arg(long)]
+    watch: bool,
     /// How long tables may take before the switches that miss them are named on standard error
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     patience: u64,
@@ -78,8 +86,21 @@ impl Wanted {
         Ok(Self { policy, jobs })
     }
 
-    fn events(self) -> impl Iterator<Item = Event> {
-        let policy = self.policy.map(Event::PolicyChanged);
+    /// The changes that lead there, signed by the document at `now`.
+    fn events(self, file: Option<&str>, now: UnixMs) -> impl Iterator<Item = Event> + use<> {
+        let signature = Signature {
+            who: file.unwrap_or("start").to_owned(),
+            why: "the document".to_owned(),
+            at_ms: now,
+        };
+        let proposal = |policy| {
+            Event::PolicyProposed(Box::new(Proposal {
+                content: Content::from(&policy),
+                signature,
+                trial_until: None,
+            }))
+        };
+        let policy = self.policy.map(proposal);
         let jobs = self.jobs.map(Event::JobsChanged);
         policy.into_iter().chain(jobs)
     }
@@ -124,26 +145,31 @@ async fn serve(
     fabric: Fabric,
     mut wanted: Wanted,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::new().map_err(|error| Failure::work(&error))?;
     let carriers = args.carriers.then(|| Carriers::open(&fabric)).transpose();
-    let mut carriers = carriers.map_err(|error| Failure::work(&error))?;
+    let mut senses = Senses {
+        signals: Signals::new().map_err(|error| Failure::work(&error))?,
+        carriers: carriers.map_err(|error| Failure::work(&error))?,
+        watch: args
+            .watch
+            .then(|| Watch::new(args.jobs.iter().chain(&args.policy))),
+    };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
     let controller = started.map_err(|error| Failure::work(&error))?;
     let northbound = northbound(&controller, &config).await?;
     let leader = leader(&controller, args).await?;
-    let submitted = submit(&controller, wanted).await?;
+    let submitted = submit(&controller, wanted, args).await?;
     let mut awaited = Some(submitted).filter(|_| leader == Leader::This);
     loop {
         let wish = match awaited {
-            None => wish(&mut signals, carriers.as_mut()).await?,
+            None => senses.wish().await?,
             Some(generation) => tokio::select! {
                 told = tell_verified(&controller, generation, args) => {
                     told?;
                     awaited = None;
                     continue;
                 }
-                wish = wish(&mut signals, carriers.as_mut()) => wish?,
+                wish = senses.wish() => wish?,
             },
         };
         match wish {
@@ -153,7 +179,7 @@ async fn serve(
                 told.map_err(|error| Failure::work(&error))?;
             }
             Wish::Reload => match Wanted::read(args, &fabric) {
-                Ok(wanted) => awaited = Some(submit(&controller, wanted).await?),
+                Ok(wanted) => awaited = Some(submit(&controller, wanted, args).await?),
                 Err(failure) => eprintln!("crux: {failure}; nothing is changed"),
             },
         }
@@ -208,8 +234,12 @@ async fn leader(controller: &ControllerHandle, args: &Args) -> Result<Leader, Fa
 }
 
 /// Has the controller plan for what is wanted; the generation that takes it into account.
-async fn submit(controller: &ControllerHandle, wanted: Wanted) -> Result<u64, Failure> {
-    for event in wanted.events() {
+async fn submit(
+    controller: &ControllerHandle,
+    wanted: Wanted,
+    args: &Args,
+) -> Result<u64, Failure> {
+    for event in wanted.events(args.policy.as_deref(), controller.clock().now()) {
         let receipt = controller.submit(event).await;
         let receipt = receipt.map_err(|error| Failure::work(&error))?;
         let said = receipt.findings.iter();
@@ -248,16 +278,36 @@ enum Wish {
     Stop,
 }
 
-/// The next thing to do.
-async fn wish(signals: &mut Signals, carriers: Option<&mut Carriers>) -> Result<Wish, Failure> {
-    let Some(carriers) = carriers else {
-        return Ok(signals.next().await);
-    };
-    tokio::select! {
-        wish = signals.next() => Ok(wish),
-        seen = carriers.next() => {
-            let (part, health) = seen.map_err(|error| Failure::work(&error))?;
-            Ok(Wish::Observe(part, health))
+/// What tells of wishes.
+struct Senses {
+    signals: Signals,
+    carriers: Option<Carriers>,
+    watch: Option<Watch>,
+}
+
+impl Senses {
+    /// The next thing to do.
+    async fn wish(&mut self) -> Result<Wish, Failure> {
+        let (carriers, watch) = (&mut self.carriers, &mut self.watch);
+        let seen = async {
+            match carriers {
+                Some(carriers) => carriers.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = async {
+            match watch {
+                Some(watch) => watch.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            wish = self.signals.next() => Ok(wish),
+            () = changed => Ok(Wish::Reload),
+            seen = seen => {
+                let (part, health) = seen.map_err(|error| Failure::work(&error))?;
+                Ok(Wish::Observe(part, health))
+            }
         }
     }
 }

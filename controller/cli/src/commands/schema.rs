@@ -1,5 +1,6 @@
 //! `crux schema`: JSON Schemas of the documents, from the types that read them.
 
+use ::controller::northbound::openapi;
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
@@ -37,10 +38,12 @@ enum Kind {
     Replay,
     /// What crux bench decisions prints
     Decisions,
+    /// What a running controller answers over HTTP: its OpenAPI document
+    Openapi,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    output::print_json(&match args.kind {
+    let schema = match args.kind {
         Kind::Fabric => schema_for!(FabricDocument),
         Kind::Jobs => schema_for!(JobsDocument),
         Kind::Policy => schema_for!(PolicyDocument),
@@ -49,5 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Kind::Comparison => schema_for!(Comparison),
         Kind::Replay => schema_for!(Replays),
         Kind::Decisions => schema_for!(Summary),
-    })
+        Kind::Openapi => return output::print_json(&openapi::document()),
+    };
+    output::print_json(&schema)
 }

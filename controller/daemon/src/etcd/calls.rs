@@ -175,15 +175,8 @@ impl Calls {
     /// Stores a record, if the leader elected at revision `elected` still leads.
     pub(super) async fn store(&self, record: &Record, elected: u64) -> Result<(), EtcdError> {
         let mut puts = vec![self.keys.latest(record)];
-        if let Record::Policy(policy) = record {
-            let latest = self
-                .transact(Vec::new(), vec![range(self.keys.policy())])
-                .await?;
-            let number = rows(latest).next().flatten().map_or(0, |row| row.version);
-            puts.push(
-                self.keys
-                    .policy_numbered(policy, number.cast_unsigned() + 1),
-            );
+        if let Record::Policy(edition) = record {
+            puts.push(self.keys.edition(edition));
         }
         let puts = puts.into_iter().map(|(key, value)| put(key, value, 0));
         let guard = created_at(self.keys.leader(), elected);

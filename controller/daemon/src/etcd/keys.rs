@@ -4,8 +4,8 @@
 //! PREFIX/leader               number of the controller that leads; hangs on its lease
 //! PREFIX/controllers/NUMBER   a controller that is there; hangs on its lease
 //! PREFIX/generation           generations up to this one may be used up
-//! PREFIX/policy               the policy in force
-//! PREFIX/policies/NUMBER      every policy that ever was, by its number
+//! PREFIX/policy               the edition of the policy that is in force
+//! PREFIX/policies/NUMBER      every edition, by its number
 //! PREFIX/jobs                 all jobs that documents tell of
 //! PREFIX/told                 all jobs that tell of themselves
 //! ```
@@ -14,9 +14,9 @@
 //! [`store`](crate::store), so a person can read and a controller of another fabric file can use
 //! them.
 
-use planner::PolicyDocument;
 use serde::Serialize;
 
+use crate::ledger::Edition;
 use crate::store::Record;
 
 /// A key with its value.
@@ -77,9 +77,10 @@ impl Keys {
         }
     }
 
-    /// Where a policy stays when it is not in force any more. Numbers sort as they count.
-    pub(super) fn policy_numbered(&self, policy: &PolicyDocument, number: u64) -> Row {
-        (self.key(&format!("policies/{number:020}")), text(policy))
+    /// Where an edition stays when it is not in force any more. Numbers sort as they count.
+    pub(super) fn edition(&self, edition: &Edition) -> Row {
+        let number = edition.number;
+        (self.key(&format!("policies/{number:020}")), text(edition))
     }
 
     fn key(&self, name: &str) -> Vec<u8> {
@@ -99,12 +100,15 @@ mod tests {
     fn all_keys_are_within_the_range_of_all() {
         let keys = Keys::new("/crux/");
         let (first, end) = keys.all();
-        let policy = PolicyDocument::default();
+        let last = Edition {
+            number: u64::MAX,
+            ..Edition::default()
+        };
         let all = [
             keys.leader(),
             keys.controller(7),
             keys.latest(&Record::Generation(3)).0,
-            keys.policy_numbered(&policy, u64::MAX).0,
+            keys.edition(&last).0,
         ];
         for key in all {
             assert!(

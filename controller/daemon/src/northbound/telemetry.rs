@@ -5,12 +5,13 @@
 //! the others.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::telemetry as proto;
+use axum::extract::ConnectInfo;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
@@ -90,7 +91,8 @@ impl proto::telemetry_server::Telemetry for Reception {
         &self,
         request: Request<Streaming<proto::Report>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
-        let address = request.remote_addr().map(|address| address.ip());
+        let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let address = address.map(|ConnectInfo(address)| address.ip());
         let guest = self.guests.admit(address, &self.limits)?;
         let (remarks, outgoing) = mpsc::channel(REMARKS);
         let line = Line {

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use topology::{Finding, SwitchId};
 
+use super::Clock;
 use crate::discovery::Discovery;
 use crate::liveness::{Health, Part};
 use crate::southbound::mandate::Mandate;
@@ -74,6 +75,7 @@ impl Timing {
 /// A way to a running controller, as many as are wanted.
 #[derive(Clone, Debug)]
 pub struct Access {
+    pub(super) clock: Clock,
     pub(super) events: mpsc::Sender<Submission>,
     pub(super) desired: watch::Receiver<Arc<Desired>>,
     pub(super) realised: watch::Receiver<Option<Realise>>,
@@ -155,6 +157,11 @@ impl Access {
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
+    /// The controller's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// What the switches shall hold now.
     pub fn desired(&self) -> Arc<Desired> {
         Arc::clone(&self.desired.borrow())
@@ -230,6 +237,11 @@ impl Access {
                 missing: missing(&self.board.all(), generation),
             }),
         }
+    }
+
+    /// How long the latest change took, as far as it has come.
+    pub(crate) fn latest_timing(&self) -> Timing {
+        self.timing(&self.board.all())
     }
 
     fn is_down(&self, switch: SwitchId) -> bool {

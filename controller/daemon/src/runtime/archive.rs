@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 use topology::{Fabric, Finding};
 
 use crate::etcd::Desk;
+use crate::ledger::{Edition, Ledger, UnixMs};
 use crate::southbound::chain;
 use crate::state::{Beginning, Event, Told};
 use crate::store::{Memory, Record, Store, StoreError};
@@ -38,6 +39,8 @@ pub(super) struct Archive {
     memory: Memory,
     /// Up to here, generations were used up before.
     begins: u64,
+    /// Editions of the policy that were there at the beginning.
+    editions: Vec<Edition>,
 }
 
 impl Archive {
@@ -54,6 +57,7 @@ impl Archive {
         let term = Record::Term(memory.term);
         store.write(&[term, Record::Generation(memory.generation)])?;
         Ok(Self {
+            editions: store.policies()?,
             place: Place::File(Arc::new(store)),
             memory,
             begins,
@@ -97,17 +101,26 @@ impl Archive {
 
     /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
     /// What no longer fits the fabric is left out, and a finding says so.
-    pub(super) fn recall(&self, fabric: Fabric, first: Policy) -> (Event, Vec<Finding>) {
+    pub(super) fn recall(
+        &self,
+        fabric: Fabric,
+        first: &Policy,
+        now: UnixMs,
+    ) -> (Event, Vec<Finding>) {
         let mut lost = Vec::new();
         let mut beginning = Beginning {
             fabric,
-            policy: first,
+            ledger: Ledger::new(Edition::first(first), []),
             jobs: Vec::new(),
             told: Told::default(),
         };
         for record in self.memory.documents() {
             match or_lost(read(&record, &beginning.fabric), &mut lost) {
-                Some(Event::PolicyChanged(stored)) => beginning.policy = stored,
+                Some(Event::EditionStored(stored)) => {
+                    let latest = stored.number;
+                    let earlier = self.editions.iter().filter(|one| one.number < latest);
+                    beginning.ledger = Ledger::new(stored.at(now), earlier.cloned());
+                }
                 Some(Event::JobsChanged(stored)) => beginning.jobs = stored,
                 Some(Event::JobsTold(stored)) => beginning.told = stored,
                 _ => {}
@@ -160,11 +173,11 @@ impl Archive {
 pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
     match record {
         Record::Policy(stored) => {
-            let policy = stored.validate("the stored policy");
+            let policy = stored.content.validate("the stored policy");
             let policy = policy.map_err(|error| error.to_string())?;
             let drained = policy.apply_drains(fabric);
             drained.map_err(|error| error.to_string())?;
-            Ok(Event::PolicyChanged(policy))
+            Ok(Event::EditionStored(stored.clone()))
         }
         Record::Jobs(stored) => {
             let jobs = resolved(stored, fabric, "the stored jobs")?;

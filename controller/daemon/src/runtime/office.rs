@@ -70,7 +70,10 @@ impl Office {
     pub(super) fn refuses(&self, event: &Event) -> Option<Finding> {
         let about = match event {
             Event::JobsChanged(_) | Event::JobsTold(_) => "jobs",
-            Event::PolicyChanged(_) => "policy",
+            Event::PolicyChanged(_)
+            | Event::PolicyProposed(_)
+            | Event::PolicyConfirmed
+            | Event::PolicyReverted(_) => "policy",
             _ => return None,
         };
         let leader = match *self.mandate.borrow() {
@@ -83,6 +86,11 @@ impl Office {
             None => "refused: no controller leads now; tell again when one does".to_owned(),
         };
         Some(Finding::error(about, text))
+    }
+
+    /// Whether this controller leads.
+    pub(super) fn leads(&self) -> bool {
+        self.mandate.borrow().leads(Instant::now())
     }
 
     /// Whether it has turned: this controller was elected, or is not any more.

@@ -8,6 +8,7 @@ use topology::{Change, Fabric, Finding, SwitchId};
 
 use super::question::{Answer, Question};
 use super::told::Told;
+use crate::ledger::{Content, Edition, Ledger, Signature, UnixMs};
 use crate::lower::Wiring;
 use crate::store::Record;
 
@@ -26,8 +27,18 @@ pub enum Event {
     JobsChanged(Vec<Job>),
     /// All jobs that tell of themselves, in the ids of the present fabric.
     JobsTold(Told),
-    /// The operator's policy.
+    /// The operator's policy, by nobody in particular and for no reason that is told.
     PolicyChanged(Policy),
+    /// A policy as an operator proposes it.
+    PolicyProposed(Box<Proposal>),
+    /// The edition on trial is to stay.
+    PolicyConfirmed,
+    /// The edition on trial is to go, and by whom that is said.
+    PolicyReverted(Signature),
+    /// The edition in force, as another controller has stored it.
+    EditionStored(Box<Edition>),
+    /// It is this late.
+    TimeCame(UnixMs),
     /// A switch has room for no more than this many pins.
     PinRoomLearned(SwitchId, usize),
     /// This controller is to lead, and leaders before it may have used the generations up to this
@@ -42,12 +53,23 @@ pub enum Event {
 pub struct Beginning {
     /// The fabric.
     pub fabric: Fabric,
-    /// The policy.
-    pub policy: Policy,
+    /// The policy with its history.
+    pub ledger: Ledger,
     /// Jobs that documents tell of.
     pub jobs: Vec<Job>,
     /// Jobs that told of themselves.
     pub told: Told,
+}
+
+/// A policy as an operator proposes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// What it says.
+    pub content: Content,
+    /// Who proposes it.
+    pub signature: Signature,
+    /// When it ends unless it is confirmed; without, it stays.
+    pub trial_until: Option<UnixMs>,
 }
 
 /// What follows from an event.

@@ -11,8 +11,10 @@ use topology::Fabric;
 pub struct Question {
     /// How many events it takes into account.
     pub(super) inputs: u64,
-    pub(super) fabric: Fabric,
-    pub(super) jobs: Vec<Job>,
+    /// The fabric, with what has failed and what is drained.
+    pub(crate) fabric: Fabric,
+    /// Everything that runs.
+    pub(crate) jobs: Vec<Job>,
     pub(super) policy: Policy,
     pub(super) previous: Option<Arc<Plan>>,
 }
@@ -21,8 +23,8 @@ pub struct Question {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) inputs: u64,
-    pub(super) plan: Arc<Plan>,
-    pub(super) report: Arc<Report>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) report: Arc<Report>,
 }
 
 impl Question {

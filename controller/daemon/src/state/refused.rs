@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use planner::{Job, Policy};
+use planner::{FieldError, Job, Policy};
 use topology::{Fabric, Finding};
 
+use crate::ledger::LedgerError;
 use crate::lower::WiringError;
 
 /// Why an event is not taken in; the state is as it was.
@@ -13,7 +14,9 @@ pub(super) enum Refused {
     #[error("the policy has {policy} levels, the switches serve {switches}")]
     TooManyLevels { policy: u8, switches: u8 },
     #[error("{0}")]
-    Drains(String),
+    Policy(#[from] FieldError),
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
     #[error("{0}")]
     Wiring(#[from] WiringError),
     #[error("two jobs have this name")]
@@ -27,7 +30,7 @@ pub(super) enum Refused {
 impl Refused {
     pub(super) fn finding(&self) -> Finding {
         let about = match self {
-            Self::TooManyLevels { .. } | Self::Drains(_) => "policy".to_owned(),
+            Self::TooManyLevels { .. } | Self::Policy(_) | Self::Ledger(_) => "policy".to_owned(),
             Self::Wiring(_) | Self::UnknownPart => "fabric".to_owned(),
             Self::Twice(job) | Self::UnknownNic(job) => format!("job {job}"),
         };
@@ -37,10 +40,8 @@ impl Refused {
 
 /// Whether everything that the policy drains is there.
 pub(super) fn check_drains(policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
-    let drained = policy.apply_drains(fabric);
-    drained
-        .map(drop)
-        .map_err(|error| Refused::Drains(error.to_string()))
+    policy.apply_drains(fabric)?;
+    Ok(())
 }
 
 /// Whether names are unique and everything that the jobs name is there.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use redb::StorageBackend;
 
 use super::{Memory, Record, Store};
+use crate::ledger::{Content, Edition};
 
 /// A disk that remembers everything that was ever asked of it.
 #[derive(Clone, Debug, Default)]
@@ -133,17 +134,28 @@ fn record(number: u64, kind: u8) -> Record {
     match kind {
         0 => Record::Term(number),
         1 => Record::Generation(number),
-        2 => Record::Policy(PolicyDocument {
-            max_pins_per_switch: number as usize,
-            drained: vec![format!("spine{number}")],
-            ..PolicyDocument::default()
-        }),
-        _ => Record::Jobs(JobsDocument {
-            jobs: vec![JobDocument {
-                id: format!("job{number}"),
-                ..JobDocument::default()
-            }],
-        }),
+        2 => Record::Policy(Box::new(Edition {
+            number,
+            content: Content {
+                policy: PolicyDocument {
+                    drained: vec![format!("spine{number}")],
+                    ..PolicyDocument::default()
+                },
+                temporary: Vec::new(),
+            },
+            ..Edition::default()
+        })),
+        3 => Record::Jobs(jobs(number)),
+        _ => Record::Told(jobs(number)),
+    }
+}
+
+fn jobs(number: u64) -> JobsDocument {
+    JobsDocument {
+        jobs: vec![JobDocument {
+            id: format!("job{number}"),
+            ..JobDocument::default()
+        }],
     }
 }
 
@@ -181,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn the_last_acknowledged_change_survives_a_power_failure_at_any_byte(
-        kinds in prop::collection::vec(0u8..4, 1..6),
+        kinds in prop::collection::vec(0u8..5, 1..6),
         at in any::<prop::sample::Index>(),
         kept in 1usize..4,
     ) {
@@ -199,7 +211,7 @@ fn every_policy_is_remembered_in_order() {
         .policies()
         .unwrap()
         .into_iter()
-        .map(|policy| policy.drained);
+        .map(|edition| edition.content.policy.drained);
     let names: Vec<_> = drained.flatten().collect();
     assert_eq!(names, ["spine1", "spine2", "spine3"]);
 }

@@ -13,11 +13,16 @@ mod drift;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod http;
+#[cfg(test)]
 mod intruder;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod program;
+#[cfg(test)]
 mod restart;
 #[cfg(test)]
 mod simple_switch;

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use controller::{ControllerHandle, Event};
+use controller::northbound::service::{Order, Service, Text, Wish};
+use controller::{Config, ControllerHandle, Event};
 use planner::{Flow, Job, Policy};
 use switch::service::ServiceOptions;
 use switch::{
@@ -295,5 +296,44 @@ async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing()
     busy.drain(&controller, &[]).await;
     busy.arrive(20).await;
     busy.settle().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
+    let busy = Busy::new().await;
+    let controller = busy.lab.control(|_| {}).await;
+    controller.submit(busy.jobs(4)).await.unwrap();
+    verified(&busy.lab, &controller).await;
+    busy.send().await;
+    busy.arrive(20).await;
+
+    let service = Service::new(controller.access().clone(), &Config::default());
+    let texts = [
+        "[[job]]\nmatch = 'job50000'\nlevel = 0\n",
+        "[[job]]\nmatch = 'job50001'\nexempt = true\n",
+        "drained = ['spine1']\n",
+        "levels = 4\n",
+        "levels = 8\n",
+    ];
+    for text in texts.into_iter().cycle().take(200) {
+        let text = Text {
+            file: "policy.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        let order = Order {
+            wish: Wish {
+                policy: Some(text),
+                temporary: None,
+            },
+            ..Order::default()
+        };
+        let done = service.apply(&order).await.unwrap();
+        assert!(done.applied, "{done:?}");
+    }
+    assert_eq!(service.policy().await.unwrap().number, 201);
+    busy.arrive(20).await;
+    busy.settle().await;
+    verified(&busy.lab, &controller).await;
     controller.shutdown().await;
 }

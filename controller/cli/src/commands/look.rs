@@ -1,0 +1,205 @@
+//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: what a running controller knows and has
+//! decided.
+//!
+//! They only ask and print; what they print as JSON is the answer as it came.
+
+use ::controller::northbound::answers::{JobRow, LinkRow, SwitchRow};
+use ::controller::northbound::explain::{Explanation, FlowExplanation};
+use comfy_table::Table;
+use serde::Serialize;
+use topology::{Finding, Severity};
+
+use crate::client::To;
+use crate::failure::Failure;
+use crate::output::{self, Format, FormatArg};
+
+/// Arguments of all of them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    to: To,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// Arguments of `explain`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux explain gpt
+  crux explain 'h1>h3:50000'")]
+pub(crate) struct Explain {
+    /// A job, or a flow as SOURCE>DESTINATION:UDP-PORT
+    name: String,
+    #[command(flatten)]
+    args: Args,
+}
+
+pub(crate) fn jobs(args: &Args) -> Result<(), Failure> {
+    let rows: Vec<JobRow> = args.to.get("/v1/jobs")?;
+    args.tell(&rows, || {
+        let headings = [
+            "job", "level", "rank", "TFLOP/s", "alone s", "GPUs", "flows", "known by",
+        ];
+        let mut table = output::table(headings);
+        for row in &rows {
+            let known = match (row.told, row.profiled) {
+                (_, true) => "being profiled",
+                (true, false) => "telemetry",
+                (false, false) => "document",
+            };
+            table.add_row([
+                row.id.clone(),
+                row.level.to_string(),
+                row.rank.to_string(),
+                format!("{:.1}", row.intensity / 1e12),
+                format!("{:.4}", row.alone_seconds),
+                row.gpus.to_string(),
+                row.flows.to_string(),
+                known.to_owned(),
+            ]);
+        }
+        table
+    })
+}
+
+pub(crate) fn switches(args: &Args) -> Result<(), Failure> {
+    let rows: Vec<SwitchRow> = args.to.get("/v1/switches")?;
+    args.tell(&rows, || {
+        let headings = [
+            "switch", "state", "standing", "verified", "entries", "drifted", "problems",
+        ];
+        let mut table = output::table(headings);
+        for row in &rows {
+            let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
+            table.add_row([
+                row.name.clone(),
+                row.state.clone(),
+                row.standing.clone(),
+                number(row.verified),
+                number(row.entries.map(|entries| entries as u64)),
+                row.drifted.to_string(),
+                row.problems.join("\n"),
+            ]);
+        }
+        table
+    })
+}
+
+pub(crate) fn links(args: &Args) -> Result<(), Failure> {
+    let rows: Vec<LinkRow> = args.to.get("/v1/links")?;
+    args.tell(&rows, || {
+        let mut table = output::table(["link", "state", "Gbit/s", "load", "by level", "jobs"]);
+        for row in &rows {
+            let levels = row.levels.iter();
+            let levels = levels.map(|level| format!("{}: {:.3}", level.level, level.load));
+            table.add_row([
+                row.link.clone(),
+                row.state.clone(),
+                row.gbps.to_string(),
+                format!("{:.3}", row.load),
+                levels.collect::<Vec<_>>().join(", "),
+                row.jobs.join(", "),
+            ]);
+        }
+        table
+    })
+}
+
+/// Exit status 1 where there is an error among the findings.
+pub(crate) fn doctor(args: &Args) -> Result<(), Failure> {
+    let findings: Vec<Finding> = args.to.get("/v1/doctor")?;
+    match args.output.format {
+        Format::Json => output::print_json(&findings)?,
+        Format::Table if findings.is_empty() => output::print("everything is as it should be")?,
+        Format::Table => findings.iter().try_for_each(output::print)?,
+    }
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        count => Err(Failure::Work(format!("{count} errors"))),
+    }
+}
+
+pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
+    // What a path of a URL cannot hold as it is.
+    let name = args
+        .name
+        .replace('%', "%25")
+        .replace('>', "%3E")
+        .replace(' ', "%20");
+    let why: Explanation = args.args.to.get(&format!("/v1/explain/{name}"))?;
+    match args.args.output.format {
+        Format::Json => output::print_json(&why),
+        Format::Table => {
+            output::print(level(&why))?;
+            why.flows
+                .iter()
+                .try_for_each(|flow| output::print(path(flow)))
+        }
+    }
+}
+
+impl Args {
+    fn tell(&self, rows: &impl Serialize, table: impl FnOnce() -> Table) -> Result<(), Failure> {
+        match self.output.format {
+            Format::Json => output::print_json(rows),
+            Format::Table => output::print(table()),
+        }
+    }
+}
+
+/// Why the level.
+fn level(why: &Explanation) -> String {
+    let names = |names: &[String]| match names.is_empty() {
+        true => "nobody".to_owned(),
+        false => names.join(", "),
+    };
+    let bottleneck = why.bottleneck.as_deref().unwrap_or("no link");
+    let reference = why.reference.as_deref().unwrap_or("its contenders");
+    let rule = match (&why.rule, why.profiled) {
+        (_, true) => "the highest class, because it is being profiled".to_owned(),
+        (Some(rule), false) => format!("the override `{rule}`"),
+        (None, false) => "no override".to_owned(),
+    };
+    format!(
+        "job {} has level {} of 0..{}, rank {}\n  \
+         intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
+         correction  {:.3}, compared with {reference}\n  \
+         priority    {:.3e}\n  \
+         contends    with {}; compression left {} above it in its class\n  \
+         policy      {rule}",
+        why.id,
+        why.level,
+        why.levels - 1,
+        why.rank,
+        why.intensity,
+        why.bottleneck_seconds,
+        why.correction,
+        why.priority,
+        names(&why.contenders),
+        names(&why.merged_with),
+    )
+}
+
+/// Why the path.
+fn path(flow: &FlowExplanation) -> String {
+    let told = if flow.pinned {
+        "pinned"
+    } else {
+        "left to ECMP"
+    };
+    let mut text = format!("\nflow {} ({told})", flow.flow);
+    for candidate in &flow.candidates {
+        let mark = if candidate.chosen { "*" } else { " " };
+        let busiest = candidate.busiest.as_deref().unwrap_or("no link");
+        let path = candidate.path.join(" > ");
+        text += &format!(
+            "\n  {mark} {path}  others' load {:.3} on {busiest}",
+            candidate.load
+        );
+    }
+    text
+}

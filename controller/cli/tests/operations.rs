@@ -1,0 +1,191 @@
+//! The commands of an operator, against a controller that runs: what the documentation shows works
+//! as it is written there.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use controller::northbound::{self, Server};
+use controller::{Config, Controller, ControllerHandle, Event};
+use planner::{JobsDocument, Policy};
+use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use tokio::net::TcpListener;
+use topology::document::Format;
+use topology::{Fabric, document, spec};
+
+const FABRIC: &str = "
+name = 'lab'
+[clos]
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+gpus_per_host = 8
+host_gbps = 200.0
+uplink_gbps = 400.0
+";
+
+const JOBS: &str = "
+[[jobs]]
+id = 'gpt'
+gpus = { h1 = 8, h3 = 8 }
+flop_per_iteration = 1e15
+compute_seconds = 1.0
+flows = [{ src = 'h1', dst = 'h3', bytes = 1e9, udp_src_port = 50000 }]
+[[jobs]]
+id = 'bert'
+gpus = { h2 = 8, h4 = 8 }
+flop_per_iteration = 1e14
+compute_seconds = 1.0
+flows = [{ src = 'h2', dst = 'h4', bytes = 1e9, udp_src_port = 50001 }]
+";
+
+/// Switches, a controller and its server.
+struct Stage {
+    _switches: Vec<ServerHandle>,
+    _devices: FabricHandle,
+    _controller: ControllerHandle,
+    server: Server,
+}
+
+#[cfg(test)]
+impl Stage {
+    async fn open() -> Self {
+        let fabric = spec::parse(FABRIC, Format::Toml, "lab.toml").unwrap();
+        let mut explicit = spec::document(&fabric);
+        let mut builder = FabricBuilder::new();
+        let device = |switch: &topology::Switch| DeviceConfig {
+            device_id: switch.device_id,
+            cpu_port: 255,
+            levels: 8,
+        };
+        let switches = fabric.switches().iter();
+        let devices: Vec<_> = switches
+            .map(|switch| builder.add_device(device(switch)))
+            .collect();
+        let handle = builder.spawn().unwrap();
+        let mut servers = Vec::new();
+        for (switch, device) in explicit.switches.iter_mut().zip(devices) {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            switch.p4runtime = Some(listener.local_addr().unwrap().to_string());
+            let device = handle.device(device);
+            servers.push(
+                serve(listener, device, ServiceOptions::default())
+                    .await
+                    .unwrap(),
+            );
+        }
+        let text = document::print(&explicit, Format::Json).unwrap();
+        let fabric = spec::parse(&text, Format::Json, "lab.json").unwrap();
+        let controller = started(&fabric).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = Config::default();
+        Self {
+            server: northbound::serve(listener, controller.access(), &config).unwrap(),
+            _switches: servers,
+            _devices: handle,
+            _controller: controller,
+        }
+    }
+}
+
+#[cfg(test)]
+async fn started(fabric: &Fabric) -> ControllerHandle {
+    let controller = Controller::start(Config::default(), fabric.clone(), Policy::default());
+    let controller = controller.await.unwrap();
+    let jobs: JobsDocument = document::parse(JOBS, Format::Toml, "jobs.toml").unwrap();
+    let jobs = jobs.resolve(fabric, "jobs.toml").unwrap().jobs;
+    let receipt = controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    controller
+        .await_verified(receipt.generation, minute)
+        .await
+        .unwrap();
+    controller
+}
+
+/// Runs `crux` in a folder, against the controller at an address.
+#[cfg(test)]
+fn crux(folder: &Path, at: SocketAddr, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crux"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("USER", "ada");
+    if arguments.get(1) != Some(&"check") {
+        command.arg("--controller").arg(at.to_string());
+    }
+    command.output().unwrap()
+}
+
+/// A command, its exit status, and texts that it prints.
+type Case = (&'static str, i32, &'static [&'static str]);
+
+const LOOKING: [Case; 7] = [
+    ("jobs", 0, &["gpt", "bert", "document"]),
+    ("switches", 0, &["leaf1", "primary"]),
+    ("links --format json", 0, &["\"link\": \"leaf1:"]),
+    ("explain gpt", 0, &["job gpt has level", "* h1 > leaf1 >"]),
+    ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (pinned)"]),
+    ("explain gtp", 1, &["did you mean `gpt`?"]),
+    ("doctor", 0, &["everything is as it should be"]),
+];
+
+const STEERING: [Case; 11] = [
+    ("policy check policy.toml", 0, &["ok"]),
+    (
+        "policy check bad.toml",
+        2,
+        &["bad.toml:3: fairness: 2 is not"],
+    ),
+    (
+        "policy diff bad.toml",
+        2,
+        &["bad.toml:3: fairness: 2 is not"],
+    ),
+    (
+        "policy diff policy.toml",
+        0,
+        &["gpt", "-> 0", "modify job_qos", "GPU utilisation"],
+    ),
+    (
+        "policy apply policy.toml --why test --confirm-within 10m",
+        0,
+        &["edition 2 is in force, on trial"],
+    ),
+    ("policy apply policy.toml", 2, &["on trial; confirm it"]),
+    ("policy confirm", 0, &["edition 2 is in force\n"]),
+    ("policy rollback 1", 0, &["edition 3 is in force\n"]),
+    (
+        "policy override job:bert --max-level 1 --for 1h",
+        0,
+        &["edition 4 is in force\n"],
+    ),
+    ("policy show", 0, &["# edition 4", "fairness = 0.0"]),
+    ("policy history", 0, &["ada", "test", "temporary"]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_do_what_their_page_says() {
+    let stage = Stage::open().await;
+    let at = stage.server.local_addr();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("policy.toml", "[[job]]\nmatch = 'gpt'\nlevel = 0\n");
+    write("bad.toml", "levels = 8\n\nfairness = 2\n");
+    for (command, status, expected) in LOOKING.into_iter().chain(STEERING) {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let output = crux(folder.path(), at, &arguments);
+        let [told, wrong] = [&output.stdout, &output.stderr];
+        let [told, wrong] = [told, wrong].map(|text| String::from_utf8_lossy(text));
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{command}: {told}{wrong}"
+        );
+        for text in expected {
+            let is_there = told.contains(text) || wrong.contains(text);
+            assert!(is_there, "{command}: no {text:?} in {told}{wrong}");
+        }
+    }
+}

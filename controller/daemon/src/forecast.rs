@@ -1,0 +1,140 @@
+//! What jobs would do under a plan, by the fluid model (scheduling.md §6).
+//!
+//! Pure. The planner judges by the same model, and so does the simulator. The decision: the plan is
+//! taken as it is and nothing is planned again, so that what is foretold is what would be written.
+
+use std::collections::BTreeMap;
+
+use fluid::{Engine, FluidError, JobIndex, JobTally, Network, Options};
+use planner::{Job, JobId, Plan, PlannedFlow};
+use topology::{Fabric, LinkId};
+
+/// Iterations of the slowest job that pass before anything counts: jobs that start together have to
+/// find their phases.
+const SETTLING: f64 = 10.0;
+
+/// Iterations of the slowest job that count.
+const COUNTED: f64 = 40.0;
+
+/// All iterations together; beyond that a forecast takes longer than anybody waits.
+const MAX_ITERATIONS: f64 = 50_000.0;
+
+/// What the model foretells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forecast {
+    /// Share of the jobs' GPU time in which they compute.
+    pub gpu_utilization: f64,
+    /// Mean seconds of an iteration of each job; none of a job that ends no iteration.
+    pub iteration_seconds: BTreeMap<JobId, f64>,
+}
+
+/// What `jobs` would do on `fabric` under `plan`. A job of which a flow has no path does nothing.
+///
+/// # Errors
+/// A number of a job that makes no sense to the model.
+pub fn forecast(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> Result<Forecast, FluidError> {
+    let capacities = (0..fabric.links().len()).map(|link| capacity(fabric, link.into()));
+    let network = Network::new(capacities.collect())?;
+    let mut engine = Engine::new(&network, Options::default())?;
+    let mut places = BTreeMap::new();
+    for job in jobs {
+        let Some(running) = running(job, plan) else {
+            continue;
+        };
+        match engine.add_job(&running) {
+            Err(FluidError::NothingToDo) => {}
+            added => {
+                places.insert(&job.id, added?);
+            }
+        }
+    }
+    let (settling, counted) = horizon(jobs, plan);
+    let before = tallies(&mut engine, settling, &places)?;
+    let after = tallies(&mut engine, settling + counted, &places)?;
+    let passed = before.iter().zip(&after).map(|(before, after)| Passed {
+        iterations: after.iterations - before.iterations,
+        iteration_seconds: after.iteration_seconds - before.iteration_seconds,
+        busy_seconds: after.busy_seconds - before.busy_seconds,
+    });
+    let passed: BTreeMap<&JobId, Passed> = places.keys().copied().zip(passed).collect();
+    Ok(summary(jobs, &passed, counted))
+}
+
+/// What a job did while it was counted.
+struct Passed {
+    iterations: u64,
+    iteration_seconds: f64,
+    busy_seconds: f64,
+}
+
+fn summary(jobs: &[Job], passed: &BTreeMap<&JobId, Passed>, seconds: f64) -> Forecast {
+    let busy = |job: &Job| passed.get(&job.id).map_or(0.0, |job| job.busy_seconds);
+    let gpus = |job: &Job| f64::from(job.gpu_count());
+    let worked: f64 = jobs.iter().map(|job| gpus(job) * busy(job)).sum();
+    let present: f64 = jobs.iter().map(gpus).sum::<f64>() * seconds;
+    let iterated = passed.iter().filter(|(_, job)| job.iterations > 0);
+    Forecast {
+        gpu_utilization: if present > 0.0 { worked / present } else { 0.0 },
+        iteration_seconds: iterated
+            .map(|(id, job)| ((*id).clone(), job.iteration_seconds / job.iterations as f64))
+            .collect(),
+    }
+}
+
+fn tallies(
+    engine: &mut Engine,
+    until: f64,
+    places: &BTreeMap<&JobId, JobIndex>,
+) -> Result<Vec<JobTally>, FluidError> {
+    engine.run_until(until)?;
+    places
+        .values()
+        .map(|place| engine.job_tally(*place))
+        .collect()
+}
+
+/// Seconds to settle, and seconds to count.
+fn horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
+    let alone = jobs.iter().filter_map(|job| {
+        let (_, planned) = plan.job(&job.id)?;
+        let seconds = job.iteration_seconds(planned.bottleneck_seconds);
+        (seconds > 0.0).then_some(seconds)
+    });
+    let alone: Vec<f64> = alone.collect();
+    let longest = alone.iter().copied().fold(0.0, f64::max);
+    let per_second: f64 = alone.iter().map(|seconds| seconds.recip()).sum();
+    let all = (SETTLING + COUNTED) * longest;
+    let bounded = if per_second > 0.0 {
+        all.min(MAX_ITERATIONS / per_second)
+    } else {
+        all
+    };
+    let settling = bounded * SETTLING / (SETTLING + COUNTED);
+    (settling, bounded - settling)
+}
+
+/// The job as the plan has it run, if all its flows have paths.
+fn running(job: &Job, plan: &Plan) -> Option<fluid::Job> {
+    let (position, planned) = plan.job(&job.id)?;
+    let flows = job.flows.iter().zip(plan.flows_of(position));
+    let flow = |(flow, planned): (&planner::Flow, &PlannedFlow)| {
+        let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
+        let bytes = flow.bytes;
+        (!path.is_empty()).then_some(fluid::Flow { path, bytes })
+    };
+    Some(fluid::Job {
+        compute_seconds: job.compute_seconds,
+        overlap_from: job.overlap_from,
+        class: planned.level.into(),
+        flows: flows.map(flow).collect::<Option<_>>()?,
+        ..fluid::Job::default()
+    })
+}
+
+/// Bytes per second of a link; 0 while it is down.
+fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
+    match fabric.is_up(link) {
+        true => fabric.link(link).bandwidth.bytes_per_second(),
+        false => 0.0,
+    }
+}

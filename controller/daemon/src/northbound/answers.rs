@@ -1,0 +1,332 @@
+//! What a controller knows and has decided, as answers tell it.
+//!
+//! Pure: a [`View`] of one instant goes in, rows by name come out. The decision: everything is read
+//! off the plan, its report and the board; nothing is computed that they could contradict.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use planner::{JobId, PlanDocument};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, Finding, LinkId, SwitchId};
+
+use crate::southbound::SwitchStatus;
+use crate::southbound::arbitration::Standing;
+use crate::state::{Question, Realise, State, Told};
+
+/// What is known and decided at one instant.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What is planned for.
+    pub(super) question: Question,
+    /// Jobs that tell of themselves.
+    pub(super) told: Told,
+    /// What is in force.
+    pub(super) realised: Realise,
+    /// What the sessions are up to.
+    pub(super) lines: BTreeMap<SwitchId, SwitchStatus>,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRow {
+    /// Its name.
+    pub id: String,
+    /// Whose it is.
+    pub tenant: Option<String>,
+    /// What it trains.
+    pub model: Option<String>,
+    /// Its GPUs.
+    pub gpus: u32,
+    /// Whether it tells of itself; if not, a document tells of it.
+    pub told: bool,
+    /// Whether it is being profiled, and in the highest class for that.
+    pub profiled: bool,
+    /// Its class.
+    pub level: u8,
+    /// Its place in the order of priority; 1 is first.
+    pub rank: u32,
+    /// FLOP/s that one second of its tightest link unblocks (Crux Eq. 2).
+    pub intensity: f64,
+    /// Seconds of an iteration alone on its paths.
+    pub alone_seconds: f64,
+    /// Its flows.
+    pub flows: usize,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchRow {
+    /// Its name.
+    pub name: String,
+    /// up, down or drained.
+    pub state: String,
+    /// What this controller is to it: primary, backup, vacant, candidate or apart.
+    pub standing: String,
+    /// The generation that it was last seen to hold.
+    pub verified: Option<u64>,
+    /// Entries of that generation.
+    pub entries: Option<usize>,
+    /// Entries written since the session began.
+    pub written: u64,
+    /// Entries that somebody else changed, and that were repaired.
+    pub drifted: u64,
+    /// Connections that ended.
+    pub failures: u64,
+    /// Entries that it refused in the latest pass, and why its last connection ended.
+    pub problems: Vec<String>,
+}
+
+/// A directed link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkRow {
+    /// Its name, as `leaf1:4>spine1:1`.
+    pub link: String,
+    /// Its capacity, Gbit/s.
+    pub gbps: f64,
+    /// up, down or drained.
+    pub state: String,
+    /// Share of time that it is busy if every job runs undisturbed.
+    pub load: f64,
+    /// The same by class, from the highest.
+    pub levels: Vec<LevelLoad>,
+    /// Jobs on it.
+    pub jobs: Vec<String>,
+}
+
+/// The load of one class on a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelLoad {
+    /// The class.
+    pub level: u8,
+    /// Share of time.
+    pub load: f64,
+}
+
+impl View {
+    /// What a state says, beside what is in force and what the sessions say.
+    pub(super) fn of(state: &State) -> (Question, Told) {
+        (state.present(), state.told().clone())
+    }
+
+    /// The jobs in force, by rank.
+    pub fn jobs(&self) -> Vec<JobRow> {
+        let Self {
+            question,
+            told,
+            realised,
+            ..
+        } = self;
+        let told_ids: BTreeSet<&JobId> = told.jobs.iter().map(|job| &job.id).collect();
+        let known: BTreeMap<&JobId, &planner::Job> =
+            question.jobs.iter().map(|job| (&job.id, job)).collect();
+        let row = |(planned, why): (&planner::PlannedJob, &planner::Why)| {
+            let job = known.get(&planned.id)?;
+            Some(JobRow {
+                id: planned.id.to_string(),
+                tenant: job.tenant.clone(),
+                model: job.model.clone(),
+                gpus: job.gpu_count(),
+                told: told_ids.contains(&planned.id),
+                profiled: told.profiled.contains(&planned.id),
+                level: planned.level,
+                rank: planned.rank,
+                intensity: planned.intensity,
+                alone_seconds: why.iteration_seconds,
+                flows: job.flows.len(),
+            })
+        };
+        let planned = realised.plan.jobs.iter().zip(&realised.report.why);
+        let mut rows: Vec<JobRow> = planned.filter_map(row).collect();
+        rows.sort_by_key(|row| row.rank);
+        rows
+    }
+
+    /// All switches that the controller deals with.
+    pub fn switches(&self) -> Vec<SwitchRow> {
+        let fabric = &self.realised.fabric;
+        let row = |(switch, line): (&SwitchId, &SwitchStatus)| SwitchRow {
+            name: line.name.clone(),
+            state: switch_state(fabric, *switch).to_owned(),
+            standing: standing(line.standing).to_owned(),
+            verified: line.verified.map(|verified| verified.generation),
+            entries: line.verified.map(|verified| verified.entries),
+            written: line.written.entries(),
+            drifted: line.drifted,
+            failures: line.failures,
+            problems: line
+                .refusals
+                .iter()
+                .chain(&line.last_error)
+                .cloned()
+                .collect(),
+        };
+        self.lines.iter().map(row).collect()
+    }
+
+    /// All links between switches and to hosts, in the order of the fabric.
+    pub fn links(&self) -> Vec<LinkRow> {
+        let fabric = &self.realised.fabric;
+        let loads = self.loads();
+        let on: BTreeMap<LinkId, &planner::LinkLoad> = self
+            .realised
+            .report
+            .links
+            .iter()
+            .map(|load| (load.link, load))
+            .collect();
+        let name = |job: &usize| self.realised.plan.jobs[*job].id.to_string();
+        let row = |link: LinkId| {
+            let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
+            let carried = on.get(&link);
+            LinkRow {
+                link: fabric.link_name(link),
+                gbps: fabric.link(link).bandwidth.gbps(),
+                state: link_state(fabric, link).to_owned(),
+                load: carried.map_or(0.0, |carried| carried.load),
+                levels: levels
+                    .map(|((_, level), load)| LevelLoad {
+                        level: *level,
+                        load: *load,
+                    })
+                    .collect(),
+                jobs: carried.map_or_else(Vec::new, |on| on.jobs.iter().map(name).collect()),
+            }
+        };
+        (0..fabric.links().len())
+            .map(LinkId::from)
+            .map(row)
+            .collect()
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> PlanDocument {
+        let Realise {
+            fabric,
+            plan,
+            report,
+            ..
+        } = &self.realised;
+        PlanDocument::new(fabric, plan, report)
+    }
+
+    /// What an operator should look at: what the planner found, and switches that are not as they
+    /// should be.
+    pub fn doctor(&self) -> Vec<Finding> {
+        let mut findings = self.realised.report.findings.clone();
+        let generation = self.realised.generation;
+        for row in self.switches() {
+            let missing = || {
+                format!(
+                    "{} and {}; {}",
+                    row.state,
+                    row.standing,
+                    row.problems.join("; ")
+                )
+            };
+            match row.verified {
+                Some(verified) if verified == generation => {}
+                None => findings.push(Finding::error(
+                    &row.name,
+                    format!("not verified: {}", missing()),
+                )),
+                Some(verified) => findings.push(Finding::warning(
+                    &row.name,
+                    format!("holds generation {verified} of {generation}"),
+                )),
+            }
+            if row.drifted > 0 {
+                let text = format!("{} entries were changed by somebody else", row.drifted);
+                findings.push(Finding::warning(&row.name, text));
+            }
+        }
+        let down = self.links().into_iter().filter(|row| row.state == "down");
+        findings.extend(down.map(|row| Finding::warning(row.link, "down")));
+        for job in self.jobs().into_iter().filter(|job| job.profiled) {
+            findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
+        }
+        findings.sort();
+        findings
+    }
+
+    /// Load by link and class.
+    pub(super) fn loads(&self) -> BTreeMap<(LinkId, u8), f64> {
+        let Realise {
+            fabric,
+            plan,
+            report,
+            ..
+        } = &self.realised;
+        let mut loads = BTreeMap::new();
+        for (flow, rate) in self.rates() {
+            let planned = &plan.flows[flow];
+            let level = plan.jobs[planned.job].level;
+            for link in &planned.links {
+                let capacity = fabric.link(*link).bandwidth.bytes_per_second();
+                *loads.entry((*link, level)).or_default() += rate / capacity;
+            }
+        }
+        debug_assert!(report.why.len() == plan.jobs.len());
+        loads
+    }
+
+    /// Bytes per second of every flow of the plan that is still known, by its place there.
+    pub(super) fn rates(&self) -> Vec<(usize, f64)> {
+        let Realise { plan, report, .. } = &self.realised;
+        let known: BTreeMap<&JobId, &planner::Job> = self
+            .question
+            .jobs
+            .iter()
+            .map(|job| (&job.id, job))
+            .collect();
+        let mut rates = Vec::new();
+        let mut place = 0;
+        for (position, planned) in plan.jobs.iter().enumerate() {
+            let seconds = report.why[position].iteration_seconds;
+            let job = known.get(&planned.id);
+            let mut bytes = job
+                .into_iter()
+                .flat_map(|job| job.flows.iter().map(|flow| flow.bytes));
+            while plan
+                .flows
+                .get(place)
+                .is_some_and(|flow| flow.job == position)
+            {
+                if let Some(bytes) = bytes.next().filter(|_| seconds > 0.0) {
+                    rates.push((place, bytes / seconds));
+                }
+                place += 1;
+            }
+        }
+        rates
+    }
+}
+
+fn switch_state(fabric: &Fabric, switch: SwitchId) -> &'static str {
+    match (
+        fabric.is_switch_up(switch),
+        fabric.is_switch_drained(switch),
+    ) {
+        (false, _) => "down",
+        (true, true) => "drained",
+        (true, false) => "up",
+    }
+}
+
+fn link_state(fabric: &Fabric, link: LinkId) -> &'static str {
+    match (fabric.is_up(link), fabric.is_drained(link)) {
+        (false, _) => "down",
+        (true, true) => "drained",
+        (true, false) => "up",
+    }
+}
+
+fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Apart => "apart",
+        Standing::Candidate => "candidate",
+        Standing::Backup { .. } => "backup",
+        Standing::Vacant { .. } => "vacant",
+        Standing::Primary { .. } => "primary",
+    }
+}

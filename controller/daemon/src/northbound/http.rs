@@ -1,0 +1,126 @@
+//! HTTP with JSON, over [`Service`].
+//!
+//! The decision: one table says every endpoint; the router and the OpenAPI document are both made
+//! from it, so that neither can have what the other has not.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use topology::Finding;
+
+use super::openapi;
+use super::service::{Service, ServiceError};
+
+/// An answer, or why there is none.
+type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, ServiceError>> + Send>>;
+
+/// What answers a request: the service, the last part of its path if that is a name, and its body.
+pub(super) type Handler = fn(Service, Asked) -> Answer;
+
+/// A request.
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) body: Bytes,
+}
+
+/// All endpoints.
+pub(super) fn router(service: Service) -> Router {
+    let service = Arc::new(service);
+    let mut router = Router::new();
+    for endpoint in openapi::ENDPOINTS {
+        let handler = endpoint.handler;
+        let answer = move |State(service): State<Arc<Service>>,
+                           name: Option<Path<String>>,
+                           body: Bytes| async move {
+            let name = name.map_or_else(String::new, |Path(name)| name);
+            let asked = Asked { name, body };
+            respond(handler(Service::clone(&service), asked).await)
+        };
+        let method = match endpoint.takes.is_some() {
+            true => post(answer),
+            false => get(answer),
+        };
+        router = router.route(endpoint.path, method);
+    }
+    let document = || async { json(StatusCode::OK, openapi::text().into_bytes()) };
+    router
+        .route("/openapi.json", get(document))
+        .route("/metrics", get(metrics))
+        .with_state(service)
+}
+
+/// What Prometheus scrapes.
+async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    match service.metrics().await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        Err(error) => respond(Err(error)),
+    }
+}
+
+/// A handler that takes nothing.
+macro_rules! tell {
+    ($method:ident) => {
+        |service, _| Box::pin(async move { written(&service.$method().await?) })
+    };
+}
+
+/// A handler that takes a document.
+macro_rules! take {
+    ($method:ident) => {
+        |service, asked| {
+            Box::pin(async move {
+                let document = read(&asked.body)?;
+                written(&service.$method(&document).await?)
+            })
+        }
+    };
+}
+
+/// A handler that takes a name.
+macro_rules! name {
+    ($method:ident) => {
+        |service, asked| Box::pin(async move { written(&service.$method(&asked.name).await?) })
+    };
+}
+
+pub(super) use {name, take, tell};
+
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
+    let wrong = |error: serde_json::Error| Finding::error("request", error.to_string());
+    serde_json::from_slice(body).map_err(|error| ServiceError::Refused(vec![wrong(error)]))
+}
+
+pub(super) fn written(answer: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
+    Ok(serde_json::to_vec(answer).expect("answers have text for keys"))
+}
+
+fn respond(answer: Result<Vec<u8>, ServiceError>) -> Response {
+    let error = match answer {
+        Ok(body) => return json(StatusCode::OK, body),
+        Err(error) => error,
+    };
+    let status = match &error {
+        ServiceError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ServiceError::Unknown(_) => StatusCode::NOT_FOUND,
+        ServiceError::Controller(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let findings = match error {
+        ServiceError::Refused(findings) => findings,
+        other => vec![Finding::error("request", other.to_string())],
+    };
+    let body = serde_json::to_vec(&openapi::Problem { findings });
+    json(status, body.expect("findings have text for keys"))
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

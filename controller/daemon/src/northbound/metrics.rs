@@ -1,0 +1,271 @@
+//! What a monitoring system scrapes: the text format of Prometheus (version 0.0.4).
+//!
+//! Pure, from a [`View`] and the timing of the latest change. The decision: counters are those that
+//! the sessions keep anyway and gauges are read off the plan, so a scrape costs what it prints and
+//! nothing is counted twice.
+
+use topology::{LinkId, SwitchId};
+
+use super::answers::{JobRow, View};
+use crate::runtime::Timing;
+use crate::southbound::SwitchStatus;
+
+/// A metric with its samples: labels and value.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    samples: Vec<(Vec<(&'static str, String)>, f64)>,
+}
+
+/// All metrics as text.
+pub fn text(view: &View, timing: &Timing) -> String {
+    let families = [whole(view, timing), switches(view), links(view), jobs(view)];
+    let mut text = String::new();
+    for family in families.into_iter().flatten() {
+        print(&family, &mut text);
+    }
+    text
+}
+
+fn whole(view: &View, timing: &Timing) -> Vec<Family> {
+    let seconds = |from: tokio::time::Instant, to: tokio::time::Instant| {
+        to.saturating_duration_since(from).as_secs_f64()
+    };
+    let made = timing.made;
+    let stages = [
+        ("plan", seconds(made.received, made.planned)),
+        ("lower", seconds(made.planned, made.lowered)),
+        ("write", seconds(made.lowered, timing.verified)),
+        ("all", seconds(made.received, timing.verified)),
+    ];
+    let stages = stages.map(|(stage, took)| (vec![("stage", stage.to_owned())], took));
+    let severities = ["error", "warning", "info"].map(|severity| {
+        let findings = view.doctor().into_iter();
+        let count = findings
+            .filter(|finding| finding.severity.to_string() == severity)
+            .count();
+        (vec![("severity", severity.to_owned())], count as f64)
+    });
+    let report = &view.realised.report;
+    let moved = report.moved.len() as f64;
+    vec![
+        one(
+            "crux_generation",
+            "counter",
+            "Generation in force",
+            view.realised.generation as f64,
+        ),
+        one(
+            "crux_plans_total",
+            "counter",
+            "Plans that differed",
+            view.realised.plan.generation as f64,
+        ),
+        one(
+            "crux_flows_moved",
+            "gauge",
+            "Flows that the plan in force moved",
+            moved,
+        ),
+        one(
+            "crux_max_load",
+            "gauge",
+            "Load of the busiest link",
+            report.bounds.max_load,
+        ),
+        Family {
+            name: "crux_stage_seconds",
+            kind: "gauge",
+            help: "Time that each stage of the latest change took, from event to verified",
+            samples: stages.into(),
+        },
+        Family {
+            name: "crux_findings",
+            kind: "gauge",
+            help: "Findings of crux doctor",
+            samples: severities.into(),
+        },
+    ]
+}
+
+/// What is measured of a switch: from its status, and whether it holds what is in force.
+type OfSwitch = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Row<'_>) -> f64,
+);
+
+/// A switch as metrics see it.
+struct Row<'a> {
+    line: &'a SwitchStatus,
+    is_up: bool,
+    is_verified: bool,
+}
+
+const OF_SWITCHES: [OfSwitch; 8] = [
+    (
+        "crux_switch_up",
+        "gauge",
+        "Whether it counts as working",
+        |row| flag(row.is_up),
+    ),
+    (
+        "crux_switch_primary",
+        "gauge",
+        "Whether this controller writes it",
+        |row| flag(row.line.standing.is_primary()),
+    ),
+    (
+        "crux_switch_verified",
+        "gauge",
+        "Whether it holds what is in force",
+        |row| flag(row.is_verified),
+    ),
+    (
+        "crux_entries_written_total",
+        "counter",
+        "Entries written",
+        |row| row.line.written.entries() as f64,
+    ),
+    (
+        "crux_entries_refused_total",
+        "counter",
+        "Entries that it refused",
+        |row| row.line.written.refused as f64,
+    ),
+    (
+        "crux_entries_drifted_total",
+        "counter",
+        "Entries that others changed",
+        |row| row.line.drifted as f64,
+    ),
+    (
+        "crux_session_failures_total",
+        "counter",
+        "Connections that ended",
+        |row| row.line.failures as f64,
+    ),
+    (
+        "crux_passes_total",
+        "counter",
+        "Passes over its tables",
+        |row| row.line.passes as f64,
+    ),
+];
+
+fn switches(view: &View) -> Vec<Family> {
+    let generation = view.realised.generation;
+    let row = |(switch, line): (&SwitchId, &'_ SwitchStatus)| {
+        let verified = line.verified.map(|verified| verified.generation);
+        (
+            view.realised.fabric.is_switch_up(*switch),
+            verified == Some(generation),
+        )
+    };
+    let flags: Vec<(bool, bool)> = view.lines.iter().map(row).collect();
+    let family = |(name, kind, help, value): OfSwitch| Family {
+        name,
+        kind,
+        help,
+        samples: view
+            .lines
+            .values()
+            .zip(&flags)
+            .map(|(line, (is_up, is_verified))| {
+                let (is_up, is_verified) = (*is_up, *is_verified);
+                let row = Row {
+                    line,
+                    is_up,
+                    is_verified,
+                };
+                (vec![("switch", line.name.clone())], value(&row))
+            })
+            .collect(),
+    };
+    OF_SWITCHES.map(family).into()
+}
+
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+fn links(view: &View) -> Vec<Family> {
+    let fabric = &view.realised.fabric;
+    let sample = |((link, level), load): ((LinkId, u8), f64)| {
+        let labels = vec![
+            ("link", fabric.link_name(link)),
+            ("level", level.to_string()),
+        ];
+        (labels, load)
+    };
+    vec![Family {
+        name: "crux_link_load",
+        kind: "gauge",
+        help: "Planned load of a link by class, as a share of time",
+        samples: view.loads().into_iter().map(sample).collect(),
+    }]
+}
+
+fn jobs(view: &View) -> Vec<Family> {
+    let rows = view.jobs();
+    let family = |name, help, value: fn(&JobRow) -> f64| Family {
+        name,
+        kind: "gauge",
+        help,
+        samples: rows
+            .iter()
+            .map(|row| (vec![("job", row.id.clone())], value(row)))
+            .collect(),
+    };
+    vec![
+        family("crux_job_level", "Class of the job", |row| row.level.into()),
+        family("crux_job_intensity_flops", "GPU intensity, FLOP/s", |row| {
+            row.intensity
+        }),
+        family("crux_job_alone_seconds", "An iteration alone", |row| {
+            row.alone_seconds
+        }),
+        family("crux_job_profiled", "Whether it is profiled", |row| {
+            flag(row.profiled)
+        }),
+    ]
+}
+
+fn one(name: &'static str, kind: &'static str, help: &'static str, value: f64) -> Family {
+    Family {
+        name,
+        kind,
+        help,
+        samples: vec![(Vec::new(), value)],
+    }
+}
+
+fn print(family: &Family, text: &mut String) {
+    let Family {
+        name,
+        kind,
+        help,
+        samples,
+    } = family;
+    *text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    for (labels, value) in samples {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", labels.join(",")),
+        };
+        *text += &format!("{name}{labels} {value}\n");
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

@@ -1,0 +1,195 @@
+//! What a change of policy would do, before anything is written.
+//!
+//! Pure: a [`Question`] about the policy that is proposed, and what is in force. The decision: what
+//! is shown is made by the same planner, lowering and difference as what would be written, and told
+//! in the words of the documents, so that a person and a program read the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fluid::FluidError;
+use p4::{Pipeline, Tables};
+use planner::{JobId, Plan, PlanDocument, PlannedFlowDocument};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, Finding, SwitchId};
+
+use crate::forecast::{Forecast, forecast};
+use crate::lower::lower;
+use crate::state::{Question, Realise};
+
+/// What a change of policy would do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Preview {
+    /// What the policy says differently, field by field.
+    pub policy: Vec<String>,
+    /// Jobs whose level or iteration time changes.
+    pub jobs: Vec<JobChange>,
+    /// Flows that take another path, or are pinned or no longer.
+    pub flows: Vec<FlowChange>,
+    /// Switches to which something would be written.
+    pub switches: Vec<SwitchChange>,
+    /// Share of the jobs' GPU time in which they compute, by the fluid model.
+    pub gpu_utilization: Change<f64>,
+    /// What an operator should know.
+    pub findings: Vec<Finding>,
+}
+
+/// What something is and would be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change<T> {
+    /// Now.
+    pub before: T,
+    /// Then.
+    pub after: T,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobChange {
+    /// Its name.
+    pub id: String,
+    /// Its level; none where it is not planned.
+    pub level: Change<Option<u8>>,
+    /// Seconds of an iteration by the fluid model; none where it ends none.
+    pub iteration_seconds: Change<Option<f64>>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowChange {
+    /// Its job.
+    pub job: String,
+    /// Sending host.
+    pub src: String,
+    /// Receiving host.
+    pub dst: String,
+    /// UDP source port.
+    pub udp_src_port: u16,
+    /// Hosts and switches on its way.
+    pub path: Change<Vec<String>>,
+    /// Whether switches are told.
+    pub pinned: Change<bool>,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchChange {
+    /// Its name.
+    pub name: String,
+    /// What would be written, in order.
+    pub entries: Vec<String>,
+}
+
+/// What the answer to `question` would change of `present`, on switches that hold `tables`.
+///
+/// # Errors
+/// A number of a job that makes no sense to the fluid model.
+pub fn preview(
+    question: Question,
+    present: &Realise,
+    tables: &BTreeMap<SwitchId, Arc<Tables>>,
+) -> Result<Preview, FluidError> {
+    let (fabric, jobs) = (question.fabric.clone(), question.jobs.clone());
+    let answer = question.answer();
+    let now = forecast(&present.fabric, &jobs, &present.plan)?;
+    let then = forecast(&fabric, &jobs, &answer.plan)?;
+    let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
+    let after = PlanDocument::new(&fabric, &answer.plan, &answer.report);
+    let lowered = lower(&present.wiring, &fabric, &answer.plan);
+    Ok(Preview {
+        policy: Vec::new(),
+        jobs: jobs_of(&present.plan, &answer.plan, &now, &then),
+        flows: flows_of(&before, &after),
+        switches: switches_of(&fabric, tables, &lowered),
+        gpu_utilization: Change {
+            before: now.gpu_utilization,
+            after: then.gpu_utilization,
+        },
+        findings: answer.report.findings.clone(),
+    })
+}
+
+/// Iteration times that differ by less are the same: the model's own ticks.
+const SAME: f64 = 1e-3;
+
+fn jobs_of(before: &Plan, after: &Plan, now: &Forecast, then: &Forecast) -> Vec<JobChange> {
+    let names: BTreeSet<&JobId> = before
+        .jobs
+        .iter()
+        .chain(&after.jobs)
+        .map(|job| &job.id)
+        .collect();
+    let level = |plan: &Plan, id: &JobId| plan.job(id).map(|(_, job)| job.level);
+    let seconds = |forecast: &Forecast, id: &JobId| forecast.iteration_seconds.get(id).copied();
+    let change = |id: &JobId| JobChange {
+        id: id.to_string(),
+        level: Change {
+            before: level(before, id),
+            after: level(after, id),
+        },
+        iteration_seconds: Change {
+            before: seconds(now, id),
+            after: seconds(then, id),
+        },
+    };
+    let differs = |job: &JobChange| {
+        let Change { before, after } = job.iteration_seconds;
+        let both = before.zip(after);
+        let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME * a.max(b));
+        job.level.before != job.level.after || (before != after && !is_same)
+    };
+    names.into_iter().map(change).filter(differs).collect()
+}
+
+fn flows_of(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
+    let key = |flow: &PlannedFlowDocument| {
+        let (src, dst) = (flow.src.clone(), flow.dst.clone());
+        (src, flow.src_nic, dst, flow.dst_nic, flow.udp_src_port)
+    };
+    let had: BTreeMap<_, _> = before.flows.iter().map(|flow| (key(flow), flow)).collect();
+    let pairs = after
+        .flows
+        .iter()
+        .filter_map(|flow| Some((*had.get(&key(flow))?, flow)));
+    let differ = pairs.filter(|(a, b)| (&a.links, a.pinned) != (&b.links, b.pinned));
+    let change = |(before, after): (&PlannedFlowDocument, &PlannedFlowDocument)| FlowChange {
+        job: after.job.clone(),
+        src: after.src.clone(),
+        dst: after.dst.clone(),
+        udp_src_port: after.udp_src_port,
+        path: Change {
+            before: before.path.clone(),
+            after: after.path.clone(),
+        },
+        pinned: Change {
+            before: before.pinned,
+            after: after.pinned,
+        },
+    };
+    differ.map(change).collect()
+}
+
+fn switches_of(
+    fabric: &Fabric,
+    before: &BTreeMap<SwitchId, Arc<Tables>>,
+    after: &BTreeMap<SwitchId, Tables>,
+) -> Vec<SwitchChange> {
+    let p4info = Pipeline::fabric().p4info;
+    let nothing = Arc::default();
+    let change = |(switch, desired): (&SwitchId, &Tables)| {
+        let actual = before.get(switch).unwrap_or(&nothing);
+        let updates = p4::diff(&p4info, desired, actual);
+        SwitchChange {
+            name: fabric.switch(*switch).name.clone(),
+            entries: updates
+                .iter()
+                .map(|update| p4info.show(update).to_string())
+                .collect(),
+        }
+    };
+    let changes = after.iter().map(change);
+    changes
+        .filter(|change| !change.entries.is_empty())
+        .collect()
+}

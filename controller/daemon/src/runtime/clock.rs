@@ -1,0 +1,41 @@
+//! Time as people and stores count it, from the runtime's own.
+//!
+//! The decision: the wall clock is read once, at start. From then on it goes as the runtime's does,
+//! so nobody who sets a clock can end a trial, and a test that holds time holds both.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::ledger::UnixMs;
+
+/// Two clocks that were read together.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    instant: Instant,
+    unix: Duration,
+}
+
+impl Clock {
+    /// Reads both.
+    pub fn start() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            instant: Instant::now(),
+            // A machine that believes to be before 1970 counts from there.
+            unix: unix.unwrap_or_default(),
+        }
+    }
+
+    /// Milliseconds of Unix time now.
+    pub fn now(&self) -> UnixMs {
+        let unix = self.unix + self.instant.elapsed();
+        UnixMs::try_from(unix.as_millis()).unwrap_or(UnixMs::MAX)
+    }
+
+    /// When it will be so late.
+    pub(super) fn instant(&self, at: UnixMs) -> Instant {
+        let left = Duration::from_millis(at).saturating_sub(self.unix);
+        self.instant + left
+    }
+}

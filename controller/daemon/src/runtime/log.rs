@@ -1,0 +1,14 @@
+//! Findings as the log has them.
+
+use topology::{Finding, Severity};
+use tracing::{error, info, warn};
+
+/// Logs a finding at the level of its severity.
+pub(super) fn log(finding: &Finding) {
+    let Finding { about, text, .. } = finding;
+    match finding.severity {
+        Severity::Error => error!(about, "{text}"),
+        Severity::Warning => warn!(about, "{text}"),
+        Severity::Info => info!(about, "{text}"),
+    }
+}

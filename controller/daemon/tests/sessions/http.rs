@@ -1,0 +1,147 @@
+//! The HTTP interface as it is on the wire: every endpoint answers, and what monitoring asks for
+//! is there.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use controller::northbound::{self, openapi};
+use controller::{Config, Event};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::lab::{Lab, verified};
+
+/// Status and body of an answer.
+async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let body = body.unwrap_or_default();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: crux\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    (status, body.to_owned())
+}
+
+/// Names that begin with `crux_` in a text.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("crux_")).collect()
+}
+
+const WISH: &str = r#"{"policy": {"file": "p.toml", "text": "fairness = 0.2"}}"#;
+
+const ORDER: &str = r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}},
+    "who": "ada", "confirm_within": 600}"#;
+
+/// A path, what is sent there, and what is in the answer.
+const CASES: [(&str, Option<&str>, &str); 14] = [
+    ("/v1/jobs", None, r#""id":"a""#),
+    ("/v1/switches", None, r#""standing":"primary""#),
+    ("/v1/links", None, r#""link":"leaf1:"#),
+    ("/v1/plan", None, r#""generation""#),
+    ("/v1/explain/a", None, r#""contenders":["b"]"#),
+    ("/v1/explain/h1%3Eh3:50001", None, r#""chosen":true"#),
+    ("/v1/doctor", None, "[]"),
+    ("/v1/policy/diff", Some(WISH), "fairness: 0.0 -> 0.2"),
+    ("/v1/policy/apply", Some(ORDER), r#""applied":true"#),
+    ("/v1/policy", None, r#""number":2"#),
+    (
+        "/v1/policy/confirm",
+        Some(r#"{"who": "ada"}"#),
+        r#""trial_until_ms":null"#,
+    ),
+    (
+        "/v1/policy/rollback",
+        Some(r#"{"who": "ada"}"#),
+        r#""edition":3"#,
+    ),
+    ("/v1/policy/history", None, "fairness: 0.2 -> 0.0"),
+    ("/openapi.json", None, r#""openapi": "3.1.0""#),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_endpoint_answers() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(&lab, &controller).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
+    let at = server.local_addr();
+
+    for (path, body, expected) in CASES {
+        let (status, answer) = ask(at, path, body).await;
+        assert!(
+            status == 200 && answer.contains(expected),
+            "{path}: {status} {answer}"
+        );
+    }
+    let documented = openapi::document();
+    let documented: BTreeSet<String> = documented["paths"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    let asked = CASES
+        .iter()
+        .map(|(path, ..)| match path.starts_with("/v1/explain") {
+            true => "/v1/explain/{name}".to_owned(),
+            false => (*path).to_owned(),
+        });
+    let asked: BTreeSet<String> = asked.filter(|path| path.starts_with("/v1")).collect();
+    assert_eq!(asked, documented);
+
+    let (status, refused) = ask(at, "/v1/explain/aa", None).await;
+    assert!(
+        status == 404 && refused.contains("did you mean `a`?"),
+        "{refused}"
+    );
+    let (status, refused) = ask(at, "/v1/policy/diff", Some("{}x")).await;
+    let refused: Value = serde_json::from_str(&refused).unwrap();
+    assert_eq!(
+        (status, &refused["findings"][0]["about"]),
+        (422, &Value::from("request"))
+    );
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn monitoring_asks_for_metrics_that_there_are() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    controller
+        .submit(Event::JobsChanged(vec![lab.job("a", 50_000)]))
+        .await
+        .unwrap();
+    verified(&lab, &controller).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
+    let (_, text) = ask(server.local_addr(), "/metrics", None).await;
+    let has = metrics(&text);
+    assert!(
+        text.contains("crux_switch_verified{switch=\"leaf1\"} 1"),
+        "{text}"
+    );
+    assert!(text.contains("crux_job_level{job=\"a\"}"), "{text}");
+    let wanted = [
+        include_str!("../../../../docs/monitoring/dashboard.json"),
+        include_str!("../../../../docs/monitoring/alerts.yml"),
+    ];
+    for wanted in wanted {
+        let missing: Vec<_> = metrics(wanted).difference(&has).copied().collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+    server.shutdown().await;
+    controller.shutdown().await;
+}

@@ -1,0 +1,222 @@
+//! Changes of policy on a running controller: shown before, whole or not at all, and taken back.
+
+use controller::northbound::service::{Order, Say, Service, ServiceError, Text, Wanted, Wish};
+use controller::{ControllerHandle, Event, RawConfig};
+use planner::OverrideDocument;
+
+use crate::lab::{DEADLINE, Lab, config, verified};
+
+/// A lab with two jobs that contend, and the service of its controller.
+async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle, Service) {
+    let controller = lab.control(&change).await;
+    let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
+    let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    let service = Service::new(controller.access().clone(), &config(&change));
+    (controller, service)
+}
+
+fn wish(text: &str) -> Wish {
+    Wish {
+        policy: Some(Text {
+            file: "policy.toml".to_owned(),
+            text: text.to_owned(),
+        }),
+        temporary: None,
+    }
+}
+
+fn order(text: &str, confirm_within: Option<u64>) -> Order {
+    Order {
+        wish: wish(text),
+        who: "ada".to_owned(),
+        why: "a test".to_owned(),
+        confirm_within,
+    }
+}
+
+const RAISED: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n";
+
+/// Its flows go by ECMP.
+const EXEMPT: &str = "[[job]]\nmatch = 'a'\nexempt = true\n";
+
+/// Waits until this edition is in force and planned for.
+async fn in_force(controller: &ControllerHandle, service: &Service, number: u64) {
+    let reached = async {
+        while service.policy().await.unwrap().number != number {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, reached).await.unwrap();
+    // Whatever event comes next is planned for after it.
+    controller.submit(Event::Elected(0)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_shown_is_what_is_written_and_what_is_undone() {
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab, |_| {}).await;
+    verified(&lab, &controller).await;
+    let before = lab.read_all().await;
+
+    let preview = service.diff(&wish(RAISED)).await.unwrap();
+    assert!(lab.read_all().await == before, "a diff writes nothing");
+    assert!(
+        preview.policy[0].starts_with("job: [] -> ["),
+        "{:?}",
+        preview.policy
+    );
+    let shown: usize = preview
+        .switches
+        .iter()
+        .map(|switch| switch.entries.len())
+        .sum();
+    let written = crate::lab::written(&controller);
+    let done = service.apply(&order(RAISED, None)).await.unwrap();
+    assert!(
+        (done.applied, done.trial_until_ms) == (true, None),
+        "{done:?}"
+    );
+    assert_eq!(crate::lab::written(&controller) - written, shown as u64);
+    verified(&lab, &controller).await;
+
+    service.roll_back(&Say::default()).await.unwrap();
+    let before = lab.read_all().await;
+    service.apply(&order(EXEMPT, Some(600))).await.unwrap();
+    assert!(lab.read_all().await != before);
+    service.roll_back(&Say::default()).await.unwrap();
+    verified(&lab, &controller).await;
+    assert!(
+        lab.read_all().await == before,
+        "a trial leaves nothing behind"
+    );
+    let history = service.history().await.unwrap();
+    let told: Vec<_> = history
+        .iter()
+        .map(|chapter| chapter.edition.number)
+        .collect();
+    assert_eq!(told, [5, 4, 3, 2, 1]);
+    assert_eq!(history[3].edition.signature.who, "ada");
+    assert_eq!(history[3].edition.trial, None);
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
+    let lab = Lab::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let stored = |raw: &mut RawConfig| raw.store.path = Some(path.clone());
+    let (controller, service) = served(&lab, stored).await;
+    let done = service.apply(&order(RAISED, Some(1))).await.unwrap();
+    assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");
+    assert!(matches!(
+        service.apply(&order("", None)).await,
+        Err(ServiceError::Refused(_))
+    ));
+    in_force(&controller, &service, 3).await;
+    verified(&lab, &controller).await;
+
+    let confirmed = service.apply(&order(RAISED, Some(3_600))).await.unwrap();
+    service.confirm(&Say::default()).await.unwrap();
+    assert!(
+        service.confirm(&Say::default()).await.is_err(),
+        "nothing is on trial"
+    );
+    assert_eq!(confirmed.edition, 4);
+    let done = service
+        .apply(&order("fairness = 0.5", Some(1)))
+        .await
+        .unwrap();
+    assert_eq!(done.edition, 5);
+    drop(service);
+    controller.shutdown().await;
+
+    let (again, service) = served(&lab, stored).await;
+    in_force(&again, &service, 6).await;
+    let content = service.policy().await.unwrap().content;
+    assert_eq!(content, service.history().await.unwrap()[2].edition.content);
+    assert_eq!(content.policy.jobs[0].pattern, "b");
+    verified(&lab, &again).await;
+    again.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_a_switch_does_not_take_is_taken_back() {
+    let mut lab = Lab::new().await;
+    let hasty = |raw: &mut RawConfig| raw.deadlines.verify_ms = 200;
+    let (controller, service) = served(&lab, hasty).await;
+    verified(&lab, &controller).await;
+    let before = service.policy().await.unwrap().content;
+    // The switch is gone, and for some seconds it is not yet given up.
+    lab.switches.servers.remove(0).shutdown().await;
+    let done = service.apply(&order(RAISED, None)).await.unwrap();
+    assert!(!done.applied, "{done:?}");
+    assert!(done.findings[0].text.contains("leaf1"), "{done:?}");
+    let latest = service.policy().await.unwrap();
+    assert_eq!((latest.content, latest.trial), (before, None));
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_override_lasts_as_long_as_it_was_to() {
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab, |_| {}).await;
+    let level = || {
+        let realised = controller.realised().unwrap();
+        realised.plan.job(&"b".into()).unwrap().1.level
+    };
+    let wanted = Wanted {
+        rule: OverrideDocument {
+            pattern: "job:b".to_owned(),
+            level: Some(0),
+            ..OverrideDocument::default()
+        },
+        seconds: 1,
+    };
+    let order = Order {
+        wish: Wish {
+            temporary: Some(wanted),
+            ..Wish::default()
+        },
+        ..Order::default()
+    };
+    service.apply(&order).await.unwrap();
+    assert_eq!(level(), 0);
+    in_force(&controller, &service, 3).await;
+    let content = service.policy().await.unwrap().content;
+    assert!(
+        content.temporary.is_empty() && content.validate("policy").unwrap().overrides.is_empty()
+    );
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_document_is_told_with_its_line_and_changes_nothing() {
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab, |_| {}).await;
+    let cases = [
+        (
+            "levels = 8\nfairnes = 1\n",
+            "policy.toml:2: fairnes: unknown field `fairnes`; did you mean `fairness`?",
+        ),
+        (
+            "levels = 8\n\nfairness = 2\n",
+            "policy.toml:3: fairness: 2 is not a number from 0 to 1",
+        ),
+        (
+            "drained = ['leaf9']\n",
+            "the fabric has no switch or cable `leaf9`; did you mean `leaf1`?",
+        ),
+    ];
+    for (text, expected) in cases {
+        let refused = service
+            .apply(&order(text, None))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    assert_eq!(service.policy().await.unwrap().number, 1);
+    controller.shutdown().await;
+}
