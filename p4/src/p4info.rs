@@ -6,7 +6,7 @@
 
 mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use p4runtime_proto::config_v1 as p4config;
 
@@ -176,8 +176,13 @@ impl P4Info {
     }
 
     /// All tables, ascending by id.
-    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+    pub fn tables(&self) -> impl Iterator<Item = &Table> + Clone {
         self.tables.values()
+    }
+
+    /// The ids of all tables.
+    pub fn table_ids(&self) -> BTreeSet<TableId> {
+        self.tables().map(|table| table.id).collect()
     }
 
     /// All actions, ascending by id.

@@ -7,7 +7,7 @@
 //! its old way is taken away.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
@@ -65,6 +65,12 @@ impl Tables {
         self.entries
             .range(EntryKey::default_of(table)..)
             .take_while(move |(key, _)| key.table == table)
+    }
+
+    /// The entries of these tables.
+    pub fn only(&self, tables: &BTreeSet<TableId>) -> Self {
+        let entries = tables.iter().flat_map(|table| self.of(*table));
+        entries.map(TableEntry::from).collect()
     }
 
     /// The number of entries.

@@ -1,6 +1,8 @@
 //! What we say to a switch. The decision: one canonical encoding for every value, so that what a
 //! conforming switch returns is what was written.
 
+use std::collections::BTreeSet;
+
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity as Kind;
 use p4rt::field_match::FieldMatchType;
@@ -51,13 +53,12 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     encoded
 }
 
-/// What to read to know a switch's tables: each table's rows, and the default actions that a
+/// What to read to know these tables of a switch: each one's rows, and the default actions that a
 /// controller may set.
-pub fn reads(p4info: &P4Info) -> Vec<p4rt::Entity> {
-    let rows = p4info.tables().map(|table| rows_of(table.id));
-    let defaults = p4info
-        .tables()
-        .filter(|table| table.default != DefaultAction::Const);
+pub fn reads(p4info: &P4Info, of: &BTreeSet<TableId>) -> Vec<p4rt::Entity> {
+    let tables = p4info.tables().filter(|table| of.contains(&table.id));
+    let rows = tables.clone().map(|table| rows_of(table.id));
+    let defaults = tables.filter(|table| table.default != DefaultAction::Const);
     let defaults = defaults.map(|table| encode_key(&EntryKey::default_of(table.id)));
     let entries = rows.chain(defaults);
     entries

@@ -101,7 +101,8 @@ fn default_actions_are_only_modified() {
 
 #[test]
 fn every_table_is_read_and_every_default_that_can_be_set() {
-    let reads = reads(&Pipeline::fabric().p4info);
+    let p4info = Pipeline::fabric().p4info;
+    let reads = reads(&p4info, &p4info.table_ids());
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries
         .iter()

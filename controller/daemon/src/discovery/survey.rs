@@ -5,11 +5,13 @@
 //! rows that bring probes and ARP to it and takes them away again, and it runs a program only on a
 //! switch that has none.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{BoxStream, select_all};
+use p4::fabric::table;
 use p4::{Pipeline, TableEntry, Update, UpdateKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -211,7 +213,8 @@ impl<C: Connection> Post<C> {
                 pushing.await?;
             }
         }
-        let held = self.connection.tables(&pipeline).await?;
+        let asked = BTreeSet::from([table::ACL_PUNT]);
+        let held = self.connection.tables(&pipeline, &asked).await?;
         let rows = punts().into_iter().map(TableEntry::signed);
         self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();
         self.write(UpdateKind::Insert).await

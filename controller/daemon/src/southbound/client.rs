@@ -4,12 +4,12 @@
 //! no mastership. The decision: limits and deadlines are set here once, so that no call can be made
 //! without them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures::{StreamExt, TryStreamExt, future};
 use p4::codec::{self, Count, DecodeError, WriteError};
-use p4::entry::EntryKey;
+use p4::entry::{EntryKey, TableId};
 use p4::fabric::{self, Level, Port};
 use p4::{Pipeline, Tables, Update};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
@@ -117,20 +117,18 @@ impl Client {
         })
     }
 
-    /// The tables that the switch holds. All are asked for together: a repair reads dozens of
-    /// switches before and after, and most of its time would be calls.
+    /// All tables of the switch.
     ///
     /// # Errors
     /// A call fails, takes too long, or its answer cannot be understood.
-    pub async fn tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
-        let entities = self.read(codec::reads(&pipeline.p4info)).await?;
-        codec::decode_tables(&pipeline.p4info, &entities).map_err(decode_error)
+    pub async fn all_tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
+        self.tables(pipeline, &pipeline.p4info.table_ids()).await
     }
 
     /// What each pin of the switch has counted.
     ///
     /// # Errors
-    /// As for [`Client::tables`].
+    /// As for [`Client::all_tables`].
     pub async fn pin_counts(&self) -> Result<BTreeMap<EntryKey, Count>, ClientError> {
         let answer = self
             .read(vec![codec::counts_of(fabric::table::FLOW_PIN)])
@@ -141,7 +139,7 @@ impl Client {
     /// What left the switch by port and level; pairs that counted nothing are left out.
     ///
     /// # Errors
-    /// As for [`Client::tables`].
+    /// As for [`Client::all_tables`].
     pub async fn port_level_counts(&self) -> Result<BTreeMap<(Port, Level), Count>, ClientError> {
         let answer = self.read(vec![codec::cells_of(fabric::PORT_LEVEL)]).await?;
         let cells = codec::decode_cells(&answer).map_err(decode_error)?;
@@ -245,8 +243,15 @@ impl Connection for Client {
             .map(drop)
     }
 
-    async fn tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
-        Self::tables(self, pipeline).await
+    /// All are asked for together: a repair reads dozens of switches, and most of its time would be
+    /// calls.
+    async fn tables(
+        &self,
+        pipeline: &Pipeline,
+        of: &BTreeSet<TableId>,
+    ) -> Result<Tables, ClientError> {
+        let entities = self.read(codec::reads(&pipeline.p4info, of)).await?;
+        codec::decode_tables(&pipeline.p4info, &entities).map_err(decode_error)
     }
 
     async fn write(

@@ -6,10 +6,12 @@
 //! speaks the controller's own types, so that nothing above it knows protobufs, and calls are
 //! futures that hold no lock and may be dropped at any await.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use futures::stream::BoxStream;
 use p4::codec::{PacketIn, PacketOut, WriteError};
+use p4::entry::TableId;
 use p4::{Pipeline, Tables, Update};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -68,10 +70,11 @@ pub trait Connection: Send + Sync + 'static {
         entries: Entries,
     ) -> impl Future<Output = Result<(), ClientError>> + Send;
 
-    /// The tables that the switch holds.
+    /// What these tables of the switch hold.
     fn tables(
         &self,
         pipeline: &Pipeline,
+        of: &BTreeSet<TableId>,
     ) -> impl Future<Output = Result<Tables, ClientError>> + Send;
 
     /// Writes a batch. The inner result is the switch's word on the updates.

@@ -2,10 +2,10 @@
 //! to look again.
 //!
 //! [`session`](super::session) makes the passes and hands their outcomes here; from here they go to
-//! the log and to the [`Board`]. The decision: what the switch was seen to hold is kept for two
-//! uses only, neither of which writes. What has changed on the switch since is drift and is told
-//! entry by entry; and a new generation that desires the very same tables of this switch needs no
-//! pass of its own.
+//! the log and to the [`Board`]. The decision: what the switch was seen to hold is kept as long as
+//! nothing is missing. A new generation writes its difference from that, and where there is none
+//! needs no pass; every so often, however fast generations come, the switch is read whole, and what
+//! has changed on it since is drift and is told entry by entry.
 
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub(super) struct Effort {
     short: u32,
     /// When the latest pass ended.
     ended: Instant,
+    /// When the switch was last read whole.
+    looked: Instant,
     /// What the switch was last seen to hold, in this mastership.
     held: Option<Arc<Tables>>,
 }
@@ -59,6 +61,7 @@ impl Effort {
             first_write: None,
             short: 0,
             ended: Instant::now(),
+            looked: Instant::now(),
             held: None,
         }
     }
@@ -68,13 +71,18 @@ impl Effort {
         self.desired.tables.get(&self.switch).map(Arc::clone)
     }
 
+    /// What the switch was last seen to hold, unless it is time to look again.
+    pub(super) fn held(&self, limits: &Southbound) -> Option<Arc<Tables>> {
+        let is_recent = Instant::now() < self.next_pass(limits);
+        self.held.clone().filter(|_| is_recent)
+    }
+
     /// When to look again though nothing is new: soon after a pass that left something missing.
     pub(super) fn next_pass(&self, limits: &Southbound) -> Instant {
-        let pause = match self.short {
-            0 => limits.interval,
-            passes => limits.retry.after(passes),
-        };
-        self.ended + pause
+        match self.short {
+            0 => self.looked + limits.interval,
+            passes => self.ended + limits.retry.after(passes),
+        }
     }
 
     /// Waits for a newer generation until `due`. What is not newer does not count.
@@ -108,6 +116,9 @@ impl Effort {
     /// Takes in the outcome of a pass, and tells it.
     pub(super) fn take(&mut self, outcome: &Outcome, p4info: &P4Info, board: &Board) {
         self.ended = Instant::now();
+        if outcome.foreign.is_some() {
+            self.looked = self.ended;
+        }
         self.first_write = self.first_write.or(outcome.first_write);
         self.short = match outcome.missing {
             0 => 0,
@@ -126,7 +137,9 @@ impl Effort {
             line.drifted += drift as u64;
             line.pin_room = self.pin_room(outcome).or(line.pin_room);
             line.written.add(&outcome.written);
-            line.foreign = show_some(&outcome.foreign, |entry| p4info.show(entry).to_string());
+            if let Some(foreign) = &outcome.foreign {
+                line.foreign = show_some(foreign, |entry| p4info.show(entry).to_string());
+            }
             line.refusals = show_some(&outcome.refusals, |refusal| told(refusal, p4info));
             line.last_pass = Some(outcome.pass);
             line.passes += 1;
@@ -195,7 +208,7 @@ impl Effort {
             let refused = told(refusal, p4info);
             warn!(generation, refused, "refused; the next pass tries again");
         }
-        for entry in &outcome.foreign {
+        for entry in outcome.foreign.iter().flatten() {
             debug!(entry = %p4info.show(entry), "not ours; left as it is");
         }
     }

@@ -1,14 +1,18 @@
-//! One pass over one switch: read everything, compare, write the difference, read again.
+//! One pass over one switch: compare, write the difference, read back what was written.
 //!
 //! [`session`](super::session) makes a pass when it becomes primary, when there is something new to
-//! realise, and every so often. The decision: a pass takes no hint of what changed and remembers
-//! nothing of the pass before. Whatever happened in between (a refused update, a restart, another
-//! controller), the next pass sees it in what the switch holds, and that is the whole of error
-//! handling: the next pass is the retry.
+//! realise, and every so often. The decision: a pass compares with what the switch holds, read
+//! whole, unless the same mastership has seen the switch to hold all that it should, which only a
+//! primary may change: then with that. Whatever went wrong in between (a refused update, entries
+//! that somebody changed behind P4Runtime), reading back or the next whole pass sees it, and that is
+//! the whole of error handling: the next pass is the retry.
+
+use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
+use p4::entry::TableId;
 use p4::{Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
 use tokio::time::Instant;
 use tracing::info;
@@ -25,10 +29,10 @@ use crate::config::Southbound;
 pub(super) struct Outcome {
     /// How long its parts took.
     pub(super) pass: Pass,
-    /// What of ours the switch held at first.
+    /// What of ours the switch held at first, as read or as seen before.
     pub(super) found: Tables,
-    /// Entries of others that stay.
-    pub(super) foreign: Vec<TableEntry>,
+    /// Entries of others that stay, where all were read.
+    pub(super) foreign: Option<Vec<TableEntry>>,
     /// What was written.
     pub(super) written: Written,
     /// What the switch refused.
@@ -50,18 +54,44 @@ pub(super) struct Reconciler<'a, C> {
 }
 
 impl<C: Connection> Reconciler<'_, C> {
-    /// Makes one pass. Dropping it half way leaves a switch that the next pass makes whole.
+    /// Makes a whole pass. Dropping it half way leaves a switch that the next one makes whole.
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub(super) async fn pass(&self, desired: &Tables) -> Result<Outcome, ClientError> {
+    pub(super) async fn whole_pass(&self, desired: &Tables) -> Result<Outcome, ClientError> {
         let mut outcome = Outcome::default();
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
-        let actual = self.read(desired).await?;
+        let all = self.pipeline.p4info.table_ids();
+        let actual = self.read(desired, &all).await?;
         outcome.pass.read = begun.elapsed();
-        let updates = diff(&self.pipeline.p4info, desired, &actual.ours);
-        (outcome.found, outcome.foreign) = (actual.ours, actual.foreign);
+        outcome.foreign = Some(actual.foreign);
+        self.realise(desired, actual.ours, outcome).await
+    }
+
+    /// Makes a pass over a switch that this mastership has seen to hold `held` and no other entry
+    /// of ours.
+    ///
+    /// # Errors
+    /// As for [`Reconciler::whole_pass`].
+    pub(super) async fn short_pass(
+        &self,
+        desired: &Tables,
+        held: &Tables,
+    ) -> Result<Outcome, ClientError> {
+        self.realise(desired, held.clone(), Outcome::default())
+            .await
+    }
+
+    /// Writes what is desired and not found, and reads the tables back that were written.
+    async fn realise(
+        &self,
+        desired: &Tables,
+        found: Tables,
+        mut outcome: Outcome,
+    ) -> Result<Outcome, ClientError> {
+        let updates = diff(&self.pipeline.p4info, desired, &found);
+        outcome.found = found;
         if updates.is_empty() {
             return Ok(outcome);
         }
@@ -72,13 +102,16 @@ impl<C: Connection> Reconciler<'_, C> {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
-        let actual = self.read(desired).await?;
-        outcome.missing = diff(&self.pipeline.p4info, desired, &actual.ours).len();
+        let touched = updates.iter().map(|update| update.entry.key.table);
+        let touched: BTreeSet<TableId> = touched.collect();
+        let actual = self.read(desired, &touched).await?;
+        let wanted = desired.only(&touched);
+        outcome.missing = diff(&self.pipeline.p4info, &wanted, &actual.ours).len();
         Ok(outcome)
     }
 
-    async fn read(&self, desired: &Tables) -> Result<Sorted, ClientError> {
-        let actual = self.switch.tables(self.pipeline).await?;
+    async fn read(&self, desired: &Tables, of: &BTreeSet<TableId>) -> Result<Sorted, ClientError> {
+        let actual = self.switch.tables(self.pipeline, of).await?;
         Ok(foreign::sort(self.limits.foreign, desired, actual))
     }
 
@@ -107,7 +140,8 @@ impl<C: Connection> Reconciler<'_, C> {
             }
             Err(error) => return Err(error),
         }
-        match self.switch.tables(self.pipeline).await {
+        let all = self.pipeline.p4info.table_ids();
+        match self.switch.tables(self.pipeline, &all).await {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
                 info!(error = %source, "what the switch kept makes no sense now");

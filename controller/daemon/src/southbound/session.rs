@@ -285,7 +285,11 @@ async fn lead<N: Network>(
     loop {
         // Before anything is desired, whatever the switch holds is better than nothing.
         if let Some(tables) = effort.tables() {
-            match reconciler.pass(&tables).await {
+            let made = match effort.held(limits) {
+                Some(held) => reconciler.short_pass(&tables, &held).await,
+                None => reconciler.whole_pass(&tables).await,
+            };
+            match made {
                 Err(error) => return error,
                 Ok(outcome) => effort.take(&outcome, &shared.pipeline.p4info, &shared.board),
             }

@@ -97,7 +97,7 @@ impl Written {
 /// How one pass went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Reading all tables, the first time.
+    /// Reading all tables; zero where they were known.
     pub read: Duration,
     /// Writing the difference; zero if there was none.
     pub write: Duration,

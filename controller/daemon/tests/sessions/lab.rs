@@ -112,7 +112,7 @@ impl<S> Lab<S> {
         } in Target::all(&self.fabric)
         {
             let client = self.client(&address).await;
-            let held = client.tables(&Pipeline::fabric()).await.unwrap();
+            let held = client.all_tables(&Pipeline::fabric()).await.unwrap();
             tables.insert(switch, Arc::new(held));
         }
         tables

@@ -79,7 +79,7 @@ impl Witness {
         let mut different = 0;
         for (switch, client) in &self.clients {
             let actual = client
-                .tables(&self.pipeline)
+                .all_tables(&self.pipeline)
                 .await
                 .map_err(|e| Failure::work(&e))?;
             let nothing = p4::Tables::default();

@@ -175,7 +175,7 @@ impl Reign {
         for target in Target::all(&self.fabric) {
             let client = Client::connect(&target.address, &limits).await;
             let client = client.map_err(|error| Failure::work(&error))?;
-            let held = client.tables(&pipeline).await;
+            let held = client.all_tables(&pipeline).await;
             let held = held.map_err(|error| Failure::work(&error))?;
             if desired
                 .tables
