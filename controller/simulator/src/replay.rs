@@ -1,7 +1,7 @@
 //! Replays a trace on a fabric: jobs come, are placed, share the network, and leave.
 //!
 //! A [`Replay`] goes from one event to the next: an arrival, the end of a job, a round of a policy
-//! that works in rounds. At each the [placement](crate::placement) policy decides on the
+//! that works in rounds. At each the [`placement`] policy decides on the
 //! [`Board`], the scheduler on whoever uses the network (`dispatcher`), and then nothing changes
 //! until the next event. So the replay does not simulate all of that time: `meeting` finds the jobs
 //! that share links, `steady` simulates each such neighbourhood until it is known how long

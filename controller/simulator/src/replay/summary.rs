@@ -15,6 +15,8 @@ impl Replay<'_> {
         let completion = |(submitted, record): &(f64, &Record)| {
             record.ended_seconds.map_or(0.0, |end| end - submitted)
         };
+        // Sums of many terms differ from one difference by rounding.
+        let waited = |job: &(f64, &Record)| (completion(job) - job.1.held_seconds).max(0.0);
         let jobs: Vec<ReplayedJob> = (0..progress.records.len())
             .map(|job| self.job(job))
             .collect();
@@ -32,7 +34,7 @@ impl Replay<'_> {
             completed: ended.len(),
             not_completed: progress.records.len() - ended.len(),
             mean_completion_seconds: mean(ended.iter().map(completion)),
-            mean_wait_seconds: mean(ended.iter().map(|job| completion(job) - job.1.held_seconds)),
+            mean_wait_seconds: mean(ended.iter().map(waited)),
             mean_slowdown: mean_slowdown(&jobs),
             worst_slowdown: slowdowns.fold(0.0, f64::max),
             suspensions: progress.suspensions,
