@@ -138,3 +138,70 @@ fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
         false => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use planner::{Input, JobsDocument, Policy};
+    use simulator::{Experiment, Scheduler, simulate};
+    use topology::document::{Format, parse};
+    use topology::spec;
+
+    use super::*;
+
+    const FABRIC: &str = "name = 'lab'\n[clos]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+                          gpus_per_host = 8\nhost_gbps = 1.0\nuplink_gbps = 1.0\n";
+
+    /// Jobs that contend: one that fills its spine for half of its time, two lesser ones.
+    const JOBS: &str = "
+[[jobs]]
+id = 'great'
+gpus = { h1 = 8, h3 = 8 }
+flop_per_iteration = 4e12
+compute_seconds = 0.02
+flows = [{ src = 'h1', dst = 'h3', bytes = 2.4e6 }, { src = 'h3', dst = 'h1', bytes = 2.4e6 }]
+[[jobs]]
+id = 'small'
+gpus = { h2 = 8, h4 = 8 }
+flop_per_iteration = 1e11
+compute_seconds = 0.02
+overlap_from = 0.0
+flows = [{ src = 'h2', dst = 'h4', bytes = 1.6e6 }, { src = 'h4', dst = 'h2', bytes = 1.6e6 }]
+[[jobs]]
+id = 'tiny'
+gpus = { h1 = 1, h4 = 1 }
+flop_per_iteration = 1e10
+compute_seconds = 0.011
+flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
+";
+
+    #[test]
+    fn what_is_foretold_is_what_the_simulator_finds() {
+        let fabric = spec::parse(FABRIC, Format::Toml, "lab.toml").unwrap();
+        let jobs: JobsDocument = parse(JOBS, Format::Toml, "jobs.toml").unwrap();
+        let jobs = jobs.resolve(&fabric, "jobs.toml").unwrap().jobs;
+        let input = Input { fabric, jobs };
+        let policy = Policy::default();
+        let (plan, _) = planner::plan(&input, &policy, None);
+        let foretold = forecast(&input.fabric, &input.jobs, &plan).unwrap();
+        let experiment = Experiment {
+            input,
+            policy,
+            seconds: 20.0,
+            faults: Vec::new(),
+            views: Vec::new(),
+        };
+        let found = simulate(&experiment, Scheduler::Crux, &mut |_| {}).unwrap();
+        let is_near = |a: f64, b: f64| (a - b).abs() <= 0.01 * b;
+        for job in &found.outcome.jobs {
+            let seconds = foretold.iteration_seconds[&job.id.as_str().into()];
+            let simulated = job.mean_iteration_seconds.unwrap();
+            assert!(
+                is_near(seconds, simulated),
+                "{}: {seconds} {simulated}",
+                job.id
+            );
+        }
+        let (foretold, found) = (foretold.gpu_utilization, found.outcome.gpu_utilization);
+        assert!(is_near(foretold, found), "{foretold} {found}");
+    }
+}

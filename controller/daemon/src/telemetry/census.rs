@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner::{Job, JobDocument, JobsDocument};
 use tokio::time::Instant;
-use topology::{Fabric, Finding, NicId};
+use topology::{Fabric, Finding, NicId, Severity};
 
 use super::plausible;
 use super::profile::{Profile, UNKNOWN_FLOP, UNKNOWN_SECONDS, differs};
@@ -164,10 +164,11 @@ impl Census {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Whether a remark is news to whoever reads the log.
+    /// Whether a remark is news to whoever reads the log. What is refused to somebody who has no
+    /// such job is told to them alone: anybody can say anything any number of times.
     pub fn is_news(&mut self, remark: &Remark) -> bool {
         let Some(entry) = self.jobs.get_mut(&remark.job) else {
-            return true;
+            return remark.finding.severity != Severity::Error;
         };
         let before = entry.remarked.replace(remark.finding.clone());
         before.as_ref() != Some(&remark.finding)
