@@ -172,6 +172,11 @@ impl Access {
         self.realised.borrow().clone()
     }
 
+    /// The same, as it changes.
+    pub(crate) fn watch_realised(&self) -> watch::Receiver<Option<Realise>> {
+        self.realised.clone()
+    }
+
     /// Waits until `what` holds of what is in force.
     ///
     /// # Errors

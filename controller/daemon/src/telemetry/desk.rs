@@ -19,7 +19,7 @@ use super::{Census, Remark, Report, Reporter};
 use crate::config::Telemetry;
 use crate::lower::Wiring;
 use crate::runtime::{Access, ControllerError};
-use crate::state::Event;
+use crate::state::{Event, Realise};
 
 /// What streams say to the desk.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct Desk {
     limits: Telemetry,
     calls: mpsc::Receiver<Call>,
     census: Census,
+    realised: watch::Receiver<Option<Realise>>,
     streams: BTreeMap<Reporter, mpsc::Sender<Remark>>,
     /// The fabric that the census speaks of.
     settled: Option<(Arc<Wiring>, Fabric)>,
@@ -50,6 +51,7 @@ impl Desk {
     pub(crate) fn new(access: Access, limits: &Telemetry) -> (Self, mpsc::Sender<Call>) {
         let (to_desk, calls) = mpsc::channel(limits.queue.get());
         let desk = Self {
+            realised: access.watch_realised(),
             access,
             calls,
             census: Census::new(limits.clone()),
@@ -97,8 +99,9 @@ impl Desk {
     /// Takes up the jobs that the controller was told of before, by another desk or another run.
     async fn recall(&mut self) -> Result<(), ControllerError> {
         let told = self.access.look(|state| state.told().clone()).await?;
-        if let Some((_, fabric)) = self.settle() {
-            self.census.recall(&told, &fabric, Instant::now());
+        self.settle();
+        if let Some((_, fabric)) = &self.settled {
+            self.census.recall(&told, fabric, Instant::now());
         }
         Ok(())
     }
@@ -113,29 +116,35 @@ impl Desk {
                 self.census.close(reporter);
             }
             Call::Said(reporter, report) => {
+                self.settle();
                 // Before the first plan there is no fabric to speak of; who reports, reports again.
-                let Some((_, fabric)) = self.settle() else {
+                let Some((_, fabric)) = &self.settled else {
                     return;
                 };
-                let remark = self.census.hear(reporter, report, &fabric, Instant::now());
+                let remark = self.census.hear(reporter, report, fabric, Instant::now());
                 self.tell(remark);
             }
         }
     }
 
-    /// The fabric in force, on which the census is then settled.
-    fn settle(&mut self) -> Option<(Arc<Wiring>, Fabric)> {
-        let realised = self.access.realised()?;
-        let is_same = |(wiring, _): &(Arc<Wiring>, Fabric)| Arc::ptr_eq(wiring, &realised.wiring);
-        if !self.settled.as_ref().is_some_and(is_same) {
-            let was_settled = self.settled.is_some();
-            let remarks = self.census.settle_on(&realised.fabric);
-            if was_settled {
-                self.tell(remarks);
-            }
-            self.settled = Some((realised.wiring, realised.fabric));
+    /// Settles the census on the fabric in force, if that is another than it was. What fails or is
+    /// drained in a fabric makes no other of it.
+    fn settle(&mut self) {
+        if self.settled.is_some() && !self.realised.has_changed().unwrap_or(false) {
+            return;
         }
-        self.settled.clone()
+        let realised = self.realised.borrow_and_update().clone();
+        let Some(Realise { wiring, fabric, .. }) = realised else {
+            return;
+        };
+        let settled = self.settled.as_ref();
+        if settled.is_some_and(|(settled, _)| Arc::ptr_eq(settled, &wiring)) {
+            return;
+        }
+        let remarks = self.census.settle_on(&fabric);
+        if self.settled.replace((wiring, fabric)).is_some() {
+            self.tell(remarks);
+        }
     }
 
     /// Gives the controller what has changed, unless it is still planning for what did before.
