@@ -194,8 +194,13 @@ impl<'a> Trial<'a> {
         let bytes: f64 = self.members[member].streams.iter().map(|s| s.bytes).sum();
         let private = self.members[member].unhindered_seconds * PRIVATE;
         let iterations = tally.bytes / (bytes + private);
+        // One whose shift outlasts the budget has not begun: nothing is known against it.
+        let seconds = match tally.present_seconds > 0.0 {
+            true => tally.present_seconds / iterations,
+            false => self.members[member].free_seconds(),
+        };
         Ok(Steady {
-            seconds: tally.present_seconds / iterations,
+            seconds,
             unsure: 1.0,
         })
     }
