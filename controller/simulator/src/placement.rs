@@ -6,16 +6,25 @@
 //! replayed or one job is to be placed in a running fabric, and none keeps books of its own about
 //! what is free. All are gang scheduled: a job has all of its GPUs or none.
 //!
-//! The plain references are [`queue`]'s; [`hived`], [`muri`] and [`sjf_bco`] follow their papers.
+//! The plain references are [`queue`]'s; [`hived`], [`muri`], [`sjf_bco`] and [`crius`] follow
+//! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are what Crius is compared with: like it,
+//! they look up how fast models are on each kind of GPU ([`throughput`]) and think on a [`ledger`].
 
 mod board;
 mod cluster;
+pub mod crius;
 mod decision;
+pub mod elastic_flow;
+pub mod fcfs;
+pub mod gavel;
 pub mod hived;
+pub mod ledger;
 pub mod muri;
 mod named;
 pub mod queue;
+pub mod rounds;
 pub mod sjf_bco;
+pub mod throughput;
 
 pub use board::{Board, BoardError};
 pub use cluster::{Cluster, Free, Host};
@@ -38,6 +47,8 @@ pub struct Request {
     pub job: u32,
     /// GPUs that it wants.
     pub gpus: u32,
+    /// The kind of GPU that it wants, a position in [`Cluster::kinds`]; none if any will do.
+    pub kind: Option<u32>,
     /// When it came, in seconds.
     pub submitted_seconds: f64,
     /// How long it has still to run on those GPUs with the network for itself, in seconds; an

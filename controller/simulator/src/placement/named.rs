@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::crius::Crius;
 use super::hived::{Hived, HivedError};
 use super::muri::{Muri, StageTable};
 use super::queue::{FirstFit, LeastLoaded, Queue, Random, SameLeaf};
 use super::sjf_bco::SjfBco;
+use super::throughput::Throughputs;
 use super::{Cluster, Policy};
 use crate::workload::Models;
 
@@ -28,6 +30,8 @@ pub enum Placement {
     Hived,
     /// SJF-BCO (`MobiHoc`'22): small jobs into gaps, large ones onto few servers.
     SjfBco,
+    /// Crius (`EuroSys`'26): how many GPUs, of which kind, for all jobs to be fastest.
+    Crius,
 }
 
 /// What a policy knows of jobs and network.
@@ -51,7 +55,7 @@ pub enum PlacementError {
 
 impl Placement {
     /// All of them, the plain references first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::FirstFit,
         Self::LeastLoaded,
         Self::Random,
@@ -59,6 +63,7 @@ impl Placement {
         Self::Muri,
         Self::Hived,
         Self::SjfBco,
+        Self::Crius,
     ];
 
     /// The name that users write.
@@ -71,6 +76,7 @@ impl Placement {
             Self::Muri => "muri",
             Self::Hived => "hived",
             Self::SjfBco => "sjf-bco",
+            Self::Crius => "crius",
         }
     }
 
@@ -104,6 +110,12 @@ impl Placement {
             }
             Self::Hived => Box::new(Hived::new(cluster, &BTreeMap::new())?),
             Self::SjfBco => Box::new(SjfBco::new(models.clone(), *nic_bytes_per_second)),
+            Self::Crius => {
+                let table = Throughputs::published(cluster);
+                Box::new(Crius::new(
+                    table.with_models(models.clone(), *nic_bytes_per_second),
+                ))
+            }
         })
     }
 }

@@ -26,6 +26,7 @@ fn request(job: u32, gpus: u32) -> Request {
     Request {
         job,
         gpus,
+        kind: None,
         submitted_seconds: f64::from(job),
         remaining_seconds: 60.0,
         remaining_iterations: 60.0,
@@ -153,7 +154,7 @@ fn a_job_larger_than_the_cluster_does_not_hold_back_others() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Every policy gives free GPUs, all that a job wants, in the same way each time; and when
+    /// Every policy gives free GPUs, as many as a job wants, in the same way each time; and when
     /// jobs stop coming, all of them end.
     #[test]
     fn every_policy_is_sound(
@@ -192,7 +193,9 @@ fn drain(
         for decision in policy.decide(&board.state(step as f64)) {
             board.apply(&decision).unwrap();
             if let Decision::Start(Start { job, gpus, .. }) = decision {
-                assert_eq!(gpus.values().sum::<u32>(), sizes[job as usize]);
+                let given: u32 = gpus.values().sum();
+                // Crius decides that itself.
+                assert!(given == sizes[job as usize] || placement == Placement::Crius);
                 starts.push((job, gpus));
             }
         }

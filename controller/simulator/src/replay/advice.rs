@@ -201,6 +201,7 @@ fn request(job: u32, gpus: u32, model: Option<String>) -> Request {
     Request {
         job,
         gpus,
+        kind: None,
         submitted_seconds: f64::from(job),
         remaining_seconds: REMAINING_SECONDS,
         remaining_iterations: REMAINING_SECONDS,

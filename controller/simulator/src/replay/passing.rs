@@ -96,6 +96,7 @@ impl Replay<'_> {
         Request {
             job: number,
             gpus: job.gpus,
+            kind: None,
             submitted_seconds: job.submitted_seconds,
             remaining_seconds: left * self.alone[number as usize],
             remaining_iterations: left,

@@ -22,6 +22,7 @@ fn request(job: u32, gpus: u32, tenant: &str) -> Request {
     Request {
         job,
         gpus,
+        kind: None,
         submitted_seconds: f64::from(job),
         remaining_seconds: 1.0,
         remaining_iterations: 1.0,

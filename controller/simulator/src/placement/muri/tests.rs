@@ -53,6 +53,7 @@ fn request(job: u32, gpus: u32, seconds: f64, model: &str) -> Request {
     Request {
         job,
         gpus,
+        kind: None,
         submitted_seconds: f64::from(job),
         remaining_seconds: seconds,
         remaining_iterations: seconds,

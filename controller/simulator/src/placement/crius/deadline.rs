@@ -1,0 +1,56 @@
+//! The form with deadlines (Crius §6.4): a job is given only GPUs on which it still ends in time.
+
+use std::collections::BTreeMap;
+
+use crate::placement::ledger::{Held, Stall};
+
+/// The time between decisions, in seconds; a job waits for one at most.
+pub const ROUND_SECONDS: f64 = 300.0;
+
+/// When jobs must be over, in seconds; those that are not named have all the time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deadlines {
+    /// By job.
+    pub by_job: BTreeMap<u32, f64>,
+}
+
+impl Deadlines {
+    /// Whether a job ends in time on what it holds.
+    pub fn meets(&self, held: &Held, now_seconds: f64) -> bool {
+        let Some(deadline) = self.by_job.get(&held.request.job) else {
+            return true;
+        };
+        let left = held.request.remaining_iterations * held.iteration_seconds;
+        let stall = Stall::PRUNED.seconds(held.shape.gpus());
+        end_seconds(now_seconds, stall, left) <= *deadline
+    }
+}
+
+/// When a job is over that still runs `left_seconds` after a stall and a round.
+pub fn end_seconds(now_seconds: f64, stall_seconds: f64, left_seconds: f64) -> f64 {
+    now_seconds + stall_seconds + ROUND_SECONDS + left_seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::ledger::tests::{Lab, request};
+
+    #[test]
+    fn a_deadline_is_met_to_the_second() {
+        // 200 iterations of 2.5 s on four GPUs, whose stall is 40 s.
+        let mut lab = Lab::new(&[(4, 1)]);
+        lab.speeds("m/100", &[(4, 40.0)]);
+        let mut ledger = lab.ledger();
+        let mut job = request(1, 4, "m/100");
+        job.remaining_iterations = 200.0;
+        assert!(ledger.put_best(&job, 0, 4));
+        let held = ledger.held().next().unwrap();
+        for (deadline, meets) in [(1840.0, true), (1839.0, false)] {
+            let deadlines = Deadlines {
+                by_job: BTreeMap::from([(1, deadline)]),
+            };
+            assert_eq!(deadlines.meets(held, 1000.0), meets, "{deadline}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Kinds of GPU: what they compute, hold and send, and how many a host has.
+//!
+//! Peaks and memory are those of the data sheets. Hosts are those of the evaluation (Crius §8.1,
+//! resources/hardware_specs.py of sjtu-epcc/arena). Speeds between GPUs are not published there and
+//! are assumed: NVLink for A100 and V100, PCIe for A40 and A10, 100 Gb/s between hosts.
+
+use super::collectives::Table;
+use super::layers::Family;
+
+/// A kind of GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gpu {
+    /// Its name.
+    pub name: &'static str,
+    /// GPUs of a host.
+    pub host_gpus: u32,
+    /// Peak in half precision, in FLOP per second.
+    half: f64,
+    /// Peak of convolutions in single precision (TF32 where there is one), in FLOP per second.
+    single: f64,
+    /// Speed of its memory, in bytes per second.
+    memory_bytes_per_second: f64,
+    /// Its memory.
+    memory_bytes: f64,
+    /// Speed between GPUs of a host, in bytes per second.
+    inside_bytes_per_second: f64,
+}
+
+/// Speed of the NIC of a host.
+const NIC_BYTES_PER_SECOND: f64 = 12.5e9;
+
+/// Latency of a collective inside a host and between hosts.
+const LATENCY_SECONDS: [f64; 2] = [20e-6, 60e-6];
+
+/// Share of the memory that a job may fill; the rest is the runtime's.
+const USABLE_MEMORY: f64 = 0.8;
+
+/// The kinds of the evaluation.
+pub const GPUS: [Gpu; 4] = [
+    Gpu {
+        name: "A100",
+        host_gpus: 4,
+        half: 312e12,
+        single: 156e12,
+        memory_bytes_per_second: 1_555e9,
+        memory_bytes: 40e9,
+        inside_bytes_per_second: 200e9,
+    },
+    Gpu {
+        name: "V100",
+        host_gpus: 16,
+        half: 125e12,
+        single: 15.7e12,
+        memory_bytes_per_second: 900e9,
+        memory_bytes: 32e9,
+        inside_bytes_per_second: 120e9,
+    },
+    Gpu {
+        name: "A40",
+        host_gpus: 2,
+        half: 149.7e12,
+        single: 74.8e12,
+        memory_bytes_per_second: 696e9,
+        memory_bytes: 48e9,
+        inside_bytes_per_second: 16e9,
+    },
+    Gpu {
+        name: "A10",
+        host_gpus: 2,
+        half: 125e12,
+        single: 62.5e12,
+        memory_bytes_per_second: 600e9,
+        memory_bytes: 24e9,
+        inside_bytes_per_second: 16e9,
+    },
+];
+
+impl Gpu {
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        GPUS.iter().find(|gpu| gpu.name == name)
+    }
+
+    /// What is attained at an intensity of `flop_per_byte`: the roofline, in FLOP per second.
+    pub fn attained(&self, family: Family, flop_per_byte: f64) -> f64 {
+        let peak = match family {
+            Family::WideResnet => self.single,
+            Family::Bert | Family::Experts => self.half,
+        };
+        peak.min(flop_per_byte * self.memory_bytes_per_second)
+    }
+
+    /// Speed of its memory, in bytes per second.
+    pub fn memory_speed(&self) -> f64 {
+        self.memory_bytes_per_second
+    }
+
+    /// Bytes of its memory that a job may fill.
+    pub fn usable_bytes(&self) -> f64 {
+        USABLE_MEMORY * self.memory_bytes
+    }
+
+    /// How long `bytes` take that leave a GPU, where `sharing` groups use the same NIC.
+    pub fn table(&self, between_hosts: bool, sharing: u32) -> Table {
+        let [inside, between] = LATENCY_SECONDS;
+        if between_hosts {
+            Table::of(between, NIC_BYTES_PER_SECOND / f64::from(sharing))
+        } else {
+            Table::of(inside, self.inside_bytes_per_second)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roofline_rises_with_intensity_and_ends_at_the_peak() {
+        let gpu = Gpu::named("A40").unwrap();
+        assert_eq!(gpu.attained(Family::Bert, 1.0), 696e9);
+        assert_eq!(gpu.attained(Family::Bert, 1e6), 149.7e12);
+        assert_eq!(gpu.attained(Family::WideResnet, 1e6), 74.8e12);
+    }
+}

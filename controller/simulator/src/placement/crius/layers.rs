@@ -1,0 +1,251 @@
+//! Models as rows of layers: what each computes, holds and hands on (Crius §5.1).
+//!
+//! The three families of the evaluation are built from their architectures, whose dimensions are
+//! those of sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Blocks are
+//! gathered into layers as there: few enough that all cuts can be looked at. A name is an
+//! architecture and a batch, as `moe-1.3B/256`.
+
+/// Layers into which the blocks of a transformer are gathered.
+const TRANSFORMER_LAYERS: u32 = 8;
+
+/// Tokens of a sample.
+const SEQUENCE: f64 = 1024.0;
+
+/// Tokens that are sent to experts as one group; what dispatch costs grows with it.
+const EXPERT_GROUP: f64 = 2048.0;
+
+/// A part of a model that is never cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Layer {
+    /// FLOP of the forward pass of one sample.
+    pub flop: f64,
+    /// Bytes of parameters.
+    pub parameter_bytes: f64,
+    /// Bytes that its operators put out for one sample: what tensor parallelism reduces.
+    pub output_bytes: f64,
+    /// Bytes that the next layer reads of one sample.
+    pub boundary_bytes: f64,
+}
+
+/// What a model is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Dense transformer blocks, half precision.
+    Bert,
+    /// Transformer blocks with experts, half precision.
+    Experts,
+    /// Convolutions, single precision.
+    WideResnet,
+}
+
+/// A model and how many samples an iteration has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayeredModel {
+    /// What it is made of.
+    pub family: Family,
+    /// Its layers, from input to output.
+    pub layers: Vec<Layer>,
+    /// Samples of an iteration, over all GPUs.
+    pub batch: u32,
+    /// Bytes of optimiser state, gradients and parameters for each byte of parameters.
+    pub state_factor: f64,
+}
+
+/// Dimensions of dense transformers: name, hidden size, blocks.
+const BERT: [(&str, f64, u32); 5] = [
+    ("760M", 1536.0, 24),
+    ("1.3B", 2048.0, 24),
+    ("2.6B", 2560.0, 32),
+    ("6.7B", 4096.0, 32),
+    ("15B", 5120.0, 48),
+];
+
+/// Dimensions of transformers with experts: name, hidden size, blocks, experts.
+const EXPERTS: [(&str, f64, u32, f64); 5] = [
+    ("690M", 768.0, 8, 16.0),
+    ("1.3B", 768.0, 16, 16.0),
+    ("2.4B", 1024.0, 16, 16.0),
+    ("10B", 1536.0, 16, 32.0),
+    ("27B", 2048.0, 16, 48.0),
+];
+
+/// Dimensions of wide residual networks of 50 layers: name, channels, width.
+const WIDE_RESNET: [(&str, f64, f64); 5] = [
+    ("500M", 224.0, 2.0),
+    ("1B", 320.0, 2.0),
+    ("2B", 448.0, 2.0),
+    ("4B", 640.0, 2.0),
+    ("6.8B", 320.0, 16.0),
+];
+
+impl LayeredModel {
+    /// The model of that name; none if there is no such architecture or the batch is no number.
+    pub fn named(name: &str) -> Option<Self> {
+        let (architecture, batch) = name.split_once('/')?;
+        let (family, size) = architecture.rsplit_once('-')?;
+        let batch: u32 = batch.parse().ok().filter(|batch| *batch > 0)?;
+        let (family, layers) = match family {
+            "bert" => {
+                let (_, hidden, blocks) = BERT.into_iter().find(|(name, ..)| *name == size)?;
+                (Family::Bert, transformer(hidden, blocks, dense(hidden)))
+            }
+            "moe" => {
+                let mut sizes = EXPERTS.into_iter();
+                let (_, hidden, blocks, count) = sizes.find(|(name, ..)| *name == size)?;
+                let block = with_experts(hidden, count);
+                (Family::Experts, transformer(hidden, blocks, block))
+            }
+            "wide-resnet" => {
+                let mut sizes = WIDE_RESNET.into_iter();
+                let (_, channels, width) = sizes.find(|(name, ..)| *name == size)?;
+                (Family::WideResnet, wide_resnet(channels, width))
+            }
+            _ => return None,
+        };
+        // Adam: two moments and a master copy of 4 bytes each, and a gradient like the parameter.
+        let state_factor = match family {
+            Family::WideResnet => 4.0,
+            Family::Bert | Family::Experts => 8.0,
+        };
+        Some(Self {
+            family,
+            layers,
+            batch,
+            state_factor,
+        })
+    }
+}
+
+/// Values of 2 bytes: half precision.
+const HALF: f64 = 2.0;
+
+/// Values of 4 bytes: single precision.
+const SINGLE: f64 = 4.0;
+
+/// A block of attention and a dense feed-forward net: `12 h^2` parameters, each used by every token
+/// for a multiplication and an addition, and `4 s^2 h` FLOP of attention. Attention and net each
+/// put out `s h` values that tensor parallelism must reduce.
+fn dense(hidden: f64) -> Layer {
+    let parameters = 12.0 * hidden * hidden;
+    Layer {
+        flop: 2.0 * SEQUENCE * parameters + 4.0 * SEQUENCE * SEQUENCE * hidden,
+        parameter_bytes: HALF * parameters,
+        output_bytes: HALF * 2.0 * SEQUENCE * hidden,
+        boundary_bytes: HALF * SEQUENCE * hidden,
+    }
+}
+
+/// A block whose net is one of many: `4 h^2` parameters of attention and `8 h^2` of each expert, of
+/// which every token visits two. Dispatch and combination multiply every token with a mask of
+/// its group.
+fn with_experts(hidden: f64, experts: f64) -> Layer {
+    let (attention, expert) = (4.0 * hidden * hidden, 8.0 * hidden * hidden);
+    let visited = attention + 2.0 * expert;
+    let masks = 2.0 * 2.0 * 2.0 * EXPERT_GROUP * hidden;
+    Layer {
+        flop: SEQUENCE * (2.0 * visited + masks) + 4.0 * SEQUENCE * SEQUENCE * hidden,
+        parameter_bytes: HALF * (attention + experts * expert),
+        ..dense(hidden)
+    }
+}
+
+/// So many equal blocks in few layers; the last also predicts a token of the vocabulary.
+fn transformer(hidden: f64, blocks: u32, block: Layer) -> Vec<Layer> {
+    let each = f64::from(blocks / TRANSFORMER_LAYERS);
+    let layer = Layer {
+        flop: each * block.flop,
+        parameter_bytes: each * block.parameter_bytes,
+        output_bytes: each * block.output_bytes,
+        boundary_bytes: block.boundary_bytes,
+    };
+    let mut layers = vec![layer; TRANSFORMER_LAYERS as usize];
+    let embedding = VOCABULARY * hidden;
+    if let Some(last) = layers.last_mut() {
+        last.flop += 2.0 * SEQUENCE * embedding;
+        last.parameter_bytes += HALF * embedding;
+    }
+    layers
+}
+
+/// Words of the vocabulary.
+const VOCABULARY: f64 = 51_200.0;
+
+/// Blocks of each resolution of a residual network of 50 layers, and the side of its images.
+const RESOLUTIONS: [(u32, f64); 4] = [(3, 56.0), (4, 28.0), (6, 14.0), (3, 7.0)];
+
+/// The sixteen bottleneck blocks; stem and classifier are a hundredth of them and left out.
+fn wide_resnet(channels: f64, width: f64) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let mut inside = channels;
+    for (number, (blocks, side)) in RESOLUTIONS.into_iter().enumerate() {
+        let filters = channels * f64::from(1_u32 << number);
+        for _ in 0..blocks {
+            layers.push(bottleneck(inside, filters, width, side));
+            inside = 4.0 * filters;
+        }
+    }
+    layers
+}
+
+/// Convolutions 1x1, 3x3 (the wide one) and 1x1, on images of `side` by `side`; one that changes
+/// the number of channels projects its input as well.
+fn bottleneck(inside: f64, filters: f64, width: f64, side: f64) -> Layer {
+    let (wide, outside) = (filters * width, 4.0 * filters);
+    let projection = if inside == outside {
+        0.0
+    } else {
+        inside * outside
+    };
+    let parameters = inside * filters + 9.0 * filters * wide + wide * outside + projection;
+    let pixels = side * side;
+    Layer {
+        flop: 2.0 * pixels * parameters,
+        parameter_bytes: SINGLE * parameters,
+        output_bytes: SINGLE * pixels * (filters + wide + outside),
+        boundary_bytes: SINGLE * pixels * outside,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parameters as the name says them, within a tenth.
+    #[test]
+    fn models_have_the_parameters_of_their_names() {
+        for (name, parameters) in [
+            ("bert-760M/128", 760e6),
+            ("bert-2.6B/128", 2.6e9),
+            ("bert-6.7B/128", 6.7e9),
+            ("moe-690M/256", 690e6),
+            ("moe-2.4B/256", 2.4e9),
+            ("moe-10B/256", 10e9),
+            ("wide-resnet-500M/256", 500e6),
+            ("wide-resnet-4B/256", 4e9),
+            ("wide-resnet-6.8B/256", 6.8e9),
+        ] {
+            let model = LayeredModel::named(name).unwrap();
+            let value = if model.family == Family::WideResnet {
+                SINGLE
+            } else {
+                HALF
+            };
+            let bytes: f64 = model.layers.iter().map(|layer| layer.parameter_bytes).sum();
+            let error = bytes / value / parameters - 1.0;
+            assert!(error.abs() < 0.1, "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_no_models() {
+        for name in [
+            "bert",
+            "bert-760M",
+            "bert-760M/0",
+            "bert-1B/128",
+            "gpt-1B/128",
+        ] {
+            assert_eq!(LayeredModel::named(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How long an iteration of a pipeline takes (`GPipe`: all micro-batches forward, then all
+//! backward; nothing overlaps).
+//!
+//! The slowest stage sets the pace of all micro-batches but one, which passes every stage; so do
+//! the slowest crossing between stages and all of them. Gradients are reduced stage after stage,
+//! and the optimiser ends when its slowest stage ends.
+
+/// One micro-batch on one stage in one direction, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pass {
+    /// Computation.
+    pub compute: f64,
+    /// Communication inside the stage.
+    pub within: f64,
+    /// Communication to the next stage in this direction.
+    pub across: f64,
+}
+
+/// What an iteration costs on one stage, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StageTimes {
+    /// Forward, per micro-batch.
+    pub forward: Pass,
+    /// Backward, per micro-batch.
+    pub backward: Pass,
+    /// Reducing the gradients, once.
+    pub synchronise: f64,
+    /// Applying them, once.
+    pub apply: f64,
+}
+
+/// Seconds of one iteration with so many micro-batches.
+pub fn iteration_seconds(stages: &[StageTimes], micro_batches: u32) -> f64 {
+    let forward = half(stages.iter().map(|stage| stage.forward), micro_batches);
+    let backward = half(stages.iter().map(|stage| stage.backward), micro_batches);
+    let synchronise: f64 = stages.iter().map(|stage| stage.synchronise).sum();
+    let apply = stages.iter().map(|stage| stage.apply).fold(0.0, f64::max);
+    forward + backward + synchronise + apply
+}
+
+/// All micro-batches in one direction.
+fn half(passes: impl Iterator<Item = Pass> + Clone, micro_batches: u32) -> f64 {
+    let inside = passes.clone().map(|pass| pass.compute + pass.within);
+    let across = passes.map(|pass| pass.across);
+    paced(inside, micro_batches) + paced(across, micro_batches)
+}
+
+/// `max (B - 1) + sum`.
+fn paced(times: impl Iterator<Item = f64>, micro_batches: u32) -> f64 {
+    let (most, sum) = times.fold((0.0_f64, 0.0), |(most, sum), time| {
+        (most.max(time), sum + time)
+    });
+    most * f64::from(micro_batches.saturating_sub(1)) + sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(compute: f64, within: f64, across: f64) -> Pass {
+        Pass {
+            compute,
+            within,
+            across,
+        }
+    }
+
+    #[test]
+    fn two_stages_and_sixteen_micro_batches() {
+        let first = StageTimes {
+            forward: pass(0.010, 0.002, 0.001),
+            backward: pass(0.020, 0.004, 0.0),
+            synchronise: 0.030,
+            apply: 0.003,
+        };
+        let second = StageTimes {
+            forward: pass(0.012, 0.001, 0.0),
+            backward: pass(0.024, 0.002, 0.001),
+            synchronise: 0.010,
+            apply: 0.005,
+        };
+        let seconds = iteration_seconds(&[first, second], 16);
+        assert!((seconds - 0.737).abs() < 1e-12, "{seconds}");
+    }
+
+    #[test]
+    fn one_stage_and_one_micro_batch_is_the_sum_of_its_parts() {
+        let alone = StageTimes {
+            forward: pass(1.0, 0.0, 0.0),
+            backward: pass(2.0, 0.0, 0.0),
+            ..StageTimes::default()
+        };
+        assert_eq!(iteration_seconds(&[alone], 1), 3.0);
+    }
+}

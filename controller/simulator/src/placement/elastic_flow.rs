@@ -1,0 +1,177 @@
+//! `ElasticFlow` (Gu et al., ASPLOS 2023) without deadlines, as Crius is compared with it: how many
+//! GPUs each job gets, of the kind that it asked for.
+//!
+//! Admission: every job has a *minimum satisfactory share*, the fewest GPUs with which it runs at
+//! all; a job is admitted if those of all jobs of its kind fit. Allocation: all get their minimum,
+//! then one job after the other doubles, each time the one whose throughput grows most
+//! (baselines/elasticflow_sched.py of sjtu-epcc/arena). It knows data parallelism only, so its
+//! table should be one of those speeds.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::fcfs::{first_of_each_kind, refusal};
+use super::ledger::{self, Ledger, Stall};
+use super::throughput::Throughputs;
+use super::{Decision, Policy, Request, State};
+
+/// GPUs of a job at most.
+pub const MOST_GPUS: u32 = 16;
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct ElasticFlow {
+    /// How fast it thinks models are.
+    pub table: Throughputs,
+    /// What a start or another number of GPUs costs.
+    pub stall: Stall,
+}
+
+impl Policy for ElasticFlow {
+    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
+        let mut ledger = Ledger::of(state, &self.table);
+        let mut decisions = Vec::new();
+        first_of_each_kind(state.waiting, |request| {
+            if least_share(&ledger, request).is_none() {
+                decisions.push(refusal(request));
+                return true;
+            }
+            let Some(after) = admitted(&ledger, request) else {
+                return false;
+            };
+            ledger = after;
+            true
+        });
+        // Who left made room.
+        for kind in 0..self.table.kinds() {
+            ledger = shared(&ledger, kind, None).unwrap_or(ledger);
+        }
+        decisions.extend(ledger.decisions(state, self.stall));
+        decisions
+    }
+}
+
+/// The ledger with one more job; none if the shares of its kind do not fit.
+fn admitted<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
+    shared(ledger, ledger::kind(request), Some(request))
+}
+
+/// The ledger with the GPUs of a kind shared anew, among those that hold some and one that comes.
+fn shared<'a>(ledger: &Ledger<'a>, kind: u32, comes: Option<&Request>) -> Option<Ledger<'a>> {
+    let held = ledger.held().filter(|held| held.shape.kind == kind);
+    let jobs: Vec<Request> = held
+        .map(|held| held.request.clone())
+        .chain(comes.cloned())
+        .collect();
+    let shares = shares(ledger, &jobs, ledger.gpus_of(kind))?;
+    keeping(ledger, &jobs, &shares).or_else(|| repacked(ledger, &jobs, &shares))
+}
+
+/// The fewest GPUs with which a job runs on its kind.
+fn least_share(ledger: &Ledger<'_>, request: &Request) -> Option<u32> {
+    let powers = (0..).map(|power| 1 << power);
+    let mut counts = powers.take_while(|gpus| *gpus <= MOST_GPUS);
+    counts.find(|gpus| speed(ledger, request, *gpus).is_some())
+}
+
+fn speed(ledger: &Ledger<'_>, request: &Request, gpus: u32) -> Option<f64> {
+    let best = ledger.table().best_shape(ledger::kind(request), gpus)?;
+    ledger.would_be(request, best)
+}
+
+/// GPUs of each job: its minimum, doubled while that makes the jobs faster and GPUs are left; none
+/// if there are too few for the minima.
+fn shares(ledger: &Ledger<'_>, jobs: &[Request], gpus: u32) -> Option<Vec<u32>> {
+    let least = jobs.iter().map(|job| least_share(ledger, job));
+    let mut shares: Vec<u32> = least.collect::<Option<_>>()?;
+    let mut left = gpus.checked_sub(shares.iter().sum())?;
+    loop {
+        let gain = |job: usize| {
+            let now = shares[job];
+            let may = now <= left && 2 * now <= MOST_GPUS;
+            let twice = speed(ledger, &jobs[job], 2 * now).filter(|_| may)?;
+            Some(twice - speed(ledger, &jobs[job], now)?).filter(|gain| *gain > 0.0)
+        };
+        let gains = (0..jobs.len()).filter_map(|job| Some((job, gain(job)?)));
+        let Some((job, _)) = gains.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a))) else {
+            return Some(shares);
+        };
+        left -= shares[job];
+        shares[job] *= 2;
+    }
+}
+
+/// The jobs on as many GPUs as they now have; who has as many as before stays where it is.
+fn keeping<'a>(ledger: &Ledger<'a>, jobs: &[Request], shares: &[u32]) -> Option<Ledger<'a>> {
+    let had: BTreeMap<u32, u32> = ledger
+        .held()
+        .map(|held| (held.request.job, held.shape.gpus()))
+        .collect();
+    let changed = jobs.iter().zip(shares);
+    let changed = changed.filter(|(job, gpus)| had.get(&job.job) != Some(gpus));
+    packed(ledger.clone(), changed.collect())
+}
+
+/// The jobs on as many GPUs as they now have, all placed anew.
+fn repacked<'a>(ledger: &Ledger<'a>, jobs: &[Request], shares: &[u32]) -> Option<Ledger<'a>> {
+    packed(ledger.clone(), jobs.iter().zip(shares).collect())
+}
+
+/// These jobs on so many GPUs, the largest first, which leaves no gap.
+fn packed<'a>(mut ledger: Ledger<'a>, mut jobs: Vec<(&Request, &u32)>) -> Option<Ledger<'a>> {
+    for (job, _) in &jobs {
+        ledger.release(job.job);
+    }
+    jobs.sort_by_key(|(job, gpus)| (Reverse(**gpus), job.job));
+    let mut placed = jobs.iter();
+    let all = placed.all(|(job, gpus)| ledger.put_best(job, ledger::kind(job), **gpus));
+    all.then_some(ledger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::ledger::tests::{Lab, request};
+
+    /// Speeds of three models on 1, 2, 4 and 8 GPUs of one kind, on hosts of four.
+    fn lab() -> Lab {
+        let mut lab = Lab::new(&[(4, 2)]);
+        lab.speeds("steady", &[(1, 10.0), (2, 19.0), (4, 36.0), (8, 68.0)]);
+        lab.speeds("flat", &[(1, 12.0), (2, 14.0), (4, 15.0), (8, 14.0)]);
+        lab.speeds("large", &[(4, 8.0), (8, 15.0)]);
+        lab
+    }
+
+    fn check(jobs: &[&str], gpus: u32, expect: Option<&[u32]>) {
+        let lab = lab();
+        let ledger = lab.ledger();
+        let jobs = jobs.iter().enumerate();
+        let jobs: Vec<Request> = jobs
+            .map(|(job, model)| request(job as u32, 1, model))
+            .collect();
+        assert_eq!(shares(&ledger, &jobs, gpus).as_deref(), expect);
+    }
+
+    #[test]
+    fn a_minimum_is_found_by_doubling() {
+        let lab = lab();
+        let least = |model| least_share(&lab.ledger(), &request(1, 1, model));
+        assert_eq!(
+            [least("steady"), least("large"), least("none")],
+            [Some(1), Some(4), None]
+        );
+    }
+
+    #[test]
+    fn gpus_go_where_they_add_most() {
+        check(&["steady", "flat"], 6, Some(&[4, 2]));
+        check(&["flat"], 8, Some(&[4]));
+        check(&["steady", "large"], 8, Some(&[4, 4]));
+    }
+
+    #[test]
+    fn jobs_whose_minima_do_not_fit_are_not_admitted() {
+        check(&["large", "large"], 8, Some(&[4, 4]));
+        check(&["large", "large", "flat"], 8, None);
+    }
+}

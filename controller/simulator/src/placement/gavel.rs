@@ -1,0 +1,197 @@
+//! Gavel (Narayanan et al., OSDI 2020) with the policy that maximises total throughput, as Crius is
+//! compared with it: which kind of GPU each job gets, all jobs considered together.
+//!
+//! A job keeps the number of GPUs that it asked for. Whenever one asks to be admitted, all admitted
+//! jobs are assigned to kinds anew so that their throughputs sum up to the most, no kind is asked
+//! for more GPUs than it has, and at most three jobs change kind. If there is no such
+//! assignment, the job waits (baselines/gavel_sched.py of sjtu-epcc/arena, which hands the integer
+//! programme to a solver; here it is a dynamic programme over GPUs used). Gavel knows data
+//! parallelism only, so its table should be one of those speeds.
+
+use std::collections::BTreeMap;
+
+use super::fcfs::{first_of_each_kind, refusal};
+use super::ledger::{Ledger, Stall};
+use super::throughput::Throughputs;
+use super::{Decision, Policy, Request, State};
+
+/// Jobs that may change kind when one is admitted (`MAX_MGRT_JOB_NUM`).
+const MOST_MOVES: u32 = 3;
+
+/// Partial assignments that are followed, the best ones; two kinds of some hundred GPUs never have
+/// so many that differ, and are solved exactly.
+const MOST_PARTIAL: usize = 4096;
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Gavel {
+    /// How fast it thinks models are.
+    pub table: Throughputs,
+    /// What a start costs.
+    pub stall: Stall,
+}
+
+impl Policy for Gavel {
+    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
+        let mut ledger = Ledger::of(state, &self.table);
+        let mut decisions = Vec::new();
+        first_of_each_kind(state.waiting, |request| {
+            if speeds(&ledger, request).iter().all(Option::is_none) {
+                decisions.push(refusal(request));
+                return true;
+            }
+            let Some(after) = admitted(&ledger, request) else {
+                return false;
+            };
+            ledger = after;
+            true
+        });
+        decisions.extend(ledger.decisions(state, self.stall));
+        decisions
+    }
+}
+
+/// The ledger with one more job, after those that change kind have moved; none if there is no room.
+fn admitted<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
+    let held = ledger.held().map(|held| &held.request);
+    let jobs: Vec<&Request> = held.chain([request]).collect();
+    let before: Vec<Option<u32>> = ledger
+        .held()
+        .map(|held| Some(held.shape.kind))
+        .chain([None])
+        .collect();
+    let kinds = 0..ledger.table().kinds();
+    let assignment = assign(&Assignment {
+        gpus: jobs.iter().map(|job| job.gpus).collect(),
+        speeds: jobs.iter().map(|job| speeds(ledger, job)).collect(),
+        before: before.clone(),
+        capacities: kinds.map(|kind| ledger.gpus_of(kind)).collect(),
+    })?;
+    let changed = jobs.iter().zip(before).zip(assignment);
+    let changed = changed.filter(|((_, before), now)| *before != Some(*now));
+    let changed: Vec<(&Request, u32)> = changed.map(|((job, _), now)| (*job, now)).collect();
+    let mut after = ledger.clone();
+    for (job, _) in &changed {
+        after.release(job.job);
+    }
+    let mut put = changed.iter();
+    put.all(|(job, kind)| after.put_anywhere(job, *kind, job.gpus))
+        .then_some(after)
+}
+
+/// How fast a job is on as many GPUs as it asked for of each kind.
+fn speeds(ledger: &Ledger<'_>, job: &Request) -> Vec<Option<f64>> {
+    let table = ledger.table();
+    let speed = |kind| ledger.would_be(job, table.best_shape(kind, job.gpus)?);
+    (0..table.kinds()).map(speed).collect()
+}
+
+/// Jobs that want to be assigned to kinds of GPU.
+struct Assignment {
+    /// GPUs of each job.
+    gpus: Vec<u32>,
+    /// Throughput of each job on each kind; none where it cannot run.
+    speeds: Vec<Vec<Option<f64>>>,
+    /// The kind that each job has.
+    before: Vec<Option<u32>>,
+    /// GPUs of each kind.
+    capacities: Vec<u32>,
+}
+
+/// A kind for every job, with the greatest sum of throughputs; none if they do not all fit.
+fn assign(problem: &Assignment) -> Option<Vec<u32>> {
+    if problem.gpus.iter().sum::<u32>() > problem.capacities.iter().sum() {
+        return None;
+    }
+    // What was used and moved -> the best sum, and how.
+    type Partial = BTreeMap<(Vec<u32>, u32), (f64, Vec<u32>)>;
+    let none = (vec![0; problem.capacities.len()], 0);
+    let mut partial = Partial::from([(none, (0.0, Vec::new()))]);
+    for (job, speeds) in problem.speeds.iter().enumerate() {
+        let mut next = Partial::new();
+        for ((used, moves), (sum, kinds)) in &partial {
+            for (kind, speed) in speeds.iter().enumerate() {
+                let Some(speed) = speed else { continue };
+                let mut used = used.clone();
+                used[kind] += problem.gpus[job];
+                let moves =
+                    moves + u32::from(problem.before[job].is_some_and(|k| k != kind as u32));
+                if used[kind] > problem.capacities[kind] || moves > MOST_MOVES {
+                    continue;
+                }
+                let known = next.get(&(used.clone(), moves));
+                if known.is_none_or(|(best, _)| sum + speed > *best) {
+                    let kinds = kinds.iter().copied().chain([kind as u32]).collect();
+                    next.insert((used, moves), (sum + speed, kinds));
+                }
+            }
+        }
+        if next.len() > MOST_PARTIAL {
+            let mut sums: Vec<f64> = next.values().map(|(sum, _)| *sum).collect();
+            sums.sort_by(|a, b| b.total_cmp(a));
+            let bound = sums[MOST_PARTIAL];
+            next.retain(|_, (sum, _)| *sum >= bound);
+        }
+        partial = next;
+    }
+    let best = partial
+        .into_values()
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.map(|(_, kinds)| kinds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of baselines/gavel_sched.py: jobs A to D with 2, 4, 4 and 8 GPUs, of which A and
+    /// B get the first kind, C the second and D the third.
+    fn example() -> Assignment {
+        let speeds = [
+            [9.0, 5.0, 1.0],
+            [9.0, 6.0, 1.0],
+            [7.0, 6.0, 1.0],
+            [9.0, 9.0, 8.0],
+        ];
+        Assignment {
+            gpus: vec![2, 4, 4, 8],
+            speeds: speeds.map(|row| row.map(Some).to_vec()).to_vec(),
+            before: vec![None; 4],
+            capacities: vec![6, 4, 8],
+        }
+    }
+
+    #[test]
+    fn jobs_go_where_all_of_them_together_are_fastest() {
+        assert_eq!(assign(&example()), Some(vec![0, 0, 1, 2]));
+    }
+
+    #[test]
+    fn an_admitted_job_counts_even_if_all_others_get_slower() {
+        let mut crowded = example();
+        crowded.capacities = vec![2, 4, 8];
+        assert_eq!(assign(&crowded), None);
+    }
+
+    #[test]
+    fn at_most_three_jobs_change_kind() {
+        let mut settled = Assignment {
+            gpus: vec![1; 4],
+            speeds: vec![vec![Some(1.0), Some(2.0)]; 4],
+            before: vec![Some(0); 4],
+            capacities: vec![4, 4],
+        };
+        let moved = |problem: &Assignment| assign(problem).unwrap().iter().sum::<u32>();
+        assert_eq!(moved(&settled), 3);
+        settled.before = vec![None; 4];
+        assert_eq!(moved(&settled), 4);
+    }
+
+    #[test]
+    fn a_job_gets_no_kind_that_it_cannot_run_on() {
+        let mut fussy = example();
+        fussy.speeds[0] = vec![None, Some(5.0), None];
+        fussy.capacities = vec![8, 4, 8];
+        assert_eq!(assign(&fussy), Some(vec![1, 0, 0, 2]));
+    }
+}

@@ -1,0 +1,186 @@
+//! A cluster in rounds, without a network: how a policy does if speeds are what a table says.
+//!
+//! This is how Crius is evaluated by its own authors (simulator.py of sjtu-epcc/arena): decisions
+//! every so often, jobs that run as fast as a table of measurements says, and a stall whenever a
+//! job's GPUs change. What jobs do to each other on shared links is not in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::throughput::{Shape, Throughputs};
+use super::{Board, BoardError, Cluster, Decision, Policy, Request};
+
+/// What there is to replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The hosts.
+    pub cluster: &'a Cluster,
+    /// How fast jobs are in truth.
+    pub truth: &'a Throughputs,
+    /// The jobs, by arrival.
+    pub jobs: &'a [Request],
+    /// Seconds between decisions.
+    pub round_seconds: f64,
+    /// When it is over, in seconds.
+    pub end_seconds: f64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Achieved {
+    /// Seconds from arrival to end, of the jobs that ended.
+    pub completion_seconds: BTreeMap<u32, f64>,
+    /// Samples per second of all jobs, in each round.
+    pub samples_per_second: Vec<f64>,
+    /// Jobs that the policy refused.
+    pub refused: BTreeSet<u32>,
+    /// How often a job began or got other GPUs.
+    pub starts: u32,
+}
+
+impl Achieved {
+    /// The mean over all rounds.
+    pub fn mean_samples_per_second(&self) -> f64 {
+        self.samples_per_second.iter().sum::<f64>() / self.samples_per_second.len().max(1) as f64
+    }
+}
+
+/// Replays the scene under a policy.
+///
+/// # Errors
+/// A decision makes no sense: a mistake in the policy.
+pub fn replay(scene: &Scene<'_>, policy: &mut dyn Policy) -> Result<Achieved, BoardError> {
+    let mut board = Board::new(scene.cluster.clone());
+    let mut arrivals = scene.jobs.iter().peekable();
+    let mut stalls = Stalls::default();
+    let mut achieved = Achieved::default();
+    let rounds = (scene.end_seconds / scene.round_seconds).ceil() as u64;
+    for round in 0..rounds {
+        let now = round as f64 * scene.round_seconds;
+        while let Some(job) = arrivals.next_if(|job| job.submitted_seconds <= now) {
+            board.submit(job.clone())?;
+        }
+        for decision in policy.decide(&board.state(now)) {
+            board.apply(&decision)?;
+            stalls.note(&decision, &mut achieved);
+        }
+        run_round(scene, &mut board, &mut stalls, &mut achieved, now)?;
+    }
+    Ok(achieved)
+}
+
+/// Seconds that jobs still stand still, by job.
+#[derive(Debug, Default)]
+struct Stalls {
+    by_job: BTreeMap<u32, f64>,
+}
+
+impl Stalls {
+    fn note(&mut self, decision: &Decision, achieved: &mut Achieved) {
+        match decision {
+            Decision::Start(start) => {
+                self.by_job.insert(start.job, start.stall_seconds);
+                achieved.starts += 1;
+            }
+            Decision::Refuse { job, .. } => {
+                achieved.refused.insert(*job);
+            }
+            Decision::Suspend { .. } => {}
+        }
+    }
+
+    /// What a stall leaves of a round.
+    fn left_of(&mut self, job: u32, round_seconds: f64) -> f64 {
+        let stall = self.by_job.entry(job).or_default();
+        let now = stall.min(round_seconds);
+        *stall -= now;
+        round_seconds - now
+    }
+}
+
+/// All running jobs go on for a round; those that end do so within it, and free their GPUs after
+/// it.
+fn run_round(
+    scene: &Scene<'_>,
+    board: &mut Board,
+    stalls: &mut Stalls,
+    achieved: &mut Achieved,
+    now: f64,
+) -> Result<(), BoardError> {
+    let mut samples = 0.0;
+    let mut went_on = Vec::new();
+    for running in board.state(now).running {
+        let request = &running.request;
+        let hosts = &scene.cluster.hosts;
+        let kind = running
+            .gpus
+            .keys()
+            .next()
+            .map(|host| hosts[host.index()].kind);
+        let shape = kind.and_then(|kind| Shape::of(kind, &running.gpus));
+        let speed = shape.and_then(|shape| scene.truth.speed(request, shape));
+        let batch = scene.truth.batch(request);
+        let rate = speed.unwrap_or(0.0) / batch;
+        let seconds = stalls.left_of(request.job, scene.round_seconds);
+        let done = (rate * seconds).min(request.remaining_iterations);
+        samples += done * batch;
+        let left = request.remaining_iterations - done;
+        let ended = (left <= 1e-9).then(|| {
+            let idle = scene.round_seconds - seconds;
+            now + idle + done / rate - request.submitted_seconds
+        });
+        let left_seconds = request.remaining_seconds * left / request.remaining_iterations;
+        went_on.push((request.job, left, left_seconds, ended));
+    }
+    for (job, left, left_seconds, ended) in went_on {
+        board.progress(job, left, left_seconds)?;
+        if let Some(seconds) = ended {
+            board.finish(job)?;
+            achieved.completion_seconds.insert(job, seconds);
+        }
+    }
+    achieved
+        .samples_per_second
+        .push(samples / scene.round_seconds);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::fcfs::Fcfs;
+    use crate::placement::ledger::Stall;
+    use crate::placement::ledger::tests::{Lab, request};
+
+    #[test]
+    fn a_stall_delays_a_job_and_a_queue_the_next() {
+        let mut lab = Lab::new(&[(2, 1)]);
+        lab.speeds("m/4", &[(2, 8.0)]);
+        // Two iterations a second: 500 s, and 20 s for the stall.
+        let job = |number| Request {
+            remaining_iterations: 1_000.0,
+            submitted_seconds: 0.0,
+            ..request(number, 2, "m/4")
+        };
+        let cluster = lab.ledger().cluster().clone();
+        let scene = Scene {
+            cluster: &cluster,
+            truth: &lab.table,
+            jobs: &[job(1), job(2)],
+            round_seconds: 300.0,
+            end_seconds: 1_200.0,
+        };
+        let mut policy = Fcfs {
+            table: lab.table.clone(),
+            stall: Stall::PRUNED,
+        };
+        let achieved = replay(&scene, &mut policy).unwrap();
+        // The second starts with the round after the first has ended.
+        assert_eq!(
+            achieved.completion_seconds,
+            BTreeMap::from([(1, 520.0), (2, 1_120.0)])
+        );
+        assert_eq!(achieved.samples_per_second.len(), 4);
+        let samples = achieved.mean_samples_per_second() * 1_200.0;
+        assert!((samples - 8_000.0).abs() < 1e-6, "{samples}");
+    }
+}
