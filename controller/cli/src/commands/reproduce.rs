@@ -5,8 +5,10 @@
 //! its own. They ask the planner, the simulator and the placement policies, and say what with.
 
 mod calibration;
+mod cells;
 mod cluster;
 mod decisions;
+mod large_models;
 mod page;
 mod report;
 mod rings;
@@ -66,7 +68,7 @@ struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [Experiment; 11] = [
+const EXPERIMENTS: [Experiment; 13] = [
     Experiment {
         name: "crux-fig7",
         run: calibration::fig7,
@@ -106,6 +108,14 @@ const EXPERIMENTS: [Experiment; 11] = [
     Experiment {
         name: "sjfbco-fig6",
         run: rings::fig6,
+    },
+    Experiment {
+        name: "crius-jct",
+        run: cells::jct,
+    },
+    Experiment {
+        name: "crius-ablation",
+        run: cells::ablation,
     },
     Experiment {
         name: "who-gains",
