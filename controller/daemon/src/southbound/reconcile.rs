@@ -2,10 +2,10 @@
 //!
 //! [`session`](super::session) makes a pass when it becomes primary, when there is something new to
 //! realise, and every so often. The decision: a pass compares with what the switch holds, read
-//! whole, unless the same mastership has seen the switch to hold all that it should, which only a
+//! whole, unless the same mastership has seen the switch hold all that it should, which only a
 //! primary may change: then with that. Whatever went wrong in between (a refused update, entries
-//! that somebody changed behind P4Runtime), reading back or the next whole pass sees it, and that is
-//! the whole of error handling: the next pass is the retry.
+//! changed behind P4Runtime), reading back or the next whole pass sees it, and that is the whole of
+//! error handling: the next pass is the retry.
 
 use std::collections::BTreeSet;
 
