@@ -31,7 +31,7 @@ pub mod tuner;
 
 pub use policy::{Abilities, Crius};
 
-/// A part of the joint space of schedules and plans (Crius §4): so many GPUs of one kind, and so
+/// A part of the joint space of schedules and plans (Crius): so many GPUs of one kind, and so
 /// many pipeline stages. Only the data and tensor parallelism inside each stage is left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {

@@ -143,10 +143,9 @@ pub(super) fn jct(options: Options) -> Result<Reproduction, Failure> {
     Ok(Reproduction {
         about: "Large models on 32 A40 and 32 A10: Crius against FCFS, Gavel and ElasticFlow."
             .to_owned(),
-        source:
-            "Xue et al., arXiv 2403.16125, §8.2; figures recomputed from the results stored in \
+        source: "Xue et al., arXiv 2403.16125; figures recomputed from the results stored in \
                  sjtu-epcc/arena, runtime/data/rt_plot."
-                .to_owned(),
+            .to_owned(),
         rows,
         assumptions: assumptions(),
         ..Reproduction::default()

@@ -1,4 +1,4 @@
-//! The testbed of Crius and a draw of its jobs: large models on 64 GPUs of two kinds (Crius §8.1).
+//! The testbed of Crius and a draw of its jobs: large models on 64 GPUs of two kinds (Crius).
 //!
 //! The trace itself is in sjtu-epcc/arena (branch ae-eurosys, traces/runtime_trace.csv, made from
 //! Philly's arrivals and durations by traces/regenerate_rt_trace.py); nothing of it is here but how

@@ -1,6 +1,6 @@
 //! What is attained of the roofline, by family and kind of GPU, and how far estimates are off.
 //!
-//! Crius times the kernels of a model on one GPU and estimates the rest (Crius §5.2). Nothing is
+//! Crius times the kernels of a model on one GPU and estimates the rest (Crius). Nothing is
 //! run here: one published measurement of each family on each kind, the one on fewest GPUs, stands
 //! for what it would have timed. All other measurements then judge the estimates.
 

@@ -1,4 +1,4 @@
-//! The form with deadlines (Crius §6.4): a job is given only GPUs on which it still ends in time.
+//! The form with deadlines (Crius): a job is given only GPUs on which it still ends in time.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The estimate of a Cell (Crius §5.2): how long an iteration takes if the plan inside it that
+//! The estimate of a Cell (Crius): how long an iteration takes if the plan inside it that
 //! looks best is run, without running any.
 //!
 //! Within a Cell two things are open: where the model is cut ([`partition`]), and how the GPUs of

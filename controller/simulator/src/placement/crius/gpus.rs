@@ -1,6 +1,6 @@
 //! Kinds of GPU: what they compute, hold and send, and how many a host has.
 //!
-//! Peaks and memory are those of the data sheets. Hosts are those of the evaluation (Crius §8.1,
+//! Peaks and memory are those of the data sheets. Hosts are those of the evaluation (Crius,
 //! resources/hardware_specs.py of sjtu-epcc/arena). Speeds between GPUs are not published there and
 //! are assumed: NVLink for A100 and V100, PCIe for A40 and A10, 100 Gb/s between hosts.
 

@@ -1,4 +1,4 @@
-//! Models as rows of layers: what each computes, holds and hands on (Crius §5.1).
+//! Models as rows of layers: what each computes, holds and hands on (Crius).
 //!
 //! The three families of the evaluation are built from their architectures, whose dimensions are
 //! those of sjtu-epcc/arena (branch ae-eurosys, runtime/crius_worker/jax/configs.py). Blocks are

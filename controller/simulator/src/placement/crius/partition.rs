@@ -1,5 +1,5 @@
 //! Layers into stages: which cuts of a model into contiguous stages are worth looking at, and how
-//! many GPUs each stage gets (Crius §5.1; the pipeline planner of sjtu-epcc/arena).
+//! many GPUs each stage gets (Crius; the pipeline planner of sjtu-epcc/arena).
 //!
 //! A layer deserves a *fraction* of the GPUs, its share of the load. Of a stage's fractions the sum
 //! is what it deserves, and a power of two is what it gets; how far apart the two are over all

@@ -1,4 +1,4 @@
-//! The scheduler (Crius §6), in rounds: spread jobs are gathered, waiting jobs are fitted in order
+//! The scheduler (Crius), in rounds: spread jobs are gathered, waiting jobs are fitted in order
 //! of arrival, and what is then idle makes running jobs faster.
 //!
 //! A job that fits while an earlier one waits runs *opportunistically*: the earlier one may have

@@ -1,4 +1,4 @@
-//! Making room for a job (Crius §6.2): it is placed as it asked, or the schedule is changed in few
+//! Making room for a job (Crius): it is placed as it asked, or the schedule is changed in few
 //! steps so that it can be, and all jobs together are fastest.
 //!
 //! **Fit** first looks for room on as few hosts as hold the job, then lets small jobs move together

@@ -1,4 +1,4 @@
-//! The tuner (Crius §5.3): once a Cell is chosen, which of the plans inside it to run.
+//! The tuner (Crius): once a Cell is chosen, which of the plans inside it to run.
 //!
 //! Plans differ in balance and in what they send. One that is worse in both than another need not
 //! be tried; what remains, at most [`MOST`] plans, is timed with the plan that was estimated, and

@@ -27,7 +27,7 @@ pub(in crate::commands::reproduce) fn ablation(options: Options) -> Result<Repro
     Ok(Reproduction {
         about: "What the parts of Crius are worth: estimates, tuner, means of its scheduler."
             .to_owned(),
-        source: "Xue et al., arXiv 2403.16125, §8.3 to §8.5; the README of sjtu-epcc/arena, \
+        source: "Xue et al., arXiv 2403.16125; the README of sjtu-epcc/arena, \
                  ae-eurosys."
             .to_owned(),
         rows,
