@@ -10,8 +10,12 @@
 mod bad_input;
 #[path = "cli/decisions.rs"]
 mod decisions;
+#[path = "cli/operations.rs"]
+mod operations;
 #[path = "cli/rehearsal.rs"]
 mod rehearsal;
+#[path = "cli/replay.rs"]
+mod replay;
 #[path = "cli/simulation.rs"]
 mod simulation;
 #[path = "cli/support.rs"]

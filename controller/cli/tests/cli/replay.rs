@@ -1,16 +1,10 @@
 //! `crux replay` and `crux place` as a user meets them: traces good and bad, runs that are killed
 //! and go on, and where a new job would go.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
-
 use std::fmt::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use serde_json::Value;
-use tempfile::TempDir;
+use super::support::{Files, json, printed, refused};
 
 const LAB: &str = r#"
 name = "lab"
@@ -39,47 +33,32 @@ fn trace() -> String {
     text + "x,8,60,bad1,\n10,8\n-5,8,60,bad2,\n20,8,-1,bad3,\n20,0,10,bad4,\n"
 }
 
-fn folder() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    for (name, text) in [
-        ("lab.toml", LAB),
-        ("jobs.json", JOBS),
-        ("trace.csv", &trace()),
-    ] {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
+fn folder() -> Files {
+    let trace = trace();
+    Files::with(&[
+        ("lab.toml", LAB.as_bytes()),
+        ("jobs.json", JOBS.as_bytes()),
+        ("trace.csv", trace.as_bytes()),
+    ])
 }
 
-fn crux(folder: &TempDir, arguments: &[&str]) -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_crux"));
-    program.args(arguments).current_dir(folder.path());
-    program
-}
+const REPLAY: [&str; 7] = [
+    "replay",
+    "--trace",
+    "trace.csv",
+    "--fabric",
+    "lab.toml",
+    "--volume",
+    "8",
+];
 
-fn replay(folder: &TempDir, more: &[&str]) -> Output {
-    let fixed = [
-        "replay",
-        "--trace",
-        "trace.csv",
-        "--fabric",
-        "lab.toml",
-        "--volume",
-        "8",
-    ];
-    crux(folder, &[&fixed, more].concat()).output().unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    serde_json::from_slice(&output.stdout).unwrap()
+fn replay(folder: &Files, more: &[&str]) -> Output {
+    folder.crux(&[&REPLAY, more].concat())
 }
 
 #[test]
 fn a_trace_is_replayed_under_every_scheduler_and_bad_rows_are_counted() {
     let folder = folder();
-    let html = folder.path().join("page.html");
     let found = json(&replay(
         &folder,
         &["--format", "json", "--html", "page.html"],
@@ -92,10 +71,10 @@ fn a_trace_is_replayed_under_every_scheduler_and_bad_rows_are_counted() {
     }
     let notes = found["notes"].to_string();
     assert!(notes.contains("skipped"), "{notes}");
-    let page = std::fs::read_to_string(html).unwrap();
+    let page = folder.text("page.html");
     assert!(page.contains("<svg") && page.contains("skipped"));
     let table = replay(&folder, &["--scheduler", "crux", "--placement", "hived"]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = printed(&table);
     assert!(
         table.contains("60 jobs, placed by hived, seed 1"),
         "{table}"
@@ -107,29 +86,23 @@ fn the_composed_trace_needs_a_large_cluster() {
     let folder = folder();
     let traced = ["replay", "--trace", "lingjun-like", "--fabric", "lab.toml"];
     // The lab is smaller than the large jobs.
-    let refused = crux(&folder, &traced).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(
-        told.contains("a job of 128 GPUs in a cluster of 96"),
-        "{told}"
+    refused(
+        &folder.crux(&traced),
+        &["a job of 128 GPUs in a cluster of 96"],
     );
 }
 
 #[test]
 fn a_trace_that_is_none_is_told_by_its_line() {
     let folder = folder();
-    let said = |text: &str| {
-        std::fs::write(folder.path().join("trace.csv"), text).unwrap();
-        let output = replay(&folder, &["--scheduler", "ecmp"]);
-        assert_eq!(output.status.code(), Some(2));
-        String::from_utf8(output.stderr).unwrap()
+    let check = |text: &str, expect: &str| {
+        folder.write("trace.csv", text);
+        refused(&replay(&folder, &["--scheduler", "ecmp"]), &[expect]);
     };
-    assert!(said("a,b\n1,2\n").contains("trace.csv: line 1: expected the columns"));
-    let none = said("submitted_seconds,gpus,duration_seconds\n1,2\nx,1,1\n");
-    assert!(
-        none.contains("no job of the selection in the trace; skipped:"),
-        "{none}"
+    check("a,b\n1,2\n", "trace.csv: line 1: expected the columns");
+    check(
+        "submitted_seconds,gpus,duration_seconds\n1,2\nx,1,1\n",
+        "no job of the selection in the trace; skipped:",
     );
 }
 
@@ -138,18 +111,9 @@ fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
     let folder = folder();
     let arguments = ["--scheduler", "crux", "--format", "json"];
     let whole = json(&replay(&folder, &arguments));
-    let kept = folder.path().join("run.crux");
+    let kept = folder.path("run.crux");
     let keep = ["--checkpoint", "run", "--checkpoint-seconds", "0"];
-    let fixed = [
-        "replay",
-        "--trace",
-        "trace.csv",
-        "--fabric",
-        "lab.toml",
-        "--volume",
-        "8",
-    ];
-    let mut run = crux(&folder, &[&fixed[..], &arguments, &keep].concat());
+    let mut run = folder.command(&[&REPLAY[..], &arguments, &keep].concat());
     let mut run = run
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -166,15 +130,14 @@ fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
     assert_eq!(json(&resumed), whole);
     // Another replay does not go on from it.
     let other = replay(&folder, &[&arguments[..], &keep, &["--seed", "2"]].concat());
-    assert_eq!(other.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&other.stderr).contains("it is of another replay"));
+    refused(&other, &["it is of another replay"]);
 }
 
 #[test]
 fn every_placement_says_where_a_job_would_go_and_why() {
     let folder = folder();
     let fixed = ["place", "--fabric", "lab.toml", "--jobs", "jobs.json"];
-    let ask = |more: &[&str]| crux(&folder, &[&fixed, more].concat()).output().unwrap();
+    let ask = |more: &[&str]| folder.crux(&[&fixed, more].concat());
     let new = ["--gpus", "16", "--model", "gpt-24l/A100"];
     let advices = json(&ask(&[&new[..], &["--format", "json"]].concat()));
     let same_leaf = advices.as_array().unwrap().iter();
@@ -183,13 +146,7 @@ fn every_placement_says_where_a_job_would_go_and_why() {
         .find(|advice| advice["placement"] == "same-leaf")
         .unwrap();
     assert_eq!(same_leaf["leaves"], 1, "{same_leaf}");
-    let table = String::from_utf8(ask(&[&new[..], &["--placement", "same-leaf"]].concat()).stdout);
-    assert!(table.unwrap().contains("nobody is delayed"));
-    let unknown = ask(&["--gpus", "16", "--model", "gpt"]);
-    assert_eq!(unknown.status.code(), Some(2));
-    assert!(
-        String::from_utf8(unknown.stderr)
-            .unwrap()
-            .contains("known are")
-    );
+    let table = ask(&[&new[..], &["--placement", "same-leaf"]].concat());
+    assert!(printed(&table).contains("nobody is delayed"));
+    refused(&ask(&["--gpus", "16", "--model", "gpt"]), &["known are"]);
 }

@@ -2,8 +2,7 @@
 //! as it is written there.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use controller::northbound::{self, Server};
 use controller::{Config, Controller, ControllerHandle, Event};
@@ -14,16 +13,7 @@ use tokio::net::TcpListener;
 use topology::document::Format;
 use topology::{Fabric, document, spec};
 
-const FABRIC: &str = "
-name = 'lab'
-[clos]
-leaves = 2
-spines = 2
-hosts_per_leaf = 2
-gpus_per_host = 8
-host_gbps = 200.0
-uplink_gbps = 400.0
-";
+use super::support::{Files, lab};
 
 const JOBS: &str = "
 [[jobs]]
@@ -48,10 +38,9 @@ struct Stage {
     server: Server,
 }
 
-#[cfg(test)]
 impl Stage {
     async fn open() -> Self {
-        let fabric = spec::parse(FABRIC, Format::Toml, "lab.toml").unwrap();
+        let fabric = spec::parse(&lab(2, 200.0, 400.0), Format::Toml, "lab.toml").unwrap();
         let mut explicit = spec::document(&fabric);
         let mut builder = FabricBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
@@ -89,7 +78,6 @@ impl Stage {
     }
 }
 
-#[cfg(test)]
 async fn started(fabric: &Fabric) -> ControllerHandle {
     let controller = Controller::start(Config::default(), fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
@@ -105,13 +93,9 @@ async fn started(fabric: &Fabric) -> ControllerHandle {
 }
 
 /// Runs `crux` in a folder, against the controller at an address.
-#[cfg(test)]
-fn crux(folder: &Path, at: SocketAddr, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_crux"));
-    command
-        .args(arguments)
-        .current_dir(folder)
-        .env("USER", "ada");
+fn crux(files: &Files, at: SocketAddr, arguments: &[&str]) -> Output {
+    let mut command = files.command(arguments);
+    command.env("USER", "ada");
     if arguments.get(1) != Some(&"check") {
         command.arg("--controller").arg(at.to_string());
     }
@@ -169,13 +153,13 @@ const STEERING: [Case; 11] = [
 async fn commands_do_what_their_page_says() {
     let stage = Stage::open().await;
     let at = stage.server.local_addr();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("policy.toml", "[[job]]\nmatch = 'gpt'\nlevel = 0\n");
-    write("bad.toml", "levels = 8\n\nfairness = 2\n");
+    let files = Files::with(&[
+        ("policy.toml", b"[[job]]\nmatch = 'gpt'\nlevel = 0\n"),
+        ("bad.toml", b"levels = 8\n\nfairness = 2\n"),
+    ]);
     for (command, status, expected) in LOOKING.into_iter().chain(STEERING) {
         let arguments: Vec<&str> = command.split(' ').collect();
-        let output = crux(folder.path(), at, &arguments);
+        let output = crux(&files, at, &arguments);
         let [told, wrong] = [&output.stdout, &output.stderr];
         let [told, wrong] = [told, wrong].map(|text| String::from_utf8_lossy(text));
         assert_eq!(
