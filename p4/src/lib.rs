@@ -19,4 +19,4 @@ pub mod tables;
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
 pub use pipeline::Pipeline;
-pub use tables::{Tables, Update, UpdateKind, apply, diff};
+pub use tables::{Extent, Tables, Update, UpdateKind, apply, diff};

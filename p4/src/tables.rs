@@ -18,6 +18,45 @@ pub struct Tables {
     entries: BTreeMap<EntryKey, EntryValue>,
 }
 
+/// A part of a switch's tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Whole tables.
+    pub tables: BTreeSet<TableId>,
+    /// Single entries of others, whether or not they are there.
+    pub entries: BTreeSet<EntryKey>,
+}
+
+/// Where more than one row in so many was written, a table is read whole.
+const FEW: usize = 4;
+
+impl Extent {
+    /// These tables.
+    pub fn of_tables(tables: BTreeSet<TableId>) -> Self {
+        let entries = BTreeSet::new();
+        Self { tables, entries }
+    }
+
+    /// What updates towards `desired` have touched: their entries, or the whole table where these
+    /// are many.
+    pub fn of_updates(updates: &[Update], desired: &Tables) -> Self {
+        let mut keys: BTreeMap<TableId, Vec<&EntryKey>> = BTreeMap::new();
+        for update in updates {
+            let key = &update.entry.key;
+            keys.entry(key.table).or_default().push(key);
+        }
+        let mut extent = Self::default();
+        for (table, keys) in keys {
+            if keys.len() * FEW > desired.of(table).count() {
+                extent.tables.insert(table);
+            } else {
+                extent.entries.extend(keys.into_iter().cloned());
+            }
+        }
+        extent
+    }
+}
+
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
@@ -67,10 +106,12 @@ impl Tables {
             .take_while(move |(key, _)| key.table == table)
     }
 
-    /// The entries of these tables.
-    pub fn only(&self, tables: &BTreeSet<TableId>) -> Self {
-        let entries = tables.iter().flat_map(|table| self.of(*table));
-        entries.map(TableEntry::from).collect()
+    /// The entries that belong to a part of the tables.
+    pub fn only(&self, extent: &Extent) -> Self {
+        let whole = extent.tables.iter().flat_map(|table| self.of(*table));
+        let single = extent.entries.iter();
+        let single = single.filter_map(|key| self.entries.get_key_value(key));
+        whole.chain(single).map(TableEntry::from).collect()
     }
 
     /// The number of entries.
@@ -196,6 +237,25 @@ mod tests {
         fn applying_the_difference_gives_the_desired(desired in tables(), actual in tables()) {
             let updates = diff(&P4INFO, &desired, &actual);
             prop_assert_eq!(apply(actual, &updates), desired);
+        }
+
+        #[test]
+        fn what_was_not_written_is_seen_in_what_was_touched(
+            desired in tables(),
+            actual in tables(),
+            lost in any::<prop::sample::Index>(),
+        ) {
+            let mut updates = diff(&P4INFO, &desired, &actual);
+            let touched = Extent::of_updates(&updates, &desired);
+            let missing = |updates: &[Update]| {
+                let held = apply(actual.clone(), updates).only(&touched);
+                diff(&P4INFO, &desired.only(&touched), &held)
+            };
+            prop_assert_eq!(missing(&updates), vec![]);
+            if !updates.is_empty() {
+                let lost = updates.remove(lost.index(updates.len()));
+                prop_assert_eq!(missing(&updates), vec![lost]);
+            }
         }
 
         #[test]

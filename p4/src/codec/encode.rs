@@ -1,8 +1,6 @@
 //! What we say to a switch. The decision: one canonical encoding for every value, so that what a
 //! conforming switch returns is what was written.
 
-use std::collections::BTreeSet;
-
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity as Kind;
 use p4rt::field_match::FieldMatchType;
@@ -14,7 +12,7 @@ use crate::entry::{
     ActionCall, ActionSpec, EntryKey, Field, FieldMatch, Row, TableEntry, TableId, WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info};
-use crate::{Pipeline, Update, UpdateKind};
+use crate::{Extent, Pipeline, Update, UpdateKind};
 
 /// The program as a switch takes it.
 pub fn encode_pipeline(pipeline: &Pipeline) -> p4rt::ForwardingPipelineConfig {
@@ -53,14 +51,16 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     encoded
 }
 
-/// What to read to know these tables of a switch: each one's rows, and the default actions that a
-/// controller may set.
-pub fn reads(p4info: &P4Info, of: &BTreeSet<TableId>) -> Vec<p4rt::Entity> {
-    let tables = p4info.tables().filter(|table| of.contains(&table.id));
+/// What to read to know a part of a switch's tables: of whole ones the rows, and the default
+/// actions that a controller may set. An entry without a field asks for its whole table.
+pub fn reads(p4info: &P4Info, of: &Extent) -> Vec<p4rt::Entity> {
+    let tables = p4info.tables();
+    let tables = tables.filter(|table| of.tables.contains(&table.id));
     let rows = tables.clone().map(|table| rows_of(table.id));
     let defaults = tables.filter(|table| table.default != DefaultAction::Const);
     let defaults = defaults.map(|table| encode_key(&EntryKey::default_of(table.id)));
-    let entries = rows.chain(defaults);
+    let single = of.entries.iter().map(encode_key);
+    let entries = rows.chain(defaults).chain(single);
     entries
         .map(|entry| entity(Kind::TableEntry(entry)))
         .collect()

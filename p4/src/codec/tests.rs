@@ -14,7 +14,7 @@ use super::encode::entity;
 use super::*;
 use crate::entry::{ActionCall, EntryKey, Row, TableEntry, TableId};
 use crate::fabric::{self, Port};
-use crate::{Pipeline, Tables, Update, UpdateKind};
+use crate::{Extent, Pipeline, Tables, Update, UpdateKind};
 
 /// As a switch returns it: byte strings padded, parts in another order.
 fn padded(entry: &TableEntry) -> p4rt::TableEntry {
@@ -102,7 +102,7 @@ fn default_actions_are_only_modified() {
 #[test]
 fn every_table_is_read_and_every_default_that_can_be_set() {
     let p4info = Pipeline::fabric().p4info;
-    let reads = reads(&p4info, &p4info.table_ids());
+    let reads = reads(&p4info, &Extent::of_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries
         .iter()

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{BoxStream, select_all};
 use p4::fabric::table;
-use p4::{Pipeline, TableEntry, Update, UpdateKind};
+use p4::{Extent, Pipeline, TableEntry, Update, UpdateKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use topology::{Fabric, Finding, SwitchId};
@@ -213,7 +213,7 @@ impl<C: Connection> Post<C> {
                 pushing.await?;
             }
         }
-        let asked = BTreeSet::from([table::ACL_PUNT]);
+        let asked = Extent::of_tables(BTreeSet::from([table::ACL_PUNT]));
         let held = self.connection.tables(&pipeline, &asked).await?;
         let rows = punts().into_iter().map(TableEntry::signed);
         self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();

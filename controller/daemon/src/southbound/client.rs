@@ -4,14 +4,14 @@
 //! no mastership. The decision: limits and deadlines are set here once, so that no call can be made
 //! without them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures::{StreamExt, TryStreamExt, future};
 use p4::codec::{self, Count, DecodeError, WriteError};
-use p4::entry::{EntryKey, TableId};
+use p4::entry::EntryKey;
 use p4::fabric::{self, Level, Port};
-use p4::{Pipeline, Tables, Update};
+use p4::{Extent, Pipeline, Tables, Update};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4rt::stream_message_request::Update as ToSwitch;
@@ -122,7 +122,8 @@ impl Client {
     /// # Errors
     /// A call fails, takes too long, or its answer cannot be understood.
     pub async fn all_tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
-        self.tables(pipeline, &pipeline.p4info.table_ids()).await
+        let all = Extent::of_tables(pipeline.p4info.table_ids());
+        self.tables(pipeline, &all).await
     }
 
     /// What each pin of the switch has counted.
@@ -245,13 +246,10 @@ impl Connection for Client {
 
     /// All are asked for together: a repair reads dozens of switches, and most of its time would be
     /// calls.
-    async fn tables(
-        &self,
-        pipeline: &Pipeline,
-        of: &BTreeSet<TableId>,
-    ) -> Result<Tables, ClientError> {
+    async fn tables(&self, pipeline: &Pipeline, of: &Extent) -> Result<Tables, ClientError> {
         let entities = self.read(codec::reads(&pipeline.p4info, of)).await?;
-        codec::decode_tables(&pipeline.p4info, &entities).map_err(decode_error)
+        let tables = codec::decode_tables(&pipeline.p4info, &entities);
+        tables.map(|tables| tables.only(of)).map_err(decode_error)
     }
 
     async fn write(

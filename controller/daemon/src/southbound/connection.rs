@@ -6,13 +6,11 @@
 //! speaks the controller's own types, so that nothing above it knows protobufs, and calls are
 //! futures that hold no lock and may be dropped at any await.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 
 use futures::stream::BoxStream;
 use p4::codec::{PacketIn, PacketOut, WriteError};
-use p4::entry::TableId;
-use p4::{Pipeline, Tables, Update};
+use p4::{Extent, Pipeline, Tables, Update};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -70,11 +68,11 @@ pub trait Connection: Send + Sync + 'static {
         entries: Entries,
     ) -> impl Future<Output = Result<(), ClientError>> + Send;
 
-    /// What these tables of the switch hold.
+    /// What a part of the switch's tables holds, and nothing else.
     fn tables(
         &self,
         pipeline: &Pipeline,
-        of: &BTreeSet<TableId>,
+        of: &Extent,
     ) -> impl Future<Output = Result<Tables, ClientError>> + Send;
 
     /// Writes a batch. The inner result is the switch's word on the updates.

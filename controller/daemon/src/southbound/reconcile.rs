@@ -7,13 +7,10 @@
 //! changed behind P4Runtime), reading back or the next whole pass sees it, and that is the whole of
 //! error handling: the next pass is the retry.
 
-use std::collections::BTreeSet;
-
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
-use p4::entry::TableId;
-use p4::{Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
+use p4::{Extent, Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -62,8 +59,7 @@ impl<C: Connection> Reconciler<'_, C> {
         let mut outcome = Outcome::default();
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
-        let all = self.pipeline.p4info.table_ids();
-        let actual = self.read(desired, &all).await?;
+        let actual = self.read(desired, &self.all()).await?;
         outcome.pass.read = begun.elapsed();
         outcome.foreign = Some(actual.foreign);
         self.realise(desired, actual.ours, outcome).await
@@ -83,7 +79,7 @@ impl<C: Connection> Reconciler<'_, C> {
             .await
     }
 
-    /// Writes what is desired and not found, and reads the tables back that were written.
+    /// Writes what is desired and not found, and reads back what was written.
     async fn realise(
         &self,
         desired: &Tables,
@@ -102,17 +98,20 @@ impl<C: Connection> Reconciler<'_, C> {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
-        let touched = updates.iter().map(|update| update.entry.key.table);
-        let touched: BTreeSet<TableId> = touched.collect();
+        let touched = Extent::of_updates(&updates, desired);
         let actual = self.read(desired, &touched).await?;
         let wanted = desired.only(&touched);
         outcome.missing = diff(&self.pipeline.p4info, &wanted, &actual.ours).len();
         Ok(outcome)
     }
 
-    async fn read(&self, desired: &Tables, of: &BTreeSet<TableId>) -> Result<Sorted, ClientError> {
+    async fn read(&self, desired: &Tables, of: &Extent) -> Result<Sorted, ClientError> {
         let actual = self.switch.tables(self.pipeline, of).await?;
         Ok(foreign::sort(self.limits.foreign, desired, actual))
+    }
+
+    fn all(&self) -> Extent {
+        Extent::of_tables(self.pipeline.p4info.table_ids())
     }
 
     /// Pushes the program only where another one or none runs. Where another runs, its entries are
@@ -140,8 +139,7 @@ impl<C: Connection> Reconciler<'_, C> {
             }
             Err(error) => return Err(error),
         }
-        let all = self.pipeline.p4info.table_ids();
-        match self.switch.tables(self.pipeline, &all).await {
+        match self.switch.tables(self.pipeline, &self.all()).await {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
                 info!(error = %source, "what the switch kept makes no sense now");

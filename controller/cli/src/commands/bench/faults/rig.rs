@@ -18,8 +18,7 @@ use controller::southbound::connection::{
 use controller::southbound::{Address, ClientError, Verdict};
 use futures::{StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
-use p4::entry::TableId;
-use p4::{Pipeline, Tables, Update, UpdateKind, apply};
+use p4::{Extent, Pipeline, Tables, Update, UpdateKind, apply};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use switch::election::{Dialect, SessionId};
@@ -418,7 +417,7 @@ impl Connection for Line {
         self.trip(call).await
     }
 
-    async fn tables(&self, _: &Pipeline, of: &BTreeSet<TableId>) -> Result<Tables, ClientError> {
+    async fn tables(&self, _: &Pipeline, of: &Extent) -> Result<Tables, ClientError> {
         self.trip("Read").await?;
         let tables = self.on_device(|device| device.tables.only(of));
         self.trip("Read").await?;
