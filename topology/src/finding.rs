@@ -69,6 +69,12 @@ impl Finding {
     }
 }
 
+/// What several findings say, in one line.
+pub fn one_line(findings: &[Finding]) -> String {
+    let texts = findings.iter().map(|finding| finding.text.as_str());
+    texts.collect::<Vec<_>>().join("; ")
+}
+
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}: {}", self.severity, self.about, self.text)

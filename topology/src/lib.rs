@@ -18,7 +18,7 @@ mod units;
 
 pub use check::check;
 pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Prefix, Switch, Tier};
-pub use finding::{Finding, Severity};
+pub use finding::{Finding, Severity, one_line};
 pub use ids::{HostId, LinkId, NicId, Node, SwitchId};
 pub use paths::{Climbs, Descents, Hop, MOST_LINKS, NextHops, Path, equal_cost_paths, next_hops};
 pub use units::{Bandwidth, InvalidMac, Mac};

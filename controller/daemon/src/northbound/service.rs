@@ -13,7 +13,7 @@ use planner::{FieldError, OverrideDocument, PlanDocument, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::document::{self, DocumentError, Format};
-use topology::{Finding, Severity};
+use topology::{Finding, Severity, one_line};
 
 use super::answers::{JobRow, LinkRow, SwitchRow, View};
 use super::explain::Explanation;
@@ -32,7 +32,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// What was asked for makes no sense, or is refused; why.
-    #[error("{}", texts(.0))]
+    #[error("{}", one_line(.0))]
     Refused(Vec<Finding>),
     /// There is nothing of this name.
     #[error("{0}")]
@@ -422,12 +422,4 @@ pub fn read(text: &Text) -> Result<PolicyDocument, Finding> {
 
 fn refused(finding: Finding) -> ServiceError {
     ServiceError::Refused(vec![finding])
-}
-
-fn texts(findings: &[Finding]) -> String {
-    let texts: Vec<&str> = findings
-        .iter()
-        .map(|finding| finding.text.as_str())
-        .collect();
-    texts.join("; ")
 }

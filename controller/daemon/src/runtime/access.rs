@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
-use topology::{Finding, SwitchId};
+use topology::{Finding, SwitchId, one_line};
 
 use super::Clock;
 use crate::discovery::Discovery;
@@ -31,7 +31,7 @@ pub enum ControllerError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// It refused what it was started with.
-    #[error("the controller cannot start: {}", texts(.0))]
+    #[error("the controller cannot start: {}", one_line(.0))]
     Refused(Vec<Finding>),
     /// Not every switch holds the tables in time.
     #[error("not verified within {} ms: {}", .within.as_millis(), .missing.join(", "))]
@@ -291,12 +291,4 @@ fn missing(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<Str
         format!("{} ({:?}; {reason})", line.name, line.standing)
     };
     late.map(why).collect()
-}
-
-fn texts(findings: &[Finding]) -> String {
-    let texts: Vec<&str> = findings
-        .iter()
-        .map(|finding| finding.text.as_str())
-        .collect();
-    texts.join("; ")
 }

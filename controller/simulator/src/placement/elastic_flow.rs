@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::fcfs::{first_of_each_kind, refusal};
+use super::fcfs::admit;
 use super::ledger::{self, Ledger, Stall};
 use super::throughput::Throughputs;
 use super::{Decision, Policy, Request, State};
@@ -29,19 +29,10 @@ pub struct ElasticFlow {
 
 impl Policy for ElasticFlow {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let mut ledger = Ledger::of(state, &self.table);
-        let mut decisions = Vec::new();
-        first_of_each_kind(state.waiting, |request| {
-            if least_share(&ledger, request).is_none() {
-                decisions.push(refusal(request));
-                return true;
-            }
-            let Some(after) = admitted(&ledger, request) else {
-                return false;
-            };
-            ledger = after;
-            true
-        });
+        let can_run =
+            |ledger: &Ledger<'_>, request: &Request| least_share(ledger, request).is_some();
+        let ledger = Ledger::of(state, &self.table);
+        let (mut ledger, mut decisions) = admit(state.waiting, ledger, can_run, admitted);
         // Who left made room.
         for kind in 0..self.table.kinds() {
             ledger = shared(&ledger, kind, None).unwrap_or(ledger);

@@ -22,31 +22,48 @@ pub struct Fcfs {
 
 impl Policy for Fcfs {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let mut ledger = Ledger::of(state, &self.table);
-        let mut decisions = Vec::new();
-        first_of_each_kind(state.waiting, |request| {
-            let kind = ledger::kind(request);
-            let best = self.table.best_shape(kind, request.gpus);
-            let known = best.and_then(|best| ledger.would_be(request, best));
-            if known.is_none() {
-                decisions.push(refusal(request));
-            }
-            known.is_none() || ledger.put_best(request, kind, request.gpus)
-        });
+        let can_run = |ledger: &Ledger<'_>, request: &Request| {
+            let best = self.table.best_shape(ledger::kind(request), request.gpus);
+            best.is_some_and(|best| ledger.would_be(request, best).is_some())
+        };
+        let ledger = Ledger::of(state, &self.table);
+        let (ledger, mut decisions) = admit(state.waiting, ledger, can_run, placed);
         decisions.extend(ledger.decisions(state, self.stall));
         decisions
     }
 }
 
-/// Offers waiting jobs in order, until one of each kind finds no room.
-pub(super) fn first_of_each_kind(waiting: &[Request], mut fits: impl FnMut(&Request) -> bool) {
-    let mut blocked = BTreeSet::new();
+/// The ledger with one more job; none if there is no room.
+fn placed<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
+    let mut after = ledger.clone();
+    let fits = after.put_best(request, ledger::kind(request), request.gpus);
+    fits.then_some(after)
+}
+
+/// Admits waiting jobs in order, until one of each kind finds no room: the ledger with them, and
+/// the refusals of those that can never run.
+pub(super) fn admit<'a>(
+    waiting: &[Request],
+    mut ledger: Ledger<'a>,
+    can_run: impl Fn(&Ledger<'a>, &Request) -> bool,
+    admitted: impl Fn(&Ledger<'a>, &Request) -> Option<Ledger<'a>>,
+) -> (Ledger<'a>, Vec<Decision>) {
+    let (mut blocked, mut refusals) = (BTreeSet::new(), Vec::new());
     for request in waiting {
         let kind = ledger::kind(request);
-        if !blocked.contains(&kind) && !fits(request) {
-            blocked.insert(kind);
+        if blocked.contains(&kind) {
+            continue;
+        }
+        if !can_run(&ledger, request) {
+            refusals.push(refusal(request));
+            continue;
+        }
+        match admitted(&ledger, request) {
+            Some(after) => ledger = after,
+            None => drop(blocked.insert(kind)),
         }
     }
+    (ledger, refusals)
 }
 
 /// The refusal of a job that can never run.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fcfs::{first_of_each_kind, refusal};
+use super::fcfs::admit;
 use super::ledger::{Ledger, Stall};
 use super::throughput::Throughputs;
 use super::{Decision, Policy, Request, State};
@@ -33,19 +33,11 @@ pub struct Gavel {
 
 impl Policy for Gavel {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let mut ledger = Ledger::of(state, &self.table);
-        let mut decisions = Vec::new();
-        first_of_each_kind(state.waiting, |request| {
-            if speeds(&ledger, request).iter().all(Option::is_none) {
-                decisions.push(refusal(request));
-                return true;
-            }
-            let Some(after) = admitted(&ledger, request) else {
-                return false;
-            };
-            ledger = after;
-            true
-        });
+        let can_run = |ledger: &Ledger<'_>, request: &Request| {
+            speeds(ledger, request).iter().any(Option::is_some)
+        };
+        let ledger = Ledger::of(state, &self.table);
+        let (ledger, mut decisions) = admit(state.waiting, ledger, can_run, admitted);
         decisions.extend(ledger.decisions(state, self.stall));
         decisions
     }
