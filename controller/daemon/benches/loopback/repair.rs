@@ -28,7 +28,6 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         .flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied())
         .collect();
     let (mut protected, mut repaired) = (Samples::default(), Samples::default());
-    let (mut planned, mut lowered) = (Samples::default(), Samples::default());
     let before = written(&controller);
     for cable in &cables {
         let generation = controller.desired().generation;
@@ -42,15 +41,10 @@ pub(crate) async fn measure() -> Result<(), Failed> {
             .await_verified(generation + REPAIR, DEADLINE)
             .await?;
         repaired.push(ways.verified - begun);
-        let made = controller.desired().made;
-        planned.push(made.planned - begun);
-        lowered.push(made.lowered - begun);
         mend(&controller, *cable).await?;
     }
     let entries = written(&controller) - before;
     protected.print("link failure, ports at both ends verified out of use");
-    planned.print("link failure, planned around");
-    lowered.print("link failure, plan lowered to tables");
     repaired.print("link failure, every switch verified to go around it");
     let each = entries as f64 / cables.len() as f64;
     println!("entries written for a failure, its plan, and the return: {each:.1} on average");
