@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 from mininet.link import Link
 from mininet.net import Mininet
@@ -26,6 +27,8 @@ GATEWAY, GATEWAY_MAC = "169.254.0.1", "02:00:00:00:00:fe"
 # Bytes that may wait at each level of each port: the windows of all flows that may meet there.
 QUEUE_BYTES = 8 << 20
 HERE = pathlib.Path(__file__).parent
+# Seconds that an interface may take to come up.
+PATIENCE = 10
 
 
 def quiet(interface, namespace=None):
@@ -34,6 +37,17 @@ def quiet(interface, namespace=None):
         f"sysctl -qw net.ipv6.conf.{interface}.disable_ipv6=1 || true; "
         f"ip link set {interface} mtu {MTU} up"
     )
+
+
+def await_carrier(interface):
+    """Waits until the kernel says that an interface works, which it may do a second after the fact:
+    a controller that is started before takes the cable for a failed one."""
+    state = pathlib.Path(f"/sys/class/net/{interface}/operstate")
+    deadline = time.monotonic() + PATIENCE
+    while state.read_text().strip() != "up":
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{interface} has no carrier")
+        time.sleep(0.02)
 
 
 class P4Switch(Switch):
@@ -178,6 +192,9 @@ class Fabric:
             self.prepare_host(host)
         for switch in self.switches.values():
             switch.start([])
+        for switch in self.switches.values():
+            for interface in switch.attached().values():
+                await_carrier(interface)
 
     def prepare_host(self, document):
         """Addresses, one routing table for each NIC, static neighbours, no offloads."""
