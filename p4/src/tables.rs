@@ -31,6 +31,11 @@ pub struct Extent {
 const FEW: usize = 4;
 
 impl Extent {
+    /// Whether an entry belongs to it.
+    pub fn has(&self, key: &EntryKey) -> bool {
+        self.tables.contains(&key.table) || self.entries.contains(key)
+    }
+
     /// These tables.
     pub fn of_tables(tables: BTreeSet<TableId>) -> Self {
         let entries = BTreeSet::new();
@@ -104,6 +109,13 @@ impl Tables {
         self.entries
             .range(EntryKey::default_of(table)..)
             .take_while(move |(key, _)| key.table == table)
+    }
+
+    /// The same without what does not belong to a part of the tables.
+    #[must_use]
+    pub fn within(mut self, extent: &Extent) -> Self {
+        self.entries.retain(|key, _| extent.has(key));
+        self
     }
 
     /// The entries that belong to a part of the tables.

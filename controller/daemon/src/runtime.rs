@@ -288,13 +288,13 @@ impl<N: Network> Runtime<N> {
             .as_ref()
             .and_then(|office| office.refuses(&event))
         {
-            let waiting = Waiting::new(inputs, received, vec![refusal], receipt);
+            let effects = Effects::refusing(refusal);
+            let waiting = Waiting::new(inputs, received, &effects, receipt);
             waiting.tell(self.state.generation(), &[]);
             return Ok(());
         }
         let effects = self.take(event).await;
-        let findings = effects.findings.clone();
-        let waiting = Waiting::new(self.state.inputs(), received, findings, receipt);
+        let waiting = Waiting::new(self.state.inputs(), received, &effects, receipt);
         match waiting.inputs > inputs {
             true => self.waiting.push_back(waiting),
             false => waiting.tell(effects.generation, &[]),

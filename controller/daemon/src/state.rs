@@ -110,10 +110,7 @@ impl State {
     pub fn step(&mut self, event: Event) -> Effects {
         let mut effects = match self.take(event) {
             Ok(effects) => effects,
-            Err(refused) => Effects {
-                findings: vec![refused.finding()],
-                ..Effects::default()
-            },
+            Err(refused) => Effects::refusing(refused.finding()),
         };
         effects.generation = self.generation;
         effects.question = self.ask();

@@ -4,7 +4,7 @@
 //! the sessions keep anyway and gauges are read off the plan, so a scrape costs what it prints and
 //! nothing is counted twice.
 
-use topology::{LinkId, SwitchId};
+use topology::{LinkId, Severity};
 
 use super::answers::{JobRow, View};
 use crate::runtime::Timing;
@@ -40,12 +40,13 @@ fn whole(view: &View, timing: &Timing) -> Vec<Family> {
         ("all", seconds(made.received, timing.verified)),
     ];
     let stages = stages.map(|(stage, took)| (vec![("stage", stage.to_owned())], took));
-    let severities = ["error", "warning", "info"].map(|severity| {
-        let findings = view.doctor().into_iter();
-        let count = findings
-            .filter(|finding| finding.severity.to_string() == severity)
-            .count();
-        (vec![("severity", severity.to_owned())], count as f64)
+    let findings = view.doctor();
+    let severities = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
+        let such = findings.iter().filter(|found| found.severity == severity);
+        (
+            vec![("severity", severity.to_string())],
+            such.count() as f64,
+        )
     });
     let report = &view.realised.report;
     let moved = report.moved.len() as f64;
@@ -157,32 +158,21 @@ const OF_SWITCHES: [OfSwitch; 8] = [
 
 fn switches(view: &View) -> Vec<Family> {
     let generation = view.realised.generation;
-    let row = |(switch, line): (&SwitchId, &'_ SwitchStatus)| {
-        let verified = line.verified.map(|verified| verified.generation);
-        (
-            view.realised.fabric.is_switch_up(*switch),
-            verified == Some(generation),
-        )
+    let rows: Vec<Row<'_>> = (view.lines.iter())
+        .map(|(switch, line)| Row {
+            line,
+            is_up: view.realised.fabric.is_switch_up(*switch),
+            is_verified: line.verified.map(|seen| seen.generation) == Some(generation),
+        })
+        .collect();
+    let sample = |row: &Row<'_>, value: fn(&Row<'_>) -> f64| {
+        (vec![("switch", row.line.name.clone())], value(row))
     };
-    let flags: Vec<(bool, bool)> = view.lines.iter().map(row).collect();
     let family = |(name, kind, help, value): OfSwitch| Family {
         name,
         kind,
         help,
-        samples: view
-            .lines
-            .values()
-            .zip(&flags)
-            .map(|(line, (is_up, is_verified))| {
-                let (is_up, is_verified) = (*is_up, *is_verified);
-                let row = Row {
-                    line,
-                    is_up,
-                    is_verified,
-                };
-                (vec![("switch", line.name.clone())], value(&row))
-            })
-            .collect(),
+        samples: rows.iter().map(|row| sample(row, value)).collect(),
     };
     OF_SWITCHES.map(family).into()
 }

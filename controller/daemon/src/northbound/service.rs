@@ -13,7 +13,7 @@ use planner::{FieldError, OverrideDocument, PlanDocument, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::document::{self, DocumentError, Format};
-use topology::{Finding, Severity, one_line};
+use topology::{Finding, one_line};
 
 use super::answers::{JobRow, LinkRow, SwitchRow, View};
 use super::explain::Explanation;
@@ -370,11 +370,8 @@ impl Service {
     /// Submits an event of which a refusal is an error.
     async fn tell(&self, event: Event) -> Result<Receipt, ServiceError> {
         let receipt = self.access.submit(event).await?;
-        let is_refusal = |finding: &Finding| {
-            finding.severity == Severity::Error && finding.text.starts_with("refused")
-        };
-        match receipt.findings.iter().find(|finding| is_refusal(finding)) {
-            Some(finding) => Err(refused(finding.clone())),
+        match receipt.refusal {
+            Some(finding) => Err(refused(finding)),
             None => Ok(receipt),
         }
     }

@@ -48,6 +48,8 @@ pub enum ControllerError {
 pub struct Receipt {
     /// The generation that takes it into account.
     pub generation: u64,
+    /// Why the event was not taken in, if it was not; among the findings as well.
+    pub refusal: Option<Finding>,
     /// What a person should know, a refusal included.
     pub findings: Vec<Finding>,
 }

@@ -8,12 +8,14 @@ use tokio::time::Instant;
 use topology::Finding;
 
 use super::access::Receipt;
+use crate::state::Effects;
 
 /// Somebody who waits for a plan.
 pub(super) struct Waiting {
     /// The event's number among those taken in.
     pub(super) inputs: u64,
     pub(super) received: Instant,
+    refusal: Option<Finding>,
     findings: Vec<Finding>,
     receipt: oneshot::Sender<Receipt>,
 }
@@ -22,24 +24,25 @@ impl Waiting {
     pub(super) fn new(
         inputs: u64,
         received: Instant,
-        findings: Vec<Finding>,
+        effects: &Effects,
         receipt: oneshot::Sender<Receipt>,
     ) -> Self {
         Self {
             inputs,
             received,
-            findings,
+            refusal: effects.refusal.clone(),
+            findings: effects.findings.clone(),
             receipt,
         }
     }
 
     pub(super) fn tell(mut self, generation: u64, findings: &[Finding]) {
         self.findings.extend_from_slice(findings);
-        let findings = self.findings;
         // Whoever asked may have gone; the event counts all the same.
         drop(self.receipt.send(Receipt {
             generation,
-            findings,
+            refusal: self.refusal,
+            findings: self.findings,
         }));
     }
 }

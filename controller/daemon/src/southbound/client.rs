@@ -249,7 +249,7 @@ impl Connection for Client {
     async fn tables(&self, pipeline: &Pipeline, of: &Extent) -> Result<Tables, ClientError> {
         let entities = self.read(codec::reads(&pipeline.p4info, of)).await?;
         let tables = codec::decode_tables(&pipeline.p4info, &entities);
-        tables.map(|tables| tables.only(of)).map_err(decode_error)
+        tables.map(|tables| tables.within(of)).map_err(decode_error)
     }
 
     async fn write(

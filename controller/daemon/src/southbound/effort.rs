@@ -158,7 +158,10 @@ impl Effort {
     /// Tells every entry that somebody else changed since the switch was seen to be right; how many
     /// there are.
     fn drift(&self, outcome: &Outcome, p4info: &P4Info) -> usize {
-        let Some(held) = &self.held else { return 0 };
+        let looked = |held: &&Arc<Tables>| !Arc::ptr_eq(held, &outcome.found);
+        let Some(held) = self.held.as_ref().filter(looked) else {
+            return 0;
+        };
         let drift = diff(p4info, held, &outcome.found);
         for update in &drift {
             let (what, entry) = match update.kind {

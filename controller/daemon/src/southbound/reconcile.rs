@@ -7,6 +7,8 @@
 //! changed behind P4Runtime), reading back or the next whole pass sees it, and that is the whole of
 //! error handling: the next pass is the retry.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
@@ -27,7 +29,7 @@ pub(super) struct Outcome {
     /// How long its parts took.
     pub(super) pass: Pass,
     /// What of ours the switch held at first, as read or as seen before.
-    pub(super) found: Tables,
+    pub(super) found: Arc<Tables>,
     /// Entries of others that stay, where all were read.
     pub(super) foreign: Option<Vec<TableEntry>>,
     /// What was written.
@@ -62,7 +64,7 @@ impl<C: Connection> Reconciler<'_, C> {
         let actual = self.read(desired, &self.all()).await?;
         outcome.pass.read = begun.elapsed();
         outcome.foreign = Some(actual.foreign);
-        self.realise(desired, actual.ours, outcome).await
+        self.realise(desired, Arc::new(actual.ours), outcome).await
     }
 
     /// Makes a pass over a switch that this mastership has seen to hold `held` and no other entry
@@ -73,17 +75,16 @@ impl<C: Connection> Reconciler<'_, C> {
     pub(super) async fn short_pass(
         &self,
         desired: &Tables,
-        held: &Tables,
+        held: Arc<Tables>,
     ) -> Result<Outcome, ClientError> {
-        self.realise(desired, held.clone(), Outcome::default())
-            .await
+        self.realise(desired, held, Outcome::default()).await
     }
 
     /// Writes what is desired and not found, and reads back what was written.
     async fn realise(
         &self,
         desired: &Tables,
-        found: Tables,
+        found: Arc<Tables>,
         mut outcome: Outcome,
     ) -> Result<Outcome, ClientError> {
         let updates = diff(&self.pipeline.p4info, desired, &found);

@@ -286,7 +286,7 @@ async fn lead<N: Network>(
         // Before anything is desired, whatever the switch holds is better than nothing.
         if let Some(tables) = effort.tables() {
             let made = match effort.held(limits) {
-                Some(held) => reconciler.short_pass(&tables, &held).await,
+                Some(held) => reconciler.short_pass(&tables, held).await,
                 None => reconciler.whole_pass(&tables).await,
             };
             match made {

@@ -85,11 +85,22 @@ pub struct Effects {
     pub question: Option<Question>,
     /// What the next run of the controller must know.
     pub record: Option<Record>,
+    /// Why the event was not taken in, if it was not; among the findings as well.
+    pub refusal: Option<Finding>,
     /// What a person should know, the event's own refusal included.
     pub findings: Vec<Finding>,
 }
 
 impl Effects {
+    /// Nothing, for this reason.
+    pub(crate) fn refusing(finding: Finding) -> Self {
+        Self {
+            refusal: Some(finding.clone()),
+            findings: vec![finding],
+            ..Self::default()
+        }
+    }
+
     pub(super) fn recording(record: Record) -> Self {
         let record = Some(record);
         Self {
