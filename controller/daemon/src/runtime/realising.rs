@@ -1,0 +1,79 @@
+//! What the task does with what follows from an event.
+//!
+//! The decision: first the ports of what failed, then the tables, then the thinking. Each step is
+//! whole before the next, so that a repair never waits for a plan.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::info;
+
+use super::log::log;
+use super::making::{desired, lowered};
+use super::running::Session;
+use super::task::Runtime;
+use crate::lower::protect;
+use crate::southbound::connection::{Network, Panicked};
+use crate::southbound::{Desired, Target, session};
+use crate::state::{Effects, Realise};
+
+impl<N: Network> Runtime<N> {
+    /// First the ports of what failed, then the tables, then the thinking.
+    pub(super) async fn carry_out(
+        &mut self,
+        effects: Effects,
+        received: Instant,
+    ) -> Result<(), Panicked> {
+        effects.findings.iter().for_each(log);
+        if let Some(protection) = effects.protect {
+            let tables = protect(
+                &protection.wiring,
+                &protection.fabric,
+                &self.desired.borrow().tables,
+            );
+            self.publish(desired(&protection, tables, received), protection)
+                .await;
+        }
+        if let Some(realise) = effects.realise {
+            let before = Arc::clone(&self.desired.borrow());
+            let lowering = realise.clone();
+            let work = move || lowered(&lowering, &before, received);
+            let desired = self.shared.network.compute(work).await?;
+            self.publish(desired, realise).await;
+        }
+        if let Some(question) = effects.question {
+            let network = self.shared.network.clone();
+            let thinking = async move { network.compute(move || question.answer()).await };
+            self.thinking = Some(tokio::spawn(thinking));
+        }
+        let spent = self.archive.keep_generation(self.state.generation());
+        spent.await.iter().for_each(log);
+        Ok(())
+    }
+
+    /// Gives the sessions their tables. Sessions with switches of another fabric end first, since
+    /// its ids mean other switches now.
+    async fn publish(&mut self, desired: Desired, realise: Realise) {
+        let targets = Target::all(&realise.fabric);
+        let stays = |target: &Target| targets.contains(target);
+        for (target, session) in self.sessions.extract_if(.., |target, _| !stays(target)) {
+            session.end().await;
+            self.shared.board.remove(target.switch);
+        }
+        let (generation, plan) = (desired.generation, realise.plan.generation);
+        info!(generation, plan, "publishing");
+        self.desired.send_replace(Arc::new(desired));
+        self.realised.send_replace(Some(realise));
+        for target in targets {
+            let shared = &self.shared;
+            let start = |target: &Target| {
+                shared.board.add(target.switch, &target.name);
+                let stop = self.stop.child_token();
+                let dealing = session::run(target.clone(), shared.clone(), stop.clone());
+                let task = tokio::spawn(dealing);
+                Session { stop, task }
+            };
+            self.sessions.entry(target).or_insert_with_key(start);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The task that owns the state and the sessions.
+//!
+//! [`Controller`](super::Controller) starts it; what follows from an event is done in
+//! [`realising`](super::realising), what other controllers store comes in by
+//! [`following`](super::following). The decision: everything that wakes it is one [`Wake`], taken
+//! in a fixed order, so that what it does depends on what came and not on which came first within
+//! a poll.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use p4::Pipeline;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use topology::SwitchId;
+use tracing::{error, warn};
+
+use super::Clock;
+use super::access::{Submission, Submitted};
+use super::archive::Archive;
+use super::office::Office;
+use super::running::Session;
+use super::waiting::Waiting;
+use crate::config::Config;
+use crate::discovery::Antenna;
+use crate::leadership::Leadership;
+use crate::liveness::{Health, Liveness, Part};
+use crate::southbound::arbitration::Standing;
+use crate::southbound::connection::{Network, Panicked};
+use crate::southbound::mandate::Mandate;
+use crate::southbound::session::Shared;
+use crate::southbound::{Board, Desired, Made, Target};
+use crate::state::{Answer, Effects, Event, Realise, State};
+
+/// The task that owns the state and the sessions.
+pub(super) struct Runtime<N> {
+    pub(super) shared: Shared<N>,
+    pub(super) desired: watch::Sender<Arc<Desired>>,
+    pub(super) realised: watch::Sender<Option<Realise>>,
+    pub(super) mandate: watch::Sender<Mandate>,
+    pub(super) sessions: BTreeMap<Target, Session>,
+    pub(super) stop: CancellationToken,
+    pub(super) state: State,
+    pub(super) archive: Archive,
+    pub(super) liveness: Liveness,
+    pub(super) leadership: Leadership,
+    /// Where somebody else than the switches says who leads.
+    pub(super) office: Option<Office>,
+    /// The planner at work on the latest question.
+    pub(super) thinking: Option<JoinHandle<Result<Answer, Panicked>>>,
+    /// Who waits until an event is planned for, the earliest first.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// What switches were last seen to have room for.
+    pub(super) rooms: BTreeMap<SwitchId, usize>,
+    pub(super) clock: Clock,
+}
+
+/// What wakes the task.
+enum Wake {
+    Submitted(Submission),
+    Answered(Result<Answer, Panicked>),
+    /// A session has something to say, or what was seen has lasted.
+    Look,
+    /// Something that all controllers share may have changed.
+    News,
+    Stop,
+}
+
+impl<N: Network> Runtime<N> {
+    pub(super) fn new(
+        network: N,
+        mut config: Config,
+        archive: Archive,
+        antenna: Antenna,
+        clock: Clock,
+    ) -> Self {
+        config.term = archive.term(config.term);
+        let now = Instant::now();
+        let made = Made {
+            received: now,
+            planned: now,
+            lowered: now,
+        };
+        let nothing = Desired {
+            generation: 0,
+            tables: BTreeMap::new(),
+            made,
+        };
+        let (desired, to_sessions) = watch::channel(Arc::new(nothing));
+        let mandate = watch::Sender::new(Mandate::Open { term: config.term });
+        let office = Office::open(&config, &mandate);
+        let state = State::new(config.levels, archive.generation());
+        Self {
+            state: match config.discovery.is_enabled {
+                true => state.probed(),
+                false => state,
+            },
+            archive,
+            liveness: Liveness::new(config.patience),
+            leadership: Leadership::new(config.term, config.grace),
+            office,
+            shared: Shared {
+                network,
+                config: Arc::new(config),
+                pipeline: Arc::new(Pipeline::fabric()),
+                desired: to_sessions,
+                mandate: mandate.subscribe(),
+                board: Board::default(),
+                antenna,
+            },
+            mandate,
+            desired,
+            realised: watch::Sender::new(None),
+            sessions: BTreeMap::new(),
+            stop: CancellationToken::new(),
+            thinking: None,
+            waiting: VecDeque::new(),
+            rooms: BTreeMap::new(),
+            clock,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Submission>) {
+        let mut news = self.shared.board.changes();
+        loop {
+            let done = match self.wake(&mut queue, &mut news).await {
+                Wake::Stop => break,
+                Wake::Submitted(submission) => self.accept(submission).await,
+                Wake::Answered(Ok(answer)) => self.adopt(answer).await,
+                Wake::Answered(Err(_)) => Err(Panicked),
+                Wake::Look => self.look().await,
+                Wake::News => self.follow().await,
+            };
+            if let Err(Panicked) = done {
+                error!("planning panicked; stopping, and leaving the switches as they are");
+                break;
+            }
+        }
+        for session in self.sessions.into_values() {
+            session.end().await;
+        }
+        if let Some(office) = self.office {
+            office.close().await;
+        }
+    }
+
+    /// Waits for something to do. While as many wait for a plan as may, nothing more is accepted.
+    async fn wake(
+        &mut self,
+        queue: &mut mpsc::Receiver<Submission>,
+        news: &mut watch::Receiver<()>,
+    ) -> Wake {
+        let has_room = self.waiting.len() < self.shared.config.event_queue.get();
+        let due = [
+            self.liveness.next_due(),
+            self.leadership.next_due(),
+            self.ledger_due(),
+        ];
+        let due = due.into_iter().flatten().min();
+        let (thinking, office) = (&mut self.thinking, &mut self.office);
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Wake::Stop,
+            answer = async { thinking.as_mut().expect("checked").await }, if thinking.is_some() => {
+                self.thinking = None;
+                Wake::Answered(answer.unwrap_or(Err(Panicked)))
+            }
+            submission = queue.recv(), if has_room => {
+                submission.map_or(Wake::Stop, Wake::Submitted)
+            }
+            () = news_of(office) => Wake::News,
+            // The board is held by the task itself, so it does not end.
+            _ = news.changed() => Wake::Look,
+            () = async { sleep_until(due.expect("checked")).await }, if due.is_some() => Wake::Look,
+        }
+    }
+
+    /// Takes in what somebody submitted. Who submitted an event hears of it when it is planned for,
+    /// or at once that it is refused.
+    async fn accept(&mut self, submission: Submission) -> Result<(), Panicked> {
+        let received = submission.received;
+        let (event, receipt) = match submission.what {
+            Submitted::Event(event, receipt) => (*event, receipt),
+            Submitted::Seen(part, seen) => {
+                let change = self.liveness.observe(part, seen, received);
+                return self.believe(change, received).await;
+            }
+            Submitted::Look(look) => {
+                (look.0)(&self.state);
+                return Ok(());
+            }
+        };
+        let inputs = self.state.inputs();
+        if let Some(refusal) = self
+            .office
+            .as_ref()
+            .and_then(|office| office.refuses(&event))
+        {
+            let effects = Effects::refusing(refusal);
+            let waiting = Waiting::new(inputs, received, &effects, receipt);
+            waiting.tell(self.state.generation(), &[]);
+            return Ok(());
+        }
+        let effects = self.take(event).await;
+        let waiting = Waiting::new(self.state.inputs(), received, &effects, receipt);
+        match waiting.inputs > inputs {
+            true => self.waiting.push_back(waiting),
+            false => waiting.tell(effects.generation, &[]),
+        }
+        self.carry_out(effects, received).await
+    }
+
+    /// The one call of the state's transition.
+    pub(super) fn step(&mut self, event: Event) -> Effects {
+        self.state.step(event)
+    }
+
+    /// Has the state take an event in, and stores what the next run must know of it.
+    async fn take(&mut self, event: Event) -> Effects {
+        let mut effects = self.step(event);
+        if let Some(record) = effects.record.take() {
+            effects.findings.extend(self.archive.keep(record).await);
+        }
+        effects
+    }
+
+    /// When the policy changes by itself, which is for the leader to see to.
+    fn ledger_due(&self) -> Option<Instant> {
+        let leads = self.office.as_ref().is_none_or(Office::leads);
+        let due = self.state.ledger().next_due().filter(|_| leads);
+        due.map(|at| self.clock.instant(at))
+    }
+
+    /// Takes in a plan, and tells everyone who waited for it.
+    async fn adopt(&mut self, answer: Answer) -> Result<(), Panicked> {
+        let first = self.waiting.front().map(|waiting| waiting.received);
+        let effects = self.step(Event::Planned(Box::new(answer)));
+        let (generation, findings) = (effects.generation, effects.findings.clone());
+        self.carry_out(effects, first.unwrap_or_else(Instant::now))
+            .await?;
+        let planned = self.state.planned();
+        while let Some(waiting) = self.waiting.pop_front_if(|next| next.inputs <= planned) {
+            waiting.tell(generation, &findings);
+        }
+        if let Some(office) = &mut self.office {
+            office.accept(planned);
+        }
+        Ok(())
+    }
+
+    /// Looks at what the sessions see, and at what has lasted.
+    async fn look(&mut self) -> Result<(), Panicked> {
+        let now = Instant::now();
+        let mut seen = Vec::new();
+        let mut rooms = Vec::new();
+        let mut standings = Vec::new();
+        self.shared.board.for_each(|switch, line| {
+            let health = match line.standing {
+                Standing::Apart | Standing::Candidate => Health::Down,
+                _ => Health::Up,
+            };
+            seen.push((Part::Switch(switch), health));
+            standings.push(line.standing);
+            rooms.extend(line.pin_room.map(|room| (switch, room)));
+        });
+        for (part, health) in seen {
+            let change = self.liveness.observe(part, health, now);
+            self.believe(change, now).await?;
+        }
+        for change in self.liveness.due(now) {
+            self.believe(Some(change), now).await?;
+        }
+        if self.office.is_none() {
+            self.weigh(&standings, now).await;
+        }
+        if self.ledger_due().is_some_and(|due| due <= now) {
+            let effects = self.take(Event::TimeCame(self.clock.now())).await;
+            self.carry_out(effects, now).await?;
+        }
+        for (switch, room) in rooms {
+            if self.rooms.insert(switch, room) != Some(room) {
+                let effects = self.step(Event::PinRoomLearned(switch, room));
+                self.carry_out(effects, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn believe(
+        &mut self,
+        change: Option<topology::Change>,
+        now: Instant,
+    ) -> Result<(), Panicked> {
+        let Some(change) = change else { return Ok(()) };
+        warn!(?change, "the fabric changed");
+        let effects = self.step(Event::FabricChanged(change));
+        self.carry_out(effects, now).await
+    }
+}
+
+/// Waits for what others have stored.
+async fn news_of(office: &mut Option<Office>) {
+    match office {
+        Some(office) => office.changed().await,
+        None => std::future::pending().await,
+    }
+}
