@@ -30,6 +30,13 @@ pub(crate) struct To {
 }
 
 impl To {
+    /// The controller that listens there.
+    pub(crate) fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+        }
+    }
+
     /// What the controller answers at `path`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.ask(Method::GET, path, Vec::new())

@@ -38,9 +38,7 @@ impl Failure {
 
     /// Work that failed, with the whole chain of causes.
     pub(crate) fn work(error: &dyn std::error::Error) -> Self {
-        let causes = std::iter::successors(error.source(), |cause| cause.source());
-        let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-        Self::Work(format!("{error}{causes}"))
+        Self::Work(chain(error))
     }
 
     /// Tells the user and gives the exit status.
@@ -51,4 +49,11 @@ impl Failure {
             Self::Work(_) => ExitCode::FAILURE,
         }
     }
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+    format!("{error}{causes}")
 }

@@ -23,12 +23,7 @@ pub(crate) fn fabric(name: &str) -> Result<Fabric, Failure> {
     spec::parse(&text(name)?, format, name).map_err(Failure::document)
 }
 
-/// Reads a policy document; without one, the defaults.
-pub(crate) fn policy(name: Option<&str>) -> Result<Policy, Failure> {
-    policy_with(name, |_| {})
-}
-
-/// Reads a policy document, which `change` may change before it is validated.
+/// Reads a policy document, or takes the defaults without one, which `change` may change before it is validated.
 pub(crate) fn policy_with(
     name: Option<&str>,
     change: impl FnOnce(&mut PolicyDocument),

@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod figure;
 mod files;
+mod input;
 mod output;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod openapi;
 mod pace;
 pub mod service;
+pub mod situation;
 mod telemetry;
 
 use std::future::IntoFuture;

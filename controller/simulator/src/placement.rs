@@ -8,8 +8,10 @@
 //!
 //! The plain references are [`queue`]'s; [`hived`], [`muri`], [`sjf_bco`] and [`crius`] follow
 //! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are what Crius is compared with: like it,
-//! they look up how fast models are on each kind of GPU ([`throughput`]) and think on a [`ledger`].
+//! they look up how fast models are on each kind of GPU ([`throughput`]) and think ahead on an
+//! [`allocation`].
 
+pub mod allocation;
 mod board;
 mod cluster;
 pub mod crius;
@@ -18,7 +20,6 @@ pub mod elastic_flow;
 pub mod fcfs;
 pub mod gavel;
 pub mod hived;
-pub mod ledger;
 pub mod muri;
 mod named;
 pub mod queue;

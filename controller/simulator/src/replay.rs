@@ -18,7 +18,7 @@ mod advice;
 mod checkpoint;
 mod dispatcher;
 mod following;
-mod ledger;
+mod hours;
 mod meeting;
 mod outcome;
 mod passing;
@@ -36,10 +36,11 @@ use topology::Fabric;
 
 pub use self::advice::{Advice, Delayed, Question};
 pub use self::checkpoint::{Checkpoint, CheckpointError};
+pub use self::meeting::Hindrance;
 pub use self::outcome::{Hour, ReplayOutcome, ReplayedJob, Replays};
 
 use self::dispatcher::Dispatcher;
-use self::ledger::{Ledger, Level};
+use self::hours::{Hours, Level};
 use self::meeting::Mover;
 use self::steady::Steady;
 use self::training::{Trainer, Training};
@@ -68,6 +69,8 @@ pub struct Setup {
     pub placement: Placement,
     /// Who decides on paths and classes.
     pub scheduler: Scheduler,
+    /// Who can hold up a job.
+    pub hindrance: Hindrance,
     /// Where chance comes from.
     pub seed: u64,
 }
@@ -121,7 +124,7 @@ struct Progress {
     /// Whether its last round did nothing, and nobody came or left since.
     is_idle: bool,
     records: Vec<Record>,
-    ledger: Ledger,
+    hours: Hours,
     busy_gpu_seconds: f64,
     held_gpu_seconds: f64,
     /// GPU seconds of jobs, by how unsure their iteration times were.
@@ -187,8 +190,9 @@ impl<'a> Replay<'a> {
             fabric: setup.fabric.clone(),
             jobs: Vec::new(),
         };
+        let beliefs = Beliefs::of(&setup.fabric, &setup.models, setup.seed);
         Ok(Self {
-            policy: setup.placement.policy(&setup.cluster, &beliefs(setup))?,
+            policy: setup.placement.policy(&setup.cluster, &beliefs)?,
             board: Board::new(setup.cluster.clone()),
             dispatcher: Dispatcher::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
@@ -235,17 +239,6 @@ impl<'a> Replay<'a> {
         }
         self.follow(changes)?;
         Ok(true)
-    }
-}
-
-/// What policies know of the jobs.
-fn beliefs(setup: &Setup) -> Beliefs {
-    let nics = setup.fabric.nics().first();
-    let speed = |nic: &topology::Nic| setup.fabric.link(nic.uplink).bandwidth.bytes_per_second();
-    Beliefs {
-        models: setup.models.clone(),
-        nic_bytes_per_second: nics.map_or(1.0, speed),
-        seed: setup.seed,
     }
 }
 

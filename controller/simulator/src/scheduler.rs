@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use planner::{Input, Policy};
 
+use crate::baseline::taccl::Sight;
 use crate::baseline::{cassini, ecmp, sincronia, taccl, varys};
 use crate::crux;
 use crate::schedule::Schedule;
@@ -20,6 +21,8 @@ pub enum Scheduler {
     Varys,
     /// TACCL* of the Crux paper: least congested links, longer distance first.
     Taccl,
+    /// The same, with the flows of a job blind to each other.
+    TacclJob,
     /// CASSINI (NSDI'24): shifts of start, no classes.
     Cassini,
     /// Crux's priority assignment alone: paths by hash, a class for each job.
@@ -32,11 +35,12 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// All of them, the baselines first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ecmp,
         Self::Sincronia,
         Self::Varys,
         Self::Taccl,
+        Self::TacclJob,
         Self::Cassini,
         Self::CruxPa,
         Self::CruxPsPa,
@@ -50,6 +54,7 @@ impl Scheduler {
             Self::Sincronia => "sincronia",
             Self::Varys => "varys",
             Self::Taccl => "taccl",
+            Self::TacclJob => "taccl-job",
             Self::Cassini => "cassini",
             Self::CruxPa => "crux-pa",
             Self::CruxPsPa => "crux-ps-pa",
@@ -66,7 +71,8 @@ impl Scheduler {
             Self::Ecmp => ecmp::schedule(input),
             Self::Sincronia => sincronia::schedule(input, policy),
             Self::Varys => varys::schedule(input, policy),
-            Self::Taccl => taccl::schedule(input, policy),
+            Self::Taccl => taccl::schedule(input, policy, Sight::Flows),
+            Self::TacclJob => taccl::schedule(input, policy, Sight::Jobs),
             Self::Cassini => cassini::schedule(input),
             Self::CruxPa => crux::assignment(input, policy),
             Self::CruxPsPa => crux::paths_and_assignment(input, policy, previous),
@@ -84,8 +90,8 @@ impl fmt::Display for Scheduler {
 /// No scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no scheduler; known are ecmp, sincronia, varys, taccl, cassini, crux-pa, crux-ps-pa, \
-     crux"
+    "`{0}` is no scheduler; known are ecmp, sincronia, varys, taccl, taccl-job, cassini, crux-pa, \
+     crux-ps-pa, crux"
 )]
 pub struct UnknownScheduler(pub String);
 

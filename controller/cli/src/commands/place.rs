@@ -1,13 +1,17 @@
 //! `crux place`: where each placement policy would put a new job in a fabric that runs others.
 
-use planner::Input;
+use ::controller::northbound::situation::Situation;
+use clap::Arg;
+use planner::{Input, Policy};
 use simulator::Scheduler;
 use simulator::placement::Placement;
 use simulator::replay::{Advice, Question};
 use simulator::workload::Models;
 
+use crate::client::To;
 use crate::failure::Failure;
 use crate::files;
+use crate::input::InputArgs;
 use crate::output::{self, Format, FormatArg};
 
 /// Say where each placement policy would put a new job, and what that would do to it and to others.
@@ -16,18 +20,17 @@ use crate::output::{self, Format, FormatArg};
 /// that run.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100")]
+Examples:
+  crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100
+  crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement same-leaf,hived")]
+#[command(mut_args(or_controller))]
 pub(crate) struct Args {
-    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
-    #[arg(long)]
-    fabric: String,
-    /// The jobs that run
-    #[arg(long)]
-    jobs: String,
-    /// Policy document; without one, the defaults
-    #[arg(long)]
-    policy: Option<String>,
+    #[command(flatten)]
+    documents: Option<InputArgs>,
+    /// Ask about what a running controller plans for, instead of documents (northbound.listen of
+    /// its configuration)
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
     /// GPUs that the job wants
     #[arg(long)]
     gpus: u32,
@@ -50,21 +53,52 @@ pub(crate) struct Args {
     output: FormatArg,
 }
 
+/// Documents say what runs, or a controller does.
+fn or_controller(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "fabric" | "jobs" => arg
+            .required(false)
+            .required_unless_present("controller")
+            .conflicts_with("controller"),
+        "policy" => arg.conflicts_with("controller"),
+        _ => arg,
+    }
+}
+
+/// What runs, and under which policy.
+fn known(args: &Args) -> Result<(Input, Policy), Failure> {
+    match (&args.documents, &args.controller) {
+        (Some(documents), _) => {
+            let known = documents.read()?;
+            known
+                .findings
+                .iter()
+                .for_each(|finding| eprintln!("{finding}"));
+            Ok((known.input, known.policy))
+        }
+        (None, Some(controller)) => {
+            let situation: Situation = To::new(controller).get("/v1/situation")?;
+            situation.recall().map_err(Failure::document)
+        }
+        (None, None) => {
+            let what = "missing; give --fabric and --jobs, or --controller";
+            Err(Failure::input("what runs", what))
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let policy = files::policy(args.policy.as_deref())?;
-    let fabric = files::fabric(&args.fabric)?;
-    let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
-    let (jobs, findings) = files::jobs(&args.jobs, &fabric)?;
-    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    let (input, policy) = known(args)?;
     let models = files::models(args.models.as_deref())?;
     let question = Question {
-        input: &Input { fabric, jobs },
+        input: &input,
         policy: &policy,
         scheduler: args.scheduler,
         gpus: args.gpus,
         model: models
             .named(&args.model)
             .ok_or_else(|| unknown(&args.model, &models))?,
+        models: &models,
         seed: args.seed,
     };
     let placements = match &args.placement[..] {

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use comfy_table::Table;
-use planner::{Input, Plan, PlanDocument};
+use planner::{Plan, PlanDocument};
 use topology::{Fabric, Finding};
 
 use crate::failure::Failure;
 use crate::files;
+use crate::input::{InputArgs, Known};
 use crate::output::{self, Format, FormatArg};
 
 /// Plan paths and levels for a fabric and its jobs, without touching a switch.
@@ -18,15 +19,8 @@ Examples:
   crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json
   crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing")]
 pub(crate) struct Args {
-    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
-    #[arg(long)]
-    fabric: String,
-    /// Jobs document
-    #[arg(long)]
-    jobs: String,
-    /// Policy document; without one, the defaults
-    #[arg(long)]
-    policy: Option<String>,
+    #[command(flatten)]
+    documents: InputArgs,
     /// The plan in force (JSON of an earlier crux plan): what runs stays unless something is gained
     #[arg(long)]
     previous: Option<String>,
@@ -44,18 +38,18 @@ pub(crate) struct Args {
 const BUSIEST: usize = 10;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let policy = files::policy(args.policy.as_deref())?;
-    let fabric = files::fabric(&args.fabric)?;
-    let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
-    let (jobs, mut findings) = files::jobs(&args.jobs, &fabric)?;
+    let Known {
+        input,
+        policy,
+        mut findings,
+    } = args.documents.read()?;
     let recalled = args
         .previous
         .as_deref()
-        .map(|file| previous(file, &fabric))
+        .map(|file| previous(file, &input.fabric))
         .transpose()?;
     let (previous, lost) = recalled.unzip();
     findings.extend(lost.into_iter().flatten());
-    let input = Input { fabric, jobs };
 
     let started = Instant::now();
     let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());

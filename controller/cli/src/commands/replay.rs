@@ -14,7 +14,7 @@ use std::fs;
 
 use simulator::Scheduler;
 use simulator::placement::{Cluster, Placement};
-use simulator::replay::{Replays, Setup};
+use simulator::replay::{Hindrance, Replays, Setup};
 use simulator::trace::Trace;
 
 use self::source::SourceArgs;
@@ -56,13 +56,8 @@ pub(crate) struct Args {
     /// Factor on every byte that jobs send
     #[arg(long, default_value_t = 1.0)]
     volume: f64,
-    /// Keep what is needed to go on later in files of this name and that of each scheduler; if they
-    /// are there, go on from them
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<String>,
-    /// Seconds between two checkpoints
-    #[arg(long, default_value_t = 10.0)]
-    checkpoint_seconds: f64,
+    #[command(flatten)]
+    checkpoints: runs::Checkpoints,
     /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
@@ -72,11 +67,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let setups = args.setups()?;
-    let checkpoints = args.checkpoint.as_ref().map(|file| runs::Checkpoints {
-        file: file.clone(),
-        seconds: args.checkpoint_seconds,
-    });
-    let outcomes = runs::replay_all(&setups, checkpoints.as_ref())?;
+    let outcomes = runs::replay_all(&setups, &args.checkpoints)?;
     let replays = Replays {
         notes: notes(&setups[0].trace, args),
         volume: args.volume,
@@ -121,6 +112,7 @@ impl Args {
             policy,
             placement: self.placement,
             scheduler: first,
+            hindrance: Hindrance::Everyone,
             seed: self.source.seed,
         };
         let schedulers = self.scheduler.iter();

@@ -42,7 +42,7 @@ pub(crate) const QUIET: Shade = Shade::new(0x66_7080, 0x9A_A5B4);
 pub(crate) const GRID: Shade = Shade::new(0xE3_E7EC, 0x2B_333E);
 
 /// Colours that tell things apart; the first is for what matters most.
-pub(crate) const SERIES: [Shade; 8] = [
+pub(crate) const SERIES: [Shade; 9] = [
     Shade::new(0x1F_5FD0, 0x6F_A8FF),
     Shade::new(0xD9_6C0B, 0xF2_9B4B),
     Shade::new(0x0E_8F6E, 0x3F_C9A3),
@@ -51,6 +51,7 @@ pub(crate) const SERIES: [Shade; 8] = [
     Shade::new(0x8A_6A12, 0xD6_B24A),
     Shade::new(0x5B_47C9, 0xA7_98FF),
     Shade::new(0x23_9AC4, 0x74_D0F1),
+    Shade::new(0xA3_3B20, 0xF0_8A6E),
 ];
 
 /// Colours of classes, the highest first: one hue, from strong to faint.

@@ -105,13 +105,23 @@ fn crux(files: &Files, at: SocketAddr, arguments: &[&str]) -> Output {
 /// A command, its exit status, and texts that it prints.
 type Case = (&'static str, i32, &'static [&'static str]);
 
-const LOOKING: [Case; 7] = [
+const LOOKING: [Case; 9] = [
     ("jobs", 0, &["gpt", "bert", "document"]),
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
     ("explain gpt", 0, &["job gpt has level", "* h1 > leaf1 >"]),
     ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (pinned)"]),
     ("explain gtp", 1, &["did you mean `gpt`?"]),
+    (
+        "place --gpus 8 --model gpt-24l/A100 --placement first-fit",
+        0,
+        &["it waits: too few GPUs"],
+    ),
+    (
+        "place --gpus 8 --model gpt-24l/A100 --fabric lab.toml",
+        2,
+        &["cannot be used with"],
+    ),
     ("doctor", 0, &["everything is as it should be"]),
 ];
 

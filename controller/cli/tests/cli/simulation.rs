@@ -17,11 +17,12 @@ const JOBS: &str = r#"{"jobs": [
   {"id": "c", "gpus": {"h3": 8, "h6": 8}, "flop_per_iteration": 1e15, "compute_seconds": 1.0,
    "flows": [{"src": "h3", "dst": "h6", "bytes": 12.5e9, "udp_src_port": 50003}]} ]}"#;
 
-const SCHEDULERS: [&str; 8] = [
+const SCHEDULERS: [&str; 9] = [
     "ecmp",
     "sincronia",
     "varys",
     "taccl",
+    "taccl-job",
     "cassini",
     "crux-pa",
     "crux-ps-pa",

@@ -13,6 +13,7 @@ use super::answers::{JobRow, LinkRow, SwitchRow};
 use super::explain::Explanation;
 use super::http::{Handler, name, read, take, tell, written};
 use super::service::{Chapter, Done, Order, Say, Wish};
+use super::situation::Situation;
 use crate::ledger::Edition;
 use crate::preview::Preview;
 
@@ -68,6 +69,13 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         summary: "The plan in force",
         takes: None,
         gives: of::<PlanDocument>,
+    },
+    Endpoint {
+        path: "/v1/situation",
+        handler: tell!(situation),
+        summary: "What is planned for: fabric, jobs and policy as documents",
+        takes: None,
+        gives: of::<Situation>,
     },
     Endpoint {
         path: "/v1/explain/{name}",

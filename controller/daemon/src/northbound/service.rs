@@ -18,6 +18,7 @@ use topology::{Finding, one_line};
 use super::answers::{JobRow, LinkRow, SwitchRow, View};
 use super::explain::Explanation;
 use super::metrics;
+use super::situation::Situation;
 use crate::config::Config;
 use crate::ledger::{Content, Edition, Signature, Temporary, UnixMs};
 use crate::preview::{Preview, preview};
@@ -185,6 +186,14 @@ impl Service {
     /// As above.
     pub async fn plan(&self) -> Result<PlanDocument, ServiceError> {
         Ok(self.view().await?.plan())
+    }
+
+    /// What is planned for.
+    ///
+    /// # Errors
+    /// The controller has stopped.
+    pub async fn situation(&self) -> Result<Situation, ServiceError> {
+        Ok(self.access.look(Situation::of).await?)
     }
 
     /// What an operator should look at.

@@ -31,6 +31,12 @@ pub fn paths(input: &Input) -> Vec<Vec<Vec<LinkId>>> {
         .collect()
 }
 
+/// Which of `count` equal ways a flow takes at the leaf that it comes from.
+pub(super) fn among(fabric: &Fabric, flow: &Flow, count: usize) -> usize {
+    let leaf = fabric.leaf_of(flow.src);
+    choice(five_tuple_hash(fabric, flow), device(fabric, leaf), count)
+}
+
 fn path(fabric: &Fabric, routes: &Routes<'_>, flow: &Flow) -> Vec<LinkId> {
     let hash = five_tuple_hash(fabric, flow);
     routes.walk(flow, |switch, links| {

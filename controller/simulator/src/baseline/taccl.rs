@@ -2,10 +2,12 @@
 //! with it: communication sketches route each job over the least congested links, and the longer
 //! transmission is served first.
 //!
-//! Jobs choose in the order in which they came; so does every flow of a job. A flow takes the path
-//! whose busiest link is the least busy with the flow on it, then the least busy in sum, then the
-//! first; the load of a link is the share of time that the flows placed so far keep it busy,
+//! Jobs choose in the order in which they came. A flow takes the path
+//! whose busiest link is the least busy with the flow on it, then the least busy in sum; the load of a link is the share of time that the flows placed so far keep it busy,
 //! `bytes / (B_e * T_j)`, with `T_j` the iteration alone as far as the hosts' links allow.
+//!
+//! "Each job chooses the least congested link" leaves open what its own flows see of each other: see
+//! [`Sight`]. Nearly everything hangs on it.
 //!
 //! Left open there and chosen here: the distance of a job is the number of links of its longest
 //! path; jobs of equal distance keep the order in which they came; the sorted list is split evenly
@@ -14,14 +16,24 @@
 use planner::{Flow, Input, Job, Policy, compression};
 use topology::{Fabric, LinkId};
 
-use crate::baseline::levels;
+use crate::baseline::{ecmp, levels};
 use crate::demand::Demand;
 use crate::routes::Routes;
 use crate::schedule::Schedule;
 
+/// What a flow knows of the loads when it chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// The flows of its own job that chose before it, too: one flow after the other, the first of
+    /// equal paths.
+    Flows,
+    /// Other jobs only: the flows of a job choose at once, by hash among equal paths.
+    Jobs,
+}
+
 /// Paths over the least congested links, and classes by distance.
-pub fn schedule(input: &Input, policy: &Policy) -> Schedule {
-    let paths = paths(input);
+pub fn schedule(input: &Input, policy: &Policy, sight: Sight) -> Schedule {
+    let paths = paths(input, sight);
     Schedule::of_classes(&classes(&order(&paths), policy), paths)
 }
 
@@ -40,14 +52,15 @@ pub fn order(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
 
 /// The path of every flow by job, each the least congested when its turn comes; empty where there
 /// is none.
-pub fn paths(input: &Input) -> Vec<Vec<Vec<LinkId>>> {
+pub fn paths(input: &Input, sight: Sight) -> Vec<Vec<Vec<LinkId>>> {
     let routes = Routes::new(input);
     let mut loads = Loads {
         fabric: &input.fabric,
         busy: vec![0.0; input.fabric.links().len()],
     };
     let jobs = input.jobs.iter();
-    jobs.map(|job| loads.place_job(job, &routes)).collect()
+    jobs.map(|job| loads.place_job(job, &routes, sight))
+        .collect()
 }
 
 /// Share of time that each directed link is busy with the flows placed so far.
@@ -57,7 +70,7 @@ struct Loads<'a> {
 }
 
 impl Loads<'_> {
-    fn place_job(&mut self, job: &Job, routes: &Routes<'_>) -> Vec<Vec<LinkId>> {
+    fn place_job(&mut self, job: &Job, routes: &Routes<'_>, sight: Sight) -> Vec<Vec<LinkId>> {
         let seconds = job.iteration_seconds(host_seconds(self.fabric, job));
         let rate = |flow: &Flow| {
             if seconds > 0.0 {
@@ -66,22 +79,50 @@ impl Loads<'_> {
                 0.0
             }
         };
-        let flows = job.flows.iter();
-        flows
-            .map(|flow| self.place(routes.paths(flow), rate(flow)))
-            .collect()
+        let mut paths = Vec::with_capacity(job.flows.len());
+        for flow in &job.flows {
+            let mut least = self.least_congested(routes.paths(flow), rate(flow));
+            let chosen = match sight {
+                Sight::Flows => 0,
+                Sight::Jobs => ecmp::among(self.fabric, flow, least.len()),
+            };
+            let path = match least.is_empty() {
+                true => Vec::new(),
+                false => least.swap_remove(chosen),
+            };
+            if sight == Sight::Flows {
+                self.add(&path, rate(flow));
+            }
+            paths.push(path);
+        }
+        if sight == Sight::Jobs {
+            for (flow, path) in job.flows.iter().zip(&paths) {
+                self.add(path, rate(flow));
+            }
+        }
+        paths
     }
 
-    fn place(&mut self, paths: Vec<Vec<LinkId>>, rate: f64) -> Vec<LinkId> {
-        let weighed = paths
-            .into_iter()
-            .map(|path| (self.congestion(&path, rate), path));
-        let least = weighed.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let path = least.map_or_else(Vec::new, |(_, path)| path);
-        for link in &path {
+    fn add(&mut self, path: &[LinkId], rate: f64) {
+        for link in path {
             self.busy[link.index()] = self.with(*link, rate);
         }
-        path
+    }
+
+    /// Those of `paths` that are as little congested as any, in their order.
+    fn least_congested(&self, paths: Vec<Vec<LinkId>>, rate: f64) -> Vec<Vec<LinkId>> {
+        let by_congestion =
+            |a: &(f64, f64), b: &(f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
+        let congestions = paths.iter().map(|path| self.congestion(path, rate));
+        let congestions: Vec<(f64, f64)> = congestions.collect();
+        let Some(least) = congestions.iter().copied().min_by(by_congestion) else {
+            return Vec::new();
+        };
+        let weighed = paths.into_iter().zip(congestions);
+        weighed
+            .filter(|(_, congestion)| by_congestion(congestion, &least).is_eq())
+            .map(|(path, _)| path)
+            .collect()
     }
 
     /// Largest and summed load of the links between the hosts' own.

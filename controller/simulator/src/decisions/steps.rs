@@ -15,6 +15,7 @@ use topology::Path;
 use super::case::{Case, JOBS, LEVELS};
 use super::choices::{Choices, Paths};
 use super::optimum::{Candidate, Court, Decision};
+use crate::baseline::taccl::Sight;
 use crate::baseline::{ecmp, sincronia, taccl, varys};
 use crate::demand::Demand;
 
@@ -164,7 +165,10 @@ struct Trials<'a> {
 
 impl Trials<'_> {
     fn paths(&mut self, plans: &[Candidate]) -> Vec<f64> {
-        let baselines = [taccl::paths(self.input), ecmp::paths(self.input)];
+        let baselines = [
+            taccl::paths(self.input, Sight::Flows),
+            ecmp::paths(self.input),
+        ];
         let planned = plans.iter().map(|(paths, _)| paths);
         planned
             .chain(&baselines)

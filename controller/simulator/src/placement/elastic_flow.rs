@@ -10,8 +10,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::allocation::{self, Allocation, Stall};
 use super::fcfs::admit;
-use super::ledger::{self, Ledger, Stall};
 use super::throughput::Throughputs;
 use super::{Decision, Policy, Request, State};
 
@@ -29,59 +29,66 @@ pub struct ElasticFlow {
 
 impl Policy for ElasticFlow {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run =
-            |ledger: &Ledger<'_>, request: &Request| least_share(ledger, request).is_some();
-        let ledger = Ledger::of(state, &self.table);
-        let (mut ledger, mut decisions) = admit(state.waiting, ledger, can_run, admitted);
+        let can_run = |allocation: &Allocation<'_>, request: &Request| {
+            least_share(allocation, request).is_some()
+        };
+        let allocation = Allocation::of(state, &self.table);
+        let (mut allocation, mut decisions) = admit(state.waiting, allocation, can_run, admitted);
         // Who left made room.
         for kind in 0..self.table.kinds() {
-            ledger = shared(&ledger, kind, None).unwrap_or(ledger);
+            allocation = shared(&allocation, kind, None).unwrap_or(allocation);
         }
-        decisions.extend(ledger.decisions(state, self.stall));
+        decisions.extend(allocation.decisions(state, self.stall));
         decisions
     }
 }
 
-/// The ledger with one more job; none if the shares of its kind do not fit.
-fn admitted<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
-    shared(ledger, ledger::kind(request), Some(request))
+/// The allocation with one more job; none if the shares of its kind do not fit.
+fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
+    shared(allocation, allocation::kind(request), Some(request))
 }
 
-/// The ledger with the GPUs of a kind shared anew, among those that hold some and one that comes.
-fn shared<'a>(ledger: &Ledger<'a>, kind: u32, comes: Option<&Request>) -> Option<Ledger<'a>> {
-    let held = ledger.held().filter(|held| held.shape.kind == kind);
+/// The allocation with the GPUs of a kind shared anew, among those that hold some and one that comes.
+fn shared<'a>(
+    allocation: &Allocation<'a>,
+    kind: u32,
+    comes: Option<&Request>,
+) -> Option<Allocation<'a>> {
+    let held = allocation.held().filter(|held| held.shape.kind == kind);
     let jobs: Vec<Request> = held
         .map(|held| held.request.clone())
         .chain(comes.cloned())
         .collect();
-    let shares = shares(ledger, &jobs, ledger.gpus_of(kind))?;
-    keeping(ledger, &jobs, &shares).or_else(|| repacked(ledger, &jobs, &shares))
+    let shares = shares(allocation, &jobs, allocation.gpus_of(kind))?;
+    keeping(allocation, &jobs, &shares).or_else(|| repacked(allocation, &jobs, &shares))
 }
 
 /// The fewest GPUs with which a job runs on its kind.
-fn least_share(ledger: &Ledger<'_>, request: &Request) -> Option<u32> {
+fn least_share(allocation: &Allocation<'_>, request: &Request) -> Option<u32> {
     let powers = (0..).map(|power| 1 << power);
     let mut counts = powers.take_while(|gpus| *gpus <= MOST_GPUS);
-    counts.find(|gpus| speed(ledger, request, *gpus).is_some())
+    counts.find(|gpus| speed(allocation, request, *gpus).is_some())
 }
 
-fn speed(ledger: &Ledger<'_>, request: &Request, gpus: u32) -> Option<f64> {
-    let best = ledger.table().best_shape(ledger::kind(request), gpus)?;
-    ledger.would_be(request, best)
+fn speed(allocation: &Allocation<'_>, request: &Request, gpus: u32) -> Option<f64> {
+    let best = allocation
+        .table()
+        .best_shape(allocation::kind(request), gpus)?;
+    allocation.would_be(request, best)
 }
 
 /// GPUs of each job: its minimum, doubled while that makes the jobs faster and GPUs are left; none
 /// if there are too few for the minima.
-fn shares(ledger: &Ledger<'_>, jobs: &[Request], gpus: u32) -> Option<Vec<u32>> {
-    let least = jobs.iter().map(|job| least_share(ledger, job));
+fn shares(allocation: &Allocation<'_>, jobs: &[Request], gpus: u32) -> Option<Vec<u32>> {
+    let least = jobs.iter().map(|job| least_share(allocation, job));
     let mut shares: Vec<u32> = least.collect::<Option<_>>()?;
     let mut left = gpus.checked_sub(shares.iter().sum())?;
     loop {
         let gain = |job: usize| {
             let now = shares[job];
             let may = now <= left && 2 * now <= MOST_GPUS;
-            let twice = speed(ledger, &jobs[job], 2 * now).filter(|_| may)?;
-            Some(twice - speed(ledger, &jobs[job], now)?).filter(|gain| *gain > 0.0)
+            let twice = speed(allocation, &jobs[job], 2 * now).filter(|_| may)?;
+            Some(twice - speed(allocation, &jobs[job], now)?).filter(|gain| *gain > 0.0)
         };
         let gains = (0..jobs.len()).filter_map(|job| Some((job, gain(job)?)));
         let Some((job, _)) = gains.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a))) else {
@@ -93,36 +100,47 @@ fn shares(ledger: &Ledger<'_>, jobs: &[Request], gpus: u32) -> Option<Vec<u32>> 
 }
 
 /// The jobs on as many GPUs as they now have; who has as many as before stays where it is.
-fn keeping<'a>(ledger: &Ledger<'a>, jobs: &[Request], shares: &[u32]) -> Option<Ledger<'a>> {
-    let had: BTreeMap<u32, u32> = ledger
+fn keeping<'a>(
+    allocation: &Allocation<'a>,
+    jobs: &[Request],
+    shares: &[u32],
+) -> Option<Allocation<'a>> {
+    let had: BTreeMap<u32, u32> = allocation
         .held()
         .map(|held| (held.request.job, held.shape.gpus()))
         .collect();
     let changed = jobs.iter().zip(shares);
     let changed = changed.filter(|(job, gpus)| had.get(&job.job) != Some(gpus));
-    packed(ledger.clone(), changed.collect())
+    packed(allocation.clone(), changed.collect())
 }
 
 /// The jobs on as many GPUs as they now have, all placed anew.
-fn repacked<'a>(ledger: &Ledger<'a>, jobs: &[Request], shares: &[u32]) -> Option<Ledger<'a>> {
-    packed(ledger.clone(), jobs.iter().zip(shares).collect())
+fn repacked<'a>(
+    allocation: &Allocation<'a>,
+    jobs: &[Request],
+    shares: &[u32],
+) -> Option<Allocation<'a>> {
+    packed(allocation.clone(), jobs.iter().zip(shares).collect())
 }
 
 /// These jobs on so many GPUs, the largest first, which leaves no gap.
-fn packed<'a>(mut ledger: Ledger<'a>, mut jobs: Vec<(&Request, &u32)>) -> Option<Ledger<'a>> {
+fn packed<'a>(
+    mut allocation: Allocation<'a>,
+    mut jobs: Vec<(&Request, &u32)>,
+) -> Option<Allocation<'a>> {
     for (job, _) in &jobs {
-        ledger.release(job.job);
+        allocation.release(job.job);
     }
     jobs.sort_by_key(|(job, gpus)| (Reverse(**gpus), job.job));
     let mut placed = jobs.iter();
-    let all = placed.all(|(job, gpus)| ledger.put_best(job, ledger::kind(job), **gpus));
-    all.then_some(ledger)
+    let all = placed.all(|(job, gpus)| allocation.put_best(job, allocation::kind(job), **gpus));
+    all.then_some(allocation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::ledger::tests::{Lab, request};
+    use crate::placement::allocation::tests::{Lab, request};
 
     /// Speeds of three models on 1, 2, 4 and 8 GPUs of one kind, on hosts of four.
     fn lab() -> Lab {
@@ -135,18 +153,18 @@ mod tests {
 
     fn check(jobs: &[&str], gpus: u32, expect: Option<&[u32]>) {
         let lab = lab();
-        let ledger = lab.ledger();
+        let allocation = lab.allocation();
         let jobs = jobs.iter().enumerate();
         let jobs: Vec<Request> = jobs
             .map(|(job, model)| request(job as u32, 1, model))
             .collect();
-        assert_eq!(shares(&ledger, &jobs, gpus).as_deref(), expect);
+        assert_eq!(shares(&allocation, &jobs, gpus).as_deref(), expect);
     }
 
     #[test]
     fn a_minimum_is_found_by_doubling() {
         let lab = lab();
-        let least = |model| least_share(&lab.ledger(), &request(1, 1, model));
+        let least = |model| least_share(&lab.allocation(), &request(1, 1, model));
         assert_eq!(
             [least("steady"), least("large"), least("none")],
             [Some(1), Some(4), None]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ledger::{self, Ledger, Stall};
+use super::allocation::{self, Allocation, Stall};
 use super::throughput::Throughputs;
 use super::{Decision, Policy, Request, State};
 
@@ -22,48 +22,50 @@ pub struct Fcfs {
 
 impl Policy for Fcfs {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run = |ledger: &Ledger<'_>, request: &Request| {
-            let best = self.table.best_shape(ledger::kind(request), request.gpus);
-            best.is_some_and(|best| ledger.would_be(request, best).is_some())
+        let can_run = |allocation: &Allocation<'_>, request: &Request| {
+            let best = self
+                .table
+                .best_shape(allocation::kind(request), request.gpus);
+            best.is_some_and(|best| allocation.would_be(request, best).is_some())
         };
-        let ledger = Ledger::of(state, &self.table);
-        let (ledger, mut decisions) = admit(state.waiting, ledger, can_run, placed);
-        decisions.extend(ledger.decisions(state, self.stall));
+        let allocation = Allocation::of(state, &self.table);
+        let (allocation, mut decisions) = admit(state.waiting, allocation, can_run, placed);
+        decisions.extend(allocation.decisions(state, self.stall));
         decisions
     }
 }
 
-/// The ledger with one more job; none if there is no room.
-fn placed<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
-    let mut after = ledger.clone();
-    let fits = after.put_best(request, ledger::kind(request), request.gpus);
+/// The allocation with one more job; none if there is no room.
+fn placed<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
+    let mut after = allocation.clone();
+    let fits = after.put_best(request, allocation::kind(request), request.gpus);
     fits.then_some(after)
 }
 
-/// Admits waiting jobs in order, until one of each kind finds no room: the ledger with them, and
+/// Admits waiting jobs in order, until one of each kind finds no room: the allocation with them, and
 /// the refusals of those that can never run.
 pub(super) fn admit<'a>(
     waiting: &[Request],
-    mut ledger: Ledger<'a>,
-    can_run: impl Fn(&Ledger<'a>, &Request) -> bool,
-    admitted: impl Fn(&Ledger<'a>, &Request) -> Option<Ledger<'a>>,
-) -> (Ledger<'a>, Vec<Decision>) {
+    mut allocation: Allocation<'a>,
+    can_run: impl Fn(&Allocation<'a>, &Request) -> bool,
+    admitted: impl Fn(&Allocation<'a>, &Request) -> Option<Allocation<'a>>,
+) -> (Allocation<'a>, Vec<Decision>) {
     let (mut blocked, mut refusals) = (BTreeSet::new(), Vec::new());
     for request in waiting {
-        let kind = ledger::kind(request);
+        let kind = allocation::kind(request);
         if blocked.contains(&kind) {
             continue;
         }
-        if !can_run(&ledger, request) {
+        if !can_run(&allocation, request) {
             refusals.push(refusal(request));
             continue;
         }
-        match admitted(&ledger, request) {
-            Some(after) => ledger = after,
+        match admitted(&allocation, request) {
+            Some(after) => allocation = after,
             None => drop(blocked.insert(kind)),
         }
     }
-    (ledger, refusals)
+    (allocation, refusals)
 }
 
 /// The refusal of a job that can never run.

@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use super::allocation::{Allocation, Stall};
 use super::fcfs::admit;
-use super::ledger::{Ledger, Stall};
 use super::throughput::Throughputs;
 use super::{Decision, Policy, Request, State};
 
@@ -33,36 +33,36 @@ pub struct Gavel {
 
 impl Policy for Gavel {
     fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run = |ledger: &Ledger<'_>, request: &Request| {
-            speeds(ledger, request).iter().any(Option::is_some)
+        let can_run = |allocation: &Allocation<'_>, request: &Request| {
+            speeds(allocation, request).iter().any(Option::is_some)
         };
-        let ledger = Ledger::of(state, &self.table);
-        let (ledger, mut decisions) = admit(state.waiting, ledger, can_run, admitted);
-        decisions.extend(ledger.decisions(state, self.stall));
+        let allocation = Allocation::of(state, &self.table);
+        let (allocation, mut decisions) = admit(state.waiting, allocation, can_run, admitted);
+        decisions.extend(allocation.decisions(state, self.stall));
         decisions
     }
 }
 
-/// The ledger with one more job, after those that change kind have moved; none if there is no room.
-fn admitted<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
-    let held = ledger.held().map(|held| &held.request);
+/// The allocation with one more job, after those that change kind have moved; none if there is no room.
+fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
+    let held = allocation.held().map(|held| &held.request);
     let jobs: Vec<&Request> = held.chain([request]).collect();
-    let before: Vec<Option<u32>> = ledger
+    let before: Vec<Option<u32>> = allocation
         .held()
         .map(|held| Some(held.shape.kind))
         .chain([None])
         .collect();
-    let kinds = 0..ledger.table().kinds();
+    let kinds = 0..allocation.table().kinds();
     let assignment = assign(&Assignment {
         gpus: jobs.iter().map(|job| job.gpus).collect(),
-        speeds: jobs.iter().map(|job| speeds(ledger, job)).collect(),
+        speeds: jobs.iter().map(|job| speeds(allocation, job)).collect(),
         before: before.clone(),
-        capacities: kinds.map(|kind| ledger.gpus_of(kind)).collect(),
+        capacities: kinds.map(|kind| allocation.gpus_of(kind)).collect(),
     })?;
     let changed = jobs.iter().zip(before).zip(assignment);
     let changed = changed.filter(|((_, before), now)| *before != Some(*now));
     let changed: Vec<(&Request, u32)> = changed.map(|((job, _), now)| (*job, now)).collect();
-    let mut after = ledger.clone();
+    let mut after = allocation.clone();
     for (job, _) in &changed {
         after.release(job.job);
     }
@@ -72,9 +72,9 @@ fn admitted<'a>(ledger: &Ledger<'a>, request: &Request) -> Option<Ledger<'a>> {
 }
 
 /// How fast a job is on as many GPUs as it asked for of each kind.
-fn speeds(ledger: &Ledger<'_>, job: &Request) -> Vec<Option<f64>> {
-    let table = ledger.table();
-    let speed = |kind| ledger.would_be(job, table.best_shape(kind, job.gpus)?);
+fn speeds(allocation: &Allocation<'_>, job: &Request) -> Vec<Option<f64>> {
+    let table = allocation.table();
+    let speed = |kind| allocation.would_be(job, table.best_shape(kind, job.gpus)?);
     (0..table.kinds()).map(speed).collect()
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use topology::{Fabric, Nic};
+
 use super::crius::Crius;
 use super::hived::{Hived, HivedError};
 use super::muri::{Muri, StageTable};
@@ -43,6 +45,19 @@ pub struct Beliefs {
     pub nic_bytes_per_second: f64,
     /// Where the chance of `random` comes from.
     pub seed: u64,
+}
+
+impl Beliefs {
+    /// What can be known of `fabric`, whose NICs are taken to be as fast as its first.
+    pub fn of(fabric: &Fabric, models: &Models, seed: u64) -> Self {
+        let first = fabric.nics().first();
+        let speed = |nic: &Nic| fabric.link(nic.uplink).bandwidth.bytes_per_second();
+        Self {
+            models: models.clone(),
+            nic_bytes_per_second: first.map_or(1.0, speed),
+            seed,
+        }
+    }
 }
 
 /// Why a policy cannot be had for a cluster.

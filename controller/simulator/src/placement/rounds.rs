@@ -147,9 +147,9 @@ fn run_round(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::allocation::Stall;
+    use crate::placement::allocation::tests::{Lab, request};
     use crate::placement::fcfs::Fcfs;
-    use crate::placement::ledger::Stall;
-    use crate::placement::ledger::tests::{Lab, request};
 
     #[test]
     fn a_stall_delays_a_job_and_a_queue_the_next() {
@@ -161,7 +161,7 @@ mod tests {
             submitted_seconds: 0.0,
             ..request(number, 2, "m/4")
         };
-        let cluster = lab.ledger().cluster().clone();
+        let cluster = lab.allocation().cluster().clone();
         let scene = Scene {
             cluster: &cluster,
             truth: &lab.table,

@@ -60,7 +60,7 @@ pub struct Problem {
     pub constants: Constants,
     /// `T`: slots until which everything must be over.
     pub horizon: u64,
-    /// `u`: the ledger counts an estimate divided by this, at least 1.
+    /// `u`: the loads count an estimate divided by this, at least 1.
     pub estimate_divisor: f64,
     /// `lambda`: LBSGF looks at servers with this many times the GPUs of the job, at least 1.
     pub server_slack: f64,

@@ -2,7 +2,9 @@
 //! GPU decide by (Crius, Gavel, `ElasticFlow`).
 //!
 //! [`Throughputs::published`] are measurements, [`Throughputs::estimated`] what the Cells of
-//! [`super::crius`] say; policies cannot tell them apart. GPUs of a job lie evenly on its hosts and
+//! [`super::crius`] say; policies cannot tell them apart. The measured figures in `published.csv`
+//! and `data_parallel.csv` are facts taken from the artefact of the Arena paper, which is
+//! <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job lie evenly on its hosts and
 //! are a power of two ([`Shape`]). A job that is spread over more hosts than it must be, and was
 //! never measured so, is taken to lose a tenth with every doubling of its hosts, as in the
 //! simulator of sjtu-epcc/arena (macro/macro_def.py).
@@ -420,7 +422,7 @@ mod tests {
         let name = "resnet50/A100";
         let model = models.named(name).unwrap().clone();
         let table = Throughputs::new(&cluster()).with_models(models, model.gradient_bytes);
-        let mut request = crate::placement::ledger::tests::request(1, 4, name);
+        let mut request = crate::placement::allocation::tests::request(1, 4, name);
         let iteration =
             |request: &Request, shape| table.batch(request) / table.speed(request, shape).unwrap();
         // Half of the GPUs, twice as long; over two hosts a second for the ring, of which it

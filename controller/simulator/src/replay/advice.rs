@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
-use super::meeting::{self, Scheduled};
+use super::meeting::{self, Hindrance, Scheduled};
 use super::{ReplayError, steady};
 use crate::placement::{Beliefs, Board, Cluster, Decision, Gpus, Placement, Request, Start};
 use crate::scheduler::Scheduler;
@@ -29,6 +29,8 @@ pub struct Question<'a> {
     pub gpus: u32,
     /// What it trains.
     pub model: &'a Model,
+    /// What policies know of the models of the others.
+    pub models: &'a Models,
     /// Where chance comes from.
     pub seed: u64,
 }
@@ -80,7 +82,8 @@ impl Question<'_> {
     /// The jobs that run do not fit the fabric, or the policy does not work on it.
     pub fn ask(&self, placement: Placement) -> Result<Advice, ReplayError> {
         let cluster = Cluster::of(&self.input.fabric);
-        let mut policy = placement.policy(&cluster, &self.beliefs())?;
+        let beliefs = Beliefs::of(&self.input.fabric, self.models, self.seed);
+        let mut policy = placement.policy(&cluster, &beliefs)?;
         let mut board = Board::new(cluster);
         for (number, job) in (0..).zip(&self.input.jobs) {
             board.submit(request(number, job.gpu_count(), job.model.clone()))?;
@@ -164,33 +167,14 @@ impl Question<'_> {
             jobs,
         };
         let schedule = self.scheduler.schedule(&input, self.policy, None);
-        let numbered = (0..).zip(input.jobs.iter().zip(&schedule.jobs));
-        let scheduled: Vec<Scheduled<'_>> = numbered
-            .filter(|(_, (_, decided))| decided.is_connected())
-            .map(|(number, (job, decided))| Scheduled {
-                number,
-                job,
-                decided,
-            })
-            .collect();
+        let scheduled = Scheduled::all((0..).zip(&input.jobs), &schedule);
         let mut seconds = vec![f64::INFINITY; input.jobs.len()];
-        for members in meeting::neighbourhoods(fabric, &scheduled) {
+        for members in meeting::neighbourhoods(fabric, &scheduled, Hindrance::Everyone) {
             for (member, steady) in members.iter().zip(steady::settle(fabric, &members)?) {
                 seconds[member.job as usize] = steady.seconds;
             }
         }
         Ok(seconds)
-    }
-
-    fn beliefs(&self) -> Beliefs {
-        let fabric = &self.input.fabric;
-        let nics = fabric.nics().first();
-        let speed = |nic: &topology::Nic| fabric.link(nic.uplink).bandwidth.bytes_per_second();
-        Beliefs {
-            models: Models::built_in(),
-            nic_bytes_per_second: nics.map_or(1.0, speed),
-            seed: self.seed,
-        }
     }
 }
 
@@ -239,6 +223,7 @@ mod tests {
             scheduler: Scheduler::Crux,
             gpus,
             model,
+            models: &models,
             seed: 1,
         };
         question.ask(placement).unwrap()

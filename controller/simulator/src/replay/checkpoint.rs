@@ -152,7 +152,14 @@ fn fingerprint(setup: &Setup) -> u64 {
         .map(|host| (host.gpus, host.leaf, host.kind));
     hosts.collect::<Vec<_>>().hash(&mut hasher);
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
-    (setup.placement, setup.scheduler, setup.seed).hash(&mut hasher);
+    let Setup {
+        placement,
+        scheduler,
+        hindrance,
+        seed,
+        ..
+    } = setup;
+    (placement, scheduler, hindrance, seed).hash(&mut hasher);
     setup.volume.to_bits().hash(&mut hasher);
     format!("{:?}", setup.policy).hash(&mut hasher);
     format!("{models:?}").hash(&mut hasher);

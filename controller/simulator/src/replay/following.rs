@@ -3,7 +3,7 @@
 use super::meeting::{self, Scheduled};
 use super::placing::Changes;
 use super::steady::{self, Steady};
-use super::{Active, Replay, ReplayError, Settled};
+use super::{Active, Replay, ReplayError, Settled, Setup};
 use crate::placement::BoardError;
 
 impl Active {
@@ -65,22 +65,17 @@ impl Replay<'_> {
     /// Learns how long iterations take under the schedule of now.
     pub(super) fn settle(&mut self) -> Result<(), ReplayError> {
         let schedule = self.dispatcher.schedule();
-        let jobs = self.dispatcher.jobs().zip(&schedule.jobs);
-        let scheduled: Vec<Scheduled<'_>> = jobs
-            .filter(|(_, decided)| decided.is_connected())
-            .map(|((number, job), decided)| Scheduled {
-                number,
-                job,
-                decided,
-            })
-            .collect();
+        let scheduled = Scheduled::all(self.dispatcher.jobs(), &schedule);
         for (number, _) in self.dispatcher.jobs() {
             if let Some(active) = self.active.get_mut(&number) {
                 active.steady.seconds = f64::INFINITY;
             }
         }
         let mut before = std::mem::take(&mut self.settled);
-        for members in meeting::neighbourhoods(&self.setup.fabric, &scheduled) {
+        let Setup {
+            fabric, hindrance, ..
+        } = self.setup;
+        for members in meeting::neighbourhoods(fabric, &scheduled, *hindrance) {
             let first = members[0].job;
             let known = before
                 .remove(&first)
@@ -88,7 +83,7 @@ impl Replay<'_> {
             let settled = match known {
                 Some(known) => known,
                 None => Settled {
-                    steady: steady::settle(&self.setup.fabric, &members)?,
+                    steady: steady::settle(fabric, &members)?,
                     members,
                 },
             };

@@ -5,11 +5,25 @@
 //! those that meet the same job. All other links are left out: no rate depends on them.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use planner::{Flow, Job};
 use topology::{Fabric, LinkId};
 
-use crate::schedule::ScheduledJob;
+use crate::schedule::{Schedule, ScheduledJob};
+
+/// Who can hold up the flows of a job: everyone who shares a link, in truth. Less of that shows
+/// what each part of it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Hindrance {
+    /// Whoever shares a link with it, its own other flows as well.
+    #[default]
+    Everyone,
+    /// Its own flows alone, as if no other job sent anything.
+    Itself,
+    /// Nobody: each flow is as fast as the narrowest link of its path.
+    Nobody,
+}
 
 /// A job on the network: what an iteration computes, and what it sends where somebody may hinder.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +63,24 @@ pub(super) struct Scheduled<'a> {
     pub(super) decided: &'a ScheduledJob,
 }
 
+impl<'a> Scheduled<'a> {
+    /// Jobs by number as `schedule` has them, but for those without a path.
+    pub(super) fn all(
+        jobs: impl Iterator<Item = (u32, &'a Job)>,
+        schedule: &'a Schedule,
+    ) -> Vec<Self> {
+        let scheduled = jobs.zip(&schedule.jobs);
+        scheduled
+            .filter(|(_, decided)| decided.is_connected())
+            .map(|((number, job), decided)| Self {
+                number,
+                job,
+                decided,
+            })
+            .collect()
+    }
+}
+
 impl Mover {
     /// Seconds of an iteration that nobody hinders, itself included.
     pub(super) fn free_seconds(&self) -> f64 {
@@ -58,8 +90,28 @@ impl Mover {
 }
 
 /// The neighbourhoods of `jobs`, all of whose flows have paths; members in the order given.
-pub(super) fn neighbourhoods(fabric: &Fabric, jobs: &[Scheduled<'_>]) -> Vec<Vec<Mover>> {
-    let limits = Limits::new(fabric, jobs);
+pub(super) fn neighbourhoods(
+    fabric: &Fabric,
+    jobs: &[Scheduled<'_>],
+    hindrance: Hindrance,
+) -> Vec<Vec<Mover>> {
+    let mut neighbourhoods = match hindrance {
+        Hindrance::Everyone => meetings(&Limits::new(fabric, jobs), jobs),
+        Hindrance::Itself => {
+            let alone = |job| vec![Limits::new(fabric, slice::from_ref(job)).mover(job)];
+            jobs.iter().map(alone).collect()
+        }
+        Hindrance::Nobody => {
+            let free = Limits::new(fabric, &[]);
+            jobs.iter().map(|job| vec![free.mover(job)]).collect()
+        }
+    };
+    neighbourhoods.iter_mut().for_each(|members| rank(members));
+    neighbourhoods
+}
+
+/// Jobs that share links which hinder them, directly or through others.
+fn meetings(limits: &Limits<'_>, jobs: &[Scheduled<'_>]) -> Vec<Vec<Mover>> {
     let mut sets = Sets::new(jobs.len());
     let mut first_on: BTreeMap<LinkId, usize> = BTreeMap::new();
     let mut movers = Vec::with_capacity(jobs.len());
@@ -75,9 +127,7 @@ pub(super) fn neighbourhoods(fabric: &Fabric, jobs: &[Scheduled<'_>]) -> Vec<Vec
     for (place, mover) in movers.into_iter().enumerate() {
         by_set.entry(sets.root(place)).or_default().push(mover);
     }
-    let mut neighbourhoods: Vec<_> = by_set.into_values().collect();
-    neighbourhoods.iter_mut().for_each(|members| rank(members));
-    neighbourhoods
+    by_set.into_values().collect()
 }
 
 /// Makes classes dense: only their order matters, and that only among those who meet.

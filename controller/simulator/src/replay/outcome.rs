@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
 
-pub use super::ledger::Hour;
+pub use super::hours::Hour;
 
 /// One trace under several schedulers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

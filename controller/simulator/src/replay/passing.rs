@@ -55,7 +55,7 @@ impl Replay<'_> {
         };
         self.progress.busy_gpu_seconds += busy;
         self.progress.held_gpu_seconds += held * (next - now);
-        self.progress.ledger.book(now, next, level);
+        self.progress.hours.book(now, next, level);
         self.progress.now = next;
     }
 

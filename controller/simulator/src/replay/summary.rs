@@ -40,7 +40,7 @@ impl Replay<'_> {
             suspensions: progress.suspensions,
             schedules: progress.schedules,
             unsure: ratio(progress.unsure_gpu_seconds, progress.held_gpu_seconds),
-            hours: progress.ledger.hours().to_vec(),
+            hours: progress.hours.means().to_vec(),
             findings: self.findings(),
             jobs,
         }
@@ -71,7 +71,7 @@ impl Replay<'_> {
             .map_or(0.0, |job| job.submitted_seconds / 3600.0)
             .ceil()
             .max(1.0);
-        let busy = self.progress.ledger.hours().iter().take(hours as usize);
+        let busy = self.progress.hours.means().iter().take(hours as usize);
         let busy: f64 = busy.map(|hour| hour.busy_gpus).sum();
         ratio(busy, hours * f64::from(self.setup.cluster.gpus()))
     }

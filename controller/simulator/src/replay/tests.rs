@@ -32,6 +32,7 @@ fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> Setup {
         },
         placement: Placement::FirstFit,
         scheduler,
+        hindrance: Hindrance::Everyone,
         seed: 1,
     }
 }
@@ -88,6 +89,29 @@ fn jobs_alone_run_as_long_as_the_trace_says() {
     assert_eq!((outcome.completed, outcome.not_completed), (2, 0));
     assert!((outcome.worst_slowdown - 1.0).abs() < 1e-6, "{outcome:?}");
     assert!((outcome.mean_wait_seconds * 2.0 - (ends[0] - 100.0)).abs() < 1e-6);
+}
+
+#[test]
+fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
+    // A ring for each of four NICs: flows of one job meet on the two uplinks of a leaf.
+    let spec = ClosSpec {
+        host_links: 4,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build("lab", &spec).unwrap();
+    let slowdown = |hindrance| {
+        let setup = Setup {
+            cluster: Cluster::of(&fabric),
+            fabric: fabric.clone(),
+            hindrance,
+            ..setup(drawn(3), Scheduler::Ecmp)
+        };
+        replayed(&setup).mean_slowdown
+    };
+    let [everyone, itself, nobody] =
+        [Hindrance::Everyone, Hindrance::Itself, Hindrance::Nobody].map(slowdown);
+    assert!(everyone > 1.01 * itself, "{everyone} {itself}");
+    assert!(itself > 1.01 * nobody, "{itself} {nobody}");
 }
 
 #[test]

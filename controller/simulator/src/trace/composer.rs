@@ -49,6 +49,14 @@ impl Composition {
             mix: Mix::by_size(),
         }
     }
+
+    /// The same for a cluster of so many GPUs, if that is the smaller one.
+    pub fn within(self, cluster_gpus: u32) -> Self {
+        Self {
+            cluster_gpus: self.cluster_gpus.min(cluster_gpus),
+            ..self
+        }
+    }
 }
 
 /// Shares of sizes: 12 % on 128 GPUs or more ("more than 10 %"), the largest 512, are published;

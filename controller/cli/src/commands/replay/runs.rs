@@ -13,43 +13,56 @@ use simulator::replay::{Checkpoint, Replay, ReplayError, ReplayOutcome, Setup};
 use crate::commands::simulate::progress::Progress;
 use crate::failure::Failure;
 
-/// Where checkpoints are kept, and how often they are written.
-#[derive(Clone, Debug)]
+/// Where checkpoints are kept, if at all, and how often they are written.
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// The name of each begins so and ends in its scheduler's.
-    pub(crate) file: String,
-    /// Seconds between two.
-    pub(crate) seconds: f64,
+    /// Keep what is needed to go on later in files of this name and that of each scheduler; if they
+    /// are there, go on from them
+    #[arg(long = "checkpoint", value_name = "FILE")]
+    file: Option<String>,
+    /// Seconds between two checkpoints
+    #[arg(
+        long = "checkpoint-seconds",
+        value_name = "CHECKPOINT_SECONDS",
+        default_value_t = 10.0
+    )]
+    seconds: f64,
 }
 
 /// Replays all setups, in their order.
 pub(crate) fn replay_all(
     setups: &[Setup],
-    checkpoints: Option<&Checkpoints>,
+    checkpoints: &Checkpoints,
 ) -> Result<Vec<ReplayOutcome>, Failure> {
-    let replayed = setups.par_iter().map(|setup| match checkpoints {
-        Some(checkpoints) => Kept::new(setup, checkpoints)?.run(setup),
-        None => replay(setup),
+    let replayed = setups.par_iter().map(|setup| {
+        let kept = Kept::of(setup, checkpoints)?;
+        replay(setup, kept.as_ref())
     });
     replayed.collect()
 }
 
-/// Replays one setup to its end.
-fn replay(setup: &Setup) -> Result<ReplayOutcome, Failure> {
-    let mut replay = Replay::new(setup).map_err(|error| failure(&error))?;
-    let mut progress = progress(setup);
+/// Replays one setup to its end, from where it is kept if it is.
+fn replay(setup: &Setup, kept: Option<&Kept>) -> Result<ReplayOutcome, Failure> {
+    let checkpoint = kept.map(Kept::read).transpose()?.flatten();
+    let mut replay = match checkpoint {
+        Some(checkpoint) => Replay::resume(setup, &checkpoint),
+        None => Replay::new(setup),
+    }
+    .map_err(|error| failure(&error))?;
+    let jobs = setup.trace.jobs.len() as f64;
+    let mut progress = Progress::of(setup.scheduler.name(), jobs, "jobs");
+    let mut written = Instant::now();
     while replay.step().map_err(|error| failure(&error))? {
         progress.tell(replay.left() as f64);
+        if let Some(kept) = kept.filter(|kept| written.elapsed() >= kept.pause) {
+            kept.write(&replay.checkpoint())?;
+            written = Instant::now();
+        }
+    }
+    if let Some(kept) = kept {
+        kept.write(&replay.checkpoint())?;
     }
     Ok(replay.outcome())
-}
-
-fn progress(setup: &Setup) -> Progress {
-    Progress::of(
-        setup.scheduler.name(),
-        setup.trace.jobs.len() as f64,
-        "jobs",
-    )
 }
 
 fn failure(error: &ReplayError) -> Failure {
@@ -68,31 +81,15 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(setup: &Setup, checkpoints: &Checkpoints) -> Result<Self, Failure> {
+    fn of(setup: &Setup, checkpoints: &Checkpoints) -> Result<Option<Self>, Failure> {
+        let Some(file) = &checkpoints.file else {
+            return Ok(None);
+        };
         let pause = Duration::try_from_secs_f64(checkpoints.seconds);
-        Ok(Self {
-            file: format!("{}.{}", checkpoints.file, setup.scheduler),
+        Ok(Some(Self {
+            file: format!("{file}.{}", setup.scheduler),
             pause: pause.map_err(|error| Failure::input("--checkpoint-seconds", error))?,
-        })
-    }
-
-    fn run(&self, setup: &Setup) -> Result<ReplayOutcome, Failure> {
-        let mut replay = match self.read()? {
-            Some(checkpoint) => Replay::resume(setup, &checkpoint),
-            None => Replay::new(setup),
-        }
-        .map_err(|error| failure(&error))?;
-        let mut progress = progress(setup);
-        let mut kept = Instant::now();
-        while replay.step().map_err(|error| failure(&error))? {
-            progress.tell(replay.left() as f64);
-            if kept.elapsed() >= self.pause {
-                self.write(&replay.checkpoint())?;
-                kept = Instant::now();
-            }
-        }
-        self.write(&replay.checkpoint())?;
-        Ok(replay.outcome())
+        }))
     }
 
     fn read(&self) -> Result<Option<Checkpoint>, Failure> {

@@ -10,7 +10,7 @@ use simulator::trace::{
 };
 use simulator::workload::{Mix, Models};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::files;
 
 /// The name of the workload that is composed.
@@ -48,10 +48,7 @@ impl SourceArgs {
     /// The jobs, each with a model of `models`.
     pub(super) fn trace(&self, models: &Models, cluster_gpus: u32) -> Result<Trace, Failure> {
         if self.trace == COMPOSED {
-            let composition = Composition {
-                cluster_gpus: cluster_gpus.min(Composition::lingjun().cluster_gpus),
-                ..Composition::lingjun()
-            };
+            let composition = Composition::lingjun().within(cluster_gpus);
             let composed = compose(&composition, self.seed);
             return Ok(composed
                 .map_err(|error| Failure::input("--trace", error))?
@@ -110,15 +107,4 @@ impl SourceArgs {
 fn open(file: &str) -> Result<BufReader<File>, Failure> {
     let opened = File::open(file).map_err(|error| Failure::input(file, error))?;
     Ok(BufReader::new(opened))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

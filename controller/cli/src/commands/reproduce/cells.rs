@@ -10,11 +10,11 @@ mod ablation;
 
 pub(super) use ablation::ablation;
 use simulator::placement::Request;
+use simulator::placement::allocation::Stall;
 use simulator::placement::crius::{Crius, deadline};
 use simulator::placement::elastic_flow::ElasticFlow;
 use simulator::placement::fcfs::Fcfs;
 use simulator::placement::gavel::Gavel;
-use simulator::placement::ledger::Stall;
 use simulator::placement::rounds::{self, Achieved, Scene};
 use simulator::placement::throughput::Throughputs;
 use simulator::placement::{Cluster, Policy};

@@ -1,7 +1,7 @@
 //! Reproductions as one HTML page: for each a table, dots for the paper's figures and ours, and
 //! what was assumed.
 
-use super::report::{Reproduction, Row, figure as digits};
+use super::report::{Reproduction, Row, figure as digits, parts};
 use crate::commands::compare::page::{chip, entry, escaped, full, html, section};
 use crate::figure::theme::{SERIES, Shade};
 use crate::figure::{self, Axes, dots};
@@ -25,14 +25,21 @@ fn one(reproduction: &Reproduction) -> String {
     let assumed: String = assumed
         .map(|text| format!("<li>{}</li>\n", escaped(text)))
         .collect();
+    let parts: String = parts(&reproduction.rows).map(part).collect();
     let body = format!(
-        "{}{}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}",
-        table(&reproduction.rows),
-        plots(&reproduction.rows),
+        "{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}",
         reproduction.figures,
     );
     let about = format!("{} {}", reproduction.about, reproduction.source);
     section(&reproduction.experiment, &escaped(&about), &body)
+}
+
+fn part((name, rows): (&str, &[Row])) -> String {
+    let heading = match name {
+        "" => String::new(),
+        name => format!("<h3>{}</h3>\n", escaped(name)),
+    };
+    format!("{heading}{}{}", table(rows), plots(rows))
 }
 
 fn table(rows: &[Row]) -> String {

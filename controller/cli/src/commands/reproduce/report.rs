@@ -1,5 +1,6 @@
 //! What a reproduction found: rows of the paper beside ours, and the assumptions.
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -26,6 +27,9 @@ pub(super) struct Reproduction {
 /// One measure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
+    /// The part of the experiment, where it has several; a heading over its rows.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) part: String,
     /// What is measured.
     pub(super) measure: String,
     /// Unit of both figures.
@@ -50,6 +54,7 @@ impl Row {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Self {
+            part: String::new(),
             measure: measure.into(),
             unit,
             paper,
@@ -57,6 +62,18 @@ impl Row {
             ours_range: [least, most],
         }
     }
+
+    /// The same, under a heading.
+    pub(super) fn in_part(self, part: &str) -> Self {
+        let part = part.to_owned();
+        Self { part, ..self }
+    }
+}
+
+/// Rows by part, in their order.
+pub(super) fn parts(rows: &[Row]) -> impl Iterator<Item = (&str, &[Row])> {
+    let parts = rows.chunk_by(|one, other| one.part == other.part);
+    parts.map(|rows| (rows[0].part.as_str(), rows))
 }
 
 pub(super) fn mean(values: &[f64]) -> f64 {
@@ -74,8 +91,23 @@ pub(super) fn print(reproduction: &Reproduction) -> Result<(), Failure> {
         "{}: {}\n{}\n",
         reproduction.experiment, reproduction.about, reproduction.source
     ))?;
+    for (part, rows) in parts(&reproduction.rows) {
+        if !part.is_empty() {
+            output::print(format_args!("{part}\n"))?;
+        }
+        output::print(table(rows))?;
+        output::print("")?;
+    }
+    output::print("assumed:")?;
+    for assumption in &reproduction.assumptions {
+        output::print(format_args!("* {assumption}"))?;
+    }
+    output::print("")
+}
+
+fn table(rows: &[Row]) -> Table {
     let mut table = output::table(["measure", "paper", "ours", "least to most", "unit"]);
-    for row in &reproduction.rows {
+    for row in rows {
         let [least, most] = row.ours_range;
         table.add_row([
             row.measure.clone(),
@@ -85,12 +117,7 @@ pub(super) fn print(reproduction: &Reproduction) -> Result<(), Failure> {
             row.unit.to_owned(),
         ]);
     }
-    output::print(table)?;
-    output::print("\nassumed:")?;
-    for assumption in &reproduction.assumptions {
-        output::print(format_args!("* {assumption}"))?;
-    }
-    output::print("")
+    table
 }
 
 /// Four digits that count.

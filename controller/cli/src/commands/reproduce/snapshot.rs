@@ -63,7 +63,7 @@ fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
         Scheduler::Cassini => Some(49.0),
         Scheduler::CruxPa => Some(51.0),
         Scheduler::CruxPsPa | Scheduler::Crux => Some(62.0),
-        Scheduler::Ecmp | Scheduler::Varys | Scheduler::Taccl => None,
+        Scheduler::Ecmp | Scheduler::Varys | Scheduler::Taccl | Scheduler::TacclJob => None,
     }
 }
 

@@ -1,24 +1,16 @@
 //! The arguments that say what to simulate, and their way to an [`Experiment`].
 
-use planner::Input;
 use simulator::{Experiment, Fault, FaultError, SimulationError};
 use topology::{Fabric, Finding};
 
 use crate::failure::Failure;
-use crate::files;
+use crate::input::{InputArgs, Known};
 
 /// What to simulate, whoever schedules.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExperimentArgs {
-    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
-    #[arg(long)]
-    pub(crate) fabric: String,
-    /// Jobs document
-    #[arg(long)]
-    pub(crate) jobs: String,
-    /// Policy document; without one, the defaults
-    #[arg(long)]
-    pub(crate) policy: Option<String>,
+    #[command(flatten)]
+    documents: InputArgs,
     /// Time to simulate
     #[arg(long, default_value_t = 600.0)]
     pub(crate) seconds: f64,
@@ -36,15 +28,16 @@ pub(crate) struct ExperimentArgs {
 impl ExperimentArgs {
     /// The experiment, and what is odd about its input.
     pub(crate) fn read(&self) -> Result<(Experiment, Vec<Finding>), Failure> {
-        let policy = files::policy_with(self.policy.as_deref(), |document| {
+        let Known {
+            input,
+            policy,
+            findings,
+        } = self.documents.read_with(|document| {
             document.levels = self.levels.unwrap_or(document.levels);
         })?;
-        let fabric = files::fabric(&self.fabric)?;
-        let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
-        let (jobs, findings) = files::jobs(&self.jobs, &fabric)?;
         let experiment = Experiment {
-            faults: self.faults(&fabric)?,
-            input: Input { fabric, jobs },
+            faults: self.faults(&input.fabric)?,
+            input,
             policy,
             seconds: self.seconds,
             views: Vec::new(),
@@ -56,9 +49,9 @@ impl ExperimentArgs {
     pub(crate) fn failure(&self, error: &SimulationError) -> Failure {
         match error {
             SimulationError::Horizon(_) => Failure::input("--seconds", error),
-            SimulationError::TooMany { .. } => Failure::input(&self.jobs, error),
+            SimulationError::TooMany { .. } => Failure::input(&self.documents.jobs, error),
             SimulationError::Job { source, .. } => {
-                Failure::input(&self.jobs, format_args!("{error}: {source}"))
+                Failure::input(&self.documents.jobs, format_args!("{error}: {source}"))
             }
             SimulationError::Engine(_) => Failure::work(error),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::placement::ledger::{Held, Stall};
+use crate::placement::allocation::{Held, Stall};
 
 /// The time between decisions, in seconds; a job waits for one at most.
 pub const ROUND_SECONDS: f64 = 300.0;
@@ -34,18 +34,18 @@ pub fn end_seconds(now_seconds: f64, stall_seconds: f64, left_seconds: f64) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::ledger::tests::{Lab, request};
+    use crate::placement::allocation::tests::{Lab, request};
 
     #[test]
     fn a_deadline_is_met_to_the_second() {
         // 200 iterations of 2.5 s on four GPUs, whose stall is 40 s.
         let mut lab = Lab::new(&[(4, 1)]);
         lab.speeds("m/100", &[(4, 40.0)]);
-        let mut ledger = lab.ledger();
+        let mut allocation = lab.allocation();
         let mut job = request(1, 4, "m/100");
         job.remaining_iterations = 200.0;
-        assert!(ledger.put_best(&job, 0, 4));
-        let held = ledger.held().next().unwrap();
+        assert!(allocation.put_best(&job, 0, 4));
+        let held = allocation.held().next().unwrap();
         for (deadline, meets) in [(1840.0, true), (1839.0, false)] {
             let deadlines = Deadlines {
                 by_job: BTreeMap::from([(1, deadline)]),

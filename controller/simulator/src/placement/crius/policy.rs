@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::deadline::{Deadlines, ROUND_SECONDS};
 use super::search::{MOST_GPUS, Search};
-use crate::placement::ledger::{self, Held, Ledger, Stall};
+use crate::placement::allocation::{self, Allocation, Held, Stall};
 use crate::placement::throughput::Throughputs;
 use crate::placement::{Cluster, Decision, Policy, Request, State, fcfs, queue};
 
@@ -82,18 +82,18 @@ impl Crius {
     fn fitted<'l>(
         &self,
         search: Search<'_>,
-        ledger: &Ledger<'l>,
+        allocation: &Allocation<'l>,
         request: &Request,
-    ) -> Option<Ledger<'l>> {
-        if let Some(fitted) = search.fit(ledger, request) {
+    ) -> Option<Allocation<'l>> {
+        if let Some(fitted) = search.fit(allocation, request) {
             return Some(fitted);
         }
         let came_later = |held: &&Held| arrival(&held.request) > arrival(request);
-        let later: Vec<Held> = ledger.held().filter(came_later).cloned().collect();
+        let later: Vec<Held> = allocation.held().filter(came_later).cloned().collect();
         if later.is_empty() {
             return None;
         }
-        let mut without = ledger.clone();
+        let mut without = allocation.clone();
         for held in &later {
             without.release(held.request.job);
         }
@@ -108,27 +108,27 @@ impl Crius {
     fn restart<'l>(
         &self,
         search: Search<'_>,
-        mut ledger: Ledger<'l>,
+        mut allocation: Allocation<'l>,
         waiting: &[&Request],
-    ) -> Ledger<'l> {
+    ) -> Allocation<'l> {
         let mut in_vain: BTreeSet<(Option<&str>, u32, u32)> = BTreeSet::new();
         let mut blocked = BTreeSet::new();
         for request in waiting {
-            let kind = ledger::kind(request);
+            let kind = allocation::kind(request);
             let like = (request.model.as_deref(), kind, request.gpus);
             let held_back = !self.abilities.opportunism && blocked.contains(&kind);
             if held_back || in_vain.contains(&like) {
                 continue;
             }
-            match self.fitted(search, &ledger, request) {
-                Some(fitted) => ledger = fitted,
+            match self.fitted(search, &allocation, request) {
+                Some(fitted) => allocation = fitted,
                 None => {
                     in_vain.insert(like);
                     blocked.insert(kind);
                 }
             }
         }
-        ledger
+        allocation
     }
 }
 
@@ -150,12 +150,14 @@ impl Policy for Crius {
             .waiting
             .iter()
             .partition(|request| refused(request).is_some());
-        let mut ledger = Ledger::of(state, &self.table);
-        search.gather(&mut ledger);
-        let mut ledger = self.restart(search, ledger, &possible);
-        search.upgrade(&mut ledger);
+        let mut allocation = Allocation::of(state, &self.table);
+        search.gather(&mut allocation);
+        let mut allocation = self.restart(search, allocation, &possible);
+        search.upgrade(&mut allocation);
         let refused = never.iter().filter_map(refused);
-        refused.chain(ledger.decisions(state, self.stall)).collect()
+        refused
+            .chain(allocation.decisions(state, self.stall))
+            .collect()
     }
 
     fn round_seconds(&self) -> Option<f64> {
@@ -166,7 +168,7 @@ impl Policy for Crius {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::ledger::tests::{Lab, request};
+    use crate::placement::allocation::tests::{Lab, request};
     use crate::placement::{Board, Gpus};
 
     /// Two hosts of two GPUs, and a model that gains from all of them.

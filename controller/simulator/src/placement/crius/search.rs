@@ -11,7 +11,7 @@
 use super::Abilities;
 use super::deadline::Deadlines;
 use crate::placement::Request;
-use crate::placement::ledger::{self, Held, Ledger};
+use crate::placement::allocation::{self, Allocation, Held};
 
 /// Changes to a schedule for one job, and in a cluster of more than [`MANY`] jobs.
 const DEPTH: usize = 3;
@@ -40,7 +40,7 @@ pub struct Search<'a> {
 /// A schedule on the way to room for a job, and what the job asks for by now.
 #[derive(Clone, Debug)]
 struct Branch<'a> {
-    ledger: Ledger<'a>,
+    allocation: Allocation<'a>,
     kind: u32,
     gpus: u32,
 }
@@ -48,23 +48,31 @@ struct Branch<'a> {
 impl Search<'_> {
     /// The schedule with a job in it; none if no few changes make room. A job that asks for another
     /// number of GPUs than a power of two is fitted with the one below.
-    pub fn fit<'l>(&self, ledger: &Ledger<'l>, request: &Request) -> Option<Ledger<'l>> {
-        let (kind, gpus) = (ledger::kind(request), power_of_two(request.gpus));
-        if let Some(placed) = self.placed(ledger, request, kind, gpus) {
+    pub fn fit<'l>(
+        &self,
+        allocation: &Allocation<'l>,
+        request: &Request,
+    ) -> Option<Allocation<'l>> {
+        let (kind, gpus) = (allocation::kind(request), power_of_two(request.gpus));
+        if let Some(placed) = self.placed(allocation, request, kind, gpus) {
             return Some(placed);
         }
-        let many = ledger.held().count() > MANY;
+        let many = allocation.held().count() > MANY;
         let depth = if many { DEPTH_OF_MANY } else { DEPTH };
-        let ledger = ledger.clone();
-        let mut level = vec![Branch { ledger, kind, gpus }];
-        let mut found: Vec<Ledger<'l>> = Vec::new();
+        let allocation = allocation.clone();
+        let mut level = vec![Branch {
+            allocation,
+            kind,
+            gpus,
+        }];
+        let mut found: Vec<Allocation<'l>> = Vec::new();
         for _ in 0..depth {
             let mut next = Vec::new();
             let changed = level
                 .iter()
                 .flat_map(|branch| self.changed(branch, request));
             for branch in changed {
-                match self.placed(&branch.ledger, request, branch.kind, branch.gpus) {
+                match self.placed(&branch.allocation, request, branch.kind, branch.gpus) {
                     Some(placed) => found.push(placed),
                     None => next.push(branch),
                 }
@@ -72,7 +80,7 @@ impl Search<'_> {
             level = next;
         }
         // Of equals the first, which took fewest changes.
-        let faster = |best: Ledger<'l>, other: Ledger<'l>| {
+        let faster = |best: Allocation<'l>, other: Allocation<'l>| {
             if other.speed() > best.speed() + EPSILON {
                 other
             } else {
@@ -84,28 +92,28 @@ impl Search<'_> {
 
     /// Makes running jobs faster, one after the other, each time the one that gains most: by
     /// another kind of GPU, or twice as many of its own.
-    pub fn upgrade(&self, ledger: &mut Ledger<'_>) {
+    pub fn upgrade(&self, allocation: &mut Allocation<'_>) {
         for _ in 0..UPGRADES {
-            let Some(better) = self.best_upgrade(ledger) else {
+            let Some(better) = self.best_upgrade(allocation) else {
                 return;
             };
-            *ledger = better;
+            *allocation = better;
         }
     }
 
     /// Brings jobs that are spread over more hosts than need be together, where there is room.
-    pub fn gather(&self, ledger: &mut Ledger<'_>) {
-        let jobs: Vec<u32> = ledger.held().map(|held| held.request.job).collect();
+    pub fn gather(&self, allocation: &mut Allocation<'_>) {
+        let jobs: Vec<u32> = allocation.held().map(|held| held.request.job).collect();
         for job in jobs {
-            let Some(held) = ledger.release(job) else {
+            let Some(held) = allocation.release(job) else {
                 continue;
             };
-            let best = ledger
+            let best = allocation
                 .table()
                 .best_shape(held.shape.kind, held.shape.gpus());
             let spread = best.is_some_and(|best| best != held.shape);
-            if !spread || !ledger.put_best(&held.request, held.shape.kind, held.shape.gpus()) {
-                ledger.restore(held);
+            if !spread || !allocation.put_best(&held.request, held.shape.kind, held.shape.gpus()) {
+                allocation.restore(held);
             }
         }
     }
@@ -113,14 +121,14 @@ impl Search<'_> {
     /// The schedule with the job on these GPUs; none if there is no room, or too little time.
     fn placed<'l>(
         &self,
-        ledger: &Ledger<'l>,
+        allocation: &Allocation<'l>,
         request: &Request,
         kind: u32,
         gpus: u32,
-    ) -> Option<Ledger<'l>> {
-        let best = ledger.table().best_shape(kind, gpus)?;
-        ledger.would_be(request, best)?;
-        let mut after = ledger.clone();
+    ) -> Option<Allocation<'l>> {
+        let best = allocation.table().best_shape(kind, gpus)?;
+        allocation.would_be(request, best)?;
+        let mut after = allocation.clone();
         let mut placed = after.put(request, best);
         if !placed && self.abilities.merging {
             after = after.merged(best).unwrap_or(after);
@@ -130,35 +138,39 @@ impl Search<'_> {
         self.in_time(after, request.job).filter(|_| placed)
     }
 
-    fn in_time<'l>(&self, ledger: Ledger<'l>, job: u32) -> Option<Ledger<'l>> {
+    fn in_time<'l>(&self, allocation: Allocation<'l>, job: u32) -> Option<Allocation<'l>> {
         let meets = |held: &Held| self.deadlines.meets(held, self.now_seconds);
-        let in_time = ledger
+        let in_time = allocation
             .held()
             .filter(|held| held.request.job == job)
             .all(meets);
-        in_time.then_some(ledger)
+        in_time.then_some(allocation)
     }
 
     /// What a schedule may become in one step: for each kind a running job halved, a running job
     /// moved, and the job itself asking for another kind, or for half.
     fn changed<'l>(&self, branch: &Branch<'l>, request: &Request) -> Vec<Branch<'l>> {
-        let Branch { ledger, kind, gpus } = branch;
+        let Branch {
+            allocation,
+            kind,
+            gpus,
+        } = branch;
         let mut next = Vec::new();
-        let with = |ledger| Branch {
-            ledger,
+        let with = |allocation| Branch {
+            allocation,
             ..branch.clone()
         };
         if self.abilities.scaling {
-            let kinds = 0..ledger.table().kinds();
+            let kinds = 0..allocation.table().kinds();
             next.extend(
                 kinds
-                    .filter_map(|kind| self.best_halved(ledger, kind))
+                    .filter_map(|kind| self.best_halved(allocation, kind))
                     .map(with),
             );
         }
         if self.abilities.moving {
-            next.extend(self.best_moved(ledger).map(with));
-            let others = (0..ledger.table().kinds()).filter(|other| other != kind);
+            next.extend(self.best_moved(allocation).map(with));
+            let others = (0..allocation.table().kinds()).filter(|other| other != kind);
             next.extend(others.map(|kind| Branch {
                 kind,
                 ..branch.clone()
@@ -172,47 +184,53 @@ impl Search<'_> {
         }
         // A demand that cannot run even alone leads nowhere.
         next.retain(|branch| {
-            let shape = branch.ledger.table().best_shape(branch.kind, branch.gpus);
-            shape.is_some_and(|shape| branch.ledger.would_be(request, shape).is_some())
+            let shape = branch
+                .allocation
+                .table()
+                .best_shape(branch.kind, branch.gpus);
+            shape.is_some_and(|shape| branch.allocation.would_be(request, shape).is_some())
         });
         next
     }
 
     /// Of the jobs of a kind with at least half of the most GPUs of any, the one halved that costs
     /// least throughput: a small job gives too few GPUs back to be worth it.
-    fn best_halved<'l>(&self, ledger: &Ledger<'l>, kind: u32) -> Option<Ledger<'l>> {
-        let of_kind = ledger.held().filter(|held| held.shape.kind == kind);
+    fn best_halved<'l>(&self, allocation: &Allocation<'l>, kind: u32) -> Option<Allocation<'l>> {
+        let of_kind = allocation.held().filter(|held| held.shape.kind == kind);
         let most = of_kind.clone().map(|held| held.shape.gpus()).max()?;
         let large = of_kind.filter(|held| 2 * held.shape.gpus() >= most);
-        let halves = large.filter_map(|held| Change::of(ledger, held, kind, held.shape.gpus() / 2));
-        ranked(halves).find_map(|change| self.in_time(ledger.halved(change.job)?, change.job))
+        let halves =
+            large.filter_map(|held| Change::of(allocation, held, kind, held.shape.gpus() / 2));
+        ranked(halves).find_map(|change| self.in_time(allocation.halved(change.job)?, change.job))
     }
 
     /// The running job on another kind, with as many GPUs, that gains most there or costs least.
-    fn best_moved<'l>(&self, ledger: &Ledger<'l>) -> Option<Ledger<'l>> {
-        let moves = ledger.held().flat_map(|held| other_kinds(ledger, held));
-        ranked(moves).find_map(|change| self.made(ledger, change))
+    fn best_moved<'l>(&self, allocation: &Allocation<'l>) -> Option<Allocation<'l>> {
+        let moves = allocation
+            .held()
+            .flat_map(|held| other_kinds(allocation, held));
+        ranked(moves).find_map(|change| self.made(allocation, change))
     }
 
     /// The schedule after the change of one running job that gains most; none if none gains.
-    fn best_upgrade<'l>(&self, ledger: &Ledger<'l>) -> Option<Ledger<'l>> {
-        let upgrades = ledger.held().flat_map(|held| {
+    fn best_upgrade<'l>(&self, allocation: &Allocation<'l>) -> Option<Allocation<'l>> {
+        let upgrades = allocation.held().flat_map(|held| {
             let (kind, twice) = (held.shape.kind, 2 * held.shape.gpus());
             let may_grow = self.abilities.scaling && twice <= held.request.gpus.max(MOST_GPUS);
-            let grown = may_grow.then(|| Change::of(ledger, held, kind, twice));
-            let moved = self.abilities.moving.then(|| other_kinds(ledger, held));
+            let grown = may_grow.then(|| Change::of(allocation, held, kind, twice));
+            let moved = self.abilities.moving.then(|| other_kinds(allocation, held));
             moved.into_iter().flatten().chain(grown.flatten())
         });
         // What is had may be less than what was in sight, if the job must be spread.
-        let before = ledger.speed() + EPSILON;
+        let before = allocation.speed() + EPSILON;
         ranked(upgrades.filter(|change| change.gain > EPSILON))
-            .filter_map(|change| self.made(ledger, change))
+            .filter_map(|change| self.made(allocation, change))
             .find(|after| after.speed() > before)
     }
 
     /// The schedule after a change, if there is room for it.
-    fn made<'l>(&self, ledger: &Ledger<'l>, change: Change) -> Option<Ledger<'l>> {
-        let mut after = ledger.clone();
+    fn made<'l>(&self, allocation: &Allocation<'l>, change: Change) -> Option<Allocation<'l>> {
+        let mut after = allocation.clone();
         let held = after.release(change.job)?;
         self.placed(&after, &held.request, change.kind, change.gpus)
     }
@@ -238,21 +256,21 @@ struct Change {
 
 impl Change {
     /// So many GPUs of a kind for a job; none if it cannot run there.
-    fn of(ledger: &Ledger<'_>, held: &Held, kind: u32, gpus: u32) -> Option<Self> {
-        let best = ledger.table().best_shape(kind, gpus)?;
+    fn of(allocation: &Allocation<'_>, held: &Held, kind: u32, gpus: u32) -> Option<Self> {
+        let best = allocation.table().best_shape(kind, gpus)?;
         Some(Self {
             job: held.request.job,
             kind,
             gpus,
-            gain: ledger.would_be(&held.request, best)? - held.speed,
+            gain: allocation.would_be(&held.request, best)? - held.speed,
         })
     }
 }
 
 /// As many GPUs of every other kind for a running job.
-fn other_kinds(ledger: &Ledger<'_>, held: &Held) -> impl Iterator<Item = Change> {
-    let kinds = (0..ledger.table().kinds()).filter(|kind| *kind != held.shape.kind);
-    kinds.filter_map(|kind| Change::of(ledger, held, kind, held.shape.gpus()))
+fn other_kinds(allocation: &Allocation<'_>, held: &Held) -> impl Iterator<Item = Change> {
+    let kinds = (0..allocation.table().kinds()).filter(|kind| *kind != held.shape.kind);
+    kinds.filter_map(|kind| Change::of(allocation, held, kind, held.shape.gpus()))
 }
 
 /// Changes by gain, the greatest first; of equals the job that came first.
@@ -265,7 +283,7 @@ fn ranked(changes: impl Iterator<Item = Change>) -> impl Iterator<Item = Change>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::ledger::tests::{Lab, request};
+    use crate::placement::allocation::tests::{Lab, request};
 
     fn search(deadlines: &Deadlines) -> Search<'_> {
         Search {
@@ -276,8 +294,8 @@ mod tests {
     }
 
     /// Who holds how many GPUs of which kind, by job.
-    fn held(ledger: &Ledger<'_>) -> Vec<(u32, u32, u32)> {
-        let held = ledger.held();
+    fn held(allocation: &Allocation<'_>) -> Vec<(u32, u32, u32)> {
+        let held = allocation.held();
         held.map(|held| (held.request.job, held.shape.kind, held.shape.gpus()))
             .collect()
     }
@@ -294,9 +312,11 @@ mod tests {
     #[test]
     fn a_job_goes_to_another_kind_if_that_costs_less_than_halving_somebody() {
         let (lab, none) = (lab(), Deadlines::default());
-        let mut ledger = lab.ledger();
-        assert!(ledger.put_best(&request(1, 8, "J1"), 0, 8));
-        let after = search(&none).fit(&ledger, &request(2, 4, "J2")).unwrap();
+        let mut allocation = lab.allocation();
+        assert!(allocation.put_best(&request(1, 8, "J1"), 0, 8));
+        let after = search(&none)
+            .fit(&allocation, &request(2, 4, "J2"))
+            .unwrap();
         assert_eq!(held(&after), [(1, 0, 8), (2, 1, 4)]);
         assert_eq!(after.speed(), 140.0);
     }
@@ -304,25 +324,25 @@ mod tests {
     #[test]
     fn without_moves_a_running_job_is_halved() {
         let (lab, none) = (lab(), Deadlines::default());
-        let mut ledger = lab.ledger();
-        assert!(ledger.put_best(&request(1, 8, "J1"), 0, 8));
+        let mut allocation = lab.allocation();
+        assert!(allocation.put_best(&request(1, 8, "J1"), 0, 8));
         let mut search = search(&none);
         search.abilities.moving = false;
-        let after = search.fit(&ledger, &request(2, 4, "J2")).unwrap();
+        let after = search.fit(&allocation, &request(2, 4, "J2")).unwrap();
         assert_eq!(held(&after), [(1, 0, 4), (2, 0, 4)]);
         search.abilities.scaling = false;
-        assert!(search.fit(&ledger, &request(2, 4, "J2")).is_none());
+        assert!(search.fit(&allocation, &request(2, 4, "J2")).is_none());
     }
 
     #[test]
     fn upgrades_take_idle_gpus_the_greatest_gain_first() {
         let (lab, none) = (lab(), Deadlines::default());
-        let mut ledger = lab.ledger();
-        assert!(ledger.put_best(&request(1, 4, "J1"), 0, 4));
-        assert!(ledger.put_best(&request(2, 2, "J2"), 1, 2));
+        let mut allocation = lab.allocation();
+        assert!(allocation.put_best(&request(1, 4, "J1"), 0, 4));
+        assert!(allocation.put_best(&request(2, 2, "J2"), 1, 2));
         // J1 gains 30 by the rest of X, J2 15 by the rest of Y and 10 by two GPUs of X.
-        search(&none).upgrade(&mut ledger);
-        assert_eq!(held(&ledger), [(1, 0, 8), (2, 1, 4)]);
+        search(&none).upgrade(&mut allocation);
+        assert_eq!(held(&allocation), [(1, 0, 8), (2, 1, 4)]);
     }
 
     #[test]
@@ -330,15 +350,15 @@ mod tests {
         let mut lab = Lab::new(&[(2, 2)]);
         lab.speeds("m", &[(1, 10.0), (2, 19.0)]);
         let none = Deadlines::default();
-        let mut ledger = lab.ledger();
+        let mut allocation = lab.allocation();
         for job in [1, 2] {
-            assert!(ledger.put_best(&request(job, 1, "m"), 0, 1));
+            assert!(allocation.put_best(&request(job, 1, "m"), 0, 1));
         }
-        assert!(ledger.put_anywhere(&request(3, 2, "m"), 0, 2));
-        search(&none).gather(&mut ledger);
-        assert_eq!(ledger.speed(), 20.0 + 0.9 * 19.0);
-        ledger.release(1);
-        search(&none).gather(&mut ledger);
-        assert_eq!(ledger.speed(), 10.0 + 19.0);
+        assert!(allocation.put_anywhere(&request(3, 2, "m"), 0, 2));
+        search(&none).gather(&mut allocation);
+        assert_eq!(allocation.speed(), 20.0 + 0.9 * 19.0);
+        allocation.release(1);
+        search(&none).gather(&mut allocation);
+        assert_eq!(allocation.speed(), 10.0 + 19.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Placing all jobs in order under one rule: the ledger of loads, and time passing until there is
+//! Placing all jobs in order under one rule: the loads of GPUs, and time passing until there is
 //! room.
 //!
 //! Between two starts or exits nothing changes, so time goes from exit to exit; progress within is
@@ -233,7 +233,7 @@ impl<'a> Placing<'a> {
         self.load[server][gpu]
     }
 
-    /// What the ledger counts for the job on each of its GPUs.
+    /// What the job adds to the load of each of its GPUs.
     fn estimate(&self, job: &Job) -> f64 {
         self.problem.constants.estimate(job) / self.problem.estimate_divisor
     }

@@ -18,6 +18,7 @@ pub(in crate::commands) fn shade(scheduler: &str) -> Shade {
         "varys" => 5,
         "crux-pa" => 6,
         "crux-ps-pa" => 7,
+        "taccl-job" => 8,
         _ => 4,
     };
     SERIES[place]

@@ -28,14 +28,14 @@ pub(super) struct Level {
 
 /// GPU seconds and job seconds by hour, from the first arrival on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ledger {
-    hours: Vec<Hour>,
+pub(super) struct Hours {
+    means: Vec<Hour>,
 }
 
 /// Hours that are kept apart, some two years; what comes later counts for the last.
 const MOST_HOURS: usize = 2 * 8_766;
 
-impl Ledger {
+impl Hours {
     /// Books a level from one time to another, in seconds.
     pub(super) fn book(&mut self, from: f64, until: f64, level: Level) {
         let mut at = from;
@@ -51,18 +51,18 @@ impl Ledger {
     }
 
     fn add(&mut self, hour: usize, share: f64, level: Level) {
-        if self.hours.len() <= hour {
-            self.hours.resize(hour + 1, Hour::default());
+        if self.means.len() <= hour {
+            self.means.resize(hour + 1, Hour::default());
         }
-        let sums = &mut self.hours[hour];
+        let sums = &mut self.means[hour];
         sums.held_gpus += level.held_gpus * share;
         sums.busy_gpus += level.busy_gpus * share;
         sums.waiting_jobs += level.waiting_jobs * share;
     }
 
-    /// The hours.
-    pub(super) fn hours(&self) -> &[Hour] {
-        &self.hours
+    /// Means by hour.
+    pub(super) fn means(&self) -> &[Hour] {
+        &self.means
     }
 }
 
@@ -72,15 +72,15 @@ mod tests {
 
     #[test]
     fn a_level_counts_in_every_hour_that_it_lasts() {
-        let mut ledger = Ledger::default();
+        let mut hours = Hours::default();
         let level = Level {
             held_gpus: 8.0,
             busy_gpus: 4.0,
             waiting_jobs: 1.0,
         };
-        ledger.book(1_800.0, 9_000.0, level);
-        let held: Vec<f64> = ledger.hours().iter().map(|hour| hour.held_gpus).collect();
+        hours.book(1_800.0, 9_000.0, level);
+        let held: Vec<f64> = hours.means().iter().map(|hour| hour.held_gpus).collect();
         assert_eq!(held, [4.0, 8.0, 4.0]);
-        assert!((ledger.hours()[1].busy_gpus - 4.0).abs() < 1e-12);
+        assert!((hours.means()[1].busy_gpus - 4.0).abs() < 1e-12);
     }
 }

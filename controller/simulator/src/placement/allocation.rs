@@ -1,8 +1,9 @@
 //! A cluster as policies for several kinds of GPU think ahead on it: who holds which GPUs, how fast
 //! that is, and what would be if somebody moved.
 //!
-//! Such a policy tries things out on a [`Ledger`] and keeps the one it likes; [`Ledger::decisions`]
-//! is the difference to what runs. Jobs have powers of two of one kind, evenly on hosts.
+//! Such a policy tries things out on an [`Allocation`] and keeps the one it likes;
+//! [`Allocation::decisions`] is the difference to what runs. Jobs have powers of two of one kind,
+//! evenly on hosts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -73,14 +74,14 @@ impl Held {
 
 /// The jobs that hold GPUs, and the GPUs that are free.
 #[derive(Clone, Debug)]
-pub struct Ledger<'a> {
+pub struct Allocation<'a> {
     cluster: &'a Cluster,
     table: &'a Throughputs,
     free: Free,
     held: BTreeMap<u32, Held>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> Allocation<'a> {
     /// What runs now. A job whose speed there nobody knows keeps its GPUs and is never touched.
     pub fn of(state: &State<'a>, table: &'a Throughputs) -> Self {
         let held = state.running.iter().filter_map(|running| {
@@ -361,8 +362,8 @@ pub(super) mod tests {
         }
 
         /// Nobody holds anything.
-        pub(in super::super) fn ledger(&self) -> Ledger<'_> {
-            Ledger {
+        pub(in super::super) fn allocation(&self) -> Allocation<'_> {
+            Allocation {
                 cluster: &self.cluster,
                 table: &self.table,
                 free: Free::all(&self.cluster),
@@ -393,27 +394,30 @@ pub(super) mod tests {
     fn a_job_that_moves_makes_room_for_a_whole_host() {
         let mut lab = Lab::new(&[(2, 2)]);
         lab.speeds("m", &[(1, 10.0), (2, 19.0)]);
-        let mut ledger = lab.ledger();
+        let mut allocation = lab.allocation();
         let shape = lab.table.best_shape(0, 1).unwrap();
-        assert!(ledger.put(&request(1, 1, "m"), shape) && ledger.put(&request(2, 1, "m"), shape));
+        assert!(
+            allocation.put(&request(1, 1, "m"), shape)
+                && allocation.put(&request(2, 1, "m"), shape)
+        );
         // The emptiest host is taken first, so each has one.
         let pair = lab.table.best_shape(0, 2).unwrap();
-        assert!(!ledger.put(&request(3, 2, "m"), pair));
-        let mut merged = ledger.merged(pair).unwrap();
+        assert!(!allocation.put(&request(3, 2, "m"), pair));
+        let mut merged = allocation.merged(pair).unwrap();
         assert!(merged.put(&request(3, 2, "m"), pair));
         assert_eq!(merged.speed(), 39.0);
         // Spread out it is a tenth slower, and moves nobody.
-        assert!(ledger.put_anywhere(&request(3, 2, "m"), 0, 2));
-        assert_eq!(ledger.speed(), 20.0 + 0.9 * 19.0);
+        assert!(allocation.put_anywhere(&request(3, 2, "m"), 0, 2));
+        assert_eq!(allocation.speed(), 20.0 + 0.9 * 19.0);
     }
 
     #[test]
     fn half_of_a_job_stays_where_it_was() {
         let mut lab = Lab::new(&[(2, 2)]);
         lab.speeds("m", &[(1, 10.0), (2, 19.0), (4, 30.0)]);
-        let mut ledger = lab.ledger();
-        assert!(ledger.put_best(&request(1, 4, "m"), 0, 4));
-        let half = ledger.halved(1).unwrap();
+        let mut allocation = lab.allocation();
+        assert!(allocation.put_best(&request(1, 4, "m"), 0, 4));
+        let half = allocation.halved(1).unwrap();
         let quarter = half.halved(1).unwrap();
         assert_eq!([half.speed(), quarter.speed()], [19.0, 10.0]);
         assert!(quarter.halved(1).is_none());
@@ -428,9 +432,9 @@ pub(super) mod tests {
             board.submit(request(job, 1, "m/4")).unwrap();
         }
         let state = board.state(0.0);
-        let mut ledger = Ledger::of(&state, &lab.table);
-        assert!(ledger.put_best(&state.waiting[0], 0, 2));
-        let started = ledger.decisions(&state, Stall::PRUNED);
+        let mut allocation = Allocation::of(&state, &lab.table);
+        assert!(allocation.put_best(&state.waiting[0], 0, 2));
+        let started = allocation.decisions(&state, Stall::PRUNED);
         let [Decision::Start(start)] = &started[..] else {
             panic!("{started:?}");
         };
@@ -441,10 +445,10 @@ pub(super) mod tests {
         assert_eq!(iteration.compute_seconds, 4.0 / 20.0);
         board.apply(&started[0]).unwrap();
         let state = board.state(0.0);
-        let mut ledger = Ledger::of(&state, &lab.table);
-        assert!(ledger.decisions(&state, Stall::PRUNED).is_empty());
-        ledger = ledger.halved(1).unwrap();
-        let changed = ledger.decisions(&state, Stall::PRUNED);
+        let mut allocation = Allocation::of(&state, &lab.table);
+        assert!(allocation.decisions(&state, Stall::PRUNED).is_empty());
+        allocation = allocation.halved(1).unwrap();
+        let changed = allocation.decisions(&state, Stall::PRUNED);
         assert_eq!(changed[0], Decision::Suspend { job: 1 });
         assert_eq!(changed.len(), 2);
         for decision in &changed {
