@@ -3,19 +3,23 @@
 //! The decision: commands are clients like any other. What they print is what the interface
 //! answers, so whatever a person can see, a program can ask for.
 
+mod frames;
+
+use std::future::Future;
 use std::time::Duration;
 
 use ::controller::northbound::openapi::Problem;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+pub(crate) use self::frames::{Frame, Frames};
 use crate::failure::Failure;
 
 /// Longer than any answer takes: a change waits for its switches.
@@ -58,50 +62,99 @@ impl To {
         path: &str,
         body: Vec<u8>,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::work(&error))?;
-        let asking = async { timeout(PATIENCE, self.exchange(method, path, body)).await };
-        let late = |_| Failure::Work(format!("{}: no answer in time", self.controller));
-        let (status, text) = runtime.block_on(asking).map_err(late)??;
+        self.run(self.answer(method, path, body))
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, Failure> {
+        let request = self.request(method, path, "application/json", Bytes::from(body))?;
+        let exchange = async {
+            let answer = self.send(request).await?;
+            let status = answer.status();
+            Ok((status, self.whole(answer).await?))
+        };
+        let (status, text) = timeout(PATIENCE, exchange)
+            .await
+            .map_err(|_| self.late())??;
         match status {
             StatusCode::OK => self.understand(&text),
             _ => Err(self.problem(status, &text)),
         }
     }
 
-    async fn exchange(
+    /// Runs something that asks.
+    pub(crate) fn run<T>(
+        &self,
+        asking: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::work(&error))?;
+        runtime.block_on(asking)
+    }
+
+    /// The events that the controller goes on to send from `path`.
+    pub(crate) async fn stream(&self, path: &str) -> Result<Frames, Failure> {
+        let request = self.request(Method::GET, path, "text/event-stream", Bytes::new())?;
+        let answer = timeout(PATIENCE, self.send(request)).await;
+        let answer = answer.map_err(|_| self.late())??;
+        match answer.status() {
+            StatusCode::OK => Ok(Frames::new(answer.into_body())),
+            status => {
+                let body = self.whole(answer).await?;
+                Err(self.problem(status, &body))
+            }
+        }
+    }
+
+    fn request(
         &self,
         method: Method,
         path: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
-        let unreachable = |error: &dyn std::error::Error| {
-            let address = &self.controller;
-            Failure::Work(format!("no controller answers at {address}: {error}"))
-        };
-        let stream = TcpStream::connect(&self.controller).await;
-        let stream = stream.map_err(|error| unreachable(&error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| unreachable(&error))?;
-        // It ends with its sender; whatever goes wrong, the answer says.
-        tokio::spawn(connection);
-        let request = Request::builder()
+        accept: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
+        Request::builder()
             .method(method)
             .uri(path)
             .header("host", &self.controller)
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| Failure::input(path, error))?;
-        let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| unreachable(&error))?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await;
-        let body = body.map_err(|error| unreachable(&error))?;
-        Ok((status, body.to_bytes()))
+            .header("accept", accept)
+            .body(Full::new(body))
+            .map_err(|error| Failure::input(path, error))
     }
 
-    fn understand<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, Failure> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        let stream = TcpStream::connect(&self.controller).await;
+        let stream = stream.map_err(|error| self.unreachable(&error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.unreachable(&error))?;
+        // It ends with its sender and the answer; whatever goes wrong, the answer says.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await;
+        answer.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn whole(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
+        let body = answer.into_body().collect().await;
+        let body = body.map_err(|error| self.unreachable(&error))?;
+        Ok(body.to_bytes())
+    }
+
+    fn unreachable(&self, error: &dyn std::error::Error) -> Failure {
+        let address = &self.controller;
+        Failure::Work(format!("no controller answers at {address}: {error}"))
+    }
+
+    fn late(&self) -> Failure {
+        Failure::Work(format!("{}: no answer in time", self.controller))
+    }
+
+    pub(crate) fn understand<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, Failure> {
         let other = |error| Failure::Work(format!("{}: not an answer: {error}", self.controller));
         serde_json::from_slice(text).map_err(other)
     }

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod demo;
+pub(crate) mod events;
 pub(crate) mod fabric;
 pub(crate) mod job;
 pub(crate) mod look;

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    bench, compare, completions, controller, demo, fabric, job, look, man, place, plan, policy,
-    replay, reproduce, schema, simulate, switch,
+    bench, compare, completions, controller, demo, events, fabric, job, look, man, place, plan,
+    policy, replay, reproduce, schema, simulate, switch,
 };
 use failure::Failure;
 
@@ -62,6 +62,7 @@ enum Command {
     Explain(look::Explain),
     /// Say what is not as it should be at a running controller
     Doctor(look::Args),
+    Events(events::Args),
     #[command(subcommand)]
     Policy(Box<policy::Command>),
     Switch(Box<switch::Args>),
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Links(args) => look::links(&args),
         Command::Explain(args) => look::explain(&args),
         Command::Doctor(args) => look::doctor(&args),
+        Command::Events(args) => events::run(&args),
         Command::Policy(command) => policy::run(&command),
         Command::Switch(args) => switch::run(&args),
         Command::Job(command) => job::run(&command),

@@ -68,6 +68,8 @@ pub struct Config {
     pub discovery: Discovery,
     /// Where people and programs are served; nowhere without one.
     pub listen: Option<SocketAddr>,
+    /// Events that are kept to be read again.
+    pub events_kept: NonZeroUsize,
     /// How jobs may tell of themselves.
     pub telemetry: Telemetry,
     /// What the switches may take to hold a change of policy, after which it is taken back.
@@ -199,6 +201,7 @@ impl TryFrom<RawConfig> for Config {
             patience: Patience::try_from(&raw.liveness)?,
             discovery: Discovery::try_from(&raw.discovery)?,
             listen: raw.northbound.listen,
+            events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,

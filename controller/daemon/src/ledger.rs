@@ -17,6 +17,9 @@ use serde_json::Value;
 /// Editions that can be gone back to.
 const KEPT: usize = 1_000;
 
+/// Who signs what ends by itself.
+pub const ITSELF: &str = "crux";
+
 /// Milliseconds of Unix time.
 pub type UnixMs = u64;
 
@@ -170,7 +173,7 @@ impl Edition {
             number: self.number + 1,
             content: content.expired(now).unwrap_or(content),
             signature: Signature {
-                who: "crux".to_owned(),
+                who: ITSELF.to_owned(),
                 why: why.to_owned(),
                 at_ms: now,
             },

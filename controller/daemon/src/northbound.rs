@@ -6,11 +6,13 @@
 //! about the fabric.
 
 pub mod answers;
+pub mod events;
 pub mod explain;
 mod http;
 pub mod metrics;
 pub mod openapi;
 mod pace;
+mod page;
 pub mod service;
 pub mod situation;
 mod telemetry;
@@ -70,7 +72,7 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
     let reception = Reception::new(calls, &config.telemetry);
     let grpc = Routes::new(TelemetryServer::new(reception)).into_axum_router();
     let http = http::router(Service::new(access.clone(), config));
-    let router = http.merge(grpc);
+    let router = http.merge(page::router()).merge(grpc);
     let (stopping, of_desk) = (stop.clone(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));

@@ -1,8 +1,9 @@
 //! Puts the controller together: one task that feeds the state, one session per switch.
 //!
-//! Events come in through a bounded queue, [`State::step`] decides, [`lower`](crate::lower()) makes
-//! tables, a `watch` gives them to the sessions; what the sessions learn comes back over the
-//! [`Board`], through [`Liveness`]. The decision: the task never thinks.
+//! Events come in through a bounded queue, [`State::step`](crate::State::step) decides,
+//! [`lower`](crate::lower()) makes tables, a `watch` gives them to the sessions; what the sessions
+//! learn comes back over the [`Board`](crate::southbound::Board), through
+//! [`liveness`](crate::liveness). The decision: the task never thinks.
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
 
@@ -31,6 +32,7 @@ pub use self::clock::Clock;
 pub use self::handle::ControllerHandle;
 use self::log::log;
 use self::task::Runtime;
+use crate::chronicle::Chronicler;
 use crate::config::Config;
 use crate::discovery::{Scout, Surroundings};
 use crate::southbound::Grpc;
@@ -78,6 +80,7 @@ impl Controller {
         let (events, queue) = mpsc::channel(config.event_queue.get());
         let (scout, antenna) = Scout::new(&config.discovery, HEARD);
         let found = scout.found();
+        let chronicler = Chronicler::new(clock.now(), config.events_kept.get());
         let runtime = Runtime::new(network, config, archive, antenna, clock);
         let around = Surroundings {
             realised: runtime.realised.subscribe(),
@@ -90,10 +93,13 @@ impl Controller {
             events,
             desired: runtime.desired.subscribe(),
             realised: runtime.realised.subscribe(),
+            edition: runtime.edition.subscribe(),
             board: runtime.shared.board.clone(),
             mandate: runtime.shared.mandate.clone(),
             found,
+            told: chronicler.told(),
         };
+        tokio::spawn(chronicler.run(access.clone(), runtime.stop.clone()));
         let handle = ControllerHandle {
             access,
             stop: runtime.stop.clone(),

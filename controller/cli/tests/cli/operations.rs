@@ -105,7 +105,7 @@ fn crux(files: &Files, at: SocketAddr, arguments: &[&str]) -> Output {
 /// A command, its exit status, and texts that it prints.
 type Case = (&'static str, i32, &'static [&'static str]);
 
-const LOOKING: [Case; 9] = [
+const LOOKING: [Case; 11] = [
     ("jobs", 0, &["gpt", "bert", "document"]),
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
@@ -123,6 +123,12 @@ const LOOKING: [Case; 9] = [
         &["cannot be used with"],
     ),
     ("doctor", 0, &["everything is as it should be"]),
+    (
+        "events",
+        0,
+        &["job gpt arrived: level", "this controller leads"],
+    ),
+    ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
 ];
 
 const STEERING: [Case; 11] = [

@@ -2,13 +2,13 @@
 //!
 //! `cargo bench -p controller --bench loopback [-- CASE...]` prints one line for each figure; what
 //! it printed is kept in `controller/daemon/benches/results/`. Each case is a module: [`start`],
-//! [`repair`], [`takeover`], [`policy`], [`writes`], [`telemetry`]. The
-//! decision: the whole controller is
-//! measured, from its public interface, and where a rate is compared with another one, both are
-//! taken in turn in one run.
+//! [`repair`], [`takeover`], [`policy`], [`writes`], [`telemetry`], [`events`]. The decision: the
+//! whole controller is measured, from its public interface, and where a rate is compared with
+//! another one, both are taken in turn in one run.
 
 mod bare;
 mod bmv2;
+mod events;
 mod lab;
 mod policy;
 mod repair;
@@ -59,6 +59,9 @@ fn main() -> Result<(), Failed> {
         }
         if is_asked("telemetry") {
             telemetry::measure().await?;
+        }
+        if is_asked("events") {
+            events::measure().await?;
         }
         Ok::<(), Failed>(())
     })?;

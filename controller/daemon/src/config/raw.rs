@@ -179,13 +179,24 @@ pub struct RawDiscovery {
 }
 
 /// Where people and programs are served.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawNorthbound {
     /// Address and port, as `127.0.0.1:9300`; without one, nobody is served. Whoever reaches it may
     /// do everything, so it belongs on a network of operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
+    /// Events that are kept: whoever falls further behind is told how many were missed.
+    pub events: usize,
+}
+
+impl Default for RawNorthbound {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            events: 4_096,
+        }
+    }
 }
 
 /// Bounds of gRPC messages, in bytes.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner::{JobId, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, Finding, LinkId, SwitchId};
+use topology::{Fabric, Finding, LinkId, Node, SwitchId};
 
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Standing;
@@ -302,7 +302,8 @@ impl View {
     }
 }
 
-fn switch_state(fabric: &Fabric, switch: SwitchId) -> &'static str {
+/// up, down or drained.
+pub(crate) fn switch_state(fabric: &Fabric, switch: SwitchId) -> &'static str {
     match (
         fabric.is_switch_up(switch),
         fabric.is_switch_drained(switch),
@@ -329,4 +330,15 @@ fn standing(standing: Standing) -> &'static str {
         Standing::Vacant { .. } => "vacant",
         Standing::Primary { .. } => "primary",
     }
+}
+
+/// The hosts and switches that links pass.
+pub(crate) fn stations(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
+    let first = links.first().map(|link| fabric.link(*link).from.node);
+    let ends = links.iter().map(|link| fabric.link(*link).to.node);
+    let nodes: Vec<Node> = first.into_iter().chain(ends).collect();
+    nodes
+        .iter()
+        .map(|node| fabric.node_name(*node).to_owned())
+        .collect()
 }

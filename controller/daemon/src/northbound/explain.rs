@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use planner::JobId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, LinkId, Node, next_hops};
+use topology::{LinkId, next_hops};
 
-use super::answers::View;
+use super::answers::{View, stations};
 
 /// Why a job is treated as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -175,15 +175,4 @@ impl View {
             flow.udp_src_port
         )
     }
-}
-
-/// The hosts and switches that links pass.
-fn stations(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
-    let first = links.first().map(|link| fabric.link(*link).from.node);
-    let ends = links.iter().map(|link| fabric.link(*link).to.node);
-    let nodes: Vec<Node> = first.into_iter().chain(ends).collect();
-    nodes
-        .iter()
-        .map(|node| fabric.node_name(*node).to_owned())
-        .collect()
 }

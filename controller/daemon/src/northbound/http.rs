@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
 
-use super::openapi;
 use super::service::{Service, ServiceError};
+use super::{events, openapi};
 
 /// An answer, or why there is none.
 type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, ServiceError>> + Send>>;
@@ -55,6 +55,7 @@ pub(super) fn router(service: Service) -> Router {
     router
         .route("/openapi.json", get(document))
         .route("/metrics", get(metrics))
+        .route(events::PATH, get(events::answer))
         .with_state(service)
 }
 
@@ -103,7 +104,7 @@ pub(super) fn written(answer: &impl Serialize) -> Result<Vec<u8>, ServiceError> 
     Ok(serde_json::to_vec(answer).expect("answers have text for keys"))
 }
 
-fn respond(answer: Result<Vec<u8>, ServiceError>) -> Response {
+pub(super) fn respond(answer: Result<Vec<u8>, ServiceError>) -> Response {
     let error = match answer {
         Ok(body) => return json(StatusCode::OK, body),
         Err(error) => error,

@@ -8,8 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use topology::Finding;
+use topology::spec::FabricDocument;
 
 use super::answers::{JobRow, LinkRow, SwitchRow};
+use super::events;
 use super::explain::Explanation;
 use super::http::{Handler, name, read, take, tell, written};
 use super::service::{Chapter, Done, Order, Say, Wish};
@@ -62,6 +64,13 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         summary: "All links, with their planned load by class",
         takes: None,
         gives: of::<Vec<LinkRow>>,
+    },
+    Endpoint {
+        path: "/v1/fabric",
+        handler: tell!(fabric),
+        summary: "The fabric, as an explicit document",
+        takes: None,
+        gives: of::<FabricDocument>,
     },
     Endpoint {
         path: "/v1/plan",
@@ -144,6 +153,7 @@ pub fn document() -> Value {
     for endpoint in ENDPOINTS {
         paths.insert(endpoint.path.to_owned(), operation(endpoint, &mut schemas));
     }
+    paths.insert(events::PATH.to_owned(), events::operation(&mut schemas));
     json!({
         "openapi": "3.1.0",
         "info": {

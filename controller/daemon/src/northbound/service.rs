@@ -13,6 +13,7 @@ use planner::{FieldError, OverrideDocument, PlanDocument, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::document::{self, DocumentError, Format};
+use topology::spec::{self, FabricDocument};
 use topology::{Finding, one_line};
 
 use super::answers::{JobRow, LinkRow, SwitchRow, View};
@@ -178,6 +179,15 @@ impl Service {
     /// As above.
     pub async fn links(&self) -> Result<Vec<LinkRow>, ServiceError> {
         Ok(self.view().await?.links())
+    }
+
+    /// The fabric, as an explicit document.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn fabric(&self) -> Result<FabricDocument, ServiceError> {
+        let realised = self.access.realised().ok_or(ControllerError::Stopped)?;
+        Ok(spec::document(&realised.fabric))
     }
 
     /// The plan in force.

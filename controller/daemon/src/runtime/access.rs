@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use topology::{Finding, SwitchId, one_line};
 
 use super::Clock;
+use crate::chronicle::Ring;
 use crate::discovery::Discovery;
 use crate::liveness::{Health, Part};
 use crate::southbound::mandate::Mandate;
@@ -81,9 +82,11 @@ pub struct Access {
     pub(super) events: mpsc::Sender<Submission>,
     pub(super) desired: watch::Receiver<Arc<Desired>>,
     pub(super) realised: watch::Receiver<Option<Realise>>,
+    pub(super) edition: watch::Receiver<(u64, bool)>,
     pub(super) board: Board,
     pub(super) mandate: watch::Receiver<Mandate>,
     pub(super) found: watch::Receiver<Arc<Discovery>>,
+    pub(super) told: watch::Receiver<Ring>,
 }
 
 /// Something on its way to the state.
@@ -177,6 +180,16 @@ impl Access {
     /// The same, as it changes.
     pub(crate) fn watch_realised(&self) -> watch::Receiver<Option<Realise>> {
         self.realised.clone()
+    }
+
+    /// The number of the edition in force and whether it is on trial, as they change.
+    pub(crate) fn watch_edition(&self) -> watch::Receiver<(u64, bool)> {
+        self.edition.clone()
+    }
+
+    /// What happened, the latest of it; tells when more does.
+    pub fn told(&self) -> watch::Receiver<Ring> {
+        self.told.clone()
     }
 
     /// Waits until `what` holds of what is in force.

@@ -25,6 +25,10 @@ impl<N: Network> Runtime<N> {
         received: Instant,
     ) -> Result<(), Panicked> {
         effects.findings.iter().for_each(log);
+        let latest = self.state.ledger().latest();
+        let edition = (latest.number, latest.trial.is_some());
+        self.edition
+            .send_if_modified(|had| std::mem::replace(had, edition) != edition);
         if let Some(protection) = effects.protect {
             let tables = protect(
                 &protection.wiring,

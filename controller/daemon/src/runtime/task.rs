@@ -39,6 +39,8 @@ pub(super) struct Runtime<N> {
     pub(super) shared: Shared<N>,
     pub(super) desired: watch::Sender<Arc<Desired>>,
     pub(super) realised: watch::Sender<Option<Realise>>,
+    /// The edition in force and whether it is on trial.
+    pub(super) edition: watch::Sender<(u64, bool)>,
     pub(super) mandate: watch::Sender<Mandate>,
     pub(super) sessions: BTreeMap<Target, Session>,
     pub(super) stop: CancellationToken,
@@ -113,6 +115,7 @@ impl<N: Network> Runtime<N> {
             mandate,
             desired,
             realised: watch::Sender::new(None),
+            edition: watch::Sender::default(),
             sessions: BTreeMap::new(),
             stop: CancellationToken::new(),
             thinking: None,

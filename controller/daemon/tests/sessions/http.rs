@@ -19,6 +19,7 @@ async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, Strin
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: crux\r\nconnection: close\r\n\
+         accept: application/json\r\n\
          content-length: {length}\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -42,10 +43,12 @@ const ORDER: &str = r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness 
     "who": "ada", "confirm_within": 600}"#;
 
 /// A path, what is sent there, and what is in the answer.
-const CASES: [(&str, Option<&str>, &str); 14] = [
+const CASES: [(&str, Option<&str>, &str); 17] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""standing":"primary""#),
     ("/v1/links", None, r#""link":"leaf1:"#),
+    ("/v1/fabric", None, r#""tier":"leaf""#),
+    ("/v1/situation", None, r#""down":[]"#),
     ("/v1/plan", None, r#""generation""#),
     ("/v1/explain/a", None, r#""contenders":["b"]"#),
     ("/v1/explain/h1%3Eh3:50001", None, r#""chosen":true"#),
@@ -64,6 +67,7 @@ const CASES: [(&str, Option<&str>, &str); 14] = [
         r#""edition":3"#,
     ),
     ("/v1/policy/history", None, "fairness: 0.2 -> 0.0"),
+    ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),
 ];
 
@@ -112,6 +116,46 @@ async fn every_endpoint_answers() {
         (status, &refused["findings"][0]["about"]),
         (422, &Value::from("request"))
     );
+    let (status, refused) = ask(at, "/v1/events?since=x", None).await;
+    assert!(
+        status == 422 && refused.contains("`x` is no position"),
+        "{refused}"
+    );
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_there_and_may_load_nothing_else() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
+    let at = server.local_addr();
+    let (status, page) = ask(at, "/", None).await;
+    assert_eq!(status, 200);
+    let files = page.split('"').filter(|text| text.starts_with("/page/"));
+    let mut files: Vec<String> = files.map(str::to_owned).collect();
+    assert_eq!(files.len(), 2, "{page}");
+    let mut seen = 0;
+    while let Some(path) = files.get(seen).cloned() {
+        seen += 1;
+        let (status, text) = ask(at, &path, None).await;
+        assert_eq!(status, 200, "{path}");
+        assert!(
+            !text.contains("http://") || path.ends_with("elements.js"),
+            "{path}"
+        );
+        let imported = text.split("from \"./").skip(1);
+        let imported = imported.filter_map(|text| text.split('"').next());
+        for name in imported {
+            let path = format!("/page/{name}");
+            if !files.contains(&path) {
+                files.push(path);
+            }
+        }
+    }
+    assert_eq!(files.len(), 8, "{files:?}");
     server.shutdown().await;
     controller.shutdown().await;
 }

@@ -11,6 +11,8 @@ mod discovery;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod http;

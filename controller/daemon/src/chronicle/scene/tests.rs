@@ -1,0 +1,216 @@
+//! Scenes by hand, and the states behind them, told as sentences.
+
+use planner::{Flow, Job, Policy};
+use topology::clos::{self, ClosSpec};
+use topology::{Change as Befalls, HostId};
+
+use super::*;
+use crate::ledger::{Ledger, Signature};
+use crate::state::{Beginning, Event, State, Told};
+
+/// A state with its latest decision, on two leaves and two spines.
+struct Stage {
+    state: State,
+    scene: Scene,
+}
+
+impl Stage {
+    fn open() -> Self {
+        let spec = ClosSpec {
+            leaves: 2,
+            spines: 2,
+            hosts_per_leaf: 2,
+            ..ClosSpec::default()
+        };
+        let beginning = Beginning {
+            fabric: clos::build("lab", &spec).unwrap(),
+            ledger: Ledger::new(Edition::first(&Policy::default()), []),
+            jobs: Vec::new(),
+            told: Told::default(),
+        };
+        let mut stage = Self {
+            state: State::new(8, 0),
+            scene: Scene::default(),
+        };
+        stage.tell(Event::Started(Box::new(beginning)));
+        stage
+    }
+
+    /// Gives the state an event and everything that follows; what is told of it.
+    fn tell(&mut self, event: Event) -> Vec<String> {
+        let mut realised = self.scene.realised.clone();
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let effects = self.state.step(event);
+            realised = effects.realise.or(realised);
+            let answer = effects.question.map(|question| question.answer());
+            next = answer.map(|answer| Event::Planned(Box::new(answer)));
+        }
+        let scene = Scene {
+            realised,
+            chapters: super::super::chapters(&self.state, self.scene.edition()),
+            profiled: self.state.told().profiled.clone(),
+            ..self.scene.clone()
+        };
+        let told = scene.since(&self.scene);
+        self.scene = scene;
+        told.iter().map(ToString::to_string).collect()
+    }
+}
+
+fn job(name: &str, udp_src_port: u16) -> Job {
+    Job {
+        id: name.into(),
+        tenant: None,
+        model: None,
+        gpus: BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]),
+        flop_per_iteration: 1e15,
+        compute_seconds: 1.0,
+        overlap_from: 1.0,
+        recent_slowdown: 0.0,
+        flows: vec![Flow {
+            src: NicId(0),
+            dst: NicId(2),
+            bytes: 1e9,
+            udp_src_port,
+        }],
+    }
+}
+
+fn has(told: &[String], expected: &str) -> bool {
+    told.iter().any(|text| text.contains(expected))
+}
+
+#[test]
+fn jobs_come_and_go() {
+    let mut stage = Stage::open();
+    let told = stage.tell(Event::JobsChanged(vec![job("a", 50_000), job("b", 50_001)]));
+    assert!(has(&told, "job a arrived: level"), "{told:?}");
+    assert!(
+        has(&told, "is in force: 2 jobs, 2 flows, 0 moved"),
+        "{told:?}"
+    );
+    let profiled = Told {
+        jobs: vec![job("c", 50_002)],
+        profiled: BTreeSet::from(["c".into()]),
+    };
+    let told = stage.tell(Event::JobsTold(profiled.clone()));
+    assert!(
+        has(&told, "job c arrived and is being profiled"),
+        "{told:?}"
+    );
+    let told = stage.tell(Event::JobsTold(Told {
+        profiled: BTreeSet::new(),
+        ..profiled
+    }));
+    assert!(has(&told, "job c has been profiled"), "{told:?}");
+    let told = stage.tell(Event::JobsChanged(vec![job("b", 50_001)]));
+    assert!(has(&told, "job a left"), "{told:?}");
+    assert!(!has(&told, "job b"), "{told:?}");
+}
+
+#[test]
+fn what_fails_and_works_again_is_told_with_what_moves() {
+    let mut stage = Stage::open();
+    stage.tell(Event::JobsChanged(vec![job("a", 50_000)]));
+    let links = &stage.scene.realised.as_ref().unwrap().plan.flows[0].links;
+    let uplink = links[1];
+    let told = stage.tell(Event::FabricChanged(Befalls::LinkDown(uplink)));
+    assert!(has(&told, " is down, was up"), "{told:?}");
+    assert!(has(&told, "1 flows, 1 moved"), "{told:?}");
+    let told = stage.tell(Event::FabricChanged(Befalls::LinkUp(uplink)));
+    assert!(has(&told, " is up, was down"), "{told:?}");
+    let told = stage.tell(Event::FabricChanged(Befalls::SwitchDown(SwitchId(3))));
+    assert!(has(&told, "spine2 is down, was up"), "{told:?}");
+}
+
+#[test]
+fn a_trial_is_told_to_its_end() {
+    let proposal = |fairness, trial_until| {
+        let policy = Policy {
+            fairness,
+            ..Policy::default()
+        };
+        let signature = Signature {
+            who: "ada".to_owned(),
+            why: "night".to_owned(),
+            at_ms: 0,
+        };
+        Event::PolicyProposed(Box::new(crate::state::Proposal {
+            content: crate::ledger::Content::from(&policy),
+            signature,
+            trial_until,
+        }))
+    };
+    let mut stage = Stage::open();
+    let told = stage.tell(proposal(0.2, Some(1_000)));
+    let text = "policy: edition 2 by ada (night), on trial until it is confirmed: fairness: ";
+    assert!(has(&told, text), "{told:?}");
+    assert!(has(&stage.tell(Event::PolicyConfirmed), "edition 2 stays"));
+    stage.tell(proposal(0.3, Some(1_000)));
+    let told = stage.tell(Event::PolicyReverted(Signature {
+        who: "bob".to_owned(),
+        ..Signature::default()
+    }));
+    assert!(
+        has(&told, "edition 3 was taken back by bob; edition 4"),
+        "{told:?}"
+    );
+    stage.tell(proposal(0.4, Some(1_000)));
+    let told = stage.tell(Event::TimeCame(1_000));
+    assert!(
+        has(&told, "edition 5 was not confirmed in time; edition 6"),
+        "{told:?}"
+    );
+    // Whoever did not look meanwhile hears all of it.
+    let before = stage.scene.clone();
+    for fairness in [0.5, 0.6] {
+        stage.tell(proposal(fairness, None));
+    }
+    stage.scene = before;
+    assert_eq!(stage.tell(Event::Elected(0)).len(), 2);
+}
+
+#[test]
+fn switches_tell_of_drift_and_of_what_they_hold() {
+    let mut stage = Stage::open();
+    let generation = stage.scene.realised.as_ref().unwrap().generation;
+    let line = |switch: u32, verified, drifted| Line {
+        switch: SwitchId(switch),
+        name: format!("s{switch}"),
+        is_primary: true,
+        verified,
+        drifted,
+    };
+    let scene = |lines: Vec<Line>| Scene {
+        lines,
+        mandate: Mandate::Open { term: 4 },
+        ..stage.scene.clone()
+    };
+    let half = scene(vec![line(0, Some(generation), 0), line(1, None, 0)]);
+    let whole = scene(vec![
+        line(0, Some(generation), 2),
+        line(1, Some(generation), 0),
+    ]);
+    let told = |scene: &Scene, before: &Scene| -> Vec<String> {
+        scene
+            .since(before)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
+    assert_eq!(
+        told(&half, &stage.scene),
+        ["this controller leads, in term 4"]
+    );
+    assert_eq!(
+        told(&whole, &half),
+        ["s0: 2 entries were changed by somebody else"]
+    );
+    assert!(half.held().is_none() && whole.held() == Some(generation));
+    assert_eq!(told(&whole, &whole), [""; 0]);
+    let finding = Finding::warning("leaf1", "is odd");
+    stage.scene.findings.insert(finding);
+    let told = stage.tell(Event::Elected(0));
+    assert_eq!(told, [""; 0], "told when it was seen");
+}

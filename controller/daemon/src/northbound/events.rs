@@ -1,0 +1,153 @@
+//! What happens, over HTTP: as a document of what is kept, or as server-sent events as it comes.
+//!
+//! The one endpoint that goes on, so it stands beside the table of [`openapi`](super::openapi). The
+//! decision: a reader has a position and no queue (see [`chronicle`](crate::chronicle)). Its
+//! connection is written to when it has room, so a slow reader falls behind, is told how much it
+//! missed, and holds up nobody.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, Stream, StreamExt};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use topology::Finding;
+
+use super::http::{respond, written};
+use super::openapi::Problem;
+use super::service::{Service, ServiceError};
+use crate::chronicle::{Page, Position};
+
+/// Where they are served.
+pub(super) const PATH: &str = "/v1/events";
+
+/// Events that a reader is handed at once.
+const AT_ONCE: usize = 256;
+
+/// A reader that hears nothing for so long is sent a comment, so that both ends see whether the
+/// other is there.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a reader waits before it asks again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The data of a server-sent event `missed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Missed {
+    /// How many events the reader was too slow for, or came too late for.
+    pub missed: u64,
+}
+
+impl Service {
+    /// What happened after a position, as far as it is kept.
+    pub fn events(&self, since: Position) -> Page {
+        self.access.told().borrow().since(since, usize::MAX)
+    }
+
+    /// The same, and what happens from then on, until the controller ends.
+    pub fn follow(&self, since: Position) -> impl Stream<Item = Page> + use<> {
+        stream::unfold(
+            (self.access.told(), since),
+            |(mut told, since)| async move {
+                loop {
+                    let page = told.borrow_and_update().since(since, AT_ONCE);
+                    if page.missed > 0 || !page.events.is_empty() {
+                        let read = page.end();
+                        return Some((page, (told, read)));
+                    }
+                    told.changed().await.ok()?;
+                }
+            },
+        )
+    }
+}
+
+/// Answers a request: a stream, unless a document is asked for.
+pub(super) async fn answer(
+    State(service): State<Arc<Service>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let asked = query.as_deref().unwrap_or_default().split('&');
+    let asked = { asked }.find_map(|field| field.strip_prefix("since="));
+    // Whoever connects again says itself how far it was.
+    let since = header("last-event-id").or(asked).unwrap_or("0");
+    let since = match since.parse() {
+        Ok(since) => since,
+        Err(why) => return respond(Err(refused(why))),
+    };
+    let wants_document = header(header::ACCEPT.as_str()).is_some_and(|accept| {
+        accept.contains("application/json") && !accept.contains("text/event-stream")
+    });
+    match wants_document {
+        true => respond(written(&service.events(since))),
+        false => streamed(service.follow(since)),
+    }
+}
+
+fn refused(why: String) -> ServiceError {
+    ServiceError::Refused(vec![Finding::error("since", why)])
+}
+
+fn streamed(pages: impl Stream<Item = Page> + Send + 'static) -> Response {
+    let hello = Event::default().retry(RETRY).comment("crux");
+    let frames = pages.flat_map(|page| stream::iter(frames(&page)));
+    let frames = stream::once(async { hello }).chain(frames);
+    Sse::new(frames.map(Ok::<_, Infallible>))
+        .keep_alive(KeepAlive::new().interval(ALIVE))
+        .into_response()
+}
+
+fn frames(page: &Page) -> Vec<Event> {
+    let missed = Some(page.missed).filter(|missed| *missed > 0);
+    let missed = missed.map(|missed| {
+        let event = Event::default().event("missed");
+        event.data(text(&Missed { missed }))
+    });
+    let told = page.events.iter().map(|happening| {
+        let id = Position {
+            run: Some(page.run),
+            sequence: happening.sequence,
+        };
+        Event::default().id(id.to_string()).data(text(happening))
+    });
+    missed.into_iter().chain(told).collect()
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("events have text for keys")
+}
+
+/// How the OpenAPI document describes it.
+pub(super) fn operation(schemas: &mut SchemaGenerator) -> Value {
+    let since = "Read from here on: the last sequence number that was read, or RUN.SEQUENCE as \
+        in the ids of server-sent events; without it, from the earliest that is kept";
+    let stream = "Server-sent events: the data of each is an event (Happening), its id a \
+        position; an event `missed` says how many the reader was too slow for (Missed)";
+    schemas.subschema_for::<Missed>();
+    let json = |schema: Schema| json!({"application/json": {"schema": schema}});
+    let mut content = json(schemas.subschema_for::<Page>());
+    content["text/event-stream"] = json!({"schema": {"type": "string", "description": stream}});
+    let problem = json(schemas.subschema_for::<Problem>());
+    json!({"get": {
+        "summary": "What happens, as it happens; as a document where only that is accepted",
+        "parameters": [{
+            "name": "since", "in": "query", "required": false, "description": since,
+            "schema": {"type": "string"}
+        }],
+        "responses": {
+            "200": {"description": "The answer", "content": content},
+            "default": {
+                "description": "Why there is none",
+                "content": problem
+            }
+        }
+    }})
+}

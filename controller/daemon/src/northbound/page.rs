@@ -1,0 +1,106 @@
+//! The web page: the fabric with what each link carries, jobs, events, and what a change of policy
+//! would do.
+//!
+//! Files of `page/`, as they are in the tree: no build step, nothing from elsewhere. The decision:
+//! the page only asks. It has the endpoints of everybody and no others, so whatever it shows,
+//! `curl` can show; and it changes nothing.
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+/// What a browser may do for this page: load its own files and ask its own controller.
+const RULES: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file of the page.
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+/// One of the files in `page/`.
+macro_rules! file {
+    ($path:literal, $name:literal, $kind:literal) => {
+        File {
+            path: $path,
+            kind: $kind,
+            text: include_str!(concat!("page/", $name)),
+        }
+    };
+}
+
+const FILES: [File; 9] = [
+    file!("/", "index.html", "text/html; charset=utf-8"),
+    file!("/page/style.css", "style.css", "text/css; charset=utf-8"),
+    file!("/page/main.js", "main.js", "text/javascript; charset=utf-8"),
+    file!(
+        "/page/controller.js",
+        "controller.js",
+        "text/javascript; charset=utf-8"
+    ),
+    file!(
+        "/page/fabric.js",
+        "fabric.js",
+        "text/javascript; charset=utf-8"
+    ),
+    file!("/page/map.js", "map.js", "text/javascript; charset=utf-8"),
+    file!(
+        "/page/elements.js",
+        "elements.js",
+        "text/javascript; charset=utf-8"
+    ),
+    file!(
+        "/page/panels.js",
+        "panels.js",
+        "text/javascript; charset=utf-8"
+    ),
+    file!(
+        "/page/policy.js",
+        "policy.js",
+        "text/javascript; charset=utf-8"
+    ),
+];
+
+/// Its files, each at its path.
+pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let add = |router: Router<S>, file: &'static File| {
+        router.route(
+            file.path,
+            get(async move |asked: HeaderMap| answer(file, &asked)),
+        )
+    };
+    FILES.iter().fold(Router::new(), add)
+}
+
+/// A browser that has this very file is told so. It asks every time, since a controller of another
+/// version may have come to be at its address.
+fn answer(file: &File, asked: &HeaderMap) -> Response {
+    let tag = format!(
+        "\"{}-{:x}\"",
+        env!("CARGO_PKG_VERSION"),
+        fingerprint(file.text)
+    );
+    let has = asked.get(header::IF_NONE_MATCH);
+    let headers = [
+        (header::CONTENT_TYPE, file.kind),
+        (header::CONTENT_SECURITY_POLICY, RULES),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::ETAG, &tag),
+    ];
+    match has.is_some_and(|has| has.as_bytes() == tag.as_bytes()) {
+        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
+        false => (headers, file.text).into_response(),
+    }
+}
+
+/// What tells a text from the one before it (FNV-1a).
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
