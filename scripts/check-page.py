@@ -215,7 +215,7 @@ def look_at_policy(page, folder):
     page.keyboard.press("Control+Enter")
     expect(page.locator("#preview")).to_contain_text("policy.toml:1: fairness")
     page.locator("#text").fill(POLICY)
-    page.locator("form button[type=submit]").click()
+    page.locator("#policy button[type=submit]").click()
     expect(page.locator("#preview")).to_contain_text("Entries that would be written")
     expect(page.locator("#preview")).to_contain_text("GPU utilisation")
     page.screenshot(path=folder / "demo-policy.png")

@@ -5,12 +5,29 @@
 
 const RETRY_MS = 1000;
 
+/** Where this tab keeps the token, if the controller wants one. */
+const TOKEN = "token";
+
+/** Gives the token that everything is asked with from now on. */
+export function unlock(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+/** Asks with the token, if there is one; that another is wanted is heard as `locked`. */
+async function request(path, accept, init = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = token ? { accept, authorization: `Bearer ${token}` } : { accept };
+  const answer = await fetch(path, { ...init, headers });
+  if (answer.status === 401) dispatchEvent(new Event("locked"));
+  return answer;
+}
+
 /** An answer of the controller, or an error that says in its words why there is none. */
 export async function ask(path, document) {
   const init = document === undefined
     ? {}
     : { method: "POST", body: JSON.stringify(document) };
-  const answer = await fetch(path, { ...init, headers: { accept: "application/json" } });
+  const answer = await request(path, "application/json", init);
   const text = await answer.text();
   if (answer.ok) return JSON.parse(text);
   throw new Error(problem(text) ?? `${path}: ${answer.status}`);
@@ -32,8 +49,8 @@ export async function follow(hear) {
   let since = "0";
   for (;;) {
     try {
-      const headers = { accept: "text/event-stream" };
-      const answer = await fetch(`/v1/events?since=${since}`, { headers, cache: "no-store" });
+      const path = `/v1/events?since=${since}`;
+      const answer = await request(path, "text/event-stream", { cache: "no-store" });
       if (!answer.ok) throw new Error(answer.status);
       hear.open();
       for await (const frame of frames(answer.body)) {

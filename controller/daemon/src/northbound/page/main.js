@@ -3,7 +3,7 @@
 // Events say when to ask again; what is shown is always a whole answer, never put together from
 // events, so a page that missed some is right again with the next.
 
-import { ask, follow } from "./controller.js";
+import { ask, follow, unlock } from "./controller.js";
 import { element } from "./elements.js";
 import { arrange, between, load, loadOf } from "./fabric.js";
 import { FabricMap } from "./map.js";
@@ -80,7 +80,7 @@ function show() {
   for (const node of nodes) node.state = switches.find((one) => one.name === node.name)?.state ?? "up";
   const verified = switches.filter((one) => one.verified === generation).length;
   at("facts").textContent = `${fabric.name}: ${nodes.length} switches, ${fabric.nodes.size - nodes.length} hosts, `
-    + `${jobs.length} jobs; ${generation ? `${verified} of ${switches.length} hold generation ${generation}` : "no switch holds a plan yet"}`;
+    + `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}; ${generation ? `${verified} of ${switches.length} hold generation ${generation}` : "no switch holds a plan yet"}`;
   map.show(fabric);
   showLevels();
   showJobs();
@@ -179,8 +179,20 @@ function live(state, text) {
   at("live").textContent = text;
 }
 
+/** A controller that has tokens wants one; the files of the page are open to everybody. */
+function lock() {
+  const form = at("lock");
+  addEventListener("locked", () => { form.hidden = false; });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    unlock(form.querySelector("input").value);
+    location.reload();
+  });
+}
+
 tabs();
 scale();
+lock();
 at("in").addEventListener("click", () => map.zoom(0.6));
 at("out").addEventListener("click", () => map.zoom(1 / 0.6));
 at("fit").addEventListener("click", () => map.all());
