@@ -20,13 +20,18 @@ class Controller:
         self.jobs, self.policy = folder / "controller-jobs.json", folder / "policy.json"
         self.tell({"jobs": []}, {})
         self.log = open(folder / "controller.log", "wb")
+        config = folder / "controller.toml"
+        config.write_text('[northbound]\nlisten = "127.0.0.1:0"\n')
         command = [crux, "--log", "info", "controller", "--fabric", str(fabric)]
+        command += ["--config", str(config)]
         command += ["--jobs", str(self.jobs), "--policy", str(self.policy), "--carriers"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True
         )
         self.said = queue.Queue()
         threading.Thread(target=self.listen, daemon=True).start()
+        # Where it serves people, programs, and jobs that tell of themselves.
+        self.address = self.hear("serving on").rpartition(" ")[2]
 
     def listen(self):
         """Collects what it prints; None at the end."""
@@ -47,12 +52,16 @@ class Controller:
 
     def verified(self):
         """Waits for its word that every switch holds the tables."""
+        return self.hear("verified")
+
+    def hear(self, what):
+        """Waits for its next word, which must have this in it."""
         try:
             line = self.said.get(timeout=PATIENCE)
         except queue.Empty:
             line = None
-        if line is None or "verified" not in line:
-            raise RuntimeError(f"tables were not verified; see {self.log.name}")
+        if line is None or what not in line:
+            raise RuntimeError(f"{what}: not heard of the controller; see {self.log.name}")
         return line
 
     def stop(self):
@@ -74,11 +83,12 @@ class Training:
         self.documents += ["--seed", str(scenario.seed)]
         self.crux = crux
 
-    def run(self, network, events, happen):
-        """Trains; gives the lead's result, what the processors did, and when events happened."""
+    def run(self, network, events, happen, tell=None):
+        """Trains, and tells the controller that listens at `tell` of that; gives the lead's result, what the processors did, and when events happened."""
         socket = self.folder / "lead.sock"
         lead = [self.crux, "job", "lead", *self.documents, "--listen", str(socket)]
         lead += ["--iterations", str(self.scenario.iterations), "--format", "json"]
+        lead += ["--controller", tell] if tell else []
         with open(self.folder / "jobs.log", "ab") as log:
             lead = subprocess.Popen(lead, stdout=subprocess.PIPE, stderr=log, text=True)
             wait_for(socket, lead)
@@ -137,6 +147,7 @@ def rehearse(crux, files, scenario, phase):
     fabric, jobs = files
     command = [crux, "job", "rehearse", "--fabric", str(fabric), "--jobs", str(jobs)]
     command += ["--seed", str(scenario.seed), "--iterations", str(scenario.iterations)]
-    command += ["--format", "json"] + ([] if phase.jobs_known else ["--ecmp"])
+    is_planned = phase.jobs_known or phase.told
+    command += ["--format", "json"] + ([] if is_planned else ["--ecmp"])
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)

@@ -28,8 +28,10 @@ class Phase:
     """One run of all jobs."""
 
     name: str
-    # Whether the controller knows them.
+    # Whether the controller has a document of them.
     jobs_known: bool
+    # Whether they tell it of themselves.
+    told: bool
     event: list
 
 
@@ -66,7 +68,8 @@ class Scenario:
 
 def phase(entry):
     events = [Event(**event) for event in entry.get("event", [])]
-    return Phase(entry["name"], entry["jobs_known"], sorted(events, key=lambda e: e.after_seconds))
+    events = sorted(events, key=lambda e: e.after_seconds)
+    return Phase(entry["name"], entry["jobs_known"], entry.get("told", False), events)
 
 
 def read_documents(text, folder, crux, options):

@@ -12,7 +12,9 @@ mod packets;
 mod write_error;
 
 pub use decode::{Count, DecodeError, decode_cells, decode_counts, decode_entry, decode_tables};
-pub use encode::{cells_of, counts_of, encode_entry, encode_pipeline, encode_update, reads};
+pub use encode::{
+    cell_of, cells_of, count_of, counts_of, encode_entry, encode_pipeline, encode_update, reads,
+};
 pub use packets::{Outlet, PacketIn, PacketOut, decode_packet_in, encode_packet_out};
 pub use write_error::{Refusal, WriteError, decode_write_error};
 

@@ -1,5 +1,6 @@
 //! The commands, one module each: `Args` say what it takes, `run` does it.
 
+pub(crate) mod agent;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod completions;

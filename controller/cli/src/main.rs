@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    bench, compare, completions, controller, demo, events, fabric, job, look, man, place, plan,
+    agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place, plan,
     policy, replay, reproduce, schema, simulate, switch,
 };
 use failure::Failure;
@@ -52,6 +52,7 @@ enum Command {
     #[command(subcommand)]
     Fabric(fabric::Command),
     Controller(controller::Args),
+    Agent(agent::Args),
     /// List the jobs of a running controller
     Jobs(look::Args),
     /// List the switches of a running controller, and what they hold
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Fabric(command) => fabric::run(&command),
         Command::Controller(args) => controller::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Jobs(args) => look::jobs(&args),
         Command::Switches(args) => look::switches(&args),
         Command::Links(args) => look::links(&args),

@@ -10,9 +10,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod counters;
 mod raw;
 mod telemetry;
 
+pub use counters::{Counters, RawCounters};
 pub use telemetry::{RawTelemetry, Telemetry};
 
 pub use raw::{
@@ -72,6 +74,8 @@ pub struct Config {
     pub events_kept: NonZeroUsize,
     /// How jobs may tell of themselves.
     pub telemetry: Telemetry,
+    /// How often the switches' own counters are read.
+    pub counters: Counters,
     /// What the switches may take to hold a change of policy, after which it is taken back.
     pub verify: Duration,
     /// All sessions end within this when the controller stops.
@@ -203,6 +207,7 @@ impl TryFrom<RawConfig> for Config {
             listen: raw.northbound.listen,
             events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
+            counters: Counters::try_from(&raw.counters)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,

@@ -32,6 +32,7 @@ use self::telemetry::Reception;
 use crate::config::Config;
 use crate::runtime::Access;
 use crate::telemetry::desk::Desk;
+use crate::telemetry::reader::Reader;
 
 /// A server. Dropping it stops it.
 #[derive(Debug)]
@@ -68,14 +69,17 @@ impl Drop for Server {
 pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io::Result<Server> {
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
-    let (desk, calls) = Desk::new(access.clone(), &config.telemetry);
+    let (reader, measured) = Reader::new(access.clone(), &config.counters, &config.southbound);
+    let (desk, calls) = Desk::new(access.clone(), config, measured.clone());
+    let disputes = desk.disputes();
     let reception = Reception::new(calls, &config.telemetry);
     let grpc = Routes::new(TelemetryServer::new(reception)).into_axum_router();
-    let http = http::router(Service::new(access.clone(), config));
+    let http = http::router(Service::new(access.clone(), config).measuring(measured, disputes));
     let router = http.merge(page::router()).merge(grpc);
-    let (stopping, of_desk) = (stop.clone(), stop.child_token());
+    let (stopping, of_desk, of_reader) = (stop.clone(), stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));
+        let reader = tokio::spawn(reader.run(of_reader));
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let serving = axum::serve(listener, service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
@@ -83,6 +87,7 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
             error!("the northbound server ended: {why}");
         }
         drop(desk.await);
+        drop(reader.await);
     });
     Ok(Server {
         address,

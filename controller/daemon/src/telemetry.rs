@@ -4,6 +4,10 @@
 //! gRPC stream -> Report -> Census::step(report, now) -> Told -> State::step
 //! ```
 //!
+//! ```text
+//! counters of switches -> Gauges -> Measured: load of links, period and volume of jobs
+//! ```
+//!
 //! [`Census`] knows which jobs there are and what is known of each; the desk is the task that has
 //! it, and [`northbound`](crate::northbound) serves the streams. The decision: reports stop here. A
 //! report changes sums of its own job and nothing else; the state hears only of jobs that came,
@@ -12,8 +16,10 @@
 mod census;
 mod convert;
 pub(crate) mod desk;
+pub mod gauges;
 mod plausible;
 mod profile;
+pub(crate) mod reader;
 
 use planner::JobDocument;
 use topology::Finding;
@@ -53,8 +59,28 @@ pub struct Window {
     pub compute_seconds: f64,
     /// Time spent communicating, whether or not it computed meanwhile.
     pub communication_seconds: f64,
-    /// Bytes sent by each of its flows.
+    /// Bytes sent by each of its flows; empty if not known.
     pub flow_bytes: Vec<f64>,
+    /// Bytes sent by all of them together, where they are not known by flow.
+    pub bytes: Option<f64>,
+}
+
+impl Window {
+    /// The same with bytes by flow, as far as bytes are known at all: each flow has its share as it
+    /// was announced, the same if nothing was.
+    #[must_use]
+    fn by_flow(mut self, job: &planner::Job) -> Self {
+        let Some(bytes) = self.bytes.take().filter(|_| self.flow_bytes.is_empty()) else {
+            return self;
+        };
+        let announced: f64 = job.flows.iter().map(|flow| flow.bytes).sum();
+        let share = |flow: &planner::Flow| match announced > 0.0 {
+            true => flow.bytes / announced,
+            false => 1.0 / job.flows.len() as f64,
+        };
+        self.flow_bytes = job.flows.iter().map(|flow| bytes * share(flow)).collect();
+        self
+    }
 }
 
 /// A finding about the job of this name.

@@ -76,6 +76,25 @@ pub fn counts_of(table: TableId) -> p4rt::Entity {
     }))
 }
 
+/// What to read to know how much one row counted.
+pub fn count_of(key: &EntryKey) -> p4rt::Entity {
+    let counter_data = Some(p4rt::CounterData::default());
+    entity(Kind::TableEntry(p4rt::TableEntry {
+        counter_data,
+        ..encode_key(key)
+    }))
+}
+
+/// What to read to know one cell of an indexed counter.
+pub fn cell_of(counter_id: u32, index: u32) -> p4rt::Entity {
+    let index = i64::from(index);
+    entity(Kind::CounterEntry(p4rt::CounterEntry {
+        counter_id,
+        index: Some(p4rt::Index { index }),
+        ..Default::default()
+    }))
+}
+
 /// What to read to know all cells of an indexed counter; see [`decode_cells`](super::decode_cells).
 pub fn cells_of(counter_id: u32) -> p4rt::Entity {
     entity(Kind::CounterEntry(p4rt::CounterEntry {

@@ -2,6 +2,7 @@
 
 mod decisions;
 mod faults;
+mod period;
 mod soak;
 
 use clap::Subcommand;
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     Decisions(decisions::Args),
     Faults(faults::Args),
+    Period(period::Args),
     Soak(soak::Args),
 }
 
@@ -20,6 +22,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Decisions(args) => decisions::run(args),
         Command::Faults(args) => faults::run(args),
+        Command::Period(args) => period::run(args),
         Command::Soak(args) => soak::run(args),
     }
 }

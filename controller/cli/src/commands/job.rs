@@ -5,12 +5,13 @@
 //! over UDP port 4791 ([`host`]). Both read the same documents, so that a flow is a number between
 //! them ([`wire`]). `rehearse` makes the same run on the embedded fabric. The decision: barriers
 //! travel beside the fabric that is measured, so that they cost the jobs nothing, as in the fluid
-//! model.
+//! model. So do reports: the lead may tell a controller of its jobs ([`teller`]).
 
 mod host;
 mod lead;
 mod rehearse;
 mod result;
+mod teller;
 mod wire;
 
 use crate::commands::demo::Scenario;

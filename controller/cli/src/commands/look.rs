@@ -3,7 +3,7 @@
 //!
 //! They only ask and print; what they print as JSON is the answer as it came.
 
-use ::controller::northbound::answers::{JobRow, LinkRow, SwitchRow};
+use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, SwitchRow};
 use ::controller::northbound::explain::{Explanation, FlowExplanation};
 use comfy_table::Table;
 use serde::Serialize;
@@ -89,21 +89,33 @@ pub(crate) fn switches(args: &Args) -> Result<(), Failure> {
 pub(crate) fn links(args: &Args) -> Result<(), Failure> {
     let rows: Vec<LinkRow> = args.to.get("/v1/links")?;
     args.tell(&rows, || {
-        let mut table = output::table(["link", "state", "Gbit/s", "load", "by level", "jobs"]);
+        let headings = [
+            "link", "state", "Gbit/s", "planned", "by level", "measured", "by level", "jobs",
+        ];
+        let mut table = output::table(headings);
         for row in &rows {
-            let levels = row.levels.iter();
-            let levels = levels.map(|level| format!("{}: {:.3}", level.level, level.load));
+            let measured = row
+                .measured
+                .map_or("-".to_owned(), |load| format!("{load:.3}"));
             table.add_row([
                 row.link.clone(),
                 row.state.clone(),
                 row.gbps.to_string(),
                 format!("{:.3}", row.load),
-                levels.collect::<Vec<_>>().join(", "),
+                levels(&row.levels),
+                measured,
+                levels(&row.measured_levels),
                 row.jobs.join(", "),
             ]);
         }
         table
     })
+}
+
+fn levels(levels: &[LevelLoad]) -> String {
+    let levels = levels.iter();
+    let levels = levels.map(|level| format!("{}: {:.3}", level.level, level.load));
+    levels.collect::<Vec<_>>().join(", ")
 }
 
 /// Exit status 1 where there is an error among the findings.

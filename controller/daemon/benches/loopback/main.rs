@@ -63,6 +63,9 @@ fn main() -> Result<(), Failed> {
         if is_asked("events") {
             events::measure().await?;
         }
+        if is_asked("memory") {
+            telemetry::watch_memory().await?;
+        }
         Ok::<(), Failed>(())
     })?;
     println!("load average after: {}", load()?);

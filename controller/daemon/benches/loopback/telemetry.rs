@@ -27,15 +27,46 @@ const HOSTS: u32 = 1_000;
 /// Reports of each host in a second: 10,000 together.
 const RATE: u32 = 10;
 
-/// How long they report.
+/// How long they report while answers are timed.
 const SECONDS: u32 = 20;
+
+/// How long they report while memory is watched, and how often it is looked at.
+const WATCHED_SECONDS: u32 = 300;
+const LOOK: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure() -> Result<(), Failed> {
     let lab = Lab::large(ServiceOptions::default()).await?;
     let controller = control(&lab.fabric, |_| {}).await?;
     let server = serve(&controller).await?;
     profiles(&lab.fabric, &controller, &server).await?;
-    reports(&lab.fabric, &server).await?;
+    let lines = open(&lab.fabric, &server).await?;
+    reports(lines).await?;
+    server.shutdown().await;
+    controller.shutdown().await;
+    Ok(())
+}
+
+/// Watches memory for minutes of the same load.
+pub(crate) async fn watch_memory() -> Result<(), Failed> {
+    let lab = Lab::large(ServiceOptions::default()).await?;
+    let controller = control(&lab.fabric, |_| {}).await?;
+    let server = serve(&controller).await?;
+    let lines = open(&lab.fabric, &server).await?;
+    let began = Instant::now() + Duration::from_millis(100);
+    let ticks = RATE * WATCHED_SECONDS;
+    let reporting = (0..)
+        .zip(lines)
+        .map(|(host, line)| tokio::spawn(report(host, line, (began, ticks), |_| {})));
+    let reporting: Vec<_> = reporting.collect();
+    let mut looks = interval_at(began, LOOK);
+    while began.elapsed() < Duration::from_secs(WATCHED_SECONDS.into()) {
+        let at = looks.tick().await.duration_since(began).as_secs();
+        println!("memory: after {at:>3} s of reports, {} KiB", resident()?);
+    }
+    for reporter in reporting {
+        reporter.await??;
+    }
+    println!("memory: {HOSTS} hosts, {} reports", HOSTS * ticks);
     server.shutdown().await;
     controller.shutdown().await;
     Ok(())
@@ -108,6 +139,7 @@ fn window(number: u32, flop: f64) -> Said {
         compute_seconds: 0.5,
         communication_seconds: 0.5,
         flow_bytes: vec![5e8; 4],
+        bytes: None,
     })
 }
 
@@ -147,9 +179,8 @@ async fn profiles(
     Ok(())
 }
 
-/// Many hosts report at once. Each says something now and then that is answered, which is how
-/// handling is timed: from when it is said to when the answer is read.
-async fn reports(fabric: &Fabric, server: &Server) -> Result<(), Failed> {
+/// The streams of all hosts, of which the first hundred have a job.
+async fn open(fabric: &Fabric, server: &Server) -> Result<Vec<Line>, Failed> {
     let mut lines = Vec::new();
     for host in 0..HOSTS {
         let mut line = Line::open(server).await?;
@@ -159,45 +190,54 @@ async fn reports(fabric: &Fabric, server: &Server) -> Result<(), Failed> {
         }
         lines.push(line);
     }
-    let memory = resident()?;
+    Ok(lines)
+}
+
+/// Many hosts report at once. Each says something now and then that is answered, which is how
+/// handling is timed: from when it is said to when the answer is read.
+async fn reports(lines: Vec<Line>) -> Result<(), Failed> {
     let began = Instant::now() + Duration::from_millis(100);
-    let reporting = (0..)
-        .zip(lines)
-        .map(|(host, line)| tokio::spawn(report(host, line, began)));
+    let ticks = RATE * SECONDS;
+    let reporting = (0..).zip(lines).map(|(host, line)| {
+        tokio::spawn(async move {
+            let mut times = Vec::new();
+            report(host, line, (began, ticks), |time| times.push(time)).await?;
+            Ok::<_, Failed>(times)
+        })
+    });
     let reporting: Vec<_> = reporting.collect();
-    let (mut samples, mut sent) = (Samples::default(), 0);
+    let mut samples = Samples::default();
     for reporter in reporting {
-        let (times, count) = reporter.await??;
-        samples.extend(times);
-        sent += count;
+        samples.extend(reporter.await??);
     }
+    let sent = HOSTS * ticks;
     let rate = f64::from(sent) / began.elapsed().as_secs_f64();
-    println!(
-        "telemetry: {HOSTS} hosts, {sent} reports, {rate:.0} a second, resident memory of \
-         reporters and controller together {memory} KiB before and {} KiB after",
-        resident()?
-    );
+    println!("telemetry: {HOSTS} hosts, {sent} reports, {rate:.0} a second");
     samples.print("telemetry: a report, from said to its answer heard");
     Ok(())
 }
 
 /// Reports at the rate; the first hundred hosts have a job, the others say what is answered.
-async fn report(host: u32, mut line: Line, began: Instant) -> Result<(Vec<Duration>, u32), Failed> {
+async fn report(
+    host: u32,
+    mut line: Line,
+    (began, ticks): (Instant, u32),
+    mut answered_in: impl FnMut(Duration),
+) -> Result<(), Failed> {
     let period = Duration::from_secs(1) / RATE;
     // Hosts do not report at the same instant.
-    let mut ticks = interval_at(began + period * host / HOSTS, period);
-    let mut times = Vec::new();
-    for _ in 0..RATE * SECONDS {
-        let due = ticks.tick().await;
+    let mut due = interval_at(began + period * host / HOSTS, period);
+    for _ in 0..ticks {
+        let due = due.tick().await;
         if host < 100 {
             line.say(window(100 + host, 1e12)).await?;
             continue;
         }
         line.say(window(host, 1e12)).await?;
         line.hear().await?;
-        times.push(due.elapsed());
+        answered_in(due.elapsed());
     }
-    Ok((times, RATE * SECONDS))
+    Ok(())
 }
 
 /// Resident memory of this process, KiB.

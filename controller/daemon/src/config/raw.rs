@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawTelemetry};
+use super::{MAX_LEVELS, RawCounters, RawTelemetry};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -37,6 +37,8 @@ pub struct RawConfig {
     pub northbound: RawNorthbound,
     /// How jobs may tell of themselves.
     pub telemetry: RawTelemetry,
+    /// How often the switches' own counters are read.
+    pub counters: RawCounters,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
 }

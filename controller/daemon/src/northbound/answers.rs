@@ -4,6 +4,7 @@
 //! off the plan, its report and the board; nothing is computed that they could contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use planner::{JobId, PlanDocument};
 use schemars::JsonSchema;
@@ -13,6 +14,7 @@ use topology::{Fabric, Finding, LinkId, Node, SwitchId};
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Standing;
 use crate::state::{Question, Realise, State, Told};
+use crate::telemetry::gauges::Measured;
 
 /// What is known and decided at one instant.
 #[derive(Clone, Debug)]
@@ -23,6 +25,10 @@ pub struct View {
     pub(super) told: Told,
     /// What is in force.
     pub(super) realised: Realise,
+    /// What switches count.
+    pub(super) measured: Arc<Measured>,
+    /// Where jobs say something else.
+    pub(super) disputes: Vec<Finding>,
     /// What the sessions are up to.
     pub(super) lines: BTreeMap<SwitchId, SwitchStatus>,
 }
@@ -92,6 +98,11 @@ pub struct LinkRow {
     pub levels: Vec<LevelLoad>,
     /// Jobs on it.
     pub jobs: Vec<String>,
+    /// Share of its capacity that its switch counted, a mean over some seconds; none where nothing
+    /// was counted, as on links that leave a host.
+    pub measured: Option<f64>,
+    /// The same by class, from the highest.
+    pub measured_levels: Vec<LevelLoad>,
 }
 
 /// The load of one class on a link.
@@ -177,20 +188,18 @@ impl View {
             .collect();
         let name = |job: &usize| self.realised.plan.jobs[*job].id.to_string();
         let row = |link: LinkId| {
-            let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
             let carried = on.get(&link);
+            let counted = by_level(&self.measured.links, link);
+            let total: f64 = counted.iter().map(|level| level.load).sum();
             LinkRow {
                 link: fabric.link_name(link),
                 gbps: fabric.link(link).bandwidth.gbps(),
                 state: link_state(fabric, link).to_owned(),
                 load: carried.map_or(0.0, |carried| carried.load),
-                levels: levels
-                    .map(|((_, level), load)| LevelLoad {
-                        level: *level,
-                        load: *load,
-                    })
-                    .collect(),
+                levels: by_level(&loads, link),
                 jobs: carried.map_or_else(Vec::new, |on| on.jobs.iter().map(name).collect()),
+                measured: (!counted.is_empty()).then_some(total),
+                measured_levels: counted,
             }
         };
         (0..fabric.links().len())
@@ -245,6 +254,8 @@ impl View {
         for job in self.jobs().into_iter().filter(|job| job.profiled) {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
+        findings.extend(self.disputes.iter().cloned());
+        findings.extend(self.measured.stray_findings());
         findings.sort();
         findings
     }
@@ -300,6 +311,16 @@ impl View {
         }
         rates
     }
+}
+
+/// The classes of one link, from the highest.
+fn by_level(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLoad> {
+    let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
+    let level = |((_, level), load): (&(LinkId, u8), &f64)| LevelLoad {
+        level: *level,
+        load: *load,
+    };
+    levels.map(level).collect()
 }
 
 /// up, down or drained.

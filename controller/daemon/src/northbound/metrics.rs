@@ -9,6 +9,7 @@ use topology::{LinkId, Severity};
 use super::answers::{JobRow, View};
 use crate::runtime::Timing;
 use crate::southbound::SwitchStatus;
+use crate::telemetry::gauges::JobMeasured;
 
 /// A metric with its samples: labels and value.
 struct Family {
@@ -190,16 +191,34 @@ fn links(view: &View) -> Vec<Family> {
         ];
         (labels, load)
     };
-    vec![Family {
-        name: "crux_link_load",
-        kind: "gauge",
-        help: "Planned load of a link by class, as a share of time",
-        samples: view.loads().into_iter().map(sample).collect(),
-    }]
+    let measured = view.measured.links.iter();
+    let measured = measured.map(|(cell, load)| sample((*cell, *load)));
+    vec![
+        Family {
+            name: "crux_link_load",
+            kind: "gauge",
+            help: "Planned load of a link by class, as a share of time",
+            samples: view.loads().into_iter().map(sample).collect(),
+        },
+        Family {
+            name: "crux_link_measured_load",
+            kind: "gauge",
+            help: "Load of a link by class as its switch counts it, as a share of its capacity",
+            samples: measured.collect(),
+        },
+    ]
 }
 
 fn jobs(view: &View) -> Vec<Family> {
     let rows = view.jobs();
+    let counted = |name, help, value: fn(&JobMeasured) -> Option<f64>| Family {
+        name,
+        kind: "gauge",
+        help,
+        samples: (view.measured.jobs.iter())
+            .filter_map(|(id, job)| Some((vec![("job", id.to_string())], value(job)?)))
+            .collect(),
+    };
     let family = |name, help, value: fn(&JobRow) -> f64| Family {
         name,
         kind: "gauge",
@@ -220,6 +239,21 @@ fn jobs(view: &View) -> Vec<Family> {
         family("crux_job_profiled", "Whether it is profiled", |row| {
             flag(row.profiled)
         }),
+        counted(
+            "crux_job_measured_bytes_per_second",
+            "What its pins count",
+            |job| Some(job.bytes_per_second),
+        ),
+        counted(
+            "crux_job_measured_iteration_seconds",
+            "An iteration, by what its pins count",
+            |job| job.period.map(|period| period.seconds),
+        ),
+        counted(
+            "crux_job_measured_iteration_bytes",
+            "Bytes of an iteration, by what its pins count",
+            |job| job.period.map(|period| period.bytes),
+        ),
     ]
 }
 

@@ -7,11 +7,13 @@
 //! confirms a change that was to be confirmed, or if the controller dies meanwhile, the ledger ends
 //! the trial by itself, so what is in force in the end is the old or the new, whole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use planner::{FieldError, OverrideDocument, PlanDocument, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use topology::document::{self, DocumentError, Format};
 use topology::spec::{self, FabricDocument};
 use topology::{Finding, one_line};
@@ -25,6 +27,7 @@ use crate::ledger::{Content, Edition, Signature, Temporary, UnixMs};
 use crate::preview::{Preview, preview};
 use crate::runtime::{Access, ControllerError, Receipt};
 use crate::state::{Event, Proposal, State};
+use crate::telemetry::gauges::Measured;
 
 /// How long a trial outlives the time that switches have to hold it, so that it does not end while
 /// its end is being told.
@@ -133,13 +136,45 @@ pub struct Chapter {
 pub struct Service {
     pub(super) access: Access,
     verify: Duration,
+    /// What switches count, and where jobs say something else; nothing where nobody reads it.
+    measured: Option<Counting>,
 }
+
+/// What switches count, and where jobs say something else.
+type Counting = (
+    watch::Receiver<Arc<Measured>>,
+    watch::Receiver<Vec<Finding>>,
+);
 
 impl Service {
     /// One that asks and tells `access`.
     pub fn new(access: Access, config: &Config) -> Self {
         let verify = config.verify;
-        Self { access, verify }
+        Self {
+            access,
+            verify,
+            measured: None,
+        }
+    }
+
+    /// The same, which also tells what switches count and where jobs say something else.
+    #[must_use]
+    pub(crate) fn measuring(
+        self,
+        measured: watch::Receiver<Arc<Measured>>,
+        disputes: watch::Receiver<Vec<Finding>>,
+    ) -> Self {
+        Self {
+            measured: Some((measured, disputes)),
+            ..self
+        }
+    }
+
+    fn counting(&self) -> (Arc<Measured>, Vec<Finding>) {
+        let counting = self.measured.as_ref();
+        counting.map_or_else(Default::default, |(measured, disputes)| {
+            (Arc::clone(&measured.borrow()), disputes.borrow().clone())
+        })
     }
 
     /// What is known and decided now.
@@ -149,10 +184,13 @@ impl Service {
     pub async fn view(&self) -> Result<View, ServiceError> {
         let (question, told) = self.access.look(View::of).await?;
         let realised = self.access.realised().ok_or(ControllerError::Stopped)?;
+        let (measured, disputes) = self.counting();
         Ok(View {
             question,
             told,
             realised,
+            measured,
+            disputes,
             lines: self.access.board().all(),
         })
     }

@@ -27,6 +27,7 @@ use super::arbitration::ElectionId;
 use super::connection::{Connection, Conversation, Entries, Heard, Network, Say};
 use super::dialect::Verdict;
 use crate::config::Southbound;
+use crate::telemetry::gauges::Counted;
 
 /// Where a switch is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,6 +153,23 @@ impl Client {
             Some(((Port::new(index >> Level::BITS).ok()?, level), count))
         };
         Ok(counted.filter_map(of_cell).collect())
+    }
+
+    /// What some pins and some cells of the port and level counter have counted; pins that the
+    /// switch does not hold are left out.
+    ///
+    /// # Errors
+    /// As for [`Client::all_tables`].
+    pub async fn counts(&self, pins: &[EntryKey], cells: &[u32]) -> Result<Counted, ClientError> {
+        let pins = pins.iter().map(codec::count_of);
+        let cells = cells
+            .iter()
+            .map(|index| codec::cell_of(fabric::PORT_LEVEL, *index));
+        let answer = self.read(pins.chain(cells).collect()).await?;
+        Ok(Counted {
+            pins: codec::decode_counts(&answer).map_err(decode_error)?,
+            cells: codec::decode_cells(&answer).map_err(decode_error)?,
+        })
     }
 
     async fn read(&self, entities: Vec<p4rt::Entity>) -> Result<Vec<p4rt::Entity>, ClientError> {

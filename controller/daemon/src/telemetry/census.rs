@@ -15,10 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Job, JobDocument, JobsDocument};
+use planner::{Job, JobDocument, JobId, JobsDocument};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
+use super::gauges::Claim;
 use super::plausible;
 use super::profile::{Profile, UNKNOWN_FLOP, UNKNOWN_SECONDS, differs};
 use super::{Report, Reporter, Window, about};
@@ -58,6 +59,8 @@ struct Entry {
     stage: Stage,
     /// Windows since something was last concluded from them.
     profile: Profile,
+    /// Seconds of an iteration by the windows before those.
+    iteration_seconds: Option<f64>,
     /// What was last said of it, so that a liar does not fill the log.
     remarked: Option<Finding>,
 }
@@ -127,7 +130,7 @@ impl Census {
         };
         let said = match report {
             Report::Announcement(document) => self.announce(from, &document, fabric, now).map(Some),
-            Report::Window(window) => self.add(from, &window, fabric, now),
+            Report::Window(window) => self.add(from, window, fabric, now),
             Report::End(job) => self.end(from, &job),
         };
         let finding = said.unwrap_or_else(Some)?;
@@ -182,6 +185,27 @@ impl Census {
             jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
             profiled: profiled.map(|entry| entry.job.id.clone()).collect(),
         }
+    }
+
+    /// What jobs say of an iteration, for comparison with what switches count.
+    pub fn claims(&self) -> BTreeMap<JobId, Claim> {
+        let known = self
+            .jobs
+            .values()
+            .filter(|entry| entry.stage == Stage::Known);
+        let claim = |entry: &Entry| Claim {
+            seconds: entry.iteration_seconds,
+            bytes: entry.job.flows.iter().map(|flow| flow.bytes).sum(),
+        };
+        known
+            .map(|entry| (entry.job.id.clone(), claim(entry)))
+            .collect()
+    }
+
+    /// Remarks for those whose jobs a finding is about.
+    pub fn address(&self, job: &JobId, finding: Finding) -> Option<Remark> {
+        let entry = self.jobs.get(job.as_str())?;
+        Some(entry.remark(finding))
     }
 
     fn announce(
@@ -254,11 +278,11 @@ impl Census {
     fn add(
         &mut self,
         from: Reporter,
-        window: &Window,
+        window: Window,
         fabric: &Fabric,
         now: Instant,
     ) -> Result<Option<Finding>, Finding> {
-        let name = &window.job;
+        let name = &window.job.clone();
         let entry = self
             .jobs
             .get_mut(name)
@@ -272,9 +296,10 @@ impl Census {
         };
         let entry = entry.ok_or_else(unknown)?;
         entry.heard = now;
-        plausible::check(window, &entry.job, fabric)
+        let window = window.by_flow(&entry.job);
+        plausible::check(&window, &entry.job, fabric)
             .map_err(|error| about(name, Finding::warning, format!("not believed: {error}")))?;
-        entry.profile.add(window);
+        entry.profile.add(&window);
         if entry.stage == Stage::Waiting
             || entry.profile.iterations() < self.limits.profile_iterations
         {
@@ -357,6 +382,7 @@ impl Entry {
             heard: now,
             stage,
             profile: Profile::default(),
+            iteration_seconds: None,
             remarked: None,
         }
     }
@@ -393,6 +419,7 @@ impl Entry {
 
     /// The same, if they show anything else; whether they do.
     fn conclude_if_differs(&mut self, share: f64) -> bool {
+        self.iteration_seconds = self.profile.iteration_seconds();
         let shown = self.profile.shows(&self.document);
         let differs = self.stage != Stage::Known || differs(&shown, &self.document, share);
         if differs {

@@ -118,6 +118,7 @@ fn window(said: proto::Window) -> Result<Window, Unreadable> {
         compute_seconds: said.compute_seconds,
         communication_seconds: said.communication_seconds,
         flow_bytes: said.flow_bytes,
+        bytes: said.bytes,
     })
 }
 

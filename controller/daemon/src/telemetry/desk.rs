@@ -12,11 +12,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, Severity};
+use topology::{Fabric, Finding, Severity};
 use tracing::{info, warn};
 
+use super::gauges::Measured;
 use super::{Census, Remark, Report, Reporter};
-use crate::config::Telemetry;
+use crate::config::{Config, Telemetry};
 use crate::lower::Wiring;
 use crate::runtime::{Access, ControllerError};
 use crate::state::{Event, Realise};
@@ -42,13 +43,22 @@ pub(crate) struct Desk {
     streams: BTreeMap<Reporter, mpsc::Sender<Remark>>,
     /// The fabric that the census speaks of.
     settled: Option<(Arc<Wiring>, Fabric)>,
+    /// What switches count, and where differences from what jobs say are shown.
+    measured: watch::Receiver<Arc<Measured>>,
+    disputes: watch::Sender<Vec<Finding>>,
+    disagree_min: f64,
     /// A change that the controller is planning for.
     submitted: Option<JoinHandle<Result<(), ControllerError>>>,
 }
 
 impl Desk {
-    /// A desk that tells `access`, and where to call it.
-    pub(crate) fn new(access: Access, limits: &Telemetry) -> (Self, mpsc::Sender<Call>) {
+    /// A desk that tells `access` and compares with what is `measured`, and where to call it.
+    pub(crate) fn new(
+        access: Access,
+        config: &Config,
+        measured: watch::Receiver<Arc<Measured>>,
+    ) -> (Self, mpsc::Sender<Call>) {
+        let limits = &config.telemetry;
         let (to_desk, calls) = mpsc::channel(limits.queue.get());
         let desk = Self {
             realised: access.watch_realised(),
@@ -58,9 +68,17 @@ impl Desk {
             limits: limits.clone(),
             streams: BTreeMap::new(),
             settled: None,
+            measured,
+            disputes: watch::Sender::default(),
+            disagree_min: config.counters.disagree_min,
             submitted: None,
         };
         (desk, to_desk)
+    }
+
+    /// Where what jobs say differs from what switches count.
+    pub(crate) fn disputes(&self) -> watch::Receiver<Vec<Finding>> {
+        self.disputes.subscribe()
     }
 
     /// Serves until `stop`.
@@ -85,6 +103,7 @@ impl Desk {
                 _ = ticks.tick() => {
                     let remarks = self.census.tick(Instant::now());
                     self.tell(remarks);
+                    self.compare();
                 }
                 changed = has_changed(&mut mandate) => {
                     changed?;
@@ -156,6 +175,26 @@ impl Desk {
         self.submitted = Some(tokio::spawn(async move {
             access.submit(Event::JobsTold(told)).await.map(drop)
         }));
+    }
+
+    /// Compares what jobs say with what switches count, whenever that is known anew; whoever says
+    /// something else hears of it once.
+    fn compare(&mut self) {
+        if !self.measured.has_changed().unwrap_or(false) {
+            return;
+        }
+        let measured = Arc::clone(&self.measured.borrow_and_update());
+        let disputes = measured.disputes(&self.census.claims(), self.disagree_min);
+        let findings: Vec<Finding> = disputes
+            .iter()
+            .map(|(_, finding)| finding.clone())
+            .collect();
+        let before = self.disputes.send_replace(findings);
+        let is_new = |finding: &Finding| !before.contains(finding);
+        let news = disputes.into_iter().filter(|(_, finding)| is_new(finding));
+        let remarks = news.filter_map(|(job, finding)| self.census.address(&job, finding));
+        let remarks: Vec<Remark> = remarks.collect();
+        self.tell(remarks);
     }
 
     fn tell(&mut self, remarks: impl IntoIterator<Item = Remark>) {

@@ -22,6 +22,8 @@ pub struct Profile {
     compute_seconds: f64,
     communication_seconds: f64,
     flow_bytes: Vec<f64>,
+    /// Iterations of windows that know bytes.
+    counted: u64,
 }
 
 impl Profile {
@@ -32,6 +34,10 @@ impl Profile {
         self.flop += window.flop;
         self.compute_seconds += window.compute_seconds;
         self.communication_seconds += window.communication_seconds;
+        if window.flow_bytes.is_empty() {
+            return;
+        }
+        self.counted += window.iteration_starts.len() as u64;
         self.flow_bytes.resize(window.flow_bytes.len(), 0.0);
         let sums = self.flow_bytes.iter_mut().zip(&window.flow_bytes);
         sums.for_each(|(sum, bytes)| *sum += bytes);
@@ -52,9 +58,16 @@ impl Profile {
         shown.flop_per_iteration = Some(mean(self.flop).max(UNKNOWN_FLOP));
         shown.compute_seconds = Some(mean(self.compute_seconds));
         shown.overlap_from = Some(self.overlap_from());
-        let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
-        flows.for_each(|(flow, bytes)| flow.bytes = mean(*bytes));
+        if self.counted > 0 {
+            let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
+            flows.for_each(|(flow, bytes)| flow.bytes = bytes / self.counted as f64);
+        }
         shown
+    }
+
+    /// Seconds of an iteration, if any began.
+    pub fn iteration_seconds(&self) -> Option<f64> {
+        (self.iterations > 0).then(|| self.seconds / self.iterations as f64)
     }
 
     /// Whether work was done of which nobody said how much.
@@ -116,5 +129,12 @@ mod tests {
         assert_eq!(shown.overlap_from, Some(0.5));
         assert_eq!(shown.flows.as_ref().unwrap()[0].bytes, 4e9);
         assert!(differs(&shown, &job, 0.1) && !differs(&shown, &shown, 0.0));
+        // Windows without bytes leave those that are known.
+        profile.add(&Window {
+            flow_bytes: Vec::new(),
+            ..window
+        });
+        assert_eq!(profile.shows(&job).flows.unwrap()[0].bytes, 4e9);
+        assert_eq!(profile.iteration_seconds(), Some(2.0));
     }
 }

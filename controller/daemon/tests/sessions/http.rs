@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::lab::{Lab, verified};
 
 /// Status and body of an answer.
-async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
+pub(crate) async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.unwrap_or_default();
     let length = body.len();

@@ -69,6 +69,7 @@ fn window(job: &str, flop: f64) -> Said {
         compute_seconds: 0.5,
         communication_seconds: 0.5,
         flow_bytes: vec![5e9],
+        bytes: None,
     })
 }
 

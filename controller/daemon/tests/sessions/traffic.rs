@@ -4,16 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use controller::northbound::service::{Order, Service, Text, Wish};
-use controller::{Config, ControllerHandle, Event};
+use controller::northbound::{
+    self,
+    service::{Order, Service, Text, Wish},
+};
+use controller::{Config, ControllerHandle, Event, RawConfig};
 use planner::{Flow, Job, Policy};
 use switch::service::ServiceOptions;
 use switch::{
     DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder, Outbox, Pace, Port,
     QueueLimits, Wire, WireIndex,
 };
+use tokio::net::TcpListener;
 use topology::{Fabric, LinkId, NicId, Node, SwitchId};
 
+use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, parts, verified};
 
 /// Between two packets of a flow, in virtual nanoseconds.
@@ -335,5 +340,46 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     busy.arrive(20).await;
     busy.settle().await;
     verified(&busy.lab, &controller).await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_switches_count_is_shown_beside_what_is_planned() {
+    let busy = Busy::new().await;
+    let controller = busy.lab.control(|_| {}).await;
+    controller.submit(busy.jobs(4)).await.unwrap();
+    verified(&busy.lab, &controller).await;
+    let mut raw = RawConfig::default();
+    raw.counters.enabled = true;
+    raw.counters.interval_ms = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = Config::try_from(raw).unwrap();
+    let server = northbound::serve(listener, controller.access(), &config).unwrap();
+    let address = server.local_addr();
+    busy.send().await;
+    let wanted = [
+        "crux_link_measured_load{link=\"leaf1:",
+        "crux_job_measured_bytes_per_second{job=\"job50000\"} ",
+    ];
+    let shown = async {
+        loop {
+            let (_, text) = ask(address, "/metrics", None).await;
+            let values = wanted.map(|line| text.lines().find(|shown| shown.starts_with(line)));
+            let value = values[1].and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            if values[0].is_some() && value.is_some_and(|value| value > 0.0) {
+                return value;
+            }
+        }
+    };
+    let rate = tokio::time::timeout(DEADLINE, shown)
+        .await
+        .unwrap()
+        .unwrap();
+    // 64 bytes a millisecond, of virtual time; that is never ahead of the clock.
+    assert!(rate < 70_000.0, "{rate}");
+    let (_, links) = ask(address, "/v1/links", None).await;
+    assert!(links.contains("\"measured\":0.0000"), "{links}");
+    busy.settle().await;
+    server.shutdown().await;
     controller.shutdown().await;
 }

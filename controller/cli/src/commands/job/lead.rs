@@ -7,30 +7,37 @@ use emulator::job::{Effect, Rhythm, Training};
 use emulator::{Outcome, Scale};
 use planner::Job;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
 use topology::Fabric;
 
 use super::Documents;
 use super::result::RunResult;
+use super::teller::Teller;
 use super::wire::{Address, Counts, Listener, Order, Outgoing, Report};
 use crate::failure::Failure;
 use crate::output::FormatArg;
 
 /// Reports of hosts that may wait.
 const REPORT_QUEUE: usize = 1024;
+/// Between two looks at what a controller was not told of for long.
+const TICK: Duration = Duration::from_millis(250);
 
 /// Lead the hosts of a run and print what iterations took.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   crux job lead --fabric lab.toml --jobs jobs.json --listen 10.9.0.1:7000
-  crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --format json")]
+  crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --format json
+  crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --controller 127.0.0.1:9300")]
 pub(crate) struct Args {
     #[command(flatten)]
     documents: Documents,
     /// Where hosts report: HOST:PORT beside the fabric, or the path of a Unix socket
     #[arg(long)]
     listen: Address,
+    /// Tell the controller that listens there of the jobs, as agents on their hosts would
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -53,6 +60,9 @@ async fn lead(args: &Args) -> Result<RunResult, Failure> {
     let scenario = args.documents.read()?;
     let deadline = Instant::now() + Duration::from_secs(args.patience);
     let mut lead = Lead::gather(args, &scenario.fabric, &scenario.jobs, deadline).await?;
+    let told = args.controller.as_ref();
+    let told = told.map(|at| Teller::open(at, &scenario.fabric, &scenario.jobs));
+    lead.teller = told.transpose()?;
     for (index, start) in scenario.starts().into_iter().enumerate() {
         lead.timers
             .insert((nanos(Duration::from_secs_f64(start)), index));
@@ -88,6 +98,9 @@ struct Lead {
     /// When which job is to be woken, nanoseconds since `since`.
     timers: BTreeSet<(u64, usize)>,
     since: Instant,
+    /// Who tells a controller of all that, if anybody does.
+    teller: Option<Teller>,
+    ticks: Interval,
 }
 
 impl Lead {
@@ -140,6 +153,8 @@ impl Lead {
             reports,
             timers: BTreeSet::new(),
             since: Instant::now(),
+            teller: None,
+            ticks: interval(TICK),
         })
     }
 
@@ -165,15 +180,32 @@ impl Lead {
                     let now = nanos(self.since.elapsed());
                     let unknown = || Failure::Work(format!("a host ended flow {flow}"));
                     let job = *self.jobs.get(flow as usize).ok_or_else(unknown)?;
+                    if let Some(teller) = &mut self.teller {
+                        teller.sent(job, seconds(now));
+                    }
                     let effects = self.trainings[job].flow_done(now);
                     self.carry_out(job, &effects).await?;
                 }
+            }
+            () = listen(&mut self.teller) => {}
+            _ = self.ticks.tick(), if self.teller.is_some() => {
+                let now = self.since.elapsed().as_secs_f64();
+                self.teller.iter_mut().for_each(|teller| teller.tick(now));
             }
         }
         Ok(())
     }
 
     async fn carry_out(&mut self, job: usize, effects: &[Effect]) -> Result<(), Failure> {
+        if let Some(teller) = &mut self.teller {
+            let begun = self.trainings[job].begun().last().copied();
+            begun
+                .into_iter()
+                .for_each(|at| teller.begins(job, seconds(at)));
+            if effects.contains(&Effect::StartFlows) {
+                teller.sends(job, self.since.elapsed().as_secs_f64());
+            }
+        }
         for effect in effects {
             match effect {
                 Effect::WakeAt(at) => {
@@ -193,6 +225,9 @@ impl Lead {
 
     /// Ends the hosts and adds up what they counted.
     async fn dismiss(mut self) -> Result<Counts, Failure> {
+        if let Some(teller) = self.teller.take() {
+            teller.close().await;
+        }
         for outgoing in self.hosts.values_mut() {
             outgoing.send(&Order::Stop).await?;
         }
@@ -252,6 +287,18 @@ fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
         flows
     };
     jobs.iter().map(of_job).collect()
+}
+
+/// Waits for what a controller says.
+async fn listen(teller: &mut Option<Teller>) {
+    match teller {
+        Some(teller) => teller.listen().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    Duration::from_nanos(nanos).as_secs_f64()
 }
 
 fn nanos(time: Duration) -> u64 {

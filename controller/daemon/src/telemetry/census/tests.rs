@@ -86,6 +86,7 @@ fn window(name: &str) -> Window {
         compute_seconds: 0.5,
         communication_seconds: 0.5,
         flow_bytes: vec![1e9],
+        bytes: None,
     }
 }
 
@@ -114,6 +115,42 @@ fn a_job_is_profiled_planned_and_gone() {
     assert!(town.say(1, Report::Window(more)).contains("planned anew"));
     assert!(town.say(1, Report::End("a".into())).contains("ended"));
     assert!(town.told().is_empty());
+}
+
+#[test]
+fn bytes_of_all_flows_together_are_shared_out_as_announced() {
+    let mut town = Town::new();
+    let mut two = job("a");
+    let first = two.flows.as_mut().unwrap();
+    first[0].bytes = 3.0;
+    first.push(FlowDocument {
+        udp_src_port: Some(7),
+        bytes: 1.0,
+        ..first[0].clone()
+    });
+    town.say(1, Report::Announcement(Box::new(two)));
+    let together = Window {
+        flow_bytes: Vec::new(),
+        bytes: Some(20e9),
+        ..window("a")
+    };
+    town.say(1, Report::Window(together));
+    let bytes = |town: &Town| {
+        let told = town.census.told();
+        let flows = told.jobs[0].flows.iter();
+        flows.map(|flow| flow.bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(bytes(&town), [3e9, 1e9]);
+    // What says nothing of bytes leaves them as they are.
+    let silent = Window {
+        flow_bytes: Vec::new(),
+        flop: 1e16,
+        ..window("a")
+    };
+    assert!(town.say(1, Report::Window(silent)).contains("planned anew"));
+    assert_eq!(bytes(&town), [3e9, 1e9]);
+    let claim = town.census.claims()[&"a".into()];
+    assert_eq!((claim.seconds, claim.bytes), (Some(0.2), 4e9));
 }
 
 #[test]
@@ -189,7 +226,7 @@ fn what_cannot_be_is_not_believed() {
             change(|w| w.flow_bytes = vec![1e12]),
             "more than its cable takes",
         ),
-        (change(|w| w.flow_bytes = vec![]), "bytes of 0 flows"),
+        (change(|w| w.flow_bytes = vec![1.0; 2]), "bytes of 2 flows"),
         (
             change(|w| w.iteration_starts = vec![0.5, 0.1]),
             "in no order",

@@ -1,0 +1,111 @@
+"""The messages of crux.telemetry.v1 that a reporter sends, as protobuf bytes; field numbers are
+those of controller/api/proto/telemetry.proto.
+
+What a job says is a dictionary, as on the agent's socket; what is not in it is left out.
+"""
+
+import struct
+
+
+def varint(number):
+    """Seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def integer(field, number):
+    return varint(field << 3) + varint(number)
+
+
+def double(field, number):
+    return varint(field << 3 | 1) + struct.pack("<d", number)
+
+
+def chunk(field, content):
+    """Bytes, text, or a message."""
+    content = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def doubles(field, numbers):
+    return chunk(field, struct.pack(f"<{len(numbers)}d", *numbers)) if numbers else b""
+
+
+def report(said):
+    """One report, from what is said of a job."""
+    ((kind, content),) = said.items()
+    if kind == "job":
+        return chunk(1, announcement(content))
+    if kind == "iteration":
+        return chunk(2, window(content))
+    return chunk(3, chunk(1, content))
+
+
+def announcement(job):
+    encoded = chunk(1, job["id"])
+    for field, name in ((2, "tenant"), (3, "model")):
+        if job.get(name) is not None:
+            encoded += chunk(field, job[name])
+    for host, gpus in sorted(job["gpus"].items()):
+        encoded += chunk(4, chunk(1, host) + integer(2, gpus))
+    for flow in job.get("flows") or []:
+        encoded += chunk(5, one_flow(flow))
+    if job.get("collective"):
+        encoded += chunk(6, collective(job["collective"]))
+    if job.get("profile") is not None:
+        encoded += chunk(7, job["profile"])
+    for field, name in ((8, "flop_per_iteration"), (9, "compute_seconds"), (10, "overlap_from")):
+        if job.get(name) is not None:
+            encoded += double(field, job[name])
+    return encoded
+
+
+def one_flow(flow):
+    encoded = chunk(1, flow["src"]) + chunk(2, flow["dst"])
+    encoded += integer(3, flow.get("src_nic", 0)) + integer(4, flow.get("dst_nic", 0))
+    if flow.get("udp_src_port") is not None:
+        encoded += integer(5, flow["udp_src_port"])
+    return encoded + double(6, flow.get("bytes", 0.0))
+
+
+def collective(collective):
+    encoded = chunk(1, collective["kind"]) + double(2, collective.get("bytes") or 0.0)
+    return encoded + integer(3, collective.get("channels", 1))
+
+
+def window(iteration):
+    """A window of one iteration, which begins with it."""
+    encoded = chunk(1, iteration["job"]) + double(2, iteration["seconds"]) + doubles(3, [0.0])
+    encoded += double(4, iteration.get("flop", 0.0))
+    encoded += double(5, iteration.get("compute_seconds", 0.0))
+    encoded += double(6, iteration.get("communication_seconds", 0.0))
+    if iteration.get("bytes") is not None:
+        encoded += double(8, iteration["bytes"])
+    return encoded
+
+
+def remark(encoded):
+    """What the controller says: job, severity, text."""
+    names = {1: "job", 2: "severity", 3: "text"}
+    said, at = dict.fromkeys(names.values(), ""), 0
+    while at < len(encoded):
+        key, at = read_varint(encoded, at)
+        length, at = read_varint(encoded, at)
+        if key & 7 != 2:
+            raise ValueError("a remark has texts only")
+        if key >> 3 in names:
+            said[names[key >> 3]] = encoded[at : at + length].decode()
+        at += length
+    return said
+
+
+def read_varint(encoded, at):
+    number = shift = 0
+    while encoded[at] & 0x80:
+        number |= (encoded[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return number | encoded[at] << shift, at + 1

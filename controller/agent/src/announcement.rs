@@ -1,0 +1,107 @@
+//! Jobs of documents as the wire has them, and what one host sends of such a job.
+
+use api::telemetry as proto;
+use planner::{CollectiveKind, FlowDocument, JobDocument};
+
+/// The announcement of a job.
+pub fn of(job: &JobDocument) -> proto::Announcement {
+    proto::Announcement {
+        job: job.id.clone(),
+        tenant: job.tenant.clone(),
+        model: job.model.clone(),
+        gpus: job.gpus.clone(),
+        flows: job.flows.iter().flatten().map(flow).collect(),
+        collective: job.collective.as_ref().map(|collective| proto::Collective {
+            kind: kind(collective.kind),
+            bytes: collective.bytes.unwrap_or(0.0),
+            channels: Some(collective.channels),
+        }),
+        profile: job.profile.clone(),
+        flop_per_iteration: job.flop_per_iteration,
+        compute_seconds: job.compute_seconds,
+        overlap_from: job.overlap_from,
+    }
+}
+
+fn flow(flow: &FlowDocument) -> proto::Flow {
+    proto::Flow {
+        src: flow.src.clone(),
+        dst: flow.dst.clone(),
+        src_nic: flow.src_nic,
+        dst_nic: flow.dst_nic,
+        udp_src_port: flow.udp_src_port.map(u32::from),
+        bytes: flow.bytes,
+    }
+}
+
+/// As documents spell it.
+fn kind(kind: CollectiveKind) -> String {
+    let spelt = serde_json::to_value(kind).ok();
+    let spelt = spelt.as_ref().and_then(|value| value.as_str());
+    spelt.unwrap_or_default().to_owned()
+}
+
+/// The host that speaks for a job, so that only one does: the first of those it has GPUs on.
+pub fn speaker(job: &JobDocument) -> Option<&str> {
+    job.gpus.keys().next().map(String::as_str)
+}
+
+/// Share of a job's bytes that leaves `host`: of its flows as the document has them, by number if
+/// it has no bytes; members of a collective send alike.
+pub fn own_share(job: &JobDocument, host: &str) -> f64 {
+    let Some(flows) = &job.flows else {
+        let hosts = job.gpus.len().max(1) as f64;
+        let is_pipeline = |kind| kind == CollectiveKind::Pipeline;
+        return match job.collective.as_ref().map(|collective| collective.kind) {
+            // Forth and back between neighbours; the speaker is at one end.
+            Some(kind) if is_pipeline(kind) && hosts > 1.0 => 0.5 / (hosts - 1.0),
+            _ => 1.0 / hosts,
+        };
+    };
+    let sum = |weight: fn(&FlowDocument) -> f64| {
+        let own = flows.iter().filter(|flow| flow.src == host);
+        let own: f64 = own.map(weight).sum();
+        (own, flows.iter().map(weight).sum::<f64>())
+    };
+    match sum(|flow| flow.bytes) {
+        (own, all) if all > 0.0 => own / all,
+        _ => {
+            let (own, all) = sum(|_| 1.0);
+            own / all.max(1.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::CollectiveDocument;
+
+    use super::*;
+
+    #[test]
+    fn a_host_knows_its_share() {
+        let flow = |src: &str, bytes| FlowDocument {
+            src: src.to_owned(),
+            bytes,
+            ..FlowDocument::default()
+        };
+        let mut job = JobDocument {
+            gpus: [("h1".to_owned(), 8), ("h2".to_owned(), 8)].into(),
+            flows: Some(vec![flow("h1", 3.0), flow("h2", 1.0)]),
+            ..JobDocument::default()
+        };
+        assert_eq!(own_share(&job, "h1"), 0.75);
+        job.flows = Some(vec![flow("h1", 0.0), flow("h2", 0.0)]);
+        assert_eq!(own_share(&job, "h1"), 0.5);
+        job.flows = None;
+        job.collective = Some(CollectiveDocument {
+            kind: CollectiveKind::RingAllReduce,
+            bytes: None,
+            channels: 1,
+        });
+        assert_eq!(own_share(&job, "h2"), 0.5);
+        assert_eq!(speaker(&job), Some("h1"));
+        let announced = of(&job).collective.expect("it has one");
+        assert_eq!(announced.kind, "ring_all_reduce");
+    }
+}

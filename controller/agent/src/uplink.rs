@@ -1,0 +1,183 @@
+//! The stream of reports to the controller, which is opened again whenever it ends.
+//!
+//! The decision: what could not be sent is not kept. A controller that was away is told which jobs
+//! there are, and then what happens from now on; windows of before would be compared with a clock
+//! that has gone on.
+
+use std::time::Duration;
+
+use api::telemetry as proto;
+use proto::telemetry_client::TelemetryClient;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tracing::{info, warn};
+
+/// Reports that wait; one too many is lost.
+const REPORTS: usize = 1_024;
+/// What was heard and waits.
+const HEARD: usize = 64;
+/// The longest that connecting, and ending in order, may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A connection over which nothing comes is asked for a sign of life.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// What comes from the controller's side.
+#[derive(Debug)]
+pub enum Heard {
+    /// The stream is open; it knows no job yet.
+    Opened,
+    /// The controller says something.
+    Remark(proto::Remark),
+}
+
+/// The way to the controller.
+#[derive(Debug)]
+pub struct Uplink {
+    say: mpsc::Sender<proto::Report>,
+    heard: mpsc::Receiver<Heard>,
+    task: JoinHandle<()>,
+}
+
+impl Uplink {
+    /// Begins to connect to `controller`, `host:port`. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn open(controller: &str) -> Result<Self, tonic::transport::Error> {
+        let endpoint = Endpoint::try_from(format!("http://{controller}"))?
+            .connect_timeout(PATIENCE)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        let (say, reports) = mpsc::channel(REPORTS);
+        let (tell, heard) = mpsc::channel(HEARD);
+        let task = tokio::spawn(carry(endpoint, reports, tell));
+        Ok(Self { say, heard, task })
+    }
+
+    /// Says something, if there is room; whether there was.
+    pub fn say(&self, said: proto::report::Said) -> bool {
+        let report = proto::Report { said: Some(said) };
+        self.say.try_send(report).is_ok()
+    }
+
+    /// The next thing that is heard.
+    pub async fn next(&mut self) -> Heard {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task ends only when it is told to.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends what waits, and ends the stream in order if there is one.
+    pub async fn close(mut self) {
+        drop(self.say);
+        self.heard.close();
+        if timeout(PATIENCE, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+/// How long to wait between attempts.
+#[derive(Clone, Copy, Debug)]
+struct Backoff(Duration);
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(200);
+    const LAST: Duration = Duration::from_secs(20);
+
+    /// The next wait; each is twice the last one, up to a limit.
+    fn next(&mut self) -> Duration {
+        let wait = self.0;
+        self.0 = (2 * wait).min(Self::LAST);
+        wait
+    }
+}
+
+async fn carry(
+    endpoint: Endpoint,
+    mut reports: mpsc::Receiver<proto::Report>,
+    heard: mpsc::Sender<Heard>,
+) {
+    let mut backoff = Backoff(Backoff::FIRST);
+    loop {
+        let ended = match endpoint.connect().await {
+            Ok(channel) => stream(channel, &mut reports, &heard, &mut backoff).await,
+            Err(error) => Err(chain(&error)),
+        };
+        let Err(why) = ended else { return };
+        if reports.is_closed() {
+            return;
+        }
+        let wait = backoff.next();
+        warn!(
+            seconds = wait.as_secs_f64(),
+            "no controller: {why}; trying again"
+        );
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = closed(&mut reports) => return,
+        }
+    }
+}
+
+/// Waits until nobody wants to say anything any more; what is said meanwhile is lost.
+async fn closed(reports: &mut mpsc::Receiver<proto::Report>) {
+    while reports.recv().await.is_some() {}
+}
+
+/// One stream, until there is nothing more to say, or why it ended before.
+async fn stream(
+    channel: Channel,
+    reports: &mut mpsc::Receiver<proto::Report>,
+    heard: &mpsc::Sender<Heard>,
+    backoff: &mut Backoff,
+) -> Result<(), String> {
+    let (say, saying) = mpsc::channel(1);
+    let mut client = TelemetryClient::new(channel);
+    let answer = client.report(ReceiverStream::new(saying)).await;
+    let mut remarks = answer.map_err(|status| status.to_string())?.into_inner();
+    while reports.try_recv().is_ok() {}
+    info!("reporting");
+    *backoff = Backoff(Backoff::FIRST);
+    drop(heard.send(Heard::Opened).await);
+    let mut say = Some(say);
+    loop {
+        tokio::select! {
+            report = reports.recv(), if say.is_some() => match (report, &say) {
+                (Some(report), Some(to)) => drop(to.send(report).await),
+                _ => say = None,
+            },
+            remark = remarks.message() => match (remark, &say) {
+                (Ok(Some(remark)), _) => drop(heard.send(Heard::Remark(remark)).await),
+                (Ok(None), None) => return Ok(()),
+                (Ok(None), Some(_)) => return Err("the controller ended the stream".to_owned()),
+                (Err(status), _) => return Err(status.to_string()),
+            },
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+    format!("{error}{causes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let mut backoff = Backoff(Backoff::FIRST);
+        let waits: Vec<_> = (0..9).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(waits[..4], [200, 400, 800, 1600]);
+        assert_eq!(waits[8], 20_000);
+    }
+}

@@ -1,0 +1,238 @@
+//! `crux agent`: tells a controller of the jobs of one host.
+//!
+//! The agent is a library ([`agent`]); here are its flags, its file and its signals. The decision:
+//! a flag counts before the file, and what is in neither has a default that works where the host's
+//! name is that of the fabric document.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::service::{self, Agent, NicSeen, Outlet};
+use agent::{AgentError, Limits, Settings, lines};
+use planner::{JobDocument, JobsDocument};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::failure::Failure;
+use crate::{files, output};
+
+/// Seconds of which counters are looked at.
+const MEMORY_SECONDS: f64 = 60.0;
+/// A controller forgets jobs that are silent for ten seconds (telemetry.grace_ms).
+const PRESENCE_SECONDS: f64 = 3.0;
+
+/// Tell a controller of the training jobs on this host.
+///
+/// Processes tell of themselves over a Unix socket, a line of JSON a message (the Python package
+/// crux-telemetry does). Jobs of a document that say nothing are watched: the agent reads what NICs
+/// and GPUs count and finds how long an iteration is. The first host of such a job speaks for it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux agent --controller 10.0.0.1:9300
+  crux agent --config /etc/crux/agent.toml
+  crux agent --controller 10.0.0.1:9300 --host h1 --jobs jobs.toml
+  crux agent --host h1 --jobs jobs.toml --dry-run
+  crux agent --once --seconds 20
+
+A configuration file:
+  controller = \"10.0.0.1:9300\"
+  host = \"h1\"
+  socket = \"/run/crux/agent.sock\"
+  jobs = \"/etc/crux/jobs.toml\"
+  window_ms = 1000
+  sample_ms = 10
+  [nics]
+  gpt = [\"eth0\", \"eth1\"]")]
+pub(crate) struct Args {
+    /// Configuration file; flags count before it
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Where the controller listens (northbound.listen of its configuration)
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
+    /// Name of this host in the fabric document [default: what the machine calls itself]
+    #[arg(long)]
+    host: Option<String>,
+    /// Where processes tell of their jobs
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Jobs document with jobs that do not tell of themselves
+    #[arg(long, value_name = "FILE")]
+    jobs: Option<String>,
+    /// Shortest time between two reports of a job [default: 1000]
+    #[arg(long, value_name = "MS")]
+    window_ms: Option<u32>,
+    /// Time between two readings of counters; an iteration needs about ten [default: 10]
+    #[arg(long, value_name = "MS")]
+    sample_ms: Option<u32>,
+    /// Print each report as a line of JSON instead of sending it
+    #[arg(long)]
+    dry_run: bool,
+    /// Look at the counters for some seconds, print what repeats in them as JSON, and end
+    #[arg(long, conflicts_with = "dry_run")]
+    once: bool,
+    /// How long --once looks
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+}
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AgentDocument {
+    controller: Option<String>,
+    host: Option<String>,
+    socket: Option<PathBuf>,
+    jobs: Option<String>,
+    window_ms: Option<u32>,
+    sample_ms: Option<u32>,
+    nics: BTreeMap<String, Vec<String>>,
+}
+
+/// What `--once` prints.
+#[derive(Serialize)]
+struct Seen {
+    host: String,
+    seconds: u32,
+    nics: Vec<NicSeen>,
+    /// How many GPUs NVML reads, or why none.
+    gpus: Gpus,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Gpus {
+    Counted { count: u32, busy: Option<f64> },
+    Absent { why: String },
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut document: AgentDocument = match &args.config {
+        Some(file) => files::parse(file)?,
+        None => AgentDocument::default(),
+    };
+    let controller = args.controller.clone().or(document.controller.take());
+    let settings = settings(args, document)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Failure::work(&error))?;
+    runtime.block_on(async {
+        match (args.once, args.dry_run) {
+            (true, _) => once(&settings, args.seconds).await,
+            (_, true) => rehearse(settings).await,
+            _ => serve(settings, controller).await,
+        }
+    })
+}
+
+fn settings(args: &Args, document: AgentDocument) -> Result<Settings, Failure> {
+    let jobs = args.jobs.clone().or(document.jobs);
+    let jobs: Option<JobsDocument> = jobs.map(|file| files::parse(&file)).transpose()?;
+    let jobs: Vec<JobDocument> = jobs.map_or_else(Vec::new, |document| document.jobs);
+    let unknown = |job: &&String| !jobs.iter().any(|known| known.id == **job);
+    if let Some(job) = document.nics.keys().find(unknown) {
+        let text = format_args!("no job {job} in the jobs document");
+        return Err(Failure::input("nics", text));
+    }
+    let milliseconds =
+        |name: &str, flag: Option<u32>, written: Option<u32>, default: u32| match flag
+            .or(written)
+            .unwrap_or(default)
+        {
+            0 => Err(Failure::input(name, "0; at least 1 is right")),
+            value => Ok(f64::from(value) / 1e3),
+        };
+    let limits = Limits {
+        window_seconds: milliseconds("window_ms", args.window_ms, document.window_ms, 1000)?,
+        sample_seconds: milliseconds("sample_ms", args.sample_ms, document.sample_ms, 10)?,
+        presence_seconds: PRESENCE_SECONDS,
+        memory_seconds: MEMORY_SECONDS,
+        jobs: 64,
+    };
+    Ok(Settings {
+        host: args
+            .host
+            .clone()
+            .or(document.host)
+            .map_or_else(own_name, Ok)?,
+        socket: args.socket.clone().or(document.socket),
+        jobs,
+        nics: document.nics,
+        sys: PathBuf::from("/sys"),
+        limits,
+    })
+}
+
+fn own_name() -> Result<String, Failure> {
+    let name = files::text("/proc/sys/kernel/hostname")?;
+    Ok(name.trim().to_owned())
+}
+
+async fn serve(settings: Settings, controller: Option<String>) -> Result<(), Failure> {
+    let missing = || Failure::input("--controller", "missing; where does the controller listen?");
+    let controller = controller.ok_or_else(missing)?;
+    let outlet = Outlet::controller(&controller).map_err(|error| unusable(&error))?;
+    let agent = Agent::open(settings, outlet).map_err(|error| unusable(&error))?;
+    agent.run(stop()?).await;
+    Ok(())
+}
+
+/// Prints what would be sent.
+async fn rehearse(settings: Settings) -> Result<(), Failure> {
+    let (to_printer, mut reports) = mpsc::unbounded_channel();
+    let agent = Agent::open(settings, Outlet::Here(to_printer));
+    let agent = agent.map_err(|error| unusable(&error))?;
+    let printing = async {
+        while let Some(report) = reports.recv().await {
+            output::print(lines::report(&report))?;
+        }
+        Ok(())
+    };
+    let ((), printed) = tokio::join!(agent.run(stop()?), printing);
+    printed
+}
+
+async fn once(settings: &Settings, seconds: u32) -> Result<(), Failure> {
+    let time = Duration::from_secs(seconds.into());
+    let nics = service::look(&settings.sys, &settings.limits, time).await;
+    let gpus = match agent::gpus::Gpus::open() {
+        Ok(gpus) => Gpus::Counted {
+            count: gpus.count(),
+            busy: gpus.busy(),
+        },
+        Err(why) => Gpus::Absent {
+            why: why.to_string(),
+        },
+    };
+    output::print_json(&Seen {
+        host: settings.host.clone(),
+        seconds,
+        nics: nics.map_err(|error| unusable(&error))?,
+        gpus,
+    })
+}
+
+/// Ready when a person or the system wants it to end.
+fn stop() -> Result<impl Future<Output = ()>, Failure> {
+    let heard = |kind| signal(kind).map_err(|error| Failure::work(&error));
+    let mut interrupt = heard(SignalKind::interrupt())?;
+    let mut terminate = heard(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+fn unusable(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Address(_) => Failure::input("--controller", error),
+        AgentError::Shared(..) | AgentError::Job { .. } => Failure::input("--jobs", error),
+        AgentError::Nic { .. } | AgentError::Socket { .. } => Failure::work(error),
+    }
+}

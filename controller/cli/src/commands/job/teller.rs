@@ -1,0 +1,159 @@
+//! What the lead tells a controller of its jobs, as `crux agent` would of real ones.
+//!
+//! The lead sees every iteration, so it speaks for all hosts: it says what each took, and the agent
+//! makes reports of that ([`agent::Watch`]). The decision: nothing is told that a process would not
+//! know of itself before it has run, so a controller profiles these jobs first.
+
+use agent::said::{Iteration, Said};
+use agent::uplink::{Heard, Uplink};
+use agent::{Limits, Watch};
+use controller::store::jobs_document;
+use planner::{Job, JobDocument};
+use topology::Fabric;
+
+use crate::failure::Failure;
+
+/// The one process that all jobs belong to.
+const LEAD: u64 = 0;
+/// How much is told; counters are not read.
+const LIMITS: Limits = Limits {
+    window_seconds: 0.5,
+    presence_seconds: 3.0,
+    jobs: 64,
+    sample_seconds: 1.0,
+    memory_seconds: 1.0,
+};
+
+/// The way to the controller, and what is told.
+pub(super) struct Teller {
+    watch: Watch,
+    uplink: Uplink,
+    jobs: Vec<Told>,
+}
+
+/// A job, and how far its iteration is.
+struct Told {
+    id: String,
+    flop: f64,
+    compute_seconds: f64,
+    bytes: f64,
+    flows: usize,
+    began: Option<f64>,
+    sending_since: f64,
+    left: usize,
+    communication_seconds: f64,
+}
+
+impl Teller {
+    /// Begins to connect to the controller at `address`, and announces all jobs.
+    pub(super) fn open(address: &str, fabric: &Fabric, jobs: &[Job]) -> Result<Self, Failure> {
+        let wrong = |error| Failure::input("--controller", format_args!("{error}; HOST:PORT?"));
+        let uplink = Uplink::open(address).map_err(wrong)?;
+        let mut watch = Watch::new(LIMITS);
+        for document in jobs_document(fabric, jobs).jobs {
+            let said = Said::Job(Box::new(unknown(document)));
+            let heard = watch.hear(LEAD, said, 0.0);
+            heard.map_err(|error| Failure::work(&error))?;
+        }
+        let jobs = jobs.iter().map(Told::new).collect();
+        Ok(Self {
+            watch,
+            uplink,
+            jobs,
+        })
+    }
+
+    /// Waits for the controller; what is to be said when it was away is said by itself.
+    pub(super) async fn listen(&mut self) {
+        match self.uplink.next().await {
+            Heard::Opened => {
+                for report in self.watch.announcements() {
+                    self.uplink.say(report);
+                }
+            }
+            Heard::Remark(remark) => {
+                tracing::info!(job = remark.job, "{}: {}", remark.severity, remark.text);
+            }
+        }
+    }
+
+    /// The flows of a job's iteration begin.
+    pub(super) fn sends(&mut self, job: usize, now: f64) {
+        let told = &mut self.jobs[job];
+        (told.sending_since, told.left) = (now, told.flows);
+    }
+
+    /// A flow of a job has ended.
+    pub(super) fn sent(&mut self, job: usize, now: f64) {
+        let told = &mut self.jobs[job];
+        told.left = told.left.saturating_sub(1);
+        if told.left == 0 {
+            told.communication_seconds = now - told.sending_since;
+        }
+    }
+
+    /// An iteration of a job begins, and the one before it has ended.
+    pub(super) fn begins(&mut self, job: usize, now: f64) {
+        let told = &mut self.jobs[job];
+        let Some(began) = told.began.replace(now).filter(|began| *began < now) else {
+            return;
+        };
+        let iteration = Iteration {
+            job: told.id.clone(),
+            seconds: now - began,
+            flop: told.flop,
+            compute_seconds: told.compute_seconds,
+            communication_seconds: told.communication_seconds,
+            bytes: Some(told.bytes),
+        };
+        self.say(Said::Iteration(iteration), now);
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: f64) {
+        for report in self.watch.tick(now) {
+            self.uplink.say(report);
+        }
+    }
+
+    /// All jobs have ended.
+    pub(super) async fn close(mut self) {
+        for report in self.watch.close() {
+            self.uplink.say(report);
+        }
+        self.uplink.close().await;
+    }
+
+    fn say(&mut self, said: Said, now: f64) {
+        // The lead announced all its jobs, so nothing is refused.
+        if let Ok(Some(report)) = self.watch.hear(LEAD, said, now) {
+            self.uplink.say(report);
+        }
+    }
+}
+
+impl Told {
+    fn new(job: &Job) -> Self {
+        Self {
+            id: job.id.to_string(),
+            flop: job.flop_per_iteration,
+            compute_seconds: job.compute_seconds,
+            bytes: job.flows.iter().map(|flow| flow.bytes).sum(),
+            flows: job.flows.len(),
+            began: None,
+            sending_since: 0.0,
+            left: 0,
+            communication_seconds: 0.0,
+        }
+    }
+}
+
+/// What is known before a job has run: its hosts and flows, and how its bytes are shared out.
+fn unknown(document: JobDocument) -> JobDocument {
+    JobDocument {
+        flop_per_iteration: None,
+        compute_seconds: None,
+        overlap_from: None,
+        ..document
+    }
+}

@@ -1,0 +1,68 @@
+//! How often the switches' own counters are read.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, check, duration};
+
+/// How often the switches' own counters are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counters {
+    /// Whether they are.
+    pub is_enabled: bool,
+    /// Between two readings of a switch.
+    pub interval: Duration,
+    /// Counters read of one switch in a second.
+    pub entries_per_second: NonZeroU32,
+    /// What jobs say and switches count may differ by this share.
+    pub disagree_min: f64,
+}
+
+/// How often the switches' own counters are read, as files spell it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawCounters {
+    /// Whether they are.
+    pub enabled: bool,
+    /// Between two readings of a switch, in milliseconds; an iteration needs about ten.
+    pub interval_ms: u64,
+    /// Counters read of one switch in a second at most; where there are more, they take turns.
+    pub entries_per_second: u32,
+    /// What jobs say and switches count may differ by this share before that is a finding.
+    pub disagree_min: f64,
+}
+
+impl Default for RawCounters {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            interval_ms: 100,
+            entries_per_second: 5_000,
+            disagree_min: 0.2,
+        }
+    }
+}
+
+impl TryFrom<&RawCounters> for Counters {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawCounters) -> Result<Self, ConfigError> {
+        let share = raw.disagree_min > 0.0 && raw.disagree_min <= 1.0;
+        let wanted = "above 0, at most 1";
+        check("counters.disagree_min", &raw.disagree_min, wanted, share)?;
+        let budget = NonZeroU32::new(raw.entries_per_second);
+        let budget = budget.ok_or_else(|| ConfigError::Invalid {
+            field: "counters.entries_per_second",
+            found: "0".to_owned(),
+            wanted: "above 0",
+        })?;
+        Ok(Self {
+            is_enabled: raw.enabled,
+            interval: duration("counters.interval_ms", raw.interval_ms)?,
+            entries_per_second: budget,
+            disagree_min: raw.disagree_min,
+        })
+    }
+}

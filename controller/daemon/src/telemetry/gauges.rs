@@ -1,0 +1,426 @@
+//! What the switches' own counters say: load of links by class, and the period and volume of jobs.
+//!
+//! Pure: counts, the plan in force and time (seconds of a clock that never goes back) come in,
+//! [`Measured`] comes out; [`reader`](super::reader) is the task around it. A pin counts the bytes
+//! of its flow at the leaf where that enters, and a port counts by class what leaves it. The
+//! decision: bytes are added up as differences, so a pin that was written anew, or a switch that
+//! began anew, costs what it counted since the last reading and nothing more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::{Period, Series};
+use p4::codec::Count;
+use p4::entry::EntryKey;
+use p4::fabric::{self, Flow, Level, Port};
+use planner::JobId;
+use std::num::NonZeroU32;
+use topology::{Fabric, Finding, LinkId, Node, SwitchId};
+
+use crate::config::Counters;
+use crate::state::Realise;
+
+/// Seconds over which rates are means, and up to twice that.
+const SPAN: f64 = 2.0;
+/// Seconds of a job that are looked at to find its period.
+const MEMORY: f64 = 60.0;
+/// Jobs whose period is looked for, the first of the plan's order; of the others there are rates.
+const WATCHED: usize = 256;
+/// Of a link, what is less than this share belongs to nobody in particular.
+const STRAY: f64 = 0.05;
+/// A packet of less is an answer, which has no pin: bytes.
+const ANSWER: u64 = 128;
+/// Iterations that resemble each other less than this are not compared with what anybody says.
+const CLEAR: f64 = 0.6;
+
+/// What one reading of a switch found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// By pin.
+    pub pins: BTreeMap<EntryKey, Count>,
+    /// By cell of the port and level counter.
+    pub cells: BTreeMap<u32, Count>,
+}
+
+/// What is to be read of a switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Pins.
+    pub pins: Vec<EntryKey>,
+    /// Cells.
+    pub cells: Vec<u32>,
+}
+
+/// What is measured at one instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Share of its capacity that a link carries, by class; means over some seconds.
+    pub links: BTreeMap<(LinkId, u8), f64>,
+    /// What the jobs send.
+    pub jobs: BTreeMap<JobId, JobMeasured>,
+    /// What reaches hosts and belongs to no job.
+    pub strays: Vec<Stray>,
+}
+
+/// What a job sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobMeasured {
+    /// All its pinned flows together, bytes/s; a mean over some seconds.
+    pub bytes_per_second: f64,
+    /// What repeats in it.
+    pub period: Option<Period>,
+}
+
+/// Traffic of no job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stray {
+    /// The host that it reaches.
+    pub host: String,
+    /// The class that it travels in.
+    pub level: u8,
+    /// How much.
+    pub bytes_per_second: f64,
+}
+
+/// What a job says of an iteration of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// How long one is, if it has said that.
+    pub seconds: Option<f64>,
+    /// What all its flows send in one.
+    pub bytes: f64,
+}
+
+/// Everything counted so far, as far as it matters.
+#[derive(Debug)]
+pub struct Gauges {
+    limits: Counters,
+    fabric: Option<Fabric>,
+    pins: BTreeMap<SwitchId, BTreeMap<EntryKey, Pin>>,
+    cells: BTreeMap<SwitchId, BTreeMap<u32, Cell>>,
+    jobs: BTreeMap<JobId, Job>,
+    /// Links to hosts that flows without a pin arrive by.
+    unpinned: BTreeSet<LinkId>,
+}
+
+#[derive(Clone, Debug)]
+struct Pin {
+    job: JobId,
+    /// The link by which its flow arrives.
+    arrives: LinkId,
+    level: u8,
+    meter: Meter,
+}
+
+#[derive(Clone, Debug)]
+struct Cell {
+    link: LinkId,
+    level: u8,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct Job {
+    sent: u64,
+    rate: Rate,
+    series: Option<Series>,
+    /// When the series was last read.
+    read_at: f64,
+}
+
+impl Job {
+    /// Takes in what some of its pins have counted since they were read before. Its leaves are read
+    /// one after the other, in any order: those of one turn are one reading of the series.
+    fn add(&mut self, at: f64, bytes: u64, interval: f64) {
+        self.sent += bytes;
+        if at - self.read_at < 0.5 * interval {
+            return;
+        }
+        self.read_at = at;
+        self.rate.read(at, self.sent);
+        if let Some(series) = &mut self.series {
+            series.read(at, self.sent);
+        }
+    }
+}
+
+/// A counter, and how fast it counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    last: Option<Count>,
+    sum: Count,
+    rate: Rate,
+    /// Mean bytes of the packets in the latest span that had any.
+    packet_bytes: u64,
+}
+
+impl Meter {
+    /// Takes a reading; the bytes since the last one.
+    fn read(&mut self, at: f64, count: Count) -> u64 {
+        let last = self.last.replace(count).unwrap_or(count);
+        let more = |now: u64, before: u64| if now >= before { now - before } else { now };
+        let (packets, bytes) = (
+            more(count.packets, last.packets),
+            more(count.bytes, last.bytes),
+        );
+        self.sum.bytes += bytes;
+        self.packet_bytes = bytes.checked_div(packets).unwrap_or(self.packet_bytes);
+        self.rate.read(at, self.sum.bytes);
+        bytes
+    }
+}
+
+/// A mean over the last one to two spans.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    older: Option<(f64, u64)>,
+    newer: Option<(f64, u64)>,
+    last: Option<(f64, u64)>,
+}
+
+impl Rate {
+    fn read(&mut self, at: f64, sum: u64) {
+        let reading = (at, sum);
+        if self.newer.is_none_or(|(since, _)| at - since >= SPAN) {
+            self.older = self.newer.or(Some(reading));
+            self.newer = Some(reading);
+        }
+        self.last = Some(reading);
+    }
+
+    /// Per second.
+    fn now(&self) -> f64 {
+        match (self.older, self.last) {
+            (Some((from, before)), Some((to, now))) if to > from => {
+                (now - before) as f64 / (to - from)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+impl Gauges {
+    /// Nothing counted.
+    pub fn new(limits: Counters) -> Self {
+        Self {
+            limits,
+            fabric: None,
+            pins: BTreeMap::new(),
+            cells: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            unpinned: BTreeSet::new(),
+        }
+    }
+
+    /// Turns to what is in force now. What was counted of pins and jobs that stay is kept.
+    pub fn settle_on(&mut self, realised: &Realise) {
+        let Realise { fabric, plan, .. } = realised;
+        let mut had = std::mem::take(&mut self.pins);
+        self.unpinned.clear();
+        for flow in &plan.flows {
+            let Some(arrives) = flow.links.last().copied() else {
+                continue;
+            };
+            if !flow.pinned {
+                self.unpinned.insert(arrives);
+                continue;
+            }
+            let leaf = fabric.leaf_of(flow.src);
+            let key = key(fabric, flow);
+            let planned = &plan.jobs[flow.job];
+            let before = had.get_mut(&leaf).and_then(|pins| pins.remove(&key));
+            let pin = Pin {
+                job: planned.id.clone(),
+                arrives,
+                level: planned.level,
+                meter: before.map_or_else(Meter::default, |pin| pin.meter),
+            };
+            self.pins.entry(leaf).or_default().insert(key, pin);
+        }
+        let is_planned = |id: &JobId| plan.job(id).is_some();
+        self.jobs.retain(|id, _| is_planned(id));
+        for job in &plan.jobs {
+            let watched = self.jobs.len() < WATCHED;
+            let interval = self.limits.interval.as_secs_f64();
+            let series = || Series::new(interval, (MEMORY / interval).ceil() as usize);
+            let new = || Job {
+                sent: 0,
+                rate: Rate::default(),
+                series: watched.then(series),
+                read_at: f64::NEG_INFINITY,
+            };
+            self.jobs.entry(job.id.clone()).or_insert_with(new);
+        }
+        if self
+            .fabric
+            .as_ref()
+            .is_none_or(|had| had.links() != fabric.links())
+        {
+            self.cells = cells(fabric, plan.levels);
+        }
+        self.fabric = Some(fabric.clone());
+    }
+
+    /// What there is to read of a switch.
+    pub fn wanted(&self, switch: SwitchId) -> Wanted {
+        let pins = self.pins.get(&switch);
+        let cells = self.cells.get(&switch);
+        Wanted {
+            pins: pins.map_or_else(Vec::new, |pins| pins.keys().cloned().collect()),
+            cells: cells.map_or_else(Vec::new, |cells| cells.keys().copied().collect()),
+        }
+    }
+
+    /// Takes in a reading of a switch, made at `at`.
+    pub fn take(&mut self, switch: SwitchId, at: f64, counted: &Counted) {
+        let mut sent: BTreeMap<JobId, u64> = BTreeMap::new();
+        if let Some(pins) = self.pins.get_mut(&switch) {
+            for (key, count) in &counted.pins {
+                if let Some(pin) = pins.get_mut(key) {
+                    *sent.entry(pin.job.clone()).or_default() += pin.meter.read(at, *count);
+                }
+            }
+        }
+        for (id, bytes) in sent {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.add(at, bytes, self.limits.interval.as_secs_f64());
+            }
+        }
+        if let Some(cells) = self.cells.get_mut(&switch) {
+            for (index, count) in &counted.cells {
+                if let Some(cell) = cells.get_mut(index) {
+                    cell.meter.read(at, *count);
+                }
+            }
+        }
+    }
+
+    /// What all that says now.
+    pub fn measured(&self) -> Measured {
+        let Some(fabric) = &self.fabric else {
+            return Measured::default();
+        };
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        let share = |cell: &Cell| {
+            let capacity = fabric.link(cell.link).bandwidth.bytes_per_second();
+            let share = cell.meter.rate.now() / capacity;
+            (share > 0.0).then_some(((cell.link, cell.level), share))
+        };
+        let job = |(id, job): (&JobId, &Job)| {
+            let measured = JobMeasured {
+                bytes_per_second: job.rate.now(),
+                period: job.series.as_ref().and_then(Series::period),
+            };
+            (id.clone(), measured)
+        };
+        Measured {
+            links: cells.filter_map(share).collect(),
+            jobs: self.jobs.iter().map(job).collect(),
+            strays: self.strays(fabric),
+        }
+    }
+
+    /// What leaves a leaf for a host beyond what its pins say; not where flows without a pin
+    /// arrive, and not answers, which have none.
+    fn strays(&self, fabric: &Fabric) -> Vec<Stray> {
+        let mut pinned: BTreeMap<(LinkId, u8), f64> = BTreeMap::new();
+        for pin in self.pins.values().flat_map(BTreeMap::values) {
+            *pinned.entry((pin.arrives, pin.level)).or_default() += pin.meter.rate.now();
+        }
+        let stray = |cell: &Cell| {
+            let Node::Host(host) = fabric.link(cell.link).to.node else {
+                return None;
+            };
+            let known = pinned.get(&(cell.link, cell.level)).copied();
+            let excess = cell.meter.rate.now() - known.unwrap_or(0.0);
+            let least = STRAY * fabric.link(cell.link).bandwidth.bytes_per_second();
+            // Readings of pins and ports are not of one instant.
+            let is_excess = excess > least.max(0.2 * known.unwrap_or(0.0));
+            is_excess.then(|| Stray {
+                host: fabric.host(host).name.clone(),
+                level: cell.level,
+                bytes_per_second: excess,
+            })
+        };
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        cells
+            .filter(|cell| !self.unpinned.contains(&cell.link))
+            .filter(|cell| cell.meter.packet_bytes > ANSWER)
+            .filter_map(stray)
+            .collect()
+    }
+}
+
+impl Measured {
+    /// Where jobs say something else than switches count, by more than `least` of it.
+    pub fn disputes(&self, claims: &BTreeMap<JobId, Claim>, least: f64) -> Vec<(JobId, Finding)> {
+        let mut disputes = Vec::new();
+        for (id, claim) in claims {
+            let period = self.jobs.get(id).and_then(|job| job.period);
+            let Some(period) = period.filter(|period| period.clarity >= CLEAR) else {
+                continue;
+            };
+            let pairs = [
+                ("seconds", period.seconds, claim.seconds.unwrap_or(0.0)),
+                ("bytes", period.bytes, claim.bytes),
+            ];
+            for (what, counted, said) in pairs {
+                let is_far = (counted - said).abs() > least * counted.max(said);
+                if said > 0.0 && is_far {
+                    let times = counted / said;
+                    let text = format!(
+                        "switches count {times:.1} times the {what} in an iteration that it says"
+                    );
+                    let finding = Finding::warning(format!("job {id}"), text);
+                    disputes.push((id.clone(), finding));
+                }
+            }
+        }
+        disputes
+    }
+
+    /// What reaches hosts and belongs to no job, as findings.
+    pub fn stray_findings(&self) -> Vec<Finding> {
+        let finding = |stray: &Stray| {
+            let text = format!(
+                "{:.2} Gbit/s in class {} belong to no job; announce one, or name it in a jobs \
+                 document, and it is planned",
+                stray.bytes_per_second * 8.0 / 1e9,
+                stray.level
+            );
+            Finding::info(format!("host {}", stray.host), text)
+        };
+        self.strays.iter().map(finding).collect()
+    }
+}
+
+/// The pin of a flow.
+fn key(fabric: &Fabric, flow: &planner::PlannedFlow) -> EntryKey {
+    let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
+    let flow = Flow::roce(src, dst, flow.udp_src_port);
+    // The key has neither path nor job.
+    fabric::flow_pin(&flow, 0, NonZeroU32::MIN).key
+}
+
+/// The cells of all ports that a link leaves by.
+fn cells(fabric: &Fabric, levels: u8) -> BTreeMap<SwitchId, BTreeMap<u32, Cell>> {
+    let mut cells: BTreeMap<SwitchId, BTreeMap<u32, Cell>> = BTreeMap::new();
+    for link in (0..fabric.links().len()).map(LinkId::from) {
+        let from = fabric.link(link).from;
+        let (Node::Switch(switch), Ok(port)) = (from.node, Port::new(from.port)) else {
+            continue;
+        };
+        for level in 0..levels {
+            let Ok(of_level) = Level::new(u32::from(level)) else {
+                continue;
+            };
+            let meter = Meter::default();
+            let cell = Cell { link, level, meter };
+            let index = fabric::port_level_index(port, of_level);
+            cells.entry(switch).or_default().insert(index, cell);
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests;
