@@ -1,13 +1,20 @@
 //! Jobs tell of themselves over gRPC, and switches are seen to hold what follows.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use agent::service::{Agent, Outlet};
+use agent::{Limits, Settings};
 use api::telemetry as proto;
 use controller::northbound::{self, Server};
 use controller::{Config, ControllerHandle};
 use proto::report::Said;
 use proto::telemetry_client::TelemetryClient;
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
 use crate::lab::{DEADLINE, Lab, verified};
@@ -183,4 +190,65 @@ async fn jobs_that_told_of_themselves_outlive_the_controller() {
     );
     planned(&again, "a", 1e11).await;
     again.shutdown().await;
+}
+
+/// A process behind an agent, as a training script with `crux-telemetry` is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_tells_its_agent_and_the_agent_the_controller() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let outlet = Outlet::controller(&server.local_addr().to_string()).unwrap();
+    let agent = Agent::open(settings(&path), outlet).unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(agent.run(stop.clone().cancelled_owned()));
+
+    let mut process = UnixStream::connect(&path).await.unwrap();
+    let job = r#"{"job": {"id": "a", "gpus": {"h1": 1, "h3": 1},
+        "flows": [{"src": "h1", "dst": "h3", "bytes": 0, "udp_src_port": 50000}]}}"#;
+    let iteration = r#"{"iteration": {"job": "a", "seconds": 0.2, "flop": 1e12,
+        "compute_seconds": 0.1, "communication_seconds": 0.1, "bytes": 1e9}}"#;
+    let [job, iteration] = [job, iteration].map(|text| text.replace('\n', "") + "\n");
+    process.write_all(job.as_bytes()).await.unwrap();
+    let training = async {
+        // What is said before the agent has reached the controller is lost.
+        loop {
+            process.write_all(iteration.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        level = planned(&controller, "a", 1e11) => assert_eq!(level, 7),
+        never = training => never,
+    }
+    verified(&lab, &controller).await;
+    let bytes = controller.look(|state| state.told().jobs[0].flows[0].bytes);
+    assert_eq!(bytes.await.unwrap(), 1e9);
+
+    stop.cancel();
+    running.await.unwrap();
+    let empty = controller.await_realised(|realised| realised.plan.jobs.is_empty());
+    let empty = tokio::time::timeout(DEADLINE, empty).await;
+    empty.unwrap().unwrap();
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+fn settings(socket: &Path) -> Settings {
+    Settings {
+        host: "h1".to_owned(),
+        socket: Some(socket.to_owned()),
+        jobs: Vec::new(),
+        nics: BTreeMap::new(),
+        sys: "/sys".into(),
+        limits: Limits {
+            window_seconds: 1.0,
+            presence_seconds: 3.0,
+            jobs: 4,
+            sample_seconds: 0.01,
+            memory_seconds: 10.0,
+        },
+    }
 }
