@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place, plan,
-    policy, replay, reproduce, schema, simulate, switch,
+    agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place,
+    plan, policy, replay, reproduce, schema, simulate, switch,
 };
 use failure::Failure;
 
