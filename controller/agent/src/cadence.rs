@@ -3,8 +3,8 @@
 //!
 //! [`period`](crate::period) says how long an iteration is and how much it sends; here that becomes
 //! iterations that began in a window. The decision: what counters do not show is left out, never
-//! made up. Work is what the job's document says of an iteration or nothing, and computation without
-//! GPU counters is the time in which nothing was sent.
+//! made up. Work is what the job's document says of an iteration or nothing, and computation
+//! without GPU counters is the time in which nothing was sent.
 
 use api::telemetry as proto;
 use planner::JobDocument;

@@ -1,7 +1,7 @@
 //! Bytes that NICs have sent, as Linux counts them.
 //!
-//! A NIC has `statistics/tx_bytes` in sysfs, and one that speaks RDMA counts that apart, in words of
-//! four bytes for each port of its InfiniBand device (Linux `Documentation/ABI/stable/
+//! A NIC has `statistics/tx_bytes` in sysfs, and one that speaks RDMA counts that apart, in words
+//! of four bytes for each port of its InfiniBand device (Linux `Documentation/ABI/stable/
 //! sysfs-class-infiniband`); what it has sent is the sum. Read-only, and without any right. The
 //! decision: files are opened anew for each reading, so an interface that goes and comes back is
 //! read again, and one that is gone is an error of that reading alone.

@@ -1,8 +1,8 @@
 //! What a process says of its job over the agent's socket: JSON, a line a message.
 //!
 //! ```json
-//! {"job": {"id": "gpt", "gpus": {"h1": 8, "h2": 8}, "collective": {"kind": "ring_all_reduce", "bytes": 6.5e9}}}
-//! {"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15, "compute_seconds": 1.1, "communication_seconds": 0.6}}
+//! {"job": {"id": "gpt", "gpus": {"h1": 8}, "collective": {"kind": "all_gather", "bytes": 6e9}}}
+//! {"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15, "communication_seconds": 0.6}}
 //! {"end": "gpt"}
 //! ```
 //!
