@@ -8,8 +8,8 @@
 //! [`Series`] makes equal intervals of counters that were read whenever it was possible;
 //! [`period::estimate`] finds what repeats in them, so a training job need not cooperate, or know
 //! of it (Crux §5). [`Watch`] makes reports of that and of what processes say by themselves. These
-//! are pure: times are arguments. Around them are shells that read ([`counters`], [`gpus`], [`socket`])
-//! and send ([`uplink`]), and [`service`] is the one place that puts them together.
+//! are pure: times are arguments. Around them are shells that read ([`counters`], [`gpus`],
+//! [`socket`]) and send ([`uplink`]), and [`service`] is the one place that puts them together.
 
 pub mod announcement;
 mod cadence;
