@@ -9,16 +9,17 @@ use planner::{Input, Plan, PlannedJob, Policy, Routed};
 use topology::{LinkId, Path};
 
 use crate::baseline::ecmp;
+use crate::routes::Routes;
 use crate::schedule::{Schedule, ScheduledJob};
 
 /// ECMP's paths; classes by rank.
-pub(crate) fn assignment(input: &Input, policy: &Policy) -> Schedule {
-    let paths = ecmp::paths(input);
+pub(crate) fn assignment(input: &Input, policy: &Policy, routes: &Routes) -> Schedule {
+    let paths = ecmp::paths(input, routes);
     let mut by_id: Vec<usize> = (0..input.jobs.len()).collect();
     by_id.sort_by_key(|job| &input.jobs[*job].id);
-    let routes = by_id.iter().flat_map(|job| &paths[*job]);
-    let routes = routes.map(|links| Path::new(links).unwrap_or(Path::EMPTY));
-    let order = Routed::new(input, routes.collect()).order(policy);
+    let chosen = by_id.iter().flat_map(|job| &paths[*job]);
+    let chosen = chosen.map(|links| Path::new(links).unwrap_or(Path::EMPTY));
+    let order = Routed::new(input, chosen.collect()).order(policy);
     let mut classes = vec![0; paths.len()];
     for (class, position) in (0..).zip(order.iter().rev()) {
         classes[by_id[*position]] = class;

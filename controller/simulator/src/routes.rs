@@ -1,32 +1,46 @@
-//! The equal-cost paths of an input's flows, from NIC to NIC.
+//! The equal-cost paths of flows, from NIC to NIC.
 //!
 //! Which links lead where is [`topology`]'s rule; here it is asked once for every leaf that
-//! receives something, since all baselines want the same answers.
+//! receives something, since all baselines want the same answers, and want them again at the next
+//! event of a fabric that has not changed.
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Input};
+use planner::{Flow, Input, Job};
 use topology::{Fabric, LinkId, NextHops, SwitchId, next_hops};
 
-/// Ways through a fabric towards every leaf that some flow ends at.
+/// Ways through a fabric towards every leaf that some flow of a known job ends at.
 #[derive(Clone, Debug)]
-pub struct Routes<'a> {
-    fabric: &'a Fabric,
+pub struct Routes {
+    fabric: Fabric,
     towards: BTreeMap<SwitchId, NextHops>,
 }
 
-impl<'a> Routes<'a> {
+impl Routes {
+    /// Those of no job yet.
+    pub fn new(fabric: &Fabric) -> Self {
+        Self {
+            fabric: fabric.clone(),
+            towards: BTreeMap::new(),
+        }
+    }
+
     /// The ways that the flows of `input` may take.
-    pub fn new(input: &'a Input) -> Self {
-        let fabric = &input.fabric;
-        let mut towards = BTreeMap::new();
-        for flow in input.jobs.iter().flat_map(|job| &job.flows) {
+    pub fn of(input: &Input) -> Self {
+        let mut routes = Self::new(&input.fabric);
+        input.jobs.iter().for_each(|job| routes.learn(job));
+        routes
+    }
+
+    /// The ways that the flows of `job` may take, too.
+    pub fn learn(&mut self, job: &Job) {
+        let Self { fabric, towards } = self;
+        for flow in &job.flows {
             let leaf = fabric.leaf_of(flow.dst);
             towards
                 .entry(leaf)
                 .or_insert_with(|| next_hops(fabric, leaf));
         }
-        Self { fabric, towards }
     }
 
     /// All equal-cost paths of a flow, ascending; none where there is no way.
@@ -36,7 +50,7 @@ impl<'a> Routes<'a> {
         };
         let hops = self.towards.get(&self.fabric.leaf_of(flow.dst));
         let from = self.fabric.leaf_of(flow.src);
-        let segments = hops.map_or_else(Vec::new, |hops| hops.paths(self.fabric, from));
+        let segments = hops.map_or_else(Vec::new, |hops| hops.paths(&self.fabric, from));
         segments
             .iter()
             .map(|segment| [&[up], &segment[..], &[down]].concat())

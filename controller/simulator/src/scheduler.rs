@@ -8,6 +8,7 @@ use planner::{Input, Policy};
 use crate::baseline::taccl::Sight;
 use crate::baseline::{cassini, ecmp, sincronia, taccl, varys};
 use crate::crux;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 
 /// A way to schedule: ours in parts, or one that it is compared with.
@@ -68,15 +69,24 @@ impl Scheduler {
     /// the baselines decide anew.
     pub fn schedule(self, input: &Input, policy: &Policy, previous: Option<&Schedule>) -> Schedule {
         match self {
-            Self::Ecmp => ecmp::schedule(input),
-            Self::Sincronia => sincronia::schedule(input, policy),
-            Self::Varys => varys::schedule(input, policy),
-            Self::Taccl => taccl::schedule(input, policy, Sight::Flows),
-            Self::TacclJob => taccl::schedule(input, policy, Sight::Jobs),
-            Self::Cassini => cassini::schedule(input),
-            Self::CruxPa => crux::assignment(input, policy),
             Self::CruxPsPa => crux::paths_and_assignment(input, policy, previous),
             Self::Crux => crux::full(input, policy, previous),
+            baseline => baseline.schedule_along(&Routes::of(input), input, policy),
+        }
+    }
+
+    /// The same from nothing, for jobs all of which `routes` knows. The planner finds ways itself.
+    pub fn schedule_along(self, routes: &Routes, input: &Input, policy: &Policy) -> Schedule {
+        match self {
+            Self::Ecmp => ecmp::schedule(input, routes),
+            Self::Sincronia => sincronia::schedule(input, policy, routes),
+            Self::Varys => varys::schedule(input, policy, routes),
+            Self::Taccl => taccl::schedule(input, policy, routes, Sight::Flows),
+            Self::TacclJob => taccl::schedule(input, policy, routes, Sight::Jobs),
+            Self::Cassini => cassini::schedule(input, routes),
+            Self::CruxPa => crux::assignment(input, policy, routes),
+            Self::CruxPsPa => crux::paths_and_assignment(input, policy, None),
+            Self::Crux => crux::full(input, policy, None),
         }
     }
 }

@@ -32,6 +32,7 @@ use self::affinity::SharedLink;
 use self::circle::{Circle, Pattern};
 use crate::baseline::ecmp;
 use crate::demand::Demand;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 
 /// Share of a period that a job may be off its grid before it re-aligns.
@@ -44,8 +45,8 @@ const FULL_SCORE: f64 = 1.0 - 1e-4;
 const ENOUGH: f64 = 1.0 + 1e-9;
 
 /// ECMP's paths, one class, and a start shift for every job.
-pub fn schedule(input: &Input) -> Schedule {
-    let paths = ecmp::paths(input);
+pub fn schedule(input: &Input, routes: &Routes) -> Schedule {
+    let paths = ecmp::paths(input, routes);
     let demands = Demand::of_all(input, &paths);
     let fitted: Vec<Fitted> = contended(&demands)
         .into_iter()

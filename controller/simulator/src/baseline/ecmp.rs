@@ -18,14 +18,13 @@ const PROTOCOL: u8 = 17;
 const ROCE_V2_PORT: u16 = 4791;
 
 /// Paths by hash, one class.
-pub fn schedule(input: &Input) -> Schedule {
-    Schedule::of_classes(&vec![0; input.jobs.len()], paths(input))
+pub fn schedule(input: &Input, routes: &Routes) -> Schedule {
+    Schedule::of_classes(&vec![0; input.jobs.len()], paths(input, routes))
 }
 
 /// The path of every flow by job, as the hash has it; empty where there is none.
-pub fn paths(input: &Input) -> Vec<Vec<Vec<LinkId>>> {
-    let routes = Routes::new(input);
-    let path = |flow: &Flow| path(&input.fabric, &routes, flow);
+pub fn paths(input: &Input, routes: &Routes) -> Vec<Vec<Vec<LinkId>>> {
+    let path = |flow: &Flow| path(&input.fabric, routes, flow);
     let jobs = input.jobs.iter();
     jobs.map(|job| job.flows.iter().map(path).collect())
         .collect()
@@ -37,7 +36,7 @@ pub(super) fn among(fabric: &Fabric, flow: &Flow, count: usize) -> usize {
     choice(five_tuple_hash(fabric, flow), device(fabric, leaf), count)
 }
 
-fn path(fabric: &Fabric, routes: &Routes<'_>, flow: &Flow) -> Vec<LinkId> {
+fn path(fabric: &Fabric, routes: &Routes, flow: &Flow) -> Vec<LinkId> {
     let hash = five_tuple_hash(fabric, flow);
     routes.walk(flow, |switch, links| {
         links[choice(hash, device(fabric, switch), links.len())]

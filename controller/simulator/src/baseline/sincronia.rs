@@ -27,11 +27,12 @@ use topology::LinkId;
 
 use crate::baseline::{ecmp, levels};
 use crate::demand::Demand;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 
 /// ECMP's paths, and classes by the order of BSSI.
-pub fn schedule(input: &Input, policy: &Policy) -> Schedule {
-    let paths = ecmp::paths(input);
+pub fn schedule(input: &Input, policy: &Policy, routes: &Routes) -> Schedule {
+    let paths = ecmp::paths(input, routes);
     let order = order(&Demand::of_all(input, &paths));
     Schedule::of_classes(&classes(&order, policy), paths)
 }

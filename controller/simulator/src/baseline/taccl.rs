@@ -32,8 +32,8 @@ pub enum Sight {
 }
 
 /// Paths over the least congested links, and classes by distance.
-pub fn schedule(input: &Input, policy: &Policy, sight: Sight) -> Schedule {
-    let paths = paths(input, sight);
+pub fn schedule(input: &Input, policy: &Policy, routes: &Routes, sight: Sight) -> Schedule {
+    let paths = paths(input, routes, sight);
     Schedule::of_classes(&classes(&order(&paths), policy), paths)
 }
 
@@ -52,14 +52,13 @@ pub fn order(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
 
 /// The path of every flow by job, each the least congested when its turn comes; empty where there
 /// is none.
-pub fn paths(input: &Input, sight: Sight) -> Vec<Vec<Vec<LinkId>>> {
-    let routes = Routes::new(input);
+pub fn paths(input: &Input, routes: &Routes, sight: Sight) -> Vec<Vec<Vec<LinkId>>> {
     let mut loads = Loads {
         fabric: &input.fabric,
         busy: vec![0.0; input.fabric.links().len()],
     };
     let jobs = input.jobs.iter();
-    jobs.map(|job| loads.place_job(job, &routes, sight))
+    jobs.map(|job| loads.place_job(job, routes, sight))
         .collect()
 }
 
@@ -70,7 +69,7 @@ struct Loads<'a> {
 }
 
 impl Loads<'_> {
-    fn place_job(&mut self, job: &Job, routes: &Routes<'_>, sight: Sight) -> Vec<Vec<LinkId>> {
+    fn place_job(&mut self, job: &Job, routes: &Routes, sight: Sight) -> Vec<Vec<LinkId>> {
         let seconds = job.iteration_seconds(host_seconds(self.fabric, job));
         let rate = |flow: &Flow| {
             if seconds > 0.0 {

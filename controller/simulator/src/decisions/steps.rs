@@ -18,6 +18,7 @@ use super::optimum::{Candidate, Court, Decision};
 use crate::baseline::taccl::Sight;
 use crate::baseline::{ecmp, sincronia, taccl, varys};
 use crate::demand::Demand;
+use crate::routes::Routes;
 
 /// Combinations of paths that compression may choose from.
 const COMPRESSED_ON: usize = 4;
@@ -166,8 +167,8 @@ struct Trials<'a> {
 impl Trials<'_> {
     fn paths(&mut self, plans: &[Candidate]) -> Vec<f64> {
         let baselines = [
-            taccl::paths(self.input, Sight::Flows),
-            ecmp::paths(self.input),
+            taccl::paths(self.input, &Routes::of(self.input), Sight::Flows),
+            ecmp::paths(self.input, &Routes::of(self.input)),
         ];
         let planned = plans.iter().map(|(paths, _)| paths);
         planned
@@ -227,7 +228,10 @@ impl Trials<'_> {
     }
 
     fn joint(&mut self, plans: &[Candidate]) -> Vec<f64> {
-        let ecmp = (ecmp::paths(self.input), vec![0; JOBS]);
+        let ecmp = (
+            ecmp::paths(self.input, &Routes::of(self.input)),
+            vec![0; JOBS],
+        );
         let all = plans.iter().chain([&ecmp]);
         all.map(|(paths, levels)| self.court.utilization(paths, levels))
             .collect()

@@ -2,11 +2,12 @@
 //!
 //! Crux plans on from the plan in force ([`planner::Standing`]), as the controller does; a job that
 //! moves has left and comes again. The others decide anew each time, for the jobs in the order in
-//! which they came.
+//! which they came; the ways through the fabric, which does not change, they keep.
 
 use planner::{EventError, Input, Job, Policy, Standing};
 
 use crate::crux;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 use crate::scheduler::Scheduler;
 
@@ -18,6 +19,8 @@ pub(super) struct Dispatcher {
     input: Input,
     /// The numbers of its jobs.
     numbers: Vec<u32>,
+    /// The ways of all jobs that ever came.
+    routes: Routes,
     standing: Option<Standing>,
 }
 
@@ -35,6 +38,7 @@ impl Dispatcher {
             policy: policy.clone(),
             standing: stands.then(|| Standing::new(&input, policy, previous)),
             numbers: Vec::new(),
+            routes: Routes::of(&input),
             input,
         }
     }
@@ -70,6 +74,7 @@ impl Dispatcher {
     /// A job arrives.
     pub(super) fn arrive(&mut self, number: u32, job: Job) -> Result<(), EventError> {
         self.numbers.push(number);
+        self.routes.learn(&job);
         self.input.jobs.push(job.clone());
         match &mut self.standing {
             Some(standing) => standing.arrive(job),
@@ -82,7 +87,7 @@ impl Dispatcher {
         match (&self.standing, self.scheduler) {
             (Some(standing), Scheduler::Crux) => crux::leveled(&self.input, standing.plan()),
             (Some(standing), _) => crux::ranked(&self.input, standing.plan()),
-            (None, scheduler) => scheduler.schedule(&self.input, &self.policy, None),
+            (None, scheduler) => scheduler.schedule_along(&self.routes, &self.input, &self.policy),
         }
     }
 }

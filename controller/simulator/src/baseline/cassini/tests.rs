@@ -10,9 +10,14 @@ fn pair() -> Trial {
         .job("b", &[("h1", "h5")])
 }
 
+fn scheduled(trial: &Trial) -> Schedule {
+    let input = trial.input();
+    schedule(&input, &Routes::of(&input))
+}
+
 #[test]
 fn jobs_that_share_a_link_take_turns() {
-    let schedule = schedule(&pair().input());
+    let schedule = scheduled(&pair());
     let [a, b] = &schedule.jobs[..] else {
         panic!("two jobs")
     };
@@ -27,12 +32,12 @@ fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
     let trial = Trial::lab()
         .job("a", &[("h1", "h2")])
         .job("b", &[("h3", "h2")]);
-    let shared = schedule(&trial.input());
+    let shared = scheduled(&trial);
     assert!(shared.jobs[1].start_shift_seconds > 0.0);
     let trial = Trial::lab()
         .job("a", &[("h1", "h2")])
         .job("b", &[("h2", "h3")]);
-    let apart = schedule(&trial.input());
+    let apart = scheduled(&trial);
     for job in apart.jobs {
         assert_eq!((job.start_shift_seconds, job.period_seconds), (0.0, None));
     }
@@ -42,7 +47,7 @@ fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
 fn jobs_that_cannot_avoid_each_other_are_shifted_and_keep_no_grid() {
     let mut trial = pair().job("c", &[("h1", "h6")]);
     trial.jobs[0].flows[0].bytes *= 2.0;
-    let schedule = schedule(&trial.input());
+    let schedule = scheduled(&trial);
     assert!(schedule.jobs.iter().all(|job| job.period_seconds.is_none()));
     assert!(schedule.findings[0].text.contains("compatibility score"));
 }
