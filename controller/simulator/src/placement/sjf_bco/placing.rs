@@ -22,23 +22,18 @@ pub enum Rule {
     Random(Box<ChaCha8Rng>),
 }
 
-/// `p_j` of every job, from its GPUs on each server: of its servers that it leaves, the one with
-/// the most rings that leave; 0 for a job on one server.
-pub fn contention(jobs: &[&[u32]]) -> Vec<u32> {
-    let servers = jobs.iter().map(|on| on.len()).max().unwrap_or(0);
-    let leaves = |on: &[u32], server: usize| {
-        let here = on.get(server).copied().unwrap_or(0);
-        here > 0 && here < on.iter().sum()
-    };
-    let mut rings = vec![0_u32; servers];
-    for on in jobs {
-        for (server, count) in rings.iter_mut().enumerate() {
-            *count += u32::from(leaves(on, server));
-        }
+/// `p_j` of every job, from the servers that each is on: the most rings that leave any of them; 0
+/// for a job on one server, whose ring does not leave it.
+pub fn contention(jobs: &[&[usize]]) -> Vec<u32> {
+    let rings = || jobs.iter().filter(|on| on.len() > 1).copied().flatten();
+    let servers = rings().max().map_or(0, |last| last + 1);
+    let mut leaving = vec![0_u32; servers];
+    for server in rings() {
+        leaving[*server] += 1;
     }
-    let most = |on: &&[u32]| {
-        let left = (0..servers).filter(|server| leaves(on, *server));
-        left.map(|server| rings[server]).max().unwrap_or(0)
+    let most = |on: &&[usize]| match on {
+        [] | [_] => 0,
+        on => on.iter().map(|server| leaving[*server]).max().unwrap_or(0),
     };
     jobs.iter().map(most).collect()
 }
@@ -52,7 +47,8 @@ struct Run {
     number: Option<usize>,
     job: Job,
     gpus: Vec<Gpu>,
-    on: Vec<u32>,
+    /// The servers that those are on.
+    servers: Vec<usize>,
     left: f64,
     rate: f64,
 }
@@ -127,6 +123,7 @@ impl<'a> Placing<'a> {
             let gpus = on.iter().enumerate().flat_map(first_free).collect();
             placing.start(None, job, gpus);
         }
+        placing.set_rates();
         placing
     }
 
@@ -136,6 +133,7 @@ impl<'a> Placing<'a> {
         loop {
             if let Some(gpus) = self.choose(job, rule, theta as f64) {
                 self.start(Some(number), job, gpus);
+                self.set_rates();
                 return true;
             }
             if self.runs.is_empty() || !self.pass_to_exit() {
@@ -240,38 +238,39 @@ impl<'a> Placing<'a> {
 
     fn start(&mut self, number: Option<usize>, job: &Job, gpus: Vec<Gpu>) {
         let estimate = self.estimate(job);
-        let mut on = vec![0; self.load.len()];
         for (server, gpu) in &gpus {
             self.load[*server][*gpu] += estimate;
             self.busy[*server][*gpu] = true;
-            on[*server] += 1;
         }
+        let mut servers: Vec<usize> = gpus.iter().map(|(server, _)| *server).collect();
+        servers.sort_unstable();
         if let Some(number) = number {
+            let mut on = vec![0; self.load.len()];
+            servers.iter().for_each(|server| on[*server] += 1);
             self.placed[number] = Some(Placed {
                 start: self.now,
                 end: u64::MAX,
-                on: on.clone(),
+                on,
             });
         }
+        servers.dedup();
         self.runs.push(Run {
             number,
             job: *job,
             gpus,
-            on,
+            servers,
             left: job.iterations as f64,
             rate: 0.0,
         });
-        self.set_rates();
     }
 
     /// What everybody's rate is while nobody comes or goes.
     fn set_rates(&mut self) {
-        let on: Vec<&[u32]> = self.runs.iter().map(|run| &run.on[..]).collect();
+        let on: Vec<&[usize]> = self.runs.iter().map(|run| &run.servers[..]).collect();
         let contention = contention(&on);
         for (run, contention) in self.runs.iter_mut().zip(contention) {
-            let servers = run.on.iter().filter(|gpus| **gpus > 0).count();
             let span = Span {
-                servers: servers as u32,
+                servers: run.servers.len() as u32,
                 contention,
             };
             run.rate = self.problem.constants.rate(&run.job, span);

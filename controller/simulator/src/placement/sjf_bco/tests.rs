@@ -81,13 +81,8 @@ fn contention_slows_more_than_sharing() {
 
 #[test]
 fn contention_counts_rings_that_leave_a_server() {
-    let jobs: [&[u32]; 5] = [
-        &[1, 1, 0, 0],
-        &[0, 1, 1, 0],
-        &[0, 1, 0, 1],
-        &[0, 0, 1, 1],
-        &[0, 0, 2, 0],
-    ];
+    // A[1,1,0,0] B[0,1,1,0] D[0,1,0,1] F[0,0,1,1] S[0,0,2,0].
+    let jobs: [&[usize]; 5] = [&[0, 1], &[1, 2], &[1, 3], &[2, 3], &[2]];
     assert_eq!(contention(&jobs), [3, 3, 3, 2, 0]);
 }
 
