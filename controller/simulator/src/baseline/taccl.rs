@@ -2,12 +2,13 @@
 //! with it: communication sketches route each job over the least congested links, and the longer
 //! transmission is served first.
 //!
-//! Jobs choose in the order in which they came. A flow takes the path
-//! whose busiest link is the least busy with the flow on it, then the least busy in sum; the load of a link is the share of time that the flows placed so far keep it busy,
-//! `bytes / (B_e * T_j)`, with `T_j` the iteration alone as far as the hosts' links allow.
+//! Jobs choose in the order in which they came. A flow takes the path whose busiest link is the
+//! least busy with the flow on it, then the least busy in sum; the load of a link is the share of
+//! time that the flows placed so far keep it busy, `bytes / (B_e * T_j)`, with `T_j` the iteration
+//! alone as far as the hosts' links allow.
 //!
-//! "Each job chooses the least congested link" leaves open what its own flows see of each other: see
-//! [`Sight`]. Nearly everything hangs on it.
+//! "Each job chooses the least congested link" leaves open what its own flows see of each other:
+//! see [`Sight`]. Nearly everything hangs on it.
 //!
 //! Left open there and chosen here: the distance of a job is the number of links of its longest
 //! path; jobs of equal distance keep the order in which they came; the sorted list is split evenly

@@ -21,8 +21,8 @@ const NONE: [Placement; 3] = [
 /// Job schedulers, and what the paper has them gain over none, in %.
 const PAPER: [(Placement, f64); 2] = [(Placement::Muri, 20.0), (Placement::Hived, 25.0)];
 
-/// Below whom Crux is replayed, and what the paper has it add there. Where jobs lie anywhere, all of
-/// them meet, and planning at every event takes minutes.
+/// Below whom Crux is replayed, and what the paper has it add there. Where jobs lie anywhere, all
+/// of them meet, and planning at every event takes minutes.
 const CRUX_BELOW: [(Placement, Option<f64>); 3] = [
     (Placement::Muri, Some(14.0)),
     (Placement::Hived, Some(11.0)),
