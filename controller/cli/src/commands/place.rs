@@ -22,7 +22,7 @@ use crate::output::{self, Format, FormatArg};
 #[command(after_help = "\
 Examples:
   crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100
-  crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement same-leaf,hived")]
+  crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived")]
 #[command(mut_args(or_controller))]
 pub(crate) struct Args {
     #[command(flatten)]

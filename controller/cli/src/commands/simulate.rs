@@ -17,8 +17,8 @@ use crate::output::{self, Format, FormatArg};
 ///
 /// The fluid model: jobs compute, then send; links serve strict classes, max-min fair inside a
 /// class; exact, event by event. Schedulers: ecmp, sincronia, varys, taccl, taccl-job (TACCL* whose
-/// flows of one job do not see each other), cassini, crux-pa (priority assignment alone), crux-ps-pa
-/// (paths and assignment), crux.
+/// flows of one job do not see each other), cassini, crux-pa (priority assignment alone),
+/// crux-ps-pa (paths and assignment), crux.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -48,7 +48,8 @@ fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Alloca
     shared(allocation, allocation::kind(request), Some(request))
 }
 
-/// The allocation with the GPUs of a kind shared anew, among those that hold some and one that comes.
+/// The allocation with the GPUs of a kind shared anew, among those that hold some and one that
+/// comes.
 fn shared<'a>(
     allocation: &Allocation<'a>,
     kind: u32,

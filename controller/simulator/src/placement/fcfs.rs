@@ -42,8 +42,8 @@ fn placed<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocati
     fits.then_some(after)
 }
 
-/// Admits waiting jobs in order, until one of each kind finds no room: the allocation with them, and
-/// the refusals of those that can never run.
+/// Admits waiting jobs in order, until one of each kind finds no room: the allocation with them,
+/// and the refusals of those that can never run.
 pub(super) fn admit<'a>(
     waiting: &[Request],
     mut allocation: Allocation<'a>,

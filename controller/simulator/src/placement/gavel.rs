@@ -43,7 +43,8 @@ impl Policy for Gavel {
     }
 }
 
-/// The allocation with one more job, after those that change kind have moved; none if there is no room.
+/// The allocation with one more job, after those that change kind have moved; none if there is no
+/// room.
 fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
     let held = allocation.held().map(|held| &held.request);
     let jobs: Vec<&Request> = held.chain([request]).collect();

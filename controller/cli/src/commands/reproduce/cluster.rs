@@ -1,5 +1,5 @@
-//! A cluster, replayed for days or weeks: Crux, Figs. 23 and 25 (Crux §6.3 and §6.4), and beyond the
-//! papers who gains from whom if job and communication schedulers are combined.
+//! A cluster, replayed for days or weeks: Crux, Figs. 23 and 25 (Crux §6.3 and §6.4), and beyond
+//! the papers who gains from whom if job and communication schedulers are combined.
 //!
 //! The trace of the paper is not public: the jobs are composed from its published facts. How much
 //! they send is withheld, and is what the results depend on most; so sweeps show what hangs on it.
