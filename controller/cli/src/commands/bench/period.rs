@@ -14,6 +14,7 @@ use planner::Input;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use simulator::Routes;
 use simulator::baseline::ecmp;
 use topology::LinkId;
 
@@ -118,7 +119,7 @@ impl Run {
             fabric: fabric.clone(),
             jobs: scenario.jobs.clone(),
         };
-        let paths = ecmp::paths(&input);
+        let paths = ecmp::paths(&input, &Routes::of(&input));
         let interval = f64::from(args.sample_ms) / 1e3;
         let job = |((job, paths), start): ((&planner::Job, &Vec<Vec<LinkId>>), f64)| Job {
             name: job.id.to_string(),
