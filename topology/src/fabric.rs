@@ -123,7 +123,8 @@ pub struct Parts {
 }
 
 /// What can befall a cable or a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Both directions of the link's cable failed.
     LinkDown(LinkId),
@@ -364,6 +365,22 @@ impl Fabric {
     /// Whether the cable itself works, whatever the switches at its ends do.
     pub fn is_cable_up(&self, link: LinkId) -> bool {
         !self.cables[link.cable()].failed
+    }
+
+    /// The changes that lead from a fabric in which everything works to this one.
+    pub fn changes(&self) -> Vec<Change> {
+        let link = |cable: usize| LinkId::from(2 * cable);
+        let cables = self.cables.iter().enumerate().flat_map(|(cable, is)| {
+            let failed = is.failed.then(|| Change::LinkDown(link(cable)));
+            let drained = is.drained.then(|| Change::DrainLink(link(cable)));
+            failed.into_iter().chain(drained)
+        });
+        let switches = self.switches.iter().enumerate().flat_map(|(switch, is)| {
+            let failed = is.failed.then(|| Change::SwitchDown(switch.into()));
+            let drained = is.drained.then(|| Change::DrainSwitch(switch.into()));
+            failed.into_iter().chain(drained)
+        });
+        cables.chain(switches).collect()
     }
 
     /// Name of a host or switch.

@@ -38,18 +38,19 @@ pub struct Outcome {
 
 impl Outcome {
     /// What `trainings` of `jobs` (in the same order) measured; none before every job has ended
-    /// `iterations + 1` iterations, of which the first is not counted.
+    /// `iterations` iterations after those that are skipped. Jobs without a number skip one.
     pub fn measure<'a>(
         jobs: &[Job],
         trainings: impl Iterator<Item = &'a Training> + Clone,
-        iterations: usize,
+        (skipped, iterations): (&[usize], usize),
         scale: Scale,
     ) -> Option<Self> {
-        let ends = |training: &Training| {
+        let skipped = skipped.iter().copied().chain(std::iter::repeat(1));
+        let ends = |(training, skipped): (&Training, usize)| {
             let begun = training.begun();
-            Some((*begun.get(1)?, *begun.get(iterations + 1)?))
+            Some((*begun.get(skipped)?, *begun.get(skipped + iterations)?))
         };
-        let ends: Option<Vec<_>> = trainings.clone().map(ends).collect();
+        let ends: Option<Vec<_>> = trainings.clone().zip(skipped).map(ends).collect();
         let (from, to) = ends?.into_iter().max_by_key(|(_, last)| *last)?;
         let window = from..to;
         let jobs = jobs.iter().zip(trainings);
@@ -144,7 +145,7 @@ mod tests {
         let jobs = [job("slow", 3), job("fast", 1)];
         let trainings = [trained(120, 400), trained(80, 400)];
         let scale = Scale::new(10.0).unwrap();
-        let outcome = Outcome::measure(&jobs, trainings.iter(), 2, scale).unwrap();
+        let outcome = Outcome::measure(&jobs, trainings.iter(), (&[], 2), scale).unwrap();
         assert_eq!(outcome.window, 120..360);
         let slow = &outcome.jobs[0];
         assert_eq!((slow.iterations, slow.gpu_busy_fraction), (2, 0.5));
@@ -152,6 +153,8 @@ mod tests {
         // 160..240 and 240..320 are whole; computed 120..140, 160..220, 240..300, 320..360.
         let fast = &outcome.jobs[1];
         assert_eq!((fast.iterations, fast.gpu_busy_fraction), (2, 0.75));
+        let later = Outcome::measure(&jobs, trainings.iter(), (&[2, 2], 1), scale).unwrap();
+        assert_eq!(later.window, 240..360);
         assert!((outcome.gpu_utilization() - (3.0 * 0.5 + 0.75) / 4.0).abs() < 1e-12);
     }
 
@@ -160,7 +163,10 @@ mod tests {
         let jobs = [job("slow", 3), job("fast", 1)];
         let trainings = [trained(120, 300), trained(80, 400)];
         let scale = Scale::new(1.0).unwrap();
-        assert_eq!(Outcome::measure(&jobs, trainings.iter(), 3, scale), None);
-        assert!(Outcome::measure(&jobs, trainings.iter(), 2, scale).is_some());
+        assert_eq!(
+            Outcome::measure(&jobs, trainings.iter(), (&[], 3), scale),
+            None
+        );
+        assert!(Outcome::measure(&jobs, trainings.iter(), (&[], 2), scale).is_some());
     }
 }

@@ -170,10 +170,31 @@ impl Testbed {
             }
         };
         self.cluster().with(start).await?;
-        for _ in 0..PATIENCE * (iterations as u64 + 2) {
+        self.run(vec![1; self.jobs.len()], iterations).await
+    }
+
+    /// Lets time run on until every job has ended `settling` more iterations, which are not
+    /// measured, and `iterations` that are; then holds the clock.
+    ///
+    /// # Errors
+    /// A job makes no headway, or the fabric was stopped.
+    pub async fn train_on(
+        &self,
+        settling: usize,
+        iterations: usize,
+    ) -> Result<Outcome, TestbedError> {
+        let begun = self.ended().await?.into_iter();
+        // The one under way is neither of before nor of after.
+        let skipped = begun.map(|ended| ended + 1 + settling);
+        self.run(skipped.collect(), iterations).await
+    }
+
+    async fn run(&self, skipped: Vec<usize>, iterations: usize) -> Result<Outcome, TestbedError> {
+        let most = skipped.iter().copied().max().unwrap_or_default() + iterations;
+        for _ in 0..PATIENCE * (most as u64 + 1) {
             let now = self.handle.now().await?;
             self.handle.run_until(now + self.step()).await?;
-            if let Some(outcome) = self.measure(iterations).await? {
+            if let Some(outcome) = self.measure(&skipped, iterations).await? {
                 return Ok(outcome);
             }
         }
@@ -278,22 +299,28 @@ impl Testbed {
         self.handle.endpoint(self.hosts)
     }
 
-    async fn measure(&self, iterations: usize) -> Result<Option<Outcome>, Gone> {
+    async fn measure(&self, skipped: &[usize], iterations: usize) -> Result<Option<Outcome>, Gone> {
         let (jobs, scale) = (self.jobs.clone(), self.scale);
+        let skipped = skipped.to_vec();
         let measure = move |cluster: &mut Cluster, _, _: &mut _| {
-            Outcome::measure(&jobs, cluster.trainings(), iterations, scale)
+            Outcome::measure(&jobs, cluster.trainings(), (&skipped, iterations), scale)
         };
         self.cluster().with(measure).await
     }
 
-    async fn unfinished(&self, wanted: usize) -> Result<TestbedError, Gone> {
+    /// Iterations that each job has ended.
+    async fn ended(&self) -> Result<Vec<usize>, Gone> {
         let count = |cluster: &mut Cluster, _, _: &mut _| {
             cluster
                 .trainings()
                 .map(crate::job::Training::iterations)
                 .collect::<Vec<_>>()
         };
-        let counts = self.cluster().with(count).await?;
+        self.cluster().with(count).await
+    }
+
+    async fn unfinished(&self, wanted: usize) -> Result<TestbedError, Gone> {
+        let counts = self.ended().await?;
         let fewest = self.jobs.iter().zip(counts).min_by_key(|(_, count)| *count);
         let (job, iterations) = fewest.map_or((String::new(), 0), |(j, n)| (j.id.to_string(), n));
         Ok(TestbedError::Unfinished {

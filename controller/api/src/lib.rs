@@ -13,3 +13,13 @@ pub mod telemetry {
     }
     pub use generated::*;
 }
+
+/// Operators ask and command.
+pub mod northbound {
+    #[allow(unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
+    #[allow(missing_docs)] // what tonic has generated
+    mod generated {
+        tonic::include_proto!("crux.northbound.v1");
+    }
+    pub use generated::*;
+}

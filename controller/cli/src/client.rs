@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::frames::{Frame, Frames};
 use crate::failure::Failure;
+use crate::files;
 
 /// Longer than any answer takes: a change waits for its switches.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,6 +32,9 @@ pub(crate) struct To {
     /// Where the controller listens (northbound.listen of its configuration)
     #[arg(long, default_value = "127.0.0.1:9300", value_name = "HOST:PORT")]
     controller: String,
+    /// File with the token that the controller wants (northbound.tokens of its configuration)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
 }
 
 impl To {
@@ -38,6 +42,7 @@ impl To {
     pub(crate) fn new(controller: &str) -> Self {
         Self {
             controller: controller.to_owned(),
+            token_file: None,
         }
     }
 
@@ -118,11 +123,16 @@ impl To {
         accept: &str,
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, Failure> {
-        Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", &self.controller)
-            .header("accept", accept)
+            .header("accept", accept);
+        if let Some(file) = &self.token_file {
+            let token = files::text(file)?;
+            request = request.header("authorization", format!("Bearer {}", token.trim()));
+        }
+        request
             .body(Full::new(body))
             .map_err(|error| Failure::input(path, error))
     }

@@ -15,6 +15,7 @@ pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod replay;
+pub(crate) mod replay_incident;
 pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod simulate;

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use planner::{Job, JobsDocument, Policy, PolicyDocument};
+use ::controller::northbound::service::Text;
+use planner::{FieldError, Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
 use simulator::workload::Models;
 use topology::document::{self, Format, MAX_DOCUMENT_BYTES};
@@ -23,21 +24,41 @@ pub(crate) fn fabric(name: &str) -> Result<Fabric, Failure> {
     spec::parse(&text(name)?, format, name).map_err(Failure::document)
 }
 
-/// Reads a policy document, or takes the defaults without one, which `change` may change before it is validated.
+/// Reads a policy document, or takes the defaults without one, which `change` may change before it
+/// is validated.
 pub(crate) fn policy_with(
     name: Option<&str>,
     change: impl FnOnce(&mut PolicyDocument),
 ) -> Result<Policy, Failure> {
-    let mut document = name.map_or_else(|| Ok(PolicyDocument::default()), parse)?;
+    let Some(name) = name else {
+        let mut document = PolicyDocument::default();
+        change(&mut document);
+        return document.validate("policy").map_err(Failure::document);
+    };
+    let (text, format) = (
+        text(name)?,
+        Format::of_file(name).map_err(Failure::document)?,
+    );
+    let parsed = document::parse::<PolicyDocument>(&text, format, name);
+    let mut document = parsed.map_err(Failure::document)?;
     change(&mut document);
-    let policy = document.validate(name.unwrap_or("policy"));
-    policy.map_err(Failure::document)
+    document.validate(name).map_err(located(&text, format))
+}
+
+/// The failure of a document that makes no sense, with the line.
+fn located(text: &str, format: Format) -> impl Fn(FieldError) -> Failure {
+    move |error| Failure::document(error.in_text(text, format))
 }
 
 /// Reads a jobs document: its jobs on `fabric`, and what is odd about them.
 pub(crate) fn jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), Failure> {
-    let document: JobsDocument = parse(name)?;
-    let resolved = document.resolve(fabric, name).map_err(Failure::document)?;
+    let (text, format) = (
+        text(name)?,
+        Format::of_file(name).map_err(Failure::document)?,
+    );
+    let document = document::parse::<JobsDocument>(&text, format, name);
+    let resolved = document.map_err(Failure::document)?.resolve(fabric, name);
+    let resolved = resolved.map_err(located(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
 }
 
@@ -48,6 +69,14 @@ pub(crate) fn models(name: Option<&str>) -> Result<Models, Failure> {
         Some(file) => models.with(&text(file)?, file).map_err(Failure::document),
         None => Ok(models),
     }
+}
+
+/// A text with the name of its file, as a controller takes it.
+pub(crate) fn named(name: &str) -> Result<Text, Failure> {
+    Ok(Text {
+        file: name.to_owned(),
+        text: text(name)?,
+    })
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

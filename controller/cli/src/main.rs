@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place,
-    plan, policy, replay, reproduce, schema, simulate, switch,
+    plan, policy, replay, replay_incident, reproduce, schema, simulate, switch,
 };
 use failure::Failure;
 
@@ -66,6 +66,7 @@ enum Command {
     Events(events::Args),
     #[command(subcommand)]
     Policy(Box<policy::Command>),
+    ReplayIncident(replay_incident::Args),
     Switch(Box<switch::Args>),
     #[command(subcommand)]
     Job(job::Command),
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => look::doctor(&args),
         Command::Events(args) => events::run(&args),
         Command::Policy(command) => policy::run(&command),
+        Command::ReplayIncident(args) => replay_incident::run(&args),
         Command::Switch(args) => switch::run(&args),
         Command::Job(command) => job::run(&command),
         Command::Schema(args) => schema::run(&args),

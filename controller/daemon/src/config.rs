@@ -5,24 +5,26 @@
 //! limits live here and nowhere else, so that printing the effective configuration at start says
 //! everything about how the daemon will behave; nothing reads the environment later.
 
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod counters;
+mod northbound;
 mod raw;
 mod telemetry;
 
 pub use counters::{Counters, RawCounters};
+pub use northbound::{Northbound, RawNorthbound, RawToken, Role, Token};
 pub use telemetry::{RawTelemetry, Telemetry};
 
 pub use raw::{
     Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
-    RawNorthbound, RawQueues, RawReconcile, RawStore, RawSwitches,
+    RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
 };
 
 use crate::liveness::Patience;
+use crate::recorder::Recording;
 
 /// The most classes that `fabric.p4` can tell apart: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -58,6 +60,8 @@ pub struct Config {
     pub levels: u8,
     /// File of the embedded store; without one, nothing outlives the controller.
     pub store: Option<PathBuf>,
+    /// Where inputs and writes are recorded; nowhere without it.
+    pub recording: Option<Recording>,
     /// Who of several controllers leads, if etcd says that.
     pub etcd: Option<Etcd>,
     /// Events that wait for the state.
@@ -68,8 +72,8 @@ pub struct Config {
     pub patience: Patience,
     /// How cables and hosts are found.
     pub discovery: Discovery,
-    /// Where people and programs are served; nowhere without one.
-    pub listen: Option<SocketAddr>,
+    /// Where people and programs are served, and what they may do there.
+    pub northbound: Northbound,
     /// Events that are kept to be read again.
     pub events_kept: NonZeroUsize,
     /// How jobs may tell of themselves.
@@ -199,12 +203,13 @@ impl TryFrom<RawConfig> for Config {
             grace: duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
+            recording: recording(&raw.recorder)?,
             etcd: etcd(&raw)?,
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,
             discovery: Discovery::try_from(&raw.discovery)?,
-            listen: raw.northbound.listen,
+            northbound: Northbound::try_from(&raw.northbound)?,
             events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
             counters: Counters::try_from(&raw.counters)?,
@@ -213,6 +218,19 @@ impl TryFrom<RawConfig> for Config {
             raw,
         })
     }
+}
+
+/// What to record, and where, if anything.
+fn recording(raw: &RawRecorder) -> Result<Option<Recording>, ConfigError> {
+    let enough = raw.file_bytes >= 4_096;
+    let field = "recorder.file_bytes";
+    check(field, &raw.file_bytes, "at least 4096", enough)?;
+    let files = count("recorder.files", raw.files)?;
+    Ok(raw.folder.as_ref().map(|folder| Recording {
+        folder: folder.clone(),
+        file_bytes: raw.file_bytes,
+        files: files.get(),
+    }))
 }
 
 /// How to deal with etcd, if there is any.
@@ -424,6 +442,14 @@ mod tests {
             ("[discovery]\nstale_ms = 300", "discovery.stale_ms"),
             ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
+            ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),
+            ("[recorder]\nfiles = 0", "recorder.files"),
+            ("[northbound]\nlisten = '10.0.0.1:9'", "northbound.listen"),
+            ("[northbound]\nbody_max = 0", "northbound.body_max"),
+            (
+                "[[northbound.tokens]]\nname = 'a'\nrole = 'read'\nsha256 = 'ab'",
+                "northbound.tokens",
+            ),
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
             (
                 "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",

@@ -9,6 +9,10 @@ use fluid::{Engine, FluidError, JobIndex, JobTally, Network, Options};
 use planner::{Job, JobId, Plan, PlannedFlow};
 use topology::{Fabric, LinkId};
 
+/// Bytes on the wire for a byte of a job: RoCEv2 packets of 4096 bytes carry headers of Ethernet,
+/// IPv4, UDP and the transport, and an invariant checksum (14 + 20 + 8 + 12 + 4 bytes).
+const ON_THE_WIRE: f64 = 1.0 + 58.0 / 4096.0;
+
 /// Iterations of the slowest job that pass before anything counts: jobs that start together have to
 /// find their phases.
 const SETTLING: f64 = 10.0;
@@ -119,7 +123,7 @@ fn running(job: &Job, plan: &Plan) -> Option<fluid::Job> {
     let flows = job.flows.iter().zip(plan.flows_of(position));
     let flow = |(flow, planned): (&planner::Flow, &PlannedFlow)| {
         let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
-        let bytes = flow.bytes;
+        let bytes = flow.bytes * ON_THE_WIRE;
         (!path.is_empty()).then_some(fluid::Flow { path, bytes })
     };
     Some(fluid::Job {
@@ -183,6 +187,9 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
         let policy = Policy::default();
         let (plan, _) = planner::plan(&input, &policy, None);
         let foretold = forecast(&input.fabric, &input.jobs, &plan).unwrap();
+        let mut input = input;
+        let flows = input.jobs.iter_mut().flat_map(|job| &mut job.flows);
+        flows.for_each(|flow| flow.bytes *= ON_THE_WIRE);
         let experiment = Experiment {
             input,
             policy,

@@ -23,6 +23,7 @@ pub mod liveness;
 pub mod lower;
 pub mod northbound;
 pub mod preview;
+pub mod recorder;
 pub mod runtime;
 pub mod southbound;
 pub mod state;

@@ -1,13 +1,15 @@
 //! What a running controller offers to people and programs, all at one address.
 //!
 //! Streams of reports (gRPC) go to the desk of [`telemetry`](crate::telemetry); questions and
-//! commands (HTTP with JSON) are answered by [`service`]. The decision: whatever is offered is a
-//! question to the state or an event for it, through [`Access`]; nothing here remembers anything
-//! about the fabric.
+//! commands (HTTP with JSON, gRPC) are answered by [`service`]; who may ask is for the gate to say.
+//! The decision: whatever is offered is a question to the state or an event for it, through
+//! [`Access`]; nothing here remembers anything about the fabric.
 
 pub mod answers;
 pub mod events;
 pub mod explain;
+mod gate;
+mod grpc;
 mod http;
 pub mod metrics;
 pub mod openapi;
@@ -20,13 +22,17 @@ mod telemetry;
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 
+use api::northbound::northbound_server::NorthboundServer;
 use api::telemetry::telemetry_server::TelemetryServer;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::error;
 
+use self::gate::Gate;
 use self::service::Service;
 use self::telemetry::Reception;
 use crate::config::Config;
@@ -73,9 +79,16 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
     let (desk, calls) = Desk::new(access.clone(), config, measured.clone());
     let disputes = desk.disputes();
     let reception = Reception::new(calls, &config.telemetry);
-    let grpc = Routes::new(TelemetryServer::new(reception)).into_axum_router();
-    let http = http::router(Service::new(access.clone(), config).measuring(measured, disputes));
-    let router = http.merge(page::router()).merge(grpc);
+    let service = Service::new(access.clone(), config).measuring(measured, disputes);
+    let body_max = config.northbound.body_max.get();
+    let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
+    let grpc = Routes::new(TelemetryServer::new(reception)).add_service(operators);
+    let http = http::router(service).layer(DefaultBodyLimit::max(body_max));
+    let router = http.merge(page::router()).merge(grpc.into_axum_router());
+    let router = router.layer(from_fn_with_state(
+        Gate::new(&config.northbound),
+        gate::pass,
+    ));
     let (stopping, of_desk, of_reader) = (stop.clone(), stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));

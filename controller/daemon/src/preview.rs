@@ -25,6 +25,9 @@ pub struct Preview {
     pub policy: Vec<String>,
     /// Jobs whose level or iteration time changes.
     pub jobs: Vec<JobChange>,
+    /// The other jobs.
+    #[serde(default)]
+    pub unchanged: Vec<JobChange>,
     /// Flows that take another path, or are pinned or no longer.
     pub flows: Vec<FlowChange>,
     /// Switches to which something would be written.
@@ -97,23 +100,33 @@ pub fn preview(
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &answer.plan, &answer.report);
     let lowered = lower(&present.wiring, &fabric, &answer.plan);
+    let (jobs, unchanged) = jobs_of(&present.plan, &answer.plan, &now, &then);
+    let mut findings = answer.report.findings.clone();
+    findings.extend(supposed(&before, &after));
     Ok(Preview {
         policy: Vec::new(),
-        jobs: jobs_of(&present.plan, &answer.plan, &now, &then),
+        jobs,
+        unchanged,
         flows: flows_of(&before, &after),
         switches: switches_of(&fabric, tables, &lowered),
         gpu_utilization: Change {
             before: now.gpu_utilization,
             after: then.gpu_utilization,
         },
-        findings: answer.report.findings.clone(),
+        findings,
     })
 }
 
 /// Iteration times that differ by less are the same: the model's own ticks.
 const SAME: f64 = 1e-3;
 
-fn jobs_of(before: &Plan, after: &Plan, now: &Forecast, then: &Forecast) -> Vec<JobChange> {
+/// Jobs that change, and those that do not.
+fn jobs_of(
+    before: &Plan,
+    after: &Plan,
+    now: &Forecast,
+    then: &Forecast,
+) -> (Vec<JobChange>, Vec<JobChange>) {
     let names: BTreeSet<&JobId> = before
         .jobs
         .iter()
@@ -139,7 +152,25 @@ fn jobs_of(before: &Plan, after: &Plan, now: &Forecast, then: &Forecast) -> Vec<
         let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME * a.max(b));
         job.level.before != job.level.after || (before != after && !is_same)
     };
-    names.into_iter().map(change).filter(differs).collect()
+    names.into_iter().map(change).partition(differs)
+}
+
+/// What the forecast takes for granted and nobody knows: where flows with a choice go that switches
+/// are not told of. Their hash takes in what only the hosts know (the queue pair).
+fn supposed(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> {
+    let left = |plan: &PlanDocument| {
+        let flows = plan.flows.iter();
+        // Under one leaf there is no choice: host, leaf, host.
+        flows
+            .filter(|flow| !flow.pinned && flow.path.len() > 3)
+            .count()
+    };
+    let (before, after) = (left(before), left(after));
+    let text = format!(
+        "{before} flows before and {after} after are left to ECMP; the forecast supposes the paths \
+         of the plan, and their hash may take others"
+    );
+    (before + after > 0).then(|| Finding::info("forecast", text))
 }
 
 fn flows_of(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {

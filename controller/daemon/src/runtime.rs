@@ -17,6 +17,7 @@ mod making;
 mod office;
 mod realising;
 mod running;
+mod stages;
 mod task;
 mod waiting;
 
@@ -31,10 +32,12 @@ use self::archive::Archive;
 pub use self::clock::Clock;
 pub use self::handle::ControllerHandle;
 use self::log::log;
+pub use self::stages::{Histogram, Stages};
 use self::task::Runtime;
 use crate::chronicle::Chronicler;
 use crate::config::Config;
 use crate::discovery::{Scout, Surroundings};
+use crate::recorder::Recorder;
 use crate::southbound::Grpc;
 use crate::southbound::connection::Network;
 
@@ -81,7 +84,8 @@ impl Controller {
         let (scout, antenna) = Scout::new(&config.discovery, HEARD);
         let found = scout.found();
         let chronicler = Chronicler::new(clock.now(), config.events_kept.get());
-        let runtime = Runtime::new(network, config, archive, antenna, clock);
+        let recorder = Recorder::open(config.recording.as_ref())?;
+        let runtime = Runtime::new(network, config, archive, antenna, (clock, recorder));
         let around = Surroundings {
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),
@@ -96,6 +100,7 @@ impl Controller {
             edition: runtime.edition.subscribe(),
             board: runtime.shared.board.clone(),
             mandate: runtime.shared.mandate.clone(),
+            stages: runtime.stopwatch.watch(),
             found,
             told: chronicler.told(),
         };

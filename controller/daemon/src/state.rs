@@ -11,6 +11,7 @@
 mod event;
 mod question;
 mod refused;
+mod snapshot;
 mod told;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,8 @@ use topology::{Change, Fabric, Finding, SwitchId};
 pub use self::event::{Beginning, Effects, Event, Proposal, Realise};
 pub use self::question::{Answer, Question};
 use self::refused::{Refused, check_drains, check_jobs};
+pub(crate) use self::snapshot::{FabricRecord, PlanRecord, ToldRecord, jobs_of, ledger_of};
+pub use self::snapshot::{Snapshot, SnapshotError};
 use self::told::Documented;
 pub use self::told::Told;
 use crate::ledger::{Content, Edition, Ledger, Signature, Trial};
@@ -29,7 +32,7 @@ use crate::lower::Wiring;
 use crate::store::{Record, jobs_document};
 
 /// Everything the controller knows and has decided.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct State {
     /// Classes that every switch serves.
     levels: u8,

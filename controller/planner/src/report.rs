@@ -8,9 +8,10 @@ use topology::{Finding, LinkId};
 use crate::bounds::LeastLoad;
 use crate::contention::{ContentionDag, Sharing};
 use crate::intensity::Demand;
+use crate::names;
 use crate::path_selection;
 use crate::plan::{Plan, PlannedFlow};
-use crate::policy::{Compression, Policy, Reference};
+use crate::policy::{Compression, Override, Policy, Reference};
 use crate::previous::Previous;
 use crate::tally::Tally;
 use crate::traffic::Traffic;
@@ -179,7 +180,32 @@ impl Evidence<'_> {
             .collect();
         let pinned: Vec<bool> = plan.flows.iter().map(|flow| flow.pinned).collect();
         findings.extend(pins::findings(self.traffic, &pinned, self.policy));
+        findings.extend(self.idle_rules());
         findings
+    }
+
+    /// Overrides that match no job, while there are jobs: the name may be misspelt.
+    fn idle_rules(&self) -> Vec<Finding> {
+        let jobs = &self.traffic.jobs;
+        let is_idle = |rule: &&Override| !jobs.iter().any(|job| rule.matches(job));
+        let idle = self.policy.overrides.iter().filter(is_idle);
+        let idle = idle.filter(|_| !jobs.is_empty());
+        let finding = |rule: &Override| {
+            let pattern = &rule.pattern;
+            let name = pattern
+                .split_once(':')
+                .map_or(pattern.as_str(), |(_, name)| name);
+            let known = jobs.iter().flat_map(|job| {
+                let tenant = job.tenant.as_deref();
+                std::iter::once(job.id.as_str()).chain(tenant)
+            });
+            let hint = names::hint(name, known);
+            Finding::warning(
+                "policy",
+                format!("the override `{pattern}` matches no job{hint}"),
+            )
+        };
+        idle.map(finding).collect()
     }
 
     /// A job some flow of which has no path.

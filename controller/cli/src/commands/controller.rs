@@ -19,7 +19,7 @@ use ::controller::southbound::mandate::Mandate;
 use ::controller::{
     Config, ConfigError, Controller, ControllerError, ControllerHandle, Event, Proposal,
 };
-use planner::{Job, JobsDocument, Policy, PolicyDocument};
+use planner::{Job, Policy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -77,7 +77,10 @@ struct Wanted {
 
 impl Wanted {
     fn read(args: &Args, fabric: &Fabric) -> Result<Self, Failure> {
-        let policy = args.policy.as_deref().map(policy).transpose()?;
+        let policy = args.policy.as_deref();
+        let policy = policy
+            .map(|file| files::policy_with(Some(file), |_| {}))
+            .transpose()?;
         let jobs = args
             .jobs
             .as_deref()
@@ -106,19 +109,10 @@ impl Wanted {
     }
 }
 
-fn policy(file: &str) -> Result<Policy, Failure> {
-    let document: PolicyDocument = files::parse(file)?;
-    document.validate(file).map_err(Failure::document)
-}
-
 fn jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, Failure> {
-    let document: JobsDocument = files::parse(file)?;
-    let resolved = document.resolve(fabric, file).map_err(Failure::document)?;
-    resolved
-        .findings
-        .iter()
-        .for_each(|finding| eprintln!("{finding}"));
-    Ok(resolved.jobs)
+    let (jobs, findings) = files::jobs(file, fabric)?;
+    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    Ok(jobs)
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -196,7 +190,7 @@ async fn northbound(
     controller: &ControllerHandle,
     config: &Config,
 ) -> Result<Option<Server>, Failure> {
-    let Some(listen) = config.listen else {
+    let Some(listen) = config.northbound.listen else {
         return Ok(None);
     };
     let listener = TcpListener::bind(listen).await;

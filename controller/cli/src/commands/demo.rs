@@ -8,6 +8,7 @@
 //! machine.
 
 mod calibration;
+mod change;
 mod documents;
 mod rehearsal;
 mod report;
@@ -15,6 +16,7 @@ pub(crate) mod scenario;
 mod witness;
 
 pub(crate) use self::calibration::CALIBRATED;
+pub(crate) use self::change::run as change;
 pub(crate) use self::rehearsal::{Telling, Training, run as rehearse};
 pub(crate) use self::scenario::Scenario;
 
@@ -29,6 +31,7 @@ use tokio::task::JoinHandle;
 use self::rehearsal::Run;
 use self::report::Report;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{self, Format, FormatArg};
 
 /// Run five training jobs on an embedded Clos fabric, under ECMP and under Crux, and compare.
@@ -41,7 +44,8 @@ use crate::output::{self, Format, FormatArg};
 Examples:
   crux demo
   crux demo --seeds 5 --format json
-  crux demo --comm-scale 1.5")]
+  crux demo --comm-scale 1.5
+  crux demo --comm-scale 1.5 --change policy.toml")]
 pub(crate) struct Args {
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
@@ -65,6 +69,10 @@ pub(crate) struct Args {
     /// networks; no demo
     #[arg(long, value_name = "FOLDER")]
     documents: Option<PathBuf>,
+    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
+    /// beside what they measured, before and after
+    #[arg(long, value_name = "POLICY")]
+    change: Option<String>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -93,6 +101,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         scale: args.time_scale,
         iterations: usize::from(args.iterations),
     };
+    if let Some(file) = &args.change {
+        let scenario = Scenario::testbed(CALIBRATED.times(args.comm_scale), args.seed)?;
+        let changing = change::run(&scenario, files::named(file)?, training);
+        return runtime.block_on(changing)?.print(args.output);
+    }
     if args.calibrate {
         let case = runtime.block_on(calibration::fit(training))?;
         return output::print_json(&case);

@@ -5,7 +5,7 @@ mod table;
 use std::time::Duration;
 
 use ::controller::ledger::Edition;
-use ::controller::northbound::service::{Chapter, Done, Order, Say, Text, Wanted, Wish, read};
+use ::controller::northbound::service::{Chapter, Done, Order, Say, Wanted, Wish, read};
 use ::controller::preview::Preview;
 use planner::OverrideDocument;
 use topology::{Severity, document};
@@ -188,7 +188,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 }
 
 fn check(args: &Check) -> Result<(), Failure> {
-    let text = text(&args.file)?;
+    let text = files::named(&args.file)?;
     let document = read(&text).map_err(|finding| Failure::document(finding.text))?;
     let Some(fabric) = &args.fabric else {
         return output::print("ok");
@@ -294,15 +294,8 @@ fn tell(done: &Done, output: FormatArg) -> Result<(), Failure> {
 
 fn wish(file: &str) -> Result<Wish, Failure> {
     Ok(Wish {
-        policy: Some(text(file)?),
+        policy: Some(files::named(file)?),
         temporary: None,
-    })
-}
-
-fn text(file: &str) -> Result<Text, Failure> {
-    Ok(Text {
-        file: file.to_owned(),
-        text: files::text(file)?,
     })
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Output;
 
 use controller::northbound::{self, Server};
-use controller::{Config, Controller, ControllerHandle, Event};
+use controller::{Config, Controller, ControllerHandle, Event, RawConfig};
 use planner::{JobsDocument, Policy};
 use switch::service::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, FabricBuilder, FabricHandle};
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use topology::document::Format;
 use topology::{Fabric, document, spec};
 
-use super::support::{Files, lab};
+use super::support::{Files, lab, printed, refused};
 
 const JOBS: &str = "
 [[jobs]]
@@ -34,12 +34,12 @@ flows = [{ src = 'h2', dst = 'h4', bytes = 1e9, udp_src_port = 50001 }]
 struct Stage {
     _switches: Vec<ServerHandle>,
     _devices: FabricHandle,
-    _controller: ControllerHandle,
+    controller: ControllerHandle,
     server: Server,
 }
 
 impl Stage {
-    async fn open() -> Self {
+    async fn open(config: &Config) -> Self {
         let fabric = spec::parse(&lab(2, 200.0, 400.0), Format::Toml, "lab.toml").unwrap();
         let mut explicit = spec::document(&fabric);
         let mut builder = FabricBuilder::new();
@@ -66,20 +66,19 @@ impl Stage {
         }
         let text = document::print(&explicit, Format::Json).unwrap();
         let fabric = spec::parse(&text, Format::Json, "lab.json").unwrap();
-        let controller = started(&fabric).await;
+        let controller = started(&fabric, config.clone()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = Config::default();
         Self {
-            server: northbound::serve(listener, controller.access(), &config).unwrap(),
+            server: northbound::serve(listener, controller.access(), config).unwrap(),
             _switches: servers,
             _devices: handle,
-            _controller: controller,
+            controller,
         }
     }
 }
 
-async fn started(fabric: &Fabric) -> ControllerHandle {
-    let controller = Controller::start(Config::default(), fabric.clone(), Policy::default());
+async fn started(fabric: &Fabric, config: Config) -> ControllerHandle {
+    let controller = Controller::start(config, fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
     let jobs: JobsDocument = document::parse(JOBS, Format::Toml, "jobs.toml").unwrap();
     let jobs = jobs.resolve(fabric, "jobs.toml").unwrap().jobs;
@@ -131,7 +130,12 @@ const LOOKING: [Case; 11] = [
     ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
 ];
 
-const STEERING: [Case; 11] = [
+const STEERING: [Case; 12] = [
+    (
+        "policy diff idle.toml",
+        0,
+        &["the override `gtp` matches no job; did you mean `gpt`?"],
+    ),
     ("policy check policy.toml", 0, &["ok"]),
     (
         "policy check bad.toml",
@@ -167,12 +171,15 @@ const STEERING: [Case; 11] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_do_what_their_page_says() {
-    let stage = Stage::open().await;
-    let at = stage.server.local_addr();
     let files = Files::with(&[
         ("policy.toml", b"[[job]]\nmatch = 'gpt'\nlevel = 0\n"),
         ("bad.toml", b"levels = 8\n\nfairness = 2\n"),
+        ("idle.toml", b"[[job]]\nmatch = 'gtp'\nlevel = 0\n"),
     ]);
+    let mut raw = RawConfig::default();
+    raw.recorder.folder = Some(files.path("flight"));
+    let stage = Stage::open(&Config::try_from(raw).unwrap()).await;
+    let at = stage.server.local_addr();
     for (command, status, expected) in LOOKING.into_iter().chain(STEERING) {
         let arguments: Vec<&str> = command.split(' ').collect();
         let output = crux(&files, at, &arguments);
@@ -188,4 +195,23 @@ async fn commands_do_what_their_page_says() {
             assert!(is_there, "{command}: no {text:?} in {told}{wrong}");
         }
     }
+    stage.controller.shutdown().await;
+    let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
+    let told = printed(&output);
+    for text in ["a policy of ada", "the same", " 0 differences"] {
+        assert!(told.contains(text), "no {text:?} in {told}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_by_its_line() {
+    let files = Files::with(&[("no.jsonl", b"{}\n"), ("empty.jsonl", b"")]);
+    refused(
+        &files.crux(&["replay-incident", "no.jsonl"]),
+        &["no.jsonl: line 1"],
+    );
+    refused(
+        &files.crux(&["replay-incident", "empty.jsonl"]),
+        &["begins with a state"],
+    );
 }

@@ -51,3 +51,34 @@ fn what_the_fluid_model_says_is_what_packets_do() {
     }
     assert_eq!((simulated.len(), rehearsed.len()), (2, 2));
 }
+
+/// What `job rehearse --change` measures of a policy.
+fn changed(policy: &str) -> Value {
+    let files = Files::with(&[
+        ("lab.toml", lab(2, 1.0, 1.0).as_bytes()),
+        ("jobs.json", jobs().to_string().as_bytes()),
+        ("policy.toml", policy.as_bytes()),
+    ]);
+    let command = "job rehearse --fabric lab.toml --jobs jobs.json --iterations 20 \
+                   --change policy.toml --format json";
+    let arguments: Vec<&str> = command.split_whitespace().collect();
+    support::json(&files.crux(&arguments))
+}
+
+#[test]
+fn what_a_diff_foretells_is_what_the_fabric_measures() {
+    let one_spine = "drained = ['spine2']\n";
+    let turned = "drained = ['spine2']\n[[job]]\nmatch = 'great'\nlevel = 0\n";
+    let one_level = "levels = 1\ndrained = ['spine2']\n";
+    for policy in [one_spine, turned, one_level] {
+        let changed = changed(policy);
+        let largest = changed["largest_difference"].as_f64().unwrap();
+        assert!(largest < 0.05, "{policy}: {changed:#}");
+        let slows = |job: &Value| {
+            let measured = |when| job["iteration_seconds"][when]["measured"].as_f64().unwrap();
+            measured("after") > 1.05 * measured("before")
+        };
+        let is_change = changed["jobs"].as_array().unwrap().iter().any(slows);
+        assert!(is_change, "{policy} changes nothing: {changed:#}");
+    }
+}

@@ -3,12 +3,11 @@
 //! [`Config`](super::Config) is made from it and checks it. The decision: every field may be left
 //! out, so an empty file is a configuration, and printing this type is printing all of them.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawCounters, RawTelemetry};
+use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -19,6 +18,8 @@ pub struct RawConfig {
     pub election: RawElection,
     /// What outlives the controller.
     pub store: RawStore,
+    /// Where inputs and writes are recorded, to be run again.
+    pub recorder: RawRecorder,
     /// etcd, which says who of several controllers leads and holds what they share.
     pub etcd: RawEtcd,
     /// What the switches can do.
@@ -64,6 +65,20 @@ pub struct RawStore {
     /// election term begin anew with every start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+}
+
+/// The flight recorder: what the controller learned, decided and gave to switches, in files that
+/// `crux replay-incident` runs again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawRecorder {
+    /// Folder of the files, which is made if it is not there. Without one, nothing is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// A file that is longer, in bytes, is followed by the next.
+    pub file_bytes: u64,
+    /// Files that are kept; the oldest go.
+    pub files: usize,
 }
 
 /// etcd, which says who of several controllers leads and holds what they share, instead of the
@@ -180,27 +195,6 @@ pub struct RawDiscovery {
     pub ports: u16,
 }
 
-/// Where people and programs are served.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawNorthbound {
-    /// Address and port, as `127.0.0.1:9300`; without one, nobody is served. Whoever reaches it may
-    /// do everything, so it belongs on a network of operators.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub listen: Option<SocketAddr>,
-    /// Events that are kept: whoever falls further behind is told how many were missed.
-    pub events: usize,
-}
-
-impl Default for RawNorthbound {
-    fn default() -> Self {
-        Self {
-            listen: None,
-            events: 4_096,
-        }
-    }
-}
-
 /// Bounds of gRPC messages, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -217,6 +211,16 @@ impl Default for RawElection {
             term: 1,
             controller: 1,
             grace_ms: 1_000,
+        }
+    }
+}
+
+impl Default for RawRecorder {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            file_bytes: 16 << 20,
+            files: 8,
         }
     }
 }

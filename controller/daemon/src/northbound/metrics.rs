@@ -7,7 +7,7 @@
 use topology::{LinkId, Severity};
 
 use super::answers::{JobRow, View};
-use crate::runtime::Timing;
+use crate::runtime::{Histogram, Stages, Timing};
 use crate::southbound::SwitchStatus;
 use crate::telemetry::gauges::JobMeasured;
 
@@ -20,13 +20,32 @@ struct Family {
 }
 
 /// All metrics as text.
-pub fn text(view: &View, timing: &Timing) -> String {
+pub fn text(view: &View, timing: &Timing, stages: &Stages) -> String {
     let families = [whole(view, timing), switches(view), links(view), jobs(view)];
     let mut text = String::new();
     for family in families.into_iter().flatten() {
         print(&family, &mut text);
     }
+    histograms(stages, &mut text);
     text
+}
+
+/// How long the stages of all changes took, in the form that Prometheus has for it.
+fn histograms(stages: &Stages, text: &mut String) {
+    let name = "crux_stage_duration_seconds";
+    *text += &format!(
+        "# HELP {name} Time that each stage of changes took, from event to verified\n\
+         # TYPE {name} histogram\n"
+    );
+    for (stage, histogram) in stages.named() {
+        for (bound, below) in histogram.cumulative() {
+            *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {below}\n");
+        }
+        let Histogram { count, sum, .. } = histogram;
+        *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}\n");
+        *text += &format!("{name}_sum{{stage=\"{stage}\"}} {sum}\n");
+        *text += &format!("{name}_count{{stage=\"{stage}\"}} {count}\n");
+    }
 }
 
 fn whole(view: &View, timing: &Timing) -> Vec<Family> {

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// What may come at once: that of one second.
+const BURST: Duration = Duration::from_secs(1);
+
 /// A steady rate with bursts of one second of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -23,9 +26,13 @@ impl Pace {
         }
     }
 
+    /// Whether one more may be read now.
+    pub(super) fn is_free(&self, now: Instant) -> bool {
+        self.due <= now + BURST
+    }
+
     /// Counts one more, and says from when on the next may be read.
     pub(super) fn take(&mut self, now: Instant) -> Instant {
-        const BURST: Duration = Duration::from_secs(1);
         self.due = self.due.max(now) + self.interval;
         self.due - BURST
     }

@@ -275,6 +275,7 @@ impl Service {
         Ok(metrics::text(
             &self.view().await?,
             &self.access.latest_timing(),
+            &self.access.stages(),
         ))
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use topology::{Finding, SwitchId, one_line};
 
-use super::Clock;
+use super::{Clock, Stages};
 use crate::chronicle::Ring;
 use crate::discovery::Discovery;
 use crate::liveness::{Health, Part};
@@ -31,6 +31,9 @@ pub enum ControllerError {
     /// Its store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It cannot record.
+    #[error("cannot open the flight recorder's folder")]
+    Recorder(#[from] std::io::Error),
     /// It refused what it was started with.
     #[error("the controller cannot start: {}", one_line(.0))]
     Refused(Vec<Finding>),
@@ -69,6 +72,20 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// That of what is desired, as far as the sessions have come.
+    pub(super) fn new(desired: &Desired, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
+        let verified = || lines.values().filter_map(|line| line.verified);
+        Self {
+            generation: desired.generation,
+            made: desired.made,
+            first_write: verified().filter_map(|verified| verified.first_write).min(),
+            verified: verified()
+                .map(|verified| verified.at)
+                .max()
+                .unwrap_or(desired.made.lowered),
+        }
+    }
+
     /// From the event to the last verified switch.
     pub fn total(&self) -> Duration {
         self.verified - self.made.received
@@ -85,6 +102,7 @@ pub struct Access {
     pub(super) edition: watch::Receiver<(u64, bool)>,
     pub(super) board: Board,
     pub(super) mandate: watch::Receiver<Mandate>,
+    pub(super) stages: watch::Receiver<Stages>,
     pub(super) found: watch::Receiver<Arc<Discovery>>,
     pub(super) told: watch::Receiver<Ring>,
 }
@@ -264,6 +282,11 @@ impl Access {
         self.timing(&self.board.all())
     }
 
+    /// How long the stages of all changes took.
+    pub fn stages(&self) -> Stages {
+        *self.stages.borrow()
+    }
+
     fn is_down(&self, switch: SwitchId) -> bool {
         let realised = self.realised.borrow();
         let fabric = realised.as_ref().map(|realised| &realised.fabric);
@@ -277,17 +300,7 @@ impl Access {
     }
 
     fn timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Timing {
-        let desired = self.desired();
-        let verified = || lines.values().filter_map(|line| line.verified);
-        Timing {
-            generation: desired.generation,
-            made: desired.made,
-            first_write: verified().filter_map(|verified| verified.first_write).min(),
-            verified: verified()
-                .map(|verified| verified.at)
-                .max()
-                .unwrap_or(desired.made.lowered),
-        }
+        Timing::new(&self.desired(), lines)
     }
 }
 

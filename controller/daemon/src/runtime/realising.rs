@@ -66,7 +66,9 @@ impl<N: Network> Runtime<N> {
         }
         let (generation, plan) = (desired.generation, realise.plan.generation);
         info!(generation, plan, "publishing");
-        self.desired.send_replace(Arc::new(desired));
+        let desired = Arc::new(desired);
+        self.recorder.given(&desired, &realise, self.clock.now());
+        self.desired.send_replace(desired);
         self.realised.send_replace(Some(realise));
         for target in targets {
             let shared = &self.shared;

@@ -17,16 +17,18 @@ use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
 use tracing::{error, warn};
 
-use super::Clock;
 use super::access::{Submission, Submitted};
 use super::archive::Archive;
 use super::office::Office;
 use super::running::Session;
+use super::stages::Stopwatch;
 use super::waiting::Waiting;
+use super::{Clock, Timing};
 use crate::config::Config;
 use crate::discovery::Antenna;
 use crate::leadership::Leadership;
 use crate::liveness::{Health, Liveness, Part};
+use crate::recorder::Recorder;
 use crate::southbound::arbitration::Standing;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::mandate::Mandate;
@@ -57,6 +59,8 @@ pub(super) struct Runtime<N> {
     /// What switches were last seen to have room for.
     pub(super) rooms: BTreeMap<SwitchId, usize>,
     pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// What wakes the task.
@@ -76,7 +80,7 @@ impl<N: Network> Runtime<N> {
         mut config: Config,
         archive: Archive,
         antenna: Antenna,
-        clock: Clock,
+        (clock, recorder): (Clock, Recorder),
     ) -> Self {
         config.term = archive.term(config.term);
         let now = Instant::now();
@@ -122,6 +126,8 @@ impl<N: Network> Runtime<N> {
             waiting: VecDeque::new(),
             rooms: BTreeMap::new(),
             clock,
+            recorder,
+            stopwatch: Stopwatch::new(),
         }
     }
 
@@ -217,7 +223,11 @@ impl<N: Network> Runtime<N> {
 
     /// The one call of the state's transition.
     pub(super) fn step(&mut self, event: Event) -> Effects {
-        self.state.step(event)
+        let now = self.clock.now();
+        let noted = self.recorder.note(&event, &self.state, now);
+        let effects = self.state.step(event);
+        self.recorder.came(noted, &effects, now);
+        effects
     }
 
     /// Has the state take an event in, and stores what the next run must know of it.
@@ -256,6 +266,8 @@ impl<N: Network> Runtime<N> {
     /// Looks at what the sessions see, and at what has lasted.
     async fn look(&mut self) -> Result<(), Panicked> {
         let now = Instant::now();
+        self.recorder.look(&self.shared.board, self.clock.now());
+        self.measure();
         let mut seen = Vec::new();
         let mut rooms = Vec::new();
         let mut standings = Vec::new();
@@ -289,6 +301,27 @@ impl<N: Network> Runtime<N> {
             }
         }
         Ok(())
+    }
+
+    /// Counts how long the latest change took, once every switch that is not down holds it.
+    fn measure(&mut self) {
+        let desired = Arc::clone(&self.desired.borrow());
+        if !self.stopwatch.awaits(desired.generation) {
+            return;
+        }
+        let mut lines = BTreeMap::new();
+        let fabric = self.state.fabric();
+        let mut is_held = true;
+        self.shared.board.for_each(|switch, line| {
+            let seen = line
+                .verified
+                .filter(|seen| seen.generation == desired.generation);
+            is_held &= seen.is_some() || !fabric.is_switch_up(switch);
+            lines.extend(seen.map(|_| (switch, line.clone())));
+        });
+        if is_held && !lines.is_empty() {
+            self.stopwatch.count(&Timing::new(&desired, &lines));
+        }
     }
 
     pub(super) async fn believe(

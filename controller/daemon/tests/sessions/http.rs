@@ -14,12 +14,22 @@ use crate::lab::{Lab, verified};
 
 /// Status and body of an answer.
 pub(crate) async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
+    ask_with(address, path, body, "").await
+}
+
+/// The same, for who says this of themselves.
+pub(crate) async fn ask_with(
+    address: SocketAddr,
+    path: &str,
+    body: Option<&str>,
+    authorization: &str,
+) -> (u16, String) {
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.unwrap_or_default();
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: crux\r\nconnection: close\r\n\
-         accept: application/json\r\n\
+         accept: application/json\r\nauthorization: {authorization}\r\n\
          content-length: {length}\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect(address).await.unwrap();

@@ -3,6 +3,8 @@
 //! to a connection, it ends with tables as desired, and what was refused is told with its reason.
 
 #[cfg(test)]
+mod atomic;
+#[cfg(test)]
 mod bmv2;
 #[cfg(test)]
 mod cluster;
@@ -15,6 +17,8 @@ mod events;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod grpc;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod intruder;
@@ -24,6 +28,8 @@ mod lab;
 mod policy;
 #[cfg(test)]
 mod program;
+#[cfg(test)]
+mod recorder;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]

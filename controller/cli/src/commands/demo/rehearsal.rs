@@ -64,9 +64,7 @@ pub(crate) async fn run(
     training: Training,
 ) -> Result<Run, Failure> {
     let Training { scale, iterations } = training;
-    let testbed = Testbed::build(&scenario.fabric, &scenario.jobs, scale, Wires::default());
-    let testbed = testbed.map_err(|error| Failure::work(&error))?;
-    let stage = Stage::open(scenario, testbed).await?;
+    let stage = Stage::build(scenario, scale).await?;
     let controller = stage.control().await?;
     let telemetry_to_verified = stage.tell(&controller, telling).await?;
     let written = controller.board().all();
@@ -76,13 +74,7 @@ pub(crate) async fn run(
 
     let witness = Witness::new(&stage.fabric).await?;
     let different = witness.different_entries(&desired).await?;
-    let starts: Vec<_> = scenario
-        .starts()
-        .iter()
-        .map(|s| scale.shrink_seconds(*s))
-        .collect();
-    let trained = stage.testbed.train(&starts, iterations).await;
-    let outcome = trained.map_err(|error| Failure::work(&error))?;
+    let outcome = stage.train(iterations).await?;
     let busiest = stage.busiest().await?;
     stage
         .testbed
@@ -118,16 +110,19 @@ pub(crate) async fn run(
 }
 
 /// A testbed whose switches are served, and its fabric with their addresses.
-struct Stage<'a> {
+pub(super) struct Stage<'a> {
     scenario: &'a Scenario,
+    scale: Scale,
     testbed: Testbed,
     fabric: Fabric,
     servers: Vec<ServerHandle>,
 }
 
 impl<'a> Stage<'a> {
-    /// Serves every switch on a port of the loopback.
-    async fn open(scenario: &'a Scenario, testbed: Testbed) -> Result<Self, Failure> {
+    /// Builds the fabric with its jobs, and serves every switch on a port of the loopback.
+    pub(super) async fn build(scenario: &'a Scenario, scale: Scale) -> Result<Self, Failure> {
+        let testbed = Testbed::build(&scenario.fabric, &scenario.jobs, scale, Wires::default());
+        let testbed = testbed.map_err(|error| Failure::work(&error))?;
         let mut servers = Vec::new();
         for switch in 0..scenario.fabric.switches().len() {
             let listener = TcpListener::bind("127.0.0.1:0").await;
@@ -139,14 +134,28 @@ impl<'a> Stage<'a> {
         let fabric = with_addresses(&scenario.fabric, &servers)?;
         Ok(Self {
             scenario,
+            scale,
             testbed,
             fabric,
             servers,
         })
     }
 
+    /// The fabric and its jobs.
+    pub(super) fn testbed(&self) -> &Testbed {
+        &self.testbed
+    }
+
+    /// Starts the jobs and lets them train.
+    pub(super) async fn train(&self, iterations: usize) -> Result<Outcome, Failure> {
+        let starts = self.scenario.starts().into_iter();
+        let starts: Vec<_> = starts.map(|s| self.scale.shrink_seconds(s)).collect();
+        let trained = self.testbed.train(&starts, iterations).await;
+        trained.map_err(|error| Failure::work(&error))
+    }
+
     /// A controller that has learned the fabric.
-    async fn control(&self) -> Result<ControllerHandle, Failure> {
+    pub(super) async fn control(&self) -> Result<ControllerHandle, Failure> {
         let policy = Policy {
             levels: Wires::default().levels,
             ..Policy::default()
@@ -157,7 +166,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Gives the controller its telemetry and waits for verified tables.
-    async fn tell(
+    pub(super) async fn tell(
         &self,
         controller: &ControllerHandle,
         telling: Telling,
@@ -226,7 +235,7 @@ impl<'a> Stage<'a> {
         Ok(busiest)
     }
 
-    async fn close(self) {
+    pub(super) async fn close(self) {
         for server in self.servers {
             server.shutdown().await;
         }

@@ -71,7 +71,7 @@ async fn lead(args: &Args) -> Result<RunResult, Failure> {
     let scale = Scale::new(1.0).ok_or_else(|| Failure::Work("no scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
-        if let Some(outcome) = Outcome::measure(&scenario.jobs, trainings, wanted, scale) {
+        if let Some(outcome) = Outcome::measure(&scenario.jobs, trainings, (&[], wanted), scale) {
             let begun: Vec<_> = lead
                 .trainings
                 .iter()

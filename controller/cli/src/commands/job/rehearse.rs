@@ -5,8 +5,9 @@ use emulator::Scale;
 use super::Documents;
 use super::result::RunResult;
 use super::wire::Counts;
-use crate::commands::demo::{Telling, Training, rehearse};
+use crate::commands::demo::{Telling, Training, change, rehearse};
 use crate::failure::Failure;
+use crate::files;
 use crate::output::FormatArg;
 
 /// Make the same run on the embedded fabric and its virtual clock, with a controller.
@@ -20,6 +21,10 @@ pub(crate) struct Args {
     /// The controller knows no job: all flows go by ECMP at one level
     #[arg(long)]
     ecmp: bool,
+    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
+    /// beside what they measured, before and after
+    #[arg(long, value_name = "POLICY", conflicts_with = "ecmp")]
+    change: Option<String>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -35,6 +40,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         scale: Scale::new(1.0).ok_or_else(|| Failure::Work("no scale".to_owned()))?,
         iterations: usize::from(args.iterations),
     };
+    if let Some(file) = &args.change {
+        let changing = change(&scenario, files::named(file)?, training);
+        return runtime.block_on(changing)?.print(args.output);
+    }
     let run = runtime.block_on(rehearse(&scenario, telling, training))?;
     let counts = Counts {
         retransmitted: run.faults.retransmitted,

@@ -1,0 +1,252 @@
+//! Who may do what at the address where the controller is served, and how often.
+//!
+//! Every request passes here before anything else looks at it, whatever its protocol. The decision:
+//! what a request needs is told from its method and path alone, so nothing that is added later is
+//! open by mistake; and only digests of tokens are kept, in the configuration as well.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use tonic::Status;
+use topology::Finding;
+
+use super::openapi::Problem;
+use super::pace::Pace;
+use crate::config::{Northbound, Role, Token};
+
+/// Where jobs tell of themselves.
+const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
+
+/// What changes something: the ends of HTTP paths and of gRPC methods.
+const CHANGES: [&str; 6] = [
+    "/v1/policy/apply",
+    "/v1/policy/confirm",
+    "/v1/policy/rollback",
+    "/PolicyApply",
+    "/PolicyConfirm",
+    "/PolicyRollback",
+];
+
+/// What only looks, though it is asked with a document.
+const LOOKS: [&str; 1] = ["/v1/policy/diff"];
+
+/// Methods of gRPC, which are all posted.
+const GRPC: &str = "/crux.northbound.v1.Northbound/";
+
+/// Addresses whose pace is remembered.
+const ADDRESSES: usize = 4_096;
+
+/// The gate.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    rules: Arc<Northbound>,
+    /// Behind a lock, because requests come on any task and are counted and judged at once; it is
+    /// held for no longer than that.
+    paces: Arc<Mutex<BTreeMap<IpAddr, Pace>>>,
+}
+
+/// Why a request does not pass.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Turned {
+    #[error(
+        "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file), with a token \
+         of role `{0}`"
+    )]
+    Missing(Role),
+    #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
+    Unknown,
+    #[error("`{name}` may {has}, and this needs a token of role `{needs}`")]
+    Lacks {
+        name: String,
+        has: Role,
+        needs: Role,
+    },
+    #[error("more requests than northbound.requests_per_second; ask again later")]
+    TooFast,
+}
+
+impl Gate {
+    pub(super) fn new(rules: &Northbound) -> Self {
+        Self {
+            rules: Arc::new(rules.clone()),
+            paces: Arc::default(),
+        }
+    }
+
+    /// Whether a request may pass.
+    fn judge(&self, request: &Request) -> Result<(), Turned> {
+        let needs = needs(request.method(), request.uri().path());
+        if needs != Role::Report {
+            self.count(request)?;
+        }
+        let tokens = &self.rules.tokens;
+        // Reports are open until somebody is given the right to report.
+        let is_guarded = match needs {
+            Role::Report => tokens.iter().any(|token| token.role == Role::Report),
+            Role::Read | Role::Write => !tokens.is_empty(),
+        };
+        if !is_guarded {
+            return Ok(());
+        }
+        let given = given(request.headers()).ok_or(Turned::Missing(needs))?;
+        let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
+        let token = tokens.iter().find(|token| token.sha256 == digest);
+        let Token { name, role, .. } = token.ok_or(Turned::Unknown)?;
+        let lacks = || Turned::Lacks {
+            name: name.clone(),
+            has: *role,
+            needs,
+        };
+        role.may(needs).then_some(()).ok_or_else(lacks)
+    }
+
+    /// Counts a request of its address.
+    fn count(&self, request: &Request) -> Result<(), Turned> {
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let Some(ConnectInfo(from)) = from else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+        if paces.len() >= ADDRESSES {
+            paces.clear();
+        }
+        let rate = self.rules.requests_per_second.get();
+        let pace = paces
+            .entry(from.ip())
+            .or_insert_with(|| Pace::new(rate, now));
+        if !pace.is_free(now) {
+            return Err(Turned::TooFast);
+        }
+        pace.take(now);
+        Ok(())
+    }
+}
+
+/// Lets a request pass, or says what is missing in the words of its protocol.
+pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let Err(turned) = gate.judge(&request) else {
+        return next.run(request).await;
+    };
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    match is_grpc {
+        true => turned.status().into_http(),
+        false => turned.response(),
+    }
+}
+
+impl Turned {
+    fn status(&self) -> Status {
+        let text = self.to_string();
+        match self {
+            Self::Missing(_) | Self::Unknown => Status::unauthenticated(text),
+            Self::Lacks { .. } => Status::permission_denied(text),
+            Self::TooFast => Status::resource_exhausted(text),
+        }
+    }
+
+    fn response(&self) -> Response {
+        let status = match self {
+            Self::Missing(_) | Self::Unknown => StatusCode::UNAUTHORIZED,
+            Self::Lacks { .. } => StatusCode::FORBIDDEN,
+            Self::TooFast => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let findings = vec![Finding::error("access", self.to_string())];
+        let body = serde_json::to_vec(&Problem { findings });
+        let body = body.expect("findings have text for keys");
+        let response = (status, [(header::CONTENT_TYPE, "application/json")], body);
+        let mut response = response.into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            // A browser asks its user for a password then, which is the token.
+            let ways = header::HeaderValue::from_static("Basic realm=\"crux\", Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, ways);
+        }
+        response
+    }
+}
+
+/// What a request needs. What is not known here counts as a change, unless it only gets.
+fn needs(method: &Method, path: &str) -> Role {
+    if path.starts_with(REPORTS) {
+        return Role::Report;
+    }
+    let changes = CHANGES.iter().any(|end| path.ends_with(end));
+    let looks = method == Method::GET || path.starts_with(GRPC) || LOOKS.contains(&path);
+    match looks && !changes {
+        true => Role::Read,
+        false => Role::Write,
+    }
+}
+
+/// The token of a request: a bearer's, or the password of a browser's user.
+fn given(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, value) = value.split_once(' ')?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => Some(value.trim().to_owned()),
+        "basic" => {
+            let text = STANDARD.decode(value.trim()).ok()?;
+            let text = String::from_utf8(text).ok()?;
+            text.split_once(':')
+                .map(|(_, password)| password.to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_something_needs_the_right_to_write() {
+        let cases = [
+            ("GET", "/v1/jobs", Role::Read),
+            ("GET", "/metrics", Role::Read),
+            ("POST", "/v1/policy/diff", Role::Read),
+            ("POST", "/v1/policy/apply", Role::Write),
+            ("POST", "/v1/something/new", Role::Write),
+            ("DELETE", "/v1/jobs", Role::Write),
+            ("POST", "/crux.northbound.v1.Northbound/Jobs", Role::Read),
+            (
+                "POST",
+                "/crux.northbound.v1.Northbound/PolicyApply",
+                Role::Write,
+            ),
+            ("POST", "/crux.telemetry.v1.Telemetry/Report", Role::Report),
+            (
+                "POST",
+                "/grpc.reflection.v1.ServerReflection/Info",
+                Role::Write,
+            ),
+        ];
+        for (method, path, role) in cases {
+            let method = method.parse().unwrap();
+            assert_eq!(needs(&method, path), role, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_a_bearers_or_a_password() {
+        let given = |value: &str| {
+            let value = value.parse().unwrap();
+            given(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+        };
+        assert_eq!(given("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(given("basic YWRhOmFiYw==").as_deref(), Some("abc"));
+        assert_eq!(given("basic ???"), None);
+        assert_eq!(given("abc"), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! A change of policy under faults: whatever a switch does while it is applied, in the end all
+//! switches hold the policy of before or the new one, whole, and the operator is told which.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::northbound::service::{Done, Order, Service, Text, Wish};
+use controller::{ControllerHandle, Event, RawConfig};
+use p4::Tables;
+use switch::faults::{Fault, Script};
+use tonic::Code;
+use topology::SwitchId;
+
+use crate::lab::{Lab, config, verified};
+
+type All = BTreeMap<SwitchId, Arc<Tables>>;
+
+/// Another level for one job, and paths of the other left to ECMP: job levels, pins and classes.
+const CHANGE: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
+
+fn order() -> Order {
+    Order {
+        wish: Wish {
+            policy: Some(Text {
+                file: "policy.toml".to_owned(),
+                text: CHANGE.to_owned(),
+            }),
+            temporary: None,
+        },
+        who: "ada".to_owned(),
+        ..Order::default()
+    }
+}
+
+fn hasty(raw: &mut RawConfig) {
+    raw.deadlines.verify_ms = 400;
+    raw.deadlines.rpc_ms = 300;
+}
+
+async fn served(lab: &Lab) -> (ControllerHandle, Service) {
+    let controller = lab.control(hasty).await;
+    let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
+    let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(lab, &controller).await;
+    let service = Service::new(controller.access().clone(), &config(hasty));
+    (controller, service)
+}
+
+/// What became of the change, and what all switches hold once they are verified.
+async fn changed(faults: Script) -> (Done, All) {
+    let lab = Lab::with_faults(faults).await;
+    let (controller, service) = served(&lab).await;
+    let before = service.policy().await.unwrap().content;
+    let done = service.apply(&order()).await.unwrap();
+    let latest = service.policy().await.unwrap();
+    assert_eq!(latest.trial, None, "{done:?}");
+    assert_eq!(latest.content != before, done.applied, "{done:?}");
+    verified(&lab, &controller).await;
+    let held = lab.read_all().await;
+    controller.shutdown().await;
+    (done, held)
+}
+
+/// The tables without the change, and with it.
+async fn undisturbed() -> [All; 2] {
+    let lab = Lab::new().await;
+    let (controller, service) = served(&lab).await;
+    let before = lab.read_all().await;
+    assert!(service.apply(&order()).await.unwrap().applied);
+    let after = lab.read_all().await;
+    assert!(before != after);
+    controller.shutdown().await;
+    [before, after]
+}
+
+fn refusals(table: &str, of: std::ops::Range<u64>) -> Script {
+    let refusal = |nth| Fault::RefuseUpdate {
+        table: format!("IngressImpl.{table}"),
+        nth,
+        code: Code::Unavailable,
+    };
+    Script(of.map(refusal).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_while_applying_ends_in_the_old_or_the_new_whole() {
+    let [before, after] = undisturbed().await;
+    let drops = (4..=24)
+        .step_by(4)
+        .map(|nth| Script(vec![Fault::DropStream { nth }]));
+    let restarts = (2..=10)
+        .step_by(2)
+        .map(|nth| Script(vec![Fault::Restart { nth }]));
+    let delays = (3..=9).step_by(3).map(|nth| {
+        let by = Duration::from_millis(200);
+        Script(vec![Fault::DelayWrite { nth, by }])
+    });
+    let refused = ["job_qos", "flow_pin", "job_classify"].map(|table| refusals(table, 3..5));
+    let scripts = drops.chain(restarts).chain(delays).chain(refused);
+    for script in scripts {
+        let (done, held) = changed(script.clone()).await;
+        let expected = if done.applied { &after } else { &before };
+        assert!(held == *expected, "{script:?}: {done:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_switch_refuses_for_good_is_taken_back_and_told() {
+    let [before, _] = undisturbed().await;
+    // Two jobs had their levels written; whatever else is written there is refused.
+    let (done, held) = changed(refusals("job_qos", 3..2_000)).await;
+    assert!(!done.applied, "{done:?}");
+    let told = &done.findings[0].text;
+    assert!(
+        told.contains("leaf1") && told.contains("taken back"),
+        "{told}"
+    );
+    assert!(held == before);
+}

@@ -1,0 +1,279 @@
+//! gRPC beside HTTP: each endpoint has its RPC, which answers the same; and who may ask either.
+
+use std::net::SocketAddr;
+
+use api::northbound as proto;
+use api::northbound::northbound_client::NorthboundClient;
+use controller::config::{RawToken, Role};
+use controller::northbound::{self, Server, openapi};
+use controller::{Config, ControllerHandle, Event, RawConfig};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Request};
+
+use crate::http::{ask, ask_with};
+use crate::lab::{Lab, verified};
+
+async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, Server) {
+    let controller = lab.control(|_| {}).await;
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(lab, &controller).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = northbound::serve(listener, controller.access(), config).unwrap();
+    (controller, server)
+}
+
+async fn client(at: SocketAddr) -> NorthboundClient<Channel> {
+    NorthboundClient::connect(format!("http://{at}"))
+        .await
+        .unwrap()
+}
+
+/// What HTTP answers.
+async fn http(at: SocketAddr, path: &str, body: Option<&str>) -> Value {
+    let (status, answer) = ask(at, path, body).await;
+    assert_eq!(status, 200, "{path}: {answer}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// The fields of `http` are in `grpc`, with the same values: documents as text, nothing as nothing.
+fn says_the_same(http: &Value, grpc: &Value, place: &str) {
+    match (http, grpc) {
+        (_, Value::Object(fields)) if fields.len() == 1 && fields.contains_key("json") => {
+            let text = fields["json"].as_str().unwrap();
+            assert_eq!(
+                &serde_json::from_str::<Value>(text).unwrap(),
+                http,
+                "{place}"
+            );
+        }
+        (Value::Object(http), Value::Object(grpc)) => {
+            for (field, value) in http {
+                let place = format!("{place}.{field}");
+                let said = grpc
+                    .get(field)
+                    .unwrap_or_else(|| panic!("{place} is missing"));
+                says_the_same(value, said, &place);
+            }
+        }
+        (Value::Array(http), Value::Array(grpc)) => {
+            assert_eq!(http.len(), grpc.len(), "{place}");
+            for (http, grpc) in http.iter().zip(grpc) {
+                says_the_same(http, grpc, place);
+            }
+        }
+        (Value::Number(http), Value::Number(grpc)) => {
+            assert_eq!(http.as_f64(), grpc.as_f64(), "{place}");
+        }
+        (http, grpc) => assert_eq!(http, grpc, "{place}"),
+    }
+}
+
+#[test]
+fn each_endpoint_has_its_rpc() {
+    let proto = include_str!("../../../api/proto/northbound.proto");
+    let document = openapi::document();
+    let paths = document["paths"].as_object().unwrap().keys();
+    // Events are a stream of HTTP's own (server-sent events).
+    for path in paths.filter(|path| *path != "/v1/events") {
+        let words = path
+            .trim_start_matches("/v1/")
+            .trim_end_matches("/{name}")
+            .split('/');
+        let name: String = words
+            .map(|word| word[..1].to_uppercase() + &word[1..])
+            .collect();
+        assert!(
+            proto.contains(&format!("rpc {name}(")),
+            "{path} has no rpc {name}"
+        );
+    }
+}
+
+/// Asks both for the same, and compares; the answer over gRPC may be a field of its message.
+macro_rules! same {
+    ($at:ident, $path:literal, $body:expr, $asked:expr, $field:literal) => {
+        let said = json!($asked.await.unwrap().into_inner());
+        let said = if $field.is_empty() {
+            &said
+        } else {
+            &said[$field]
+        };
+        says_the_same(&http($at, $path, $body).await, said, $path);
+    };
+}
+
+fn nothing() -> Request<proto::Nothing> {
+    Request::new(proto::Nothing {})
+}
+
+fn name(name: &str) -> Request<proto::Name> {
+    Request::new(proto::Name {
+        name: name.to_owned(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_question_is_answered_as_over_http() {
+    let lab = Lab::new().await;
+    let (controller, server) = served(&lab, &Config::default()).await;
+    let at = server.local_addr();
+    let mut grpc = client(at).await;
+    same!(at, "/v1/jobs", None, grpc.jobs(nothing()), "jobs");
+    same!(at, "/v1/links", None, grpc.links(nothing()), "links");
+    same!(
+        at,
+        "/v1/switches",
+        None,
+        grpc.switches(nothing()),
+        "switches"
+    );
+    same!(at, "/v1/fabric", None, grpc.fabric(nothing()), "");
+    same!(at, "/v1/plan", None, grpc.plan(nothing()), "");
+    same!(at, "/v1/situation", None, grpc.situation(nothing()), "");
+    same!(at, "/v1/doctor", None, grpc.doctor(nothing()), "findings");
+    same!(at, "/v1/explain/a", None, grpc.explain(name("a")), "");
+    let unknown = grpc.explain(name("aa")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    assert!(unknown.message().contains("did you mean `a`?"), "{unknown}");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_does_as_over_http() {
+    let lab = Lab::new().await;
+    let (controller, server) = served(&lab, &Config::default()).await;
+    let at = server.local_addr();
+    let mut grpc = client(at).await;
+    let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
+    let policy = proto::Text {
+        file: "p.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    let wish = proto::Wish {
+        policy: Some(policy),
+        temporary: None,
+    };
+    let body = json!(wish).to_string();
+    same!(
+        at,
+        "/v1/policy/diff",
+        Some(&body),
+        grpc.policy_diff(wish.clone()),
+        ""
+    );
+    let order = proto::Order {
+        wish: Some(wish),
+        who: "ada".to_owned(),
+        why: String::new(),
+        confirm_within: Some(600),
+    };
+    let done = grpc.policy_apply(order).await.unwrap().into_inner();
+    assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");
+    same!(at, "/v1/policy", None, grpc.policy(nothing()), "");
+    let done = grpc.policy_confirm(proto::Say::default()).await.unwrap();
+    assert_eq!(done.into_inner().trial_until_ms, None);
+    let done = grpc.policy_rollback(proto::Say::default()).await.unwrap();
+    assert_eq!(done.into_inner().edition, 3);
+    same!(
+        at,
+        "/v1/policy/history",
+        None,
+        grpc.policy_history(nothing()),
+        "chapters"
+    );
+    let nobody = grpc
+        .policy_confirm(proto::Say::default())
+        .await
+        .unwrap_err();
+    assert_eq!(nobody.code(), Code::FailedPrecondition);
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
+    let token = |name: &str, role| RawToken {
+        name: name.to_owned(),
+        role,
+        sha256: Sha256::digest(name)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    };
+    let mut raw = RawConfig::default();
+    raw.northbound.tokens = vec![token("ada", Role::Write), token("bob", Role::Read)];
+    change(&mut raw);
+    Config::try_from(raw).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_token_learns_which_is_missing() {
+    let lab = Lab::new().await;
+    let config = guarded(|raw| raw.northbound.body_max = 1_000);
+    let (controller, server) = served(&lab, &config).await;
+    let at = server.local_addr();
+    let say = Some(r#"{"who": "x"}"#);
+    let cases = [
+        ("/v1/jobs", None, "", 401, "token of role `read`"),
+        ("/v1/jobs", None, "Bearer eve", 401, "nobody has this token"),
+        ("/v1/jobs", None, "Bearer bob", 200, r#""id":"a""#),
+        ("/metrics", None, "", 401, "Authorization: Bearer"),
+        (
+            "/v1/policy/confirm",
+            say,
+            "Bearer bob",
+            403,
+            "`bob` may read",
+        ),
+        (
+            "/v1/policy/confirm",
+            say,
+            "Bearer ada",
+            422,
+            "no edition is on trial",
+        ),
+        ("/v1/jobs", None, "Basic eDpib2I=", 200, r#""id":"a""#),
+    ];
+    for (path, body, token, status, expected) in cases {
+        let (answered, answer) = ask_with(at, path, body, token).await;
+        assert_eq!(answered, status, "{path} {token}: {answer}");
+        assert!(answer.contains(expected), "{path} {token}: {answer}");
+    }
+    let long = format!(r#"{{"who": "{}"}}"#, "x".repeat(2_000));
+    let (status, _) = ask_with(at, "/v1/policy/confirm", Some(&long), "Bearer ada").await;
+    assert_eq!(status, 413);
+
+    let mut grpc = client(at).await;
+    let missing = grpc.jobs(proto::Nothing {}).await.unwrap_err();
+    assert_eq!(missing.code(), Code::Unauthenticated);
+    let mut asked = Request::new(proto::Say::default());
+    let bob = MetadataValue::from_static("Bearer bob");
+    asked.metadata_mut().insert("authorization", bob);
+    let lacks = grpc.policy_confirm(asked).await.unwrap_err();
+    assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_too_often_is_told_to_wait() {
+    let lab = Lab::new().await;
+    let config = guarded(|raw| {
+        raw.northbound.tokens.clear();
+        raw.northbound.requests_per_second = 1;
+    });
+    let (controller, server) = served(&lab, &config).await;
+    let mut answered = Vec::new();
+    for _ in 0..20 {
+        answered.push(ask(server.local_addr(), "/v1/policy", None).await.0);
+    }
+    assert_eq!(answered[0], 200);
+    assert!(answered.contains(&429), "{answered:?}");
+    server.shutdown().await;
+    controller.shutdown().await;
+}

@@ -1,0 +1,150 @@
+//! The flight recorder: a session with faults, recorded, runs again to the same plans and tables;
+//! what a crash leaves of a file runs as far as it goes; a difference is told with its step.
+
+use std::path::{Path, PathBuf};
+
+use controller::liveness::{Health, Part};
+use controller::northbound::service::{Order, Say, Service, Text, Wish};
+use controller::recorder::replay::{Happened, Replayed, replay};
+use controller::{Event, RawConfig};
+use p4::fabric::table;
+use switch::faults::{Fault, Script};
+use tonic::Code;
+use topology::{Change, SwitchId};
+
+use crate::lab::{Lab, config, verified};
+
+fn faults() -> Script {
+    let refused = Fault::RefuseUpdate {
+        table: "IngressImpl.flow_pin".to_owned(),
+        nth: 1,
+        code: Code::Unavailable,
+    };
+    Script(vec![refused, Fault::Restart { nth: 6 }])
+}
+
+fn order(text: &str, confirm_within: Option<u64>) -> Order {
+    Order {
+        wish: Wish {
+            policy: Some(Text {
+                file: "policy.toml".to_owned(),
+                text: text.to_owned(),
+            }),
+            temporary: None,
+        },
+        who: "ada".to_owned(),
+        confirm_within,
+        ..Order::default()
+    }
+}
+
+/// Jobs come and go, a cable and a spine fail, policies are tried, taken back and refused.
+async fn session(folder: &Path, file_bytes: u64) {
+    let lab = Lab::with_faults(faults()).await;
+    let recorded = |raw: &mut RawConfig| {
+        raw.recorder.folder = Some(folder.to_owned());
+        raw.recorder.file_bytes = file_bytes;
+        raw.recorder.files = 100;
+        raw.liveness.hold_down_ms = 1;
+        raw.liveness.hold_down_longest_ms = 1;
+    };
+    let controller = lab.control(recorded).await;
+    let service = Service::new(controller.access().clone(), &config(recorded));
+    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(&lab, &controller).await;
+
+    let cable = Part::Cable(lab.fabric.up_links(SwitchId(0))[0]);
+    controller.observe(cable, Health::Down).await.unwrap();
+    service
+        .apply(&order("[[job]]\nmatch = 'b'\nlevel = 0\n", Some(600)))
+        .await
+        .unwrap();
+    controller.observe(cable, Health::Up).await.unwrap();
+    service.roll_back(&Say::default()).await.unwrap();
+    let spine = lab.fabric.tier(topology::Tier::Spine).next().unwrap();
+    for change in [Change::SwitchDown(spine), Change::SwitchUp(spine)] {
+        let event = Event::FabricChanged(change);
+        controller.submit(event).await.unwrap();
+    }
+    let nowhere = Event::FabricChanged(Change::SwitchDown(SwitchId(99)));
+    controller.submit(nowhere).await.unwrap();
+    let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
+    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    verified(&lab, &controller).await;
+    assert!(
+        controller.desired().tables[&SwitchId(0)]
+            .of(table::FLOW_PIN)
+            .count()
+            > 0
+    );
+    controller.shutdown().await;
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn run(mut text: &[u8]) -> (Replayed, Vec<Happened>) {
+    let mut happened = Vec::new();
+    let replayed = replay(&mut text, &mut |one| happened.push(one.clone()));
+    (replayed.unwrap(), happened)
+}
+
+fn differences(happened: &[Happened]) -> Vec<&Happened> {
+    let differs = |one: &&Happened| !one.differences.is_empty();
+    happened.iter().filter(differs).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_faults_runs_again_to_the_same_plans() {
+    let folder = tempfile::tempdir().unwrap();
+    session(folder.path(), 1 << 30).await;
+    let file = files(folder.path()).pop().unwrap();
+    let text = std::fs::read(file).unwrap();
+    let (replayed, happened) = run(&text);
+    assert_eq!(differences(&happened), Vec::<&Happened>::new());
+    assert!(!replayed.is_cut && replayed.plans >= 5, "{replayed:?}");
+    assert!(replayed.given >= 5, "{replayed:?}");
+    let told = |what: &str| happened.iter().any(|one| one.what.contains(what));
+    assert!(
+        told("LinkDown") && told("refused") && told("taken back"),
+        "{happened:#?}"
+    );
+    assert!(told("leaf1 holds"), "{happened:#?}");
+
+    // What a crash leaves is a prefix, at whatever byte.
+    let first = text.iter().position(|byte| *byte == b'\n').unwrap();
+    for cut in (first + 1..text.len()).step_by(text.len() / 23) {
+        let (replayed, happened) = run(&text[..cut]);
+        assert_eq!(
+            differences(&happened),
+            Vec::<&Happened>::new(),
+            "cut at {cut}"
+        );
+        let is_line = text[cut - 1] == b'\n';
+        assert_eq!(replayed.is_cut, !is_line, "cut at {cut}");
+    }
+    assert!(replay(&mut &text[..first], &mut |_| {}).is_err());
+
+    // Another input leads elsewhere, and that is told with its step.
+    let text = String::from_utf8(text).unwrap();
+    let (replayed, happened) = run(text.replace("50001", "50017").as_bytes());
+    let first = differences(&happened)[0];
+    assert!(replayed.differing > 0 && first.step > 1, "{first:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_file_of_a_ring_runs_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    session(folder.path(), 4_096).await;
+    let files = files(folder.path());
+    assert!(files.len() > 2, "{files:?}");
+    for file in files {
+        let (_, happened) = run(&std::fs::read(&file).unwrap());
+        assert_eq!(differences(&happened), Vec::<&Happened>::new(), "{file:?}");
+    }
+}
