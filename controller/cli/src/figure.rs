@@ -6,6 +6,7 @@
 
 mod rows;
 mod series;
+pub(crate) mod sheet;
 pub(crate) mod theme;
 
 use std::ops::Range;
@@ -13,7 +14,7 @@ use std::ops::Range;
 use plotters::prelude::*;
 
 pub(crate) use rows::{Row, bars, dots};
-pub(crate) use series::{Steps, lines, stacked};
+pub(crate) use series::{Curve, Steps, curves, lines, stacked};
 
 /// Width and height in pixels; a page scales them together.
 pub(crate) type Size = (u32, u32);

@@ -1,6 +1,7 @@
-//! Files that users name: bounded reading, `-` for standard input.
+//! Files that users name: bounded reading, `-` for standard input, and results beside what is
+//! printed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 
 use ::controller::northbound::service::Text;
@@ -91,4 +92,17 @@ pub(crate) fn text(name: &str) -> Result<String, Failure> {
     document::text(&bytes, name)
         .map(str::to_owned)
         .map_err(Failure::document)
+}
+
+/// Writes a text to the file, if one was asked for, and says so.
+pub(crate) fn write_asked(
+    name: Option<&str>,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let Some(name) = name else {
+        return Ok(());
+    };
+    fs::write(name, text()).map_err(|error| Failure::input(name, error))?;
+    eprintln!("wrote {name}");
+    Ok(())
 }

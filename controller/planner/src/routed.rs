@@ -107,10 +107,19 @@ impl<'a> Routed<'a> {
     /// Jobs, by position in the order of ids, by descending priority, searched as policy says.
     pub fn order(&self, policy: &Policy) -> Vec<usize> {
         let ranking = Ranking::new(&self.traffic, &self.paths, policy, &Corrections::default());
-        let levels = self.levels(&ranking.order, policy);
-        let found = Found::new(self.paths.clone(), levels);
-        let found = search::settle_levels(&self.traffic, policy, found);
+        let found = self.settled(&ranking.order, policy);
         ranking.with_searched(&found.levels, &found.searched).order
+    }
+
+    /// Level of every job, by position in the order of ids, that compression gives this `order` and
+    /// the search then makes of it, as far as policy has one search.
+    pub fn searched_levels(&self, order: &[usize], policy: &Policy) -> Vec<u8> {
+        self.settled(order, policy).levels
+    }
+
+    fn settled(&self, order: &[usize], policy: &Policy) -> Found {
+        let found = Found::new(self.paths.clone(), self.levels(order, policy));
+        search::settle_levels(&self.traffic, policy, found)
     }
 
     /// Level of every job, by position in the order of ids, that compression gives this `order`.

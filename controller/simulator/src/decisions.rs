@@ -20,6 +20,6 @@ mod steps;
 mod summary;
 
 pub use case::{Case, JOBS, LEVELS, case};
-pub use fairness::{Fairness, fairness};
+pub use fairness::{FairPlanner, Fairness, FairnessPoint, fairness};
 pub use steps::{Examined, STEPS, Step, examine};
 pub use summary::{Distribution, Report, Summary};

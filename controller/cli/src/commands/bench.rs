@@ -1,8 +1,11 @@
 //! `crux bench`: what the system promises, tried on this machine.
 
+mod cases;
 mod decisions;
+mod fairness;
 mod faults;
 mod period;
+mod progress;
 mod soak;
 
 use clap::Subcommand;
@@ -13,6 +16,7 @@ use crate::failure::Failure;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Decisions(decisions::Args),
+    Fairness(fairness::Args),
     Faults(faults::Args),
     Period(period::Args),
     Soak(soak::Args),
@@ -21,6 +25,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Decisions(args) => decisions::run(args),
+        Command::Fairness(args) => fairness::run(args),
         Command::Faults(args) => faults::run(args),
         Command::Period(args) => period::run(args),
         Command::Soak(args) => soak::run(args),

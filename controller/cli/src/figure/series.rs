@@ -1,4 +1,4 @@
-//! Values along an axis: lines, and areas stacked on each other.
+//! Values along an axis: lines, areas stacked on each other, and curves through points.
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -14,6 +14,13 @@ pub(crate) struct Steps {
     pub(crate) shade: Shade,
 }
 
+/// Points in the order in which a curve goes through them.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) shade: Shade,
+}
+
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Lines, the first on top.
@@ -23,6 +30,20 @@ pub(crate) fn lines(axes: &Axes<'_>, size: Size, lines: &[Steps]) -> String {
         for line in lines.iter().rev() {
             let points = steps(&axes.x_range, &line.values);
             chart.draw_series(LineSeries::new(points, line.shade.light.stroke_width(2)))?;
+        }
+        Ok(())
+    })
+}
+
+/// Curves with a dot at each point, the first on top.
+pub(crate) fn curves(axes: &Axes<'_>, size: Size, curves: &[Curve]) -> String {
+    svg(size, |canvas| {
+        let mut chart = chart(canvas, axes)?;
+        for Curve { points, shade } in curves.iter().rev() {
+            let color = shade.light;
+            chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?;
+            let dots = points.iter();
+            chart.draw_series(dots.map(|at| Circle::new(*at, 4, color.filled())))?;
         }
         Ok(())
     })

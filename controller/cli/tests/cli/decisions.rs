@@ -65,3 +65,24 @@ fn no_cases_are_refused() {
     let output = decisions(&Files::with(&[]), "1", &["--cases", "0"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn fairness_trades_utilisation_for_the_worst_job() {
+    let folder = Files::with(&[]);
+    let arguments = ["bench", "fairness", "--cases", "2", "--format", "json"];
+    let arguments = [&arguments[..], &["--figure", "fairness.svg"]].concat();
+    let output = folder.command(&arguments).output().unwrap();
+    let curve: Value = serde_json::from_str(printed(&output)).unwrap();
+    let points = curve["points"].as_array().unwrap();
+    assert_eq!(points.len(), 16);
+    for planner in points.chunks(8) {
+        let slowdown = |point: &Value| point["worst_slowdown_mean"].as_f64().unwrap();
+        let (plain, fair) = (&planner[0], &planner[7]);
+        assert_eq!(
+            (&plain["fairness"], &fair["fairness"]),
+            (&0.0.into(), &1.0.into())
+        );
+        assert!(slowdown(fair) <= slowdown(plain), "{planner:?}");
+    }
+    assert_eq!(folder.text("fairness.svg").matches("<circle").count(), 16);
+}

@@ -2,13 +2,16 @@
 //!
 //! A plan is made from what jobs suffered lately, and then they suffer otherwise. So plan and
 //! judgement take turns, as plan and telemetry do in a cluster, and what counts is the mean over
-//! the turns. The search is off: its worth of a job would mix with the formula that is asked about.
+//! the turns. The formula is asked about alone, and with the search behind it, in which what a job
+//! suffered weighs its GPUs as it weighs its priority.
 
 use planner::Policy;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::case::Case;
 use super::optimum::Court;
-use super::steps::{planned, shares_alone, without_search};
+use super::steps::{planned, product, shares_alone, without_search};
 
 /// Turns of plan and judgement.
 const TURNS: usize = 8;
@@ -16,34 +19,79 @@ const TURNS: usize = 8;
 /// A job that computes less counts as if it computed so much, so that its slowdown is a number.
 const STILL: f64 = 1e-3;
 
+/// Who plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FairPlanner {
+    /// The product as it is.
+    Crux,
+    /// The formula of the paper alone.
+    WithoutSearch,
+}
+
 /// What came of one weight of fairness on one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fairness {
-    /// `f`, 0..=1.
-    pub weight: f64,
     /// GPUs that compute, as a share of all of jobs.
     pub utilization: f64,
     /// Iteration time of the job that suffers most, in units of that job alone; at least 1.
     pub worst_slowdown: f64,
 }
 
+/// A point of the curve: one weight of fairness on all cases.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FairnessPoint {
+    /// Who plans.
+    pub planner: FairPlanner,
+    /// `f`, 0..=1.
+    pub fairness: f64,
+    /// Mean of the GPUs that compute, as a share of all of jobs.
+    pub utilization: f64,
+    /// Mean over the cases of the iteration time of the job that suffers most there, in units of
+    /// that job alone.
+    pub worst_slowdown_mean: f64,
+    /// The largest of them.
+    pub worst_slowdown_largest: f64,
+}
+
+impl FairnessPoint {
+    /// The point of `planner` at the weight `fairness`, from what came of all cases.
+    pub fn new(planner: FairPlanner, fairness: f64, outcomes: &[Fairness]) -> Self {
+        let count = outcomes.len().max(1) as f64;
+        let mean = |value: fn(&Fairness) -> f64| outcomes.iter().map(value).sum::<f64>() / count;
+        let slowdowns = outcomes.iter().map(|outcome| outcome.worst_slowdown);
+        Self {
+            planner,
+            fairness,
+            utilization: mean(|outcome| outcome.utilization),
+            worst_slowdown_mean: mean(|outcome| outcome.worst_slowdown),
+            worst_slowdown_largest: slowdowns.fold(1.0, f64::max),
+        }
+    }
+}
+
 /// What each of `weights` comes to on `case`.
-pub fn fairness(case: &Case, weights: &[f64]) -> Vec<Fairness> {
+pub fn fairness(case: &Case, planner: FairPlanner, weights: &[f64]) -> Vec<Fairness> {
     let court = Court::new(&case.input, case.seed ^ (u64::from(case.number) << 32));
     let alone = shares_alone(&case.input);
-    let of = |weight: &f64| outcome(case, *weight, &court, &alone);
+    let of = |weight: &f64| {
+        let policy = Policy {
+            fairness: *weight,
+            ..match planner {
+                FairPlanner::Crux => product(),
+                FairPlanner::WithoutSearch => without_search(),
+            }
+        };
+        outcome(case, &policy, &court, &alone)
+    };
     weights.iter().map(of).collect()
 }
 
-fn outcome(case: &Case, weight: f64, court: &Court<'_>, alone: &[f64]) -> Fairness {
-    let policy = Policy {
-        fairness: weight,
-        ..without_search()
-    };
+fn outcome(case: &Case, policy: &Policy, court: &Court<'_>, alone: &[f64]) -> Fairness {
     let mut input = case.input.clone();
     let mut busy = vec![0.0; alone.len()];
     for _ in 0..TURNS {
-        let (paths, levels) = planned(&input, &policy);
+        let (paths, levels) = planned(&input, policy);
         let shares = court.shares(&paths, &levels);
         for (job, share) in shares.into_iter().enumerate() {
             busy[job] += share / TURNS as f64;
@@ -62,7 +110,6 @@ fn outcome(case: &Case, weight: f64, court: &Court<'_>, alone: &[f64]) -> Fairne
     let slowdowns = busy.iter().zip(alone);
     let slowdowns = slowdowns.map(|(busy, alone)| alone / busy.max(STILL));
     Fairness {
-        weight,
         utilization: computing.sum::<f64>() / gpus.iter().sum::<f64>(),
         worst_slowdown: slowdowns.fold(1.0, f64::max),
     }

@@ -4,8 +4,11 @@
 //! * `assignment`: a scheduler's order of jobs on the optimum's paths, with the best levels that do
 //!   not contradict the order where jobs meet.
 //! * `compression`: a scheduler's way from an order to levels, on the best paths and with the best
-//!   order there is for it.
+//!   order there is for it. The product's is the cut and then the search, which moves classes of
+//!   jobs on these paths; `exact` is the cut alone.
 //! * `joint`: whole plans, against the optimum of all steps together.
+
+use std::collections::BTreeSet;
 
 use planner::search::contest::Contest;
 use planner::{Compression, Input, Job, Paths as PathPolicy, Policy, Reference, Routed};
@@ -54,7 +57,7 @@ pub const STEPS: [Step; 4] = [
     },
     Step {
         name: "compression",
-        variants: &["crux", "sampled", "sincronia", "balanced"],
+        variants: &["crux", "exact", "sampled", "sincronia", "balanced"],
         paper: Some(("sampled", 0.9712)),
     },
     Step {
@@ -132,7 +135,7 @@ pub fn examine(case: &Case) -> Examined {
 }
 
 /// The product's policy with the levels of the cases.
-fn product() -> Policy {
+pub(super) fn product() -> Policy {
     Policy {
         levels: LEVELS,
         ..Policy::default()
@@ -208,23 +211,40 @@ impl Trials<'_> {
             Compression::Sincronia,
             Compression::Balanced,
         ];
+        let searched = self.court.best_of(self.searched());
+        let compressed = methods.map(|method| {
+            let candidates = self.compressed(method);
+            self.court.best_of(candidates)
+        });
+        [searched].into_iter().chain(compressed).collect()
+    }
+
+    /// The levels that the product ends at on each of the best paths.
+    fn searched(&self) -> Vec<Candidate> {
+        let policy = product();
+        let searched = distinct_paths(self.best).into_iter().map(|paths| {
+            let routed = Routed::new(self.input, in_place(paths));
+            let levels = routed.searched_levels(&routed.order(&without_search()), &policy);
+            (paths.clone(), levels)
+        });
+        searched.collect()
+    }
+
+    /// All levels that `method` makes of some order on one of the best paths.
+    fn compressed(&self, method: Compression) -> Vec<Candidate> {
+        let policy = Policy {
+            compression: method,
+            ..product()
+        };
         let orders = orders(JOBS);
-        let mut reached = Vec::new();
-        for method in methods {
-            let policy = Policy {
-                compression: method,
-                ..product()
-            };
-            let mut candidates = Vec::new();
-            for paths in distinct_paths(self.best) {
-                let routed = Routed::new(self.input, in_place(paths));
-                let levels = orders.iter().map(|order| routed.levels(order, &policy));
-                let levels: std::collections::BTreeSet<Vec<u8>> = levels.collect();
-                candidates.extend(levels.into_iter().map(|levels| (paths.clone(), levels)));
-            }
-            reached.push(self.court.best_of(candidates));
+        let mut candidates = Vec::new();
+        for paths in distinct_paths(self.best) {
+            let routed = Routed::new(self.input, in_place(paths));
+            let levels = orders.iter().map(|order| routed.levels(order, &policy));
+            let levels: BTreeSet<Vec<u8>> = levels.collect();
+            candidates.extend(levels.into_iter().map(|levels| (paths.clone(), levels)));
         }
-        reached
+        candidates
     }
 
     fn joint(&mut self, plans: &[Candidate]) -> Vec<f64> {

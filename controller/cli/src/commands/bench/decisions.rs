@@ -1,22 +1,16 @@
 //! `crux bench decisions`: the microbenchmark of Crux §4.4.
 //!
 //! [`simulator::decisions`] makes the cases and judges them one by one; here many are examined at a
-//! time, told about while they last ([`progress`]), and put before people ([`table`], [`figure`]).
-//! The decision: threads only examine, and one owner collects; what is reported is in the order of
-//! the cases, so it does not depend on how many threads there are.
+//! time ([`cases`]) and put before people ([`table`], [`figure`]).
 
 mod figure;
-mod progress;
 mod table;
 
-use std::sync::mpsc;
-use std::{fs, thread};
+use simulator::decisions::{Report, case, examine};
 
-use rayon::prelude::*;
-use simulator::decisions::{Examined, Report, case, examine};
-
-use self::progress::Progress;
+use super::cases;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{self, Format, FormatArg};
 
 /// Compare decisions with the optimum: paths, order of jobs, compression, and all three together.
@@ -49,43 +43,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let examined = examined(args.seed, args.cases);
+    let examined = cases::all(args.cases, |number| examine(&case(args.seed, number)));
     let report = Report::new(args.seed, &examined)
         .ok_or_else(|| Failure::input("--cases", "at least one is needed"))?;
-    write(args.raw.as_deref(), || report.to_json())?;
-    write(args.figure.as_deref(), || figure::svg(&report.summary))?;
+    files::write_asked(args.raw.as_deref(), || report.to_json())?;
+    files::write_asked(args.figure.as_deref(), || figure::svg(&report.summary))?;
     match args.output.format {
         Format::Json => output::print_json(&report.summary),
         Format::Table => table::print(&report.summary),
     }
-}
-
-/// All cases, examined, by number.
-fn examined(seed: u64, cases: u32) -> Vec<Examined> {
-    let (sender, receiver) = mpsc::channel();
-    let mut progress = Progress::new(cases);
-    let mut examined: Vec<Examined> = thread::scope(|scope| {
-        scope.spawn(move || {
-            let numbers = (0..cases).into_par_iter();
-            // A collector that went away has panicked, and says so itself.
-            numbers.for_each_with(sender, |sender, number| {
-                let _ = sender.send(examine(&case(seed, number)));
-            });
-        });
-        receiver
-            .into_iter()
-            .inspect(|_| progress.tell_of_one())
-            .collect()
-    });
-    examined.sort_by_key(|case| case.number);
-    examined
-}
-
-fn write(file: Option<&str>, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    let Some(file) = file else {
-        return Ok(());
-    };
-    fs::write(file, text()).map_err(|error| Failure::input(file, error))?;
-    eprintln!("wrote {file}");
-    Ok(())
 }

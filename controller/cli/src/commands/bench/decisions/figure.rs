@@ -1,21 +1,15 @@
 //! The distributions of errors from the optimum, a panel for each step, as Crux Fig. 16 has them.
-//!
-//! One SVG file that needs no page around it: it brings headings, legends, and the colours of a
-//! dark page.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use simulator::decisions::{Distribution, STEPS, Step, Summary};
 
-use crate::figure::theme::{self, INK, QUIET, SERIES};
+use crate::figure::sheet::{self, HEAD};
+use crate::figure::theme::SERIES;
 use crate::figure::{Axes, Size, Steps, lines};
 
 /// A panel's plot.
 const PANEL: Size = (440, 260);
-
-/// Above a panel's plot: its heading and its legend.
-const HEAD: u32 = 44;
 
 /// Panels side by side.
 const COLUMNS: usize = 2;
@@ -26,30 +20,19 @@ const SHOWN: usize = 100;
 /// The figure.
 pub(super) fn svg(summary: &Summary) -> String {
     let rows = STEPS.len().div_ceil(COLUMNS) as u32;
-    let (width, height) = (PANEL.0 * COLUMNS as u32, (PANEL.1 + HEAD) * rows);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <style>@media (prefers-color-scheme: dark) {{\n{}}}</style>\n",
-        theme::dark_rules()
-    );
-    for (number, step) in STEPS.iter().enumerate() {
+    let panels = STEPS.iter().enumerate().filter_map(|(number, step)| {
         let (row, column) = ((number / COLUMNS) as u32, (number % COLUMNS) as u32);
-        let Some(reached) = summary.steps.get(step.name) else {
-            continue;
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "<g transform=\"translate({},{})\">\n{}<g transform=\"translate(0,{HEAD})\">{}</g></g>",
-            column * PANEL.0,
-            row * (PANEL.1 + HEAD),
-            head(step),
-            plot(step, reached),
-        );
-    }
-    text.push_str("</svg>\n");
-    text
+        let reached = summary.steps.get(step.name)?;
+        let legend = step.variants.iter().copied().zip(SERIES);
+        let plot = sheet::at((0, HEAD), &plot(step, reached));
+        let panel = sheet::head(step.name, legend) + &plot;
+        Some(sheet::at(
+            (column * PANEL.0, row * (PANEL.1 + HEAD)),
+            &panel,
+        ))
+    });
+    let size = (PANEL.0 * COLUMNS as u32, (PANEL.1 + HEAD) * rows);
+    sheet::sheet(size, &panels.collect::<String>())
 }
 
 fn plot(step: &Step, reached: &BTreeMap<String, Distribution>) -> String {
@@ -70,30 +53,6 @@ fn plot(step: &Step, reached: &BTreeMap<String, Distribution>) -> String {
     let series: Vec<Steps> = step.variants.iter().zip(SERIES).filter_map(of).collect();
     lines(&axes, PANEL, &series)
 }
-
-/// Heading and legend, the first line in the strongest colour as in the plot.
-fn head(step: &Step) -> String {
-    let (ink, quiet) = (INK.css(), QUIET.css());
-    let mut text = format!(
-        "<text x=\"62\" y=\"16\" fill=\"{ink}\" font-weight=\"bold\">{}</text>\n",
-        step.name
-    );
-    let mut x = 62;
-    for (variant, shade) in step.variants.iter().zip(SERIES) {
-        let color = shade.css();
-        let _ = writeln!(
-            text,
-            "<rect x=\"{x}\" y=\"26\" width=\"10\" height=\"10\" fill=\"{color}\"/>\
-             <text x=\"{}\" y=\"35\" fill=\"{quiet}\">{variant}</text>",
-            x + 14,
-        );
-        x += 14 + LETTER * variant.len() + 12;
-    }
-    text
-}
-
-/// Pixels that a letter of a legend takes, generously.
-const LETTER: usize = 6;
 
 #[cfg(test)]
 mod tests {
