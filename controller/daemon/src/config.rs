@@ -320,6 +320,7 @@ impl TryFrom<&RawLiveness> for Patience {
         Ok(Self {
             hold: retry(names, [raw.hold_down_ms, raw.hold_down_longest_ms])?,
             silence: duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
+            returning: duration("liveness.return_ms", raw.return_ms)?,
         })
     }
 }

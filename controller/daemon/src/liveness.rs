@@ -40,6 +40,8 @@ pub struct Patience {
     pub hold: Retry,
     /// Before a switch that does not answer counts as failed.
     pub silence: Duration,
+    /// Before what works again is used although not all switches are seen to know of it.
+    pub returning: Duration,
 }
 
 /// What is believed of all parts. Parts never heard of work.
@@ -169,6 +171,7 @@ mod tests {
                 longest: Duration::from_secs(8),
             },
             silence: Duration::from_secs(3),
+            returning: Duration::from_secs(1),
         }
     }
 

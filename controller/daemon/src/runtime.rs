@@ -17,6 +17,7 @@ mod making;
 mod office;
 mod realising;
 mod running;
+mod sight;
 mod stages;
 mod task;
 mod waiting;

@@ -11,6 +11,7 @@
 mod event;
 mod question;
 mod refused;
+mod returning;
 mod snapshot;
 mod told;
 
@@ -23,6 +24,7 @@ use topology::{Change, Fabric, Finding, SwitchId};
 pub use self::event::{Beginning, Effects, Event, Proposal, Realise};
 pub use self::question::{Answer, Question};
 use self::refused::{Refused, check_drains, check_jobs};
+use self::returning::Returning;
 pub(crate) use self::snapshot::{FabricRecord, PlanRecord, ToldRecord, jobs_of, ledger_of};
 pub use self::snapshot::{Snapshot, SnapshotError};
 use self::told::Documented;
@@ -40,6 +42,8 @@ pub struct State {
     is_probed: bool,
     /// As observed; without the drains of the policy.
     fabric: Fabric,
+    /// What of it works again and is not to be used yet.
+    returning: Returning,
     wiring: Arc<Wiring>,
     jobs: Vec<Job>,
     told: Told,
@@ -82,6 +86,7 @@ impl State {
             levels,
             is_probed: false,
             fabric,
+            returning: Returning::default(),
             wiring: Arc::new(wiring),
             jobs: Vec::new(),
             told: Told::default(),
@@ -129,6 +134,11 @@ impl State {
     /// The fabric as observed, without the drains of the policy.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
+    }
+
+    /// Whether something works again and waits for [`Event::Held`].
+    pub fn is_returning(&self) -> bool {
+        !self.returning.is_empty()
     }
 
     /// The jobs that told of themselves, whether or not they are planned for.
@@ -219,6 +229,10 @@ impl State {
                 None => return Ok(Effects::default()),
             },
             Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
+            Event::Held(generation) => match self.returning.release(generation) {
+                true => Effects::default(),
+                false => return Ok(Effects::default()),
+            },
             Event::Elected(spent) => {
                 self.spent = self.spent.max(spent);
                 Effects::default()
@@ -346,6 +360,7 @@ impl State {
         self.fabric = fabric;
         self.jobs.clear();
         self.told = Told::default();
+        self.returning = Returning::default();
         self.pin_room = None;
         (self.before_trial, self.resumed, self.decided) = (None, None, None);
         self.learned = self.inputs + 1;
@@ -353,7 +368,7 @@ impl State {
     }
 
     /// A failure is repaired at once with the plan in force: first the ports at both ends are out
-    /// of use, then every switch goes around. What works again waits for the plan.
+    /// of use, then every switch goes around. What works again waits until all switches know.
     fn change(&mut self, change: Change) -> Result<Effects, Refused> {
         let exists = match change {
             Change::LinkDown(link)
@@ -369,6 +384,9 @@ impl State {
         let fabric = self.fabric.with([change]);
         let is_news = fabric != self.fabric;
         self.fabric = fabric;
+        if is_news {
+            self.returning.take(change, &self.fabric, self.generation);
+        }
         let failed = matches!(change, Change::LinkDown(_) | Change::SwitchDown(_));
         let mut effects = Effects::default();
         if let Some(decided) = self.decided.clone().filter(|_| failed && is_news) {
@@ -414,7 +432,7 @@ impl State {
     fn question(&self, policy: &Policy) -> Question {
         Question {
             inputs: self.inputs,
-            fabric: drained(policy, &self.fabric),
+            fabric: self.in_use(policy),
             jobs: self.running(),
             policy: self.effective(policy),
             previous: self.previous(),
@@ -438,7 +456,7 @@ impl State {
         self.planned = answer.inputs;
         self.resumed.take_if(|(inputs, _)| *inputs <= answer.inputs);
         let findings = answer.report.findings.clone();
-        let fabric = drained(&self.policy, &self.fabric);
+        let fabric = self.in_use(&self.policy);
         let same = |had: &Realise| {
             *had.plan == *answer.plan && had.fabric == fabric && had.generation > self.spent
         };
@@ -456,7 +474,7 @@ impl State {
         self.generation = self.generation.max(self.spent) + 1;
         let realise = Realise {
             generation: self.generation,
-            fabric: drained(&self.policy, &self.fabric),
+            fabric: self.in_use(&self.policy),
             wiring: Arc::clone(&self.wiring),
             plan: Arc::clone(plan),
             report: Arc::clone(report),
@@ -464,12 +482,13 @@ impl State {
         self.decided = Some(realise.clone());
         realise
     }
-}
 
-/// The fabric as it is planned for.
-fn drained(policy: &Policy, fabric: &Fabric) -> Fabric {
-    let drained = policy.apply_drains(fabric);
-    drained.expect("drains are checked when policy or fabric are taken in")
+    /// The fabric as it is planned for: without what is drained, and what is not to be used yet.
+    fn in_use(&self, policy: &Policy) -> Fabric {
+        let drained = policy.apply_drains(&self.fabric);
+        let drained = drained.expect("drains are checked when policy or fabric are taken in");
+        drained.with(self.returning.drains())
+    }
 }
 
 #[cfg(test)]

@@ -52,15 +52,15 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The cable works again, and everything is planned and verified.
+/// The cable works again and is used, and everything is planned and verified.
 async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
     controller.observe(Part::Cable(cable), Health::Up).await?;
     let mut changes = controller.board().changes();
-    let is_up = || {
+    let is_used = || {
         let realised = controller.realised();
-        realised.is_some_and(|realised| realised.fabric.is_cable_up(cable))
+        realised.is_some_and(|realised| realised.fabric.is_usable(cable))
     };
-    while !is_up() {
+    while !is_used() {
         tokio::time::timeout(DEADLINE, changes.changed()).await??;
     }
     // Whatever is planned by then counts, so an empty event ends after all that came before it.

@@ -178,6 +178,9 @@ pub struct RawLiveness {
     /// Before a switch that does not answer counts as failed. Traffic goes around it from then on,
     /// though it may still forward; where half of the switches are silent, none counts as failed.
     pub switch_silence_ms: u64,
+    /// What works again is used once every switch is seen to know of it, and at the latest after so
+    /// long, though packets may then get lost at a switch that does not.
+    pub return_ms: u64,
 }
 
 /// How cables and hosts are found: each port sends probes, and whichever switch receives one tells.
@@ -282,6 +285,7 @@ impl Default for RawLiveness {
             hold_down_ms: 1_000,
             hold_down_longest_ms: 60_000,
             switch_silence_ms: 3_000,
+            return_ms: 1_000,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `ecmp_group`: every usable equal-cost way to each leaf, with equal shares. What failed or is
-//! drained is in no group.
+//! `ecmp_group`: every usable equal-cost way to each leaf, with equal shares. What failed is in no
+//! group, and what is drained in none by which a packet might get there.
 
 use p4::entry::TableEntry;
 use p4::fabric;
@@ -8,7 +8,7 @@ use super::site::Site;
 
 pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
     let group = |seen: super::site::Reachable<'_>| {
-        let ports = seen.usable.iter().filter_map(|link| site.port(*link));
+        let ports = seen.spread.iter().filter_map(|link| site.port(*link));
         fabric::ecmp_group(seen.leaf.id, ports)
     };
     site.reachable().filter_map(group).collect()

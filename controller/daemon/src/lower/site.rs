@@ -114,6 +114,10 @@ pub(super) struct Reachable<'a> {
     /// Links that may be used towards it, ascending, at least one. Where all are drained, those
     /// that work: to drain the last way is not to cut it.
     pub(super) usable: &'a [LinkId],
+    /// Links that packets without a pin take. A spine whose own cable to the leaf is drained still
+    /// has the nearest way, and gets packets for it only from who does not know of the drain yet:
+    /// led on over a core, they might come back.
+    pub(super) spread: &'a [LinkId],
     /// Links that work towards it, drained or not, ascending.
     pub(super) standing: &'a [LinkId],
     /// Links that may be used while everything works, ascending.
@@ -128,11 +132,19 @@ impl<'a> Site<'a> {
         let standing = self.all.standing.as_ref().unwrap_or(&self.all.hops);
         let hops = self.all.hops.iter().zip(standing);
         let leaves = self.all.wiring.leaves().iter().zip(hops);
+        let is_leaf = self.as_leaf().is_some();
         let seen = leaves.map(move |(leaf, (usable, standing))| {
+            let is_detour = usable.distance(switch) > standing.distance(switch);
             let (usable, standing) = (usable.at(switch), standing.at(switch));
+            let usable = if usable.is_empty() { standing } else { usable };
             Reachable {
                 leaf,
-                usable: if usable.is_empty() { standing } else { usable },
+                usable,
+                spread: if is_detour && !is_leaf {
+                    standing
+                } else {
+                    usable
+                },
                 standing,
                 choices: leaf.choices.at(switch),
             }
@@ -174,7 +186,7 @@ impl<'a> Site<'a> {
     /// pins also name the job, and wherever there is more than one way.
     pub(super) fn chooses(&self, leaf: &Reachable<'_>) -> bool {
         let widest = leaf.choices.len().max(leaf.usable.len());
-        self.as_leaf().is_some() || widest > 1
+        self.as_leaf().is_some() || widest > 1 || leaf.spread != leaf.usable
     }
 
     /// Pinned flows that leave this switch for another one, with the link each takes.

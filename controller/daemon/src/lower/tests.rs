@@ -361,6 +361,41 @@ proptest! {
         }
     }
 
+    /// What works again is drained first and used then. Whichever switches have come how far, all
+    /// arrive that did before.
+    #[test]
+    fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), told in any::<u64>()) {
+        let fails =
+            |change: &&Change| matches!(change, Change::LinkDown(_) | Change::SwitchDown(_));
+        let failed = case.fabric.with(case.changes.iter().filter(fails).copied());
+        let drains = case.changes.iter().filter(fails).map(|change| match change {
+            Change::LinkDown(link) => Change::DrainLink(*link),
+            Change::SwitchDown(switch) => Change::DrainSwitch(*switch),
+            other => *other,
+        });
+        let returned = case.fabric.with(drains);
+        let old = plan(&failed, &case.jobs);
+        let plans = [&failed, &returned, &case.fabric].map(|fabric| {
+            let input = Input { fabric: fabric.clone(), jobs: case.jobs.clone() };
+            planner::plan(&input, &Policy::default(), Some(&old)).0
+        });
+        let [before, first, then] = [(&failed, 0), (&returned, 1), (&case.fabric, 2)]
+            .map(|(fabric, at)| lowered(fabric, &plans[at]));
+        let arrived = || plans[0].flows.iter().filter(|flow| !flow.links.is_empty());
+        for (had, next) in [(&before, &first), (&first, &then)] {
+            let mixed = had.iter().map(|(switch, tables)| {
+                let knows = told >> (switch.index() % 64) & 1 == 1;
+                (*switch, if knows { next[switch].clone() } else { tables.clone() })
+            });
+            let mixed = mixed.collect();
+            for flow in arrived() {
+                let (src, dst, sport) = (flow.src, flow.dst, flow.udp_src_port);
+                let packet = Packet { src, dst, sport, answer: None };
+                walk(&case.fabric, &mixed, &packet, case.choice).map_err(TestCaseError::fail)?;
+            }
+        }
+    }
+
     /// Numbers outlive failures: the ids of leaves, the names of paths and the salts are the same.
     #[test]
     fn wiring_is_the_same_whatever_fails(case in cases()) {

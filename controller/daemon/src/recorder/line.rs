@@ -81,6 +81,7 @@ pub(super) enum Recorded {
     EditionStored(Box<Edition>),
     TimeCame(UnixMs),
     PinRoomLearned(SwitchId, usize),
+    Held(u64),
     Elected(u64),
     /// The planner answered: which question, and the digest of the plan. The plan itself where the
     /// question was asked before the file began.
@@ -172,6 +173,7 @@ impl Recorded {
             Event::EditionStored(edition) => Self::EditionStored(edition.clone()),
             Event::TimeCame(now) => Self::TimeCame(*now),
             Event::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
+            Event::Held(generation) => Self::Held(*generation),
             Event::Elected(spent) => Self::Elected(*spent),
             Event::Planned(answer) => Self::Planned {
                 inputs: answer.inputs(),
@@ -240,6 +242,7 @@ impl Recorded {
             Self::EditionStored(edition) => Event::EditionStored(edition.clone()),
             Self::TimeCame(now) => Event::TimeCame(*now),
             Self::PinRoomLearned(switch, pins) => Event::PinRoomLearned(*switch, *pins),
+            Self::Held(generation) => Event::Held(*generation),
             Self::Elected(spent) => Event::Elected(*spent),
             Self::Planned { inputs, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
@@ -264,6 +267,7 @@ impl Recorded {
             Self::EditionStored(edition) => format!("edition {} is stored", edition.number),
             Self::TimeCame(_) => "time".to_owned(),
             Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
+            Self::Held(generation) => format!("generation {generation} is held"),
             Self::Elected(_) => "elected".to_owned(),
             Self::Planned { inputs, .. } => format!("a plan for {inputs} events"),
             Self::Refused(kind) => format!("{kind}, refused"),
@@ -284,6 +288,7 @@ fn kind(event: &Event) -> &'static str {
         Event::EditionStored(_) => "an edition",
         Event::TimeCame(_) => "time",
         Event::PinRoomLearned(..) => "room for pins",
+        Event::Held(_) => "a generation held",
         Event::Elected(_) => "an election",
         Event::Planned(_) => "a plan",
     }

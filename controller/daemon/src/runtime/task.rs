@@ -2,7 +2,7 @@
 //!
 //! [`Controller`](super::Controller) starts it; what follows from an event is done in
 //! [`realising`](super::realising), what other controllers store comes in by
-//! [`following`](super::following). The decision: everything that wakes it is one [`Wake`], taken
+//! [`following`](super::following), what is seen of switches by [`sight`](super::sight). The decision: everything that wakes it is one [`Wake`], taken
 //! in a fixed order, so that what it does depends on what came and not on which came first within
 //! a poll.
 
@@ -15,21 +15,20 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
-use tracing::{error, warn};
+use tracing::error;
 
+use super::Clock;
 use super::access::{Submission, Submitted};
 use super::archive::Archive;
 use super::office::Office;
 use super::running::Session;
 use super::stages::Stopwatch;
 use super::waiting::Waiting;
-use super::{Clock, Timing};
 use crate::config::Config;
 use crate::discovery::Antenna;
 use crate::leadership::Leadership;
-use crate::liveness::{Health, Liveness, Part};
+use crate::liveness::Liveness;
 use crate::recorder::Recorder;
-use crate::southbound::arbitration::Standing;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::mandate::Mandate;
 use crate::southbound::session::Shared;
@@ -49,6 +48,8 @@ pub(super) struct Runtime<N> {
     pub(super) state: State,
     pub(super) archive: Archive,
     pub(super) liveness: Liveness,
+    /// When what works again is used, whoever knows of it; while something waits for that.
+    pub(super) returns: Option<Instant>,
     pub(super) leadership: Leadership,
     /// Where somebody else than the switches says who leads.
     pub(super) office: Option<Office>,
@@ -105,6 +106,7 @@ impl<N: Network> Runtime<N> {
             },
             archive,
             liveness: Liveness::new(config.patience),
+            returns: None,
             leadership: Leadership::new(config.term, config.grace),
             office,
             shared: Shared {
@@ -166,6 +168,7 @@ impl<N: Network> Runtime<N> {
             self.liveness.next_due(),
             self.leadership.next_due(),
             self.ledger_due(),
+            self.returns_due(),
         ];
         let due = due.into_iter().flatten().min();
         let (thinking, office) = (&mut self.thinking, &mut self.office);
@@ -231,7 +234,7 @@ impl<N: Network> Runtime<N> {
     }
 
     /// Has the state take an event in, and stores what the next run must know of it.
-    async fn take(&mut self, event: Event) -> Effects {
+    pub(super) async fn take(&mut self, event: Event) -> Effects {
         let mut effects = self.step(event);
         if let Some(record) = effects.record.take() {
             effects.findings.extend(self.archive.keep(record).await);
@@ -240,7 +243,7 @@ impl<N: Network> Runtime<N> {
     }
 
     /// When the policy changes by itself, which is for the leader to see to.
-    fn ledger_due(&self) -> Option<Instant> {
+    pub(super) fn ledger_due(&self) -> Option<Instant> {
         let leads = self.office.as_ref().is_none_or(Office::leads);
         let due = self.state.ledger().next_due().filter(|_| leads);
         due.map(|at| self.clock.instant(at))
@@ -261,78 +264,6 @@ impl<N: Network> Runtime<N> {
             office.accept(planned);
         }
         Ok(())
-    }
-
-    /// Looks at what the sessions see, and at what has lasted.
-    async fn look(&mut self) -> Result<(), Panicked> {
-        let now = Instant::now();
-        self.recorder.look(&self.shared.board, self.clock.now());
-        self.measure();
-        let mut seen = Vec::new();
-        let mut rooms = Vec::new();
-        let mut standings = Vec::new();
-        self.shared.board.for_each(|switch, line| {
-            let health = match line.standing {
-                Standing::Apart | Standing::Candidate => Health::Down,
-                _ => Health::Up,
-            };
-            seen.push((Part::Switch(switch), health));
-            standings.push(line.standing);
-            rooms.extend(line.pin_room.map(|room| (switch, room)));
-        });
-        for (part, health) in seen {
-            let change = self.liveness.observe(part, health, now);
-            self.believe(change, now).await?;
-        }
-        for change in self.liveness.due(now) {
-            self.believe(Some(change), now).await?;
-        }
-        if self.office.is_none() {
-            self.weigh(&standings, now).await;
-        }
-        if self.ledger_due().is_some_and(|due| due <= now) {
-            let effects = self.take(Event::TimeCame(self.clock.now())).await;
-            self.carry_out(effects, now).await?;
-        }
-        for (switch, room) in rooms {
-            if self.rooms.insert(switch, room) != Some(room) {
-                let effects = self.step(Event::PinRoomLearned(switch, room));
-                self.carry_out(effects, now).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts how long the latest change took, once every switch that is not down holds it.
-    fn measure(&mut self) {
-        let desired = Arc::clone(&self.desired.borrow());
-        if !self.stopwatch.awaits(desired.generation) {
-            return;
-        }
-        let mut lines = BTreeMap::new();
-        let fabric = self.state.fabric();
-        let mut is_held = true;
-        self.shared.board.for_each(|switch, line| {
-            let seen = line
-                .verified
-                .filter(|seen| seen.generation == desired.generation);
-            is_held &= seen.is_some() || !fabric.is_switch_up(switch);
-            lines.extend(seen.map(|_| (switch, line.clone())));
-        });
-        if is_held && !lines.is_empty() {
-            self.stopwatch.count(&Timing::new(&desired, &lines));
-        }
-    }
-
-    pub(super) async fn believe(
-        &mut self,
-        change: Option<topology::Change>,
-        now: Instant,
-    ) -> Result<(), Panicked> {
-        let Some(change) = change else { return Ok(()) };
-        warn!(?change, "the fabric changed");
-        let effects = self.step(Event::FabricChanged(change));
-        self.carry_out(effects, now).await
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Event {
     TimeCame(UnixMs),
     /// A switch has room for no more than this many pins.
     PinRoomLearned(SwitchId, usize),
+    /// Every switch that works was seen to hold this generation, or has had time enough.
+    Held(u64),
     /// This controller is to lead, and leaders before it may have used the generations up to this
     /// one.
     Elected(u64),

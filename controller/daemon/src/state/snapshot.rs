@@ -27,6 +27,8 @@ pub struct Snapshot {
     levels: u8,
     is_probed: bool,
     fabric: FabricRecord,
+    /// What works again and is not used yet, with the generation that does not know of it.
+    returning: Vec<(Change, u64)>,
     jobs: JobsDocument,
     told: ToldRecord,
     /// The latest last.
@@ -229,6 +231,7 @@ impl Snapshot {
             levels: state.levels,
             is_probed: state.is_probed,
             fabric: FabricRecord::new(&state.fabric),
+            returning: state.returning.parts().collect(),
             jobs: jobs_document(&state.fabric, &state.jobs),
             told: ToldRecord::new(&state.fabric, &state.told),
             editions,
@@ -259,6 +262,10 @@ impl Snapshot {
             true => wiring.probed(),
             false => wiring,
         });
+        for (change, generation) in &self.returning {
+            check(change, &state.fabric)?;
+            state.returning.take(*change, &state.fabric, *generation);
+        }
         state.jobs = jobs_of(&self.jobs, &state.fabric)?;
         state.told = self.told.read(&state.fabric)?;
         state.ledger = ledger_of(&self.editions)?;
@@ -328,7 +335,15 @@ pub(crate) fn jobs_of(document: &JobsDocument, fabric: &Fabric) -> Result<Vec<Jo
 }
 
 fn changed(fabric: &Fabric, changes: &[Change]) -> Result<Fabric, SnapshotError> {
-    let is_there = |change: &Change| match change {
+    changes
+        .iter()
+        .try_for_each(|change| check(change, fabric))?;
+    Ok(fabric.with(changes.iter().copied()))
+}
+
+/// Whether it can befall `fabric`.
+fn check(change: &Change, fabric: &Fabric) -> Result<(), SnapshotError> {
+    let is_there = match change {
         Change::LinkDown(link)
         | Change::LinkUp(link)
         | Change::DrainLink(link)
@@ -338,13 +353,8 @@ fn changed(fabric: &Fabric, changes: &[Change]) -> Result<Fabric, SnapshotError>
         | Change::DrainSwitch(switch)
         | Change::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
     };
-    match changes.iter().find(|change| !is_there(change)) {
-        Some(change) => Err(SnapshotError::new(
-            "the fabric",
-            &format!("{change:?} of no part"),
-        )),
-        None => Ok(fabric.with(changes.iter().copied())),
-    }
+    let of_none = || SnapshotError::new("the fabric", &format!("{change:?} of no part"));
+    is_there.then_some(()).ok_or_else(of_none)
 }
 
 /// The report on a plan whose reasons are not recorded.

@@ -152,7 +152,33 @@ fn a_failed_spine_is_planned_around_and_used_again() {
         );
         assert!(!realise.plan.flows[0].links.is_empty());
         settle(&mut state, Event::FabricChanged(Change::SwitchUp(spine)));
+        let held = Event::Held(state.generation());
+        settle(&mut state, held);
     }
+}
+
+#[test]
+fn what_works_again_is_used_once_every_switch_knows_of_it() {
+    let mut state = learned();
+    let leaf = state.fabric.tier(topology::Tier::Leaf).next().unwrap();
+    let cable = state.fabric.up_links(leaf)[0];
+    settle(&mut state, Event::FabricChanged(Change::LinkDown(cable)));
+    let failed = state.generation();
+    let back = Event::FabricChanged(Change::LinkUp(cable.reverse()));
+    let known = settle(&mut state, back).realise.unwrap();
+    assert!(known.fabric.is_up(cable) && !known.fabric.is_usable(cable));
+    // What they held before does not know of it.
+    assert!(settle(&mut state, Event::Held(failed)).realise.is_none());
+    assert!(state.is_returning());
+    let used = settle(&mut state, Event::Held(known.generation)).realise;
+    assert!(used.unwrap().fabric.is_usable(cable));
+    assert!(!state.is_returning());
+
+    // A host has one cable.
+    let host = state.fabric.nic(NicId(0)).uplink;
+    settle(&mut state, Event::FabricChanged(Change::LinkDown(host)));
+    let used = settle(&mut state, Event::FabricChanged(Change::LinkUp(host))).realise;
+    assert!(used.unwrap().fabric.is_usable(host));
 }
 
 #[test]
@@ -224,7 +250,9 @@ fn another_fabric_forgets_the_jobs_of_the_one_before() {
 
 fn events() -> impl Strategy<Value = Event> {
     let part = (0usize..60, 0usize..8);
+    let held = (0u64..40).prop_map(Event::Held);
     prop_oneof![
+        held,
         Just(Event::FabricLearned(fabric())),
         proptest::collection::vec(0usize..14, 0..4).prop_map(|to| {
             let jobs = to

@@ -66,10 +66,11 @@ async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_last
         .observe(Part::Cable(cable.reverse()), Health::Up)
         .await
         .unwrap();
-    desired(&controller, |controller| {
-        rows(controller, SwitchId(0), table::PORT_DOWN) == 0
-    })
-    .await;
+    let is_used = |controller: &ControllerHandle| {
+        let realised = controller.realised();
+        realised.is_some_and(|realised| realised.fabric.is_usable(cable))
+    };
+    desired(&controller, is_used).await;
     verified(&lab, &controller).await;
     controller.shutdown().await;
 }

@@ -179,9 +179,10 @@ pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> 
         let desired = controller.desired();
         let verified = controller.await_verified(desired.generation, DEADLINE);
         let timing = verified.await.unwrap();
+        let held = lab.read_all().await;
         // Something newer may have come in between.
-        if timing.generation == desired.generation {
-            assert_eq!(lab.read_all().await, desired.tables);
+        if controller.desired().generation == desired.generation {
+            assert_eq!(held, desired.tables);
             return timing;
         }
     }

@@ -3,21 +3,23 @@
 //! drained part has nothing left to carry.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use controller::northbound::{
     self,
     answers::LinkRow,
     service::{Order, Service, Text, Wish},
 };
-use controller::{Config, ControllerHandle, Event, RawConfig};
+use controller::{Config, ControllerHandle, Event, RawConfig, Realise};
 use planner::{Flow, Job, Policy};
+use switch::faults::{Fault, Script};
 use switch::service::ServiceOptions;
 use switch::{
     DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder, Outbox, Pace, Port,
     QueueLimits, Wire, WireIndex,
 };
 use tokio::net::TcpListener;
-use topology::{Fabric, LinkId, NicId, Node, SwitchId};
+use topology::{Change, Fabric, LinkId, NicId, Node, SwitchId};
 
 use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, parts, verified};
@@ -40,6 +42,19 @@ struct Hosts {
     received: BTreeMap<u16, u64>,
     /// Packets that came after a later one of their flow, or at another host.
     disorder: u64,
+}
+
+/// The first spine of every lab.
+const SPINE: SwitchId = SwitchId(2);
+
+/// Every write takes its time.
+fn slow_writes() -> Script {
+    let by = Duration::from_millis(30);
+    Script(
+        (1..=1_000)
+            .map(|nth| Fault::DelayWrite { nth, by })
+            .collect(),
+    )
 }
 
 fn ends(flow: u16) -> [NicId; 2] {
@@ -110,6 +125,11 @@ struct Busy {
 
 impl Busy {
     async fn new() -> Self {
+        Self::with_options(|_| ServiceOptions::default()).await
+    }
+
+    /// Switches with these options.
+    async fn with_options(options: impl Fn(usize) -> ServiceOptions) -> Self {
         let fabric = Fabric::new(parts());
         let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
             let hosts = Hosts {
@@ -133,7 +153,7 @@ impl Busy {
                 builder.connect(a, b, wire).unwrap();
             }
         };
-        let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
+        let lab = Lab::wired(options, wired).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
         lab.switches.devices.release(Pace::RealTime).await.unwrap();
         Self { lab, hosts }
@@ -156,6 +176,16 @@ impl Busy {
             out.set_timer(0, 0);
         })
         .await;
+    }
+
+    /// A controller with these jobs, and traffic once it has verified them.
+    async fn begin(&self, jobs: usize, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
+        let controller = self.lab.control(change).await;
+        controller.submit(self.jobs(jobs)).await.unwrap();
+        verified(&self.lab, &controller).await;
+        self.send().await;
+        self.arrive(20).await;
+        controller
     }
 
     /// Waits until this many more packets of every flow have arrived.
@@ -264,11 +294,7 @@ impl Busy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn draining_a_switch_and_a_cable_loses_and_reorders_nothing() {
     let busy = Busy::new().await;
-    let controller = busy.lab.control(|_| {}).await;
-    controller.submit(busy.jobs(4)).await.unwrap();
-    verified(&busy.lab, &controller).await;
-    busy.send().await;
-    busy.arrive(20).await;
+    let controller = busy.begin(4, |_| {}).await;
 
     let fabric = &busy.lab.fabric;
     for spine in [SwitchId(2), SwitchId(3)] {
@@ -288,9 +314,7 @@ async fn draining_a_switch_and_a_cable_loses_and_reorders_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing() {
     let busy = Busy::new().await;
-    let controller = busy.lab.control(|_| {}).await;
-    verified(&busy.lab, &controller).await;
-    busy.send().await;
+    let controller = busy.begin(0, |_| {}).await;
     for count in [1, 3, 0, 4, 2] {
         busy.arrive(20).await;
         controller.submit(busy.jobs(count)).await.unwrap();
@@ -305,14 +329,55 @@ async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing()
     controller.shutdown().await;
 }
 
+/// One spine is far slower than all others, so whoever is told to use the cable before that spine
+/// knows of it sends into nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
+    let slow = |switch: usize| ServiceOptions {
+        faults: match SwitchId::from(switch) {
+            SPINE => slow_writes(),
+            _ => Script::default(),
+        },
+        ..ServiceOptions::default()
+    };
+    let busy = Busy::with_options(slow).await;
+    let patient = |raw: &mut RawConfig| raw.liveness.return_ms = 60_000;
+    let controller = busy.begin(4, patient).await;
+    let cables: Vec<LinkId> = busy.lab.fabric.down_links(SPINE).to_vec();
+    let failures = [
+        (Change::LinkDown(cables[0]), Change::LinkUp(cables[0])),
+        (Change::LinkDown(cables[1]), Change::LinkUp(cables[1])),
+        (Change::SwitchDown(SPINE), Change::SwitchUp(SPINE)),
+    ];
+    for (fails, works) in failures {
+        // Believed to have failed, so that nothing is lost by that.
+        let failed = Event::FabricChanged(fails);
+        let generation = controller.submit(failed).await.unwrap().generation;
+        let repaired = controller.await_verified(generation, DEADLINE);
+        repaired.await.unwrap();
+        busy.arrive(20).await;
+        controller
+            .submit(Event::FabricChanged(works))
+            .await
+            .unwrap();
+        let is_used = |realised: &Realise| {
+            let mut cables = cables.iter();
+            cables.all(|cable| realised.fabric.is_usable(*cable))
+        };
+        controller.await_realised(is_used).await.unwrap();
+        verified(&busy.lab, &controller).await;
+        let before = busy.carried(&cables).await;
+        busy.arrive(20).await;
+        assert!(busy.carried(&cables).await > before, "it is used again");
+    }
+    busy.settle().await;
+    controller.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     let busy = Busy::new().await;
-    let controller = busy.lab.control(|_| {}).await;
-    controller.submit(busy.jobs(4)).await.unwrap();
-    verified(&busy.lab, &controller).await;
-    busy.send().await;
-    busy.arrive(20).await;
+    let controller = busy.begin(4, |_| {}).await;
 
     let service = Service::new(controller.access().clone(), &Config::default());
     let texts = [

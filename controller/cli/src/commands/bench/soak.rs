@@ -194,14 +194,8 @@ impl Soak {
             let to = self.ground.now().await?;
             self.losses.excuse(fault.name(), from, to);
         }
-        let from = self.ground.now().await?;
-        fault.heal(&self.ground, &mut self.reign).await?;
-        if fault.may_lose() {
-            // Switches take a cable into use again in any order.
-            let to = self.ground.now().await?;
-            self.losses.excuse("cable back in use", from, to);
-        }
-        Ok(())
+        // What works again is taken into use without a loss.
+        fault.heal(&self.ground, &mut self.reign).await
     }
 
     async fn look(&mut self) -> Result<(), Failure> {

@@ -300,6 +300,11 @@ impl Trial {
         {
             return Err(format!("{} is not as it looks", fabric.link_name(*cable)));
         }
+        let mut links = (0..fabric.links().len()).map(LinkId::from);
+        if let Some(unused) = links.find(|link| !fabric.is_usable(*link) && fabric.is_up(*link)) {
+            let name = fabric.link_name(unused);
+            return Err(format!("{name} works and is not used"));
+        }
         let switches = (0..SWITCHES).map(topology::SwitchId::from);
         match switches
             .filter(|switch| !fabric.is_switch_up(*switch))
@@ -355,6 +360,7 @@ fn config(controller: u32, term: u64) -> Result<Config, String> {
     raw.liveness.hold_down_ms = 4 * SLOTS;
     raw.liveness.hold_down_longest_ms = 32 * SLOTS;
     raw.liveness.switch_silence_ms = 32 * SLOTS;
+    raw.liveness.return_ms = 32 * SLOTS;
     Config::try_from(raw).map_err(|error| error.to_string())
 }
 
