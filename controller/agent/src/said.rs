@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_documentation_are_understood() {
-        let job = r#"{"job": {"id": "gpt", "gpus": {"h1": 8, "h2": 8}, "collective": {"kind": "ring_all_reduce", "bytes": 6.5e9}}}"#;
+        let job = r#"{"job": {"id": "gpt", "gpus": {"h1": 8, "h2": 8},
+            "collective": {"kind": "ring_all_reduce", "bytes": 6.5e9}}}"#;
         assert!(matches!(read(job), Ok(Said::Job(job)) if job.id == "gpt"));
         let iteration = r#"{"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15}}"#;
         assert!(matches!(read(iteration), Ok(Said::Iteration(one)) if one.flop == 1.2e15));

@@ -1,5 +1,5 @@
-//! One SVG file that needs no page around it: it brings headings, legends, and the colours of a dark
-//! page.
+//! One SVG file that needs no page around it: it brings headings, legends, and the colours of a
+//! dark page.
 
 use std::fmt::Write;
 

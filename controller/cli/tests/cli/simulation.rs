@@ -278,7 +278,7 @@ fn a_policy_without_levels_is_refused() {
     let folder = folder();
     folder.write("policy.toml", "levels = 0");
     let output = crux_in(&folder, "compare", &["--policy", "policy.toml"]);
-    refused(&output, &["policy.toml: levels: 0"]);
+    refused(&output, &["policy.toml:1: levels: 0"]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! [`Controller`](super::Controller) starts it; what follows from an event is done in
 //! [`realising`](super::realising), what other controllers store comes in by
-//! [`following`](super::following), what is seen of switches by [`sight`](super::sight). The decision: everything that wakes it is one [`Wake`], taken
-//! in a fixed order, so that what it does depends on what came and not on which came first within
-//! a poll.
+//! [`following`](super::following), what is seen of switches by [`sight`](super::sight). The
+//! decision: everything that wakes it is one [`Wake`], taken in a fixed order, so that what it does
+//! depends on what came and not on which came first within a poll.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -418,6 +418,8 @@ async fn what_switches_count_is_shown_beside_what_is_planned() {
     let mut raw = RawConfig::default();
     raw.counters.enabled = true;
     raw.counters.interval_ms = 20;
+    // The test asks again at once.
+    raw.northbound.requests_per_second = 1_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::try_from(raw).unwrap();
     let server = northbound::serve(listener, controller.access(), &config).unwrap();

@@ -4,10 +4,10 @@
 //! [`Throughputs::published`] are measurements, [`Throughputs::estimated`] what the Cells of
 //! [`super::crius`] say; policies cannot tell them apart. The measured figures in `published.csv`
 //! and `data_parallel.csv` are facts taken from the artefact of the Arena paper, which is
-//! <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job lie evenly on
-//! its hosts and are a power of two ([`Shape`]). A job that is spread over more hosts than it must be, and was
-//! never measured so, is taken to lose a tenth with every doubling of its hosts, as in the
-//! simulator of sjtu-epcc/arena (macro/macro_def.py).
+//! <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job lie evenly
+//! on its hosts and are a power of two ([`Shape`]). A job that is spread over more hosts than it
+//! must be, and was never measured so, is taken to lose a tenth with every doubling of its hosts,
+//! as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Utilisation against the worst job's slowdown, a curve for each planner and a dot for each weight.
+//! Utilisation against the worst job's slowdown: a curve for each planner, a dot for each weight.
 
 use std::ops::Range;
 
