@@ -1,6 +1,6 @@
 //! The Unix socket on which processes tell of their jobs.
 //!
-//! A line a message ([`said`](crate::said)). The decision: everything is bounded: processes, bytes
+//! A line a message ([`said`]). The decision: everything is bounded: processes, bytes
 //! of a line, lines that wait. A process that says too much waits, as its own buffer fills up; one
 //! that says a line too long is hung up on, since where the next one begins is not known.
 
