@@ -144,3 +144,19 @@ proptest! {
         prop_assert!(error < 0.02, "{:.4} s, found {:?}", mean_seconds, found);
     }
 }
+
+/// The bytes of one iteration are exactly 1,560 shares: rounding alone decides on which side of a
+/// share's edge a stop falls, and iterations must resemble each other all the same.
+#[test]
+fn stops_at_the_edge_of_a_share_count_once() {
+    let pulses = Pulses {
+        period_seconds: 1.943337975041415,
+        bursts: ONE_BURST,
+        jitter: 0.05,
+        seed: 848,
+    };
+    let (bytes, mean_seconds) = pulses.series(0.01, 40.0);
+    let found = estimate(&bytes, 0.01).expect("iterations repeat");
+    let error = (found.seconds / mean_seconds - 1.0).abs();
+    assert!(error < 0.02, "{mean_seconds:.4} s, found {found:?}");
+}
