@@ -43,23 +43,13 @@ impl Routes {
         }
     }
 
-    /// All equal-cost paths of a flow, ascending; none where there is no way.
-    pub fn paths(&self, flow: &Flow) -> Vec<Vec<LinkId>> {
-        let Some((up, down)) = self.ends(flow) else {
-            return Vec::new();
-        };
-        let hops = self.towards.get(&self.fabric.leaf_of(flow.dst));
-        let from = self.fabric.leaf_of(flow.src);
-        let segments = hops.map_or_else(Vec::new, |hops| hops.paths(&self.fabric, from));
-        segments
-            .iter()
-            .map(|segment| [&[up], &segment[..], &[down]].concat())
-            .collect()
-    }
-
     /// The path of a flow on which every switch chooses for itself: `choose` gets the switch and
     /// the links it may take, ascending and never empty. Empty where there is no way.
-    pub fn walk(&self, flow: &Flow, choose: impl Fn(SwitchId, &[LinkId]) -> LinkId) -> Vec<LinkId> {
+    pub fn walk(
+        &self,
+        flow: &Flow,
+        mut choose: impl FnMut(SwitchId, &[LinkId]) -> LinkId,
+    ) -> Vec<LinkId> {
         let (Some((up, down)), Some(hops)) = (
             self.ends(flow),
             self.towards.get(&self.fabric.leaf_of(flow.dst)),
@@ -82,6 +72,44 @@ impl Routes {
         }
         path.push(down);
         path
+    }
+
+    /// A value for every switch that a flow may pass, worked out from its last leaf back: that leaf
+    /// has `end`, any other what `join` makes of the links it may take, ascending, each with the
+    /// value of the switch behind it.
+    pub fn backwards<V: Copy>(
+        &self,
+        flow: &Flow,
+        end: V,
+        join: impl Fn(&[(LinkId, V)]) -> V,
+    ) -> BTreeMap<SwitchId, V> {
+        let to = self.fabric.leaf_of(flow.dst);
+        let mut values = BTreeMap::from([(to, end)]);
+        if let Some(hops) = self.towards.get(&to) {
+            self.value_at(self.fabric.leaf_of(flow.src), hops, &join, &mut values);
+        }
+        values
+    }
+
+    fn value_at<V: Copy>(
+        &self,
+        at: SwitchId,
+        hops: &NextHops,
+        join: &impl Fn(&[(LinkId, V)]) -> V,
+        values: &mut BTreeMap<SwitchId, V>,
+    ) -> V {
+        if let Some(known) = values.get(&at) {
+            return *known;
+        }
+        let links = hops.at(at).iter();
+        let behind = links.filter_map(|link| {
+            let next = self.fabric.switch_after(*link)?;
+            Some((*link, self.value_at(next, hops, join, values)))
+        });
+        let behind: Vec<(LinkId, V)> = behind.collect();
+        let value = join(&behind);
+        values.insert(at, value);
+        value
     }
 
     /// The links of both hosts, if they may be used and the last leaf too.

@@ -14,8 +14,10 @@
 //! path; jobs of equal distance keep the order in which they came; the sorted list is split evenly
 //! into the classes of the switches.
 
+use std::cmp::Ordering;
+
 use planner::{Flow, Input, Job, Policy, compression};
-use topology::{Fabric, LinkId};
+use topology::{Fabric, LinkId, SwitchId};
 
 use crate::baseline::{ecmp, levels};
 use crate::demand::Demand;
@@ -56,17 +58,21 @@ pub fn order(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
 pub fn paths(input: &Input, routes: &Routes, sight: Sight) -> Vec<Vec<Vec<LinkId>>> {
     let mut loads = Loads {
         fabric: &input.fabric,
-        busy: vec![0.0; input.fabric.links().len()],
+        busy: vec![0; input.fabric.links().len()],
     };
     let jobs = input.jobs.iter();
     jobs.map(|job| loads.place_job(job, routes, sight))
         .collect()
 }
 
-/// Share of time that each directed link is busy with the flows placed so far.
+/// Units of load in all of a link's time.
+const WHOLE: f64 = (1_u64 << 32) as f64;
+
+/// Share of time, in units of 2^-32, that each directed link is busy with the flows placed so far.
+/// Sums of whole numbers depend on no order, so that ways which are as congested compare equal.
 struct Loads<'a> {
     fabric: &'a Fabric,
-    busy: Vec<f64>,
+    busy: Vec<u64>,
 }
 
 impl Loads<'_> {
@@ -81,15 +87,7 @@ impl Loads<'_> {
         };
         let mut paths = Vec::with_capacity(job.flows.len());
         for flow in &job.flows {
-            let mut least = self.least_congested(routes.paths(flow), rate(flow));
-            let chosen = match sight {
-                Sight::Flows => 0,
-                Sight::Jobs => ecmp::among(self.fabric, flow, least.len()),
-            };
-            let path = match least.is_empty() {
-                true => Vec::new(),
-                false => least.swap_remove(chosen),
-            };
+            let path = self.least_congested(flow, rate(flow), routes, sight);
             if sight == Sight::Flows {
                 self.add(&path, rate(flow));
             }
@@ -109,33 +107,91 @@ impl Loads<'_> {
         }
     }
 
-    /// Those of `paths` that are as little congested as any, in their order.
-    fn least_congested(&self, paths: Vec<Vec<LinkId>>, rate: f64) -> Vec<Vec<LinkId>> {
-        let by_congestion =
-            |a: &(f64, f64), b: &(f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
-        let congestions = paths.iter().map(|path| self.congestion(path, rate));
-        let congestions: Vec<(f64, f64)> = congestions.collect();
-        let Some(least) = congestions.iter().copied().min_by(by_congestion) else {
-            return Vec::new();
+    /// One of the paths of a flow that are as little congested as any. Paths are counted from the
+    /// last leaf back and never listed: between two leaves there may be thousands.
+    fn least_congested(
+        &self,
+        flow: &Flow,
+        rate: f64,
+        routes: &Routes,
+        sight: Sight,
+    ) -> Vec<LinkId> {
+        let from = self.fabric.leaf_of(flow.src);
+        let largest = routes.backwards(flow, 0, |behind| {
+            let loads = behind.iter();
+            let loads = loads.map(|(link, rest)| self.with(*link, rate).max(*rest));
+            loads.min().unwrap_or(u64::MAX)
+        });
+        let limit = largest.get(&from).copied().unwrap_or(u64::MAX);
+        let onward = |link: LinkId, rest: Rest| rest.behind(self.with(link, rate), limit);
+        let rests = routes.backwards(flow, Rest::END, |behind| {
+            let rests = behind.iter().map(|(link, rest)| onward(*link, *rest));
+            rests.fold(Rest::NONE, Rest::or)
+        });
+        let rest = |switch: SwitchId| rests.get(&switch).copied().unwrap_or(Rest::NONE);
+        let mut before = match sight {
+            Sight::Flows => 0,
+            Sight::Jobs => ecmp::among(self.fabric, flow, rest(from).ways),
         };
-        let weighed = paths.into_iter().zip(congestions);
-        weighed
-            .filter(|(_, congestion)| by_congestion(congestion, &least).is_eq())
-            .map(|(path, _)| path)
-            .collect()
-    }
-
-    /// Largest and summed load of the links between the hosts' own.
-    fn congestion(&self, path: &[LinkId], rate: f64) -> (f64, f64) {
-        let inner = &path[1..path.len() - 1];
-        let loads = inner.iter().map(|link| self.with(*link, rate));
-        loads.fold((0.0, 0.0), |(largest, sum), load| {
-            (f64::max(largest, load), sum + load)
+        routes.walk(flow, |switch, links| {
+            let chosen = links.iter().find(|link| {
+                let next = self.fabric.switch_after(**link);
+                let rest_behind = next.map_or(Rest::NONE, |next| onward(**link, rest(next)));
+                let ways = match rest_behind.sum == rest(switch).sum {
+                    true => rest_behind.ways,
+                    false => 0,
+                };
+                let is_here = before < ways;
+                before -= if is_here { 0 } else { ways };
+                is_here
+            });
+            chosen.copied().unwrap_or(links[0])
         })
     }
 
-    fn with(&self, link: LinkId, rate: f64) -> f64 {
-        self.busy[link.index()] + rate / self.fabric.link(link).bandwidth.bytes_per_second()
+    fn with(&self, link: LinkId, rate: f64) -> u64 {
+        let share = rate / self.fabric.link(link).bandwidth.bytes_per_second();
+        self.busy[link.index()].saturating_add((share * WHOLE).round() as u64)
+    }
+}
+
+/// The least congested ways on from a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rest {
+    /// Loads of the links of one, together.
+    sum: u64,
+    /// How many there are that come to this sum.
+    ways: usize,
+}
+
+impl Rest {
+    const END: Self = Self { sum: 0, ways: 1 };
+    const NONE: Self = Self {
+        sum: u64::MAX,
+        ways: 0,
+    };
+
+    /// With a link before it that bears `load`, unless that is over the limit.
+    fn behind(self, load: u64, limit: u64) -> Self {
+        if load > limit || self.ways == 0 {
+            return Self::NONE;
+        }
+        Self {
+            sum: self.sum.saturating_add(load),
+            ..self
+        }
+    }
+
+    /// The better of two, or both where they are as good.
+    fn or(self, other: Self) -> Self {
+        match self.sum.cmp(&other.sum) {
+            Ordering::Less => self,
+            Ordering::Greater => other,
+            Ordering::Equal => Self {
+                ways: self.ways + other.ways,
+                ..self
+            },
+        }
     }
 }
 

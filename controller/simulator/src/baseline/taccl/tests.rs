@@ -1,5 +1,8 @@
 //! Paths and classes on small fabrics.
 
+use topology::document::Format;
+use topology::{NicId, equal_cost_paths, examples, spec};
+
 use crate::baseline::trial::Trial;
 
 use super::*;
@@ -65,4 +68,57 @@ fn flows_that_see_other_jobs_only_go_where_the_hash_says_on_an_idle_fabric() {
     let on_first = vias(&by_job[0]).matches("spine1").count();
     let emptier = if on_first >= 2 { "spine2" } else { "spine1" };
     assert_eq!(vias(&by_job[1]), emptier);
+}
+
+/// Three tiers with parallel links and thousands of equal paths between two leaves: the path is the one that a list of them all gives, whatever was placed before.
+#[test]
+fn paths_that_are_counted_are_those_of_a_list() {
+    let text = examples::example("crux-double-sided").unwrap();
+    let fabric = spec::parse(text, Format::Toml, "crux-double-sided").unwrap();
+    let nics = fabric.nics().len() as u32;
+    let flow = |index: u32| Flow {
+        src: NicId(index * 7919 % nics),
+        dst: NicId((index * 104_729 + nics / 2) % nics),
+        bytes: f64::from(1 + index % 3) * 1e9,
+        udp_src_port: 50_000 + index as u16,
+    };
+    let mut job = Trial::lab().job("a", &[("h1", "h2")]).jobs.remove(0);
+    job.flows = (0..60).map(flow).collect();
+    let mut routes = Routes::new(&fabric);
+    routes.learn(&job);
+    for sight in [Sight::Flows, Sight::Jobs] {
+        let mut loads = Loads {
+            fabric: &fabric,
+            busy: vec![0; fabric.links().len()],
+        };
+        let mut most = 0;
+        for flow in &job.flows {
+            let found = loads.least_congested(flow, flow.bytes, &routes, sight);
+            let (of_a_list, count) = listed(&loads, flow, sight);
+            assert_eq!(found[1..found.len() - 1], of_a_list);
+            loads.add(&found, flow.bytes);
+            most = most.max(count);
+        }
+        assert_eq!(most, 2048);
+    }
+}
+
+/// The segment that a list of all paths gives, and how many there are.
+fn listed(loads: &Loads<'_>, flow: &Flow, sight: Sight) -> (Vec<LinkId>, usize) {
+    let fabric = loads.fabric;
+    let (from, to) = (fabric.leaf_of(flow.src), fabric.leaf_of(flow.dst));
+    let all = equal_cost_paths(fabric, from, to);
+    let count = all.len();
+    let congestion = |segment: &Vec<LinkId>| {
+        let loads = segment.iter().map(|link| loads.with(*link, flow.bytes));
+        (loads.clone().max(), loads.sum::<u64>())
+    };
+    let least = all.iter().map(congestion).min().unwrap();
+    let mut best: Vec<Vec<LinkId>> = all;
+    best.retain(|segment| congestion(segment) == least);
+    let chosen = match sight {
+        Sight::Flows => 0,
+        Sight::Jobs => ecmp::among(fabric, flow, best.len()),
+    };
+    (best.swap_remove(chosen), count)
 }
