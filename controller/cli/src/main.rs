@@ -7,6 +7,7 @@ mod failure;
 mod figure;
 mod files;
 mod input;
+mod inventory;
 mod output;
 
 use std::process::ExitCode;

@@ -23,6 +23,7 @@ pub use raw::{
     RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
 };
 
+use crate::discovery::Assumptions;
 use crate::liveness::Patience;
 use crate::recorder::Recording;
 
@@ -98,6 +99,8 @@ pub struct Discovery {
     pub stale: Duration,
     /// Ports below this number are probed though no document connects them.
     pub ports: u16,
+    /// What is assumed of what is found, where that becomes the fabric.
+    pub assumed: Option<Assumptions>,
 }
 
 /// How a controller deals with etcd.
@@ -339,11 +342,24 @@ impl TryFrom<&RawDiscovery> for Discovery {
             "at most 511",
             raw.ports <= 511,
         )?;
+        let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
+        check("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
+        let probes = raw.enabled || !raw.learn;
+        check(
+            "discovery.learn",
+            &raw.learn,
+            "false without discovery.enabled",
+            probes,
+        )?;
         Ok(Self {
             is_enabled: raw.enabled,
             interval: duration("discovery.interval_ms", raw.interval_ms)?,
             stale: duration("discovery.stale_ms", raw.stale_ms)?,
             ports: raw.ports,
+            assumed: raw.learn.then_some(Assumptions {
+                gbps: raw.gbps,
+                gpus: raw.gpus,
+            }),
         })
     }
 }
@@ -441,6 +457,8 @@ mod tests {
             ("[messages]\nheaders_max = 16384", "messages.headers_max"),
             ("[reconcile]\nbatches = 1", "batches"),
             ("[discovery]\nstale_ms = 300", "discovery.stale_ms"),
+            ("[discovery]\nlearn = true", "discovery.learn"),
+            ("[discovery]\ngbps = -1.0", "discovery.gbps"),
             ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::{Change, LinkId, SwitchId};
+use topology::{Change, Fabric, LinkId, SwitchId};
 
 use crate::config::Retry;
 
@@ -67,6 +67,23 @@ impl Liveness {
     pub fn new(patience: Patience) -> Self {
         let parts = BTreeMap::new();
         Self { patience, parts }
+    }
+
+    /// Turns to another fabric of the same switches: cables have other names, and those that have
+    /// failed in it failed at `now`.
+    pub fn turn_to(&mut self, fabric: &Fabric, now: Instant) {
+        let is_switch = |part: &Part, _: &mut Track| matches!(part, Part::Switch(_));
+        self.parts.retain(is_switch);
+        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let failed = cables.filter(|link| !fabric.is_cable_up(*link));
+        let track = Track {
+            believed: Health::Down,
+            seen: Health::Down,
+            since: now,
+            failures: 1,
+        };
+        self.parts
+            .extend(failed.map(|link| (Part::Cable(link), track)));
     }
 
     /// Takes in how a part looks at `now`; what that changes at once.

@@ -78,8 +78,14 @@ impl Controller {
         info!(config = ?config.effective(), fabric = fabric.name(), "starting");
         let archive = Archive::open(config.store.as_deref(), config.term)?;
         let clock = Clock::start();
-        let (started, lost) = archive.recall(fabric, &policy, clock.now());
-        lost.iter().for_each(log);
+        let mut lost = Vec::new();
+        let found = match config.discovery.assumed {
+            Some(_) => archive::or_lost(archive.found(&fabric), &mut lost).flatten(),
+            None => None,
+        };
+        let fabric = found.unwrap_or(fabric);
+        let (started, unfit) = archive.recall(fabric, &policy, clock.now());
+        lost.iter().chain(&unfit).for_each(log);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
         let (scout, antenna) = Scout::new(&config.discovery, HEARD);

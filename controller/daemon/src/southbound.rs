@@ -33,8 +33,30 @@ pub struct Desired {
     pub generation: u64,
     /// The tables of every switch; the very same as in the generation before where they are equal.
     pub tables: BTreeMap<SwitchId, Arc<Tables>>,
+    /// What becomes of other entries.
+    pub others: Others,
     /// When it came to be.
     pub made: Made,
+}
+
+/// What becomes of entries that no table tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They go.
+    Go,
+    /// They stay, whoever wrote them: nothing is known of the fabric yet, and what the switches
+    /// hold is better than nothing.
+    Stay,
+}
+
+impl Others {
+    /// What becomes of them where this is known of the fabric.
+    pub(crate) fn of(fabric: &Fabric) -> Self {
+        match fabric.links().is_empty() {
+            true => Self::Stay,
+            false => Self::Go,
+        }
+    }
 }
 
 /// When a generation came to be, step by step.

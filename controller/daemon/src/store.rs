@@ -1,5 +1,5 @@
-//! What outlives the controller: jobs, policy with its history, the last term and the generations
-//! that were spent.
+//! What outlives the controller: jobs, policy with its history, the fabric where it was found, the
+//! last term and the generations that were spent.
 //!
 //! [`runtime`](crate::runtime) recalls it at start and writes every change before it acknowledges
 //! the change. The decision: what is stored are documents, in the names that people use. Ids mean
@@ -13,6 +13,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefin
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Fabric;
+use topology::spec::FabricDocument;
 
 use crate::ledger::Edition;
 
@@ -28,6 +29,7 @@ const TERM: &str = "term";
 const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
 const TOLD: &str = "told";
+const FABRIC: &str = "fabric";
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +70,8 @@ pub enum Record {
     Jobs(JobsDocument),
     /// All jobs that tell of themselves.
     Told(JobsDocument),
+    /// The fabric, where it was found.
+    Fabric(FabricDocument),
 }
 
 /// What was recorded last.
@@ -83,6 +87,8 @@ pub struct Memory {
     pub jobs: Option<JobsDocument>,
     /// The jobs that told of themselves.
     pub told: Option<JobsDocument>,
+    /// The fabric, where it was found.
+    pub fabric: Option<FabricDocument>,
 }
 
 impl Memory {
@@ -94,10 +100,11 @@ impl Memory {
             Record::Policy(policy) => self.policy.as_ref() == Some(&**policy),
             Record::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
             Record::Told(jobs) => self.told.as_ref() == Some(jobs),
+            Record::Fabric(fabric) => self.fabric.as_ref() == Some(fabric),
         }
     }
 
-    /// The documents, as records.
+    /// The documents about the fabric, as records.
     pub fn documents(&self) -> impl Iterator<Item = Record> + use<> {
         let policy = self.policy.clone().map(Box::new).map(Record::Policy);
         let jobs = self.jobs.clone().map(Record::Jobs);
@@ -113,6 +120,7 @@ impl Memory {
             Record::Policy(policy) => self.policy = Some(*policy),
             Record::Jobs(jobs) => self.jobs = Some(jobs),
             Record::Told(jobs) => self.told = Some(jobs),
+            Record::Fabric(fabric) => self.fabric = Some(fabric),
         }
     }
 }
@@ -154,6 +162,7 @@ impl Store {
             policy: self.policies()?.pop(),
             jobs: self.fact(JOBS)?,
             told: self.fact(TOLD)?,
+            fabric: self.fact(FABRIC)?,
         })
     }
 
@@ -194,6 +203,7 @@ impl Store {
                         }
                         Record::Jobs(jobs) => facts.insert(JOBS, &text(jobs)[..])?,
                         Record::Told(jobs) => facts.insert(TOLD, &text(jobs)[..])?,
+                        Record::Fabric(fabric) => facts.insert(FABRIC, &text(fabric)[..])?,
                         Record::Policy(edition) => {
                             policies.insert(edition.number, &text(edition)[..])?
                         }

@@ -17,18 +17,18 @@ use ::controller::liveness::{Health, Part};
 use ::controller::northbound::{self, Server};
 use ::controller::southbound::mandate::Mandate;
 use ::controller::{
-    Config, ConfigError, Controller, ControllerError, ControllerHandle, Event, Proposal,
+    Config, ConfigError, Controller, ControllerError, ControllerHandle, Event, Proposal, Realise,
 };
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
-use topology::{Fabric, Severity};
+use topology::{Fabric, Severity, Switch};
 
 use self::carriers::Carriers;
 use self::watch::Watch;
 use crate::failure::Failure;
-use crate::{files, output};
+use crate::{files, inventory, output};
 
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
@@ -36,12 +36,17 @@ use crate::{files, output};
 /// for, reads back what it wrote and says when all of them hold it. SIGHUP has it read jobs and
 /// policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
 /// keep forwarding.
+///
+/// Without a fabric document, with the switches named by --switch, it finds cables and hosts by
+/// itself: by probes, and by what hosts say of themselves with ARP. Tiers follow from where hosts
+/// are. Jobs of --jobs are planned for once their hosts are found.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   crux controller --fabric lab.toml
   crux controller --config crux.toml --fabric lab.toml --jobs jobs.json --policy policy.toml
   crux --log info controller --fabric lab.toml --jobs jobs.json
+  crux controller --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
 
 Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
 pub(crate) struct Args {
@@ -49,8 +54,12 @@ pub(crate) struct Args {
     #[arg(long)]
     config: Option<PathBuf>,
     /// Fabric document, with the P4Runtime address of every switch
-    #[arg(long)]
-    fabric: String,
+    #[arg(long, required_unless_present = "switch")]
+    fabric: Option<String>,
+    /// A switch, its P4Runtime address and its device id, where there is no document
+    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = inventory::switch)]
+    #[arg(conflicts_with = "fabric")]
+    switch: Vec<Switch>,
     /// Jobs document; without one, the jobs that are stored
     #[arg(long)]
     jobs: Option<String>,
@@ -65,7 +74,7 @@ pub(crate) struct Args {
     patience: u64,
     /// Where the fabric is emulated on this machine: take the carrier of its interfaces
     /// SWITCH-ethPORT for the state of cables
-    #[arg(long)]
+    #[arg(long, conflicts_with = "switch")]
     carriers: bool,
 }
 
@@ -81,11 +90,12 @@ impl Wanted {
         let policy = policy
             .map(|file| files::policy_with(Some(file), |_| {}))
             .transpose()?;
-        let jobs = args
-            .jobs
-            .as_deref()
-            .map(|file| jobs(file, fabric))
-            .transpose()?;
+        // Where nothing is found yet, nothing can be said of jobs, nor of what cables to drain.
+        let makes_sense =
+            |policy: &Policy| !fabric.links().is_empty() || policy.apply_drains(fabric).is_ok();
+        let policy = policy.filter(makes_sense);
+        let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
+        let jobs = file.map(|file| jobs(file, fabric)).transpose()?;
         Ok(Self { policy, jobs })
     }
 
@@ -120,10 +130,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(file) => Config::load(file).map_err(|error| unusable(file, &error))?,
         None => Config::default(),
     };
-    let fabric = files::fabric(&args.fabric)?;
+    let (config, fabric) = match &args.fabric {
+        Some(file) => (config, files::fabric(file)?),
+        None => (learning(&config)?, inventory::fabric(&args.switch)),
+    };
     let wanted = Wanted::read(args, &fabric)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
     runtime.block_on(serve(args, config, fabric, wanted))
+}
+
+/// The same, for a fabric that is yet to be found.
+fn learning(config: &Config) -> Result<Config, Failure> {
+    let mut raw = config.effective().clone();
+    (raw.discovery.enabled, raw.discovery.learn) = (true, true);
+    Config::try_from(raw).map_err(|error| Failure::input("--switch", error))
 }
 
 /// A configuration that cannot be used, with all that is known of why.
@@ -136,7 +156,7 @@ fn unusable(file: &Path, error: &ConfigError) -> Failure {
 async fn serve(
     args: &Args,
     config: Config,
-    fabric: Fabric,
+    mut fabric: Fabric,
     mut wanted: Wanted,
 ) -> Result<(), Failure> {
     let carriers = args.carriers.then(|| Carriers::open(&fabric)).transpose();
@@ -156,14 +176,14 @@ async fn serve(
     let mut awaited = Some(submitted).filter(|_| leader == Leader::This);
     loop {
         let wish = match awaited {
-            None => senses.wish().await?,
+            None => senses.wish(&controller, &fabric).await?,
             Some(generation) => tokio::select! {
                 told = tell_verified(&controller, generation, args) => {
                     told?;
                     awaited = None;
                     continue;
                 }
-                wish = senses.wish() => wish?,
+                wish = senses.wish(&controller, &fabric) => wish?,
             },
         };
         match wish {
@@ -172,10 +192,12 @@ async fn serve(
                 let told = controller.observe(part, health).await;
                 told.map_err(|error| Failure::work(&error))?;
             }
-            Wish::Reload => match Wanted::read(args, &fabric) {
-                Ok(wanted) => awaited = Some(submit(&controller, wanted, args).await?),
-                Err(failure) => eprintln!("crux: {failure}; nothing is changed"),
-            },
+            Wish::Learn(found) => {
+                tell_found(&found)?;
+                fabric = found;
+                awaited = reload(&controller, &fabric, args).await?.or(awaited);
+            }
+            Wish::Reload => awaited = reload(&controller, &fabric, args).await?.or(awaited),
         }
     }
     if let Some(northbound) = northbound {
@@ -183,6 +205,30 @@ async fn serve(
     }
     controller.shutdown().await;
     Ok(())
+}
+
+/// Reads the documents again; the generation that takes them into account, unless they are wrong.
+async fn reload(
+    controller: &ControllerHandle,
+    fabric: &Fabric,
+    args: &Args,
+) -> Result<Option<u64>, Failure> {
+    match Wanted::read(args, fabric) {
+        Ok(wanted) => submit(controller, wanted, args).await.map(Some),
+        Err(failure) => {
+            eprintln!("crux: {failure}; nothing is changed");
+            Ok(None)
+        }
+    }
+}
+
+/// Says what was found.
+fn tell_found(fabric: &Fabric) -> Result<(), Failure> {
+    let [switches, hosts] = [fabric.switches().len(), fabric.hosts().len()];
+    let cables = fabric.links().len() / 2;
+    output::print(format_args!(
+        "found {switches} switches, {hosts} hosts and {cables} cables"
+    ))
 }
 
 /// Serves people and programs, where the configuration says so.
@@ -268,6 +314,8 @@ async fn tell_verified(
 /// What an operator wants, by signal, or what is seen of a cable.
 enum Wish {
     Reload,
+    /// The fabric is another: more of it was found.
+    Learn(Fabric),
     Observe(Part, Health),
     Stop,
 }
@@ -280,8 +328,16 @@ struct Senses {
 }
 
 impl Senses {
-    /// The next thing to do.
-    async fn wish(&mut self) -> Result<Wish, Failure> {
+    /// The next thing to do, where `fabric` is known.
+    async fn wish(
+        &mut self,
+        controller: &ControllerHandle,
+        fabric: &Fabric,
+    ) -> Result<Wish, Failure> {
+        let is_other = |realised: &Realise| {
+            let parts = |fabric: &Fabric| (fabric.links().len(), fabric.nics().len());
+            parts(&realised.fabric) != parts(fabric)
+        };
         let (carriers, watch) = (&mut self.carriers, &mut self.watch);
         let seen = async {
             match carriers {
@@ -298,6 +354,10 @@ impl Senses {
         tokio::select! {
             wish = self.signals.next() => Ok(wish),
             () = changed => Ok(Wish::Reload),
+            learned = controller.await_realised(is_other) => {
+                let learned = learned.map_err(|error| Failure::work(&error))?;
+                Ok(Wish::Learn(learned.fabric))
+            }
             seen = seen => {
                 let (part, health) = seen.map_err(|error| Failure::work(&error))?;
                 Ok(Wish::Observe(part, health))

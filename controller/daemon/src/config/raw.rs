@@ -196,6 +196,12 @@ pub struct RawDiscovery {
     pub stale_ms: u64,
     /// Ports below this number are probed, if less often, though no document connects them.
     pub ports: u16,
+    /// Whether what is found is the fabric, which then needs no document but of its switches.
+    pub learn: bool,
+    /// The speed of a cable that is learned, in Gb/s; probes do not tell.
+    pub gbps: f64,
+    /// The GPUs of a host that is learned.
+    pub gpus: u32,
 }
 
 /// Bounds of gRPC messages, in bytes.
@@ -297,6 +303,9 @@ impl Default for RawDiscovery {
             interval_ms: 200,
             stale_ms: 700,
             ports: 64,
+            learn: false,
+            gbps: 100.0,
+            gpus: 8,
         }
     }
 }

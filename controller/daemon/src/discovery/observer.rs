@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use topology::SwitchId;
 
 use super::probe::{Key, Probe};
 use super::{End, Sight, Station, arp};
@@ -73,6 +74,14 @@ impl Observer {
         }
     }
 
+    /// Ports of a switch at which a cable was ever seen.
+    pub fn ports(&self, switch: SwitchId) -> impl Iterator<Item = u16> + '_ {
+        let ends = self.heard.iter();
+        let ends = ends.flat_map(|(from, heard)| [*from, heard.to]);
+        let here = ends.filter(move |end| end.switch == switch);
+        here.map(|end| end.port)
+    }
+
     /// What is seen at `now`.
     pub fn sight(&self, now: Instant) -> Sight {
         let fresh = self.heard.iter();
@@ -92,7 +101,6 @@ impl Observer {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use topology::SwitchId;
 
     const STALE: Duration = Duration::from_millis(600);
 

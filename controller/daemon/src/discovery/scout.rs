@@ -16,9 +16,10 @@ use p4::fabric::Port;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, Finding, LinkId, SwitchId};
+use topology::{Fabric, Finding, LinkId, Severity, SwitchId};
 use tracing::{info, warn};
 
+use super::growth::Growth;
 use super::probe::Key;
 use super::{End, Observer, Sight, arp, compare};
 use crate::config;
@@ -111,6 +112,8 @@ struct Watch {
     rounds: u64,
     /// Cables that were seen both ways, and how they look.
     cables: BTreeMap<LinkId, Health>,
+    /// Until then, cables of another fabric may be called by these names.
+    unsure: Option<Instant>,
 }
 
 impl Scout {
@@ -147,6 +150,8 @@ impl Scout {
         let key = Key::random();
         let mut ticks = interval(self.limits.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let growth = |assumed| Growth::new(assumed, self.limits.stale);
+        let mut growth = self.limits.assumed.map(growth);
         let mut watch: Option<Watch> = None;
         loop {
             tokio::select! {
@@ -163,7 +168,7 @@ impl Scout {
                     let known = watch.take().filter(|watch| is_same(&watch.fabric, &fabric));
                     let mut now = known.unwrap_or_else(|| begin(fabric.clone()));
                     now.fabric = fabric;
-                    self.tick(&mut now, &around).await;
+                    self.tick(&mut now, growth.as_mut(), &around).await;
                     watch = Some(now);
                 }
             }
@@ -171,14 +176,29 @@ impl Scout {
     }
 
     /// One round: what became of those before, and the next probes.
-    async fn tick(&self, watch: &mut Watch, around: &Surroundings) {
+    async fn tick(&self, watch: &mut Watch, growth: Option<&mut Growth>, around: &Surroundings) {
         let now = Instant::now();
         watch.listen(&around.board, now);
-        let found = watch.judge(self.limits.stale, now);
-        for (part, health) in watch.changed(&found.sight) {
-            let seen = Submission::seen(part, health);
+        let mut found = watch.judge(self.limits.stale, now);
+        let mut news = Vec::new();
+        if watch.unsure.is_none_or(|until| until <= now) {
+            let changed = watch.changed(&found.sight).into_iter();
+            news.extend(changed.map(|(part, health)| Submission::seen(part, health)));
+        }
+        if let Some(growth) = growth {
+            let lesson = growth.look(&watch.fabric, &found.sight, now);
+            // What is extra becomes part of the fabric.
+            let is_wrong = |finding: &Finding| finding.severity == Severity::Error;
+            found.findings.retain(is_wrong);
+            found.findings.extend(lesson.findings);
+            if let Some(fabric) = lesson.fabric {
+                watch.unsure = Some(now + self.limits.stale);
+                news.push(Submission::learned(fabric));
+            }
+        }
+        for news in news {
             // The controller has stopped; this task will be, too.
-            drop(around.events.send(seen).await);
+            drop(around.events.send(news).await);
         }
         self.tell(found);
         self.rounds
@@ -204,12 +224,19 @@ impl Scout {
 
 impl Watch {
     fn new(fabric: Fabric, key: &Key, limits: &config::Discovery) -> Self {
+        // What was learned was seen.
+        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let seen = cables.filter(|_| limits.assumed.is_some()).map(|cable| {
+            let is_up = fabric.is_cable_up(cable);
+            (cable, if is_up { Health::Up } else { Health::Down })
+        });
         Self {
+            cables: seen.collect(),
             fabric,
             observer: Observer::new(key.clone(), limits.stale),
             since: BTreeMap::new(),
             rounds: 0,
-            cables: BTreeMap::new(),
+            unsure: None,
         }
     }
 
@@ -290,6 +317,7 @@ impl Watch {
         let mut packets = BTreeMap::new();
         for switch in (0..self.fabric.switches().len()).map(SwitchId::from) {
             let mut ports = ports(&self.fabric, switch);
+            ports.extend(self.observer.ports(switch));
             if is_survey {
                 ports.extend(0..limits.ports);
             }
@@ -336,17 +364,20 @@ pub(super) fn packet(port: u16, payload: Vec<u8>) -> Option<PacketOut> {
     Some(PacketOut { outlet, payload })
 }
 
-fn ends(fabric: &Fabric, link: LinkId) -> Option<(End, End)> {
+/// The ports at both ends of a link between switches.
+pub(super) fn ends(fabric: &Fabric, link: LinkId) -> Option<(End, End)> {
     let link = fabric.link(link);
-    let end = |endpoint: topology::Endpoint| {
-        let switch = endpoint.node.switch()?;
-        let port = u16::try_from(endpoint.port).ok()?;
-        Some(End { switch, port })
-    };
     Some((end(link.from)?, end(link.to)?))
 }
 
+/// An end of a cable as a port of a switch.
+pub(super) fn end(endpoint: topology::Endpoint) -> Option<End> {
+    let switch = endpoint.node.switch()?;
+    let port = u16::try_from(endpoint.port).ok()?;
+    Some(End { switch, port })
+}
+
 /// Whether ids mean the same.
-fn is_same(a: &Fabric, b: &Fabric) -> bool {
+pub(super) fn is_same(a: &Fabric, b: &Fabric) -> bool {
     a.switches() == b.switches() && a.links() == b.links() && a.nics() == b.nics()
 }

@@ -192,6 +192,7 @@ impl Calls {
             self.keys.policy(),
             self.keys.jobs(),
             self.keys.told(),
+            self.keys.fabric(),
         ];
         let answer = self.transact(Vec::new(), keys.map(range).into()).await?;
         let revision = revision(&answer);
@@ -201,7 +202,7 @@ impl Calls {
             lease: row.lease,
             controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
         });
-        let [generation, policy, jobs, told] =
+        let [generation, policy, jobs, told, fabric] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
         let generation = generation
             .map(|value| parse("generation", &value))
@@ -212,6 +213,7 @@ impl Calls {
             policy: policy.map(|value| parse("policy", &value)).transpose()?,
             jobs: jobs.map(|value| parse("jobs", &value)).transpose()?,
             told: told.map(|value| parse("told", &value)).transpose()?,
+            fabric: fabric.map(|value| parse("fabric", &value)).transpose()?,
         };
         Ok(Snapshot {
             revision,

@@ -8,6 +8,7 @@
 //! PREFIX/policies/NUMBER      every edition, by its number
 //! PREFIX/jobs                 all jobs that documents tell of
 //! PREFIX/told                 all jobs that tell of themselves
+//! PREFIX/fabric               the fabric, where it was found
 //! ```
 //!
 //! The decision: what is stored are the same documents as in the embedded
@@ -58,6 +59,10 @@ impl Keys {
         self.key("told")
     }
 
+    pub(super) fn fabric(&self) -> Vec<u8> {
+        self.key("fabric")
+    }
+
     /// The first of all keys, and what comes after the last.
     pub(super) fn all(&self) -> (Vec<u8>, Vec<u8>) {
         // 0 comes after the slash.
@@ -74,6 +79,7 @@ impl Keys {
             Record::Policy(policy) => (self.policy(), text(policy)),
             Record::Jobs(jobs) => (self.jobs(), text(jobs)),
             Record::Told(jobs) => (self.told(), text(jobs)),
+            Record::Fabric(fabric) => (self.fabric(), text(fabric)),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
-use topology::{Finding, SwitchId, one_line};
+use topology::{Fabric, Finding, SwitchId, one_line};
 
 use super::{Clock, Stages};
 use crate::chronicle::Ring;
@@ -119,6 +119,16 @@ impl Submission {
     pub(crate) fn seen(part: Part, health: Health) -> Self {
         Self {
             what: Submitted::Seen(part, health),
+            received: Instant::now(),
+        }
+    }
+
+    /// The fabric as it was found; nobody waits for what becomes of that.
+    pub(crate) fn learned(fabric: Fabric) -> Self {
+        let (receipt, _) = oneshot::channel();
+        let event = Event::FabricLearned(fabric);
+        Self {
+            what: Submitted::Event(Box::new(event), receipt),
             received: Instant::now(),
         }
     }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use planner::{Job, JobsDocument, Policy};
 use tokio::task::spawn_blocking;
+use topology::spec::{self, FabricDocument};
 use topology::{Fabric, Finding};
 
 use crate::etcd::Desk;
 use crate::ledger::{Edition, Ledger, UnixMs};
 use crate::southbound::chain;
-use crate::state::{Beginning, Event, Told};
+use crate::state::{Beginning, Event, State, Told};
 use crate::store::{Memory, Record, Store, StoreError};
 
 /// Generations that are reserved together.
@@ -99,6 +100,18 @@ impl Archive {
         self.begins
     }
 
+    /// The fabric of these switches, as far as it was found before; they are reached where
+    /// `inventory` says. Nothing if no more than that was found.
+    pub(super) fn found(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
+        let Some(found) = &self.memory.fabric else {
+            return Ok(None);
+        };
+        let known = spec::document(inventory);
+        let whole = completed(&known, found)?;
+        let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
+        Ok(Some(fabric).filter(|_| whole != known))
+    }
+
     /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
     /// What no longer fits the fabric is left out, and a finding says so.
     pub(super) fn recall(
@@ -127,6 +140,30 @@ impl Archive {
             }
         }
         (Event::Started(Box::new(beginning)), lost)
+    }
+
+    /// What the controller goes on with on another fabric: the policy in force, and of the jobs,
+    /// stored or in force, those whose hosts are there. The others are kept for when theirs are.
+    pub(super) fn carry(&self, fabric: Fabric, state: &State) -> Event {
+        let told = Told {
+            profiled: state.told().profiled.clone(),
+            ..Told::default()
+        };
+        let mut beginning = Beginning {
+            fabric,
+            ledger: state.ledger().clone(),
+            jobs: Vec::new(),
+            told,
+        };
+        let in_force = state.records().into_iter();
+        for record in in_force.chain(self.memory.documents()) {
+            match record {
+                Record::Jobs(stored) => beginning.jobs = possible(&stored, &beginning.fabric),
+                Record::Told(stored) => beginning.told.jobs = possible(&stored, &beginning.fabric),
+                _ => {}
+            }
+        }
+        Event::Started(Box::new(beginning))
     }
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
@@ -188,8 +225,34 @@ pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
             jobs: resolved(stored, fabric, "the stored jobs of telemetry")?,
             ..Told::default()
         })),
-        Record::Term(_) | Record::Generation(_) => Err("no document".to_owned()),
+        Record::Term(_) | Record::Generation(_) | Record::Fabric(_) => {
+            Err("no document about a fabric".to_owned())
+        }
     }
+}
+
+/// What is known of switches, with the cables and hosts that were found among them.
+fn completed(known: &FabricDocument, found: &FabricDocument) -> Result<FabricDocument, String> {
+    let mut switches = known.switches.clone();
+    for before in &found.switches {
+        let mut same = switches.iter_mut().filter(|now| now.name == before.name);
+        let same = same.next();
+        let same = same.ok_or_else(|| format!("switch {} is not there any more", before.name))?;
+        same.tier = before.tier;
+    }
+    Ok(FabricDocument {
+        switches,
+        ..found.clone()
+    })
+}
+
+/// The jobs whose hosts are all there.
+fn possible(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
+    let alone = stored.jobs.iter().map(|job| JobsDocument {
+        jobs: vec![job.clone()],
+    });
+    let possible = alone.filter_map(|job| resolved(&job, fabric, "the jobs").ok());
+    possible.flatten().collect()
 }
 
 fn resolved(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {

@@ -32,7 +32,17 @@ impl<N: Network> Runtime<N> {
             self.archive.share(desk);
         }
         let mut lost = Vec::new();
-        for record in self.archive.follow(news.memory.clone()) {
+        let records = self.archive.follow(news.memory.clone());
+        let found = match self.shared.config.discovery.assumed {
+            Some(_) => self.archive.found(self.state.fabric()),
+            None => Ok(None),
+        };
+        if let Some(fabric) = archive::or_lost(found, &mut lost).flatten() {
+            let learned = self.learned(fabric, now);
+            let effects = self.step(learned);
+            self.carry_out(effects, now).await?;
+        }
+        for record in records {
             let event = archive::read(&record, self.state.fabric());
             if let Some(event) = archive::or_lost(event, &mut lost) {
                 let effects = self.step(event);

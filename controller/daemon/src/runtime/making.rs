@@ -2,23 +2,29 @@
 //! came to be.
 //!
 //! The decision: tables that are equal to those before are the very same, so that a session sees at
-//! a glance whether another generation asks anything of its switch.
+//! a glance whether another generation asks anything of its switch. Where nothing is known of the
+//! fabric, all that is asked of switches is to tell of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use p4::Tables;
+use p4::fabric::table;
+use p4::{Extent, Tables};
 use tokio::time::Instant;
 use topology::SwitchId;
 
 use crate::lower::lower;
-use crate::southbound::{Desired, Made};
+use crate::southbound::{Desired, Made, Others};
 use crate::state::Realise;
 
 /// Lowers.
 pub(super) fn lowered(realise: &Realise, before: &Desired, received: Instant) -> Desired {
     let planned = Instant::now();
-    let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
+    let mut tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
+    if Others::of(&realise.fabric) == Others::Stay {
+        let told = Extent::of_tables(BTreeSet::from([table::ACL_PUNT]));
+        tables.values_mut().for_each(|all| *all = all.only(&told));
+    }
     let share = |(switch, tables): (SwitchId, Tables)| {
         let same = before.tables.get(&switch);
         let same = same.filter(|before| ***before == tables);
@@ -39,6 +45,7 @@ pub(super) fn desired(
     Desired {
         generation: realise.generation,
         tables,
+        others: Others::of(&realise.fabric),
         made: Made {
             received,
             planned: now,

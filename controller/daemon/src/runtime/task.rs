@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use topology::SwitchId;
+use topology::{Fabric, SwitchId, spec};
 use tracing::error;
 
 use super::Clock;
@@ -32,8 +32,9 @@ use crate::recorder::Recorder;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::mandate::Mandate;
 use crate::southbound::session::Shared;
-use crate::southbound::{Board, Desired, Made, Target};
+use crate::southbound::{Board, Desired, Made, Others, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
+use crate::store::Record;
 
 /// The task that owns the state and the sessions.
 pub(super) struct Runtime<N> {
@@ -93,6 +94,7 @@ impl<N: Network> Runtime<N> {
         let nothing = Desired {
             generation: 0,
             tables: BTreeMap::new(),
+            others: Others::Stay,
             made,
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
@@ -215,7 +217,10 @@ impl<N: Network> Runtime<N> {
             waiting.tell(self.state.generation(), &[]);
             return Ok(());
         }
-        let effects = self.take(event).await;
+        let effects = match event {
+            Event::FabricLearned(fabric) => self.learn(fabric, received).await,
+            event => self.take(event).await,
+        };
         let waiting = Waiting::new(self.state.inputs(), received, &effects, receipt);
         match waiting.inputs > inputs {
             true => self.waiting.push_back(waiting),
@@ -238,6 +243,24 @@ impl<N: Network> Runtime<N> {
         let mut effects = self.step(event);
         if let Some(record) = effects.record.take() {
             effects.findings.extend(self.archive.keep(record).await);
+        }
+        effects
+    }
+
+    /// Turns to another fabric of the same switches, with what is known of failures; the event that
+    /// takes along what is known of jobs.
+    pub(super) fn learned(&mut self, fabric: Fabric, now: Instant) -> Event {
+        self.liveness.turn_to(&fabric, now);
+        self.archive.carry(fabric, &self.state)
+    }
+
+    /// Takes another fabric in and stores it.
+    async fn learn(&mut self, fabric: Fabric, now: Instant) -> Effects {
+        let stored = Record::Fabric(spec::document(&fabric));
+        let learned = self.learned(fabric, now);
+        let mut effects = self.take(learned).await;
+        if effects.refusal.is_none() {
+            effects.findings.extend(self.archive.keep(stored).await);
         }
         effects
     }

@@ -18,9 +18,9 @@ use tonic::Code;
 use topology::SwitchId;
 use tracing::{debug, info, warn};
 
-use super::Desired;
 use super::reconcile::Outcome;
 use super::status::{Board, SHOWN, Verified};
+use super::{Desired, Others};
 use crate::config::Southbound;
 
 /// What a mastership did so far for one generation.
@@ -71,6 +71,11 @@ impl Effort {
         self.desired.tables.get(&self.switch).map(Arc::clone)
     }
 
+    /// What becomes of other entries on it.
+    pub(super) fn others(&self) -> Others {
+        self.desired.others
+    }
+
     /// What the switch was last seen to hold, unless it is time to look again.
     pub(super) fn held(&self, limits: &Southbound) -> Option<Arc<Tables>> {
         let is_recent = Instant::now() < self.next_pass(limits);
@@ -99,6 +104,10 @@ impl Effort {
 
     /// Turns to a newer generation.
     pub(super) fn turn_to(&mut self, newer: Arc<Desired>, board: &Board) -> Turn {
+        // What stayed beside the tables was seen and is not in them.
+        if self.others() == Others::Stay {
+            self.held = None;
+        }
         self.desired = newer;
         self.first_write = None;
         let same = match (&self.held, self.tables()) {

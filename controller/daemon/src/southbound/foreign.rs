@@ -4,10 +4,12 @@
 //! that [`lower`](crate::lower()) puts into it and the switch keeps, so a controller that starts
 //! anew, or takes over, still knows its predecessor's entries for its own. The decision: only keys
 //! that nothing desires can be foreign. Whoever writes to one that is desired is corrected, signed
-//! or not.
+//! or not. While nothing is known of the fabric, nothing can be said to be left over, so all of
+//! them are taken for foreign and stay.
 
 use p4::{TableEntry, Tables};
 
+use super::Others;
 use crate::config::Foreign;
 
 /// What a switch holds, told apart.
@@ -20,15 +22,15 @@ pub(super) struct Sorted {
 }
 
 /// Tells apart what `actual` holds, under a policy on foreign entries.
-pub(super) fn sort(policy: Foreign, desired: &Tables, actual: Tables) -> Sorted {
-    let stays = |key: &_, value: &p4::EntryValue| desired.get(key).is_none() && !value.is_signed();
-    let foreign: Vec<TableEntry> = match policy {
-        Foreign::Delete => Vec::new(),
-        Foreign::Keep | Foreign::Report => {
-            let foreign = actual.iter().filter(|(key, value)| stays(key, value));
-            foreign.map(TableEntry::from).collect()
-        }
+pub(super) fn sort(policy: Foreign, others: Others, desired: &Tables, actual: Tables) -> Sorted {
+    let stays = |value: &p4::EntryValue| match (others, policy) {
+        (Others::Stay, _) => true,
+        (Others::Go, Foreign::Delete) => false,
+        (Others::Go, Foreign::Keep | Foreign::Report) => !value.is_signed(),
     };
+    let foreign = actual.iter();
+    let foreign = foreign.filter(|(key, value)| desired.get(key).is_none() && stays(value));
+    let foreign: Vec<TableEntry> = foreign.map(TableEntry::from).collect();
     let mut ours = actual;
     for entry in &foreign {
         ours.remove(&entry.key);
@@ -45,11 +47,11 @@ mod tests {
         fabric::port_down(Port::new(port).unwrap())
     }
 
-    fn check(policy: Foreign, ours: &[TableEntry], foreign: &[TableEntry]) {
+    fn check((policy, others): (Foreign, Others), ours: &[TableEntry], foreign: &[TableEntry]) {
         // Desired, left over from an earlier plan, desired and tampered with, somebody else's.
         let actual = [row(1).signed(), row(2).signed(), row(3), row(4)];
         let desired = [row(1).signed(), row(3).signed()].into_iter().collect();
-        let sorted = sort(policy, &desired, actual.into_iter().collect());
+        let sorted = sort(policy, others, &desired, actual.into_iter().collect());
         assert_eq!(sorted.ours, ours.iter().cloned().collect());
         assert_eq!(sorted.foreign, foreign);
     }
@@ -57,9 +59,16 @@ mod tests {
     #[test]
     fn only_what_is_neither_desired_nor_signed_is_foreign() {
         let ours = [row(1).signed(), row(2).signed(), row(3)];
-        check(Foreign::Keep, &ours, &[row(4)]);
-        check(Foreign::Report, &ours, &[row(4)]);
+        check((Foreign::Keep, Others::Go), &ours, &[row(4)]);
+        check((Foreign::Report, Others::Go), &ours, &[row(4)]);
         let all = [row(1).signed(), row(2).signed(), row(3), row(4)];
-        check(Foreign::Delete, &all, &[]);
+        check((Foreign::Delete, Others::Go), &all, &[]);
+    }
+
+    #[test]
+    fn where_nothing_is_known_all_that_is_not_desired_stays() {
+        let ours = [row(1).signed(), row(3)];
+        let others = [row(2).signed(), row(4)];
+        check((Foreign::Delete, Others::Stay), &ours, &others);
     }
 }

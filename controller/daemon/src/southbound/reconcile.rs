@@ -16,6 +16,7 @@ use p4::{Extent, Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
 use tokio::time::Instant;
 use tracing::info;
 
+use super::Others;
 use super::arbitration::ElectionId;
 use super::client::ClientError;
 use super::connection::{Connection, Entries};
@@ -50,6 +51,7 @@ pub(super) struct Reconciler<'a, C> {
     pub(super) pipeline: &'a Pipeline,
     pub(super) election: ElectionId,
     pub(super) limits: &'a Southbound,
+    pub(super) others: Others,
 }
 
 impl<C: Connection> Reconciler<'_, C> {
@@ -108,7 +110,12 @@ impl<C: Connection> Reconciler<'_, C> {
 
     async fn read(&self, desired: &Tables, of: &Extent) -> Result<Sorted, ClientError> {
         let actual = self.switch.tables(self.pipeline, of).await?;
-        Ok(foreign::sort(self.limits.foreign, desired, actual))
+        Ok(foreign::sort(
+            self.limits.foreign,
+            self.others,
+            desired,
+            actual,
+        ))
     }
 
     fn all(&self) -> Extent {

@@ -273,18 +273,19 @@ async fn lead<N: Network>(
     election: ElectionId,
 ) -> ClientError {
     let limits = &shared.config.southbound;
-    let reconciler = Reconciler {
-        switch,
-        pipeline: &shared.pipeline,
-        election,
-        limits,
-    };
     let mut news = shared.desired.clone();
     let desired = Arc::clone(&news.borrow_and_update());
     let mut effort = Effort::new(of, desired);
     loop {
         // Before anything is desired, whatever the switch holds is better than nothing.
         if let Some(tables) = effort.tables() {
+            let reconciler = Reconciler {
+                switch,
+                pipeline: &shared.pipeline,
+                election,
+                limits,
+                others: effort.others(),
+            };
             let made = match effort.held(limits) {
                 Some(held) => reconciler.short_pass(&tables, held).await,
                 None => reconciler.whole_pass(&tables).await,

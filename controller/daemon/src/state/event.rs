@@ -19,7 +19,8 @@ pub enum Event {
     /// not told anything else in between.
     Started(Box<Beginning>),
     /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
-    /// more, so the jobs are forgotten until telemetry tells them anew.
+    /// more, so the jobs are forgotten; the runtime makes it [`Event::Started`] with those whose
+    /// hosts are still there.
     FabricLearned(Fabric),
     /// A cable or a switch of the fabric failed, or works again.
     FabricChanged(Change),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use planner::{JobDocument, JobsDocument, PolicyDocument};
 use proptest::prelude::*;
 use redb::StorageBackend;
+use topology::spec::FabricDocument;
 
 use super::{Memory, Record, Store};
 use crate::ledger::{Content, Edition};
@@ -146,7 +147,11 @@ fn record(number: u64, kind: u8) -> Record {
             ..Edition::default()
         })),
         3 => Record::Jobs(jobs(number)),
-        _ => Record::Told(jobs(number)),
+        4 => Record::Told(jobs(number)),
+        _ => Record::Fabric(FabricDocument {
+            name: format!("fabric{number}"),
+            ..FabricDocument::default()
+        }),
     }
 }
 
@@ -193,7 +198,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn the_last_acknowledged_change_survives_a_power_failure_at_any_byte(
-        kinds in prop::collection::vec(0u8..5, 1..6),
+        kinds in prop::collection::vec(0u8..6, 1..6),
         at in any::<prop::sample::Index>(),
         kept in 1usize..4,
     ) {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use controller::discovery::{Assumptions, Discovery, Survey, compare, learned, survey};
 use controller::southbound::Grpc;
-use controller::{ControllerHandle, RawConfig};
+use controller::{Controller, ControllerHandle, Event, RawConfig};
+use planner::Policy;
 use switch::service::ServiceOptions;
 use switch::{
     DeviceIndex, Endpoint, EndpointIndex, FabricBuilder, Outbox, Pace, Port, QueueLimits, Wire,
@@ -15,6 +16,7 @@ use switch::{
 use topology::{Fabric, LinkId, Parts, SwitchId, Tier};
 
 use crate::lab::{DEADLINE, Lab, config, parts, verified};
+use crate::traffic::frame;
 
 fn wire() -> Wire {
     Wire {
@@ -37,10 +39,29 @@ impl Endpoint for Diode {
     fn timer(&mut self, _: u64, _: u64, _: &mut Outbox) {}
 }
 
-/// A host that answers ARP for its address.
+/// A host that answers ARP for its address, and announces it whenever it hears anything else.
 struct Host {
     mac: [u8; 6],
     ip: [u8; 4],
+    /// IPv4 packets that arrived.
+    received: usize,
+}
+
+impl Host {
+    /// A question for its own address, as hosts ask when they come up.
+    fn announcement(&self) -> Vec<u8> {
+        let parts: [&[u8]; 8] = [
+            &[0xff; 6],
+            &self.mac,
+            &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &self.mac,
+            &self.ip,
+            &[0; 6],
+            &self.ip,
+            &[0; 18],
+        ];
+        parts.concat()
+    }
 }
 
 impl Endpoint for Host {
@@ -54,6 +75,11 @@ impl Endpoint for Host {
             answer[22..28].copy_from_slice(&self.mac);
             answer[28..32].copy_from_slice(&self.ip);
             out.send(nic, &answer);
+        }
+        match packet[12..14] {
+            [8, 0] => self.received += 1,
+            [8, 6] => {}
+            _ => out.send(nic, &self.announcement()),
         }
     }
 
@@ -95,6 +121,7 @@ fn hosts(builder: &mut FabricBuilder, devices: &[DeviceIndex]) {
         let host = Host {
             mac: nic.mac.0,
             ip: nic.ip.octets(),
+            received: 0,
         };
         let host: EndpointIndex = builder.add_endpoint(Box::new(host));
         let at = fabric.endpoint_name(fabric.link(nic.uplink).to);
@@ -220,11 +247,8 @@ async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works(
     controller.shutdown().await;
 }
 
-#[tokio::test]
-async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
-    let lab = lab().await;
-    // Switches and nothing else; hosts that nobody knows cannot be asked, so they are in the
-    // inventory.
+/// The switches of a lab and where they are reached, and nothing else.
+fn inventory(lab: &Lab) -> Fabric {
     let mut inventory = Parts {
         name: "found".to_owned(),
         switches: lab.fabric.switches().to_vec(),
@@ -234,9 +258,141 @@ async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
         switch.ports.clear();
         switch.tier = Tier::Leaf;
     }
+    Fabric::new(inventory)
+}
+
+/// The names of cables between switches, and tiers.
+fn shape(fabric: &Fabric) -> (BTreeSet<String>, Vec<Tier>) {
+    let links = fabric.links().iter();
+    let within = links.filter(|link| {
+        [link.from, link.to]
+            .iter()
+            .all(|end| end.node.switch().is_some())
+    });
+    let names = within.map(|link| {
+        [link.from, link.to]
+            .map(|end| fabric.endpoint_name(end))
+            .join("-")
+    });
+    let tiers = fabric.switches().iter().map(|switch| switch.tier);
+    (names.collect(), tiers.collect())
+}
+
+/// A controller of a lab of which it knows the switches alone.
+async fn learning(lab: &Lab, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
+    let learning = config(|raw| {
+        probing(raw);
+        raw.discovery.learn = true;
+        raw.discovery.ports = 8;
+        change(raw);
+    });
+    let started = Controller::start(learning, inventory(lab), Policy::default()).await;
+    started.unwrap()
+}
+
+/// The fabric when as many hosts are found as there are.
+async fn all_hosts(lab: &Lab, controller: &ControllerHandle) -> Fabric {
+    let hosts = lab.fabric.hosts().len();
+    let learned = controller.await_realised(|had| had.fabric.hosts().len() == hosts);
+    let learned = tokio::time::timeout(DEADLINE, learned).await.unwrap();
+    learned.unwrap().fabric
+}
+
+/// Has a job run between two of the hosts that were found, and waits for its tables.
+async fn run_job(lab: &Lab, learned: &Fabric, controller: &ControllerHandle) {
+    let found = |nic: usize| learned.nic_with_ip(lab.fabric.nics()[nic].ip).unwrap();
+    let [from, to] = [0, 2].map(found);
+    let mut job = lab.job("a", 50_000);
+    (job.flows[0].src, job.flows[0].dst) = (from, to);
+    job.gpus = [from, to].map(|nic| (learned.nic(nic).host, 1)).into();
+    let jobs = Event::JobsChanged(vec![job]);
+    controller.submit(jobs).await.unwrap();
+    verified(lab, controller).await;
+}
+
+#[tokio::test]
+async fn what_was_found_outlives_the_controller_and_who_knows_nothing_takes_nothing_away() {
+    let lab = lab().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("crux.redb");
+    let stored = |raw: &mut RawConfig| raw.store.path = Some(store.clone());
+    let first = learning(&lab, stored).await;
+    let learned = all_hosts(&lab, &first).await;
+    run_job(&lab, &learned, &first).await;
+    first.shutdown().await;
+    let held = lab.read_all().await;
+
+    // Nothing that it sees counts before the test is over.
+    let slowly = |raw: &mut RawConfig| raw.discovery.stale_ms = 600_000;
+    let blind = learning(&lab, slowly).await;
+    let generation = blind.desired().generation;
+    blind.await_verified(generation, DEADLINE).await.unwrap();
+    blind.shutdown().await;
+    assert_eq!(lab.read_all().await, held);
+
+    let second = learning(&lab, |raw| {
+        stored(raw);
+        slowly(raw);
+    });
+    let second = second.await;
+    let realised = second.realised().unwrap();
+    assert_eq!(shape(&realised.fabric), shape(&learned));
+    assert_eq!(realised.plan.jobs.len(), 1);
+    verified(&lab, &second).await;
+    assert_eq!(lab.read_all().await, held);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it() {
+    let lab = lab().await;
+    let controller = learning(&lab, |_| {}).await;
+    let learned = all_hosts(&lab, &controller).await;
+    assert_eq!(shape(&learned), shape(&lab.fabric));
+
+    // A job between two hosts is pinned, and a packet of it arrives.
+    run_job(&lab, &learned, &controller).await;
+    assert!(controller.realised().unwrap().plan.flows[0].pinned);
+    let [src, dst] = [0, 2].map(|nic| &lab.fabric.nics()[nic]);
+    let [sender, receiver] = [0, 2].map(|host| lab.switches.devices.endpoint(EndpointIndex(host)));
+    let packet = frame([src, dst], 50_000, 0);
+    let sent = sender.with(move |_: &mut Host, _, out| out.send(0, &packet));
+    sent.await.unwrap();
+    let arriving = async {
+        while receiver
+            .with(|host: &mut Host, _, _| host.received)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, arriving).await.unwrap();
+
+    // What falls silent has failed, and is not forgotten.
+    let wire = switch::WireIndex(0);
+    lab.switches
+        .devices
+        .set_wire(wire, WireState::Down)
+        .await
+        .unwrap();
+    let one_less = controller.await_realised(|had| {
+        let links = (0..had.fabric.links().len()).map(LinkId::from);
+        links.filter(|link| !had.fabric.is_up(*link)).count() == 2
+    });
+    let failed = tokio::time::timeout(DEADLINE, one_less).await.unwrap();
+    assert_eq!(shape(&failed.unwrap().fabric), shape(&lab.fabric));
+    assert_eq!(controller.realised().unwrap().plan.jobs.len(), 1);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
+    let lab = lab().await;
+    let blind = inventory(&lab);
     let config = config(|_| {});
     let lasts = Duration::from_secs(3);
-    let blind = Fabric::new(inventory);
     let Survey {
         sight, findings, ..
     } = survey(&Grpc, &blind, &config, lasts).await;

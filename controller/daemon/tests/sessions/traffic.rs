@@ -19,7 +19,7 @@ use switch::{
     QueueLimits, Wire, WireIndex,
 };
 use tokio::net::TcpListener;
-use topology::{Change, Fabric, LinkId, NicId, Node, SwitchId};
+use topology::{Change, Fabric, LinkId, Nic, NicId, Node, SwitchId};
 
 use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, parts, verified};
@@ -65,26 +65,30 @@ fn ends(flow: u16) -> [NicId; 2] {
 impl Hosts {
     fn frame(&self, flow: u16, number: u64) -> Vec<u8> {
         let [src, dst] = ends(flow).map(|nic| self.fabric.nic(nic));
-        let length = (HEADERS + 10 - 14) as u16;
-        let parts: [&[u8]; 12] = [
-            &dst.mac.0,
-            &src.mac.0,
-            &[8, 0, 0x45, 0],
-            &length.to_be_bytes(),
-            &[0, 0, 0, 0, 64, 17, 0, 0],
-            &src.ip.octets(),
-            &dst.ip.octets(),
-            &flow.to_be_bytes(),
-            &4_791_u16.to_be_bytes(),
-            &(length - 20).to_be_bytes(),
-            &[0; 2 + 12],
-            &[],
-        ];
-        let mut frame = parts.concat();
-        frame.extend_from_slice(&flow.to_be_bytes());
-        frame.extend_from_slice(&number.to_be_bytes());
-        frame
+        frame([src, dst], flow, number)
     }
+}
+
+/// A numbered packet of a flow, which is told by its UDP source port.
+pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
+    let length = (HEADERS + 10 - 14) as u16;
+    let parts: [&[u8]; 11] = [
+        &dst.mac.0,
+        &src.mac.0,
+        &[8, 0, 0x45, 0],
+        &length.to_be_bytes(),
+        &[0, 0, 0, 0, 64, 17, 0, 0],
+        &src.ip.octets(),
+        &dst.ip.octets(),
+        &flow.to_be_bytes(),
+        &4_791_u16.to_be_bytes(),
+        &(length - 20).to_be_bytes(),
+        &[0; 2 + 12],
+    ];
+    let mut frame = parts.concat();
+    frame.extend_from_slice(&flow.to_be_bytes());
+    frame.extend_from_slice(&number.to_be_bytes());
+    frame
 }
 
 impl Endpoint for Hosts {

@@ -11,10 +11,10 @@ use controller::discovery::{self, Assumptions, Survey};
 use controller::southbound::Grpc;
 use controller::{Config, RawConfig};
 use topology::document::{self, Format};
-use topology::{Fabric, Finding, Parts, Switch, Tier};
+use topology::{Fabric, Finding, Switch};
 
 use crate::failure::Failure;
-use crate::{files, output};
+use crate::{files, inventory, output};
 
 /// Find out how switches are cabled, and write that as a fabric document.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, required_unless_present = "switch")]
     fabric: Option<String>,
     /// A switch, its P4Runtime address and its device id, where there is no document
-    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch)]
+    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = inventory::switch)]
     #[arg(conflicts_with = "fabric")]
     switch: Vec<Switch>,
     /// How long to look
@@ -53,28 +53,10 @@ pub(crate) struct Args {
     gpus: u32,
 }
 
-fn switch(text: &str) -> Result<Switch, String> {
-    let parts = text.split_once('=');
-    let parts = parts.and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
-    let (name, (address, id)) = parts.ok_or("write NAME=HOST:PORT/ID, for example s1=h:9559/1")?;
-    let device_id = id.parse();
-    Ok(Switch {
-        name: name.to_owned(),
-        tier: Tier::Leaf,
-        device_id: device_id.map_err(|_| format!("{id} is no device id; they are numbers"))?,
-        p4runtime: Some(address.to_owned()),
-        ports: [].into(),
-    })
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let fabric = match &args.fabric {
         Some(file) => files::fabric(file)?,
-        None => Fabric::new(Parts {
-            name: "found".to_owned(),
-            switches: args.switch.clone(),
-            ..Parts::default()
-        }),
+        None => inventory::fabric(&args.switch),
     };
     let mut raw = RawConfig::default();
     raw.discovery.ports = args.ports;
