@@ -149,14 +149,22 @@ pub(crate) enum Compare {
 }
 
 impl Expr {
-    /// The value for this packet, with the arguments of the action around it.
+    /// The value for this packet, with the arguments of the action around it. Operands that are no
+    /// operations, which most are, cost no call.
     #[inline]
     pub(crate) fn eval(&self, phv: &Phv, arguments: &[u128]) -> i128 {
         match self {
             Self::Const(value) => *value,
-            Self::Large(value) => *value as i128,
             Self::Field(field) => phv.number(*field),
             Self::Argument(at, _) => arguments.get(*at).map_or(0, |value| *value as i128),
+            operation => operation.eval_operation(phv, arguments),
+        }
+    }
+
+    fn eval_operation(&self, phv: &Phv, arguments: &[u128]) -> i128 {
+        match self {
+            Self::Const(_) | Self::Field(_) | Self::Argument(..) => self.eval(phv, arguments),
+            Self::Large(value) => *value as i128,
             Self::FromBool(cond) => i128::from(cond.eval(phv, arguments)),
             Self::Unary(op, of) => op.apply(of.eval(phv, arguments)),
             Self::Binary(op, of) => op.apply(of.0.eval(phv, arguments), of.1.eval(phv, arguments)),
@@ -188,7 +196,7 @@ impl Expr {
     }
 
     /// A bound on the bits of the value's magnitude, or none where it may exceed 128.
-    fn bits(&self) -> Option<u32> {
+    pub(crate) fn bits(&self) -> Option<u32> {
         let bits = match self {
             Self::Const(value) => 128 - value.unsigned_abs().leading_zeros(),
             Self::Large(_) => 128,

@@ -4,6 +4,7 @@
 //! operation whose exact operands may not fit the interpreter's numbers is refused here.
 
 mod constants;
+mod masks;
 mod references;
 mod truth;
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use self::constants::{constant, wide_constant};
 pub(super) use self::constants::{number, unsigned};
+pub(super) use self::masks::cut;
 use self::references::{UnionRef, some_valid};
 use super::headers::{Content, Headers, Reference};
 use super::{LoadError, json};
@@ -39,7 +41,7 @@ impl Compiler<'_> {
         match self.open(typed)? {
             Node::Plain(plain) => self.plain_number(&plain),
             Node::Operation(operation) if self.is_truth(&operation)? => {
-                Ok(Expr::FromBool(Box::new(self.truth(typed)?)))
+                Ok(from_truth(self.truth(typed)?))
             }
             Node::Operation(operation) => self.computed_number(&operation),
         }
@@ -126,7 +128,7 @@ impl Compiler<'_> {
                     _ => Expr::Binary(Binary::Subtract, Box::new((count, Expr::Const(1)))),
                 })
             }
-            "b2d" => Ok(Expr::FromBool(Box::new(self.truth(&right)?))),
+            "b2d" => Ok(from_truth(self.truth(&right)?)),
             "~" => Ok(Expr::Unary(Unary::Not, Box::new(self.number(&right)?))),
             "two_comp_mod" | "usat_cast" | "sat_cast" => self.cast(of),
             op => {
@@ -142,7 +144,7 @@ impl Compiler<'_> {
                     }
                     _ => {}
                 }
-                Ok(Expr::Binary(op, Box::new((left, right))))
+                Ok(masks::operation(op, left, right))
             }
         }
     }
@@ -234,5 +236,13 @@ impl Compiler<'_> {
             return Err(LoadError::malformed("an operand is missing", self.at));
         }
         self.read(value)
+    }
+}
+
+/// 1 for true and 0 for false.
+fn from_truth(of: Cond) -> Expr {
+    match of {
+        Cond::Const(value) => Expr::Const(i128::from(value)),
+        of => Expr::FromBool(Box::new(of)),
     }
 }

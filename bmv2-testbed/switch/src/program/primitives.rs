@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::expressions::Compiler;
+use super::expressions::{Compiler, cut};
 use super::headers::{Content, Reference};
 use super::objects::Objects;
 use super::{FieldListIndex, LoadError, json};
@@ -140,7 +140,10 @@ impl Call<'_> {
                         .map(|(to, value)| Primitive::Assign(to, value))
                         .collect())
                 }
-                _ => Ok(vec![Primitive::Assign(self.field(0)?, self.number(1)?)]),
+                _ => {
+                    let to = self.field(0)?;
+                    Ok(vec![Primitive::Assign(to, cut(self.number(1)?, to.bits))])
+                }
             };
         }
         let (index, fields) = self.compiler.element(to)?;
