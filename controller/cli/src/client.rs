@@ -70,6 +70,11 @@ impl To {
         self.run(self.answer(method, path, body))
     }
 
+    /// The same as [`To::get`], for who asks several things at a time.
+    pub(crate) async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.answer(Method::GET, path, Vec::new()).await
+    }
+
     async fn answer<T: DeserializeOwned>(
         &self,
         method: Method,

@@ -20,3 +20,4 @@ pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod simulate;
 pub(crate) mod switch;
+pub(crate) mod top;

@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place,
-    plan, policy, replay, replay_incident, reproduce, schema, simulate, switch,
+    plan, policy, replay, replay_incident, reproduce, schema, simulate, switch, top,
 };
 use failure::Failure;
 
@@ -35,7 +35,14 @@ struct Cli {
     command: Command,
     /// Log at this level to standard error: error, warn, info, debug, trace, or a filter such as
     /// controller=debug
-    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    // Without an order of its own, its place in every page is the number of commands.
+    #[arg(
+        long,
+        global = true,
+        default_value = "warn",
+        value_name = "FILTER",
+        display_order = 998
+    )]
     log: String,
 }
 
@@ -65,6 +72,7 @@ enum Command {
     /// Say what is not as it should be at a running controller
     Doctor(look::Args),
     Events(events::Args),
+    Top(top::Args),
     #[command(subcommand)]
     Policy(Box<policy::Command>),
     ReplayIncident(replay_incident::Args),
@@ -97,6 +105,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => look::explain(&args),
         Command::Doctor(args) => look::doctor(&args),
         Command::Events(args) => events::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Policy(command) => policy::run(&command),
         Command::ReplayIncident(args) => replay_incident::run(&args),
         Command::Switch(args) => switch::run(&args),

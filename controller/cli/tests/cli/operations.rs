@@ -104,7 +104,7 @@ fn crux(files: &Files, at: SocketAddr, arguments: &[&str]) -> Output {
 /// A command, its exit status, and texts that it prints.
 type Case = (&'static str, i32, &'static [&'static str]);
 
-const LOOKING: [Case; 11] = [
+const LOOKING: [Case; 12] = [
     ("jobs", 0, &["gpt", "bert", "document"]),
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
@@ -128,6 +128,11 @@ const LOOKING: [Case; 11] = [
         &["job gpt arrived: level", "this controller leads"],
     ),
     ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
+    (
+        "top --once",
+        0,
+        &["2 jobs", "gpt", "leaf1", "primary", "job bert arrived"],
+    ),
 ];
 
 const STEERING: [Case; 12] = [

@@ -1,0 +1,281 @@
+//! What is drawn: four panes, all of them where there is room, else the one that is chosen.
+//!
+//! Pure: what is known and what is chosen go in, a frame comes out. A pane is a table; the rows of
+//! each are made and put in order here.
+
+use std::cmp::Ordering;
+
+use ::controller::chronicle::Happening;
+use ::controller::northbound::answers::{JobRow, LinkRow, SwitchRow};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Row, Table};
+use topology::Severity;
+
+use super::screen::{PANES, Pane, Screen, Way};
+use super::source::Known;
+use crate::commands::events::time_of_day;
+
+/// Columns and rows from which all panes are shown.
+const ROOM: (u16, u16) = (100, 24);
+
+/// Cells of the bar of a load.
+const BAR: usize = 6;
+
+/// The headings of a pane; it can be sorted by each.
+pub(super) fn headings(pane: Pane) -> &'static [&'static str] {
+    match pane {
+        Pane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "alone s"],
+        Pane::Links => &["load", "link", "state", "counted", "", "jobs"],
+        Pane::Switches => &["switch", "state", "standing", "holds", "drifted"],
+        Pane::Events => &["number", "time", "event"],
+    }
+}
+
+/// How many rows a pane has.
+pub(super) fn rows(known: &Known, pane: Pane) -> usize {
+    match pane {
+        Pane::Jobs => known.jobs.len(),
+        Pane::Links => known.links.len(),
+        Pane::Switches => known.switches.len(),
+        Pane::Events => known.events.len(),
+    }
+}
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, known: &Known, screen: &Screen) {
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(title(known), head);
+    frame.render_widget(keys(), foot);
+    let is_wide = body.width >= ROOM.0 && body.height >= ROOM.1;
+    if !is_wide {
+        return draw_pane(frame, body, known, screen, screen.pane);
+    }
+    let halves = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).split(body);
+    let quarters = halves.iter().flat_map(|half| {
+        let sides = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(*half);
+        [sides[0], sides[1]]
+    });
+    for (area, pane) in quarters.zip(PANES) {
+        draw_pane(frame, area, known, screen, pane);
+    }
+}
+
+fn title(known: &Known) -> Line<'_> {
+    let holding = known.switches.iter().filter_map(|row| row.verified).max();
+    let holding = holding.map_or_else(String::new, |latest| {
+        let holds = |row: &&SwitchRow| row.verified == Some(latest);
+        let count = known.switches.iter().filter(holds).count();
+        format!(
+            ", {count} of {} switches hold generation {latest}",
+            known.switches.len()
+        )
+    });
+    match &known.trouble {
+        Some(trouble) => Line::styled(trouble.as_str(), Style::new().fg(Color::Red)),
+        None => Line::from(format!(
+            "crux: {} jobs, {} links{holding}",
+            known.jobs.len(),
+            known.links.len()
+        )),
+    }
+}
+
+fn keys() -> Line<'static> {
+    let text = "Tab pane  s sort  r reverse  up/down scroll  q quit";
+    Line::styled(text, Style::new().add_modifier(Modifier::DIM))
+}
+
+fn draw_pane(frame: &mut Frame<'_>, area: Rect, known: &Known, screen: &Screen, pane: Pane) {
+    let way = screen.way(pane);
+    let shown = usize::from(area.height.saturating_sub(3));
+    let rows = match pane {
+        Pane::Jobs => table_rows(&known.jobs, way, shown, compare_jobs, job),
+        Pane::Links => table_rows(&known.links, way, shown, compare_links, link),
+        Pane::Switches => table_rows(&known.switches, way, shown, compare_switches, switch),
+        Pane::Events => table_rows(&known.events, way, shown, compare_events, event),
+    };
+    let sorted = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
+    let heading = |(column, name): (usize, &&'static str)| match column == way.column {
+        true => Line::styled(*name, sorted),
+        false => Line::from(*name),
+    };
+    let names = headings(pane).iter().enumerate().map(heading);
+    let name = format!(" {} {} ", pane as usize + 1, pane.name());
+    let block = Block::bordered().title(name);
+    let block = match pane == screen.pane {
+        true => block.border_style(Style::new().fg(Color::Cyan)),
+        false => block.border_style(Style::new().add_modifier(Modifier::DIM)),
+    };
+    let table = Table::new(rows, widths(pane))
+        .header(Row::new(names))
+        .block(block);
+    frame.render_widget(table, area);
+}
+
+fn widths(pane: Pane) -> Vec<Constraint> {
+    use Constraint::{Fill, Length};
+    match pane {
+        Pane::Jobs => vec![
+            Length(4),
+            Fill(1),
+            Length(6),
+            Length(9),
+            Length(5),
+            Length(8),
+        ],
+        Pane::Links => vec![
+            Length(6),
+            Fill(2),
+            Length(7),
+            Length(7),
+            Length(BAR as u16),
+            Fill(1),
+        ],
+        Pane::Switches => vec![Fill(1), Length(8), Length(9), Length(6), Length(7)],
+        Pane::Events => vec![Length(6), Length(13), Fill(1)],
+    }
+}
+
+/// The rows that are in sight, in order.
+fn table_rows<T>(
+    items: &[T],
+    way: Way,
+    shown: usize,
+    compare: fn(&T, &T, usize) -> Ordering,
+    row: fn(&T) -> Row<'static>,
+) -> Vec<Row<'static>> {
+    let mut order: Vec<&T> = items.iter().collect();
+    order.sort_by(|a, b| compare(a, b, way.column));
+    if way.is_turned {
+        order.reverse();
+    }
+    order
+        .into_iter()
+        .skip(way.top)
+        .take(shown)
+        .map(row)
+        .collect()
+}
+
+fn compare_jobs(a: &JobRow, b: &JobRow, column: usize) -> Ordering {
+    let by = match column {
+        1 => a.id.cmp(&b.id),
+        2 => b.level.cmp(&a.level),
+        3 => b.intensity.total_cmp(&a.intensity),
+        4 => b.gpus.cmp(&a.gpus),
+        5 => b.alone_seconds.total_cmp(&a.alone_seconds),
+        _ => Ordering::Equal,
+    };
+    by.then(a.rank.cmp(&b.rank))
+}
+
+fn compare_links(a: &LinkRow, b: &LinkRow, column: usize) -> Ordering {
+    let by = match column {
+        1 => Ordering::Equal,
+        2 => a.state.cmp(&b.state),
+        3 => counted(b).total_cmp(&counted(a)),
+        5 => b.jobs.len().cmp(&a.jobs.len()),
+        _ => b.load.total_cmp(&a.load),
+    };
+    by.then_with(|| a.link.cmp(&b.link))
+}
+
+/// What is counted on a link; below everything where nothing is.
+fn counted(link: &LinkRow) -> f64 {
+    link.measured.unwrap_or(-1.0)
+}
+
+fn compare_switches(a: &SwitchRow, b: &SwitchRow, column: usize) -> Ordering {
+    let by = match column {
+        1 => a.state.cmp(&b.state),
+        2 => a.standing.cmp(&b.standing),
+        3 => a.verified.cmp(&b.verified),
+        4 => b.drifted.cmp(&a.drifted),
+        _ => Ordering::Equal,
+    };
+    by.then_with(|| a.name.cmp(&b.name))
+}
+
+/// The latest first; by their text where that is asked for.
+fn compare_events(a: &Happening, b: &Happening, column: usize) -> Ordering {
+    let by = match column {
+        2 => a.text.cmp(&b.text),
+        _ => Ordering::Equal,
+    };
+    by.then(b.sequence.cmp(&a.sequence))
+}
+
+fn job(job: &JobRow) -> Row<'static> {
+    let mark = if job.profiled { "*" } else { "" };
+    Row::new([
+        job.rank.to_string(),
+        job.id.clone(),
+        format!("{}{mark}", job.level),
+        format!("{:.1}", job.intensity / 1e12),
+        job.gpus.to_string(),
+        format!("{:.4}", job.alone_seconds),
+    ])
+}
+
+fn link(link: &LinkRow) -> Row<'static> {
+    // A bar has BAR cells at most, whatever the load.
+    let cells = ((link.load * BAR as f64).round() as usize).min(BAR);
+    let colour = match link.load {
+        load if load > 1.0 => Color::Magenta,
+        load if load > 0.8 => Color::Red,
+        load if load > 0.4 => Color::Yellow,
+        _ => Color::Blue,
+    };
+    let bar = Line::styled("█".repeat(cells), Style::new().fg(colour));
+    let counted = { link.measured }.map_or_else(|| "-".to_owned(), |load| format!("{load:.3}"));
+    Row::new([
+        Line::from(format!("{:.3}", link.load)),
+        Line::from(link.link.clone()),
+        Line::styled(link.state.clone(), of_state(&link.state)),
+        Line::from(counted),
+        bar,
+        Line::from(link.jobs.join(", ")),
+    ])
+}
+
+fn switch(row: &SwitchRow) -> Row<'static> {
+    let verified = row
+        .verified
+        .map_or_else(|| "-".to_owned(), |held| held.to_string());
+    Row::new([
+        Line::from(row.name.clone()),
+        Line::styled(row.state.clone(), of_state(&row.state)),
+        Line::from(row.standing.clone()),
+        Line::from(verified),
+        Line::from(row.drifted.to_string()),
+    ])
+}
+
+fn event(event: &Happening) -> Row<'static> {
+    let style = match event.severity {
+        Severity::Error => Style::new().fg(Color::Red),
+        Severity::Warning => Style::new().fg(Color::Yellow),
+        Severity::Info => Style::new(),
+    };
+    Row::new([
+        Line::from(event.sequence.to_string()),
+        Line::from(time_of_day(event.at_ms)),
+        Line::styled(event.text.clone(), style),
+    ])
+}
+
+fn of_state(state: &str) -> Style {
+    match state {
+        "up" => Style::new().fg(Color::Green),
+        "down" => Style::new().fg(Color::Red),
+        _ => Style::new().fg(Color::Yellow),
+    }
+}

@@ -1,0 +1,137 @@
+//! Frames as text, and what keys do to them.
+
+use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, SwitchRow};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+use super::screen::Pane;
+use super::*;
+
+fn known() -> Known {
+    let job = |id: &str, rank, level, gpus| JobRow {
+        id: id.to_owned(),
+        tenant: None,
+        model: None,
+        gpus,
+        told: false,
+        profiled: false,
+        level,
+        rank,
+        intensity: 1e15 / f64::from(rank),
+        alone_seconds: 1.5,
+        flows: 4,
+    };
+    let link = |link: &str, load, state: &str| LinkRow {
+        link: link.to_owned(),
+        gbps: 400.0,
+        state: state.to_owned(),
+        load,
+        levels: vec![LevelLoad { level: 7, load }],
+        jobs: vec!["gpt".to_owned()],
+        measured: Some(load / 2.0),
+        measured_levels: Vec::new(),
+    };
+    let switch = |name: &str| SwitchRow {
+        name: name.to_owned(),
+        state: "up".to_owned(),
+        standing: "primary".to_owned(),
+        verified: Some(3),
+        entries: Some(9),
+        written: 9,
+        drifted: 0,
+        failures: 0,
+        problems: Vec::new(),
+    };
+    Known {
+        jobs: vec![job("gpt", 1, 7, 16), job("bert", 2, 5, 32)],
+        links: vec![
+            link("leaf1:4>spine1:1", 0.25, "up"),
+            link("leaf2:4>spine1:2", 0.9, "down"),
+        ],
+        switches: vec![switch("leaf1"), switch("spine1")],
+        ..Known::default()
+    }
+}
+
+fn press(screen: &mut Screen, known: &Known, keys: &str) -> Verdict {
+    let mut verdict = Verdict::Stay;
+    for key in keys.chars() {
+        let code = match key {
+            '\t' => KeyCode::Tab,
+            key => KeyCode::Char(key),
+        };
+        verdict = screen.press(KeyEvent::from(code), known);
+    }
+    verdict
+}
+
+/// Where a text is in a frame.
+fn place(frame: &str, text: &str) -> usize {
+    frame
+        .find(text)
+        .unwrap_or_else(|| panic!("no {text:?} in\n{frame}"))
+}
+
+#[test]
+fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
+    let known = known();
+    let mut screen = Screen::default();
+    let wide = printed(&known, &screen, 120, 40).unwrap();
+    for text in [
+        "2 of 2 switches hold generation 3",
+        "1 jobs",
+        "2 links",
+        "3 switches",
+        "4 events",
+    ] {
+        place(&wide, text);
+    }
+    assert!(
+        place(&wide, "leaf2:4>spine1:2") < place(&wide, "leaf1:4>spine1:1"),
+        "{wide}"
+    );
+    let narrow = printed(&known, &screen, 60, 20).unwrap();
+    assert!(
+        narrow.contains("gpt") && !narrow.contains("leaf2:4"),
+        "{narrow}"
+    );
+    press(&mut screen, &known, "\t");
+    let narrow = printed(&known, &screen, 60, 20).unwrap();
+    assert!(
+        narrow.contains("0.450") && narrow.contains("█████ ") && !narrow.contains("TFLOP"),
+        "{narrow}"
+    );
+}
+
+#[test]
+fn keys_choose_sort_and_end() {
+    let known = known();
+    let mut screen = Screen::default();
+    let order = |screen: &Screen| {
+        let frame = printed(&known, screen, 60, 20).unwrap();
+        place(&frame, "gpt") < place(&frame, "bert")
+    };
+    assert!(order(&screen));
+    assert_eq!(press(&mut screen, &known, "s"), Verdict::Stay);
+    assert!(!order(&screen), "by name");
+    press(&mut screen, &known, "r");
+    assert!(order(&screen), "turned round");
+    press(&mut screen, &known, "r3jjjj");
+    assert_eq!(
+        (screen.pane, screen.way(Pane::Switches).top),
+        (Pane::Switches, 1)
+    );
+    assert_eq!(press(&mut screen, &known, "q"), Verdict::End);
+}
+
+#[test]
+fn a_controller_that_is_away_is_told_of() {
+    let known = Known {
+        trouble: Some("the controller is away".to_owned()),
+        ..known()
+    };
+    let frame = printed(&known, &Screen::default(), 60, 20).unwrap();
+    assert!(
+        frame.contains("the controller is away") && frame.contains("gpt"),
+        "{frame}"
+    );
+}
