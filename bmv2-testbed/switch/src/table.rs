@@ -7,7 +7,7 @@
 
 mod index;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::control::{ActionCall, ControlError, MatchKey, Target, check_key};
@@ -40,9 +40,10 @@ pub struct EntryView<'a> {
 pub(crate) struct Table {
     pub(crate) spec: Arc<TableSpec>,
     by_key: BTreeMap<MatchKey, u32>,
-    /// Entries by number; a deleted one leaves its number to `free`.
+    /// Entries by number; a deleted one leaves its number to `free`, and the lowest free one is
+    /// taken first. As in BMv2, numbers decide between entries of equal priority.
     entries: Vec<Entry>,
-    free: Vec<u32>,
+    free: BTreeSet<u32>,
     default: Option<ActionCall>,
     index: Index,
 }
@@ -71,7 +72,7 @@ impl Table {
             spec: Arc::clone(spec),
             by_key: BTreeMap::new(),
             entries: Vec::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
             default: spec.default.clone(),
             index: Index::new(spec),
         };
@@ -158,7 +159,7 @@ impl Table {
         let number = self.number_of(key)?;
         self.by_key.remove(key);
         self.index.remove(key, number);
-        self.free.push(number);
+        self.free.insert(number);
         Ok(self.entries[number as usize].target.clone())
     }
 
@@ -278,7 +279,7 @@ impl Table {
             meter: self.spec.direct_meter.map(|meter| Meter::new(meter.unit)),
             idle: Idle::default(),
         };
-        let number = match self.free.pop() {
+        let number = match self.free.pop_first() {
             Some(number) => {
                 self.entries[number as usize] = entry;
                 number

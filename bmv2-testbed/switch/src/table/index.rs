@@ -5,6 +5,7 @@
 //! one hash probe; prefixes one probe per prefix length in use, longest first; everything with a
 //! priority is a list in the order of preference, scanned with one mask and compare per entry.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -37,7 +38,7 @@ enum Entries {
     Exact(ExactMap),
     /// One map per prefix length in use, the longest first.
     Prefixes(Vec<PrefixMap>),
-    /// In the order of preference: priority downwards, then the order of insertion.
+    /// In the order of preference: priority downwards, then number upwards.
     Ordered(Vec<Rule>),
 }
 
@@ -126,7 +127,9 @@ impl Index {
                 maps[at].map.insert(&packed.values(), number);
             }
             Entries::Ordered(rules) => {
-                let at = rules.partition_point(|rule| rule.priority >= key.priority);
+                let preference = |priority: u32, number: u32| (Reverse(priority), number);
+                let own = preference(key.priority, number);
+                let at = rules.partition_point(|rule| preference(rule.priority, rule.number) < own);
                 let Packed { words, ranges } = packed;
                 rules.insert(
                     at,

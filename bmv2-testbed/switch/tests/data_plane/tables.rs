@@ -46,7 +46,7 @@ fn the_longest_prefix_wins_whatever_the_order() {
 }
 
 #[test]
-fn among_equal_ternary_priorities_the_first_written_wins() {
+fn among_equal_ternary_priorities_the_first_place_wins() {
     let mut leaf = leaf();
     leaf.add("job_qos", &[exact(1)], "set_class", &[1, 8]);
     leaf.add("job_qos", &[exact(2)], "set_class", &[2, 16]);
@@ -63,6 +63,10 @@ fn among_equal_ternary_priorities_the_first_written_wins() {
     leaf.delete(index("job_classify"), &from(0xffff_0000))
         .unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 2);
+    // A new entry takes the place that was freed, before the other one, as in bmv2.
+    leaf.try_add("job_classify", from(0xff00_0000), "set_job", &[1])
+        .unwrap();
+    assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 1);
 }
 
 #[test]

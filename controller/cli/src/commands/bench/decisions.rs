@@ -24,6 +24,7 @@ use crate::output::{self, Format, FormatArg};
 Examples:
   crux bench decisions --cases 100
   crux bench decisions --cases 1500 --seed 2 --raw cases.json --figure errors.svg
+  crux bench decisions --cases 1 --seed 1 --first 262
   crux bench decisions --cases 100 --format json > summary.json")]
 pub(crate) struct Args {
     /// Cases to draw
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Draws the cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Number of the first case, to look at a single one again
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    first: u32,
     /// Also write the figures of every single case to this file (JSON, a line for each)
     #[arg(long, value_name = "FILE")]
     raw: Option<String>,
@@ -43,7 +47,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let examined = cases::all(args.cases, |number| examine(&case(args.seed, number)));
+    let examined = cases::all(args.cases, |number| {
+        examine(&case(args.seed, args.first.saturating_add(number)))
+    });
     let report = Report::new(args.seed, &examined)
         .ok_or_else(|| Failure::input("--cases", "at least one is needed"))?;
     files::write_asked(args.raw.as_deref(), || report.to_json())?;
