@@ -20,7 +20,7 @@ use crate::counters::Nic;
 use crate::gpus::Gpus;
 use crate::said::Answer;
 use crate::socket::{Socket, Visit};
-use crate::uplink::{Heard, Uplink};
+use crate::uplink::{Contact, Heard, Uplink};
 use crate::watch::{Limits, Owner, Watch};
 
 /// What an agent is to do.
@@ -78,6 +78,12 @@ pub enum AgentError {
     /// The address of the controller is none.
     #[error("`{0}` is no address of a controller; HOST:PORT is one")]
     Address(String),
+    /// The token cannot be sent.
+    #[error("the token has characters that no header can have")]
+    Token,
+    /// What TLS needs is no use.
+    #[error("authorities, certificate or key cannot be used")]
+    Tls(#[source] tonic::transport::Error),
 }
 
 /// Where reports go.
@@ -90,14 +96,12 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// To the controller at `host:port`. Needs a tokio runtime.
+    /// To a controller. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The address is none.
-    pub fn controller(address: &str) -> Result<Self, AgentError> {
-        let opened = Uplink::open(address);
-        let opened = opened.map_err(|_| AgentError::Address(address.to_owned()))?;
-        Ok(Self::Controller(opened))
+    /// As for [`Uplink::open`].
+    pub fn controller(contact: &Contact) -> Result<Self, AgentError> {
+        Uplink::open(contact).map(Self::Controller)
     }
 
     fn say(&self, report: Report) {

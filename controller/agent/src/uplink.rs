@@ -12,8 +12,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::Request;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tracing::{info, warn};
+
+use crate::AgentError;
 
 /// Reports that wait; one too many is lost.
 const REPORTS: usize = 1_024;
@@ -23,6 +27,49 @@ const HEARD: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection over which nothing comes is asked for a sign of life.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Whom to tell, and how each knows the other.
+#[derive(Clone, Debug, Default)]
+pub struct Contact {
+    /// Where the controller listens, `host:port`.
+    pub address: String,
+    /// What is shown to it.
+    pub token: Option<String>,
+    /// Who it must be; without it, nothing is protected.
+    pub tls: Option<ClientTlsConfig>,
+}
+
+impl Contact {
+    /// Whoever listens at `address`.
+    pub fn at(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, AgentError> {
+        let address = &self.address;
+        let scheme = self.tls.as_ref().map_or("http", |_| "https");
+        let endpoint = Endpoint::try_from(format!("{scheme}://{address}"));
+        let endpoint = endpoint.map_err(|_| AgentError::Address(address.clone()))?;
+        let endpoint = match &self.tls {
+            Some(tls) => { endpoint.tls_config(tls.clone()) }.map_err(AgentError::Tls)?,
+            None => endpoint,
+        };
+        Ok(endpoint
+            .connect_timeout(PATIENCE)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true))
+    }
+
+    fn authorization(&self) -> Result<Option<AsciiMetadataValue>, AgentError> {
+        let value = |token: &String| format!("Bearer {token}").parse();
+        let value = self.token.as_ref().map(value).transpose();
+        value.map_err(|_| AgentError::Token)
+    }
+}
 
 /// What comes from the controller's side.
 #[derive(Debug)]
@@ -42,19 +89,15 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// Begins to connect to `controller`, `host:port`. Needs a tokio runtime.
+    /// Begins to connect to a controller. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The address is none.
-    pub fn open(controller: &str) -> Result<Self, tonic::transport::Error> {
-        let endpoint = Endpoint::try_from(format!("http://{controller}"))?
-            .connect_timeout(PATIENCE)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
+    /// The address is none, or token or TLS cannot be used.
+    pub fn open(contact: &Contact) -> Result<Self, AgentError> {
+        let way = (contact.endpoint()?, contact.authorization()?);
         let (say, reports) = mpsc::channel(REPORTS);
         let (tell, heard) = mpsc::channel(HEARD);
-        let task = tokio::spawn(carry(endpoint, reports, tell));
+        let task = tokio::spawn(carry(way, reports, tell));
         Ok(Self { say, heard, task })
     }
 
@@ -100,14 +143,17 @@ impl Backoff {
 }
 
 async fn carry(
-    endpoint: Endpoint,
+    (endpoint, authorization): (Endpoint, Option<AsciiMetadataValue>),
     mut reports: mpsc::Receiver<proto::Report>,
     heard: mpsc::Sender<Heard>,
 ) {
     let mut backoff = Backoff(Backoff::FIRST);
     loop {
         let ended = match endpoint.connect().await {
-            Ok(channel) => stream(channel, &mut reports, &heard, &mut backoff).await,
+            Ok(channel) => {
+                let way = (channel, authorization.clone());
+                stream(way, &mut reports, &heard, &mut backoff).await
+            }
             Err(error) => Err(chain(&error)),
         };
         let Err(why) = ended else { return };
@@ -133,14 +179,18 @@ async fn closed(reports: &mut mpsc::Receiver<proto::Report>) {
 
 /// One stream, until there is nothing more to say, or why it ended before.
 async fn stream(
-    channel: Channel,
+    (channel, authorization): (Channel, Option<AsciiMetadataValue>),
     reports: &mut mpsc::Receiver<proto::Report>,
     heard: &mpsc::Sender<Heard>,
     backoff: &mut Backoff,
 ) -> Result<(), String> {
     let (say, saying) = mpsc::channel(1);
     let mut client = TelemetryClient::new(channel);
-    let answer = client.report(ReceiverStream::new(saying)).await;
+    let mut request = Request::new(ReceiverStream::new(saying));
+    if let Some(value) = authorization {
+        request.metadata_mut().insert("authorization", value);
+    }
+    let answer = client.report(request).await;
     let mut remarks = answer.map_err(|status| status.to_string())?.into_inner();
     while reports.try_recv().is_ok() {}
     info!("reporting");

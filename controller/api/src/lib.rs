@@ -4,6 +4,9 @@
 //! ids, and nothing here knows what they mean; the daemon's `telemetry` and `northbound` turn them
 //! into the types that the rest of the program has.
 
+/// All of `proto/` as a `google.protobuf.FileDescriptorSet`, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 /// Jobs tell of themselves.
 pub mod telemetry {
     #[allow(unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]

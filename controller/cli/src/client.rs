@@ -3,6 +3,7 @@
 //! The decision: commands are clients like any other. What they print is what the interface
 //! answers, so whatever a person can see, a program can ask for.
 
+mod credentials;
 mod frames;
 
 use std::future::Future;
@@ -18,10 +19,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
 
+pub(crate) use self::credentials::Credentials;
 pub(crate) use self::frames::{Frame, Frames};
-use crate::failure::Failure;
-use crate::files;
+use crate::failure::{Failure, chain};
 
 /// Longer than any answer takes: a change waits for its switches.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,17 +37,19 @@ pub(crate) struct To {
     /// Where the controller listens (northbound.listen of its configuration)
     #[arg(long, default_value = "127.0.0.1:9300", value_name = "HOST:PORT")]
     controller: String,
-    /// File with the token that the controller wants (northbound.tokens of its configuration)
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<String>,
+    #[command(flatten)]
+    credentials: Credentials,
 }
+
+/// A connection, over TLS where that is wanted.
+type Line = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 impl To {
     /// The controller that listens there.
-    pub(crate) fn new(controller: &str) -> Self {
+    pub(crate) fn new(controller: &str, credentials: &Credentials) -> Self {
         Self {
             controller: controller.to_owned(),
-            token_file: None,
+            credentials: credentials.clone(),
         }
     }
 
@@ -133,9 +140,8 @@ impl To {
             .uri(path)
             .header("host", &self.controller)
             .header("accept", accept);
-        if let Some(file) = &self.token_file {
-            let token = files::text(file)?;
-            request = request.header("authorization", format!("Bearer {}", token.trim()));
+        if let Some(token) = self.credentials.token()? {
+            request = request.header("authorization", format!("Bearer {token}"));
         }
         request
             .body(Full::new(body))
@@ -143,15 +149,29 @@ impl To {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
-        let stream = TcpStream::connect(&self.controller).await;
-        let stream = stream.map_err(|error| self.unreachable(&error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        let line = self.line().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(line))
             .await
             .map_err(|error| self.unreachable(&error))?;
         // It ends with its sender and the answer; whatever goes wrong, the answer says.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await;
         answer.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn line(&self) -> Result<Line, Failure> {
+        let connector = self.credentials.connector()?;
+        let stream = TcpStream::connect(&self.controller).await;
+        let stream = stream.map_err(|error| self.unreachable(&error))?;
+        let Some(connector) = connector else {
+            return Ok(Either::Left(stream));
+        };
+        let (host, _) = { self.controller.rsplit_once(':') }.unwrap_or((&self.controller, ""));
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|error| Failure::input("--controller", error))?;
+        let stream = connector.connect(name, stream).await;
+        let stream = stream.map_err(|error| self.untrusted(&error))?;
+        Ok(Either::Right(Box::new(stream)))
     }
 
     async fn whole(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
@@ -162,7 +182,20 @@ impl To {
 
     fn unreachable(&self, error: &dyn std::error::Error) -> Failure {
         let address = &self.controller;
-        Failure::Work(format!("no controller answers at {address}: {error}"))
+        let why = chain(error);
+        Failure::Work(format!("no controller answers at {address}: {why}"))
+    }
+
+    /// What went wrong in the handshake.
+    fn untrusted(&self, error: &std::io::Error) -> Failure {
+        let address = &self.controller;
+        let source = error.get_ref().and_then(|source| source.downcast_ref());
+        Failure::Work(match source {
+            Some(rustls::Error::InvalidMessage(_)) => {
+                format!("what listens at {address} speaks no TLS; leave out --ca")
+            }
+            _ => format!("the controller at {address} is not one that --ca knows: {error}"),
+        })
     }
 
     fn late(&self) -> Failure {

@@ -15,7 +15,7 @@ mod raw;
 mod telemetry;
 
 pub use counters::{Counters, RawCounters};
-pub use northbound::{Northbound, RawNorthbound, RawToken, Role, Token};
+pub use northbound::{Northbound, RawNorthbound, RawToken, Role, TlsFiles, Token};
 pub use telemetry::{RawTelemetry, Telemetry};
 
 pub use raw::{

@@ -6,6 +6,7 @@
 //! [`Access`]; nothing here remembers anything about the fabric.
 
 pub mod answers;
+mod doors;
 pub mod events;
 pub mod explain;
 mod gate;
@@ -26,12 +27,14 @@ use api::northbound::northbound_server::NorthboundServer;
 use api::telemetry::telemetry_server::TelemetryServer;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::error;
 
+use self::doors::Doors;
 use self::gate::Gate;
 use self::service::Service;
 use self::telemetry::Reception;
@@ -71,9 +74,10 @@ impl Drop for Server {
 /// Serves the controller of `access` to whoever connects to `listener`.
 ///
 /// # Errors
-/// The listener has no address.
+/// The listener has no address, or the files of TLS cannot be used.
 pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io::Result<Server> {
     let address = listener.local_addr()?;
+    let doors = Doors::open(listener, config.northbound.tls.as_ref())?;
     let stop = CancellationToken::new();
     let (reader, measured) = Reader::new(access.clone(), &config.counters, &config.southbound);
     let (desk, calls) = Desk::new(access.clone(), config, measured.clone());
@@ -82,7 +86,9 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
     let service = Service::new(access.clone(), config).measuring(measured, disputes);
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
-    let grpc = Routes::new(TelemetryServer::new(reception)).add_service(operators);
+    let grpc = Routes::new(TelemetryServer::new(reception))
+        .add_service(operators)
+        .add_service(grpc::reflection());
     let http = http::router(service).layer(DefaultBodyLimit::max(body_max));
     let router = http.merge(page::router()).merge(grpc.into_axum_router());
     let router = router.layer(from_fn_with_state(
@@ -94,7 +100,8 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
         let desk = tokio::spawn(desk.run(of_desk));
         let reader = tokio::spawn(reader.run(of_reader));
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let serving = axum::serve(listener, service).into_future();
+        // Tapped for nothing: only then does axum take its addresses for those of clients.
+        let serving = axum::serve(doors.tap_io(|_| {}), service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
         if let Some(Err(why)) = stopping.run_until_cancelled(serving).await {
             error!("the northbound server ended: {why}");

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::failure::Failure;
+use crate::client::Credentials;
+use crate::failure::{Failure, chain};
 use crate::{files, output};
 
 /// Seconds of which counters are looked at.
@@ -39,6 +40,8 @@ Examples:
 
 A configuration file:
   controller = \"10.0.0.1:9300\"
+  token_file = \"/etc/crux/agent.token\"
+  ca = \"/etc/crux/roots.pem\"
   host = \"h1\"
   socket = \"/run/crux/agent.sock\"
   jobs = \"/etc/crux/jobs.toml\"
@@ -53,6 +56,8 @@ pub(crate) struct Args {
     /// Where the controller listens (northbound.listen of its configuration)
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Name of this host in the fabric document [default: what the machine calls itself]
     #[arg(long)]
     host: Option<String>,
@@ -84,6 +89,10 @@ pub(crate) struct Args {
 #[serde(deny_unknown_fields, default)]
 struct AgentDocument {
     controller: Option<String>,
+    token_file: Option<String>,
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
     host: Option<String>,
     socket: Option<PathBuf>,
     jobs: Option<String>,
@@ -115,6 +124,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => AgentDocument::default(),
     };
     let controller = args.controller.clone().or(document.controller.take());
+    let written = Credentials {
+        token_file: document.token_file.take(),
+        ca: document.ca.take(),
+        cert: document.cert.take(),
+        key: document.key.take(),
+    };
+    let credentials = args.credentials.clone().or(written);
     let settings = settings(args, document)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -124,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         match (args.once, args.dry_run) {
             (true, _) => once(&settings, args.seconds).await,
             (_, true) => rehearse(settings).await,
-            _ => serve(settings, controller).await,
+            _ => serve(settings, controller, &credentials).await,
         }
     })
 }
@@ -172,10 +188,15 @@ fn own_name() -> Result<String, Failure> {
     Ok(name.trim().to_owned())
 }
 
-async fn serve(settings: Settings, controller: Option<String>) -> Result<(), Failure> {
+async fn serve(
+    settings: Settings,
+    controller: Option<String>,
+    credentials: &Credentials,
+) -> Result<(), Failure> {
     let missing = || Failure::input("--controller", "missing; where does the controller listen?");
     let controller = controller.ok_or_else(missing)?;
-    let outlet = Outlet::controller(&controller).map_err(|error| unusable(&error))?;
+    let contact = credentials.contact(&controller)?;
+    let outlet = Outlet::controller(&contact).map_err(|error| unusable(&error))?;
     let agent = Agent::open(settings, outlet).map_err(|error| unusable(&error))?;
     agent.run(stop()?).await;
     Ok(())
@@ -232,6 +253,8 @@ fn stop() -> Result<impl Future<Output = ()>, Failure> {
 fn unusable(error: &AgentError) -> Failure {
     match error {
         AgentError::Address(_) => Failure::input("--controller", error),
+        AgentError::Token => Failure::input("--token-file", error),
+        AgentError::Tls(_) => Failure::input("--ca", chain(error)),
         AgentError::Shared(..) | AgentError::Job { .. } => Failure::input("--jobs", error),
         AgentError::Nic { .. } | AgentError::Socket { .. } => Failure::work(error),
     }

@@ -8,7 +8,7 @@ use simulator::placement::Placement;
 use simulator::replay::{Advice, Question};
 use simulator::workload::Models;
 
-use crate::client::To;
+use crate::client::{Credentials, To};
 use crate::failure::Failure;
 use crate::files;
 use crate::input::InputArgs;
@@ -22,7 +22,8 @@ use crate::output::{self, Format, FormatArg};
 #[command(after_help = "\
 Examples:
   crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100
-  crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived")]
+  crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived
+  crux place --controller ctl:9300 --ca roots.pem --token-file token --gpus 8 --model gpt-24l/A100")]
 #[command(mut_args(or_controller))]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,6 +32,8 @@ pub(crate) struct Args {
     /// its configuration)
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
+    #[command(flatten)]
+    credentials: Credentials,
     /// GPUs that the job wants
     #[arg(long)]
     gpus: u32,
@@ -61,6 +64,7 @@ fn or_controller(arg: Arg) -> Arg {
             .required_unless_present("controller")
             .conflicts_with("controller"),
         "policy" => arg.conflicts_with("controller"),
+        "token_file" | "ca" | "cert" | "key" => arg.requires("controller"),
         _ => arg,
     }
 }
@@ -77,7 +81,8 @@ fn known(args: &Args) -> Result<(Input, Policy), Failure> {
             Ok((known.input, known.policy))
         }
         (None, Some(controller)) => {
-            let situation: Situation = To::new(controller).get("/v1/situation")?;
+            let to = To::new(controller, &args.credentials);
+            let situation: Situation = to.get("/v1/situation")?;
             situation.recall().map_err(Failure::document)
         }
         (None, None) => {

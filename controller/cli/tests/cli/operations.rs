@@ -1,9 +1,11 @@
 //! The commands of an operator, against a controller that runs: what the documentation shows works
 //! as it is written there.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
+use controller::config::{RawToken, Role, TlsFiles};
 use controller::northbound::{self, Server};
 use controller::{Config, Controller, ControllerHandle, Event, RawConfig};
 use planner::{JobsDocument, Policy};
@@ -104,6 +106,22 @@ fn crux(files: &Files, at: SocketAddr, arguments: &[&str]) -> Output {
 /// A command, its exit status, and texts that it prints.
 type Case = (&'static str, i32, &'static [&'static str]);
 
+/// Runs the commands one after the other.
+fn check(files: &Files, at: SocketAddr, cases: &[Case]) {
+    for (command, status, expected) in cases {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let output = crux(files, at, &arguments);
+        let [told, wrong] = [&output.stdout, &output.stderr];
+        let [told, wrong] = [told, wrong].map(|text| String::from_utf8_lossy(text));
+        let ended = output.status.code();
+        assert_eq!(ended, Some(*status), "{command}: {told}{wrong}");
+        for text in *expected {
+            let is_there = told.contains(text) || wrong.contains(text);
+            assert!(is_there, "{command}: no {text:?} in {told}{wrong}");
+        }
+    }
+}
+
 const LOOKING: [Case; 12] = [
     ("jobs", 0, &["gpt", "bert", "document"]),
     ("switches", 0, &["leaf1", "primary"]),
@@ -185,27 +203,109 @@ async fn commands_do_what_their_page_says() {
     raw.recorder.folder = Some(files.path("flight"));
     let stage = Stage::open(&Config::try_from(raw).unwrap()).await;
     let at = stage.server.local_addr();
-    for (command, status, expected) in LOOKING.into_iter().chain(STEERING) {
-        let arguments: Vec<&str> = command.split(' ').collect();
-        let output = crux(&files, at, &arguments);
-        let [told, wrong] = [&output.stdout, &output.stderr];
-        let [told, wrong] = [told, wrong].map(|text| String::from_utf8_lossy(text));
-        assert_eq!(
-            output.status.code(),
-            Some(status),
-            "{command}: {told}{wrong}"
-        );
-        for text in expected {
-            let is_there = told.contains(text) || wrong.contains(text);
-            assert!(is_there, "{command}: no {text:?} in {told}{wrong}");
-        }
-    }
+    check(&files, at, &LOOKING);
+    check(&files, at, &STEERING);
     stage.controller.shutdown().await;
     let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
     let told = printed(&output);
     for text in ["a policy of ada", "the same", " 0 differences"] {
         assert!(told.contains(text), "no {text:?} in {told}");
     }
+}
+
+const ROOTS: &[u8] =
+    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/roots.pem");
+const CERTIFICATE: &[u8] =
+    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/switch.pem");
+const KEY: &[u8] =
+    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/switch.key.pem");
+const STRANGER: &[u8] =
+    include_bytes!("../../../../bmv2-testbed/switch/tests/p4runtime/tls/controller.pem");
+
+/// What a controller that is protected says to commands.
+const PROTECTED: [Case; 9] = [
+    ("jobs", 1, &["ask with https"]),
+    ("jobs --ca stranger.pem", 1, &["not one that --ca knows"]),
+    ("jobs --ca token", 2, &["token: no certificate in PEM"]),
+    ("jobs --ca roots.pem", 1, &["a token is missing"]),
+    ("jobs --ca roots.pem --token-file token", 0, &["gpt"]),
+    (
+        "place --ca roots.pem --token-file token --gpus 8 --model gpt-24l/A100 --placement hived",
+        0,
+        &["hived", "nobody is delayed"],
+    ),
+    (
+        "policy apply policy.toml --ca roots.pem --token-file token",
+        0,
+        &["edition 2 is in force"],
+    ),
+    (
+        "policy history --ca roots.pem --token-file token",
+        0,
+        &["ops (says ada)"],
+    ),
+    (
+        "top --once --ca roots.pem --token-file token",
+        0,
+        &["2 jobs"],
+    ),
+];
+
+fn protected(files: &Files) -> Config {
+    let mut raw = RawConfig::default();
+    raw.northbound.tls = Some(TlsFiles {
+        certificate: files.path("switch.pem"),
+        key: files.path("switch.key.pem"),
+        client_roots: None,
+    });
+    let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let token = |name: &str, role| RawToken {
+        name: name.to_owned(),
+        role,
+        sha256: digest.to_owned(),
+    };
+    raw.northbound.tokens = vec![token("ops", Role::Write), token("hosts", Role::Report)];
+    Config::try_from(raw).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_protected_controller_answers_who_knows_it_and_is_known() {
+    let files = Files::with(&[
+        ("roots.pem", ROOTS),
+        ("switch.pem", CERTIFICATE),
+        ("switch.key.pem", KEY),
+        ("stranger.pem", STRANGER),
+        ("token", b"test\n"),
+        ("policy.toml", b"fairness = 0.2\n"),
+    ]);
+    let stage = Stage::open(&protected(&files)).await;
+    let at = stage.server.local_addr();
+    check(&files, at, &PROTECTED);
+    let mut agent = files.command(&["agent", "--host", "h1", "--log", "info", "--controller"]);
+    let known = ["--ca", "roots.pem", "--token-file", "token"];
+    let agent = agent.arg(at.to_string()).args(known);
+    let mut agent = agent.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(agent.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let reports = lines.find(|line| line.contains("reporting") || line.contains("trying again"));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(
+        reports
+            .as_ref()
+            .is_some_and(|line| line.contains("reporting")),
+        "{reports:?}"
+    );
+    stage.controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_tls_is_not_served_without() {
+    let files = Files::with(&[("roots.pem", ROOTS)]);
+    let stage = Stage::open(&Config::default()).await;
+    let plain: [Case; 1] = [("jobs --ca roots.pem", 1, &["speaks no TLS"])];
+    check(&files, stage.server.local_addr(), &plain);
+    stage.controller.shutdown().await;
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ pub struct Northbound {
     pub listen: Option<SocketAddr>,
     /// Who may do what; without tokens, whoever reaches the address may do everything.
     pub tokens: Vec<Token>,
+    /// Served over TLS, with these files.
+    pub tls: Option<TlsFiles>,
     /// The longest body of a request, bytes.
     pub body_max: NonZeroUsize,
     /// Requests that are answered in a second, of each address.
@@ -30,6 +33,19 @@ pub struct Token {
     pub role: Role,
     /// SHA-256 of it.
     pub sha256: [u8; 32],
+}
+
+/// What TLS needs, all in PEM; read when the controller begins to serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Roots of the certificates of clients: who shows none of them is not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_roots: Option<PathBuf>,
 }
 
 /// What somebody may do.
@@ -75,6 +91,9 @@ pub struct RawNorthbound {
     /// of role `report`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<RawToken>,
+    /// Serve over TLS. With `client_roots`, clients need a certificate as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsFiles>,
     /// Events that are kept: whoever falls further behind is told how many were missed.
     pub events: usize,
     /// The longest body of a request, in bytes.
@@ -102,6 +121,7 @@ impl Default for RawNorthbound {
             listen: None,
             anyone: false,
             tokens: Vec::new(),
+            tls: None,
             events: 4_096,
             body_max: 1 << 20,
             requests_per_second: 200,
@@ -116,15 +136,19 @@ impl TryFrom<&RawNorthbound> for Northbound {
         let tokens = raw.tokens.iter().map(Token::try_from);
         let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
         if let Some(listen) = raw.listen {
-            let is_open = tokens.is_empty() && !listen.ip().is_loopback();
+            let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
+            let is_known = !tokens.is_empty() || certified.is_some();
+            let is_open = !is_known && !listen.ip().is_loopback();
             let wanted = "an address of this machine alone (127.0.0.1), unless northbound.tokens \
-                          says who may do what, or northbound.anyone = true";
+                          says who may do what, northbound.tls.client_roots who is known, or \
+                          northbound.anyone = true";
             check("northbound.listen", &listen, wanted, !is_open || raw.anyone)?;
         }
         let rate = NonZeroU32::new(raw.requests_per_second);
         Ok(Self {
             listen: raw.listen,
             tokens,
+            tls: raw.tls.clone(),
             body_max: count("northbound.body_max", raw.body_max)?,
             requests_per_second: rate.ok_or_else(|| ConfigError::Invalid {
                 field: "northbound.requests_per_second",

@@ -39,11 +39,18 @@ const CHANGES: [&str; 6] = [
 /// What only looks, though it is asked with a document.
 const LOOKS: [&str; 1] = ["/v1/policy/diff"];
 
-/// Methods of gRPC, which are all posted.
-const GRPC: &str = "/crux.northbound.v1.Northbound/";
+/// Methods of gRPC that look, unless they are among the changes; all are posted.
+const GRPC: [&str; 2] = [
+    "/crux.northbound.v1.Northbound/",
+    "/grpc.reflection.v1.ServerReflection/",
+];
 
 /// Addresses whose pace is remembered.
 const ADDRESSES: usize = 4_096;
+
+/// Whose token a request has; nobody's where none is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Caller(pub(super) Option<Arc<str>>);
 
 /// The gate.
 #[derive(Clone, Debug)]
@@ -82,8 +89,8 @@ impl Gate {
         }
     }
 
-    /// Whether a request may pass.
-    fn judge(&self, request: &Request) -> Result<(), Turned> {
+    /// Whether a request may pass, and whose it is.
+    fn judge(&self, request: &Request) -> Result<Caller, Turned> {
         let needs = needs(request.method(), request.uri().path());
         if needs != Role::Report {
             self.count(request)?;
@@ -95,7 +102,7 @@ impl Gate {
             Role::Read | Role::Write => !tokens.is_empty(),
         };
         if !is_guarded {
-            return Ok(());
+            return Ok(Caller::default());
         }
         let given = given(request.headers()).ok_or(Turned::Missing(needs))?;
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
@@ -106,7 +113,8 @@ impl Gate {
             has: *role,
             needs,
         };
-        role.may(needs).then_some(()).ok_or_else(lacks)
+        let caller = || Caller(Some(name.as_str().into()));
+        role.may(needs).then(caller).ok_or_else(lacks)
     }
 
     /// Counts a request of its address.
@@ -133,9 +141,13 @@ impl Gate {
 }
 
 /// Lets a request pass, or says what is missing in the words of its protocol.
-pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let Err(turned) = gate.judge(&request) else {
-        return next.run(request).await;
+pub(super) async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let turned = match gate.judge(&request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            return next.run(request).await;
+        }
+        Err(turned) => turned,
     };
     let kind = request.headers().get(header::CONTENT_TYPE);
     let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
@@ -183,7 +195,9 @@ fn needs(method: &Method, path: &str) -> Role {
         return Role::Report;
     }
     let changes = CHANGES.iter().any(|end| path.ends_with(end));
-    let looks = method == Method::GET || path.starts_with(GRPC) || LOOKS.contains(&path);
+    let looks = method == Method::GET
+        || GRPC.iter().any(|service| path.starts_with(service))
+        || LOOKS.contains(&path);
     match looks && !changes {
         true => Role::Read,
         false => Role::Write,
@@ -228,9 +242,10 @@ mod tests {
             ("POST", "/crux.telemetry.v1.Telemetry/Report", Role::Report),
             (
                 "POST",
-                "/grpc.reflection.v1.ServerReflection/Info",
-                Role::Write,
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                Role::Read,
             ),
+            ("POST", "/crux.other.v1.Other/Look", Role::Write),
         ];
         for (method, path, role) in cases {
             let method = method.parse().unwrap();

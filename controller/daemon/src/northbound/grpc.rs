@@ -4,15 +4,22 @@
 //! names of the fields and neither can say what the other does not; what users know as whole
 //! documents stays one.
 
+use std::pin::Pin;
+
 use api::northbound as proto;
 use api::northbound::northbound_server::Northbound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tonic::{Request, Response, Status};
-use topology::one_line;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Extensions, Request, Response, Status};
+use tonic_reflection::server::Builder;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use topology::{Finding, one_line};
 
+use super::gate::Caller;
 use super::service::{Service, ServiceError};
+use crate::chronicle::{Page, Position};
 
 /// An answer to an RPC.
 type Answer<T> = Result<Response<T>, Status>;
@@ -74,18 +81,66 @@ impl Northbound for Service {
 
     async fn policy_apply(&self, asked: Request<proto::Order>) -> Answer<proto::Done> {
         let order = asked_for(asked.get_ref())?;
-        answer(&self.apply(&order).await.map_err(status)?)
+        let asked_by = self.known(asked.extensions());
+        answer(&asked_by.apply(&order).await.map_err(status)?)
     }
 
     async fn policy_confirm(&self, asked: Request<proto::Say>) -> Answer<proto::Done> {
         let say = asked_for(asked.get_ref())?;
-        answer(&self.confirm(&say).await.map_err(status)?)
+        let asked_by = self.known(asked.extensions());
+        answer(&asked_by.confirm(&say).await.map_err(status)?)
     }
 
     async fn policy_rollback(&self, asked: Request<proto::Say>) -> Answer<proto::Done> {
         let say = asked_for(asked.get_ref())?;
-        answer(&self.roll_back(&say).await.map_err(status)?)
+        let asked_by = self.known(asked.extensions());
+        answer(&asked_by.roll_back(&say).await.map_err(status)?)
     }
+
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<proto::Happenings, Status>> + Send>>;
+
+    async fn events(&self, asked: Request<proto::Since>) -> Answer<Self::EventsStream> {
+        let Some(since) = &asked.get_ref().since else {
+            return Ok(pages(self, Position::default()));
+        };
+        let refused = |why| status(ServiceError::Refused(vec![Finding::error("since", why)]));
+        Ok(pages(self, since.parse().map_err(refused)?))
+    }
+}
+
+/// What the server says of its services to who asks for that (gRPC reflection).
+pub(super) fn reflection() -> ServerReflectionServer<impl ServerReflection> {
+    let builder = Builder::configure().register_encoded_file_descriptor_set(api::DESCRIPTORS);
+    builder
+        .build_v1()
+        .expect("the descriptors are those that the services were made from")
+}
+
+impl Service {
+    /// The same, for whoever the gate has let in.
+    fn known(&self, extensions: &Extensions) -> Self {
+        let caller = extensions.get().cloned();
+        let Caller(caller) = caller.unwrap_or_default();
+        self.asked_by(caller)
+    }
+}
+
+/// A stream of what happens after a position.
+fn pages(service: &Service, since: Position) -> Response<<Service as Northbound>::EventsStream> {
+    let pages = service
+        .follow(since)
+        .map(|page| message(&happenings(&page)));
+    Response::new(Box::pin(pages))
+}
+
+/// A page whose events name their kind instead of having its fields.
+fn happenings(page: &Page) -> Value {
+    let mut page = json!(page);
+    for event in page["events"].as_array_mut().into_iter().flatten() {
+        let fields = event.clone();
+        event["kind"] = json!({ event["kind"].as_str().unwrap_or_default(): fields });
+    }
+    page
 }
 
 /// What a message asks for.
@@ -95,12 +150,14 @@ fn asked_for<T: DeserializeOwned>(message: &impl Serialize) -> Result<T, Status>
 }
 
 /// The message that says what an answer does.
-fn answer<T: DeserializeOwned>(answer: &impl Serialize) -> Answer<T> {
+fn message<T: DeserializeOwned>(answer: &impl Serialize) -> Result<T, Status> {
     // A test asks for every answer, so what is wrong here is wrong there.
     let wrong = |error: serde_json::Error| Status::internal(error.to_string());
-    serde_json::from_value(json!(answer))
-        .map(Response::new)
-        .map_err(wrong)
+    serde_json::from_value(json!(answer)).map_err(wrong)
+}
+
+fn answer<T: DeserializeOwned>(answer: &impl Serialize) -> Answer<T> {
+    message(answer).map(Response::new)
 }
 
 /// The same of a list, which is a field of its message.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
 
+use super::gate::Caller;
 use super::service::{Service, ServiceError};
 use super::{events, openapi};
 
@@ -39,11 +40,12 @@ pub(super) fn router(service: Service) -> Router {
     for endpoint in openapi::ENDPOINTS {
         let handler = endpoint.handler;
         let answer = move |State(service): State<Arc<Service>>,
+                           Extension(Caller(caller)): Extension<Caller>,
                            name: Option<Path<String>>,
                            body: Bytes| async move {
             let name = name.map_or_else(String::new, |Path(name)| name);
             let asked = Asked { name, body };
-            respond(handler(Service::clone(&service), asked).await)
+            respond(handler(service.asked_by(caller), asked).await)
         };
         let method = match endpoint.takes.is_some() {
             true => post(answer),

@@ -138,6 +138,8 @@ pub struct Service {
     verify: Duration,
     /// What switches count, and where jobs say something else; nothing where nobody reads it.
     measured: Option<Counting>,
+    /// Whose request this is, by their token.
+    caller: Option<Arc<str>>,
 }
 
 /// What switches count, and where jobs say something else.
@@ -154,6 +156,16 @@ impl Service {
             access,
             verify,
             measured: None,
+            caller: None,
+        }
+    }
+
+    /// The same, for who is known by a token.
+    #[must_use]
+    pub(super) fn asked_by(&self, caller: Option<Arc<str>>) -> Self {
+        Self {
+            caller,
+            ..self.clone()
         }
     }
 
@@ -435,8 +447,14 @@ impl Service {
     }
 
     fn sign(&self, who: &str, why: &str) -> Signature {
+        // What somebody says of themselves stands beside what is known of them.
+        let who = match self.caller.as_deref() {
+            None => who.to_owned(),
+            Some(known) if who.is_empty() || who == known => known.to_owned(),
+            Some(known) => format!("{known} (says {who})"),
+        };
         Signature {
-            who: who.to_owned(),
+            who,
             why: why.to_owned(),
             at_ms: self.access.clock().now(),
         }

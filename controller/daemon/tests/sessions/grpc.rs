@@ -13,6 +13,10 @@ use tokio::net::TcpListener;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::http::{ask, ask_with};
 use crate::lab::{Lab, verified};
@@ -78,8 +82,7 @@ fn each_endpoint_has_its_rpc() {
     let proto = include_str!("../../../api/proto/northbound.proto");
     let document = openapi::document();
     let paths = document["paths"].as_object().unwrap().keys();
-    // Events are a stream of HTTP's own (server-sent events).
-    for path in paths.filter(|path| *path != "/v1/events") {
+    for path in paths {
         let words = path
             .trim_start_matches("/v1/")
             .trim_end_matches("/{name}")
@@ -192,6 +195,116 @@ async fn every_command_does_as_over_http() {
         .await
         .unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_those_of_http_and_go_on() {
+    let lab = Lab::new().await;
+    let (controller, server) = served(&lab, &Config::default()).await;
+    let at = server.local_addr();
+    let mut grpc = client(at).await;
+    let kept = http(at, "/v1/events", None).await;
+    let mut stream = grpc
+        .events(proto::Since::default())
+        .await
+        .unwrap()
+        .into_inner();
+    let page = stream.message().await.unwrap().unwrap();
+    assert_eq!(json!(page.run), kept["run"]);
+    let told = kept["events"].as_array().unwrap();
+    assert!(page.events.len() >= told.len() && !told.is_empty());
+    for (http, grpc) in told.iter().zip(&page.events) {
+        let mut grpc = json!(grpc);
+        let kind = http["kind"].as_str().unwrap();
+        let fields = grpc["kind"][kind].take();
+        let fields = fields
+            .as_object()
+            .unwrap_or_else(|| panic!("{kind}: {grpc}"));
+        let mut flat = grpc.as_object().unwrap().clone();
+        flat.extend(fields.clone());
+        flat.insert("kind".to_owned(), kind.into());
+        says_the_same(http, &Value::Object(flat), kind);
+    }
+    controller
+        .submit(Event::JobsChanged(Vec::new()))
+        .await
+        .unwrap();
+    let mut left = 0;
+    while left < 2 {
+        let page = stream.message().await.unwrap().unwrap();
+        let is_left = |event: &&proto::Happening| {
+            matches!(event.kind, Some(proto::happening::Kind::JobLeft(_)))
+        };
+        left += page.events.iter().filter(is_left).count();
+    }
+    let since = Some("soon".to_owned());
+    let refused = grpc.events(proto::Since { since }).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_what_there_is_is_told() {
+    let lab = Lab::new().await;
+    let config = guarded(|_| {});
+    let (controller, server) = served(&lab, &config).await;
+    let channel = Channel::from_shared(format!("http://{}", server.local_addr())).unwrap();
+    let channel = channel.connect().await.unwrap();
+    let mut reflection = ServerReflectionClient::new(channel);
+    let list = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut asked = Request::new(tokio_stream::iter([list]));
+    let bob = MetadataValue::from_static("Bearer bob");
+    asked.metadata_mut().insert("authorization", bob);
+    let mut answers = reflection
+        .server_reflection_info(asked)
+        .await
+        .unwrap()
+        .into_inner();
+    let answer = answers.message().await.unwrap().unwrap().message_response;
+    let Some(MessageResponse::ListServicesResponse(list)) = answer else {
+        panic!("{answer:?}");
+    };
+    let names: Vec<_> = list
+        .service
+        .into_iter()
+        .map(|service| service.name)
+        .collect();
+    for name in [
+        "crux.northbound.v1.Northbound",
+        "crux.telemetry.v1.Telemetry",
+    ] {
+        assert!(names.iter().any(|known| known == name), "{names:?}");
+    }
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_has_the_name_of_the_token() {
+    let lab = Lab::new().await;
+    let (controller, server) = served(&lab, &guarded(|_| {})).await;
+    let at = server.local_addr();
+    let order =
+        r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}}, "who": "eve"}"#;
+    let (status, answer) = ask_with(at, "/v1/policy/apply", Some(order), "Bearer ada").await;
+    assert_eq!(status, 200, "{answer}");
+    let mut asked = Request::new(proto::Say::default());
+    let ada = MetadataValue::from_static("Bearer ada");
+    asked.metadata_mut().insert("authorization", ada);
+    client(at).await.policy_rollback(asked).await.unwrap();
+    let (_, history) = ask_with(at, "/v1/policy/history", None, "Bearer bob").await;
+    let history: Vec<Value> = serde_json::from_str(&history).unwrap();
+    let who = history
+        .iter()
+        .map(|chapter| &chapter["edition"]["signature"]["who"]);
+    let who: Vec<_> = who.take(2).collect();
+    assert_eq!(who, ["ada", "ada (says eve)"], "{history:?}");
     server.shutdown().await;
     controller.shutdown().await;
 }

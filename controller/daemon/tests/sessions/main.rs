@@ -37,6 +37,8 @@ mod simple_switch;
 #[cfg(test)]
 mod telemetry;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod traffic;
 
 use controller::Event;

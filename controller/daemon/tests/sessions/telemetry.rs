@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use agent::service::{Agent, Outlet};
+use agent::uplink::Contact;
 use agent::{Limits, Settings};
 use api::telemetry as proto;
 use controller::northbound::{self, Server};
@@ -200,7 +201,7 @@ async fn a_process_tells_its_agent_and_the_agent_the_controller() {
     let server = served(&controller).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
-    let outlet = Outlet::controller(&server.local_addr().to_string()).unwrap();
+    let outlet = Outlet::controller(&Contact::at(&server.local_addr().to_string())).unwrap();
     let agent = Agent::open(settings(&path), outlet).unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(agent.run(stop.clone().cancelled_owned()));

@@ -14,6 +14,7 @@ use super::Documents;
 use super::result::RunResult;
 use super::teller::Teller;
 use super::wire::{Address, Counts, Listener, Order, Outgoing, Report};
+use crate::client::Credentials;
 use crate::failure::Failure;
 use crate::output::FormatArg;
 
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     /// Tell the controller that listens there of the jobs, as agents on their hosts would
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -60,9 +63,10 @@ async fn lead(args: &Args) -> Result<RunResult, Failure> {
     let scenario = args.documents.read()?;
     let deadline = Instant::now() + Duration::from_secs(args.patience);
     let mut lead = Lead::gather(args, &scenario.fabric, &scenario.jobs, deadline).await?;
-    let told = args.controller.as_ref();
-    let told = told.map(|at| Teller::open(at, &scenario.fabric, &scenario.jobs));
-    lead.teller = told.transpose()?;
+    if let Some(at) = &args.controller {
+        let contact = args.credentials.contact(at)?;
+        lead.teller = Some(Teller::open(&contact, &scenario.fabric, &scenario.jobs)?);
+    }
     for (index, start) in scenario.starts().into_iter().enumerate() {
         lead.timers
             .insert((nanos(Duration::from_secs_f64(start)), index));

@@ -5,7 +5,7 @@
 //! know of itself before it has run, so a controller profiles these jobs first.
 
 use agent::said::{Iteration, Said};
-use agent::uplink::{Heard, Uplink};
+use agent::uplink::{Contact, Heard, Uplink};
 use agent::{Limits, Watch};
 use controller::store::jobs_document;
 use planner::{Job, JobDocument};
@@ -45,10 +45,10 @@ struct Told {
 }
 
 impl Teller {
-    /// Begins to connect to the controller at `address`, and announces all jobs.
-    pub(super) fn open(address: &str, fabric: &Fabric, jobs: &[Job]) -> Result<Self, Failure> {
-        let wrong = |error| Failure::input("--controller", format_args!("{error}; HOST:PORT?"));
-        let uplink = Uplink::open(address).map_err(wrong)?;
+    /// Begins to connect to a controller, and announces all jobs.
+    pub(super) fn open(contact: &Contact, fabric: &Fabric, jobs: &[Job]) -> Result<Self, Failure> {
+        let wrong = |error| Failure::input("--controller", error);
+        let uplink = Uplink::open(contact).map_err(wrong)?;
         let mut watch = Watch::new(LIMITS);
         for document in jobs_document(fabric, jobs).jobs {
             let said = Said::Job(Box::new(unknown(document)));
