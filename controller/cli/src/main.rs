@@ -3,6 +3,8 @@
 
 mod client;
 mod commands;
+#[cfg(test)]
+mod examples;
 mod failure;
 mod figure;
 mod files;

@@ -8,6 +8,7 @@ use crate::{Cli, output};
 
 /// Print a man page.
 #[derive(clap::Args)]
+#[command(after_help = "Example:  crux man crux-plan | man -l -")]
 pub(crate) struct Args {
     /// The page, for example crux-plan
     #[arg(required_unless_present = "list")]

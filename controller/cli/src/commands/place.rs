@@ -23,7 +23,7 @@ use crate::output::{self, Format, FormatArg};
 Examples:
   crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100
   crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived
-  crux place --controller ctl:9300 --ca roots.pem --token-file token --gpus 8 --model gpt-24l/A100")]
+  crux place --controller c:9300 --ca roots.pem --token-file t --gpus 8 --model gpt-24l/A100")]
 #[command(mut_args(or_controller))]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -41,8 +41,10 @@ const HANDSHAKE: u8 = 22;
 
 /// What is answered to who speaks no TLS.
 const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\
-    connection: close\r\n\r\n{\"findings\":[{\"severity\":\"error\",\"about\":\"access\",\"text\":\
-    \"this controller is served over TLS: ask with https, and trust its authority (crux: --ca)\"}]}";
+    connection: close\r\n\r\n\
+    {\"findings\":[{\"severity\":\"error\",\"about\":\"access\",\"text\":\
+    \"this controller is served over TLS: ask with https, and trust its authority (crux: --ca)\"\
+    }]}";
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,10 @@ use crate::output::FormatArg;
 
 /// Make the same run on the embedded fabric and its virtual clock, with a controller.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux job rehearse --fabric lab.toml --jobs jobs.json
+  crux job rehearse --fabric lab.toml --jobs jobs.json --change policy.toml --iterations 4")]
 pub(crate) struct Args {
     #[command(flatten)]
     documents: Documents,

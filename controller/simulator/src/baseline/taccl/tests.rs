@@ -70,7 +70,8 @@ fn flows_that_see_other_jobs_only_go_where_the_hash_says_on_an_idle_fabric() {
     assert_eq!(vias(&by_job[1]), emptier);
 }
 
-/// Three tiers with parallel links and thousands of equal paths between two leaves: the path is the one that a list of them all gives, whatever was placed before.
+/// Three tiers with parallel links and thousands of equal paths between two leaves: the path is the
+/// one that a list of them all gives, whatever was placed before.
 #[test]
 fn paths_that_are_counted_are_those_of_a_list() {
     let text = examples::example("crux-double-sided").unwrap();

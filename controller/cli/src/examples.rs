@@ -1,0 +1,108 @@
+//! What help and documentation show is what the program takes: every command has an example, every
+//! example is a command line that parses, and every endpoint has its place in a page.
+
+use clap::{Command, CommandFactory};
+
+use crate::Cli;
+
+/// The pages that have command lines.
+const PAGES: [(&str, &str); 9] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("controller", include_str!("../../../docs/controller.md")),
+    ("demo", include_str!("../../../docs/demo.md")),
+    ("operations", include_str!("../../../docs/operations.md")),
+    ("simulation", include_str!("../../../docs/simulation.md")),
+    ("switch", include_str!("../../../docs/switch.md")),
+    ("telemetry", include_str!("../../../docs/telemetry.md")),
+    ("testbed", include_str!("../../../docs/testbed.md")),
+    ("web", include_str!("../../../docs/web.md")),
+];
+
+/// The names of all commands that do something, depth first.
+fn commands(name: &str, command: &Command, found: &mut Vec<String>) {
+    let mut below = command.get_subcommands().peekable();
+    if below.peek().is_none() {
+        found.push(name.to_owned());
+    }
+    for command in below {
+        commands(&format!("{name} {}", command.get_name()), command, found);
+    }
+}
+
+/// The command lines in a text, up to what a shell does with what they print.
+fn lines(text: &str) -> Vec<String> {
+    let text = text.replace("\\\n", " ");
+    let shown = text
+        .lines()
+        .map(|line| line.trim_start_matches("Example:").trim());
+    let shown = shown.filter(|line| line.starts_with("crux "));
+    let end = |line: &str| {
+        let ends = [" #", " | ", " > ", " &"].into_iter();
+        ends.filter_map(|end| line.find(end)).min()
+    };
+    shown
+        .map(|line| line[..end(line).unwrap_or(line.len())].to_owned())
+        .collect()
+}
+
+/// All command lines that the pages show.
+fn of_pages() -> Vec<String> {
+    // Every other piece is a block of code; the first word of one is its language.
+    let blocks = PAGES
+        .iter()
+        .flat_map(|(_, page)| page.split("```").skip(1).step_by(2));
+    let shell = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+    shell.flat_map(lines).collect()
+}
+
+/// All command lines that the help of a command and of those below it shows.
+fn of_help(command: &Command) -> Vec<String> {
+    let help = { command.get_after_help() }.map_or_else(String::new, ToString::to_string);
+    let below = command.get_subcommands().flat_map(of_help);
+    lines(&help).into_iter().chain(below).collect()
+}
+
+/// The words of a command line, as a shell makes them of plain and quoted text.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for letter in line.trim().chars() {
+        match (letter, quote) {
+            ('\'' | '"', None) => quote = Some(letter),
+            (letter, Some(open)) if letter == open => quote = None,
+            (' ', None) => words.push(String::new()),
+            (letter, _) => words.last_mut().unwrap().push(letter),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[test]
+fn every_example_parses_and_every_command_has_one() {
+    let examples = [of_pages(), of_help(&Cli::command())].concat();
+    let wrong = |line: &String| {
+        let error = Cli::command().try_get_matches_from(words(line)).err()?;
+        Some(format!("{line}\n{error}"))
+    };
+    let mut complaints: Vec<String> = examples.iter().filter_map(wrong).collect();
+    let mut found = Vec::new();
+    commands("crux", &Cli::command(), &mut found);
+    let is_shown = |name: &String| {
+        let begins = |line: &String| format!("{line} ").starts_with(&format!("{name} "));
+        examples.iter().any(begins)
+    };
+    let missing = found.into_iter().filter(|name| !is_shown(name));
+    complaints.extend(missing.map(|name| format!("{name} has no example")));
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_endpoint_is_in_a_page() {
+    let document = controller::northbound::openapi::document();
+    let paths = document["paths"].as_object().unwrap().keys();
+    let missing: Vec<_> = paths
+        .filter(|path| !PAGES.iter().any(|(_, page)| page.contains(path.as_str())))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
