@@ -23,7 +23,7 @@ pub use self::ring::{Page, Position, Ring};
 use self::scene::{Line, Scene};
 use crate::discovery::Discovery;
 use crate::ledger::Edition;
-use crate::runtime::{Access, ControllerError};
+use crate::runtime::{Access, ControllerError, Drainage};
 use crate::southbound::mandate::Mandate;
 use crate::state::{Realise, State};
 
@@ -85,7 +85,9 @@ async fn look(access: &Access, before: &Scene) -> Result<Scene, ControllerError>
     let realised = access.realised();
     let found = access.discovery().borrow().findings.clone();
     let planned = realised.iter().flat_map(|had| &had.report.findings);
-    let findings = planned.cloned().chain(found).collect();
+    let drainage = access.drainage().borrow().clone();
+    let findings = planned.cloned().chain(found);
+    let findings = findings.chain(drainage.finding()).collect();
     Ok(Scene {
         profiled,
         chapters,
@@ -93,6 +95,7 @@ async fn look(access: &Access, before: &Scene) -> Result<Scene, ControllerError>
         findings,
         mandate: *access.mandate().borrow(),
         timing: Some(access.latest_timing()),
+        drainage,
         realised,
     })
 }
@@ -115,6 +118,7 @@ struct Changes {
     board: watch::Receiver<()>,
     mandate: watch::Receiver<Mandate>,
     found: watch::Receiver<Arc<Discovery>>,
+    drainage: watch::Receiver<Drainage>,
 }
 
 impl Changes {
@@ -125,6 +129,7 @@ impl Changes {
             board: access.board().changes(),
             mandate: access.mandate(),
             found: access.discovery(),
+            drainage: access.drainage(),
         }
     }
 
@@ -135,6 +140,7 @@ impl Changes {
             changed = self.realised.changed() => changed,
             changed = self.edition.changed() => changed,
             changed = self.mandate.changed() => changed,
+            changed = self.drainage.changed() => changed,
             changed = board.changed() => changed,
             // Where no probes are wanted, nobody is there to find anything.
             Ok(()) = found.changed() => Ok(()),

@@ -81,6 +81,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// How often the switches' own counters are read.
     pub counters: Counters,
+    /// What a drain may take, after which it is told to be late.
+    pub drain: Duration,
     /// What the switches may take to hold a change of policy, after which it is taken back.
     pub verify: Duration,
     /// All sessions end within this when the controller stops.
@@ -216,6 +218,7 @@ impl TryFrom<RawConfig> for Config {
             events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
             counters: Counters::try_from(&raw.counters)?,
+            drain: duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,

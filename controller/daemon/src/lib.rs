@@ -32,5 +32,7 @@ pub mod telemetry;
 
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower;
-pub use runtime::{Access, Clock, Controller, ControllerError, ControllerHandle, Receipt, Timing};
+pub use runtime::{
+    Access, Clock, Controller, ControllerError, ControllerHandle, Drainage, Receipt, Timing,
+};
 pub use state::{Answer, Effects, Event, Proposal, Question, Realise, State, Told};

@@ -10,6 +10,7 @@
 mod access;
 mod archive;
 mod clock;
+mod drains;
 mod following;
 mod handle;
 mod log;
@@ -31,6 +32,7 @@ pub(crate) use self::access::Submission;
 pub use self::access::{Access, ControllerError, Receipt, Timing};
 use self::archive::Archive;
 pub use self::clock::Clock;
+pub use self::drains::Drainage;
 pub use self::handle::ControllerHandle;
 use self::log::log;
 pub use self::stages::{Histogram, Stages};
@@ -109,6 +111,7 @@ impl Controller {
             mandate: runtime.shared.mandate.clone(),
             stages: runtime.stopwatch.watch(),
             found,
+            drainage: runtime.drainage.subscribe(),
             told: chronicler.told(),
         };
         tokio::spawn(chronicler.run(access.clone(), runtime.stop.clone()));

@@ -8,6 +8,7 @@
 //! every question is about whole inputs. There is no path on which only a part of the state is
 //! brought up to date, so there is none on which it can be forgotten.
 
+mod condition;
 mod event;
 mod question;
 mod refused;
@@ -458,7 +459,9 @@ impl State {
         let findings = answer.report.findings.clone();
         let fabric = self.in_use(&self.policy);
         let same = |had: &Realise| {
-            *had.plan == *answer.plan && had.fabric == fabric && had.generation > self.spent
+            let is_returning = had.returning == self.returning.now();
+            let is_same = *had.plan == *answer.plan && had.fabric == fabric && is_returning;
+            is_same && had.generation > self.spent
         };
         let is_same = self.decided.as_ref().is_some_and(same);
         let realise = (!is_same).then(|| self.realise(&answer.plan, &answer.report));
@@ -475,6 +478,7 @@ impl State {
         let realise = Realise {
             generation: self.generation,
             fabric: self.in_use(&self.policy),
+            returning: self.returning.now(),
             wiring: Arc::clone(&self.wiring),
             plan: Arc::clone(plan),
             report: Arc::clone(report),

@@ -117,19 +117,24 @@ pub enum Kind {
         /// The edition that has ended.
         ended: u64,
     },
-    /// A switch is up, down or drained.
+    /// A switch is up, down, drained or returning.
     SwitchChanged {
         /// The switch.
         switch: String,
         /// What it is.
         state: Change<String>,
     },
-    /// A cable is up, down or drained.
+    /// A cable is up, down, drained or returning.
     CableChanged {
         /// One of its directions.
         link: String,
         /// What it is.
         state: Change<String>,
+    },
+    /// Nothing sends to what is drained any more.
+    DrainCompleted {
+        /// Switches and cables, as the policy names them.
+        parts: Vec<String>,
     },
     /// Entries that somebody else had changed were repaired, or left where the configuration says
     /// so.
@@ -235,6 +240,13 @@ impl fmt::Display for Kind {
             }
             | Self::CableChanged { link: part, state } => {
                 write!(f, "{part} is {}, was {}", state.after, state.before)
+            }
+            Self::DrainCompleted { parts } => {
+                let parts = parts.join(", ");
+                write!(
+                    f,
+                    "drain of {parts} is complete: nothing sends there any more"
+                )
             }
             Self::DriftRepaired { switch, entries } => {
                 write!(

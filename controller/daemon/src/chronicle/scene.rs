@@ -1,20 +1,20 @@
 //! What can be seen of a controller at one instant, and what two such looks differ in.
 //!
 //! Pure. The decision: everything is told by comparison, in one order (who leads, the policy, parts
-//! of the fabric, jobs, the plan, switches, findings), so that no event can be forgotten where
-//! something changes, and what did not change is not told.
+//! of the fabric, jobs, the plan, switches, drains, findings), so that no event can be forgotten
+//! where something changes, and what did not change is not told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use planner::{JobId, Plan, PlannedFlow, PlannedJob};
-use topology::{Fabric, Finding, Link, LinkId, NicId, Node, SwitchId};
+use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
 use super::happening::{Kind, Move};
 use crate::ledger::{Edition, ITSELF};
-use crate::northbound::answers::{stations, switch_state};
+use crate::northbound::answers::stations;
 use crate::preview::Change;
-use crate::runtime::Timing;
+use crate::runtime::{Drainage, Timing};
 use crate::southbound::SwitchStatus;
 use crate::southbound::mandate::Mandate;
 use crate::state::Realise;
@@ -36,6 +36,7 @@ pub(super) struct Scene {
     pub(super) findings: BTreeSet<Finding>,
     pub(super) mandate: Mandate,
     pub(super) timing: Option<Timing>,
+    pub(super) drainage: Drainage,
 }
 
 /// What is looked at of a session.
@@ -78,6 +79,7 @@ impl Scene {
         told.extend(self.adopted(before));
         told.extend(self.drift(before));
         told.extend(self.verified(before));
+        told.extend(self.drained(before));
         told.extend(self.findings(before));
         told
     }
@@ -124,17 +126,16 @@ impl Scene {
         let had = before.realised.as_ref();
         // Ids of another fabric mean other parts.
         let had = had.filter(|had| Arc::ptr_eq(&had.wiring, &realised.wiring));
-        let had = had.map(|had| &had.fabric);
         let fabric = &realised.fabric;
         let of_switch = |switch: SwitchId| {
-            let now = switch_state(fabric, switch);
-            let state = change(had.map(|had| switch_state(had, switch)), now)?;
+            let now = realised.switch_state(switch);
+            let state = change(had.map(|had| had.switch_state(switch)), now)?;
             let switch = fabric.switch(switch).name.clone();
             Some(Kind::SwitchChanged { switch, state })
         };
         let of_cable = |link: LinkId| {
-            let now = cable_state(fabric, link);
-            let state = change(had.map(|had| cable_state(had, link)), now)?;
+            let now = realised.cable_state(link);
+            let state = change(had.map(|had| had.cable_state(link)), now)?;
             let link = fabric.link_name(link);
             Some(Kind::CableChanged { link, state })
         };
@@ -249,6 +250,13 @@ impl Scene {
         })
     }
 
+    fn drained(&self, before: &Self) -> Option<Kind> {
+        let complete = self.drainage.complete.iter();
+        let news = complete.filter(|part| !before.drainage.complete.contains(*part));
+        let parts: Vec<String> = news.cloned().collect();
+        (!parts.is_empty()).then_some(Kind::DrainCompleted { parts })
+    }
+
     fn findings(&self, before: &Self) -> Vec<Kind> {
         let raised = self.findings.difference(&before.findings).cloned();
         let cleared = before.findings.difference(&self.findings).cloned();
@@ -303,19 +311,6 @@ fn change(before: Option<&str>, after: &str) -> Option<Change<String>> {
         before: before.to_owned(),
         after: after.to_owned(),
     })
-}
-
-/// What a cable itself is: what befalls a switch is told once, and not of each of its cables.
-fn cable_state(fabric: &Fabric, link: LinkId) -> &'static str {
-    let Link { from, to, .. } = *fabric.link(link);
-    let mut ends = [from.node, to.node].into_iter().filter_map(Node::switch);
-    match fabric.is_cable_up(link) {
-        false => "down",
-        true if fabric.is_drained(link) && !ends.any(|end| fabric.is_switch_drained(end)) => {
-            "drained"
-        }
-        true => "up",
-    }
 }
 
 /// Flows of both plans that take another path in the second, as they are and were.

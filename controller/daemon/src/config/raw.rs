@@ -126,6 +126,8 @@ pub struct RawDeadlines {
     pub rpc_ms: u64,
     /// A switch that says nothing for this long on an idle connection is taken for gone.
     pub keepalive_ms: u64,
+    /// A drain being complete; after that it is told to be late, and goes on.
+    pub drain_ms: u64,
     /// All switches holding a change of policy; after that it is taken back.
     pub verify_ms: u64,
     /// All sessions ending when the controller stops.
@@ -266,6 +268,7 @@ impl Default for RawDeadlines {
             connect_ms: 2_000,
             rpc_ms: 5_000,
             keepalive_ms: 5_000,
+            drain_ms: 10_000,
             verify_ms: 30_000,
             shutdown_ms: 5_000,
         }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, LinkId, Node, SwitchId};
 
+use crate::runtime::Drainage;
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Standing;
 use crate::state::{Question, Realise, State, Told};
@@ -29,6 +30,8 @@ pub struct View {
     pub(super) measured: Arc<Measured>,
     /// Where jobs say something else.
     pub(super) disputes: Vec<Finding>,
+    /// How far drains are.
+    pub(super) drainage: Drainage,
     /// What the sessions are up to.
     pub(super) lines: BTreeMap<SwitchId, SwitchStatus>,
 }
@@ -65,7 +68,7 @@ pub struct JobRow {
 pub struct SwitchRow {
     /// Its name.
     pub name: String,
-    /// up, down or drained.
+    /// up, down, drained, or returning: it works again, and is used once every switch knows.
     pub state: String,
     /// What this controller is to it: primary, backup, vacant, candidate or apart.
     pub standing: String,
@@ -90,7 +93,7 @@ pub struct LinkRow {
     pub link: String,
     /// Its capacity, Gbit/s.
     pub gbps: f64,
-    /// up, down or drained.
+    /// up, down, drained, or returning: it works again, and is used once every switch knows.
     pub state: String,
     /// Share of time that it is busy if every job runs undisturbed.
     pub load: f64,
@@ -155,10 +158,9 @@ impl View {
 
     /// All switches that the controller deals with.
     pub fn switches(&self) -> Vec<SwitchRow> {
-        let fabric = &self.realised.fabric;
         let row = |(switch, line): (&SwitchId, &SwitchStatus)| SwitchRow {
             name: line.name.clone(),
-            state: switch_state(fabric, *switch).to_owned(),
+            state: self.realised.switch_state(*switch).to_owned(),
             standing: standing(line.standing).to_owned(),
             verified: line.verified.map(|verified| verified.generation),
             entries: line.verified.map(|verified| verified.entries),
@@ -194,7 +196,7 @@ impl View {
             LinkRow {
                 link: fabric.link_name(link),
                 gbps: fabric.link(link).bandwidth.gbps(),
-                state: link_state(fabric, link).to_owned(),
+                state: self.realised.link_state(link).to_owned(),
                 load: carried.map_or(0.0, |carried| carried.load),
                 levels: by_level(&loads, link),
                 jobs: carried.map_or_else(Vec::new, |on| on.jobs.iter().map(name).collect()),
@@ -255,6 +257,7 @@ impl View {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
         }
         findings.extend(self.disputes.iter().cloned());
+        findings.extend(self.drainage.finding());
         findings.extend(self.measured.stray_findings());
         findings.sort();
         findings
@@ -321,26 +324,6 @@ fn by_level(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLoad>
         load: *load,
     };
     levels.map(level).collect()
-}
-
-/// up, down or drained.
-pub(crate) fn switch_state(fabric: &Fabric, switch: SwitchId) -> &'static str {
-    match (
-        fabric.is_switch_up(switch),
-        fabric.is_switch_drained(switch),
-    ) {
-        (false, _) => "down",
-        (true, true) => "drained",
-        (true, false) => "up",
-    }
-}
-
-fn link_state(fabric: &Fabric, link: LinkId) -> &'static str {
-    match (fabric.is_up(link), fabric.is_drained(link)) {
-        (false, _) => "down",
-        (true, true) => "drained",
-        (true, false) => "up",
-    }
 }
 
 fn standing(standing: Standing) -> &'static str {

@@ -203,6 +203,7 @@ impl Service {
             realised,
             measured,
             disputes,
+            drainage: self.access.drainage().borrow().clone(),
             lines: self.access.board().all(),
         })
     }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use topology::{Fabric, Finding, SwitchId, one_line};
 
-use super::{Clock, Stages};
+use super::{Clock, Drainage, Stages};
 use crate::chronicle::Ring;
 use crate::discovery::Discovery;
 use crate::liveness::{Health, Part};
@@ -104,6 +104,7 @@ pub struct Access {
     pub(super) mandate: watch::Receiver<Mandate>,
     pub(super) stages: watch::Receiver<Stages>,
     pub(super) found: watch::Receiver<Arc<Discovery>>,
+    pub(super) drainage: watch::Receiver<Drainage>,
     pub(super) told: watch::Receiver<Ring>,
 }
 
@@ -250,6 +251,12 @@ impl Access {
     /// changes. Nothing where the configuration does not want probes.
     pub fn discovery(&self) -> watch::Receiver<Arc<Discovery>> {
         self.found.clone()
+    }
+
+    /// How far the drains of the policy are, as this controller sees it while it leads; tells when
+    /// that changes.
+    pub fn drainage(&self) -> watch::Receiver<Drainage> {
+        self.drainage.clone()
     }
 
     /// Waits until it is known who writes to switches, this controller or another.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use topology::{Change, SwitchId};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::Timing;
+use super::drains::{News, names};
 use super::task::Runtime;
 use crate::liveness::{Health, Part};
 use crate::southbound::SwitchStatus;
@@ -31,6 +32,11 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether any switch is led from here.
+    fn leads(&self) -> bool {
+        self.standings.iter().any(|standing| standing.is_primary())
+    }
+
     fn add(&mut self, switch: SwitchId, line: &SwitchStatus) {
         let health = match line.standing {
             Standing::Apart | Standing::Candidate => Health::Down,
@@ -53,6 +59,7 @@ impl<N: Network> Runtime<N> {
         let mut seen = Seen::default();
         let board = &self.shared.board;
         board.for_each(|switch, line| seen.add(switch, line));
+        let leads = seen.leads();
         for (part, health) in seen.parts {
             let change = self.liveness.observe(part, health, now);
             self.believe(change, now).await?;
@@ -60,7 +67,12 @@ impl<N: Network> Runtime<N> {
         for change in self.liveness.due(now) {
             self.believe(Some(change), now).await?;
         }
-        self.use_again(&seen.held, now).await?;
+        let held = self.held_everywhere(&seen.held);
+        match leads {
+            true => self.tell_drains(held, now),
+            false => self.drains.wait(now),
+        }
+        self.use_again(held, now).await?;
         if self.office.is_none() {
             self.weigh(&seen.standings, now).await;
         }
@@ -110,23 +122,54 @@ impl<N: Network> Runtime<N> {
         self.carry_out(effects, now).await
     }
 
+    /// The generation that every switch which works is seen to hold; 0 where one is not.
+    fn held_everywhere(&self, held: &[(SwitchId, Option<u64>)]) -> Option<u64> {
+        let works = |switch: SwitchId| self.state.fabric().is_switch_up(switch);
+        let held = held.iter().filter(|(switch, _)| works(*switch));
+        held.map(|(_, held)| held.unwrap_or(0)).min()
+    }
+
     /// Lets what works again be used, once every switch that works is seen to know of it. Where
     /// another controller writes that is never seen here, and only time tells.
-    async fn use_again(
-        &mut self,
-        held: &[(SwitchId, Option<u64>)],
-        now: Instant,
-    ) -> Result<(), Panicked> {
+    async fn use_again(&mut self, held: Option<u64>, now: Instant) -> Result<(), Panicked> {
         let Some(due) = self.returns_due() else {
             return Ok(());
         };
-        let works = |switch: SwitchId| self.state.fabric().is_switch_up(switch);
-        let held = held.iter().filter(|(switch, _)| works(*switch));
-        let everywhere = held.map(|(_, held)| held.unwrap_or(0)).min();
         let latest = self.state.generation();
-        let generation = everywhere.filter(|_| now < due).unwrap_or(latest);
+        let generation = held.filter(|_| now < due).unwrap_or(latest);
         let effects = self.step(Event::Held(generation));
         self.carry_out(effects, now).await
+    }
+
+    /// Says what is drained, or not yet.
+    fn tell_drains(&mut self, held: Option<u64>, now: Instant) {
+        match self.drains.look(held, now) {
+            None => return,
+            Some(News::Complete(parts)) => {
+                let parts = names(&parts);
+                info!(parts, "drained: nothing sends there any more");
+            }
+            Some(News::Late(parts)) => {
+                let parts = names(&parts);
+                warn!(
+                    parts,
+                    "not drained in time: not every switch holds the tables for it"
+                );
+            }
+        }
+        self.show_drains();
+    }
+
+    /// Shows how far drains are to whoever looks.
+    pub(super) fn show_drains(&self) {
+        let now = self.drains.drainage();
+        self.drainage.send_if_modified(|shown| {
+            let is_news = shown != now;
+            if is_news {
+                shown.clone_from(now);
+            }
+            is_news
+        });
     }
 
     /// When what works again is used at the latest.

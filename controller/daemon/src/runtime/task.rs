@@ -20,6 +20,7 @@ use tracing::error;
 use super::Clock;
 use super::access::{Submission, Submitted};
 use super::archive::Archive;
+use super::drains::{Drainage, Drains};
 use super::office::Office;
 use super::running::Session;
 use super::stages::Stopwatch;
@@ -51,6 +52,10 @@ pub(super) struct Runtime<N> {
     pub(super) liveness: Liveness,
     /// When what works again is used, whoever knows of it; while something waits for that.
     pub(super) returns: Option<Instant>,
+    /// What an operator drains.
+    pub(super) drains: Drains,
+    /// The same, for whoever looks.
+    pub(super) drainage: watch::Sender<Drainage>,
     pub(super) leadership: Leadership,
     /// Where somebody else than the switches says who leads.
     pub(super) office: Option<Office>,
@@ -109,6 +114,8 @@ impl<N: Network> Runtime<N> {
             archive,
             liveness: Liveness::new(config.patience),
             returns: None,
+            drains: Drains::new(config.drain),
+            drainage: watch::Sender::default(),
             leadership: Leadership::new(config.term, config.grace),
             office,
             shared: Shared {
@@ -171,6 +178,7 @@ impl<N: Network> Runtime<N> {
             self.leadership.next_due(),
             self.ledger_due(),
             self.returns_due(),
+            self.drains.due(),
         ];
         let due = due.into_iter().flatten().min();
         let (thinking, office) = (&mut self.thinking, &mut self.office);
@@ -233,8 +241,12 @@ impl<N: Network> Runtime<N> {
     pub(super) fn step(&mut self, event: Event) -> Effects {
         let now = self.clock.now();
         let noted = self.recorder.note(&event, &self.state, now);
+        let before = self.state.generation();
         let effects = self.state.step(event);
         self.recorder.came(noted, &effects, now);
+        let drained = &self.state.ledger().latest().content.policy.drained;
+        self.drains.begin(drained, before, Instant::now());
+        self.show_drains();
         effects
     }
 

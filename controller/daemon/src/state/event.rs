@@ -1,6 +1,7 @@
 //! What a state takes in and what follows from it: values, so that whoever runs a state can wait,
 //! record and play them again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner::{Job, Plan, Policy, Report};
@@ -9,6 +10,7 @@ use topology::{Change, Fabric, Finding, SwitchId};
 use super::question::{Answer, Question};
 use super::told::Told;
 use crate::ledger::{Content, Edition, Ledger, Signature, UnixMs};
+use crate::liveness::Part;
 use crate::lower::Wiring;
 use crate::store::Record;
 
@@ -120,6 +122,8 @@ pub struct Realise {
     pub generation: u64,
     /// The fabric it was made for, with what has failed and what is drained.
     pub fabric: Fabric,
+    /// What of it is out of use only until every switch knows that it works again.
+    pub returning: BTreeSet<Part>,
     /// That fabric in the switches' terms.
     pub wiring: Arc<Wiring>,
     /// The plan.

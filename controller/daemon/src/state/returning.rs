@@ -6,7 +6,7 @@
 //! them does so with the second. So nobody is sent a packet that it has no row for, whichever
 //! switch is told first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{Change, Fabric, LinkId};
 
@@ -53,6 +53,11 @@ impl Returning {
             Part::Cable(link) => (Change::LinkUp(*link), *before),
             Part::Switch(switch) => (Change::SwitchUp(*switch), *before),
         })
+    }
+
+    /// The same, without.
+    pub(super) fn now(&self) -> BTreeSet<Part> {
+        self.parts.keys().copied().collect()
     }
 
     /// What keeps traffic off.

@@ -290,6 +290,7 @@ impl Snapshot {
         Ok(Realise {
             generation: self.generation,
             fabric: changed(&self.fabric.sound()?, &had.changes)?,
+            returning: state.returning.now(),
             wiring: Arc::clone(&state.wiring),
             plan: Arc::new(had.plan.read()?),
             report: Arc::new(untold()),

@@ -2,7 +2,7 @@
 //! the while, of which none is lost and none overtaken, and counters on the wires that say when a
 //! drained part has nothing left to carry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use controller::northbound::{
@@ -276,6 +276,10 @@ impl Busy {
             .await
             .unwrap();
         verified(&self.lab, controller).await;
+        let mut drainage = controller.drainage();
+        let complete = drainage.wait_for(|drainage| drainage.complete.len() == drained.len());
+        let complete = tokio::time::timeout(DEADLINE, complete).await.unwrap();
+        assert_eq!(complete.unwrap().under_way, BTreeSet::new());
     }
 
     /// Drains something, checks that its cables then carry nothing, and gives it back.

@@ -120,9 +120,9 @@ fn what_fails_and_works_again_is_told_with_what_moves() {
     assert!(has(&told, "1 flows, 1 moved"), "{told:?}");
     let told = stage.tell(Event::FabricChanged(Befalls::LinkUp(uplink)));
     // Nothing is sent over it before every switch knows of it.
-    assert!(has(&told, " is drained, was down"), "{told:?}");
+    assert!(has(&told, " is returning, was down"), "{told:?}");
     let told = stage.tell(Event::Held(stage.state.generation()));
-    assert!(has(&told, " is up, was drained"), "{told:?}");
+    assert!(has(&told, " is up, was returning"), "{told:?}");
     let told = stage.tell(Event::FabricChanged(Befalls::SwitchDown(SwitchId(3))));
     assert!(has(&told, "spine2 is down, was up"), "{told:?}");
 }
@@ -216,4 +216,15 @@ fn switches_tell_of_drift_and_of_what_they_hold() {
     stage.scene.findings.insert(finding);
     let told = stage.tell(Event::Elected(0));
     assert_eq!(told, [""; 0], "told when it was seen");
+}
+
+#[test]
+fn a_drain_is_told_once_when_it_is_complete() {
+    let stage = Stage::open();
+    let mut complete = stage.scene.clone();
+    complete.drainage.complete.insert("spine1".to_owned());
+    let told = complete.since(&stage.scene);
+    let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+    assert!(has(&told, "drain of spine1 is complete"), "{told:?}");
+    assert_eq!(complete.since(&complete), []);
 }

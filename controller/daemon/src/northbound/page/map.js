@@ -237,7 +237,7 @@ export class FabricMap {
     const hasName = space > node.name.length * 7 + (isHost ? 6 : 12);
     const width = hasName ? Math.min(space - 6, 74) : Math.max(2, Math.min(isHost ? 7 : 14, space * 0.7));
     const height = hasName && !isHost ? 22 : isHost ? 7 : 14;
-    const colour = { down: ink.bad, drained: ink.warn }[node.state] ?? (isMarked ? ink.accent : ink.ink);
+    const colour = { down: ink.bad, drained: ink.warn, returning: ink.warn }[node.state] ?? (isMarked ? ink.accent : ink.ink);
     if (isHost) {
       pen.fillStyle = isMarked ? ink.accent : ink.faint;
       pen.fillRect(node.sx - Math.min(width, 7) / 2, node.sy - 3.5, Math.min(width, 7), height);

@@ -46,6 +46,7 @@ impl Ground {
         let (plan, report) = planner::plan(&input, &Policy::default(), None);
         let realised = Realise {
             wiring: Arc::new(Wiring::new(&fabric).unwrap()),
+            returning: BTreeSet::new(),
             fabric,
             plan: plan.into(),
             report: report.into(),

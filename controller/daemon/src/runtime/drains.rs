@@ -1,0 +1,179 @@
+//! Whether what an operator drains is drained: a word when it is, and one when it takes too long.
+//!
+//! Sans-IO: what is drained, what is held and the time are arguments, [`News`] is the result; the
+//! [`sight`](super::sight) of the task asks. The decision: a drain is complete when every switch
+//! holds tables that know of it, since from then on nothing sends there. It is not given up when it
+//! is late, only told to be.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use topology::Finding;
+
+/// Drains of the policy in force, by the names that it has for switches and cables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drainage {
+    /// What some switch may still send to, as far as this controller sees.
+    pub under_way: BTreeSet<String>,
+    /// Whether that takes longer than the configuration allows.
+    pub is_late: bool,
+    /// What nothing is sent to any more.
+    pub complete: BTreeSet<String>,
+}
+
+impl Drainage {
+    /// What a person should know, if a drain is late.
+    pub fn finding(&self) -> Option<Finding> {
+        let text = "not complete within deadlines.drain_ms: some switch does not hold the tables \
+                    for it";
+        let about = format!("drain of {}", names(&self.under_way));
+        self.is_late.then(|| Finding::warning(about, text))
+    }
+}
+
+/// Parts as one text.
+pub(super) fn names(parts: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+    names.join(", ")
+}
+
+/// Keeps account of them.
+#[derive(Debug)]
+pub(super) struct Drains {
+    /// How long one may take.
+    patience: Duration,
+    drainage: Drainage,
+    /// The generation before the latest that began, which does not know of it.
+    before: u64,
+    /// When it is late, until that is told.
+    due: Option<Instant>,
+}
+
+/// Something to say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing sends there any more.
+    Complete(BTreeSet<String>),
+    /// Not every switch knows of it though it has had time.
+    Late(BTreeSet<String>),
+}
+
+impl Drains {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            drainage: Drainage::default(),
+            before: 0,
+            due: None,
+        }
+    }
+
+    /// How far they are.
+    pub(super) fn drainage(&self) -> &Drainage {
+        &self.drainage
+    }
+
+    /// Takes in what is drained from now on, while `generation` is in force.
+    pub(super) fn begin(&mut self, drained: &[String], generation: u64, now: Instant) {
+        let Drainage {
+            under_way,
+            is_late,
+            complete,
+        } = &mut self.drainage;
+        under_way.retain(|part| drained.contains(part));
+        complete.retain(|part| drained.contains(part));
+        let known = |part: &&String| under_way.contains(*part) || complete.contains(*part);
+        let news: Vec<String> = drained
+            .iter()
+            .filter(|part| !known(part))
+            .cloned()
+            .collect();
+        if !news.is_empty() {
+            (self.before, self.due) = (generation, Some(now + self.patience));
+            *is_late = false;
+            under_way.extend(news);
+        }
+        if under_way.is_empty() {
+            (self.due, *is_late) = (None, false);
+        }
+    }
+
+    /// Takes in that every switch holds at least this generation, if it is known.
+    pub(super) fn look(&mut self, held: Option<u64>, now: Instant) -> Option<News> {
+        let Drainage {
+            under_way,
+            is_late,
+            complete,
+        } = &mut self.drainage;
+        if under_way.is_empty() {
+            return None;
+        }
+        if held.is_some_and(|held| held > self.before) {
+            (self.due, *is_late) = (None, false);
+            let done = std::mem::take(under_way);
+            complete.extend(done.iter().cloned());
+            return Some(News::Complete(done));
+        }
+        self.due.take_if(|due| *due <= now)?;
+        *is_late = true;
+        Some(News::Late(under_way.clone()))
+    }
+
+    /// Another controller leads, and sees what is held. Time counts from when this one does.
+    pub(super) fn wait(&mut self, now: Instant) {
+        self.due = self.due.map(|_| now + self.patience);
+    }
+
+    /// When something becomes late.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn spine() -> BTreeSet<String> {
+        BTreeSet::from(["spine1".to_owned()])
+    }
+
+    #[test]
+    fn a_drain_is_complete_when_every_switch_knows_of_it() {
+        let (mut drains, now) = (Drains::new(PATIENCE), Instant::now());
+        drains.begin(&list(&["spine1"]), 4, now);
+        let looks = [None, Some(4), Some(5), Some(6)].map(|held| drains.look(held, now));
+        assert_eq!(looks, [None, None, Some(News::Complete(spine())), None]);
+        assert_eq!(drains.drainage().complete, spine());
+        // What was drained already is no news; what is given back needs no word.
+        drains.begin(&list(&["spine1", "leaf1-spine2"]), 6, now);
+        drains.begin(&list(&["spine1"]), 7, now);
+        assert_eq!((drains.look(Some(9), now), drains.due()), (None, None));
+        drains.begin(&[], 9, now);
+        assert_eq!(*drains.drainage(), Drainage::default());
+    }
+
+    #[test]
+    fn a_drain_that_takes_too_long_is_told_once_and_goes_on() {
+        let (mut drains, now) = (Drains::new(PATIENCE), Instant::now());
+        drains.begin(&list(&["spine1"]), 4, now);
+        let late = now + PATIENCE;
+        assert_eq!(drains.due(), Some(late));
+        drains.wait(now + PATIENCE / 2);
+        assert_eq!(drains.look(None, late), None);
+        let late = late + PATIENCE / 2;
+        assert_eq!(drains.look(None, late), Some(News::Late(spine())));
+        let finding = drains.drainage().finding().unwrap();
+        assert_eq!(finding.about, "drain of spine1");
+        assert_eq!((drains.look(Some(4), late), drains.due()), (None, None));
+        assert_eq!(drains.look(Some(5), late), Some(News::Complete(spine())));
+        assert_eq!(drains.drainage().finding(), None);
+    }
+}
