@@ -13,10 +13,12 @@ mod counters;
 mod northbound;
 mod raw;
 mod telemetry;
+mod tls;
 
 pub use counters::{Counters, RawCounters};
 pub use northbound::{Northbound, RawNorthbound, RawToken, Role, TlsFiles, Token};
 pub use telemetry::{RawTelemetry, Telemetry};
+pub use tls::{RawTls, Tls};
 
 pub use raw::{
     Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
@@ -36,6 +38,17 @@ pub enum ConfigError {
     /// The file cannot be read, or is not what a configuration looks like.
     #[error("cannot read the configuration")]
     Read(#[from] config::ConfigError),
+    /// A file that it names cannot be read.
+    #[error("{field}: cannot read {}", .path.display())]
+    File {
+        /// Path of the field, as `tls.ca`.
+        field: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A value makes no sense.
     #[error("{field}: must be {wanted}, found {found}")]
     Invalid {
@@ -141,6 +154,8 @@ pub struct Southbound {
     pub outstanding: NonZeroUsize,
     /// What becomes of entries of others.
     pub foreign: Foreign,
+    /// What secures connections, if anything does.
+    pub tls: Option<Tls>,
     /// The largest answer, in bytes.
     pub receive_max: usize,
     /// The largest headers, in bytes.
@@ -308,6 +323,7 @@ impl TryFrom<&RawConfig> for Southbound {
             batch: count("reconcile.batch", raw.reconcile.batch)?,
             outstanding: count("reconcile.outstanding", raw.reconcile.outstanding)?,
             foreign: raw.reconcile.foreign,
+            tls: raw.tls.load()?,
             receive_max,
             headers_max,
         })
@@ -462,6 +478,8 @@ mod tests {
             ("[discovery]\nstale_ms = 300", "discovery.stale_ms"),
             ("[discovery]\nlearn = true", "discovery.learn"),
             ("[discovery]\ngbps = -1.0", "discovery.gbps"),
+            ("[tls]\ncert = 'a.pem'", "tls.key"),
+            ("[tls]\nca = 'no such file'", "tls.ca"),
             ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry};
+use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry, RawTls};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -42,6 +42,8 @@ pub struct RawConfig {
     pub counters: RawCounters,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
+    /// How connections to switches are secured.
+    pub tls: RawTls,
 }
 
 /// Who this controller is among those of the fabric.

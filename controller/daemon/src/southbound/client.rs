@@ -20,13 +20,13 @@ use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
 use super::arbitration::ElectionId;
 use super::connection::{Connection, Conversation, Entries, Heard, Network, Say};
 use super::dialect::Verdict;
-use crate::config::Southbound;
+use crate::config::{Southbound, Tls};
 use crate::telemetry::gauges::Counted;
 
 /// Where a switch is reached.
@@ -98,9 +98,9 @@ impl Client {
     /// The address is none, or nobody answers there before the deadline.
     pub async fn connect(address: &Address, limits: &Southbound) -> Result<Self, ClientError> {
         let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let endpoint = Endpoint::try_from(format!("http://{}", address.p4runtime));
-        let endpoint = endpoint
-            .map_err(invalid)?
+        let scheme = limits.tls.as_ref().map_or("http", |_| "https");
+        let endpoint = Endpoint::try_from(format!("{scheme}://{}", address.p4runtime));
+        let endpoint = secured(endpoint.map_err(invalid)?, limits.tls.as_ref())?
             .connect_timeout(limits.connect_deadline)
             .http2_keep_alive_interval(limits.keepalive)
             .keep_alive_timeout(limits.keepalive)
@@ -291,6 +291,19 @@ impl Connection for Client {
             Err(status) => Err(call_error("Write", &status)),
         }
     }
+}
+
+/// The same with TLS, where there is to be any.
+fn secured(endpoint: Endpoint, tls: Option<&Tls>) -> Result<Endpoint, ClientError> {
+    let Some(tls) = tls else { return Ok(endpoint) };
+    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.roots));
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(certificate, key));
+    }
+    if let Some(domain) = &tls.domain {
+        config = config.domain_name(domain);
+    }
+    endpoint.tls_config(config).map_err(ClientError::Connect)
 }
 
 fn message(device_id: u64, said: Say) -> p4rt::StreamMessageRequest {

@@ -33,6 +33,8 @@ mod recorder;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]
+mod secured;
+#[cfg(test)]
 mod simple_switch;
 #[cfg(test)]
 mod telemetry;

@@ -1,0 +1,74 @@
+//! Connections to switches that are secured: who trusts and is trusted leads, nobody else does.
+
+use std::path::{Path, PathBuf};
+
+use controller::RawConfig;
+use controller::southbound::{Client, SwitchStatus, Target};
+use p4::Pipeline;
+use switch::service::{ServiceOptions, Tls};
+use topology::SwitchId;
+
+use crate::lab::{DEADLINE, Lab, config, first_leaf};
+
+/// Certificates of one root, for tests of the embedded switch.
+fn file(name: &str) -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = crates.join("../../bmv2-testbed/switch/tests/p4runtime/tls");
+    tests.join(name)
+}
+
+fn pem(name: &str) -> Vec<u8> {
+    std::fs::read(file(name)).unwrap()
+}
+
+/// Switches that ask for a certificate.
+async fn lab() -> Lab {
+    let tls = Tls {
+        certificate: pem("switch.pem"),
+        key: pem("switch.key.pem"),
+        client_roots: Some(pem("roots.pem")),
+    };
+    Lab::with(|_| ServiceOptions {
+        tls: Some(tls.clone()),
+        ..ServiceOptions::default()
+    })
+    .await
+}
+
+fn trusting(raw: &mut RawConfig) {
+    raw.tls.ca = Some(file("roots.pem"));
+    raw.tls.domain = Some("localhost".to_owned());
+}
+
+#[tokio::test]
+async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
+    let lab = lab().await;
+    let shown = |raw: &mut RawConfig| {
+        trusting(raw);
+        raw.tls.cert = Some(file("controller.pem"));
+        raw.tls.key = Some(file("controller.key.pem"));
+    };
+    let limits = config(shown).southbound;
+    let controller = lab.control(shown).await;
+    let generation = controller.desired().generation;
+    let verified = controller.await_verified(generation, DEADLINE);
+    verified.await.unwrap();
+    let first = &Target::all(&lab.fabric)[0];
+    let client = Client::connect(&first.address, &limits).await.unwrap();
+    let held = client.all_tables(&Pipeline::fabric()).await.unwrap();
+    assert_eq!(held, *controller.desired().tables[&SwitchId(0)]);
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_shows_none_or_trusts_nobody_gets_no_connection() {
+    let lab = lab().await;
+    let strangers: [fn(&mut RawConfig); 2] = [trusting, |_| {}];
+    for stranger in strangers {
+        let controller = lab.control(stranger).await;
+        let refused = |line: &SwitchStatus| line.failures > 1;
+        let line = first_leaf(&controller, refused).await;
+        assert_eq!(line.verified, None);
+        controller.shutdown().await;
+    }
+}
