@@ -2,16 +2,19 @@
 //!
 //! `Member` is one controller's part in it, a task beside the [`runtime`](crate::runtime). It
 //! keeps a lease alive, stands for election whenever nobody leads, and follows what the leader
-//! stored: `calls` is etcd's API, `tenure` what may be believed of a lease and for how long, `keys`
-//! where everything is stored. The decision: the revision at which a leader was elected is its
-//! term, so terms are used once and rise; the same revision guards everything a leader stores. A
-//! controller that believes in a term that has passed can neither write to a switch nor to the
-//! store.
+//! stored: `registry` is what it needs of etcd and `calls` the API that etcd has, `tenure` what may
+//! be believed of a lease and for how long, `keys` where everything is stored. The decision: the
+//! revision at which a leader was elected is its term, so terms are used once and rise; the same
+//! revision guards everything a leader stores. A controller that believes in a term that has passed
+//! can neither write to a switch nor to the store.
 
 mod calls;
 mod keys;
 mod member;
+mod registry;
 mod tenure;
 
-pub use calls::EtcdError;
+pub use calls::{Calls, EtcdError};
 pub(crate) use member::{Desk, Door, Member, News};
+pub use registry::{Changes, Granted, Registry, Snapshot};
+pub use tenure::Leader;

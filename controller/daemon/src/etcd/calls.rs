@@ -1,11 +1,11 @@
-//! The calls to etcd that a [`Member`](super::Member) makes, each with a deadline.
+//! The calls to etcd that a member makes, each with a deadline.
 //!
 //! The messages are the few of etcd's API in `proto/etcd.proto`. The decision: every read and write
 //! is one transaction, so what is read is of one revision and what is written is guarded.
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, future, stream};
 use pb::kv_client::KvClient;
 use pb::lease_client::LeaseClient;
 use pb::request_op::Request;
@@ -15,11 +15,13 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Status, Streaming};
 
 use super::keys::Keys;
+use super::registry::{Changes, Granted, Registry, Snapshot};
 use super::tenure::Leader;
+use crate::config::Etcd;
 use crate::store::{Memory, Record};
 
 /// etcd's messages, as `proto/etcd.proto` has them.
@@ -74,41 +76,21 @@ pub enum EtcdError {
     },
 }
 
-/// A lease as etcd granted it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Granted {
-    pub(super) lease: i64,
-    pub(super) lasts: Duration,
-}
-
-/// All of one revision.
+/// One connection to one etcd server over gRPC.
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    pub(super) revision: u64,
-    pub(super) leader: Option<Leader>,
-    pub(super) memory: Memory,
-}
-
-/// One connection to one etcd server.
-#[derive(Clone, Debug)]
-pub(super) struct Calls {
+pub struct Calls {
     channel: Channel,
     deadline: Duration,
     keys: Keys,
 }
 
-/// Tells that something under the keys has changed.
-pub(super) struct Watch {
-    answers: Streaming<pb::WatchResponse>,
-    _request: mpsc::Sender<pb::WatchRequest>,
-}
-
 impl Calls {
-    pub(super) async fn connect(
-        endpoint: &str,
-        deadline: Duration,
-        keys: Keys,
-    ) -> Result<Self, EtcdError> {
+    /// Connects to a server of an etcd.
+    ///
+    /// # Errors
+    /// The address is none, or nobody answers there before the deadline.
+    pub(crate) async fn connect(endpoint: &str, etcd: &Etcd) -> Result<Self, EtcdError> {
+        let (deadline, keys) = (etcd.deadline, Keys::new(&etcd.prefix));
         let address = Endpoint::try_from(format!("http://{endpoint}"));
         let address = address.map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
         let connecting = address.connect_timeout(deadline).tcp_nodelay(true);
@@ -122,128 +104,6 @@ impl Calls {
             channel,
             deadline,
             keys,
-        })
-    }
-
-    /// A new lease; etcd may make it longer than asked.
-    pub(super) async fn grant(&self, lasts: Duration) -> Result<Granted, EtcdError> {
-        let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = client.lease_grant(pb::LeaseGrantRequest { ttl });
-        let answer = self.within("LeaseGrant", answer).await?.into_inner();
-        Ok(Granted {
-            lease: answer.id,
-            lasts: seconds(answer.ttl),
-        })
-    }
-
-    /// Keeps a lease alive; for how long from now on, nothing if it has ended.
-    pub(super) async fn renew(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
-        let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = async {
-            let mut answers = client.lease_keep_alive(once).await?.into_inner();
-            answers.message().await
-        };
-        let answer = self.within("LeaseKeepAlive", answer).await?;
-        let ttl = answer.map_or(0, |answer| answer.ttl);
-        Ok((ttl > 0).then(|| seconds(ttl)))
-    }
-
-    /// Ends a lease, and the leadership that hangs on it.
-    pub(super) async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = client.lease_revoke(pb::LeaseRevokeRequest { id: lease });
-        self.within("LeaseRevoke", answer).await.map(drop)
-    }
-
-    /// Says that this controller is there; the revision at which it did, which is nobody else's.
-    pub(super) async fn register(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
-        let key = self.keys.controller(controller);
-        let put = put(key, controller.to_string().into_bytes(), lease);
-        Ok(revision(&self.transact(Vec::new(), vec![put]).await?))
-    }
-
-    /// Stands for election, which does nothing if somebody leads; reading tells who won.
-    pub(super) async fn stand(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
-        let key = self.keys.leader();
-        let vacant = created_at(key.clone(), 0);
-        let put = put(key, controller.to_string().into_bytes(), lease);
-        self.transact(vec![vacant], vec![put]).await.map(drop)
-    }
-
-    /// Stores a record, if the leader elected at revision `elected` still leads.
-    pub(super) async fn store(&self, record: &Record, elected: u64) -> Result<(), EtcdError> {
-        let mut puts = vec![self.keys.latest(record)];
-        if let Record::Policy(edition) = record {
-            puts.push(self.keys.edition(edition));
-        }
-        let puts = puts.into_iter().map(|(key, value)| put(key, value, 0));
-        let guard = created_at(self.keys.leader(), elected);
-        let answer = self.transact(vec![guard], puts.collect()).await?;
-        answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
-    }
-
-    /// Everything that matters, as it is now.
-    pub(super) async fn read(&self) -> Result<Snapshot, EtcdError> {
-        let keys = [
-            self.keys.leader(),
-            self.keys.generation(),
-            self.keys.policy(),
-            self.keys.jobs(),
-            self.keys.told(),
-            self.keys.fabric(),
-        ];
-        let answer = self.transact(Vec::new(), keys.map(range).into()).await?;
-        let revision = revision(&answer);
-        let mut found = rows(answer);
-        let leader = found.next().flatten().map(|row| Leader {
-            revision: row.create_revision.cast_unsigned(),
-            lease: row.lease,
-            controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
-        });
-        let [generation, policy, jobs, told, fabric] =
-            std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
-        let generation = generation
-            .map(|value| parse("generation", &value))
-            .transpose()?;
-        let memory = Memory {
-            term: 0,
-            generation: generation.unwrap_or(0),
-            policy: policy.map(|value| parse("policy", &value)).transpose()?,
-            jobs: jobs.map(|value| parse("jobs", &value)).transpose()?,
-            told: told.map(|value| parse("told", &value)).transpose()?,
-            fabric: fabric.map(|value| parse("fabric", &value)).transpose()?,
-        };
-        Ok(Snapshot {
-            revision,
-            leader,
-            memory,
-        })
-    }
-
-    /// Watches all keys for changes after `revision`.
-    pub(super) async fn watch(&self, revision: u64) -> Result<Watch, EtcdError> {
-        let (key, range_end) = self.keys.all();
-        let create = pb::WatchCreateRequest {
-            key,
-            range_end,
-            start_revision: revision.cast_signed().saturating_add(1),
-        };
-        let create = pb::watch_request::RequestUnion::CreateRequest(create);
-        let (request, queue) = mpsc::channel(1);
-        let first = pb::WatchRequest {
-            request_union: Some(create),
-        };
-        request
-            .try_send(first)
-            .expect("a new queue has room for one message");
-        let mut client = WatchClient::new(self.channel.clone());
-        let answers = client.watch(ReceiverStream::new(queue));
-        let answers = self.within("Watch", answers).await?.into_inner();
-        Ok(Watch {
-            answers,
-            _request: request,
         })
     }
 
@@ -280,20 +140,131 @@ impl Calls {
     }
 }
 
-impl Watch {
-    /// Waits until something has changed. May be dropped and called again.
-    pub(super) async fn changed(&mut self) -> Result<(), EtcdError> {
-        loop {
-            let answer = self.answers.next().await.ok_or(EtcdError::WatchEnded)?;
-            let answer = answer.map_err(|_| EtcdError::WatchEnded)?;
-            if answer.canceled {
-                return Err(EtcdError::WatchEnded);
-            }
-            // The first answer says that the watch is there.
-            if !answer.created {
-                return Ok(());
-            }
+impl Registry for Calls {
+    async fn grant(&self, lasts: Duration) -> Result<Granted, EtcdError> {
+        let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
+        let mut client = LeaseClient::new(self.channel.clone());
+        let answer = client.lease_grant(pb::LeaseGrantRequest { ttl });
+        let answer = self.within("LeaseGrant", answer).await?.into_inner();
+        Ok(Granted {
+            lease: answer.id,
+            lasts: seconds(answer.ttl),
+        })
+    }
+
+    async fn renew(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
+        let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
+        let mut client = LeaseClient::new(self.channel.clone());
+        let answer = async {
+            let mut answers = client.lease_keep_alive(once).await?.into_inner();
+            answers.message().await
+        };
+        let answer = self.within("LeaseKeepAlive", answer).await?;
+        let ttl = answer.map_or(0, |answer| answer.ttl);
+        Ok((ttl > 0).then(|| seconds(ttl)))
+    }
+
+    async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
+        let mut client = LeaseClient::new(self.channel.clone());
+        let answer = client.lease_revoke(pb::LeaseRevokeRequest { id: lease });
+        self.within("LeaseRevoke", answer).await.map(drop)
+    }
+
+    async fn register(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
+        let key = self.keys.controller(controller);
+        let put = put(key, controller.to_string().into_bytes(), lease);
+        Ok(revision(&self.transact(Vec::new(), vec![put]).await?))
+    }
+
+    async fn stand(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
+        let key = self.keys.leader();
+        let vacant = created_at(key.clone(), 0);
+        let put = put(key, controller.to_string().into_bytes(), lease);
+        self.transact(vec![vacant], vec![put]).await.map(drop)
+    }
+
+    async fn store(&self, record: &Record, elected: u64) -> Result<(), EtcdError> {
+        let mut puts = vec![self.keys.latest(record)];
+        if let Record::Policy(edition) = record {
+            puts.push(self.keys.edition(edition));
         }
+        let puts = puts.into_iter().map(|(key, value)| put(key, value, 0));
+        let guard = created_at(self.keys.leader(), elected);
+        let answer = self.transact(vec![guard], puts.collect()).await?;
+        answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
+    }
+
+    async fn read(&self) -> Result<Snapshot, EtcdError> {
+        let keys = [
+            self.keys.leader(),
+            self.keys.generation(),
+            self.keys.policy(),
+            self.keys.jobs(),
+            self.keys.told(),
+            self.keys.fabric(),
+        ];
+        let answer = self.transact(Vec::new(), keys.map(range).into()).await?;
+        let revision = revision(&answer);
+        let mut found = rows(answer);
+        let leader = found.next().flatten().map(|row| Leader {
+            revision: row.create_revision.cast_unsigned(),
+            lease: row.lease,
+            controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
+        });
+        let [generation, policy, jobs, told, fabric] =
+            std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
+        let generation = generation
+            .map(|value| parse("generation", &value))
+            .transpose()?;
+        let memory = Memory {
+            term: 0,
+            generation: generation.unwrap_or(0),
+            policy: policy.map(|value| parse("policy", &value)).transpose()?,
+            jobs: jobs.map(|value| parse("jobs", &value)).transpose()?,
+            told: told.map(|value| parse("told", &value)).transpose()?,
+            fabric: fabric.map(|value| parse("fabric", &value)).transpose()?,
+        };
+        Ok(Snapshot {
+            revision,
+            leader,
+            memory,
+        })
+    }
+
+    async fn watch(&self, revision: u64) -> Result<Changes, EtcdError> {
+        let (key, range_end) = self.keys.all();
+        let create = pb::WatchCreateRequest {
+            key,
+            range_end,
+            start_revision: revision.cast_signed().saturating_add(1),
+        };
+        let create = pb::watch_request::RequestUnion::CreateRequest(create);
+        let (request, queue) = mpsc::channel(1);
+        let first = pb::WatchRequest {
+            request_union: Some(create),
+        };
+        request
+            .try_send(first)
+            .expect("a new queue has room for one message");
+        let mut client = WatchClient::new(self.channel.clone());
+        let answers = client.watch(ReceiverStream::new(queue));
+        let answers = self.within("Watch", answers).await?.into_inner();
+        let ended = stream::once(async { Err(EtcdError::WatchEnded) });
+        let changes = answers.filter_map(move |answer| {
+            // As long as the request is there, etcd watches.
+            let _lasts = &request;
+            future::ready(change(answer))
+        });
+        Ok(changes.chain(ended).boxed())
+    }
+}
+
+/// What an answer to a watch says; the first says only that the watch is there.
+fn change(answer: Result<pb::WatchResponse, Status>) -> Option<Result<(), EtcdError>> {
+    match answer {
+        Err(_) => Some(Err(EtcdError::WatchEnded)),
+        Ok(answer) if answer.canceled => Some(Err(EtcdError::WatchEnded)),
+        Ok(answer) => (!answer.created).then_some(Ok(())),
     }
 }
 

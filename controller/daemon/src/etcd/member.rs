@@ -9,16 +9,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::calls::{Calls, EtcdError, Snapshot};
-use super::keys::Keys;
+use super::EtcdError;
+use super::registry::{Registry, Snapshot};
 use super::tenure::Tenure;
 use crate::config::Etcd;
 use crate::southbound::chain;
+use crate::southbound::connection::Network;
 use crate::southbound::mandate::Mandate;
 use crate::store::{Memory, Record};
 
@@ -73,8 +75,8 @@ impl Desk {
 }
 
 /// The task.
-#[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct Member<N: Network> {
+    network: N,
     config: Etcd,
     controller: u32,
     tenure: Tenure,
@@ -83,12 +85,13 @@ pub(crate) struct Member {
     prepared: watch::Receiver<Option<u64>>,
     requests: mpsc::Receiver<Request>,
     /// While connected.
-    calls: Option<Calls>,
+    calls: Option<N::Registry>,
 }
 
-impl Member {
+impl<N: Network> Member<N> {
     /// A member, which decides what `mandate` is, and the door to it.
     pub(crate) fn new(
+        network: N,
         config: &Etcd,
         controller: u32,
         mandate: watch::Sender<Mandate>,
@@ -97,6 +100,7 @@ impl Member {
         let (news, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
         let member = Self {
+            network,
             config: config.clone(),
             controller,
             tenure: Tenure::default(),
@@ -152,12 +156,11 @@ impl Member {
 
     /// One connection, until it fails.
     async fn connected(&mut self, server: &str) -> Result<Infallible, EtcdError> {
-        let keys = Keys::new(&self.config.prefix);
-        let calls = Calls::connect(server, self.config.deadline, keys).await?;
+        let calls = self.network.registry(server, &self.config).await?;
         self.calls = Some(calls.clone());
         self.renew(&calls).await?;
         let snapshot = calls.read().await?;
-        let mut watch = calls.watch(snapshot.revision).await?;
+        let mut changes = calls.watch(snapshot.revision).await?;
         self.follow(snapshot, &calls).await?;
         loop {
             let renewal = self.tenure.renewal().unwrap_or_else(Instant::now);
@@ -171,8 +174,8 @@ impl Member {
                 }
                 // The runtime may be gone; then nothing is prepared any more.
                 Ok(()) = self.prepared.changed() => self.prepare(),
-                changed = watch.changed() => {
-                    changed?;
+                changed = changes.next() => {
+                    changed.ok_or(EtcdError::WatchEnded)??;
                     self.follow(calls.read().await?, &calls).await?;
                 }
                 Some(request) = self.requests.recv() => self.store(request, &calls).await,
@@ -181,7 +184,7 @@ impl Member {
     }
 
     /// Keeps the lease, or begins one.
-    async fn renew(&mut self, calls: &Calls) -> Result<Lease, EtcdError> {
+    async fn renew(&mut self, calls: &N::Registry) -> Result<Lease, EtcdError> {
         let asked = Instant::now();
         if let Some(lease) = self.tenure.lease() {
             let lasts = calls.renew(lease).await?;
@@ -202,7 +205,11 @@ impl Member {
     }
 
     /// Takes in what is stored, after standing for election if nobody leads.
-    async fn follow(&mut self, mut snapshot: Snapshot, calls: &Calls) -> Result<(), EtcdError> {
+    async fn follow(
+        &mut self,
+        mut snapshot: Snapshot,
+        calls: &N::Registry,
+    ) -> Result<(), EtcdError> {
         if let (None, Some(lease)) = (snapshot.leader, self.tenure.lease()) {
             calls.stand(self.controller, lease).await?;
             snapshot = calls.read().await?;
@@ -223,7 +230,7 @@ impl Member {
         self.tell();
     }
 
-    async fn store(&self, request: Request, calls: &Calls) {
+    async fn store(&self, request: Request, calls: &N::Registry) {
         let stored = match self.tenure.elected() {
             Some(elected) => calls.store(&request.record, elected).await,
             None => Err(EtcdError::NotLeader),

@@ -17,13 +17,13 @@ const LEADERS: u64 = 1 << 63;
 
 /// Who was found to lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leader {
+pub struct Leader {
     /// The revision at which it was elected.
-    pub(super) revision: u64,
+    pub revision: u64,
     /// The lease that this hangs on.
-    pub(super) lease: i64,
+    pub lease: i64,
     /// Its number, as it told.
-    pub(super) controller: u32,
+    pub controller: u32,
 }
 
 /// A lease, as far as it is known to last.

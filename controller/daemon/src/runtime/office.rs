@@ -15,6 +15,7 @@ use topology::Finding;
 
 use crate::config::Config;
 use crate::etcd::{Desk, Door, Member, News};
+use crate::southbound::connection::Network;
 use crate::southbound::mandate::Mandate;
 use crate::state::Event;
 
@@ -33,10 +34,15 @@ pub(super) struct Office {
 
 impl Office {
     /// Takes part, if the configuration names an etcd; `mandate` is then decided there.
-    pub(super) fn open(config: &Config, mandate: &watch::Sender<Mandate>) -> Option<Self> {
+    pub(super) fn open<N: Network>(
+        network: &N,
+        config: &Config,
+        mandate: &watch::Sender<Mandate>,
+    ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
         mandate.send_replace(Mandate::Unknown);
-        let (member, door) = Member::new(etcd, config.controller, mandate.clone());
+        let network = network.clone();
+        let (member, door) = Member::new(network, etcd, config.controller, mandate.clone());
         let stop = CancellationToken::new();
         Some(Self {
             door,

@@ -104,7 +104,7 @@ impl<N: Network> Runtime<N> {
         };
         let (desired, to_sessions) = watch::channel(Arc::new(nothing));
         let mandate = watch::Sender::new(Mandate::Open { term: config.term });
-        let office = Office::open(&config, &mandate);
+        let office = Office::open(&network, &config, &mandate);
         let state = State::new(config.levels, archive.generation());
         Self {
             state: match config.discovery.is_enabled {

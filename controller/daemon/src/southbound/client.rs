@@ -26,7 +26,8 @@ use tonic::{Code, Status};
 use super::arbitration::ElectionId;
 use super::connection::{Connection, Conversation, Entries, Heard, Network, Say};
 use super::dialect::Verdict;
-use crate::config::{Southbound, Tls};
+use crate::config::{Etcd, Southbound, Tls};
+use crate::etcd::{Calls, EtcdError};
 use crate::telemetry::gauges::Counted;
 
 /// Where a switch is reached.
@@ -85,9 +86,14 @@ pub struct Grpc;
 
 impl Network for Grpc {
     type Connection = Client;
+    type Registry = Calls;
 
     async fn connect(&self, address: &Address, limits: &Southbound) -> Result<Client, ClientError> {
         Client::connect(address, limits).await
+    }
+
+    async fn registry(&self, server: &str, etcd: &Etcd) -> Result<Calls, EtcdError> {
+        Calls::connect(server, etcd).await
     }
 }
 

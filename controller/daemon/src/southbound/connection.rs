@@ -1,5 +1,5 @@
-//! What a session needs of a switch, and of whoever leads to it: the seam between sessions and the
-//! network.
+//! What a session needs of a switch, and of whoever leads to it and to etcd: the seam between
+//! sessions and the network.
 //!
 //! [`Grpc`](super::Grpc) is the network that there is; the fault campaign brings another one, in
 //! which everything that can go wrong does, in an order that a seed decides. The decision: the seam
@@ -17,12 +17,15 @@ use tokio::task::spawn_blocking;
 use super::arbitration::ElectionId;
 use super::client::{Address, ClientError};
 use super::dialect::Verdict;
-use crate::config::Southbound;
+use crate::config::{Etcd, Southbound};
+use crate::etcd::{EtcdError, Registry};
 
-/// What leads to switches.
+/// What leads to switches, and to etcd where that is used.
 pub trait Network: Clone + Send + Sync + 'static {
     /// One connection to one switch.
     type Connection: Connection;
+    /// One connection to etcd.
+    type Registry: Registry;
 
     /// Connects within the limits' deadline.
     ///
@@ -33,6 +36,16 @@ pub trait Network: Clone + Send + Sync + 'static {
         address: &Address,
         limits: &Southbound,
     ) -> impl Future<Output = Result<Self::Connection, ClientError>> + Send;
+
+    /// Connects to a server of an etcd within its deadline.
+    ///
+    /// # Errors
+    /// The address is none, or nobody answers there in time.
+    fn registry(
+        &self,
+        server: &str,
+        etcd: &Etcd,
+    ) -> impl Future<Output = Result<Self::Registry, EtcdError>> + Send;
 
     /// Where long computations run: beside the tasks that serve the network. A network in which
     /// nothing happens by chance runs them in place.

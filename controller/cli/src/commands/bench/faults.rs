@@ -1,16 +1,19 @@
 //! `crux bench faults`: controllers and switches under schedules of faults, drawn from seeds.
 //!
-//! Each schedule is a world of its own on a virtual clock: `device` is a switch, `rig` the network
-//! between it and the controllers, `schedule` what goes wrong when, `trial` lets it happen and
-//! judges how it ends. The decision: the controllers are the real ones, whole; only what they would
-//! reach over gRPC is replaced, at the seam that sessions have for it. A seed always gives the same
-//! run, so the one that fails is run again alone.
+//! Each schedule is a world of its own on a virtual clock: `device` is a switch, `registry` etcd,
+//! where that says who leads, `world` all of these and what chance does, `rig` the network that
+//! leads there, `schedule` what goes wrong when, `trial` lets it happen and judges how it ends. The
+//! decision: the controllers are the real ones, whole; only what they would reach over gRPC is
+//! replaced, at the seams that sessions and members have for it. A seed always gives the same run,
+//! so the one that fails is run again alone.
 
 mod device;
 mod mutant;
+mod registry;
 mod rig;
 mod schedule;
 mod trial;
+mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

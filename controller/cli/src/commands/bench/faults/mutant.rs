@@ -20,17 +20,20 @@ pub(super) enum Mutant {
     DeafToLoss,
     /// It takes for granted that the switch runs the program.
     BelievesInProgram,
+    /// It takes its lease for longer than etcd does.
+    OutlivesItsLease,
 }
 
 impl Mutant {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 6] = [
+    pub(super) const PLANTED: [Self; 7] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
         Self::BidsOnce,
         Self::DeafToLoss,
         Self::BelievesInProgram,
+        Self::OutlivesItsLease,
     ];
 }

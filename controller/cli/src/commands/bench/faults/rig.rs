@@ -1,16 +1,15 @@
 //! The network between controllers and switches of one world, and everything that it does wrong.
 //!
-//! It stands where gRPC would. A message takes its time and may be lost on the way there, on the
-//! way back, or arrive after whoever sent it has given up. The decision: the order in which tasks
-//! run at one instant is nobody's to decide, so nothing may depend on it. Each pair of controller
-//! and switch draws from a random stream of its own, and its messages arrive in milliseconds in
-//! which no other pair's do.
+//! It stands where gRPC would. The decision: a message takes its time and may be lost on the way
+//! there, on the way back, or arrive after whoever sent it has given up; which it is, the
+//! [`world`](super::world) draws.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use controller::config::Southbound;
+use controller::config::{Etcd, Southbound};
+use controller::etcd::EtcdError;
 use controller::southbound::arbitration::ElectionId;
 use controller::southbound::connection::{
     Connection, Conversation, Entries, Heard, Network, Panicked, Say,
@@ -19,118 +18,22 @@ use controller::southbound::{Address, ClientError, Verdict};
 use futures::{StreamExt, stream};
 use p4::codec::{Refusal, WriteError};
 use p4::{Extent, Pipeline, Tables, Update, UpdateKind, apply};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use switch::election::{Dialect, SessionId};
-use tokio::sync::{mpsc, watch};
+use rand::Rng;
+use switch::election::SessionId;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Code;
 
 use super::device::Device;
 use super::mutant::Mutant;
-use super::schedule::SWITCHES;
+use super::registry::Seat;
+use super::schedule::Led;
+use super::world::{Fate, Pair, TRIP, World};
 
-/// The longest that a message takes when nothing is wrong.
-const TRIP: Duration = Duration::from_millis(2);
 /// Messages that wait on a stream.
 const NOTICES: usize = 64;
-/// Milliseconds in which every pair has one of its own.
-pub(super) const SLOTS: u64 = 16;
-/// The random stream of the first pair; those before are the schedule's.
-const FIRST_STREAM: u64 = 16;
 /// The longest that a switch holds a stream for alive whose controller is cut off.
 const KEEPALIVE: Duration = Duration::from_millis(200);
-
-/// All switches, and what is wrong between them and the controllers.
-pub(super) struct World {
-    pub(super) devices: Vec<Device>,
-    /// Controller and switch that do not hear each other.
-    pub(super) cuts: BTreeSet<(u32, usize)>,
-    /// Wakes whoever listens to a line that was cut.
-    pub(super) cut_news: watch::Sender<()>,
-    /// Whether messages get lost and late.
-    pub(super) is_rough: bool,
-    /// The latest term that each controller bid in, as its store would know.
-    pub(super) terms: BTreeMap<u32, u64>,
-    /// What no controller may do, and one did.
-    pub(super) violations: Vec<String>,
-    /// A hash over everything that was written.
-    pub(super) trace: u64,
-    seed: u64,
-    begun: Instant,
-    random: BTreeMap<Pair, ChaCha8Rng>,
-}
-
-/// A controller and a switch.
-type Pair = (u32, usize);
-
-/// What becomes of a message.
-enum Fate {
-    Arrives(Duration),
-    Lost,
-    /// It arrives after its sender has given up.
-    Late(Duration),
-    /// It arrives, and once more some time later.
-    Twice(Duration),
-}
-
-impl World {
-    pub(super) fn new(seed: u64, switches: usize, dialect: Dialect) -> Self {
-        Self {
-            devices: (0..switches).map(|_| Device::new(dialect)).collect(),
-            cuts: BTreeSet::new(),
-            cut_news: watch::Sender::default(),
-            is_rough: true,
-            terms: BTreeMap::new(),
-            violations: Vec::new(),
-            trace: seed,
-            seed,
-            begun: Instant::now(),
-            random: BTreeMap::new(),
-        }
-    }
-
-    fn random(&mut self, pair: Pair) -> &mut ChaCha8Rng {
-        let seed = self.seed;
-        self.random.entry(pair).or_insert_with(|| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(FIRST_STREAM + slot(pair));
-            random
-        })
-    }
-
-    /// The first moment of a pair's own, some time from now.
-    fn moment(&self, pair: Pair, after: Duration) -> Instant {
-        let at = (Instant::now() + after)
-            .duration_since(self.begun)
-            .as_millis() as u64;
-        let wait = (SLOTS + slot(pair) - at % SLOTS) % SLOTS;
-        self.begun + Duration::from_millis(at + wait)
-    }
-
-    fn fate(&mut self, pair: Pair, deadline: Duration) -> Fate {
-        let random = self.random(pair);
-        let trip = TRIP.mul_f64(random.random_range(0.0..=1.0));
-        let chance = random.random_range(0..100);
-        match chance {
-            0..=1 if self.is_rough => Fate::Lost,
-            2..=3 if self.is_rough => Fate::Late(deadline + 20 * trip),
-            4..=5 if self.is_rough => Fate::Twice(trip),
-            6..=11 if self.is_rough => Fate::Arrives(10 * trip),
-            _ => Fate::Arrives(trip),
-        }
-    }
-
-    fn note(&mut self, what: u64) {
-        // FNV-1a over words.
-        self.trace = (self.trace ^ what).wrapping_mul(0x0100_0000_01b3);
-    }
-}
-
-/// Which of the milliseconds is a pair's own; those of slot 0 are the schedule's.
-fn slot((controller, switch): Pair) -> u64 {
-    1 + u64::from(controller - 1) * SWITCHES as u64 + switch as u64
-}
 
 /// One controller's way to the switches of a world.
 #[derive(Clone)]
@@ -166,6 +69,25 @@ impl Rig {
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         lock(&self.world)
     }
+
+    pub(super) fn mutant(&self) -> Mutant {
+        self.mutant
+    }
+
+    /// What becomes of a message between this controller and a switch, or etcd.
+    pub(super) fn fate(&self, with: usize, deadline: Duration) -> Fate {
+        self.world().fate((self.controller, with), deadline)
+    }
+
+    /// Waits, and then for a moment in which no other pair's messages arrive.
+    pub(super) async fn wait(&self, with: usize, after: Duration) {
+        let moment = self.world().moment((self.controller, with), after);
+        sleep_until(moment).await;
+    }
+
+    pub(super) fn is_cut(&self, with: usize) -> bool {
+        self.world().cuts.contains(&(self.controller, with))
+    }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -174,6 +96,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Network for Rig {
     type Connection = Line;
+    type Registry = Seat;
 
     async fn connect(&self, address: &Address, limits: &Southbound) -> Result<Line, ClientError> {
         let invalid = |_| ClientError::Address(address.p4runtime.clone());
@@ -190,6 +113,10 @@ impl Network for Rig {
         Ok(line)
     }
 
+    async fn registry(&self, _: &str, etcd: &Etcd) -> Result<Seat, EtcdError> {
+        Seat::take(self.clone(), etcd.lease, etcd.deadline).await
+    }
+
     async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -201,7 +128,7 @@ impl Network for Rig {
 impl Line {
     /// One way of a message; an error if it does not arrive, or nobody is there.
     async fn trip(&self, call: &'static str) -> Result<(), ClientError> {
-        let fate = self.rig.world().fate(self.pair(), self.deadline);
+        let fate = self.rig.fate(self.switch, self.deadline);
         match fate {
             // Once more is the same, for whatever changes nothing that is not there already.
             Fate::Arrives(after) | Fate::Twice(after) => self.wait(after).await,
@@ -230,12 +157,11 @@ impl Line {
     }
 
     async fn wait(&self, after: Duration) {
-        let moment = self.rig.world().moment(self.pair(), after);
-        sleep_until(moment).await;
+        self.rig.wait(self.switch, after).await;
     }
 
     fn is_cut(&self) -> bool {
-        self.rig.world().cuts.contains(&self.pair())
+        self.rig.is_cut(self.switch)
     }
 
     fn is_alive(&self) -> bool {
@@ -249,13 +175,21 @@ impl Line {
         what(&mut self.rig.world().devices[self.switch])
     }
 
-    /// A controller that has heard that another is primary writes nothing more.
+    /// A controller that has heard that another is primary writes nothing more, nor does one whose
+    /// lease has ended.
     fn check_mastership(&self, call: &str) {
-        if !*lock(&self.is_primary) {
-            let (controller, switch) = (self.rig.controller, self.switch);
-            let what = format!("controller {controller} calls {call} of switch {switch} as backup");
-            self.rig.world().violations.push(what);
-        }
+        let (controller, switch) = (self.rig.controller, self.switch);
+        let is_primary = *lock(&self.is_primary);
+        let mut world = self.rig.world();
+        let leads =
+            world.led == Led::BySwitches || world.cluster.is_led_by(controller, Instant::now());
+        let why = match (is_primary, leads) {
+            (true, true) => return,
+            (false, _) => "as backup",
+            (true, false) => "without a lease",
+        };
+        let what = format!("controller {controller} calls {call} of switch {switch} {why}");
+        world.violations.push(what);
     }
 
     /// The same line, for what happens beside its calls.
@@ -433,7 +367,7 @@ impl Connection for Line {
         let forgets = self.rig.mutant == Mutant::ForgetsDeletions;
         let kept = |update: &&Update| !forgets || update.kind != UpdateKind::Delete;
         let sent: Vec<Update> = updates.iter().filter(kept).cloned().collect();
-        let fate = self.rig.world().fate(self.pair(), self.deadline);
+        let fate = self.rig.fate(self.switch, self.deadline);
         match fate {
             Fate::Arrives(after) => self.wait(after).await,
             Fate::Lost => {

@@ -17,11 +17,12 @@ use planner::{Flow, Job, Policy};
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Code;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, HostId, LinkId, NicId, Parts, Tier};
+use topology::{Change, Fabric, HostId, LinkId, NicId, Parts, SwitchId, Tier};
 
 use super::mutant::Mutant;
-use super::rig::{Rig, SLOTS, World, lock};
-use super::schedule::{CONTROLLERS, SWITCHES, Schedule, Step};
+use super::rig::{Rig, lock};
+use super::schedule::{CABLES, CONTROLLERS, ETCD, Led, SWITCHES, Schedule, Step};
+use super::world::{SLOTS, World};
 
 /// How long the controllers may take in the end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,13 +54,14 @@ pub(super) fn run(seed: u64, mutant: Mutant) -> Result<u64, String> {
 #[derive(Clone)]
 struct Facts {
     jobs: Vec<Job>,
-    levels: u8,
+    policy: Policy,
     cables: BTreeMap<LinkId, Health>,
 }
 
 struct Trial {
     world: Arc<Mutex<World>>,
     mutant: Mutant,
+    led: Led,
     fabric: Fabric,
     facts: Facts,
     controllers: BTreeMap<u32, ControllerHandle>,
@@ -67,14 +69,15 @@ struct Trial {
 
 impl Trial {
     fn new(seed: u64, schedule: &Schedule, mutant: Mutant) -> Result<Self, String> {
-        let world = World::new(seed, SWITCHES, schedule.dialect);
+        let world = World::new(seed, schedule.dialect, schedule.led);
         Ok(Self {
             world: Arc::new(Mutex::new(world)),
             mutant,
+            led: schedule.led,
             fabric: fabric()?,
             facts: Facts {
                 jobs: Vec::new(),
-                levels: 8,
+                policy: Policy::default(),
                 cables: BTreeMap::new(),
             },
             controllers: BTreeMap::new(),
@@ -97,6 +100,7 @@ impl Trial {
         match step {
             Step::Cut { controller, switch } => self.cut(controller, switch..switch + 1),
             Step::Partition { controller } => self.cut(controller, 0..SWITCHES),
+            Step::Lose { controller } => self.cut(controller, ETCD..ETCD + 1),
             Step::Heal { controller } => {
                 let of_another = |(of, _): &(u32, usize)| *of != controller;
                 lock(&self.world).cuts.retain(of_another);
@@ -122,13 +126,17 @@ impl Trial {
             Step::Start { controller } => self.start(controller).await?,
             Step::Jobs { jobs } => {
                 self.facts.jobs = (0..jobs).map(job).collect();
-                self.tell(|facts| Event::JobsChanged(facts.jobs.clone()))
-                    .await?;
+                self.tell_jobs().await?;
             }
             Step::Policy { levels } => {
-                self.facts.levels = levels;
-                self.tell(|facts| Event::PolicyChanged(policy(facts)))
-                    .await?;
+                self.facts.policy.levels = levels;
+                self.tell_policy().await?;
+            }
+            Step::Drain { part, drained } => {
+                let name = self.part(part);
+                self.facts.policy.drained.retain(|part| *part != name);
+                self.facts.policy.drained.extend(drained.then_some(name));
+                self.tell_policy().await?;
             }
             Step::Cable { cable, works } => {
                 let health = if works { Health::Up } else { Health::Down };
@@ -173,14 +181,13 @@ impl Trial {
             return Ok(());
         }
         let used = lock(&self.world).terms.get(&controller).copied();
-        let config = config(controller, used.unwrap_or_default() + 1)?;
+        let config = config(controller, used.unwrap_or_default() + 1, self.led)?;
         let rig = Rig::new(Arc::clone(&self.world), controller, self.mutant);
-        let (fabric, policy) = (self.fabric.clone(), policy(&self.facts));
+        let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
         let handle = Controller::start_on(rig, config, fabric, policy).await;
         let handle = handle.map_err(|error| error.to_string())?;
         self.controllers.insert(controller, handle);
-        self.tell(|facts| Event::JobsChanged(facts.jobs.clone()))
-            .await?;
+        self.tell_jobs().await?;
         self.look().await
     }
 
@@ -190,6 +197,16 @@ impl Trial {
             told.map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+
+    async fn tell_jobs(&self) -> Result<(), String> {
+        self.tell(|facts| Event::JobsChanged(facts.jobs.clone()))
+            .await
+    }
+
+    async fn tell_policy(&self) -> Result<(), String> {
+        self.tell(|facts| Event::PolicyChanged(facts.policy.clone()))
+            .await
     }
 
     /// All controllers see how a cable looks.
@@ -224,7 +241,7 @@ impl Trial {
             self.start(controller).await?;
         }
         sleep(AFTERMATH).await;
-        Ok(())
+        self.tell_policy().await
     }
 
     /// Waits until everything is as it should be, and looks whether it stays so.
@@ -235,6 +252,11 @@ impl Trial {
                 return Err(why);
             }
             sleep(LOOK).await;
+            // Whoever leads by etcd may not have led when it was told.
+            if self.led == Led::ByEtcd {
+                self.tell_jobs().await?;
+                self.tell_policy().await?;
+            }
         }
         let calm = Instant::now() + CALM;
         while Instant::now() < calm {
@@ -289,30 +311,51 @@ impl Trial {
 
     fn follows_from_the_facts(&self, leader: &ControllerHandle) -> Result<(), String> {
         let realised = leader.realised().ok_or("nothing is planned")?;
-        let fabric = &realised.fabric;
         let planned = realised.plan.jobs.len();
-        if planned != self.facts.jobs.len() || realised.plan.levels != self.facts.levels {
+        let Facts { jobs, policy, .. } = &self.facts;
+        if planned != jobs.len() || realised.plan.levels != policy.levels {
             return Err(format!("the plan is not about the facts: {planned} jobs"));
         }
-        let health = |up| if up { Health::Up } else { Health::Down };
-        let mut cables = self.facts.cables.iter();
-        if let Some((cable, _)) = cables.find(|(c, seen)| health(fabric.is_cable_up(**c)) != **seen)
-        {
-            return Err(format!("{} is not as it looks", fabric.link_name(*cable)));
+        let drained = policy.drained.iter().cloned().collect();
+        let drainage = leader.drainage().borrow().clone();
+        if drainage.complete != drained || drainage.finding().is_some() {
+            return Err(format!("drains are not complete: {drainage:?}"));
         }
+        let failed = self.facts.cables.iter();
+        let failed = failed.filter(|(_, seen)| **seen == Health::Down);
+        let fabric = self
+            .fabric
+            .with(failed.map(|(cable, _)| Change::LinkDown(*cable)));
+        let fabric = policy
+            .apply_drains(&fabric)
+            .map_err(|error| error.to_string())?;
         let mut links = (0..fabric.links().len()).map(LinkId::from);
-        if let Some(unused) = links.find(|link| !fabric.is_usable(*link) && fabric.is_up(*link)) {
-            let name = fabric.link_name(unused);
-            return Err(format!("{name} works and is not used"));
+        let found = &realised.fabric;
+        let as_it_is = |link: &LinkId| {
+            found.is_up(*link) == fabric.is_up(*link)
+                && found.is_usable(*link) == fabric.is_usable(*link)
+        };
+        match links.find(|link| !as_it_is(link)) {
+            Some(link) => Err(format!("{} is not as it looks", fabric.link_name(link))),
+            None => Ok(()),
         }
-        let switches = (0..SWITCHES).map(topology::SwitchId::from);
-        match switches
-            .filter(|switch| !fabric.is_switch_up(*switch))
-            .count()
-        {
-            0 => Ok(()),
-            down => Err(format!("{down} switches are still believed to be down")),
+    }
+
+    /// The name of what a schedule drains.
+    fn part(&self, part: usize) -> String {
+        match part.checked_sub(CABLES) {
+            Some(spine) => self.fabric.switch(self.spine(spine)).name.clone(),
+            None => {
+                let cable = self.fabric.link(self.cable(part));
+                let ends = [cable.from, cable.to].map(|end| self.fabric.node_name(end.node));
+                ends.join("-")
+            }
         }
+    }
+
+    fn spine(&self, spine: usize) -> SwitchId {
+        let mut spines = self.fabric.tier(Tier::Spine);
+        spines.nth(spine).expect("the schedule knows how many")
     }
 
     /// The uplink that a schedule means.
@@ -346,8 +389,13 @@ fn fabric() -> Result<Fabric, String> {
 }
 
 /// A controller in a hurry: a world lasts seconds. Its waits keep to the slots of its switches.
-fn config(controller: u32, term: u64) -> Result<Config, String> {
+fn config(controller: u32, term: u64, led: Led) -> Result<Config, String> {
     let mut raw = RawConfig::default();
+    if led == Led::ByEtcd {
+        raw.etcd.endpoints = vec!["etcd".to_owned()];
+        raw.etcd.lease_s = 2;
+        raw.etcd.deadline_ms = 16 * SLOTS;
+    }
     raw.election.controller = controller;
     raw.election.term = term;
     raw.election.grace_ms = 8 * SLOTS;
@@ -357,18 +405,13 @@ fn config(controller: u32, term: u64) -> Result<Config, String> {
     raw.reconcile.retry_first_ms = SLOTS;
     raw.reconcile.retry_longest_ms = 8 * SLOTS;
     raw.reconcile.batch = 5;
+    raw.deadlines.drain_ms = 64 * SLOTS;
+    raw.deadlines.verify_ms = 64 * SLOTS;
     raw.liveness.hold_down_ms = 4 * SLOTS;
     raw.liveness.hold_down_longest_ms = 32 * SLOTS;
     raw.liveness.switch_silence_ms = 32 * SLOTS;
     raw.liveness.return_ms = 32 * SLOTS;
     Config::try_from(raw).map_err(|error| error.to_string())
-}
-
-fn policy(facts: &Facts) -> Policy {
-    Policy {
-        levels: facts.levels,
-        ..Policy::default()
-    }
 }
 
 /// A job with a flow between the leaves.
