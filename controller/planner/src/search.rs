@@ -29,11 +29,11 @@ pub(crate) use refine::{Found, refine, regions, settle_levels};
 use setting::{Position, Setting};
 
 /// Combinations of ways that are estimated at most; with more, so many drawn ones.
-const ESTIMATED: u64 = 4096;
+const ESTIMATED: u64 = 16_384;
 
 /// Combinations that the fluid model judges with plausible classes; exchanging all spines gives
 /// each one twice.
-const JUDGED: usize = 192;
+const JUDGED: usize = 512;
 
 /// Combinations from which climbs begin.
 const CLIMBED: usize = 16;
@@ -153,7 +153,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// These ways with the best of all classes; none where those are too many.
+    /// These ways with the best of all classes, or of as many as the budget allows; none where
+    /// there are too many to begin with.
     fn best_classes(
         &self,
         options: &[usize],
@@ -164,7 +165,10 @@ impl<'a> Search<'a> {
             let mut judged = Vec::new();
             for classes in classes::all(contest, self.count())? {
                 let classes = self.fitted(contest, classes);
-                judged.push((rough.value_of(contest, &classes)?, classes));
+                let Some(value) = rough.value_of(contest, &classes) else {
+                    break;
+                };
+                judged.push((value, classes));
             }
             judged.sort_by(|a, b| b.0.total_cmp(&a.0));
             let few = judged.into_iter().take(FINELY).map(|(_, classes)| classes);

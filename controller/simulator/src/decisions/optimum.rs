@@ -77,6 +77,27 @@ impl<'a> Court<'a> {
         self.best(candidates)
     }
 
+    /// `decisions` with the best ones on the paths of `plans`, the best first: where a plan's paths
+    /// are better than all that the enumeration judged finely, they are the optimum of the step.
+    pub(super) fn with_paths_of(
+        &mut self,
+        plans: &[Candidate],
+        mut decisions: Vec<Decision>,
+    ) -> Vec<Decision> {
+        for (paths, _) in plans {
+            let is_known = decisions.iter().any(|known| known.paths == *paths);
+            let all = if is_known {
+                Vec::new()
+            } else {
+                all_levels(&self.low.contests(paths))
+            };
+            let candidates = all.into_iter().map(|levels| (paths.clone(), levels));
+            decisions.extend(self.best(candidates.collect()));
+        }
+        decisions.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
+        decisions
+    }
+
     /// Whether some combinations are left out.
     pub(super) fn is_bounded(choices: &Choices) -> bool {
         choices.combinations().div_ceil(2) > COMBINATIONS

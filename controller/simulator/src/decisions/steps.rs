@@ -109,13 +109,14 @@ pub fn examine(case: &Case) -> Examined {
     let choices = Choices::new(input);
     // Starts are drawn apart from the case and from what the planner's own search assumes.
     let mut court = Court::new(input, case.seed ^ (u64::from(case.number) << 32));
-    let best = court.optimum(&choices);
+    let enumerated = court.optimum(&choices);
+    let plans = [product(), without_search(), paper()].map(|policy| planned(input, &policy));
+    let best = court.with_paths_of(&plans, enumerated.clone());
     let mut trials = Trials {
         input,
         court,
         best: &best,
     };
-    let plans = [product(), without_search(), paper()].map(|policy| planned(input, &policy));
     let utilizations = vec![
         trials.paths(&plans),
         trials.assignment(),
@@ -126,7 +127,7 @@ pub fn examine(case: &Case) -> Examined {
     Examined {
         number: case.number,
         optimum: reached.fold(best[0].utilization, f64::max),
-        enumerated: best[0].utilization,
+        enumerated: enumerated[0].utilization,
         alone: alone(input),
         combinations: choices.combinations(),
         is_bounded: Court::is_bounded(&choices),
