@@ -38,11 +38,11 @@ pub(crate) fn head<'a>(title: &str, entries: impl Iterator<Item = (&'a str, Shad
         let _ = writeln!(
             text,
             "<rect x=\"{x}\" y=\"26\" width=\"10\" height=\"10\" fill=\"{}\"/>\
-             <text x=\"{}\" y=\"35\" fill=\"{quiet}\">{name}</text>",
+             <text x=\"{}\" y=\"35\" fill=\"{quiet}\" font-size=\"10\">{name}</text>",
             shade.css(),
             x + 14,
         );
-        x += 14 + LETTER * name.len() + 12;
+        x += 14 + LETTER * name.len() + 8;
     }
     text
 }
