@@ -2,8 +2,9 @@
 //!
 //! The job that goes first runs undisturbed, so it holds the link in a strictly periodic pattern,
 //! and "when will the other have had its seconds of link" has a closed answer. The timeline is
-//! therefore exact, moves from event to event, and passes whole undisturbed iterations at once: it
-//! costs a few steps per iteration of the longer job, however short the other is.
+//! therefore exact, moves from event to event, and passes at once what is undisturbed and what has
+//! been there before: at most it costs a few steps per iteration of the longer job, however short
+//! the other is.
 
 /// Phases of the job against the reference that are averaged.
 const PHASES: usize = 16;
@@ -11,7 +12,7 @@ const PHASES: usize = 16;
 /// Iterations of the longer job that are played.
 const HORIZON_ITERATIONS: f64 = 64.0;
 
-/// Differences below this share of the horizon are rounding, not link time.
+/// Differences below this share, of the horizon or of a gap, are rounding, not link time.
 const ROUNDING: f64 = 1e-9;
 
 /// What a job does in every iteration, in seconds: the link is wanted for `link`, from `lead` on,
@@ -87,13 +88,20 @@ impl Occupation {
         }
     }
 
+    /// Whole periods that have passed at `at`, and seconds of the present one; `at` is not before
+    /// the first.
+    fn moment(&self, at: f64) -> (f64, f64) {
+        let since = at - self.first;
+        let periods = whole(since / self.period);
+        (periods, since - periods * self.period)
+    }
+
     /// Seconds of link taken up to `at`.
     fn busy_until(&self, at: f64) -> f64 {
         if at <= self.first {
             return 0.0;
         }
-        let periods = whole((at - self.first) / self.period);
-        let into = at - self.first - periods * self.period;
+        let (periods, into) = self.moment(at);
         periods * self.length + into.clamp(0.0, self.length)
     }
 
@@ -111,24 +119,34 @@ impl Occupation {
         if gap <= 0.0 {
             return f64::INFINITY;
         }
-        // Gaps up to the one in which it happens; a sum that fills a gap ends in that gap.
+        // Gaps up to the one in which it happens; a sum that fills a gap, but for rounding, ends
+        // in that gap: jobs are often made of equal numbers.
         let gaps = (free - self.first) / gap;
-        let begun = whole(gaps) + f64::from(u8::from(gaps > whole(gaps)));
+        let begun = whole(gaps) + f64::from(u8::from(gaps - whole(gaps) > ROUNDING));
         free + begun * self.length
     }
 
-    /// When the free span that `at` lies in ends; `at` itself while the link is held.
-    fn free_span_end(&self, at: f64) -> f64 {
+    /// Whether the link is held at `at`.
+    fn is_held(&self, at: f64) -> bool {
+        at >= self.first && self.moment(at).1 < self.length
+    }
+
+    /// Seconds from `at` on that the link stays free; none while it is held.
+    fn free_from(&self, at: f64) -> f64 {
         if at <= self.first {
-            return self.first;
+            return self.first - at;
         }
-        let periods = whole((at - self.first) / self.period);
-        let into = at - self.first - periods * self.period;
-        if into < self.length {
-            at
-        } else {
-            self.first + (periods + 1.0) * self.period
+        let (_, into) = self.moment(at);
+        match into < self.length {
+            true => 0.0,
+            false => self.period - into,
         }
+    }
+
+    /// Seconds from the moment the link is held until `link` seconds of it were left over: no
+    /// other moment makes anybody wait longer.
+    fn longest(&self, link: f64) -> f64 {
+        self.when_free(self.first + link) - self.first
     }
 }
 
@@ -140,6 +158,20 @@ struct Follower<'a> {
     begin: f64,
     /// Seconds of link that it got before.
     seconds: f64,
+    /// Whether communication ends before computation whatever the other does.
+    is_never_late: bool,
+    cycles: Cycles,
+}
+
+/// What a follower knows of cycles in what it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cycles {
+    /// Nothing yet.
+    Unknown,
+    /// Such a cycle began there, with the seconds of link that the follower had.
+    Began { at: f64, seconds: f64 },
+    /// All that end before the horizon have been passed.
+    Passed,
 }
 
 impl<'a> Follower<'a> {
@@ -149,30 +181,66 @@ impl<'a> Follower<'a> {
             other,
             begin: start,
             seconds: 0.0,
+            is_never_late: job.lead + other.longest(job.link) <= job.compute,
+            cycles: Cycles::Unknown,
         }
     }
 
     /// Plays on to the end of the next iteration that is disturbed; whether the horizon is ahead.
     fn step(&mut self, horizon: f64) -> bool {
         let (job, other) = (self.job, self.other);
-        // Rounding may put the end of the span just before a begin that lies on it.
-        let undisturbed = (other.free_span_end(self.begin).min(horizon) - self.begin).max(0.0);
-        if undisturbed >= job.period() {
-            let iterations = whole(undisturbed / job.period());
-            self.begin += iterations * job.period();
-            self.seconds += iterations * job.link;
-        }
-        let ready = other.free_until(self.begin + job.lead);
+        self.pass_undisturbed(horizon);
+        let wants = self.begin + job.lead;
+        let ready = other.free_until(wants);
         let done = other.when_free(ready + job.link);
         if done >= horizon {
             self.seconds += (other.free_until(horizon) - ready).clamp(0.0, job.link);
             return false;
         }
         self.seconds += job.link;
-        let next = done.max(self.begin + job.compute);
+        let on_time = self.begin + job.compute;
+        let next = done.max(on_time);
         let goes_on = next > self.begin && next < horizon;
         self.begin = next;
-        goes_on
+        if goes_on && done >= on_time && other.is_held(wants) {
+            self.pass_cycles(horizon);
+        }
+        goes_on && self.begin < horizon
+    }
+
+    /// Passes the whole iterations that end before the other matters.
+    fn pass_undisturbed(&mut self, horizon: f64) {
+        let ahead = horizon - self.begin;
+        let undisturbed = match self.is_never_late {
+            true => ahead,
+            false => self.other.free_from(self.begin).min(ahead),
+        };
+        if undisturbed >= self.job.period() {
+            let iterations = whole(undisturbed / self.job.period());
+            self.begin += iterations * self.job.period();
+            self.seconds += iterations * self.job.link;
+        }
+    }
+
+    /// Passes the whole cycles before the horizon, once there is one.
+    ///
+    /// Who found the link held and was late for it begins the next iteration at a moment of the
+    /// other's period that is always the same, and what follows is what followed the last time.
+    fn pass_cycles(&mut self, horizon: f64) {
+        self.cycles = match self.cycles {
+            Cycles::Unknown => Cycles::Began {
+                at: self.begin,
+                seconds: self.seconds,
+            },
+            Cycles::Began { at, seconds } => {
+                let length = self.begin - at;
+                let cycles = whole((horizon - self.begin) / length);
+                self.begin += cycles * length;
+                self.seconds += cycles * (self.seconds - seconds);
+                Cycles::Passed
+            }
+            Cycles::Passed => Cycles::Passed,
+        };
     }
 }
 
@@ -192,6 +260,9 @@ fn play<const N: usize>(mut followers: [Follower<'_>; N], horizon: f64) -> [f64;
 
 #[cfg(test)]
 mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
     use super::*;
 
     fn rhythm(compute: f64, overlap_from: f64, link: f64) -> Rhythm {
@@ -250,5 +321,41 @@ mod tests {
         let (behind_long, behind_short) = (behind(&short, &long), behind(&long, &short));
         assert!((window(behind_long) - 3.0).abs() < 0.02, "{behind_long}");
         assert!((window(behind_short) - 4.0).abs() < 0.02, "{behind_short}");
+    }
+
+    /// Random rhythms, many of which have periods in a ratio of small numbers.
+    fn rhythms() -> impl Iterator<Item = (Rhythm, Rhythm)> {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let mut one = move || {
+            let steps = |random: &mut ChaCha8Rng| f64::from(random.random_range(0..40_u8)) / 16.0;
+            let any = |random: &mut ChaCha8Rng| random.random_range(0.0..2.5);
+            let draw = if random.random_bool(0.5) { any } else { steps };
+            rhythm(
+                draw(&mut random),
+                random.random_range(0.0..=1.0),
+                draw(&mut random),
+            )
+        };
+        std::iter::repeat_with(move || (one(), one()))
+    }
+
+    /// Cycles are passed at once; the seconds are those of every iteration played.
+    #[test]
+    fn cycles_passed_are_cycles_played() {
+        for (job, other) in rhythms().take(20_000) {
+            let horizon = HORIZON_ITERATIONS * job.period().max(other.period());
+            let occupation = Occupation::of(&other, 0.37 * other.period());
+            let passed = play([Follower::new(&job, 0.0, &occupation)], horizon)[0];
+            let every = Follower {
+                is_never_late: false,
+                cycles: Cycles::Passed,
+                ..Follower::new(&job, 0.0, &occupation)
+            };
+            let played = play([every], horizon)[0];
+            assert!(
+                (passed - played).abs() <= ROUNDING * horizon,
+                "{job:?} {other:?}: {passed} for {played}"
+            );
+        }
     }
 }
