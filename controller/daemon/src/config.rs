@@ -14,11 +14,13 @@ mod northbound;
 mod raw;
 mod telemetry;
 mod tls;
+mod traces;
 
 pub use counters::{Counters, RawCounters};
 pub use northbound::{Northbound, RawNorthbound, RawToken, Role, TlsFiles, Token};
 pub use telemetry::{RawTelemetry, Telemetry};
 pub use tls::{RawTls, Tls};
+pub use traces::{RawTraces, Traces};
 
 pub use raw::{
     Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
@@ -94,6 +96,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// How often the switches' own counters are read.
     pub counters: Counters,
+    /// Where traces of changes go, if anywhere.
+    pub traces: Option<Traces>,
     /// What a drain may take, after which it is told to be late.
     pub drain: Duration,
     /// What the switches may take to hold a change of policy, after which it is taken back.
@@ -233,6 +237,7 @@ impl TryFrom<RawConfig> for Config {
             events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
             counters: Counters::try_from(&raw.counters)?,
+            traces: raw.traces.validate()?,
             drain: duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
@@ -484,6 +489,9 @@ mod tests {
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),
             ("[recorder]\nfiles = 0", "recorder.files"),
+            ("[traces]\nratio = 2.0", "traces.ratio"),
+            ("[traces]\nendpoint = 'collector:4317'", "traces.endpoint"),
+            ("[traces]\nendpoint = 'https://c:4317'", "traces.endpoint"),
             ("[northbound]\nlisten = '10.0.0.1:9'", "northbound.listen"),
             ("[northbound]\nbody_max = 0", "northbound.body_max"),
             (

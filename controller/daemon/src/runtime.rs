@@ -43,6 +43,7 @@ use crate::discovery::{Scout, Surroundings};
 use crate::recorder::Recorder;
 use crate::southbound::Grpc;
 use crate::southbound::connection::Network;
+use crate::traces::Teller;
 
 /// Packets from switches that wait to be looked at.
 const HEARD: usize = 4_096;
@@ -94,7 +95,11 @@ impl Controller {
         let found = scout.found();
         let chronicler = Chronicler::new(clock.now(), config.events_kept.get());
         let recorder = Recorder::open(config.recording.as_ref())?;
-        let runtime = Runtime::new(network, config, archive, antenna, (clock, recorder));
+        let teller = config.traces.as_ref();
+        let teller = teller.map(|traces| Teller::new(traces, clock)).transpose();
+        let teller = teller.map_err(|error| ControllerError::Traces(error.into()))?;
+        let instruments = (clock, recorder, teller);
+        let runtime = Runtime::new(network, config, archive, antenna, instruments);
         let around = Surroundings {
             realised: runtime.realised.subscribe(),
             board: runtime.shared.board.clone(),

@@ -62,12 +62,37 @@ impl Others {
 /// When a generation came to be, step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// The event arrived.
-    pub received: Instant,
+    /// What led to it.
+    pub origin: Origin,
     /// The plan was made.
     pub planned: Instant,
     /// The plan was lowered to tables.
     pub lowered: Instant,
+}
+
+/// What led to a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// What kind of event it was, as [`Event::kind`](crate::Event::kind) names it.
+    pub cause: &'static str,
+    /// The first of it was heard: the report, where a job told of itself.
+    pub heard: Instant,
+    /// The event arrived.
+    pub received: Instant,
+    /// The planner was asked, unless the plan in force is realised anew.
+    pub asked: Option<Instant>,
+}
+
+impl Origin {
+    /// An event that arrived at this instant.
+    pub(crate) fn new(cause: &'static str, received: Instant) -> Self {
+        Self {
+            cause,
+            heard: received,
+            received,
+            asked: None,
+        }
+    }
 }
 
 /// A switch that a session deals with.

@@ -117,11 +117,12 @@ impl State {
 
     /// The one transition.
     pub fn step(&mut self, event: Event) -> Effects {
+        let cause = event.kind();
         let mut effects = match self.take(event) {
             Ok(effects) => effects,
             Err(refused) => Effects::refusing(refused.finding()),
         };
-        effects.generation = self.generation;
+        (effects.cause, effects.generation) = (cause, self.generation);
         effects.question = self.ask();
         self.check_invariant();
         effects

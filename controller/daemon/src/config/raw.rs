@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry, RawTls};
+use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry, RawTls, RawTraces};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -40,6 +40,8 @@ pub struct RawConfig {
     pub telemetry: RawTelemetry,
     /// How often the switches' own counters are read.
     pub counters: RawCounters,
+    /// Where traces of changes go.
+    pub traces: RawTraces,
     /// Bounds of gRPC messages, in bytes.
     pub messages: RawMessages,
     /// How connections to switches are secured.

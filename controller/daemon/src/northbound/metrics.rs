@@ -54,10 +54,10 @@ fn whole(view: &View, timing: &Timing) -> Vec<Family> {
     };
     let made = timing.made;
     let stages = [
-        ("plan", seconds(made.received, made.planned)),
+        ("plan", seconds(made.origin.received, made.planned)),
         ("lower", seconds(made.planned, made.lowered)),
         ("write", seconds(made.lowered, timing.verified)),
-        ("all", seconds(made.received, timing.verified)),
+        ("all", seconds(made.origin.received, timing.verified)),
     ];
     let stages = stages.map(|(stage, took)| (vec![("stage", stage.to_owned())], took));
     let findings = view.doctor();

@@ -128,7 +128,7 @@ impl Entry {
             step: number,
             at_ms: step.at_ms,
             event: Box::new(match &step.came.refused {
-                Some(_) => Recorded::Refused(kind(&step.event).to_owned()),
+                Some(_) => Recorded::Refused(step.event.kind().to_owned()),
                 None => Recorded::new(&step.event, fabric, step.whole),
             }),
             came: Outcome::new(&step.came),
@@ -272,24 +272,5 @@ impl Recorded {
             Self::Planned { inputs, .. } => format!("a plan for {inputs} events"),
             Self::Refused(kind) => format!("{kind}, refused"),
         }
-    }
-}
-
-fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::Started(_) => "a start",
-        Event::FabricLearned(_) => "a fabric",
-        Event::FabricChanged(_) => "a change of the fabric",
-        Event::JobsChanged(_) => "jobs of a document",
-        Event::JobsTold(_) => "jobs of telemetry",
-        Event::PolicyChanged(_) | Event::PolicyProposed(_) => "a policy",
-        Event::PolicyConfirmed => "a confirmation",
-        Event::PolicyReverted(_) => "a reversal",
-        Event::EditionStored(_) => "an edition",
-        Event::TimeCame(_) => "time",
-        Event::PinRoomLearned(..) => "room for pins",
-        Event::Held(_) => "a generation held",
-        Event::Elected(_) => "an election",
-        Event::Planned(_) => "a plan",
     }
 }

@@ -34,6 +34,9 @@ pub enum ControllerError {
     /// It cannot record.
     #[error("cannot open the flight recorder's folder")]
     Recorder(#[from] std::io::Error),
+    /// It cannot tell of its changes.
+    #[error("cannot send traces")]
+    Traces(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It refused what it was started with.
     #[error("the controller cannot start: {}", one_line(.0))]
     Refused(Vec<Finding>),
@@ -88,7 +91,7 @@ impl Timing {
 
     /// From the event to the last verified switch.
     pub fn total(&self) -> Duration {
-        self.verified - self.made.received
+        self.verified - self.made.origin.received
     }
 }
 
@@ -112,25 +115,30 @@ pub struct Access {
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(super) what: Submitted,
+    /// The first of it was heard.
+    pub(super) heard: Instant,
     pub(super) received: Instant,
 }
 
 impl Submission {
     /// How something looks now.
     pub(crate) fn seen(part: Part, health: Health) -> Self {
-        Self {
-            what: Submitted::Seen(part, health),
-            received: Instant::now(),
-        }
+        Self::now(Submitted::Seen(part, health))
     }
 
     /// The fabric as it was found; nobody waits for what becomes of that.
     pub(crate) fn learned(fabric: Fabric) -> Self {
         let (receipt, _) = oneshot::channel();
         let event = Event::FabricLearned(fabric);
+        Self::now(Submitted::Event(Box::new(event), receipt))
+    }
+
+    fn now(what: Submitted) -> Self {
+        let now = Instant::now();
         Self {
-            what: Submitted::Event(Box::new(event), receipt),
-            received: Instant::now(),
+            what,
+            heard: now,
+            received: now,
         }
     }
 }
@@ -159,9 +167,22 @@ impl Access {
     /// # Errors
     /// The controller has stopped.
     pub async fn submit(&self, event: Event) -> Result<Receipt, ControllerError> {
+        self.submit_heard(event, Instant::now()).await
+    }
+
+    /// The same, of an event that sums up what was heard from then on.
+    pub(crate) async fn submit_heard(
+        &self,
+        event: Event,
+        heard: Instant,
+    ) -> Result<Receipt, ControllerError> {
         let (receipt, answer) = oneshot::channel();
-        self.send(Submitted::Event(Box::new(event), receipt))
-            .await?;
+        let submission = Submission::now(Submitted::Event(Box::new(event), receipt));
+        self.send(Submission {
+            heard,
+            ..submission
+        })
+        .await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
@@ -172,7 +193,7 @@ impl Access {
     /// # Errors
     /// The controller has stopped.
     pub async fn observe(&self, part: Part, seen: Health) -> Result<(), ControllerError> {
-        self.send(Submitted::Seen(part, seen)).await
+        self.send(Submission::seen(part, seen)).await
     }
 
     /// What `question` finds in the state. It is asked between two events, so it takes no longer
@@ -187,7 +208,8 @@ impl Access {
         let (found, answer) = oneshot::channel();
         // Whoever asked may have gone.
         let look = move |state: &State| drop(found.send(question(state)));
-        self.send(Submitted::Look(Look(Box::new(look)))).await?;
+        let look = Submitted::Look(Look(Box::new(look)));
+        self.send(Submission::now(look)).await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
@@ -310,9 +332,8 @@ impl Access {
         fabric.is_some_and(|fabric| !fabric.is_switch_up(switch))
     }
 
-    async fn send(&self, what: Submitted) -> Result<(), ControllerError> {
-        let received = Instant::now();
-        let sent = self.events.send(Submission { what, received }).await;
+    async fn send(&self, submission: Submission) -> Result<(), ControllerError> {
+        let sent = self.events.send(submission).await;
         sent.map_err(|_| ControllerError::Stopped)
     }
 

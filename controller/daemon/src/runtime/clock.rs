@@ -33,6 +33,11 @@ impl Clock {
         UnixMs::try_from(unix.as_millis()).unwrap_or(UnixMs::MAX)
     }
 
+    /// The time of day at an instant that has passed.
+    pub(crate) fn time(&self, at: Instant) -> SystemTime {
+        UNIX_EPOCH + self.unix + at.saturating_duration_since(self.instant)
+    }
+
     /// When it will be so late.
     pub(super) fn instant(&self, at: UnixMs) -> Instant {
         let left = Duration::from_millis(at).saturating_sub(self.unix);

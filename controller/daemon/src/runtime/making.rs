@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use topology::SwitchId;
 
 use crate::lower::lower;
-use crate::southbound::{Desired, Made, Others};
+use crate::southbound::{Desired, Made, Origin, Others};
 use crate::state::Realise;
 
 /// Lowers.
-pub(super) fn lowered(realise: &Realise, before: &Desired, received: Instant) -> Desired {
+pub(super) fn lowered(realise: &Realise, before: &Desired, origin: Origin) -> Desired {
     let planned = Instant::now();
     let mut tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
     if Others::of(&realise.fabric) == Others::Stay {
@@ -31,7 +31,7 @@ pub(super) fn lowered(realise: &Realise, before: &Desired, received: Instant) ->
         (switch, same.map_or_else(|| Arc::new(tables), Arc::clone))
     };
     let tables = tables.into_iter().map(share).collect();
-    let mut desired = desired(realise, tables, received);
+    let mut desired = desired(realise, tables, origin);
     desired.made.planned = planned;
     desired
 }
@@ -39,7 +39,7 @@ pub(super) fn lowered(realise: &Realise, before: &Desired, received: Instant) ->
 pub(super) fn desired(
     realise: &Realise,
     tables: BTreeMap<SwitchId, Arc<Tables>>,
-    received: Instant,
+    origin: Origin,
 ) -> Desired {
     let now = Instant::now();
     Desired {
@@ -47,7 +47,7 @@ pub(super) fn desired(
         tables,
         others: Others::of(&realise.fabric),
         made: Made {
-            received,
+            origin,
             planned: now,
             lowered: now,
         },

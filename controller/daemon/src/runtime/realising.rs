@@ -14,7 +14,7 @@ use super::running::Session;
 use super::task::Runtime;
 use crate::lower::protect;
 use crate::southbound::connection::{Network, Panicked};
-use crate::southbound::{Desired, Target, session};
+use crate::southbound::{Desired, Origin, Target, session};
 use crate::state::{Effects, Realise};
 
 impl<N: Network> Runtime<N> {
@@ -23,6 +23,16 @@ impl<N: Network> Runtime<N> {
         &mut self,
         effects: Effects,
         received: Instant,
+    ) -> Result<(), Panicked> {
+        let origin = Origin::new(effects.cause, received);
+        self.realise(effects, origin).await
+    }
+
+    /// The same, of what began before the present event.
+    pub(super) async fn realise(
+        &mut self,
+        effects: Effects,
+        origin: Origin,
     ) -> Result<(), Panicked> {
         effects.findings.iter().for_each(log);
         let latest = self.state.ledger().latest();
@@ -35,17 +45,22 @@ impl<N: Network> Runtime<N> {
                 &protection.fabric,
                 &self.desired.borrow().tables,
             );
-            self.publish(desired(&protection, tables, received), protection)
+            self.publish(desired(&protection, tables, origin), protection)
                 .await;
         }
         if let Some(realise) = effects.realise {
             let before = Arc::clone(&self.desired.borrow());
             let lowering = realise.clone();
-            let work = move || lowered(&lowering, &before, received);
+            let work = move || lowered(&lowering, &before, origin);
             let desired = self.shared.network.compute(work).await?;
             self.publish(desired, realise).await;
         }
         if let Some(question) = effects.question {
+            let now = Instant::now();
+            self.asked = Origin {
+                asked: Some(now),
+                ..Origin::new(effects.cause, now)
+            };
             let network = self.shared.network.clone();
             let thinking = async move { network.compute(move || question.answer()).await };
             self.thinking = Some(tokio::spawn(thinking));
@@ -66,6 +81,7 @@ impl<N: Network> Runtime<N> {
         }
         let (generation, plan) = (desired.generation, realise.plan.generation);
         info!(generation, plan, "publishing");
+        self.overtake(Instant::now());
         let desired = Arc::new(desired);
         self.recorder.given(&desired, &realise, self.clock.now());
         self.desired.send_replace(desired);

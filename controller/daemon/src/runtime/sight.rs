@@ -20,6 +20,7 @@ use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Standing;
 use crate::southbound::connection::{Network, Panicked};
 use crate::state::Event;
+use crate::traces::End;
 
 /// What the sessions see together.
 #[derive(Default)]
@@ -95,19 +96,39 @@ impl<N: Network> Runtime<N> {
         if !self.stopwatch.awaits(desired.generation) {
             return;
         }
+        let (lines, is_held) = self.holding(desired.generation);
+        if !is_held || lines.is_empty() {
+            return;
+        }
+        let timing = Timing::new(&desired, &lines);
+        self.stopwatch.count(&timing);
+        if let Some(teller) = &self.teller {
+            teller.tell(&desired, lines.values(), End::Verified(timing.verified));
+        }
+    }
+
+    /// Tells of the change that the next one overtakes, if any switch was seen to hold it.
+    pub(super) fn overtake(&self, now: Instant) {
+        let Some(teller) = &self.teller else { return };
+        let desired = Arc::clone(&self.desired.borrow());
+        let (lines, _) = self.holding(desired.generation);
+        if self.stopwatch.awaits(desired.generation) && !lines.is_empty() {
+            teller.tell(&desired, lines.values(), End::Overtaken(now));
+        }
+    }
+
+    /// The lines of the switches that are seen to hold a generation, and whether those are all that
+    /// are not down.
+    fn holding(&self, generation: u64) -> (BTreeMap<SwitchId, SwitchStatus>, bool) {
         let mut lines = BTreeMap::new();
         let fabric = self.state.fabric();
         let mut is_held = true;
         self.shared.board.for_each(|switch, line| {
-            let seen = line
-                .verified
-                .filter(|seen| seen.generation == desired.generation);
+            let seen = line.verified.filter(|seen| seen.generation == generation);
             is_held &= seen.is_some() || !fabric.is_switch_up(switch);
             lines.extend(seen.map(|_| (switch, line.clone())));
         });
-        if is_held && !lines.is_empty() {
-            self.stopwatch.count(&Timing::new(&desired, &lines));
-        }
+        (lines, is_held)
     }
 
     /// Believes a change, if there is one.

@@ -75,13 +75,13 @@ impl Stages {
     fn add(&mut self, timing: &Timing) {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let made = timing.made;
-        self.plan.add(seconds(made.received, made.planned));
+        self.plan.add(seconds(made.origin.received, made.planned));
         self.lower.add(seconds(made.planned, made.lowered));
         if let Some(first) = timing.first_write {
             self.send.add(seconds(made.lowered, first));
         }
         self.write.add(seconds(made.lowered, timing.verified));
-        self.all.add(seconds(made.received, timing.verified));
+        self.all.add(seconds(made.origin.received, timing.verified));
     }
 }
 

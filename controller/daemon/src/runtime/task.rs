@@ -33,9 +33,10 @@ use crate::recorder::Recorder;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::mandate::Mandate;
 use crate::southbound::session::Shared;
-use crate::southbound::{Board, Desired, Made, Others, Target};
+use crate::southbound::{Board, Desired, Made, Origin, Others, Target};
 use crate::state::{Answer, Effects, Event, Realise, State};
 use crate::store::Record;
+use crate::traces::Teller;
 
 /// The task that owns the state and the sessions.
 pub(super) struct Runtime<N> {
@@ -61,6 +62,8 @@ pub(super) struct Runtime<N> {
     pub(super) office: Option<Office>,
     /// The planner at work on the latest question.
     pub(super) thinking: Option<JoinHandle<Result<Answer, Panicked>>>,
+    /// When and why it was asked.
+    pub(super) asked: Origin,
     /// Who waits until an event is planned for, the earliest first.
     pub(super) waiting: VecDeque<Waiting>,
     /// What switches were last seen to have room for.
@@ -68,6 +71,8 @@ pub(super) struct Runtime<N> {
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) stopwatch: Stopwatch,
+    /// Who tells of changes, if anybody wants to know.
+    pub(super) teller: Option<Teller>,
 }
 
 /// What wakes the task.
@@ -87,12 +92,12 @@ impl<N: Network> Runtime<N> {
         mut config: Config,
         archive: Archive,
         antenna: Antenna,
-        (clock, recorder): (Clock, Recorder),
+        (clock, recorder, teller): (Clock, Recorder, Option<Teller>),
     ) -> Self {
         config.term = archive.term(config.term);
         let now = Instant::now();
         let made = Made {
-            received: now,
+            origin: Origin::new("nothing", now),
             planned: now,
             lowered: now,
         };
@@ -134,11 +139,13 @@ impl<N: Network> Runtime<N> {
             sessions: BTreeMap::new(),
             stop: CancellationToken::new(),
             thinking: None,
+            asked: made.origin,
             waiting: VecDeque::new(),
             rooms: BTreeMap::new(),
             clock,
             recorder,
             stopwatch: Stopwatch::new(),
+            teller,
         }
     }
 
@@ -163,6 +170,9 @@ impl<N: Network> Runtime<N> {
         }
         if let Some(office) = self.office {
             office.close().await;
+        }
+        if let Some(teller) = self.teller {
+            teller.close().await;
         }
     }
 
@@ -202,7 +212,13 @@ impl<N: Network> Runtime<N> {
     /// Takes in what somebody submitted. Who submitted an event hears of it when it is planned for,
     /// or at once that it is refused.
     async fn accept(&mut self, submission: Submission) -> Result<(), Panicked> {
-        let received = submission.received;
+        let Submission {
+            heard, received, ..
+        } = submission;
+        let origin = |effects: &Effects| Origin {
+            heard,
+            ..Origin::new(effects.cause, received)
+        };
         let (event, receipt) = match submission.what {
             Submitted::Event(event, receipt) => (*event, receipt),
             Submitted::Seen(part, seen) => {
@@ -221,7 +237,7 @@ impl<N: Network> Runtime<N> {
             .and_then(|office| office.refuses(&event))
         {
             let effects = Effects::refusing(refusal);
-            let waiting = Waiting::new(inputs, received, &effects, receipt);
+            let waiting = Waiting::new(inputs, origin(&effects), &effects, receipt);
             waiting.tell(self.state.generation(), &[]);
             return Ok(());
         }
@@ -229,7 +245,7 @@ impl<N: Network> Runtime<N> {
             Event::FabricLearned(fabric) => self.learn(fabric, received).await,
             event => self.take(event).await,
         };
-        let waiting = Waiting::new(self.state.inputs(), received, &effects, receipt);
+        let waiting = Waiting::new(self.state.inputs(), origin(&effects), &effects, receipt);
         match waiting.inputs > inputs {
             true => self.waiting.push_back(waiting),
             false => waiting.tell(effects.generation, &[]),
@@ -286,11 +302,17 @@ impl<N: Network> Runtime<N> {
 
     /// Takes in a plan, and tells everyone who waited for it.
     async fn adopt(&mut self, answer: Answer) -> Result<(), Panicked> {
-        let first = self.waiting.front().map(|waiting| waiting.received);
+        let asked = self.asked;
+        let first = self.waiting.front();
+        let first = first.filter(|waiting| waiting.inputs <= answer.inputs());
+        let first = first.map_or(asked, |waiting| waiting.origin);
+        let origin = Origin {
+            asked: asked.asked,
+            ..first
+        };
         let effects = self.step(Event::Planned(Box::new(answer)));
         let (generation, findings) = (effects.generation, effects.findings.clone());
-        self.carry_out(effects, first.unwrap_or_else(Instant::now))
-            .await?;
+        self.realise(effects, origin).await?;
         let planned = self.state.planned();
         while let Some(waiting) = self.waiting.pop_front_if(|next| next.inputs <= planned) {
             waiting.tell(generation, &findings);

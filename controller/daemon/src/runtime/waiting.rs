@@ -4,17 +4,17 @@
 //! given once, with the findings of the event itself before those of the plan.
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use topology::Finding;
 
 use super::access::Receipt;
+use crate::southbound::Origin;
 use crate::state::Effects;
 
 /// Somebody who waits for a plan.
 pub(super) struct Waiting {
     /// The event's number among those taken in.
     pub(super) inputs: u64,
-    pub(super) received: Instant,
+    pub(super) origin: Origin,
     refusal: Option<Finding>,
     findings: Vec<Finding>,
     receipt: oneshot::Sender<Receipt>,
@@ -23,13 +23,13 @@ pub(super) struct Waiting {
 impl Waiting {
     pub(super) fn new(
         inputs: u64,
-        received: Instant,
+        origin: Origin,
         effects: &Effects,
         receipt: oneshot::Sender<Receipt>,
     ) -> Self {
         Self {
             inputs,
-            received,
+            origin,
             refusal: effects.refusal.clone(),
             findings: effects.findings.clone(),
             receipt,

@@ -53,6 +53,28 @@ pub enum Event {
     Planned(Box<Answer>),
 }
 
+impl Event {
+    /// What kind of event it is, for people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Started(_) => "a start",
+            Self::FabricLearned(_) => "a fabric",
+            Self::FabricChanged(_) => "a change of the fabric",
+            Self::JobsChanged(_) => "jobs of a document",
+            Self::JobsTold(_) => "jobs of telemetry",
+            Self::PolicyChanged(_) | Self::PolicyProposed(_) => "a policy",
+            Self::PolicyConfirmed => "a confirmation",
+            Self::PolicyReverted(_) => "a reversal",
+            Self::EditionStored(_) => "an edition",
+            Self::TimeCame(_) => "time",
+            Self::PinRoomLearned(..) => "room for pins",
+            Self::Held(_) => "a generation held",
+            Self::Elected(_) => "an election",
+            Self::Planned(_) => "a plan",
+        }
+    }
+}
+
 /// What a controller starts with.
 #[derive(Clone, Debug)]
 pub struct Beginning {
@@ -80,6 +102,8 @@ pub struct Proposal {
 /// What follows from an event.
 #[derive(Debug, Default)]
 pub struct Effects {
+    /// What kind of event they follow from.
+    pub cause: &'static str,
     /// The generation in force.
     pub generation: u64,
     /// What has failed just now: its ports are to be taken out of use before anything else.

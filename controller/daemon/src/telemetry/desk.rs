@@ -49,6 +49,8 @@ pub(crate) struct Desk {
     disagree_min: f64,
     /// A change that the controller is planning for.
     submitted: Option<JoinHandle<Result<(), ControllerError>>>,
+    /// Since when there is a change that is not submitted.
+    changed: Option<Instant>,
 }
 
 impl Desk {
@@ -72,6 +74,7 @@ impl Desk {
             disputes: watch::Sender::default(),
             disagree_min: config.counters.disagree_min,
             submitted: None,
+            changed: None,
         };
         (desk, to_desk)
     }
@@ -168,12 +171,19 @@ impl Desk {
 
     /// Gives the controller what has changed, unless it is still planning for what did before.
     fn submit(&mut self) {
-        if self.submitted.is_some() || !self.census.take_change() {
+        if self.census.take_change() {
+            self.changed.get_or_insert_with(Instant::now);
+        }
+        if self.submitted.is_some() {
             return;
         }
+        let Some(heard) = self.changed.take() else {
+            return;
+        };
         let (access, told) = (self.access.clone(), self.census.told());
         self.submitted = Some(tokio::spawn(async move {
-            access.submit(Event::JobsTold(told)).await.map(drop)
+            let submitted = access.submit_heard(Event::JobsTold(told), heard);
+            submitted.await.map(drop)
         }));
     }
 

@@ -41,6 +41,8 @@ mod telemetry;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod traffic;
 
 use controller::Event;
@@ -62,7 +64,7 @@ async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
         .await_verified(generation, DEADLINE)
         .await
         .unwrap();
-    assert!(timing.made.received <= timing.made.planned);
+    assert!(timing.made.origin.received <= timing.made.planned);
     assert!(timing.made.lowered <= timing.first_write.unwrap());
     assert!(timing.first_write.unwrap() <= timing.verified);
 

@@ -21,13 +21,13 @@ use tonic::Streaming;
 use crate::lab::{DEADLINE, Lab, verified};
 
 /// A reporter's end of a stream.
-struct Line {
+pub(crate) struct Line {
     say: mpsc::Sender<proto::Report>,
     remarks: Streaming<proto::Remark>,
 }
 
 impl Line {
-    async fn open(server: &Server) -> Self {
+    pub(crate) async fn open(server: &Server) -> Self {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await.unwrap();
         let (say, reports) = mpsc::channel(4);
@@ -36,25 +36,25 @@ impl Line {
         Self { say, remarks }
     }
 
-    async fn say(&self, said: Said) {
+    pub(crate) async fn say(&self, said: Said) {
         self.say
             .send(proto::Report { said: Some(said) })
             .await
             .unwrap();
     }
 
-    async fn hear(&mut self) -> String {
+    pub(crate) async fn hear(&mut self) -> String {
         let remark = tokio::time::timeout(DEADLINE, self.remarks.message());
         remark.await.unwrap().unwrap().unwrap().text
     }
 }
 
-async fn served(controller: &ControllerHandle) -> Server {
+pub(crate) async fn served(controller: &ControllerHandle) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     northbound::serve(listener, controller.access(), &Config::default()).unwrap()
 }
 
-fn announcement(job: &str, port: u32) -> Said {
+pub(crate) fn announcement(job: &str, port: u32) -> Said {
     Said::Announcement(proto::Announcement {
         job: job.to_owned(),
         gpus: [("h1".to_owned(), 1), ("h3".to_owned(), 1)].into(),
@@ -82,7 +82,7 @@ fn window(job: &str, flop: f64) -> Said {
 }
 
 /// The level of a job in force, once `what` holds of it.
-async fn planned(controller: &ControllerHandle, job: &str, intensity: f64) -> u8 {
+pub(crate) async fn planned(controller: &ControllerHandle, job: &str, intensity: f64) -> u8 {
     let id = job.into();
     let is_planned = |plan: &planner::Plan| {
         let planned = plan.job(&id);

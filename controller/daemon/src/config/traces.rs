@@ -1,0 +1,84 @@
+//! Where traces of changes go.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonic::transport::Endpoint;
+
+use super::{ConfigError, check, count, duration};
+
+/// Where traces of changes go, and how many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traces {
+    /// A collector's OTLP/gRPC receiver, a valid `http` address.
+    pub endpoint: String,
+    /// Whose traces the collector takes them for.
+    pub service: String,
+    /// The share of changes that are told, 0..=1.
+    pub ratio: f64,
+    /// Spans that wait to be sent; what is more is lost.
+    pub queue: NonZeroUsize,
+    /// Between two messages to the collector.
+    pub interval: Duration,
+    /// One message, and the last one when the controller stops.
+    pub deadline: Duration,
+}
+
+/// Where traces of changes go, as files spell it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTraces {
+    /// The collector, `http://HOST:PORT` of its OTLP/gRPC receiver. Without one, nothing is traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The name of the service that the collector shows.
+    pub service: String,
+    /// The share of changes that are told, 0 to 1.
+    pub ratio: f64,
+    /// Spans that wait to be sent; what is more is lost.
+    pub queue: usize,
+    /// Between two messages to the collector, in milliseconds.
+    pub interval_ms: u64,
+    /// What one message may take, in milliseconds; the last one, when the controller stops, too.
+    pub deadline_ms: u64,
+}
+
+impl Default for RawTraces {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            service: "crux".to_owned(),
+            ratio: 1.0,
+            queue: 4_096,
+            interval_ms: 1_000,
+            deadline_ms: 2_000,
+        }
+    }
+}
+
+impl RawTraces {
+    /// What makes sense of it; nothing without an endpoint.
+    pub(super) fn validate(&self) -> Result<Option<Traces>, ConfigError> {
+        let share = (0.0..=1.0).contains(&self.ratio);
+        check("traces.ratio", &self.ratio, "0 to 1", share)?;
+        let queue = count("traces.queue", self.queue)?;
+        let interval = duration("traces.interval_ms", self.interval_ms)?;
+        let deadline = duration("traces.deadline_ms", self.deadline_ms)?;
+        let Some(endpoint) = self.endpoint.clone() else {
+            return Ok(None);
+        };
+        let is_address = Endpoint::from_shared(endpoint.clone())
+            .is_ok_and(|endpoint| endpoint.uri().scheme_str() == Some("http"));
+        let wanted = "http://HOST:PORT of a collector's OTLP/gRPC receiver";
+        check("traces.endpoint", &endpoint, wanted, is_address)?;
+        Ok(Some(Traces {
+            endpoint,
+            service: self.service.clone(),
+            ratio: self.ratio,
+            queue,
+            interval,
+            deadline,
+        }))
+    }
+}

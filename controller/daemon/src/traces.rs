@@ -1,0 +1,155 @@
+//! Traces of changes, for a collector that speaks OTLP.
+//!
+//! A trace is one generation: from what was heard first, over decision, plan and lowering, to the
+//! write on each switch and until that was seen there. [`runtime`](crate::runtime) hands a change
+//! over once every switch holds it, or the next one has overtaken it. The decision: nothing on the
+//! way of a change knows of traces. The instants of all stages are noted anyway, and spans are made
+//! of them afterwards, so that tracing delays no write and costs nothing where it is off.
+
+mod courier;
+
+use opentelemetry::trace::{Span, SpanBuilder, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::ExporterBuildError;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
+};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use tracing::warn;
+
+use self::courier::Courier;
+use crate::config::Traces;
+use crate::runtime::Clock;
+use crate::southbound::{Desired, SwitchStatus};
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Every switch that is not down was seen to hold it.
+    Verified(Instant),
+    /// The next generation came before that.
+    Overtaken(Instant),
+}
+
+/// Who tells of changes.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    clock: Clock,
+    traces: Traces,
+}
+
+impl Teller {
+    /// A teller to the collector, which need not be there. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The exporter cannot be made of the configuration.
+    pub(crate) fn new(traces: &Traces, clock: Clock) -> Result<Self, ExporterBuildError> {
+        let batches = BatchConfigBuilder::default()
+            .with_max_queue_size(traces.queue.get())
+            .with_max_export_batch_size(traces.queue.get().min(512))
+            .with_scheduled_delay(traces.interval)
+            .build();
+        let processor = BatchSpanProcessor::builder(Courier::new(traces)?)
+            .with_batch_config(batches)
+            .build();
+        let resource = Resource::builder_empty()
+            .with_service_name(traces.service.clone())
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+        let sampler = Sampler::TraceIdRatioBased(traces.ratio);
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(processor)
+            .with_sampler(Sampler::ParentBased(Box::new(sampler)))
+            .with_resource(resource.build())
+            .build();
+        Ok(Self {
+            tracer: provider.tracer("crux"),
+            provider,
+            clock,
+            traces: traces.clone(),
+        })
+    }
+
+    /// Tells of a change, with the lines of the switches that were seen to hold it.
+    pub(crate) fn tell<'a>(
+        &self,
+        desired: &Desired,
+        lines: impl IntoIterator<Item = &'a SwitchStatus>,
+        end: End,
+    ) {
+        let made = desired.made;
+        let origin = made.origin;
+        let change = SpanBuilder::from_name("change").with_attributes([
+            KeyValue::new("crux.cause", origin.cause),
+            number("crux.generation", desired.generation),
+            KeyValue::new("crux.overtaken", matches!(end, End::Overtaken(_))),
+        ]);
+        let change = change.with_start_time(self.clock.time(origin.heard));
+        let change =
+            Context::new().with_span(change.start_with_context(&self.tracer, &Context::new()));
+        let stages = [
+            ("telemetry", origin.heard, origin.received),
+            (
+                "decision",
+                origin.received,
+                origin.asked.unwrap_or(made.planned),
+            ),
+            ("plan", origin.asked.unwrap_or(made.planned), made.planned),
+            ("lowering", made.planned, made.lowered),
+        ];
+        for (name, from, to) in stages.into_iter().filter(|(_, from, to)| from < to) {
+            let mut span = self.child(&change, SpanBuilder::from_name(name), from);
+            span.end_with_timestamp(self.clock.time(to));
+        }
+        for line in lines {
+            self.tell_write(&change, line, desired.generation);
+        }
+        let (End::Verified(at) | End::Overtaken(at)) = end;
+        change.span().end_with_timestamp(self.clock.time(at));
+    }
+
+    /// What a switch was written for a generation, from the first write to the read that showed it.
+    fn tell_write(&self, change: &Context, line: &SwitchStatus, generation: u64) {
+        let seen = line.verified.filter(|seen| seen.generation == generation);
+        let Some((seen, first)) = seen.and_then(|seen| Some((seen, seen.first_write?))) else {
+            return;
+        };
+        let write = SpanBuilder::from_name("write").with_attributes([
+            KeyValue::new("crux.switch", line.name.clone()),
+            number("crux.entries", seen.entries as u64),
+        ]);
+        let mut write = self.child(change, write, first);
+        let at = self.clock.time(seen.at);
+        write.add_event_with_timestamp("verified", at, Vec::new());
+        write.end_with_timestamp(at);
+    }
+
+    fn child(
+        &self,
+        parent: &Context,
+        span: SpanBuilder,
+        from: Instant,
+    ) -> <SdkTracer as Tracer>::Span {
+        let span = span.with_start_time(self.clock.time(from));
+        span.start_with_context(&self.tracer, parent)
+    }
+
+    /// Sends what waits, for no longer than one message may take.
+    pub(crate) async fn close(self) {
+        let closing = spawn_blocking(move || {
+            let within = self.traces.deadline;
+            self.provider.shutdown_with_timeout(within)
+        });
+        if let Ok(Err(error)) = closing.await {
+            warn!(%error, "the last traces did not reach their collector");
+        }
+    }
+}
+
+/// A number as attributes have them.
+fn number(name: &'static str, value: u64) -> KeyValue {
+    KeyValue::new(name, i64::try_from(value).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,173 @@
+//! What a collector hears of a change: the whole way of a job, from its report to the last switch.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use controller::{Event, RawConfig};
+use opentelemetry_proto::tonic::collector::trace::v1 as otlp;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otlp::trace_service_server::{TraceService, TraceServiceServer};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+
+use crate::lab::{DEADLINE, Lab, verified};
+use crate::telemetry::{Line, announcement, planned, served};
+
+/// A collector that hands on what it gets.
+struct Collector(mpsc::UnboundedSender<Span>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<otlp::ExportTraceServiceRequest>,
+    ) -> Result<Response<otlp::ExportTraceServiceResponse>, Status> {
+        for resource in request.into_inner().resource_spans {
+            let about = resource.resource.unwrap().attributes;
+            let service = about.iter().find(|about| about.key == "service.name");
+            let name = service.and_then(|service| service.value.clone()?.value);
+            assert_eq!(name, Some(Value::StringValue("lab".to_owned())));
+            let spans = resource.scope_spans.into_iter();
+            for span in spans.flat_map(|scope| scope.spans) {
+                self.0.send(span).unwrap();
+            }
+        }
+        Ok(Response::new(otlp::ExportTraceServiceResponse::default()))
+    }
+}
+
+async fn collector() -> (String, mpsc::UnboundedReceiver<Span>) {
+    let (heard, spans) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let service = TraceServiceServer::new(Collector(heard));
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    (endpoint, spans)
+}
+
+fn tracing(endpoint: String, ratio: f64) -> impl FnOnce(&mut RawConfig) {
+    move |raw| {
+        raw.traces.endpoint = Some(endpoint);
+        raw.traces.service = "lab".to_owned();
+        raw.traces.ratio = ratio;
+        // What is sent is sent when the controller stops.
+        raw.traces.interval_ms = 3_600_000;
+        raw.traces.deadline_ms = DEADLINE.as_millis() as u64;
+        raw.deadlines.shutdown_ms = 2 * raw.traces.deadline_ms;
+    }
+}
+
+fn attribute(span: &Span, key: &str) -> String {
+    let found = span.attributes.iter().find(|about| about.key == key);
+    match found.and_then(|about| about.value.clone()?.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::BoolValue(is)) => is.to_string(),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it() {
+    let (endpoint, mut spans) = collector().await;
+    let lab = Lab::new().await;
+    let controller = lab.control(tracing(endpoint, 1.0)).await;
+    verified(&lab, &controller).await;
+    let server = served(&controller).await;
+    let mut line = Line::open(&server).await;
+    line.say(announcement("a", 50_000)).await;
+    line.hear().await;
+    planned(&controller, "a", 0.0).await;
+    verified(&lab, &controller).await;
+    let tables = controller.desired().tables.clone();
+    server.shutdown().await;
+    controller.shutdown().await;
+
+    spans.close();
+    let mut all = Vec::new();
+    spans.recv_many(&mut all, 10_000).await;
+    let told = |span: &&Span| {
+        span.name == "change" && attribute(span, "crux.cause") == "jobs of telemetry"
+    };
+    let root = all.iter().find(told).unwrap();
+    assert!(root.parent_span_id.is_empty());
+    assert_eq!(attribute(root, "crux.overtaken"), "false");
+    let mut children: Vec<&Span> = all
+        .iter()
+        .filter(|span| span.parent_span_id == root.span_id)
+        .collect();
+    children.sort_by_key(|span| span.start_time_unix_nano);
+    let names: Vec<&str> = children.iter().map(|span| &*span.name).collect();
+    let stages = ["telemetry", "decision", "plan", "lowering"];
+    assert_eq!(names[..4], stages, "{names:?}");
+    // One stage begins where the one before ends, and the trace lasts from the first to the last.
+    for pair in children[..4].windows(2) {
+        assert_eq!(pair[0].end_time_unix_nano, pair[1].start_time_unix_nano);
+    }
+    let ends = children.iter().map(|span| span.end_time_unix_nano).max();
+    assert_eq!(
+        (root.start_time_unix_nano, Some(root.end_time_unix_nano)),
+        (children[0].start_time_unix_nano, ends)
+    );
+    let writes = children[4..].iter();
+    let writes: BTreeMap<String, &Span> = writes
+        .map(|span| (attribute(span, "crux.switch"), *span))
+        .collect();
+    assert!(writes.contains_key("leaf1"), "{names:?}");
+    for (switch, write) in writes {
+        assert_eq!(
+            (&*write.name, &*write.events[0].name),
+            ("write", "verified")
+        );
+        assert!(write.start_time_unix_nano >= children[3].end_time_unix_nano);
+        let id = lab.fabric.switch_named(&switch).unwrap();
+        let entries = tables[&id].len().to_string();
+        assert_eq!(attribute(write, "crux.entries"), entries);
+    }
+    assert!(all.iter().all(|span| {
+        let parent = all
+            .iter()
+            .find(|other| other.span_id == span.parent_span_id);
+        parent.is_none_or(|parent| parent.trace_id == span.trace_id)
+    }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_sampled_is_not_told() {
+    let (endpoint, mut spans) = collector().await;
+    let lab = Lab::new().await;
+    let controller = lab.control(tracing(endpoint, 0.0)).await;
+    verified(&lab, &controller).await;
+    controller.shutdown().await;
+    spans.close();
+    assert!(spans.recv().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_not_there_is_in_nobodys_way() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let lab = Lab::new().await;
+    let few = |raw: &mut RawConfig| {
+        tracing(endpoint, 1.0)(raw);
+        (raw.traces.queue, raw.traces.interval_ms) = (2, 1);
+        raw.traces.deadline_ms = 100;
+    };
+    let controller = lab.control(few).await;
+    verified(&lab, &controller).await;
+    for port in 50_000..50_010 {
+        let event = Event::JobsChanged(vec![lab.job("a", port)]);
+        let receipt = controller.submit(event).await.unwrap();
+        controller
+            .await_verified(receipt.generation, DEADLINE)
+            .await
+            .unwrap();
+    }
+    let shutdown = tokio::time::timeout(Duration::from_secs(50), controller.shutdown());
+    shutdown.await.unwrap();
+}
