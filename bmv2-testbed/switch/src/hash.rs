@@ -113,10 +113,11 @@ impl Calculation {
     }
 }
 
-/// Appends values of any width to a byte buffer, most significant bit first.
+/// Appends values of any width to a byte buffer, most significant bit first. Bytes are there after
+/// [`BitWriter::finish`].
 pub(crate) struct BitWriter<'a> {
     bytes: &'a mut Vec<u8>,
-    /// Bits not yet written, in the low end; fewer than 8 between calls.
+    /// Bits not yet written, in the low end.
     pending: u64,
     pending_bits: u32,
 }
@@ -140,22 +141,34 @@ impl<'a> BitWriter<'a> {
     /// Appends the low `bits` bits of `value`, which has no others.
     #[inline]
     pub(crate) fn push(&mut self, value: u128, bits: u32) {
-        let mut left = bits;
-        while left > WORD_BITS {
-            left -= WORD_BITS;
-            self.push_word((value >> left) as u64 & ((1 << WORD_BITS) - 1), WORD_BITS);
+        if self.pending_bits + bits <= 64 {
+            self.push_word(value as u64, bits);
+        } else {
+            self.push_over(value, bits);
         }
-        self.push_word(value as u64 & mask(left) as u64, left);
     }
 
-    /// At most [`WORD_BITS`] bits. Always stores eight bytes and keeps the whole ones: a store of
-    /// fixed size costs less than a copy of the right one.
+    /// What the pending word has room for.
     #[inline]
     fn push_word(&mut self, value: u64, bits: u32) {
-        self.pending = self.pending << bits | value;
+        self.pending = self.pending.unbounded_shl(bits) | value;
         self.pending_bits += bits;
-        let whole = (self.pending_bits / 8) as usize;
-        let end = self.bytes.len() + whole;
+    }
+
+    fn push_over(&mut self, value: u128, bits: u32) {
+        let mut left = bits;
+        while left > 0 {
+            self.flush();
+            let part = left.min(WORD_BITS);
+            left -= part;
+            self.push_word((value >> left) as u64 & mask(part) as u64, part);
+        }
+    }
+
+    /// Writes the whole bytes that are pending. Always stores eight and keeps the right ones: a
+    /// store of fixed size costs less than a copy of the right one.
+    fn flush(&mut self) {
+        let end = self.bytes.len() + (self.pending_bits / 8) as usize;
         let word = self.pending.unbounded_shl(64 - self.pending_bits);
         self.bytes.extend_from_slice(&word.to_be_bytes());
         self.bytes.truncate(end);
@@ -165,6 +178,7 @@ impl<'a> BitWriter<'a> {
 
     /// Appends whole bytes.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.flush();
         if self.pending_bits == 0 {
             self.bytes.extend_from_slice(bytes);
         } else {
@@ -174,15 +188,15 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Writes the last partial byte, filled with zero bits.
+    /// Writes what is pending, a last partial byte filled with zero bits.
+    #[inline]
     pub(crate) fn finish(mut self) {
-        if self.pending_bits > 0 {
-            self.push(0, 8 - self.pending_bits);
-        }
+        self.push(0, self.pending_bits.wrapping_neg() % 8);
+        self.flush();
     }
 }
 
-/// What fits a 64-bit word beside the up to 7 bits that wait, in whole bytes.
+/// What fits a 64-bit word beside the up to 7 bits that no whole byte holds, in whole bytes.
 const WORD_BITS: u32 = 56;
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {

@@ -16,6 +16,7 @@ mod load;
 mod objects;
 mod parsers;
 mod primitives;
+mod threading;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

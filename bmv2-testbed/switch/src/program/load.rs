@@ -8,7 +8,7 @@ use super::headers::{Headers, refuse_any};
 use super::objects::Objects;
 use super::{
     ActionIndex, CounterIndex, LearnListIndex, MeterIndex, Names, Next, ProfileIndex, Program,
-    RegisterIndex, TableIndex, ValueSetIndex, arrays, json, parsers,
+    RegisterIndex, TableIndex, ValueSetIndex, arrays, json, parsers, threading,
 };
 use crate::deparser::{Checksum, Deparser};
 use crate::device::StandardMetadata;
@@ -155,13 +155,14 @@ fn pipeline(
     name: &str,
 ) -> Result<Pipeline, LoadError> {
     let declared = named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
-    let pipeline = controls.pipeline(declared)?;
+    let mut pipeline = controls.pipeline(declared)?;
     if has_cycle(&pipeline, &controls.tables) {
         return Err(LoadError::malformed(
             "the control flow runs in a circle",
             name,
         ));
     }
+    threading::thread(&mut pipeline.nodes);
     Ok(pipeline)
 }
 

@@ -86,9 +86,22 @@ impl Index {
     /// The entry that matches the packet best.
     #[inline]
     pub(super) fn lookup(&mut self, phv: &Phv) -> Option<u32> {
-        if matches!(&self.entries, Entries::None) {
-            return None;
+        match &self.entries {
+            Entries::Exact(map) if map.is_empty() => None,
+            Entries::Ordered(rules) if rules.is_empty() => None,
+            Entries::Prefixes(maps) if maps.is_empty() => None,
+            Entries::None => None,
+            Entries::Exact(ExactMap::Narrow(map)) => {
+                let part = |place: &Place| read(place.source, phv) << place.shift;
+                let key = self.places.iter().fold(0, |key, place| key | part(place));
+                map.get(&key).copied()
+            }
+            _ => self.lookup_packed(phv),
         }
+    }
+
+    /// As [`Index::lookup`], for keys that may be longer or are not hashed.
+    fn lookup_packed(&mut self, phv: &Phv) -> Option<u32> {
         self.scratch.fill(0);
         for place in &self.places {
             self.scratch[place.word] |= read(place.source, phv) << place.shift;
