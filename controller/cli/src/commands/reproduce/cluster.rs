@@ -32,10 +32,11 @@ const DOUBLE_SIDED: &str = "crux-double-sided";
 /// Factor on every byte, where it is not swept.
 const VOLUME: f64 = 8.0;
 
-/// Jobs, and hours over which they come: two weeks as in the paper, and two days for what two weeks
+/// Jobs, and hours over which they come: two weeks as in the paper, and less for what two weeks
 /// would take too long.
 const TWO_WEEKS: (usize, u32) = (5_000, 14 * 24);
 const TWO_DAYS: (usize, u32) = (5_000 / 7, 48);
+const HALF_A_DAY: (usize, u32) = (5_000 / 28, 12);
 
 /// Traces that are composed at most: each is replayed many times.
 const SEEDS: usize = 3;
