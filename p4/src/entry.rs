@@ -6,6 +6,8 @@
 //! ids and `u128` values, never names or byte strings, so that two entries that mean the same are
 //! equal, cheap to compare, and have one encoding.
 
+use std::borrow::Cow;
+
 /// The metadata of rows that a controller of ours wrote. The same in all of them: a number that
 /// rose with every plan would turn each plan into a rewrite of every row.
 pub const SIGNATURE: &[u8] = b"crux";
@@ -94,8 +96,8 @@ pub enum FieldMatch {
 pub struct EntryValue {
     /// The action, or the group of actions to choose from.
     pub action: ActionSpec,
-    /// Opaque bytes that the switch keeps for the controller.
-    pub metadata: Vec<u8>,
+    /// Opaque bytes that the switch keeps for the controller; nothing is copied for [`SIGNATURE`].
+    pub metadata: Cow<'static, [u8]>,
 }
 
 /// The action of an entry.
@@ -156,7 +158,7 @@ impl EntryKey {
 
     /// The entry with this key and action and no metadata.
     pub fn with(self, action: ActionSpec) -> TableEntry {
-        let metadata = Vec::new();
+        let metadata = Cow::default();
         let value = EntryValue { action, metadata };
         TableEntry { key: self, value }
     }
@@ -168,7 +170,7 @@ impl TableEntry {
     #[must_use]
     pub fn signed(mut self) -> Self {
         if let Row::Match { .. } = self.key.row {
-            self.value.metadata = SIGNATURE.to_vec();
+            self.value.metadata = Cow::Borrowed(SIGNATURE);
         }
         self
     }
@@ -184,7 +186,7 @@ impl From<(&EntryKey, &EntryValue)> for TableEntry {
 impl EntryValue {
     /// Whether a controller of ours wrote it.
     pub fn is_signed(&self) -> bool {
-        self.metadata == SIGNATURE
+        *self.metadata == *SIGNATURE
     }
 }
 

@@ -6,8 +6,9 @@
 //! what has to go, in the reverse order. So no row ever points to nothing, and traffic moves before
 //! its old way is taken away.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use crate::P4Info;
 use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
@@ -154,15 +155,17 @@ impl FromIterator<TableEntry> for Tables {
 
 /// The writes that turn `actual` into `desired`, in the order in which to write them.
 pub fn diff(p4info: &P4Info, desired: &Tables, actual: &Tables) -> Vec<Update> {
-    let mut writes: Vec<_> = desired
-        .iter()
-        .filter_map(|(key, value)| upsert(key, value, actual.get(key)))
-        .collect();
-    let mut deletions: Vec<_> = actual
-        .iter()
-        .filter(|(key, _)| desired.get(key).is_none())
-        .map(|(key, value)| update(UpdateKind::Delete, key, value))
-        .collect();
+    let (mut writes, mut deletions) = (Vec::new(), Vec::new());
+    for (key, wanted, held) in side_by_side(desired, actual) {
+        match (wanted, held) {
+            (Some(wanted), None) => writes.push(update(UpdateKind::Insert, key, wanted)),
+            (Some(wanted), Some(held)) if wanted != held => {
+                writes.push(update(UpdateKind::Modify, key, wanted));
+            }
+            (None, Some(held)) => deletions.push(update(UpdateKind::Delete, key, held)),
+            _ => {}
+        }
+    }
     let rank = |update: &Update| p4info.rank(update.entry.key.table);
     writes.sort_by_key(rank);
     deletions.sort_by_key(|update| Reverse(rank(update)));
@@ -181,12 +184,27 @@ pub fn apply<'a>(mut tables: Tables, updates: impl IntoIterator<Item = &'a Updat
     tables
 }
 
-fn upsert(key: &EntryKey, desired: &EntryValue, actual: Option<&EntryValue>) -> Option<Update> {
-    match actual {
-        None => Some(update(UpdateKind::Insert, key, desired)),
-        Some(actual) if actual != desired => Some(update(UpdateKind::Modify, key, desired)),
-        Some(_) => None,
-    }
+/// Every key of either, ascending, with its value in each.
+fn side_by_side<'a>(
+    one: &'a Tables,
+    other: &'a Tables,
+) -> impl Iterator<Item = (&'a EntryKey, Option<&'a EntryValue>, Option<&'a EntryValue>)> {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    iter::from_fn(move || {
+        let order = match (one.peek(), other.peek()) {
+            (Some((key, _)), Some((next, _))) => key.cmp(next),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let first = one.next_if(|_| order.is_le());
+        let second = other.next_if(|_| order.is_ge());
+        let (key, _) = first.or(second)?;
+        Some((
+            key,
+            first.map(|(_, value)| value),
+            second.map(|(_, value)| value),
+        ))
+    })
 }
 
 fn update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> Update {

@@ -1,6 +1,7 @@
 //! What a switch says to us. The decision: lenient in form (padding, order, what matches
 //! everything), strict in content: what cannot be understood is an error, never skipped.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use p4rt::action_profile_action::WatchKind;
@@ -13,7 +14,7 @@ use crate::Tables;
 use crate::bytes;
 use crate::entry::{
     ActionCall, ActionId, ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Param, Row,
-    TableEntry, TableId, WeightedAction,
+    SIGNATURE, TableEntry, TableId, WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info, Table};
 
@@ -110,7 +111,10 @@ pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError>
         .as_ref()
         .and_then(|action| action.r#type.as_ref());
     let action = decode_action(action.ok_or(DecodeError::Missing("action"))?)?;
-    let metadata = entry.metadata.clone();
+    let metadata = match &entry.metadata[..] {
+        SIGNATURE => Cow::Borrowed(SIGNATURE),
+        other => Cow::Owned(other.to_vec()),
+    };
     Ok(TableEntry {
         key: decode_key(entry)?,
         value: EntryValue { action, metadata },

@@ -25,14 +25,14 @@ pub fn encode_pipeline(pipeline: &Pipeline) -> p4rt::ForwardingPipelineConfig {
 }
 
 /// A write. A default action can only be modified, and returns to the program's own without action.
+/// What is deleted is told by its key alone.
 pub fn encode_update(update: &Update) -> p4rt::Update {
     use p4rt::update::Type;
-    let mut entry = encode_entry(&update.entry);
+    let entry = match update.kind {
+        UpdateKind::Insert | UpdateKind::Modify => encode_entry(&update.entry),
+        UpdateKind::Delete => encode_key(&update.entry.key),
+    };
     let kind = match (&update.entry.key.row, update.kind) {
-        (Row::Default, UpdateKind::Delete) => {
-            entry.action = None;
-            Type::Modify
-        }
         (Row::Default, _) | (_, UpdateKind::Modify) => Type::Modify,
         (_, UpdateKind::Insert) => Type::Insert,
         (_, UpdateKind::Delete) => Type::Delete,
@@ -47,7 +47,7 @@ pub fn encode_update(update: &Update) -> p4rt::Update {
 pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     let mut encoded = encode_key(&entry.key);
     encoded.action = Some(encode_action(&entry.value.action));
-    encoded.metadata.clone_from(&entry.value.metadata);
+    encoded.metadata = entry.value.metadata.to_vec();
     encoded
 }
 

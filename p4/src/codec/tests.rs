@@ -84,7 +84,7 @@ fn default_actions_are_only_modified() {
     let cases = [
         (&row, UpdateKind::Insert, Insert, true),
         (&row, UpdateKind::Modify, Modify, true),
-        (&row, UpdateKind::Delete, Delete, true),
+        (&row, UpdateKind::Delete, Delete, false),
         (&salt, UpdateKind::Insert, Modify, true),
         (&salt, UpdateKind::Modify, Modify, true),
         (&salt, UpdateKind::Delete, Modify, false),

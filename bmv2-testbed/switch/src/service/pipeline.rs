@@ -266,7 +266,7 @@ impl Pipelines {
         };
         let device_config = with_device_config.then(|| config.p4_device_config.clone());
         Some(p4rt::ForwardingPipelineConfig {
-            p4info: config.p4info.clone().filter(|_| with_info),
+            p4info: config.p4info.as_ref().filter(|_| with_info).cloned(),
             p4_device_config: device_config.unwrap_or_default(),
             cookie: config.cookie,
         })

@@ -1,5 +1,6 @@
 //! The unary calls and `Read`: who may make them, then one hop to the device's thread.
 
+use std::iter;
 use std::sync::{Arc, PoisonError};
 
 use p4rt::set_forwarding_pipeline_config_request::Action;
@@ -105,12 +106,12 @@ impl Switch {
         for answer in answers {
             results.push(answer.map(|found| entities.extend(found)));
         }
-        let chunk = |chunk: &[p4rt::Entity]| {
-            Ok(p4rt::ReadResponse {
-                entities: chunk.to_vec(),
-            })
+        let mut entities = entities.into_iter();
+        let chunk = || {
+            let entities: Vec<_> = entities.by_ref().take(CHUNK).collect();
+            (!entities.is_empty()).then_some(Ok(p4rt::ReadResponse { entities }))
         };
-        let mut messages: ReadAnswer = entities.chunks(CHUNK).map(chunk).collect();
+        let mut messages: ReadAnswer = iter::from_fn(chunk).collect();
         messages.extend(batch_status("queries", &results).err().map(Err));
         Ok(messages)
     }
