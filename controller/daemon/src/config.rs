@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod counters;
+mod etcd;
 mod northbound;
 mod raw;
 mod telemetry;
@@ -17,13 +18,14 @@ mod tls;
 mod traces;
 
 pub use counters::{Counters, RawCounters};
+pub use etcd::{Etcd, RawEtcd, User};
 pub use northbound::{Northbound, RawNorthbound, RawToken, Role, TlsFiles, Token};
 pub use telemetry::{RawTelemetry, Telemetry};
 pub use tls::{RawTls, Tls};
 pub use traces::{RawTraces, Traces};
 
 pub use raw::{
-    Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawEtcd, RawLiveness, RawMessages,
+    Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawLiveness, RawMessages,
     RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
 };
 
@@ -50,6 +52,14 @@ pub enum ConfigError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// A field is no use without another one.
+    #[error("{field}: no use without {other}; name both or neither")]
+    Alone {
+        /// Path of the field, as `tls.cert`.
+        field: &'static str,
+        /// Path of the other.
+        other: &'static str,
     },
     /// A value makes no sense.
     #[error("{field}: must be {wanted}, found {found}")]
@@ -102,6 +112,8 @@ pub struct Config {
     pub drain: Duration,
     /// What the switches may take to hold a change of policy, after which it is taken back.
     pub verify: Duration,
+    /// How long planning for a failure waits for its repair.
+    pub repair_deadline: Duration,
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
@@ -120,21 +132,6 @@ pub struct Discovery {
     pub ports: u16,
     /// What is assumed of what is found, where that becomes the fabric.
     pub assumed: Option<Assumptions>,
-}
-
-/// How a controller deals with etcd.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Etcd {
-    /// Its servers, at least one.
-    pub endpoints: Vec<String>,
-    /// Before every key.
-    pub prefix: String,
-    /// How long leadership outlives the last sign of the leader.
-    pub lease: Duration,
-    /// One call.
-    pub deadline: Duration,
-    /// The wait before another server is tried.
-    pub retry: Retry,
 }
 
 /// How sessions deal with switches.
@@ -156,6 +153,10 @@ pub struct Southbound {
     pub batch: NonZeroUsize,
     /// Writes under way at once.
     pub outstanding: NonZeroUsize,
+    /// Switches that are read whole at once.
+    pub readers: NonZeroUsize,
+    /// How long one of them may keep others waiting.
+    pub turn: Duration,
     /// What becomes of entries of others.
     pub foreign: Foreign,
     /// What secures connections, if anything does.
@@ -228,7 +229,7 @@ impl TryFrom<RawConfig> for Config {
             levels,
             store: raw.store.path.clone(),
             recording: recording(&raw.recorder)?,
-            etcd: etcd(&raw)?,
+            etcd: raw.etcd.load(&raw)?,
             event_queue: count("queues.events", raw.queues.events)?,
             southbound: Southbound::try_from(&raw)?,
             patience: Patience::try_from(&raw.liveness)?,
@@ -240,6 +241,7 @@ impl TryFrom<RawConfig> for Config {
             traces: raw.traces.validate()?,
             drain: duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
+            repair_deadline: duration("deadlines.repair_ms", raw.deadlines.repair_ms)?,
             shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
             raw,
         })
@@ -256,42 +258,6 @@ fn recording(raw: &RawRecorder) -> Result<Option<Recording>, ConfigError> {
         folder: folder.clone(),
         file_bytes: raw.file_bytes,
         files: files.get(),
-    }))
-}
-
-/// How to deal with etcd, if there is any.
-fn etcd(raw: &RawConfig) -> Result<Option<Etcd>, ConfigError> {
-    let RawEtcd {
-        endpoints,
-        prefix,
-        lease_s,
-        deadline_ms,
-    } = &raw.etcd;
-    if endpoints.is_empty() {
-        return Ok(None);
-    }
-    let path = raw.store.path.as_ref();
-    let stored = path.map_or(String::new(), |path| path.display().to_string());
-    let wanted = "left out where etcd.endpoints says what shares jobs and policy";
-    check("store.path", &stored, wanted, path.is_none())?;
-    // etcd itself makes shorter ones longer.
-    check("etcd.lease_s", lease_s, "at least 2 s", *lease_s >= 2)?;
-    let lease = Duration::from_secs(*lease_s);
-    let deadline = duration("etcd.deadline_ms", *deadline_ms)?;
-    // A call that fails at its deadline leaves time for another one before the leader stops.
-    let wanted = "at most a fifth of etcd.lease_s";
-    check(
-        "etcd.deadline_ms",
-        deadline_ms,
-        wanted,
-        5 * deadline <= lease,
-    )?;
-    Ok(Some(Etcd {
-        endpoints: endpoints.clone(),
-        prefix: prefix.clone(),
-        lease,
-        deadline,
-        retry: Retry::try_from(&raw.reconcile)?,
     }))
 }
 
@@ -327,8 +293,10 @@ impl TryFrom<&RawConfig> for Southbound {
             retry: Retry::try_from(&raw.reconcile)?,
             batch: count("reconcile.batch", raw.reconcile.batch)?,
             outstanding: count("reconcile.outstanding", raw.reconcile.outstanding)?,
+            readers: count("reconcile.readers", raw.reconcile.readers)?,
+            turn: duration("reconcile.turn_ms", raw.reconcile.turn_ms)?,
             foreign: raw.reconcile.foreign,
-            tls: raw.tls.load()?,
+            tls: raw.tls.load(&tls::SWITCHES)?,
             receive_max,
             headers_max,
         })
@@ -485,6 +453,13 @@ mod tests {
             ("[discovery]\ngbps = -1.0", "discovery.gbps"),
             ("[tls]\ncert = 'a.pem'", "tls.key"),
             ("[tls]\nca = 'no such file'", "tls.ca"),
+            ("[etcd.tls]\ncert = 'a.pem'", "etcd.tls.key"),
+            ("[etcd]\nuser = 'crux'", "etcd.password"),
+            ("[etcd]\npassword = 'x'", "etcd.user"),
+            (
+                "[etcd]\nuser = 'crux'\npassword = 'no such file'",
+                "etcd.password",
+            ),
             ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),

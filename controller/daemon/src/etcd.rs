@@ -10,6 +10,7 @@
 
 mod calls;
 mod keys;
+mod login;
 mod member;
 mod registry;
 mod tenure;

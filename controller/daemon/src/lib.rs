@@ -6,11 +6,11 @@
 //!
 //! [`state`] decides with the planner, [`lower()`] turns the plan into tables, [`southbound`]
 //! realises them, [`discovery`] and [`liveness`] see what the fabric is, jobs tell of themselves
-//! through [`northbound`] to [`telemetry`], [`chronicle`] tells
-//! what happens, `traces` tells a collector how long it took, [`leadership`] or [`etcd`] say whether this controller
-//! is the one that writes, and [`runtime`] puts the parts together under a [`Config`]. The
-//! decision: nothing flows back. What a switch holds is read when it matters and never remembered,
-//! so there is one way in which anything gets repaired: the next pass.
+//! through [`northbound`] to [`telemetry`], [`chronicle`] tells what happens, `traces` tells a
+//! collector how long it took, [`leadership`] or [`etcd`] say whether this controller is the one
+//! that writes, and [`runtime`] puts the parts together under a [`Config`]. The decision: nothing
+//! flows back. What a switch holds is read when it matters and never remembered, so there is one
+//! way in which anything gets repaired: the next pass.
 
 pub mod chronicle;
 pub mod config;

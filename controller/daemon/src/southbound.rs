@@ -14,6 +14,7 @@ pub mod mandate;
 mod reconcile;
 pub(crate) mod session;
 mod status;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use topology::{Fabric, SwitchId};
 pub use client::{Address, Client, ClientError, Grpc};
 pub use dialect::Verdict;
 pub use status::{Board, Pass, SwitchStatus, Verified, Written};
+pub(crate) use turns::Turns;
 
 /// What the switches shall hold.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawCounters, RawNorthbound, RawTelemetry, RawTls, RawTraces};
+use super::{MAX_LEVELS, RawCounters, RawEtcd, RawNorthbound, RawTelemetry, RawTls, RawTraces};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -85,22 +85,6 @@ pub struct RawRecorder {
     pub files: usize,
 }
 
-/// etcd, which says who of several controllers leads and holds what they share, instead of the
-/// switches and of the embedded store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawEtcd {
-    /// Its servers, `host:port`; none means without etcd.
-    pub endpoints: Vec<String>,
-    /// Where in it everything is stored; the controllers of one fabric say the same.
-    pub prefix: String,
-    /// A leader that etcd does not hear of for this long, in seconds, is succeeded. It stops by
-    /// itself after four fifths of that.
-    pub lease_s: u64,
-    /// One call, in milliseconds.
-    pub deadline_ms: u64,
-}
-
 /// What the switches can do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -134,6 +118,8 @@ pub struct RawDeadlines {
     pub drain_ms: u64,
     /// All switches holding a change of policy; after that it is taken back.
     pub verify_ms: u64,
+    /// Switches going around a failure, before the plan for it is begun beside them.
+    pub repair_ms: u64,
     /// All sessions ending when the controller stops.
     pub shutdown_ms: u64,
 }
@@ -153,6 +139,11 @@ pub struct RawReconcile {
     pub batch: usize,
     /// Writes that may be under way at once on one switch.
     pub outstanding: usize,
+    /// Switches that are read whole at once; while one takes over, the first are written to before
+    /// the last are read.
+    pub readers: usize,
+    /// How long a switch that is slow to be read keeps others waiting for that, at most.
+    pub turn_ms: u64,
     /// What becomes of entries that no controller of ours wrote: `delete`, `keep` or `report`.
     pub foreign: Foreign,
 }
@@ -240,17 +231,6 @@ impl Default for RawRecorder {
     }
 }
 
-impl Default for RawEtcd {
-    fn default() -> Self {
-        Self {
-            endpoints: Vec::new(),
-            prefix: "/crux".to_owned(),
-            lease_s: 5,
-            deadline_ms: 500,
-        }
-    }
-}
-
 impl Default for RawSwitches {
     fn default() -> Self {
         Self { levels: MAX_LEVELS }
@@ -274,6 +254,7 @@ impl Default for RawDeadlines {
             keepalive_ms: 5_000,
             drain_ms: 10_000,
             verify_ms: 30_000,
+            repair_ms: 50,
             shutdown_ms: 5_000,
         }
     }
@@ -287,6 +268,8 @@ impl Default for RawReconcile {
             retry_longest_ms: 5_000,
             batch: 500,
             outstanding: 4,
+            readers: 4,
+            turn_ms: 20,
             foreign: Foreign::default(),
         }
     }

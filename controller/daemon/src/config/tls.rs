@@ -1,12 +1,14 @@
-//! TLS towards switches: which roots their certificates have, and what the controller shows.
+//! TLS towards switches and etcd: which roots their certificates have, and what the controller
+//! shows.
 //!
 //! The decision: the files are read with the configuration. One that is missing or cannot be read
 //! is a mistake in the configuration and told as such, not a switch that is out of reach.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Error, Identity};
 
 use super::ConfigError;
 
@@ -14,28 +16,28 @@ use super::ConfigError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTls {
-    /// The roots of the switches' certificates, in PEM.
+    /// The roots of the servers' certificates, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// The controller's own certificate, for switches that ask for one; in PEM.
+    /// The controller's own certificate, for servers that ask for one; in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// Its private key; in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// The name in the switches' certificates, where it is not that of their addresses.
+    /// The name in the servers' certificates, where it is not that of their addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }
 
-/// What secures connections to switches.
+/// What secures connections.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The roots of the switches' certificates, in PEM.
+    /// The roots of the servers' certificates, in PEM.
     pub roots: Vec<u8>,
     /// The controller's certificate and its key, in PEM.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the switches' certificates.
+    /// The name in the servers' certificates.
     pub domain: Option<String>,
 }
 
@@ -46,40 +48,85 @@ impl fmt::Debug for Tls {
     }
 }
 
+impl Tls {
+    /// How a server is called, `host:port`, where this secures connections to it or nothing does.
+    pub(crate) fn uri(tls: Option<&Self>, server: &str) -> String {
+        let scheme = tls.map_or("http", |_| "https");
+        format!("{scheme}://{server}")
+    }
+
+    /// The same server with this, where anything secures connections to it.
+    pub(crate) fn securing(tls: Option<&Self>, server: Endpoint) -> Result<Endpoint, Error> {
+        match tls {
+            Some(tls) => server.tls_config(tls.of_client()),
+            None => Ok(server),
+        }
+    }
+
+    fn of_client(&self) -> ClientTlsConfig {
+        let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.roots));
+        if let Some((certificate, key)) = &self.identity {
+            config = config.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(domain) = &self.domain {
+            config = config.domain_name(domain);
+        }
+        config
+    }
+}
+
+/// Where in a configuration the files are named.
+pub(super) struct Fields {
+    ca: &'static str,
+    cert: &'static str,
+    key: &'static str,
+}
+
+/// Towards switches.
+pub(super) const SWITCHES: Fields = Fields {
+    ca: "tls.ca",
+    cert: "tls.cert",
+    key: "tls.key",
+};
+
+/// Towards etcd.
+pub(super) const ETCD: Fields = Fields {
+    ca: "etcd.tls.ca",
+    cert: "etcd.tls.cert",
+    key: "etcd.tls.key",
+};
+
 impl RawTls {
     /// Reads the files.
-    pub(super) fn load(&self) -> Result<Option<Tls>, ConfigError> {
-        let read = |field, path: &PathBuf| {
-            std::fs::read(path).map_err(|source| ConfigError::File {
-                field,
-                path: path.clone(),
-                source,
-            })
-        };
+    pub(super) fn load(&self, fields: &Fields) -> Result<Option<Tls>, ConfigError> {
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((read("tls.cert", cert)?, read("tls.key", key)?)),
+            (Some(cert), Some(key)) => Some((read(fields.cert, cert)?, read(fields.key, key)?)),
             (None, None) => None,
-            (Some(cert), None) => return Err(alone("tls.cert", cert, "together with tls.key")),
-            (None, Some(key)) => return Err(alone("tls.key", key, "together with tls.cert")),
+            (Some(_), None) => return Err(alone(fields.cert, fields.key)),
+            (None, Some(_)) => return Err(alone(fields.key, fields.cert)),
         };
-        match &self.ca {
-            Some(ca) => Ok(Some(Tls {
-                roots: read("tls.ca", ca)?,
+        match (&self.ca, &self.cert) {
+            (Some(ca), _) => Ok(Some(Tls {
+                roots: read(fields.ca, ca)?,
                 identity,
                 domain: self.domain.clone(),
             })),
-            None => match &self.cert {
-                Some(cert) => Err(alone("tls.cert", cert, "together with tls.ca")),
-                None => Ok(None),
-            },
+            (None, Some(_)) => Err(alone(fields.cert, fields.ca)),
+            (None, None) => Ok(None),
         }
     }
 }
 
-fn alone(field: &'static str, found: &std::path::Path, wanted: &'static str) -> ConfigError {
-    ConfigError::Invalid {
+/// The content of a file that a field names.
+pub(super) fn read(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::File {
         field,
-        found: format!("{} alone", found.display()),
-        wanted,
-    }
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// One of two fields of which neither is any use without the other.
+pub(super) fn alone(field: &'static str, other: &'static str) -> ConfigError {
+    ConfigError::Alone { field, other }
 }

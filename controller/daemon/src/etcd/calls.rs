@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, future, stream};
+use pb::auth_client::AuthClient;
 use pb::kv_client::KvClient;
 use pb::lease_client::LeaseClient;
 use pb::request_op::Request;
@@ -15,13 +16,15 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
 
 use super::keys::Keys;
+use super::login::{Bearer, Login, is_token_over};
 use super::registry::{Changes, Granted, Registry, Snapshot};
 use super::tenure::Leader;
-use crate::config::Etcd;
+use crate::config::{Etcd, Tls};
 use crate::store::{Memory, Record};
 
 /// etcd's messages, as `proto/etcd.proto` has them.
@@ -45,6 +48,20 @@ pub enum EtcdError {
         #[source]
         source: tonic::transport::Error,
     },
+    /// The user or the password are wrong, or etcd has no users.
+    #[error("etcd does not let `{user}` in: {message}; see etcd.user and etcd.password")]
+    Login {
+        /// Who.
+        user: String,
+        /// etcd's words.
+        message: String,
+    },
+    /// etcd has users, and none is configured.
+    #[error("etcd asks who this is: set etcd.user and etcd.password")]
+    NoUser,
+    /// The user may not do this.
+    #[error("etcd does not let its user do {0}: grant it readwrite on all below etcd.prefix")]
+    Denied(&'static str),
     /// No answer in time.
     #[error("no answer from etcd to {0} within the deadline")]
     Deadline(&'static str),
@@ -79,7 +96,8 @@ pub enum EtcdError {
 /// One connection to one etcd server over gRPC.
 #[derive(Clone, Debug)]
 pub struct Calls {
-    channel: Channel,
+    channel: InterceptedService<Channel, Bearer>,
+    login: Option<Login>,
     deadline: Duration,
     keys: Keys,
 }
@@ -88,23 +106,48 @@ impl Calls {
     /// Connects to a server of an etcd.
     ///
     /// # Errors
-    /// The address is none, or nobody answers there before the deadline.
+    /// The address is none, nobody answers there before the deadline, or etcd does not let the user
+    /// in.
     pub(crate) async fn connect(endpoint: &str, etcd: &Etcd) -> Result<Self, EtcdError> {
         let (deadline, keys) = (etcd.deadline, Keys::new(&etcd.prefix));
-        let address = Endpoint::try_from(format!("http://{endpoint}"));
+        let tls = etcd.tls.as_ref();
+        let unconnected = |source| EtcdError::Connect {
+            endpoint: endpoint.to_owned(),
+            source,
+        };
+        let address = Endpoint::try_from(Tls::uri(tls, endpoint));
         let address = address.map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
+        let address = Tls::securing(tls, address).map_err(unconnected)?;
         let connecting = address.connect_timeout(deadline).tcp_nodelay(true);
         let connecting = timeout(deadline, connecting.connect()).await;
         let connected = connecting.map_err(|_| EtcdError::Deadline("connect"))?;
-        let channel = connected.map_err(|source| EtcdError::Connect {
-            endpoint: endpoint.to_owned(),
-            source,
-        })?;
-        Ok(Self {
-            channel,
+        let channel = connected.map_err(unconnected)?;
+        let user = etcd.user.clone();
+        let login = user.map(|user| Login::new(user, channel.clone()));
+        let bearer = login.as_ref().map_or_else(Bearer::default, Login::bearer);
+        let calls = Self {
+            channel: InterceptedService::new(channel, bearer),
+            login,
             deadline,
             keys,
-        })
+        };
+        if let Some(login) = &calls.login {
+            let logged_in = timeout(deadline, calls.log_in(login)).await;
+            logged_in.map_err(|_| EtcdError::Deadline("Authenticate"))??;
+        }
+        Ok(calls)
+    }
+
+    /// Has etcd give a token for the user's password.
+    async fn log_in(&self, login: &Login) -> Result<(), EtcdError> {
+        let mut client = AuthClient::new(login.channel.clone());
+        let answer = client.authenticate(pb::AuthenticateRequest {
+            name: login.user.name.clone(),
+            password: login.user.password.clone(),
+        });
+        let answer = answer.await;
+        let answer = answer.map_err(|status| login.refused(status.message()))?;
+        login.take(&answer.into_inner().token)
     }
 
     /// One transaction, which is done or not.
@@ -121,31 +164,40 @@ impl Calls {
             success: requests.into_iter().map(operation).collect(),
             failure: Vec::new(),
         };
-        let mut client = KvClient::new(self.channel.clone());
-        let answer = self.within("Txn", client.txn(request)).await?;
-        Ok(answer.into_inner())
+        let ask = || {
+            let (mut client, request) = (KvClient::new(self.channel.clone()), request.clone());
+            async move { client.txn(request).await }
+        };
+        Ok(self.within("Txn", ask).await?.into_inner())
     }
 
-    async fn within<T>(
-        &self,
-        call: &'static str,
-        answer: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, EtcdError> {
-        let answer = timeout(self.deadline, answer).await;
-        let answer = answer.map_err(|_| EtcdError::Deadline(call))?;
-        answer.map_err(|status| EtcdError::Call {
-            call,
-            message: status.message().to_owned(),
-        })
+    /// Asks, and once more where the token has ended; all of it within the deadline.
+    async fn within<T, A>(&self, call: &'static str, ask: impl Fn() -> A) -> Result<T, EtcdError>
+    where
+        A: Future<Output = Result<T, Status>>,
+    {
+        let answered = async {
+            match (ask().await, &self.login) {
+                (Err(status), Some(login)) if is_token_over(&status) => {
+                    self.log_in(login).await?;
+                    ask().await.map_err(|status| refused(call, &status))
+                }
+                (answer, _) => answer.map_err(|status| refused(call, &status)),
+            }
+        };
+        let answer = timeout(self.deadline, answered).await;
+        answer.map_err(|_| EtcdError::Deadline(call))?
     }
 }
 
 impl Registry for Calls {
     async fn grant(&self, lasts: Duration) -> Result<Granted, EtcdError> {
         let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = client.lease_grant(pb::LeaseGrantRequest { ttl });
-        let answer = self.within("LeaseGrant", answer).await?.into_inner();
+        let ask = || {
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move { client.lease_grant(pb::LeaseGrantRequest { ttl }).await }
+        };
+        let answer = self.within("LeaseGrant", ask).await?.into_inner();
         Ok(Granted {
             lease: answer.id,
             lasts: seconds(answer.ttl),
@@ -153,21 +205,29 @@ impl Registry for Calls {
     }
 
     async fn renew(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
-        let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = async {
-            let mut answers = client.lease_keep_alive(once).await?.into_inner();
-            answers.message().await
+        let ask = || {
+            let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move {
+                let mut answers = client.lease_keep_alive(once).await?.into_inner();
+                answers.message().await
+            }
         };
-        let answer = self.within("LeaseKeepAlive", answer).await?;
+        let answer = self.within("LeaseKeepAlive", ask).await?;
         let ttl = answer.map_or(0, |answer| answer.ttl);
         Ok((ttl > 0).then(|| seconds(ttl)))
     }
 
     async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
-        let mut client = LeaseClient::new(self.channel.clone());
-        let answer = client.lease_revoke(pb::LeaseRevokeRequest { id: lease });
-        self.within("LeaseRevoke", answer).await.map(drop)
+        let ask = || {
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move {
+                client
+                    .lease_revoke(pb::LeaseRevokeRequest { id: lease })
+                    .await
+            }
+        };
+        self.within("LeaseRevoke", ask).await.map(drop)
     }
 
     async fn register(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
@@ -239,16 +299,21 @@ impl Registry for Calls {
             start_revision: revision.cast_signed().saturating_add(1),
         };
         let create = pb::watch_request::RequestUnion::CreateRequest(create);
-        let (request, queue) = mpsc::channel(1);
         let first = pb::WatchRequest {
             request_union: Some(create),
         };
-        request
-            .try_send(first)
-            .expect("a new queue has room for one message");
-        let mut client = WatchClient::new(self.channel.clone());
-        let answers = client.watch(ReceiverStream::new(queue));
-        let answers = self.within("Watch", answers).await?.into_inner();
+        let ask = || {
+            let (request, queue) = mpsc::channel(1);
+            request
+                .try_send(first.clone())
+                .expect("a new queue has room for one message");
+            let mut client = WatchClient::new(self.channel.clone());
+            async move {
+                let answers = client.watch(ReceiverStream::new(queue)).await?;
+                Ok((request, answers.into_inner()))
+            }
+        };
+        let (request, answers) = self.within("Watch", ask).await?;
         let ended = stream::once(async { Err(EtcdError::WatchEnded) });
         let changes = answers.filter_map(move |answer| {
             // As long as the request is there, etcd watches.
@@ -256,6 +321,16 @@ impl Registry for Calls {
             future::ready(change(answer))
         });
         Ok(changes.chain(ended).boxed())
+    }
+}
+
+/// What an answer that is an error says.
+fn refused(call: &'static str, status: &Status) -> EtcdError {
+    let message = status.message().to_owned();
+    match status.code() {
+        Code::PermissionDenied => EtcdError::Denied(call),
+        Code::InvalidArgument if message.contains("user name is empty") => EtcdError::NoUser,
+        _ => EtcdError::Call { call, message },
     }
 }
 

@@ -333,9 +333,7 @@ impl Service {
         let (policy, question) = self.access.look(look).await?;
         let question = question.map_err(refused)?;
         let tables = self.access.desired().tables.clone();
-        let Some(present) = self.access.realised() else {
-            return Err(ControllerError::Stopped.into());
-        };
+        let present = self.access.realised().ok_or(ControllerError::Stopped)?;
         let work = move || preview(question, &present, &tables);
         let preview = tokio::task::spawn_blocking(work).await;
         let preview = preview.map_err(|_| ControllerError::Stopped)?;
@@ -412,8 +410,11 @@ impl Service {
             return self.revert(signature, vec![told]).await;
         }
         let is_on_trial = |state: &State| state.ledger().latest().trial.is_some();
-        if confirm_within.is_none() && self.access.look(is_on_trial).await? {
-            self.tell(Event::PolicyConfirmed).await?;
+        if confirm_within.is_none()
+            && self.access.look(is_on_trial).await?
+            && let Err(ServiceError::Refused(why)) = self.tell(Event::PolicyConfirmed).await
+        {
+            return self.done(false, why).await;
         }
         self.done(true, receipt.findings).await
     }

@@ -169,12 +169,22 @@ impl Archive {
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
     /// all the same, and a finding says that it will be forgotten.
     pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
+        let why = self.store(record).await.err()?;
+        let text = format!("in force, but not stored: {why}");
+        Some(Finding::error("store", text))
+    }
+
+    /// Writes a change that is to count only if it is written, unless that is what is stored.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub(super) async fn store(&mut self, record: Record) -> Result<(), String> {
         if self.memory.holds(&record) {
-            return None;
+            return Ok(());
         }
         let (place, writing) = (self.place.clone(), record.clone());
         let written = match place {
-            Place::Nowhere => return None,
+            Place::Nowhere => return Ok(()),
             Place::File(store) => {
                 let written = spawn_blocking(move || store.write(&[writing])).await;
                 match written {
@@ -184,16 +194,7 @@ impl Archive {
             }
             Place::Shared(desk) => desk.store(writing).await.map_err(|error| chain(&error)),
         };
-        match written {
-            Ok(()) => {
-                self.memory.take(record);
-                None
-            }
-            Err(why) => {
-                let text = format!("in force, but not stored: {why}");
-                Some(Finding::error("store", text))
-            }
-        }
+        written.map(|()| self.memory.take(record))
     }
 
     /// Reserves the next generations in time.

@@ -76,10 +76,7 @@ impl Office {
     pub(super) fn refuses(&self, event: &Event) -> Option<Finding> {
         let about = match event {
             Event::JobsChanged(_) | Event::JobsTold(_) => "jobs",
-            Event::PolicyChanged(_)
-            | Event::PolicyProposed(_)
-            | Event::PolicyConfirmed
-            | Event::PolicyReverted(_) => "policy",
+            event if event.is_of_policy() => "policy",
             _ => return None,
         };
         let leader = match *self.mandate.borrow() {

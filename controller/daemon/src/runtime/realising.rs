@@ -1,11 +1,12 @@
 //! What the task does with what follows from an event.
 //!
 //! The decision: first the ports of what failed, then the tables, then the thinking. Each step is
-//! whole before the next, so that a repair never waits for a plan.
+//! whole before the next, so that a repair never waits for a plan, nor shares the processor with
+//! one for as long as a repair takes.
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::info;
 
 use super::log::log;
@@ -39,6 +40,7 @@ impl<N: Network> Runtime<N> {
         let edition = (latest.number, latest.trial.is_some());
         self.edition
             .send_if_modified(|had| std::mem::replace(had, edition) != edition);
+        let is_repair = effects.protect.is_some();
         if let Some(protection) = effects.protect {
             let tables = protect(
                 &protection.wiring,
@@ -62,12 +64,32 @@ impl<N: Network> Runtime<N> {
                 ..Origin::new(effects.cause, now)
             };
             let network = self.shared.network.clone();
-            let thinking = async move { network.compute(move || question.answer()).await };
+            let repair = is_repair.then(|| self.repaired());
+            let thinking = async move {
+                if let Some(repair) = repair {
+                    repair.await;
+                }
+                network.compute(move || question.answer()).await
+            };
             self.thinking = Some(tokio::spawn(thinking));
         }
         let spent = self.archive.keep_generation(self.state.generation());
         spent.await.iter().for_each(log);
         Ok(())
+    }
+
+    /// Waits until every switch that is led from here holds what is desired now, or until a repair
+    /// should have been done.
+    fn repaired(&self) -> impl Future<Output = ()> + use<N> {
+        let board = self.shared.board.clone();
+        let generation = self.desired.borrow().generation;
+        let deadline = self.shared.config.repair_deadline;
+        let repaired = async move {
+            let mut changes = board.changes();
+            // The board itself holds the sender.
+            while !board.is_held(generation) && changes.changed().await.is_ok() {}
+        };
+        async move { drop(timeout(deadline, repaired).await) }
     }
 
     /// Gives the sessions their tables. Sessions with switches of another fabric end first, since

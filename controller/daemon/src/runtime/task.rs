@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use topology::{Fabric, SwitchId, spec};
+use topology::{Fabric, Finding, SwitchId, spec};
 use tracing::error;
 
 use super::Clock;
@@ -33,7 +33,7 @@ use crate::recorder::Recorder;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::mandate::Mandate;
 use crate::southbound::session::Shared;
-use crate::southbound::{Board, Desired, Made, Origin, Others, Target};
+use crate::southbound::{Board, Desired, Made, Origin, Others, Target, Turns};
 use crate::state::{Answer, Effects, Event, Realise, State};
 use crate::store::Record;
 use crate::traces::Teller;
@@ -125,6 +125,7 @@ impl<N: Network> Runtime<N> {
             office,
             shared: Shared {
                 network,
+                turns: Turns::new(config.southbound.readers.get(), config.southbound.turn),
                 config: Arc::new(config),
                 pipeline: Arc::new(Pipeline::fabric()),
                 desired: to_sessions,
@@ -243,6 +244,7 @@ impl<N: Network> Runtime<N> {
         }
         let effects = match event {
             Event::FabricLearned(fabric) => self.learn(fabric, received).await,
+            event if event.is_of_policy() => self.take_stored(event).await,
             event => self.take(event).await,
         };
         let waiting = Waiting::new(self.state.inputs(), origin(&effects), &effects, receipt);
@@ -273,6 +275,27 @@ impl<N: Network> Runtime<N> {
             effects.findings.extend(self.archive.keep(record).await);
         }
         effects
+    }
+
+    /// Has the state take in a policy that an operator changes, if it can be stored: a copy takes
+    /// it in first, and where it cannot be stored nothing has changed.
+    async fn take_stored(&mut self, event: Event) -> Effects {
+        let cause = event.kind();
+        let considered = self.state.clone().step(event.clone());
+        if let Some(record) = considered.record
+            && let Err(why) = self.archive.store(record).await
+        {
+            let text = format!("refused, since it could not be stored: {why}; nothing changed");
+            return Effects {
+                cause,
+                generation: self.state.generation(),
+                ..Effects::refusing(Finding::error("policy", text))
+            };
+        }
+        Effects {
+            record: None,
+            ..self.step(event)
+        }
     }
 
     /// Turns to another fabric of the same switches, with what is known of failures; the event that

@@ -20,7 +20,7 @@ use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use super::arbitration::ElectionId;
@@ -104,9 +104,10 @@ impl Client {
     /// The address is none, or nobody answers there before the deadline.
     pub async fn connect(address: &Address, limits: &Southbound) -> Result<Self, ClientError> {
         let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let scheme = limits.tls.as_ref().map_or("http", |_| "https");
-        let endpoint = Endpoint::try_from(format!("{scheme}://{}", address.p4runtime));
-        let endpoint = secured(endpoint.map_err(invalid)?, limits.tls.as_ref())?
+        let endpoint = Endpoint::try_from(Tls::uri(limits.tls.as_ref(), &address.p4runtime));
+        let endpoint = Tls::securing(limits.tls.as_ref(), endpoint.map_err(invalid)?);
+        let endpoint = endpoint
+            .map_err(ClientError::Connect)?
             .connect_timeout(limits.connect_deadline)
             .http2_keep_alive_interval(limits.keepalive)
             .keep_alive_timeout(limits.keepalive)
@@ -297,19 +298,6 @@ impl Connection for Client {
             Err(status) => Err(call_error("Write", &status)),
         }
     }
-}
-
-/// The same with TLS, where there is to be any.
-fn secured(endpoint: Endpoint, tls: Option<&Tls>) -> Result<Endpoint, ClientError> {
-    let Some(tls) = tls else { return Ok(endpoint) };
-    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.roots));
-    if let Some((certificate, key)) = &tls.identity {
-        config = config.identity(Identity::from_pem(certificate, key));
-    }
-    if let Some(domain) = &tls.domain {
-        config = config.domain_name(domain);
-    }
-    endpoint.tls_config(config).map_err(ClientError::Connect)
 }
 
 fn message(device_id: u64, said: Say) -> p4rt::StreamMessageRequest {

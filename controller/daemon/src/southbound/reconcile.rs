@@ -22,6 +22,7 @@ use super::client::ClientError;
 use super::connection::{Connection, Entries};
 use super::foreign::{self, Sorted};
 use super::status::{Pass, Written};
+use super::turns::Turns;
 use crate::config::Southbound;
 
 /// What a pass did and found.
@@ -52,6 +53,7 @@ pub(super) struct Reconciler<'a, C> {
     pub(super) election: ElectionId,
     pub(super) limits: &'a Southbound,
     pub(super) others: Others,
+    pub(super) turns: &'a Turns,
 }
 
 impl<C: Connection> Reconciler<'_, C> {
@@ -63,7 +65,8 @@ impl<C: Connection> Reconciler<'_, C> {
         let mut outcome = Outcome::default();
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
-        let actual = self.read(desired, &self.all()).await?;
+        let all = self.all();
+        let actual = self.turns.take(self.read(desired, &all)).await?;
         outcome.pass.read = begun.elapsed();
         outcome.foreign = Some(actual.foreign);
         self.realise(desired, Arc::new(actual.ours), outcome).await
@@ -214,9 +217,50 @@ impl Outcome {
     }
 }
 
-/// Runs of updates on one table that either all add or all delete: batches within a run may
-/// overtake each other, runs may not.
+/// Runs of updates: batches within a run may overtake each other, runs may not. After a table to
+/// which rows were added, and that others may refer to, and after one from which rows went, a new
+/// run begins; what only changes was there before and is there after.
 fn stages(updates: &[Update]) -> impl Iterator<Item = &[Update]> {
-    let stage = |update: &Update| (update.entry.key.table, update.kind == UpdateKind::Delete);
-    updates.chunk_by(move |a, b| stage(a) == stage(b))
+    let deletes = |update: &Update| update.kind == UpdateKind::Delete;
+    let mut adds = false;
+    updates.chunk_by(move |a, b| {
+        adds |= a.kind == UpdateKind::Insert;
+        let is_same_table = a.entry.key.table == b.entry.key.table;
+        let goes_on = deletes(a) == deletes(b) && (is_same_table || !(adds || deletes(a)));
+        adds &= goes_on;
+        goes_on
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use UpdateKind::{Delete, Insert, Modify};
+    use p4::fabric::{self, Port};
+
+    /// Tables by letter, and the runs that these updates make.
+    fn check(updates: &[(UpdateKind, char)], runs: &[usize]) {
+        let entry = |table| match table {
+            'a' => fabric::port_down(Port::CPU),
+            'b' => fabric::path(1, 1, Port::CPU, Port::CPU),
+            _ => fabric::fabric_port(Port::CPU),
+        };
+        let update = |&(kind, table): &(UpdateKind, char)| Update {
+            kind,
+            entry: entry(table),
+        };
+        let updates: Vec<Update> = updates.iter().map(update).collect();
+        let lengths: Vec<usize> = stages(&updates).map(<[Update]>::len).collect();
+        assert_eq!(lengths, runs, "{updates:?}");
+    }
+
+    #[test]
+    fn what_only_changes_waits_for_nothing_but_what_is_added() {
+        check(&[(Modify, 'a'), (Modify, 'b'), (Modify, 'c')], &[3]);
+        check(&[(Modify, 'a'), (Insert, 'b'), (Modify, 'b')], &[3]);
+        check(&[(Insert, 'a'), (Modify, 'b'), (Modify, 'c')], &[1, 2]);
+        check(&[(Insert, 'a'), (Modify, 'a'), (Modify, 'b')], &[2, 1]);
+        check(&[(Insert, 'a'), (Insert, 'b'), (Insert, 'c')], &[1, 1, 1]);
+        check(&[(Modify, 'a'), (Delete, 'c'), (Delete, 'b')], &[1, 1, 1]);
+    }
 }

@@ -24,7 +24,7 @@ use super::effort::Effort;
 use super::mandate::Mandate;
 use super::reconcile::Reconciler;
 use super::status::Board;
-use super::{Desired, Target, chain};
+use super::{Desired, Target, Turns, chain};
 use crate::config::Config;
 use crate::discovery::Antenna;
 
@@ -40,6 +40,8 @@ pub(crate) struct Shared<N> {
     pub(crate) board: Board,
     /// Where packets from switches go, and what says which to send.
     pub(crate) antenna: Antenna,
+    /// Whose turn it is to read.
+    pub(crate) turns: Turns,
 }
 
 /// Why a connection ended.
@@ -285,6 +287,7 @@ async fn lead<N: Network>(
                 election,
                 limits,
                 others: effort.others(),
+                turns: &shared.turns,
             };
             let made = match effort.held(limits) {
                 Some(held) => reconciler.short_pass(&tables, held).await,

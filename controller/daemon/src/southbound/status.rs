@@ -97,7 +97,7 @@ impl Written {
 /// How one pass went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Reading all tables; zero where they were known.
+    /// Reading all tables, the wait for its turn included; zero where they were known.
     pub read: Duration,
     /// Writing the difference; zero if there was none.
     pub write: Duration,
@@ -130,6 +130,15 @@ impl Board {
                 look(switch, &line);
             }
         }
+    }
+
+    /// Whether all switches that are led from here were seen to hold the tables of a generation, or
+    /// later ones.
+    pub(crate) fn is_held(&self, generation: u64) -> bool {
+        self.lines.iter().all(|line| {
+            let held = line.verified.map(|verified| verified.generation);
+            !line.standing.is_primary() || held >= Some(generation)
+        })
     }
 
     /// The line of one switch, if it has a session.

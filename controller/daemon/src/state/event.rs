@@ -73,6 +73,17 @@ impl Event {
             Self::Planned(_) => "a plan",
         }
     }
+
+    /// Whether an operator changes the policy by it.
+    pub fn is_of_policy(&self) -> bool {
+        matches!(
+            self,
+            Self::PolicyChanged(_)
+                | Self::PolicyProposed(_)
+                | Self::PolicyConfirmed
+                | Self::PolicyReverted(_)
+        )
+    }
 }
 
 /// What a controller starts with.

@@ -1,110 +1,33 @@
 //! Several controllers led through a real etcd: the leader dies, etcd restarts, etcd is out of
 //! reach. Whatever happens, one writes at a time and the next one knows everything.
 //!
-//! The server is `etcd` on the path (Debian package etcd-server); where there is none, every test
-//! here says so and passes.
+//! The server is [`Etcd`]; where there is none, every test here says so and passes.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use controller::northbound::service::{Order, Service, Text, Wish};
 use controller::southbound::SwitchStatus;
 use controller::southbound::arbitration::Standing;
 use controller::southbound::mandate::Mandate;
 use controller::{Controller, ControllerHandle, Event};
 use planner::Policy;
-use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use topology::Severity;
 
+use crate::etcd::Etcd;
 use crate::lab::{DEADLINE, Lab, config, verified, written};
 
 /// Longer than a busy machine takes for a call.
-const LEASE_S: u64 = 4;
+pub(crate) const LEASE_S: u64 = 4;
 
 /// What a leader uses of it.
-const TENURE: Duration = Duration::from_millis(LEASE_S * 800);
+pub(crate) const TENURE: Duration = Duration::from_millis(LEASE_S * 800);
 
 /// How long etcd is out of reach.
 const AWAY: Duration = Duration::from_secs(30);
-
-/// An etcd server of one, with its data.
-struct Etcd {
-    server: Option<Child>,
-    data: TempDir,
-    client: String,
-    peer: String,
-}
-
-impl Etcd {
-    /// Starts one, if there is any.
-    async fn start() -> Option<Self> {
-        let data = TempDir::new().unwrap();
-        let mut etcd = Self {
-            server: None,
-            data,
-            client: free_address(),
-            peer: free_address(),
-        };
-        if !etcd.run() {
-            eprintln!("left out: no etcd on the path (Debian package etcd-server)");
-            return None;
-        }
-        etcd.answers().await;
-        Some(etcd)
-    }
-
-    fn run(&mut self) -> bool {
-        let url = |address: &str| format!("http://{address}");
-        let data: PathBuf = self.data.path().join("data");
-        let started = Command::new("etcd")
-            .args(["--log-level", "error", "--name", "one", "--data-dir"])
-            .arg(data)
-            .args(["--listen-client-urls", &url(&self.client)])
-            .args(["--advertise-client-urls", &url(&self.client)])
-            .args(["--listen-peer-urls", &url(&self.peer)])
-            .args(["--initial-advertise-peer-urls", &url(&self.peer)])
-            .args(["--initial-cluster", &format!("one={}", url(&self.peer))])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        self.server = started.ok();
-        self.server.is_some()
-    }
-
-    async fn answers(&self) {
-        let connected = async {
-            while TcpStream::connect(&self.client).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(DEADLINE, connected).await.unwrap();
-    }
-
-    fn kill(&mut self) {
-        let mut server = self.server.take().unwrap();
-        server.kill().unwrap();
-        server.wait().unwrap();
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        if self.server.is_some() {
-            self.kill();
-        }
-    }
-}
-
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
-}
 
 /// A way to etcd that can be cut: what is sent then gets stuck, and nobody is told.
 struct Way {
@@ -166,13 +89,16 @@ fn member(
 }
 
 /// Waits until a controller's mandate is such.
-async fn until(controller: &ControllerHandle, holds: impl Fn(&Mandate) -> bool) -> Mandate {
+pub(crate) async fn until(
+    controller: &ControllerHandle,
+    holds: impl Fn(&Mandate) -> bool,
+) -> Mandate {
     let mut mandate = controller.mandate();
     let found = timeout(DEADLINE, mandate.wait_for(|mandate| holds(mandate))).await;
     *found.unwrap().unwrap()
 }
 
-fn leads(mandate: &Mandate) -> bool {
+pub(crate) fn leads(mandate: &Mandate) -> bool {
     mandate.leads(Instant::now())
 }
 
@@ -187,13 +113,29 @@ async fn knows(controller: &ControllerHandle, jobs: usize) {
 }
 
 /// Tells a controller of this many jobs; whether it took them and has stored them.
-async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
+pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
     let jobs = (0..jobs).map(|n| lab.job(&format!("job{n}"), 50_000 + n));
     let submitted = controller.submit(Event::JobsChanged(jobs.collect())).await;
     let findings = submitted.unwrap().findings;
     findings
         .iter()
         .all(|finding| finding.severity != Severity::Error)
+}
+
+/// A change of policy that writes to no switch.
+fn order() -> Order {
+    let text = Text {
+        file: "policy.toml".to_owned(),
+        text: "fairness = 0.2".to_owned(),
+    };
+    Order {
+        wish: Wish {
+            policy: Some(text),
+            temporary: None,
+        },
+        who: "ada".to_owned(),
+        ..Order::default()
+    }
 }
 
 /// Waits until a controller is connected to all switches and primary on none.
@@ -265,6 +207,10 @@ async fn an_etcd_that_restarts_changes_nothing() {
         !tell(&lab, &controller, 3).await,
         "in force, but not stored"
     );
+    let service = Service::new(controller.access().clone(), &config(|_| {}));
+    let refused = service.apply(&order()).await.unwrap_err().to_string();
+    assert!(refused.contains("nothing changed"), "{refused}");
+    assert_eq!(service.policy().await.unwrap().number, 1);
     assert!(etcd.run());
     let restarted = Instant::now();
     // Asked for after the restart, and granted.
@@ -273,6 +219,8 @@ async fn an_etcd_that_restarts_changes_nothing() {
     let renewed = until(&controller, is_renewed);
     assert_eq!(renewed.await.input(), before.input(), "the same term");
     assert!(tell(&lab, &controller, 2).await);
+    let done = service.apply(&order()).await.unwrap();
+    assert!(done.applied && done.edition > 1, "{done:?}");
     verified(&lab, &controller).await;
     assert!(
         written(&controller) < 2 * total,

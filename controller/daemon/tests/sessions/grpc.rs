@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
 use controller::config::{RawToken, Role};
-use controller::northbound::{self, Server, openapi};
-use controller::{Config, ControllerHandle, Event, RawConfig};
+use controller::northbound::openapi;
+use controller::{Config, Event, RawConfig};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -19,17 +18,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::http::{ask, ask_with};
-use crate::lab::{Lab, verified};
-
-async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, Server) {
-    let controller = lab.control(|_| {}).await;
-    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
-    verified(lab, &controller).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), config).unwrap();
-    (controller, server)
-}
+use crate::lab::Lab;
 
 async fn client(at: SocketAddr) -> NorthboundClient<Channel> {
     NorthboundClient::connect(format!("http://{at}"))
@@ -123,8 +112,8 @@ fn name(name: &str) -> Request<proto::Name> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_question_is_answered_as_over_http() {
     let lab = Lab::new().await;
-    let (controller, server) = served(&lab, &Config::default()).await;
-    let at = server.local_addr();
+    let served = lab.served(&Config::default()).await;
+    let at = served.at;
     let mut grpc = client(at).await;
     same!(at, "/v1/jobs", None, grpc.jobs(nothing()), "jobs");
     same!(at, "/v1/links", None, grpc.links(nothing()), "links");
@@ -143,15 +132,14 @@ async fn every_question_is_answered_as_over_http() {
     let unknown = grpc.explain(name("aa")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
     assert!(unknown.message().contains("did you mean `a`?"), "{unknown}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_does_as_over_http() {
     let lab = Lab::new().await;
-    let (controller, server) = served(&lab, &Config::default()).await;
-    let at = server.local_addr();
+    let served = lab.served(&Config::default()).await;
+    let at = served.at;
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
     let policy = proto::Text {
@@ -195,15 +183,14 @@ async fn every_command_does_as_over_http() {
         .await
         .unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_those_of_http_and_go_on() {
     let lab = Lab::new().await;
-    let (controller, server) = served(&lab, &Config::default()).await;
-    let at = server.local_addr();
+    let served = lab.served(&Config::default()).await;
+    let at = served.at;
     let mut grpc = client(at).await;
     let kept = http(at, "/v1/events", None).await;
     let mut stream = grpc
@@ -227,7 +214,8 @@ async fn events_are_those_of_http_and_go_on() {
         flat.insert("kind".to_owned(), kind.into());
         says_the_same(http, &Value::Object(flat), kind);
     }
-    controller
+    served
+        .controller
         .submit(Event::JobsChanged(Vec::new()))
         .await
         .unwrap();
@@ -242,16 +230,15 @@ async fn events_are_those_of_http_and_go_on() {
     let since = Some("soon".to_owned());
     let refused = grpc.events(proto::Since { since }).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_what_there_is_is_told() {
     let lab = Lab::new().await;
     let config = guarded(|_| {});
-    let (controller, server) = served(&lab, &config).await;
-    let channel = Channel::from_shared(format!("http://{}", server.local_addr())).unwrap();
+    let served = lab.served(&config).await;
+    let channel = Channel::from_shared(format!("http://{}", served.at)).unwrap();
     let channel = channel.connect().await.unwrap();
     let mut reflection = ServerReflectionClient::new(channel);
     let list = ServerReflectionRequest {
@@ -281,15 +268,14 @@ async fn who_asks_what_there_is_is_told() {
     ] {
         assert!(names.iter().any(|known| known == name), "{names:?}");
     }
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn history_has_the_name_of_the_token() {
     let lab = Lab::new().await;
-    let (controller, server) = served(&lab, &guarded(|_| {})).await;
-    let at = server.local_addr();
+    let served = lab.served(&guarded(|_| {})).await;
+    let at = served.at;
     let order =
         r#"{"wish": {"policy": {"file": "p.toml", "text": "fairness = 0.2"}}, "who": "eve"}"#;
     let (status, answer) = ask_with(at, "/v1/policy/apply", Some(order), "Bearer ada").await;
@@ -305,8 +291,7 @@ async fn history_has_the_name_of_the_token() {
         .map(|chapter| &chapter["edition"]["signature"]["who"]);
     let who: Vec<_> = who.take(2).collect();
     assert_eq!(who, ["ada", "ada (says eve)"], "{history:?}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
@@ -328,8 +313,8 @@ fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
 async fn who_has_no_token_learns_which_is_missing() {
     let lab = Lab::new().await;
     let config = guarded(|raw| raw.northbound.body_max = 1_000);
-    let (controller, server) = served(&lab, &config).await;
-    let at = server.local_addr();
+    let served = lab.served(&config).await;
+    let at = served.at;
     let say = Some(r#"{"who": "x"}"#);
     let cases = [
         ("/v1/jobs", None, "", 401, "token of role `read`"),
@@ -369,8 +354,7 @@ async fn who_has_no_token_learns_which_is_missing() {
     asked.metadata_mut().insert("authorization", bob);
     let lacks = grpc.policy_confirm(asked).await.unwrap_err();
     assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -380,13 +364,12 @@ async fn who_asks_too_often_is_told_to_wait() {
         raw.northbound.tokens.clear();
         raw.northbound.requests_per_second = 1;
     });
-    let (controller, server) = served(&lab, &config).await;
+    let served = lab.served(&config).await;
     let mut answered = Vec::new();
     for _ in 0..20 {
-        answered.push(ask(server.local_addr(), "/v1/policy", None).await.0);
+        answered.push(ask(served.at, "/v1/policy", None).await.0);
     }
     assert_eq!(answered[0], 200);
     assert!(answered.contains(&429), "{answered:?}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use controller::northbound::{self, openapi};
-use controller::{Config, Event};
+use controller::Config;
+use controller::northbound::openapi;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-use crate::lab::{Lab, verified};
+use crate::lab::Lab;
 
 /// Status and body of an answer.
 pub(crate) async fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
@@ -27,10 +27,13 @@ pub(crate) async fn ask_with(
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.unwrap_or_default();
     let length = body.len();
+    let shown = match authorization {
+        "" => String::new(),
+        shown => format!("authorization: {shown}\r\n"),
+    };
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: crux\r\nconnection: close\r\n\
-         accept: application/json\r\nauthorization: {authorization}\r\n\
-         content-length: {length}\r\n\r\n{body}"
+         accept: application/json\r\n{shown}content-length: {length}\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -84,13 +87,8 @@ const CASES: [(&str, Option<&str>, &str); 17] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn every_endpoint_answers() {
     let lab = Lab::new().await;
-    let controller = lab.control(|_| {}).await;
-    let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
-    verified(&lab, &controller).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
-    let at = server.local_addr();
+    let served = lab.served(&Config::default()).await;
+    let at = served.at;
 
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
@@ -131,17 +129,14 @@ async fn every_endpoint_answers() {
         status == 422 && refused.contains("`x` is no position"),
         "{refused}"
     );
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_there_and_may_load_nothing_else() {
     let lab = Lab::new().await;
-    let controller = lab.control(|_| {}).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
-    let at = server.local_addr();
+    let served = lab.served(&Config::default()).await;
+    let at = served.at;
     let (status, page) = ask(at, "/", None).await;
     assert_eq!(status, 200);
     let files = page.split('"').filter(|text| text.starts_with("/page/"));
@@ -166,22 +161,14 @@ async fn the_page_is_there_and_may_load_nothing_else() {
         }
     }
     assert_eq!(files.len(), 8, "{files:?}");
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn monitoring_asks_for_metrics_that_there_are() {
     let lab = Lab::new().await;
-    let controller = lab.control(|_| {}).await;
-    controller
-        .submit(Event::JobsChanged(vec![lab.job("a", 50_000)]))
-        .await
-        .unwrap();
-    verified(&lab, &controller).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), &Config::default()).unwrap();
-    let (_, text) = ask(server.local_addr(), "/metrics", None).await;
+    let served = lab.served(&Config::default()).await;
+    let (_, text) = ask(served.at, "/metrics", None).await;
     let has = metrics(&text);
     assert!(
         text.contains("crux_switch_verified{switch=\"leaf1\"} 1"),
@@ -196,6 +183,5 @@ async fn monitoring_asks_for_metrics_that_there_are() {
         let missing: Vec<_> = metrics(wanted).difference(&has).copied().collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
-    server.shutdown().await;
-    controller.shutdown().await;
+    served.end().await;
 }

@@ -1,11 +1,13 @@
 //! A small fabric of switches, each served over gRPC on loopback.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::northbound::{self, Server};
 use controller::southbound::{Address, Client, SwitchStatus, Target};
-use controller::{Config, Controller, ControllerError, ControllerHandle, RawConfig, Timing};
+use controller::{Config, Controller, ControllerError, ControllerHandle, Event, RawConfig, Timing};
 use p4::{Pipeline, Tables};
 use planner::{Flow, Job, Policy};
 use switch::faults::Script;
@@ -31,6 +33,21 @@ pub(crate) struct Embedded {
     pub(crate) devices: FabricHandle,
 }
 
+/// A controller that is served.
+pub(crate) struct Served {
+    pub(crate) controller: ControllerHandle,
+    pub(crate) at: SocketAddr,
+    server: Server,
+}
+
+impl Served {
+    /// Ends both.
+    pub(crate) async fn end(self) {
+        self.server.shutdown().await;
+        self.controller.shutdown().await;
+    }
+}
+
 impl Lab {
     /// Embedded switches that do as the specification says.
     pub(crate) async fn new() -> Self {
@@ -47,6 +64,22 @@ impl Lab {
             ..ServiceOptions::default()
         })
         .await
+    }
+
+    /// A controller of these switches that holds them at a plan for jobs `a` and `b`, and the
+    /// address where it is served by this configuration.
+    pub(crate) async fn served(&self, config: &Config) -> Served {
+        let controller = self.control(|_| {}).await;
+        let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
+        controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+        verified(self, &controller).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = northbound::serve(listener, controller.access(), config).unwrap();
+        Served {
+            controller,
+            at: server.local_addr(),
+            server,
+        }
     }
 
     pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {

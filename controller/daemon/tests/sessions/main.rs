@@ -3,6 +3,8 @@
 //! to a connection, it ends with tables as desired, and what was refused is told with its reason.
 
 #[cfg(test)]
+mod admitted;
+#[cfg(test)]
 mod atomic;
 #[cfg(test)]
 mod bmv2;
@@ -12,6 +14,8 @@ mod cluster;
 mod discovery;
 #[cfg(test)]
 mod drift;
+#[cfg(test)]
+mod etcd;
 #[cfg(test)]
 mod events;
 #[cfg(test)]

@@ -11,13 +11,13 @@ use topology::SwitchId;
 use crate::lab::{DEADLINE, Lab, config, first_leaf};
 
 /// Certificates of one root, for tests of the embedded switch.
-fn file(name: &str) -> PathBuf {
+pub(crate) fn file(name: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = crates.join("../../bmv2-testbed/switch/tests/p4runtime/tls");
     tests.join(name)
 }
 
-fn pem(name: &str) -> Vec<u8> {
+pub(crate) fn pem(name: &str) -> Vec<u8> {
     std::fs::read(file(name)).unwrap()
 }
 

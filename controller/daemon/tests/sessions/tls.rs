@@ -4,7 +4,6 @@
 //! Certificates are those of the switch's tests.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
@@ -16,17 +15,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use crate::http::ask;
 use crate::lab::Lab;
-
-fn file(name: &str) -> PathBuf {
-    let tests = "../../bmv2-testbed/switch/tests/p4runtime/tls";
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join(tests)
-        .join(name)
-}
-
-fn pem(name: &str) -> String {
-    std::fs::read_to_string(file(name)).unwrap()
-}
+use crate::secured::{file, pem};
 
 fn config(change: impl Fn(&mut TlsFiles)) -> Config {
     let mut files = TlsFiles {

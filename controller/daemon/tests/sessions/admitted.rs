@@ -1,0 +1,165 @@
+//! An etcd that does not let everybody in: it has users, or asks for certificates.
+//!
+//! The server is [`Etcd`]; where there is none, every test here says so and passes.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use controller::etcd::{EtcdError, Registry, Snapshot};
+use controller::southbound::Grpc;
+use controller::southbound::connection::Network;
+use controller::southbound::mandate::Mandate;
+use controller::{Controller, RawConfig};
+use planner::Policy;
+use tempfile::NamedTempFile;
+use tokio::time::{Instant, timeout};
+
+use crate::cluster::{LEASE_S, TENURE, leads, tell, until};
+use crate::etcd::Etcd;
+use crate::http::ask;
+use crate::lab::{DEADLINE, Lab, config, verified};
+use crate::secured::file;
+
+/// What makes `crux` with password `secret` a user of an etcd, who may do what a controller does:
+/// `/crux/` to `/crux0` are the keys below `/crux`.
+const USERS: [(&str, &str); 7] = [
+    ("user/add", r#"{"name": "root", "password": "root"}"#),
+    ("user/grant", r#"{"user": "root", "role": "root"}"#),
+    ("user/add", r#"{"name": "crux", "password": "secret"}"#),
+    ("role/add", r#"{"name": "crux"}"#),
+    (
+        "role/grant",
+        r#"{"name": "crux",
+            "perm": {"permType": "READWRITE", "key": "L2NydXgv", "range_end": "L2NydXgw"}}"#,
+    ),
+    ("user/grant", r#"{"user": "crux", "role": "crux"}"#),
+    ("enable", "{}"),
+];
+
+/// An etcd that knows only `root` and `crux`, and forgets a token after a second.
+async fn with_users() -> Option<Etcd> {
+    let quick = ["--auth-token-ttl", "1", "--bcrypt-cost", "4"];
+    let etcd = Etcd::start_with("http", &quick).await?;
+    let at: SocketAddr = etcd.client.parse().unwrap();
+    let served = async {
+        while ask(at, "/v3/kv/range", Some(r#"{"key": "eA=="}"#)).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, served).await.unwrap();
+    for (call, body) in USERS {
+        let (status, answer) = ask(at, &format!("/v3/auth/{call}"), Some(body)).await;
+        assert_eq!(status, 200, "{call}: {answer}");
+    }
+    Some(etcd)
+}
+
+fn password(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    writeln!(file, "{text}").unwrap();
+    file
+}
+
+/// Connects and reads.
+async fn read(etcd: &Etcd, change: impl Fn(&mut RawConfig)) -> Result<Snapshot, EtcdError> {
+    let config = config(|raw| {
+        asking(etcd, raw);
+        change(raw);
+    });
+    let calls = Grpc.registry(&etcd.client, &config.etcd.unwrap()).await?;
+    calls.read().await
+}
+
+fn asking(etcd: &Etcd, raw: &mut RawConfig) {
+    raw.etcd.endpoints = vec![etcd.client.clone()];
+    raw.etcd.lease_s = LEASE_S;
+    raw.etcd.deadline_ms = 800;
+}
+
+#[tokio::test]
+async fn a_user_leads_however_often_a_token_ends() {
+    let Some(etcd) = with_users().await else {
+        return;
+    };
+    let secret = password("secret");
+    let lab = Lab::new().await;
+    let known = config(|raw| {
+        asking(&etcd, raw);
+        raw.etcd.user = Some("crux".to_owned());
+        raw.etcd.password = Some(secret.path().to_owned());
+    });
+    let controller = Controller::start(known, lab.fabric.clone(), Policy::default());
+    let controller = controller.await.unwrap();
+    until(&controller, leads).await;
+    assert!(tell(&lab, &controller, 2).await);
+    // Far longer than etcd remembers a token that nobody shows.
+    let later = Instant::now() + Duration::from_secs(4) + TENURE;
+    until(&controller, |mandate: &Mandate| {
+        mandate.ends() > Some(later)
+    })
+    .await;
+    assert!(tell(&lab, &controller, 1).await, "with another token");
+    verified(&lab, &controller).await;
+    controller.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_is_no_user_is_told_what_is_missing() {
+    let Some(etcd) = with_users().await else {
+        return;
+    };
+    let (right, wrong) = (password("secret"), password("wrong"));
+    let known = |file: &NamedTempFile, prefix: &str| {
+        let (file, prefix) = (file.path().to_owned(), prefix.to_owned());
+        move |raw: &mut RawConfig| {
+            raw.etcd.user = Some("crux".to_owned());
+            raw.etcd.password = Some(file.clone());
+            raw.etcd.prefix.clone_from(&prefix);
+        }
+    };
+    let cases = [
+        (read(&etcd, |_| {}).await, "set etcd.user and etcd.password"),
+        (read(&etcd, known(&wrong, "/crux")).await, "let `crux` in"),
+        (read(&etcd, known(&right, "/other")).await, "readwrite"),
+    ];
+    for (answer, expected) in cases {
+        let told = answer.unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+    read(&etcd, known(&right, "/crux")).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_etcd_that_asks_for_certificates_lets_in_who_shows_one() {
+    let [certificate, key, roots] = ["switch.pem", "switch.key.pem", "roots.pem"].map(file);
+    let secured = [
+        "--client-cert-auth",
+        "--cert-file",
+        certificate.to_str().unwrap(),
+        "--key-file",
+        key.to_str().unwrap(),
+        "--trusted-ca-file",
+        roots.to_str().unwrap(),
+    ];
+    let Some(etcd) = Etcd::start_with("https", &secured).await else {
+        return;
+    };
+    let lab = Lab::new().await;
+    let known = config(|raw| {
+        asking(&etcd, raw);
+        raw.etcd.tls.ca = Some(file("roots.pem"));
+        raw.etcd.tls.cert = Some(file("controller.pem"));
+        raw.etcd.tls.key = Some(file("controller.key.pem"));
+    });
+    let controller = Controller::start(known, lab.fabric.clone(), Policy::default());
+    let controller = controller.await.unwrap();
+    until(&controller, leads).await;
+    assert!(tell(&lab, &controller, 1).await);
+    controller.shutdown().await;
+    let strangers: [fn(&mut RawConfig); 2] =
+        [|raw| raw.etcd.tls.ca = Some(file("roots.pem")), |_| {}];
+    for stranger in strangers {
+        assert!(read(&etcd, stranger).await.is_err());
+    }
+}
