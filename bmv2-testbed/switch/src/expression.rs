@@ -161,6 +161,7 @@ impl Expr {
         }
     }
 
+    #[inline(never)]
     fn eval_operation(&self, phv: &Phv, arguments: &[u128]) -> i128 {
         match self {
             Self::Const(_) | Self::Field(_) | Self::Argument(..) => self.eval(phv, arguments),
@@ -232,14 +233,22 @@ impl Expr {
 }
 
 impl Cond {
-    /// The truth for this packet.
+    /// The truth for this packet. What most branches ask costs no call.
     #[inline]
     pub(crate) fn eval(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {
-            Self::Const(value) => *value,
             Self::Valid(header) => phv.is_valid(*header),
             Self::FieldIs(field, value) => phv.number(*field) == *value,
             Self::NonZero(number) => number.eval(phv, arguments) != 0,
+            compound => compound.eval_compound(phv, arguments),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_compound(&self, phv: &Phv, arguments: &[u128]) -> bool {
+        match self {
+            Self::Valid(_) | Self::FieldIs(..) | Self::NonZero(_) => self.eval(phv, arguments),
+            Self::Const(value) => *value,
             Self::Not(of) => !of.eval(phv, arguments),
             Self::And(of) => of.0.eval(phv, arguments) && of.1.eval(phv, arguments),
             Self::Or(of) => of.0.eval(phv, arguments) || of.1.eval(phv, arguments),

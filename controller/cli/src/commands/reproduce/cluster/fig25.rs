@@ -1,8 +1,8 @@
 //! Crux, Fig. 25: what Crux adds to schedulers of jobs (Crux §6.4).
 //!
 //! The paper compares Muri and HiveD with "no job scheduler" and does not say where jobs went then.
-//! So that is swept: the first free GPUs, the emptiest hosts, any GPUs. Where jobs lie anywhere, all
-//! of them meet and every instant concerns them all, so the sweep has half a day.
+//! So that is swept: the first free GPUs, the emptiest hosts, any GPUs. Where jobs lie anywhere,
+//! all of them meet and every instant concerns them all, so the sweep has half a day.
 
 use simulator::Scheduler;
 use simulator::placement::Placement;
@@ -61,8 +61,8 @@ pub(in super::super) fn fig25(options: Options) -> Result<Reproduction, Failure>
         rows,
         assumptions: assumptions(&[
             "Two days; every byte counts 8 times.",
-            "No job scheduler means the first free GPUs in order of arrival (first-fit). Half a day \
-             sweeps that: the emptiest hosts (least-loaded), or any GPUs (random).",
+            "No job scheduler means the first free GPUs in order of arrival (first-fit). Half a \
+             day sweeps that: the emptiest hosts (least-loaded), or any GPUs (random).",
         ]),
         ..Reproduction::default()
     })
