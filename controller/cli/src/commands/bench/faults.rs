@@ -2,11 +2,13 @@
 //!
 //! Each schedule is a world of its own on a virtual clock: `device` is a switch, `registry` etcd,
 //! where that says who leads, `world` all of these and what chance does, `rig` the network that
-//! leads there, `schedule` what goes wrong when, `trial` lets it happen and judges how it ends. The
-//! decision: the controllers are the real ones, whole; only what they would reach over gRPC is
-//! replaced, at the seams that sessions and members have for it. A seed always gives the same run,
-//! so the one that fails is run again alone.
+//! leads there, `schedule` what goes wrong when, `trial` lets it happen and judges how it ends,
+//! `change` does the same of a policy that is applied meanwhile. The decision: the controllers are
+//! the real ones, whole; only what they would reach over gRPC is replaced, at the seams that
+//! sessions and members have for it. A seed always gives the same run, so the one that fails is run
+//! again alone.
 
+mod change;
 mod device;
 mod mutant;
 mod registry;

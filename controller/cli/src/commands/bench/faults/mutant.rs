@@ -22,12 +22,14 @@ pub(super) enum Mutant {
     BelievesInProgram,
     /// It takes its lease for longer than etcd does.
     OutlivesItsLease,
+    /// A change of policy that not every switch takes in time is told to be taken back, and is not.
+    StopsHalfWay,
 }
 
 impl Mutant {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 7] = [
+    pub(super) const PLANTED: [Self; 8] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -35,5 +37,6 @@ impl Mutant {
         Self::DeafToLoss,
         Self::BelievesInProgram,
         Self::OutlivesItsLease,
+        Self::StopsHalfWay,
     ];
 }

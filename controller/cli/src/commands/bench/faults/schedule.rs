@@ -25,8 +25,15 @@ const BEAT_MS: u64 = SLOTS;
 const BEATS: u64 = 128;
 /// Steps of a schedule.
 const STEPS: std::ops::RangeInclusive<usize> = 4..=24;
+/// While a policy is applied, steps come before this many; the change has its answer by then.
+const CHANGE_BEATS: u64 = 80;
+/// Steps while a policy is applied.
+const CHANGE_STEPS: std::ops::RangeInclusive<usize> = 1..=8;
 /// Seeds of schedules and of what happens by chance in them are not the same stream.
 const STREAM: u64 = 1;
+/// What happens while a policy is applied is drawn from another one, so that it changes nothing of
+/// what comes before.
+const CHANGE_STREAM: u64 = 2;
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +108,8 @@ pub(super) struct Schedule {
     pub(super) led: Led,
     /// Steps and when they happen, in milliseconds, ascending.
     pub(super) steps: Vec<(u64, Step)>,
+    /// After all of that is mended, an operator applies a policy; what goes wrong from then on.
+    pub(super) change: Option<Vec<(u64, Step)>>,
 }
 
 impl Schedule {
@@ -117,18 +126,59 @@ impl Schedule {
             false => Led::BySwitches,
         };
         let count = random.random_range(STEPS);
-        let step = |_| {
-            let beat = random.random_range(0..BEATS);
-            (led.pace() * beat * BEAT_MS, step(&mut random))
-        };
-        let mut steps: Vec<_> = (0..count).map(step).collect();
-        steps.sort_by_key(|(at, _)| *at);
+        let beats = led.pace() * BEAT_MS;
+        let steps = steps(count, || {
+            (beats * random.random_range(0..BEATS), step(&mut random))
+        });
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(CHANGE_STREAM);
+        let is_changed = random.random_ratio(1, 2);
+        let count = random.random_range(CHANGE_STEPS);
+        let change = steps_of_change(count, beats, &mut random);
         Self {
             dialect,
             led,
             steps,
+            change: is_changed.then_some(change),
         }
     }
+
+    /// How long the faults last while a policy is applied: longer than an operator waits for it.
+    pub(super) fn change_ms(&self) -> u64 {
+        self.led.pace() * CHANGE_BEATS * BEAT_MS
+    }
+}
+
+/// So many steps, in the order in which they happen.
+fn steps(count: usize, step: impl FnMut() -> (u64, Step)) -> Vec<(u64, Step)> {
+    let mut steps: Vec<_> = std::iter::repeat_with(step).take(count).collect();
+    steps.sort_by_key(|(at, _)| *at);
+    steps
+}
+
+/// What goes wrong while a policy is applied. What an operator or a job wants stays as it is, so
+/// that there is one change and no other; refusals may outlast the patience for it.
+fn steps_of_change(count: usize, beats: u64, random: &mut ChaCha8Rng) -> Vec<(u64, Step)> {
+    let is_fault = |step: &Step| {
+        !matches!(
+            step,
+            Step::Jobs { .. } | Step::Policy { .. } | Step::Drain { .. }
+        )
+    };
+    steps(count, || {
+        let fault = std::iter::repeat_with(|| step(random)).find(is_fault);
+        let fault = match fault.expect("most steps are faults") {
+            Step::Refuse { switch, code, .. } => Step::Refuse {
+                switch,
+                updates: [2, 1_000][random.random_range(0..2)],
+                code,
+            },
+            other => other,
+        };
+        // Most of it while the writes are under way.
+        let latest = [CHANGE_BEATS / 8, CHANGE_BEATS][random.random_range(0..2)];
+        (beats * random.random_range(0..latest), fault)
+    })
 }
 
 fn step(random: &mut ChaCha8Rng) -> Step {
@@ -177,6 +227,11 @@ fn step(random: &mut ChaCha8Rng) -> Step {
     }
 }
 
+fn list(f: &mut fmt::Formatter<'_>, steps: &[(u64, Step)]) -> fmt::Result {
+    let mut steps = steps.iter();
+    steps.try_for_each(|(at, step)| writeln!(f, "{at:>5} ms  {step:?}"))
+}
+
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -184,8 +239,13 @@ impl fmt::Display for Schedule {
             "led {:?}, switches arbitrate as {:?}",
             self.led, self.dialect
         )?;
-        self.steps
-            .iter()
-            .try_for_each(|(at, step)| writeln!(f, "{at:>5} ms  {step:?}"))
+        list(f, &self.steps)?;
+        match &self.change {
+            None => Ok(()),
+            Some(change) => {
+                writeln!(f, "then a policy is applied")?;
+                list(f, change)
+            }
+        }
     }
 }

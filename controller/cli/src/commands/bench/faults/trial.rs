@@ -25,14 +25,14 @@ use super::schedule::{CABLES, CONTROLLERS, ETCD, Led, SWITCHES, Schedule, Step};
 use super::world::{SLOTS, World};
 
 /// How long the controllers may take in the end.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it must stay as it should be.
-const CALM: Duration = Duration::from_secs(2);
+pub(super) const CALM: Duration = Duration::from_secs(2);
 /// What went wrong before the faults end may still be felt for so long: a message that was lost is
 /// given up, and a connection with it, after its deadline.
 const AFTERMATH: Duration = Duration::from_secs(2);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(4 * SLOTS);
+pub(super) const LOOK: Duration = Duration::from_millis(4 * SLOTS);
 
 /// Runs the schedule of a seed. A hash over all that was written, or what is wrong in the end.
 pub(super) fn run(seed: u64, mutant: Mutant) -> Result<u64, String> {
@@ -46,25 +46,30 @@ pub(super) fn run(seed: u64, mutant: Mutant) -> Result<u64, String> {
         let mut trial = Trial::new(seed, &schedule, mutant)?;
         trial.play(&schedule).await?;
         trial.mend().await?;
-        trial.judge().await
+        trial.judge().await?;
+        if let Some(steps) = &schedule.change {
+            let until = Duration::from_millis(schedule.change_ms());
+            trial.change(steps, until).await?;
+        }
+        trial.verdict()
     })
 }
 
 /// What the controllers are told.
 #[derive(Clone)]
-struct Facts {
-    jobs: Vec<Job>,
-    policy: Policy,
+pub(super) struct Facts {
+    pub(super) jobs: Vec<Job>,
+    pub(super) policy: Policy,
     cables: BTreeMap<LinkId, Health>,
 }
 
-struct Trial {
-    world: Arc<Mutex<World>>,
-    mutant: Mutant,
-    led: Led,
+pub(super) struct Trial {
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) mutant: Mutant,
+    pub(super) led: Led,
     fabric: Fabric,
-    facts: Facts,
-    controllers: BTreeMap<u32, ControllerHandle>,
+    pub(super) facts: Facts,
+    pub(super) controllers: BTreeMap<u32, ControllerHandle>,
 }
 
 impl Trial {
@@ -96,7 +101,7 @@ impl Trial {
         Ok(())
     }
 
-    async fn step(&mut self, step: Step) -> Result<(), String> {
+    pub(super) async fn step(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Cut { controller, switch } => self.cut(controller, switch..switch + 1),
             Step::Partition { controller } => self.cut(controller, 0..SWITCHES),
@@ -199,7 +204,7 @@ impl Trial {
         Ok(())
     }
 
-    async fn tell_jobs(&self) -> Result<(), String> {
+    pub(super) async fn tell_jobs(&self) -> Result<(), String> {
         self.tell(|facts| Event::JobsChanged(facts.jobs.clone()))
             .await
     }
@@ -226,8 +231,14 @@ impl Trial {
         Ok(())
     }
 
-    /// The faults end: everybody runs and hears each other, and knows the facts.
+    /// The faults end, and everybody knows the facts.
     async fn mend(&mut self) -> Result<(), String> {
+        self.heal().await?;
+        self.tell_policy().await
+    }
+
+    /// The faults end: everybody runs and hears each other.
+    pub(super) async fn heal(&mut self) -> Result<(), String> {
         {
             let mut world = lock(&self.world);
             world.cuts.clear();
@@ -241,11 +252,11 @@ impl Trial {
             self.start(controller).await?;
         }
         sleep(AFTERMATH).await;
-        self.tell_policy().await
+        Ok(())
     }
 
     /// Waits until everything is as it should be, and looks whether it stays so.
-    async fn judge(&self) -> Result<u64, String> {
+    async fn judge(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while let Err(why) = self.is_as_it_should_be() {
             if Instant::now() >= deadline {
@@ -264,6 +275,11 @@ impl Trial {
             self.is_as_it_should_be()
                 .map_err(|why| format!("it does not last: {why}"))?;
         }
+        Ok(())
+    }
+
+    /// What no controller may do at any time; else the hash over all that was written.
+    fn verdict(&self) -> Result<u64, String> {
         let world = lock(&self.world);
         let in_use: u32 = world.devices.iter().map(|device| device.ids_in_use).sum();
         match (world.violations.first(), in_use) {
@@ -273,7 +289,8 @@ impl Trial {
         }
     }
 
-    fn is_as_it_should_be(&self) -> Result<(), String> {
+    /// The one controller that leads all switches.
+    pub(super) fn leader(&self) -> Result<(u32, &ControllerHandle), String> {
         let leads = |controller: &ControllerHandle| {
             let lines = controller.board().all();
             lines
@@ -282,13 +299,18 @@ impl Trial {
                 .count()
         };
         let leading: Vec<usize> = self.controllers.values().map(leads).collect();
-        let mut leaders = self.controllers.values().zip(&leading);
+        let mut leaders = self.controllers.iter().zip(&leading);
         let leader = leaders.find(|(_, led)| **led == SWITCHES);
         let (leader, _) = leader.ok_or_else(|| format!("switches led: {leading:?}"))?;
         let total: usize = leading.iter().sum();
-        if total != SWITCHES {
-            return Err(format!("switches with two leaders: {leading:?}"));
+        match total == SWITCHES {
+            true => Ok((*leader.0, leader.1)),
+            false => Err(format!("switches with two leaders: {leading:?}")),
         }
+    }
+
+    pub(super) fn is_as_it_should_be(&self) -> Result<(), String> {
+        let (_, leader) = self.leader()?;
         self.follows_from_the_facts(leader)?;
         let desired = leader.desired();
         let world = lock(&self.world);
@@ -389,7 +411,7 @@ fn fabric() -> Result<Fabric, String> {
 }
 
 /// A controller in a hurry: a world lasts seconds. Its waits keep to the slots of its switches.
-fn config(controller: u32, term: u64, led: Led) -> Result<Config, String> {
+pub(super) fn config(controller: u32, term: u64, led: Led) -> Result<Config, String> {
     let mut raw = RawConfig::default();
     if led == Led::ByEtcd {
         raw.etcd.endpoints = vec!["etcd".to_owned()];
@@ -415,7 +437,7 @@ fn config(controller: u32, term: u64, led: Led) -> Result<Config, String> {
 }
 
 /// A job with a flow between the leaves.
-fn job(number: u32) -> Job {
+pub(super) fn job(number: u32) -> Job {
     let flow = Flow {
         src: NicId(number % 2),
         dst: NicId(2 + number / 2 % 2),
