@@ -6,9 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use planner::{Job, JobsDocument, Policy};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use topology::spec::{self, FabricDocument};
 use topology::{Fabric, Finding};
 
@@ -18,6 +20,8 @@ use crate::southbound::chain;
 use crate::state::{Beginning, Event, State, Told};
 use crate::store::{Memory, Record, Store, StoreError};
 
+/// How long after something in force could not be stored it is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Generations that are reserved together.
 const BLOCK: u64 = 1_000;
 
@@ -42,6 +46,8 @@ pub(super) struct Archive {
     begins: u64,
     /// Editions of the policy that were there at the beginning.
     editions: Vec<Edition>,
+    /// When to store again what could not be stored; nothing is missing without it.
+    again: Option<Instant>,
 }
 
 impl Archive {
@@ -62,6 +68,7 @@ impl Archive {
             place: Place::File(Arc::new(store)),
             memory,
             begins,
+            again: None,
         })
     }
 
@@ -69,7 +76,7 @@ impl Archive {
     /// does. Everything that is there counts as news.
     pub(super) fn share(&mut self, desk: Option<Desk>) {
         self.place = desk.map_or(Place::Nowhere, Place::Shared);
-        self.memory = Memory::default();
+        (self.memory, self.again) = (Memory::default(), None);
     }
 
     /// What another controller has stored since; from now on it counts as stored.
@@ -166,10 +173,27 @@ impl Archive {
         Event::Started(Box::new(beginning))
     }
 
+    /// When to store again what could not be stored.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again
+    }
+
+    /// Stores what is in force once more, as far as that could not be stored. It has been told once
+    /// that it could not, and is not told again.
+    pub(super) async fn keep_again(&mut self, records: [Record; 3]) {
+        self.again = None;
+        for record in records {
+            if self.keep(record).await.is_some() {
+                return;
+            }
+        }
+    }
+
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
-    /// all the same, and a finding says that it will be forgotten.
+    /// all the same: a finding says that it would be forgotten, and soon it is tried again.
     pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
         let why = self.store(record).await.err()?;
+        self.again = Some(Instant::now() + AGAIN);
         let text = format!("in force, but not stored: {why}");
         Some(Finding::error("store", text))
     }

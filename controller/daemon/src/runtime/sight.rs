@@ -81,6 +81,9 @@ impl<N: Network> Runtime<N> {
             let effects = self.take(Event::TimeCame(self.clock.now())).await;
             self.carry_out(effects, now).await?;
         }
+        if self.archive.due().is_some_and(|due| due <= now) {
+            self.archive.keep_again(self.state.records()).await;
+        }
         for (switch, room) in seen.rooms {
             if self.rooms.insert(switch, room) != Some(room) {
                 let effects = self.step(Event::PinRoomLearned(switch, room));

@@ -184,12 +184,15 @@ impl<N: Network> Runtime<N> {
         news: &mut watch::Receiver<()>,
     ) -> Wake {
         let has_room = self.waiting.len() < self.shared.config.event_queue.get();
+        // What came back waits for a plan that knows of it, however late that is.
+        let returns = self.returns_due();
         let due = [
             self.liveness.next_due(),
             self.leadership.next_due(),
             self.ledger_due(),
-            self.returns_due(),
+            returns.filter(|_| self.state.may_use_again()),
             self.drains.due(),
+            self.archive.due(),
         ];
         let due = due.into_iter().flatten().min();
         let (thinking, office) = (&mut self.thinking, &mut self.office);

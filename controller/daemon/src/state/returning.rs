@@ -39,6 +39,11 @@ impl Returning {
         }
     }
 
+    /// Whether anything could be used if every switch held this generation.
+    pub(super) fn awaits(&self, generation: u64) -> bool {
+        self.parts.values().any(|before| *before < generation)
+    }
+
     /// Every switch holds this generation: whether that lets anything be used.
     pub(super) fn release(&mut self, generation: u64) -> bool {
         let waited = self.parts.len();

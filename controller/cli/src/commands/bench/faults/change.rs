@@ -113,18 +113,28 @@ impl Trial {
     }
 
     /// Waits until everything is as it should be, under whichever policy of a change is in force,
-    /// and looks whether it stays so.
+    /// and looks whether it stays so. Calm begins anew with everything else that is desired: a cable
+    /// may count as working again, or news come of the store.
     async fn await_calm(&mut self, changes: &[&Change]) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
-        let mut calm_since = None;
+        let mut calm: Option<(Instant, (u32, u64))> = None;
         loop {
-            match (self.is_whole(changes).await, calm_since) {
-                (Ok(()), None) => calm_since = Some(Instant::now()),
-                (Ok(()), Some(since)) if Instant::now() >= since + CALM => return Ok(()),
-                (Ok(()), _) => {}
-                (Err(why), Some(_)) => return Err(format!("it does not last: {why}")),
-                (Err(why), None) if Instant::now() >= deadline => return Err(why),
-                (Err(_), None) => {}
+            let whole = self.is_whole(changes).await;
+            let leader = self.leader();
+            let desired = leader.map(|(number, leader)| (number, leader.desired().generation));
+            let desired = desired.unwrap_or_default();
+            match (whole, calm) {
+                (Ok(()), Some((since, what))) if what == desired => {
+                    if Instant::now() >= since + CALM {
+                        return Ok(());
+                    }
+                }
+                (Ok(()), _) => calm = Some((Instant::now(), desired)),
+                (Err(why), Some((_, what))) if what == desired => {
+                    return Err(format!("it does not last: {why}"));
+                }
+                (Err(why), _) if Instant::now() >= deadline => return Err(why),
+                (Err(_), _) => calm = None,
             }
             sleep(LOOK).await;
         }
