@@ -143,11 +143,6 @@ impl State {
         !self.returning.is_empty()
     }
 
-    /// Whether something came back that the generation in force knows of.
-    pub(crate) fn may_use_again(&self) -> bool {
-        self.returning.awaits(self.generation())
-    }
-
     /// The jobs that told of themselves, whether or not they are planned for.
     pub fn told(&self) -> &Told {
         &self.told

@@ -18,6 +18,13 @@ pub(super) struct Returning {
     parts: BTreeMap<Part, u64>,
 }
 
+impl super::State {
+    /// Whether something came back that the generation in force knows of.
+    pub(crate) fn may_use_again(&self) -> bool {
+        self.returning.awaits(self.generation())
+    }
+}
+
 impl Returning {
     /// Takes in what became of a part of `fabric`, which is as it is since. A host has one way in
     /// and out, so its cable is used at once.

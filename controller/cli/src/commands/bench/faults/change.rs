@@ -113,8 +113,8 @@ impl Trial {
     }
 
     /// Waits until everything is as it should be, under whichever policy of a change is in force,
-    /// and looks whether it stays so. Calm begins anew with everything else that is desired: a cable
-    /// may count as working again, or news come of the store.
+    /// and looks whether it stays so. Calm begins anew with everything else that is desired: a
+    /// cable may count as working again, or news come of the store.
     async fn await_calm(&mut self, changes: &[&Change]) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         let mut calm: Option<(Instant, (u32, u64))> = None;
