@@ -209,11 +209,15 @@ fn unpinned_traffic_is_classified_by_the_best_rule() {
     )
     .unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 6);
-    assert_eq!(
-        leaf.send_one(1, &Flow { dport: 80, ..FLOW }.packet(100))
-            .level,
-        2
-    );
+    let other = Flow { dport: 80, ..FLOW };
+    assert_eq!(leaf.send_one(1, &other.packet(100)).level, 2);
+    assert_eq!(leaf.send_one(1, &other.packet(50)).level, 2);
+    // Each rule counts what it was the best one for.
+    let entries = leaf.entries(index("job_classify")).unwrap();
+    let counted: Vec<(u32, u64)> = entries
+        .map(|entry| (entry.key.priority, entry.count.packets))
+        .collect();
+    assert_eq!(counted, [(1, 2), (2, 1)]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     let why = "hash algorithm xxh64 is not supported (in calc)";
     check_load("/calculations/0/algo", Value::from("xxh64"), why);
     let why = "counter arrays have more than 4194304 cells (in EgressImpl.port_level)";
-    check_load("/counter_arrays/1/size", Value::from(1_u64 << 40), why);
+    check_load("/counter_arrays/2/size", Value::from(1_u64 << 40), why);
     let why = "there is no next node nowhere (in ingress)";
     check_load("/pipelines/0/init_table", Value::from("nowhere"), why);
     let why = "the control flow runs in a circle (in ingress)";

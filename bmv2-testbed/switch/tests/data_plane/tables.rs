@@ -311,10 +311,13 @@ fn names_lead_to_the_objects_of_the_p4info() {
     let names: Vec<&str> = pins.keys.iter().map(|key| key.name.as_str()).collect();
     assert_eq!(names, ["src", "dst", "proto", "sport", "dport"]);
     assert_eq!((pins.size, pins.direct_counter), (16384, true));
-    assert_eq!(
-        program.direct_counter_named("IngressImpl.pin_counter"),
-        Some(index("flow_pin"))
-    );
+    for (counter, table) in [
+        ("pin_counter", "flow_pin"),
+        ("class_counter", "job_classify"),
+    ] {
+        let counted = program.direct_counter_named(&format!("IngressImpl.{counter}"));
+        assert_eq!(counted, Some(index(table)));
+    }
     let profile = program.profile(selector()).unwrap();
     assert_eq!((profile.size, profile.with_selector), (4096, true));
     assert!(
