@@ -300,12 +300,27 @@ impl Ledger {
         self.latest.ends()
     }
 
-    /// Puts an edition in force.
+    /// The latest edition for good, where what would follow by itself cannot.
+    pub fn stay(&self, now: UnixMs) -> Edition {
+        let content = self.latest.content.expired(now);
+        Edition {
+            number: self.latest.number + 1,
+            content: content.unwrap_or_else(|| self.latest.content.clone()),
+            signature: Signature {
+                who: ITSELF.to_owned(),
+                why: "not confirmed in time, but what was before does not fit any more".to_owned(),
+                at_ms: now,
+            },
+            trial: None,
+        }
+    }
+
+    /// Puts an edition in force. Those from its number on are no more than a leader's who could not
+    /// store them.
     pub fn enter(&mut self, edition: Edition) {
         let before = std::mem::replace(&mut self.latest, edition);
-        if before.number != self.latest.number {
-            self.earlier.insert(before.number, before);
-        }
+        self.earlier.insert(before.number, before);
+        self.earlier.split_off(&self.latest.number);
         if self.earlier.len() > KEPT {
             self.earlier.pop_first();
         }

@@ -9,6 +9,7 @@
 //! brought up to date, so there is none on which it can be forgotten.
 
 mod condition;
+mod editions;
 mod event;
 mod question;
 mod refused;
@@ -30,7 +31,7 @@ pub(crate) use self::snapshot::{FabricRecord, PlanRecord, ToldRecord, jobs_of, l
 pub use self::snapshot::{Snapshot, SnapshotError};
 use self::told::Documented;
 pub use self::told::Told;
-use crate::ledger::{Content, Edition, Ledger, Signature, Trial};
+use crate::ledger::{Content, Edition, Ledger, Signature};
 use crate::lower::Wiring;
 use crate::store::{Record, jobs_document};
 
@@ -227,7 +228,7 @@ impl State {
             Event::PolicyReverted(signature) => self.enter(self.ledger.revert(signature)?)?,
             Event::EditionStored(edition) => self.enter(*edition)?,
             Event::TimeCame(now) => match self.ledger.due(now) {
-                Some(edition) => self.enter(edition)?,
+                Some(edition) => self.enter_due(edition, now)?,
                 None => return Ok(Effects::default()),
             },
             Event::PinRoomLearned(switch, pins) => self.learn_pin_room(switch, pins)?,
@@ -265,33 +266,6 @@ impl State {
         Ok(Effects::recording(Record::Policy(Box::new(edition))))
     }
 
-    /// An edition that says what is in force already is none.
-    fn propose(&mut self, proposal: Proposal) -> Result<Effects, Refused> {
-        let Proposal {
-            content,
-            signature,
-            trial_until,
-        } = proposal;
-        let edition = self.ledger.propose(content, signature, trial_until)?;
-        let effects = match edition.content == self.ledger.latest().content {
-            true => Effects::default(),
-            false => self.enter(edition)?,
-        };
-        // Whoever changes the policy may have changed the switches as well.
-        self.pin_room = None;
-        Ok(effects)
-    }
-
-    /// Puts an edition in force.
-    fn enter(&mut self, edition: Edition) -> Result<Effects, Refused> {
-        let policy = edition.content.validate("policy")?;
-        self.check_policy(&policy, &self.fabric)?;
-        self.policy = policy;
-        self.keep_plan(&edition);
-        self.ledger.enter(edition.clone());
-        Ok(Effects::recording(Record::Policy(Box::new(edition))))
-    }
-
     /// Jobs that tell of themselves cannot take a name or a connection from those of documents.
     fn hear(&mut self, told: Told) -> Result<Effects, Refused> {
         check_jobs(&self.fabric, &told.jobs)?;
@@ -304,25 +278,6 @@ impl State {
         let hidden = news.filter(|job| documented.hides(job));
         effects.findings = hidden.map(told::hidden).collect();
         Ok(effects)
-    }
-
-    /// Whoever takes a trial back gets the plan of before: planned from that one, nothing moves
-    /// that did not move for the trial.
-    fn keep_plan(&mut self, next: &Edition) {
-        let latest = self.ledger.latest();
-        let is_taken_back = |trial: &Trial| trial.before == next.content;
-        match (&latest.trial, &next.trial) {
-            (None, Some(_)) => {
-                let decided = self.decided.as_ref();
-                self.before_trial = decided.map(|had| Arc::clone(&had.plan));
-            }
-            (Some(trial), None) => {
-                let before = self.before_trial.take();
-                let before = before.filter(|_| is_taken_back(trial));
-                self.resumed = before.map(|plan| (self.inputs + 1, plan));
-            }
-            _ => {}
-        }
     }
 
     /// Everything that runs, as far as it is known.
@@ -409,16 +364,6 @@ impl State {
             effects.findings = vec![Finding::warning(&name.name, text)];
         }
         Ok(effects)
-    }
-
-    fn check_policy(&self, policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
-        if policy.levels > self.levels {
-            return Err(Refused::TooManyLevels {
-                policy: policy.levels,
-                switches: self.levels,
-            });
-        }
-        check_drains(policy, fabric)
     }
 
     /// The question about everything that is known, if it is not asked already.

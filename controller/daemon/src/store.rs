@@ -112,6 +112,17 @@ impl Memory {
         policy.into_iter().chain(jobs).chain(told)
     }
 
+    /// No longer knows what is stored of this kind. Numbers only rise, and stay.
+    pub fn forget(&mut self, record: &Record) {
+        match record {
+            Record::Term(_) | Record::Generation(_) => {}
+            Record::Policy(_) => self.policy = None,
+            Record::Jobs(_) => self.jobs = None,
+            Record::Told(_) => self.told = None,
+            Record::Fabric(_) => self.fabric = None,
+        }
+    }
+
     /// Takes a record in.
     pub fn take(&mut self, record: Record) {
         match record {

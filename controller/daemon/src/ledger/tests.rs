@@ -107,3 +107,31 @@ fn history_says_what_each_changed() {
     assert_eq!(told[1], (2, &["fairness: 0.0 -> 0.5".to_owned()][..]));
     assert_eq!(told[2], (1, &[][..]));
 }
+
+#[test]
+fn an_edition_that_a_leader_could_not_store_is_forgotten_with_the_next_of_its_number() {
+    let mut ledger = ledger();
+    let first = ledger.latest().clone();
+    let unstored = ledger.propose(content(0.5), signature(10), None).unwrap();
+    ledger.enter(unstored);
+    ledger.enter(first.clone());
+    assert_eq!(ledger.history().len(), 1);
+    let next = ledger.propose(content(0.7), signature(20), None).unwrap();
+    ledger.enter(next.clone());
+    assert_eq!((ledger.latest(), ledger.before()), (&next, Some(&first)));
+}
+
+#[test]
+fn what_stays_is_no_longer_on_trial_and_without_what_has_ended() {
+    let mut ledger = ledger();
+    let mut tried = content(0.5);
+    tried.temporary = vec![Temporary {
+        rule: OverrideDocument::default(),
+        until_ms: 50,
+    }];
+    let trial = ledger.propose(tried, signature(10), Some(70)).unwrap();
+    ledger.enter(trial);
+    let stays = ledger.stay(70);
+    assert_eq!((stays.number, &stays.content), (3, &content(0.5)));
+    assert_eq!(stays.at(1_000).number, 3);
+}

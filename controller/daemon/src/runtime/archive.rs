@@ -20,7 +20,7 @@ use crate::southbound::chain;
 use crate::state::{Beginning, Event, State, Told};
 use crate::store::{Memory, Record, Store, StoreError};
 
-/// How long after something in force could not be stored it is tried again.
+/// How long after something could not be stored what is in force is stored again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Generations that are reserved together.
 const BLOCK: u64 = 1_000;
@@ -46,7 +46,7 @@ pub(super) struct Archive {
     begins: u64,
     /// Editions of the policy that were there at the beginning.
     editions: Vec<Edition>,
-    /// When to store again what could not be stored; nothing is missing without it.
+    /// When to store again what is in force; all of it is stored without it.
     again: Option<Instant>,
 }
 
@@ -173,32 +173,33 @@ impl Archive {
         Event::Started(Box::new(beginning))
     }
 
-    /// When to store again what could not be stored.
+    /// When to store again what is in force.
     pub(super) fn due(&self) -> Option<Instant> {
         self.again
     }
 
-    /// Stores what is in force once more, as far as that could not be stored. It has been told once
-    /// that it could not, and is not told again.
-    pub(super) async fn keep_again(&mut self, records: [Record; 3]) {
+    /// Stores what is in force once more, as far as it is not known to be stored. It has been told
+    /// once that it could not be, and is not told again.
+    pub(super) async fn keep_again(&mut self, records: impl Iterator<Item = Record>) {
         self.again = None;
         for record in records {
-            if self.keep(record).await.is_some() {
+            if self.store(record).await.is_err() {
                 return;
             }
         }
     }
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
-    /// all the same: a finding says that it would be forgotten, and soon it is tried again.
+    /// all the same: a finding says that it would be forgotten.
     pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
         let why = self.store(record).await.err()?;
-        self.again = Some(Instant::now() + AGAIN);
         let text = format!("in force, but not stored: {why}");
         Some(Finding::error("store", text))
     }
 
-    /// Writes a change that is to count only if it is written, unless that is what is stored.
+    /// Writes a change that is to count only if it is written, unless that is what is stored. If it
+    /// fails, what is stored is not known, since it may be an answer that was lost; soon what is in
+    /// force is stored again.
     ///
     /// # Errors
     /// Why it cannot be written.
@@ -218,7 +219,14 @@ impl Archive {
             }
             Place::Shared(desk) => desk.store(writing).await.map_err(|error| chain(&error)),
         };
-        written.map(|()| self.memory.take(record))
+        match written {
+            Ok(()) => self.memory.take(record),
+            Err(_) => {
+                self.memory.forget(&record);
+                self.again = Some(Instant::now() + AGAIN);
+            }
+        }
+        written
     }
 
     /// Reserves the next generations in time.

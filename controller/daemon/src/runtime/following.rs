@@ -1,10 +1,12 @@
 //! What the task owes to other controllers: it follows what the leader stores, and bids for
 //! switches in the term that their standings ask for.
 //!
-//! The decision: whoever is elected takes everything in once more before writing, as from then on
-//! no other can store anything.
+//! The decision: whoever is elected takes everything in once more before writing. From then on no
+//! other can store anything, so a leader takes nothing in: what it hears may be older than what it
+//! has stored since.
 
 use tokio::time::Instant;
+use topology::spec;
 
 use super::archive;
 use super::log::log;
@@ -16,8 +18,8 @@ use crate::state::Event;
 use crate::store::Record;
 
 impl<N: Network> Runtime<N> {
-    /// Takes in what the leader has stored. Once elected, everything again, as from then on no
-    /// other can store anything; it is planned for before this controller writes to switches.
+    /// Takes in what the leader has stored; once elected everything again, and then nothing. It is
+    /// planned for before this controller writes to switches.
     pub(super) async fn follow(&mut self) -> Result<(), Panicked> {
         let now = Instant::now();
         let Some(office) = &mut self.office else {
@@ -26,9 +28,14 @@ impl<N: Network> Runtime<N> {
         let Some(news) = office.news() else {
             return Ok(());
         };
-        let turns = office.turns(news.elected);
+        let (turns, leads) = (office.turns(news.elected), news.elected.is_some());
+        if leads && !turns {
+            // As it can be read, what could not be stored may be now.
+            self.keep_again().await;
+            return Ok(());
+        }
         if turns {
-            let desk = news.elected.map(|_| office.desk());
+            let desk = leads.then(|| office.desk());
             self.archive.share(desk);
         }
         let mut lost = Vec::new();
@@ -49,7 +56,7 @@ impl<N: Network> Runtime<N> {
                 self.carry_out(effects, now).await?;
             }
         }
-        if turns && news.elected.is_some() {
+        if leads {
             let effects = self.step(Event::Elected(news.memory.generation));
             for record in self.archive.missing(self.state.records()) {
                 lost.extend(self.archive.keep(record).await);
@@ -61,6 +68,17 @@ impl<N: Network> Runtime<N> {
         }
         lost.iter().for_each(log);
         Ok(())
+    }
+
+    /// Stores what is in force once more, if it is not known to be stored.
+    pub(super) async fn keep_again(&mut self) {
+        if self.archive.due().is_none() {
+            return;
+        }
+        let learns = self.shared.config.discovery.assumed.is_some();
+        let fabric = learns.then(|| Record::Fabric(spec::document(self.state.fabric())));
+        let records = self.state.records().into_iter().chain(fabric);
+        self.archive.keep_again(records).await;
     }
 
     /// Bids at all switches in the term that their standings ask for, which is then used up.

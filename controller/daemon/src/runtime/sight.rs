@@ -82,7 +82,7 @@ impl<N: Network> Runtime<N> {
             self.carry_out(effects, now).await?;
         }
         if self.archive.due().is_some_and(|due| due <= now) {
-            self.archive.keep_again(self.state.records()).await;
+            self.keep_again().await;
         }
         for (switch, room) in seen.rooms {
             if self.rooms.insert(switch, room) != Some(room) {

@@ -288,11 +288,9 @@ impl<N: Network> Runtime<N> {
         if let Some(record) = considered.record
             && let Err(why) = self.archive.store(record).await
         {
-            // An answer that is lost leaves it open whether the store took the record.
-            let text = format!(
-                "refused, since it could not be stored: {why}; nothing is changed here, and should \
-                 the store hold it all the same it comes into force when that can be read"
-            );
+            // The answer may be lost, and the store hold the record; then it is overwritten soon.
+            let text =
+                format!("refused, since it could not be stored, and nothing is changed: {why}");
             return Effects {
                 cause,
                 generation: self.state.generation(),

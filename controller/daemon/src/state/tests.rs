@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{Change, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
 
-use super::{Effects, Event, Realise, State};
+use super::{Effects, Event, Proposal, Realise, State};
+use crate::ledger::{Content, Signature};
 
 fn fabric() -> Fabric {
     clos::build("lab", &ClosSpec::default()).unwrap()
@@ -292,4 +293,42 @@ proptest! {
             prop_assert!(state.inputs() <= inputs + 1);
         }
     }
+}
+
+#[test]
+fn a_trial_stays_where_what_was_before_does_not_fit_the_fabric_any_more() {
+    let mut state = learned();
+    let drained = Policy {
+        drained: vec!["spine2".to_owned()],
+        ..Policy::default()
+    };
+    settle(&mut state, Event::PolicyChanged(drained));
+    let proposal = Proposal {
+        content: Content::from(&Policy::default()),
+        signature: Signature::default(),
+        trial_until: Some(70),
+    };
+    settle(&mut state, Event::PolicyProposed(Box::new(proposal)));
+    let spec = ClosSpec {
+        spines: 1,
+        ..ClosSpec::default()
+    };
+    let smaller = clos::build("lab", &spec).unwrap();
+    settle(&mut state, Event::FabricLearned(smaller));
+
+    let effects = settle(&mut state, Event::TimeCame(70));
+    let about: Vec<_> = effects
+        .findings
+        .iter()
+        .map(|finding| &*finding.about)
+        .collect();
+    assert_eq!((effects.refusal, about), (None, vec!["policy"]));
+    let latest = state.ledger().latest();
+    assert_eq!((latest.trial.as_ref(), latest.number), (None, 4));
+    assert_eq!(latest.content, Content::from(&Policy::default()));
+    assert_eq!(
+        state.ledger().next_due(),
+        None,
+        "there is nothing left to wait for"
+    );
 }

@@ -173,6 +173,14 @@ mod tests {
         assert_eq!(run(60, Mutant::None), none);
     }
 
+    /// 4639: a leader took in what it had stored itself before its latest words. 9617: what was in
+    /// force, and could not be stored, was not stored as soon as etcd answered again.
+    #[test]
+    fn seeds_that_found_something_end_well() {
+        let diverging = [4639, 9617].map(|seed| diverges(seed, Mutant::None, false));
+        assert_eq!(diverging, [false; 2]);
+    }
+
     #[test]
     fn a_bug_that_is_planted_is_found() {
         for mutant in Mutant::PLANTED {
