@@ -141,7 +141,7 @@ pub struct Counter {
 pub enum P4InfoError {
     /// It is not the text format of `p4.config.v1.P4Info`.
     #[error("not the text of a P4Info message")]
-    Text(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Text(#[source] p4runtime_proto::TextError),
     /// An object without id or name.
     #[error("a {0} has no preamble")]
     NoPreamble(&'static str),
@@ -172,7 +172,7 @@ pub enum P4InfoError {
 impl P4Info {
     /// Reads the text format that p4c writes.
     pub fn parse(text: &str) -> Result<Self, P4InfoError> {
-        read::index(read::message(text)?)
+        read::index(p4config::P4Info::from_text(text).map_err(P4InfoError::Text)?)
     }
 
     /// All tables, ascending by id.

@@ -22,8 +22,6 @@ use controller::Controller;
 use p4rt::field_match::{Exact, FieldMatchType};
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
-use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 use switch::service::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, FabricBuilder, FabricHandle};
 use tonic::Code;
@@ -47,7 +45,9 @@ struct Row {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let config = p4rt::ForwardingPipelineConfig {
-        p4info: Some(p4info()?),
+        p4info: Some(P4Info::from_text(include_str!(
+            "../../../p4/fabric.p4info.txtpb"
+        ))?),
         p4_device_config: include_bytes!("../../../p4/fabric.json").to_vec(),
         cookie: None,
     };
@@ -148,13 +148,4 @@ fn pin(number: u32) -> p4rt::Update {
             entity: Some(p4rt::entity::Entity::TableEntry(entry)),
         }),
     }
-}
-
-fn p4info() -> Result<P4Info, Box<dyn Error>> {
-    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET)?;
-    let kind = pool.get_message_by_name("p4.config.v1.P4Info");
-    let kind = kind.ok_or("no P4Info")?;
-    let text = include_str!("../../../p4/fabric.p4info.txtpb");
-    let message = DynamicMessage::parse_text_format(kind, text)?;
-    Ok(P4Info::decode(message.encode_to_vec().as_slice())?)
 }

@@ -12,11 +12,14 @@
 //! assert!(election.high > 0);
 //! ```
 
+mod text;
+
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config_v1;
 pub use generated::p4::v1;
 /// `google.protobuf.Any`, which wraps the details of a status.
 pub use prost_types::Any;
+pub use text::TextError;
 
 /// The serialized `google.protobuf.FileDescriptorSet` of every file here, imports included.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

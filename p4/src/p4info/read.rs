@@ -3,26 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use p4runtime_proto::{FILE_DESCRIPTOR_SET, config_v1 as p4config};
-use prost_reflect::{DescriptorPool, DynamicMessage};
+use p4runtime_proto::config_v1 as p4config;
 
 use super::{Action, Counter, DefaultAction, Format, MatchField, MatchKind, P4Info, P4InfoError};
 use super::{Slot, Table};
 use crate::bytes;
 use crate::entry::{ActionCall, ActionId, Param, TableId};
-
-/// The message that `text` stands for.
-pub(super) fn message(text: &str) -> Result<p4config::P4Info, P4InfoError> {
-    let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("our own descriptors are valid");
-    let descriptor = pool
-        .get_message_by_name("p4.config.v1.P4Info")
-        .expect("our own descriptors hold P4Info");
-    let dynamic = DynamicMessage::parse_text_format(descriptor, text)
-        .map_err(|error| P4InfoError::Text(error.into()))?;
-    dynamic
-        .transcode_to()
-        .map_err(|error| P4InfoError::Text(error.into()))
-}
 
 /// The index of a message.
 pub(super) fn index(message: p4config::P4Info) -> Result<P4Info, P4InfoError> {

@@ -20,8 +20,6 @@ use controller::Controller;
 use p4rt::entity::Entity;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
-use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 use switch::service::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, DeviceHandle, FabricBuilder, FabricHandle, Outputs};
 use tonic::Code;
@@ -114,7 +112,7 @@ struct Trial {
 
 impl Trial {
     async fn start(plan: &Plan) -> Result<Self, Box<dyn Error>> {
-        let info = p4info(plan.info)?;
+        let info = P4Info::from_text(plan.info)?;
         let config = p4rt::ForwardingPipelineConfig {
             p4info: Some(info.clone()),
             p4_device_config: plan.json.to_vec(),
@@ -309,13 +307,4 @@ fn show(packets: &[Sent]) -> String {
         .map(|(port, packet)| format!("{port} {}", hex(packet)))
         .collect();
     format!("[{}]", lines.join(", "))
-}
-
-fn p4info(text: &str) -> Result<P4Info, Box<dyn Error>> {
-    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET)?;
-    let kind = pool
-        .get_message_by_name("p4.config.v1.P4Info")
-        .ok_or("no P4Info")?;
-    let message = DynamicMessage::parse_text_format(kind, text)?;
-    Ok(P4Info::decode(message.encode_to_vec().as_slice())?)
 }

@@ -7,7 +7,6 @@ use p4runtime_proto::config_v1::action_ref::Scope;
 use p4runtime_proto::v1 as p4rt;
 use proptest::prelude::*;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 
 use super::entity::{encode_action, encode_fields};
 use super::pipeline::{Pipeline, Pipelines};
@@ -21,13 +20,8 @@ const JSON: &[u8] = include_bytes!("../../../../p4/fabric.json");
 const INFO: &str = include_str!("../../../../p4/fabric.p4info.txtpb");
 
 fn fabric() -> Pipeline {
-    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET).unwrap();
-    let kind = pool.get_message_by_name("p4.config.v1.P4Info").unwrap();
-    let info = DynamicMessage::parse_text_format(kind, INFO)
-        .unwrap()
-        .encode_to_vec();
     Pipeline::verify(p4rt::ForwardingPipelineConfig {
-        p4info: Some(P4Info::decode(info.as_slice()).unwrap()),
+        p4info: Some(P4Info::from_text(INFO).unwrap()),
         p4_device_config: JSON.to_vec(),
         cookie: None,
     })

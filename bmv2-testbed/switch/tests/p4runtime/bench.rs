@@ -8,7 +8,6 @@ use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 use switch::service::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, DeviceHandle, FabricBuilder, FabricHandle};
 use tokio::net::TcpListener;
@@ -31,14 +30,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn p4info() -> P4Info {
-    parse_info(INFO)
-}
-
-fn parse_info(text: &str) -> P4Info {
-    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET).unwrap();
-    let kind = pool.get_message_by_name("p4.config.v1.P4Info").unwrap();
-    let message = DynamicMessage::parse_text_format(kind, text).unwrap();
-    P4Info::decode(message.encode_to_vec().as_slice()).unwrap()
+    P4Info::from_text(INFO).unwrap()
 }
 
 pub(crate) fn config(cookie: u64) -> p4rt::ForwardingPipelineConfig {
@@ -52,7 +44,7 @@ pub(crate) fn config(cookie: u64) -> p4rt::ForwardingPipelineConfig {
 /// Another program than fabric.p4.
 pub(crate) fn config_of(json: &[u8], info: &str) -> p4rt::ForwardingPipelineConfig {
     p4rt::ForwardingPipelineConfig {
-        p4info: Some(parse_info(info)),
+        p4info: Some(P4Info::from_text(info).unwrap()),
         p4_device_config: json.to_vec(),
         cookie: None,
     }
