@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use p4rt::p4_runtime_client::P4RuntimeClient;
+use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -49,19 +50,30 @@ impl Controller {
         let call = client.stream_channel(ReceiverStream::new(outgoing));
         let mut responses = call.await?.into_inner();
         responses.message().await?;
-        let request = p4rt::SetForwardingPipelineConfigRequest {
-            device_id: 1,
-            election_id: Some(ELECTION),
-            action: p4rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit as i32,
-            config: Some(config),
-            ..p4rt::SetForwardingPipelineConfigRequest::default()
-        };
-        client.set_forwarding_pipeline_config(request).await?;
-        Ok(Self {
+        let mut controller = Self {
             client,
             _requests: requests,
             _responses: responses,
-        })
+        };
+        controller.push(config, Action::VerifyAndCommit).await?;
+        Ok(controller)
+    }
+
+    /// Gives the switch a program, and says what it is to do with it.
+    pub(crate) async fn push(
+        &mut self,
+        config: p4rt::ForwardingPipelineConfig,
+        action: Action,
+    ) -> Result<(), Status> {
+        let request = p4rt::SetForwardingPipelineConfigRequest {
+            device_id: 1,
+            election_id: Some(ELECTION),
+            action: action as i32,
+            config: Some(config),
+            ..p4rt::SetForwardingPipelineConfigRequest::default()
+        };
+        let pushed = self.client.set_forwarding_pipeline_config(request);
+        pushed.await.map(drop)
     }
 
     /// Writes a batch and gives the code of each update.

@@ -2,17 +2,23 @@
 
 use std::sync::OnceLock;
 
+use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 use switch::service::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, FabricBuilder, FabricHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
+use crate::PROGRAMS;
 use crate::controller::Controller;
 use crate::support::JSON;
+
+/// What fabric.p4 offers to a controller.
+pub(crate) const FABRIC: &str = include_str!("../../../../p4/fabric.p4info.txtpb");
+/// What the first of [`PROGRAMS`] does.
+pub(crate) const SHAPES: &str = include_str!("../../tests/programs/shapes.p4info.txtpb");
 
 /// A switch that runs fabric.p4, and its primary.
 struct Served {
@@ -42,7 +48,7 @@ impl Served {
             let server = serve(listener, fabric.device(device), ServiceOptions::default());
             let server = server.await.unwrap();
             let config = p4rt::ForwardingPipelineConfig {
-                p4info: Some(fabric_p4info()),
+                p4info: Some(P4Info::from_text(FABRIC).unwrap()),
                 p4_device_config: JSON.to_vec(),
                 cookie: None,
             };
@@ -59,7 +65,8 @@ impl Served {
     }
 }
 
-/// Updates to write, or entities to read: a byte that chooses, then the message as it is encoded.
+/// Entities to read, a P4Info to verify with a program, or updates to write: a byte that chooses,
+/// then the message as it is encoded.
 pub fn requests(data: &[u8]) {
     let served = Served::get();
     let work = async {
@@ -69,6 +76,11 @@ pub fn requests(data: &[u8]) {
             [0, bytes @ ..] => {
                 if let Ok(request) = p4rt::ReadRequest::decode(bytes) {
                     let _refused = controller.read(request.entities).await;
+                }
+            }
+            [1, bytes @ ..] => {
+                if let Ok(info) = P4Info::decode(bytes) {
+                    let _refused = controller.push(offer(info), Action::Verify).await;
                 }
             }
             [_, bytes @ ..] => {
@@ -88,11 +100,11 @@ pub fn requests(data: &[u8]) {
     assert!(answered.is_ok(), "the switch stalls");
 }
 
-/// What fabric.p4 offers to a controller.
-pub fn fabric_p4info() -> P4Info {
-    let pool = DescriptorPool::decode(p4runtime_proto::FILE_DESCRIPTOR_SET).unwrap();
-    let kind = pool.get_message_by_name("p4.config.v1.P4Info").unwrap();
-    let text = include_str!("../../../../p4/fabric.p4info.txtpb");
-    let message = DynamicMessage::parse_text_format(kind, text).unwrap();
-    P4Info::decode(message.encode_to_vec().as_slice()).unwrap()
+/// A program with what is said to be its P4Info.
+fn offer(info: P4Info) -> p4rt::ForwardingPipelineConfig {
+    p4rt::ForwardingPipelineConfig {
+        p4info: Some(info),
+        p4_device_config: PROGRAMS[0].to_vec(),
+        cookie: None,
+    }
 }
