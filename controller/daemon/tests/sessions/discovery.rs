@@ -15,7 +15,7 @@ use switch::{
 };
 use topology::{Fabric, LinkId, Parts, SwitchId, Tier};
 
-use crate::lab::{DEADLINE, Lab, config, parts, verified};
+use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};
 use crate::traffic::frame;
 
 fn wire() -> Wire {
@@ -325,8 +325,7 @@ async fn what_was_found_outlives_the_controller_and_who_knows_nothing_takes_noth
     // Nothing that it sees counts before the test is over.
     let slowly = |raw: &mut RawConfig| raw.discovery.stale_ms = 600_000;
     let blind = learning(&lab, slowly).await;
-    let generation = blind.desired().generation;
-    blind.await_verified(generation, DEADLINE).await.unwrap();
+    all_hold(&blind).await;
     blind.shutdown().await;
     assert_eq!(lab.read_all().await, held);
 

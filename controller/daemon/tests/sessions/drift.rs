@@ -8,7 +8,7 @@ use p4::{Pipeline, TableEntry, UpdateKind};
 use topology::SwitchId;
 
 use crate::intruder::Intruder;
-use crate::lab::{DEADLINE, Lab, first_leaf, written};
+use crate::lab::{Lab, all_hold, first_leaf, written};
 
 const LEAF: SwitchId = SwitchId(0);
 
@@ -27,11 +27,7 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
     let lab = Lab::new().await;
     let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
     let desired = controller.desired();
-    let generation = desired.generation;
-    controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     let row = desired.tables[&LEAF].of(table::PATH).next().unwrap();
     let row = TableEntry::from(row);
     let mut changed = row.clone();
@@ -61,11 +57,7 @@ async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not
         drop(other);
         let controller = lab.control(|raw| raw.reconcile.foreign = policy).await;
         let desired = controller.desired();
-        let generation = desired.generation;
-        controller
-            .await_verified(generation, DEADLINE)
-            .await
-            .unwrap();
+        all_hold(&controller).await;
         let mut expected = (*desired.tables[&LEAF]).clone();
         let line = first_leaf(&controller, |_| true).await;
         if policy == Foreign::Report {
@@ -82,9 +74,7 @@ async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not
 async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written_again() {
     let lab = Lab::new().await;
     let first = lab.control(|_| {}).await;
-    let desired = first.desired();
-    let verified = first.await_verified(desired.generation, DEADLINE);
-    verified.await.unwrap();
+    all_hold(&first).await;
     first.shutdown().await;
 
     // The same tables in a program of another name.
@@ -97,8 +87,7 @@ async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written
     let second = lab
         .control(|raw| raw.reconcile.foreign = Foreign::Keep)
         .await;
-    let verified = second.await_verified(second.desired().generation, DEADLINE);
-    verified.await.unwrap();
+    all_hold(&second).await;
     let line = first_leaf(&second, |_| true).await;
     assert_eq!(line.written.pipelines, 1);
     let held = &lab.read_all().await[&LEAF];

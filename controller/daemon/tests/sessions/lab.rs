@@ -206,12 +206,19 @@ pub(crate) fn parts() -> Parts {
     }
 }
 
+/// Waits until all switches that are not down were seen to hold what is desired now, as far as they
+/// take it.
+pub(crate) async fn all_hold(controller: &ControllerHandle) -> Timing {
+    let generation = controller.desired().generation;
+    let verified = controller.await_verified(generation, DEADLINE);
+    verified.await.unwrap()
+}
+
 /// Waits until all switches hold what is desired now, and reads that they do.
 pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> Timing {
     loop {
         let desired = controller.desired();
-        let verified = controller.await_verified(desired.generation, DEADLINE);
-        let timing = verified.await.unwrap();
+        let timing = all_hold(controller).await;
         let held = lab.read_all().await;
         // Something newer may have come in between.
         if controller.desired().generation == desired.generation {

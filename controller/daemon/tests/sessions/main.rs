@@ -52,7 +52,7 @@ mod traffic;
 use controller::Event;
 use controller::southbound::arbitration::Standing;
 use controller::southbound::{Address, Client, SwitchStatus};
-use lab::{DEADLINE, Lab, first_leaf, written};
+use lab::{Lab, all_hold, first_leaf, written};
 use switch::election::Dialect;
 use switch::faults::{Fault, Script};
 use switch::service::ServiceOptions;
@@ -63,11 +63,7 @@ use topology::{Change, SwitchId};
 async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
     let lab = Lab::new().await;
     let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
-    let generation = controller.desired().generation;
-    let timing = controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    let timing = all_hold(&controller).await;
     assert!(timing.made.origin.received <= timing.made.planned);
     assert!(timing.made.lowered <= timing.first_write.unwrap());
     assert!(timing.first_write.unwrap() <= timing.verified);
@@ -93,19 +89,12 @@ async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
 async fn a_job_costs_its_own_entries_and_nothing_else() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
-    let generation = controller.desired().generation;
-    controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     let (before, tables) = (written(&controller), controller.desired().tables.clone());
 
     let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
     let receipt = controller.submit(event).await.unwrap();
-    controller
-        .await_verified(receipt.generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     let desired = controller.desired();
     let pipeline = p4::Pipeline::fabric();
     let difference = desired
@@ -152,11 +141,8 @@ async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
     assert!(said.contains("ResourceExhausted"), "{said}");
 
     let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
-    let receipt = controller.submit(event).await.unwrap();
-    controller
-        .await_verified(receipt.generation, DEADLINE)
-        .await
-        .unwrap();
+    controller.submit(event).await.unwrap();
+    all_hold(&controller).await;
     let line = first_leaf(&controller, |_| true).await;
     let told = (line.written.refused, line.refusals.len(), line.failures);
     assert_eq!(told, (1, 0, 0));
@@ -173,11 +159,7 @@ async fn a_pass_retries_by_itself() {
     });
     let lab = Lab::with_faults(Script(refusals.collect())).await;
     let controller = lab.control(|_| {}).await;
-    let generation = controller.desired().generation;
-    controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     let line = first_leaf(&controller, |_| true).await;
     assert_eq!(line.written.refused, 3);
     assert_eq!(lab.read_all().await, controller.desired().tables);
@@ -210,11 +192,7 @@ async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
         let broken = |line: &SwitchStatus| line.failures > 0 && line.verified.is_some();
         let line = first_leaf(&controller, broken).await;
         assert!(line.last_error.is_some(), "{fault:?}");
-        let generation = controller.desired().generation;
-        controller
-            .await_verified(generation, DEADLINE)
-            .await
-            .unwrap();
+        all_hold(&controller).await;
         assert_eq!(
             lab.read_all().await,
             controller.desired().tables,
@@ -228,11 +206,7 @@ async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
 async fn a_switch_restarted_empty_is_restored() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
-    let generation = controller.desired().generation;
-    controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     lab.switches.servers[0].restart().await.unwrap();
     let restored = |line: &SwitchStatus| line.written.pipelines == 2 && line.verified.is_some();
     let line = first_leaf(&controller, restored).await;
@@ -251,23 +225,19 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
         };
         let lab = Lab::with(options).await;
         let first = lab.control(|raw| raw.election.term = 5).await;
-        let generation = first.desired().generation;
-        first.await_verified(generation, DEADLINE).await.unwrap();
+        all_hold(&first).await;
 
         // The second believes in an older term and in a fabric with a failed spine.
         let stale = lab.control(|raw| raw.election.controller = 2).await;
         let change = Event::FabricChanged(Change::SwitchDown(SwitchId(2)));
-        let receipt = stale.submit(change).await.unwrap();
+        stale.submit(change).await.unwrap();
         let waits = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
         first_leaf(&stale, waits).await;
         assert_eq!(written(&stale), 0);
         assert_eq!(lab.read_all().await, first.desired().tables);
 
         first.shutdown().await;
-        stale
-            .await_verified(receipt.generation, DEADLINE)
-            .await
-            .unwrap();
+        all_hold(&stale).await;
         assert_eq!(lab.read_all().await, stale.desired().tables);
         let pipelines = stale
             .board()
@@ -284,11 +254,9 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
 async fn losing_mastership_stops_all_writes() {
     let lab = Lab::new().await;
     let first = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
-    let generation = first.desired().generation;
-    first.await_verified(generation, DEADLINE).await.unwrap();
+    all_hold(&first).await;
     let second = lab.control(|raw| raw.election.term = 9).await;
-    let generation = second.desired().generation;
-    second.await_verified(generation, DEADLINE).await.unwrap();
+    all_hold(&second).await;
 
     let lost = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
     first_leaf(&first, lost).await;
@@ -298,21 +266,15 @@ async fn losing_mastership_stops_all_writes() {
         .await
         .unwrap();
     let event = Event::JobsChanged(vec![lab.job("b", 60_000)]);
-    let receipt = second.submit(event).await.unwrap();
-    second
-        .await_verified(receipt.generation, DEADLINE)
-        .await
-        .unwrap();
+    second.submit(event).await.unwrap();
+    all_hold(&second).await;
     assert_eq!(written(&first), before);
     assert_eq!(lab.read_all().await, second.desired().tables);
 
     // What the first once verified does not count when it is primary again.
     second.shutdown().await;
     let desired = first.desired();
-    first
-        .await_verified(desired.generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&first).await;
     assert_eq!(lab.read_all().await, desired.tables);
     first.shutdown().await;
 }
@@ -321,13 +283,12 @@ async fn losing_mastership_stops_all_writes() {
 async fn an_unreachable_switch_is_named() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
-    let generation = controller.desired().generation;
-    controller
-        .await_verified(generation, DEADLINE)
-        .await
-        .unwrap();
+    all_hold(&controller).await;
     let error = controller
-        .await_verified(generation + 1, std::time::Duration::from_millis(1))
+        .await_verified(
+            controller.desired().generation + 1,
+            std::time::Duration::from_millis(1),
+        )
         .await;
     let text = error.unwrap_err().to_string();
     assert!(text.contains("leaf1") && text.contains("spine2"), "{text}");

@@ -8,7 +8,7 @@ use p4::Pipeline;
 use switch::service::{ServiceOptions, Tls};
 use topology::SwitchId;
 
-use crate::lab::{DEADLINE, Lab, config, first_leaf};
+use crate::lab::{Lab, all_hold, config, first_leaf};
 
 /// Certificates of one root, for tests of the embedded switch.
 pub(crate) fn file(name: &str) -> PathBuf {
@@ -50,9 +50,7 @@ async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
     };
     let limits = config(shown).southbound;
     let controller = lab.control(shown).await;
-    let generation = controller.desired().generation;
-    let verified = controller.await_verified(generation, DEADLINE);
-    verified.await.unwrap();
+    all_hold(&controller).await;
     let first = &Target::all(&lab.fabric)[0];
     let client = Client::connect(&first.address, &limits).await.unwrap();
     let held = client.all_tables(&Pipeline::fabric()).await.unwrap();
