@@ -22,7 +22,7 @@ use tracing::warn;
 use self::courier::Courier;
 use crate::config::Traces;
 use crate::runtime::Clock;
-use crate::southbound::{Desired, SwitchStatus};
+use crate::southbound::{Desired, Made, SwitchStatus};
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,40 +80,29 @@ impl Teller {
         lines: impl IntoIterator<Item = &'a SwitchStatus>,
         end: End,
     ) {
-        let made = desired.made;
-        let origin = made.origin;
+        let origin = desired.made.origin;
         let change = SpanBuilder::from_name("change").with_attributes([
             KeyValue::new("crux.cause", origin.cause),
             number("crux.generation", desired.generation),
             KeyValue::new("crux.overtaken", matches!(end, End::Overtaken(_))),
         ]);
-        let change = change.with_start_time(self.clock.time(origin.heard));
-        let change =
-            Context::new().with_span(change.start_with_context(&self.tracer, &Context::new()));
-        let stages = [
-            ("telemetry", origin.heard, origin.received),
-            (
-                "decision",
-                origin.received,
-                origin.asked.unwrap_or(made.planned),
-            ),
-            ("plan", origin.asked.unwrap_or(made.planned), made.planned),
-            ("lowering", made.planned, made.lowered),
-        ];
-        for (name, from, to) in stages.into_iter().filter(|(_, from, to)| from < to) {
+        let change = self.child(&Context::new(), change, origin.heard);
+        let change = Context::new().with_span(change);
+        for (name, from, to) in stages(&desired.made) {
             let mut span = self.child(&change, SpanBuilder::from_name(name), from);
             span.end_with_timestamp(self.clock.time(to));
         }
         for line in lines {
-            self.tell_write(&change, line, desired.generation);
+            self.tell_write(&change, line);
         }
         let (End::Verified(at) | End::Overtaken(at)) = end;
         change.span().end_with_timestamp(self.clock.time(at));
     }
 
-    /// What a switch was written for a generation, from the first write to the read that showed it.
-    fn tell_write(&self, change: &Context, line: &SwitchStatus, generation: u64) {
-        let seen = line.verified.filter(|seen| seen.generation == generation);
+    /// What a switch was written, from the first write to the read that showed it; nothing where it
+    /// held its tables already.
+    fn tell_write(&self, change: &Context, line: &SwitchStatus) {
+        let seen = line.verified;
         let Some((seen, first)) = seen.and_then(|seen| Some((seen, seen.first_write?))) else {
             return;
         };
@@ -127,6 +116,7 @@ impl Teller {
         write.end_with_timestamp(at);
     }
 
+    /// A span below another; below nothing, it is the root of a trace.
     fn child(
         &self,
         parent: &Context,
@@ -147,6 +137,20 @@ impl Teller {
             warn!(%error, "the last traces did not reach their collector");
         }
     }
+}
+
+/// What a generation went through before it was written, from when to when; what took no time is
+/// left out.
+fn stages(made: &Made) -> impl Iterator<Item = (&'static str, Instant, Instant)> {
+    let origin = made.origin;
+    let asked = origin.asked.unwrap_or(made.planned);
+    let stages = [
+        ("telemetry", origin.heard, origin.received),
+        ("decision", origin.received, asked),
+        ("plan", asked, made.planned),
+        ("lowering", made.planned, made.lowered),
+    ];
+    stages.into_iter().filter(|(_, from, to)| from < to)
 }
 
 /// A number as attributes have them.

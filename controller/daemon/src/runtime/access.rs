@@ -343,10 +343,7 @@ impl Access {
 }
 
 fn is_verified(line: &SwitchStatus, generation: u64) -> bool {
-    let seen = line
-        .verified
-        .is_some_and(|verified| verified.generation >= generation);
-    seen && line.standing.is_primary()
+    line.holds(generation) && line.standing.is_primary()
 }
 
 fn missing(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {

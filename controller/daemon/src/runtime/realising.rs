@@ -16,7 +16,7 @@ use super::task::Runtime;
 use crate::lower::protect;
 use crate::southbound::connection::{Network, Panicked};
 use crate::southbound::{Desired, Origin, Target, session};
-use crate::state::{Effects, Realise};
+use crate::state::{Effects, Question, Realise};
 
 impl<N: Network> Runtime<N> {
     /// First the ports of what failed, then the tables, then the thinking.
@@ -26,56 +26,81 @@ impl<N: Network> Runtime<N> {
         received: Instant,
     ) -> Result<(), Panicked> {
         let origin = Origin::new(effects.cause, received);
-        self.realise(effects, origin).await
+        self.carry_out_since(effects, origin).await
     }
 
     /// The same, of what began before the present event.
-    pub(super) async fn realise(
+    pub(super) async fn carry_out_since(
         &mut self,
         effects: Effects,
         origin: Origin,
     ) -> Result<(), Panicked> {
         effects.findings.iter().for_each(log);
-        let latest = self.state.ledger().latest();
-        let edition = (latest.number, latest.trial.is_some());
-        self.edition
-            .send_if_modified(|had| std::mem::replace(had, edition) != edition);
+        self.show_edition();
         let is_repair = effects.protect.is_some();
         if let Some(protection) = effects.protect {
-            let tables = protect(
-                &protection.wiring,
-                &protection.fabric,
-                &self.desired.borrow().tables,
-            );
-            self.publish(desired(&protection, tables, origin), protection)
-                .await;
+            self.protect(protection, origin).await;
         }
         if let Some(realise) = effects.realise {
-            let before = Arc::clone(&self.desired.borrow());
-            let lowering = realise.clone();
-            let work = move || lowered(&lowering, &before, origin);
-            let desired = self.shared.network.compute(work).await?;
-            self.publish(desired, realise).await;
+            self.realise(realise, origin).await?;
         }
         if let Some(question) = effects.question {
-            let now = Instant::now();
-            self.asked = Origin {
-                asked: Some(now),
-                ..Origin::new(effects.cause, now)
-            };
-            let network = self.shared.network.clone();
             let repair = is_repair.then(|| self.repaired());
-            let thinking = async move {
-                if let Some(repair) = repair {
-                    repair.await;
-                }
-                network.compute(move || question.answer()).await
-            };
-            self.thinking = Some(tokio::spawn(thinking));
+            self.ask(question, effects.cause, repair);
         }
         let spent = self.archive.keep_generation(self.state.generation());
         spent.await.iter().for_each(log);
         Ok(())
+    }
+
+    /// Shows whoever looks which edition is in force.
+    fn show_edition(&self) {
+        let latest = self.state.ledger().latest();
+        let edition = (latest.number, latest.trial.is_some());
+        self.edition
+            .send_if_modified(|had| std::mem::replace(had, edition) != edition);
+    }
+
+    /// Takes the ports of what failed out of the tables as they are.
+    async fn protect(&mut self, protection: Realise, origin: Origin) {
+        let tables = protect(
+            &protection.wiring,
+            &protection.fabric,
+            &self.desired.borrow().tables,
+        );
+        let desired = desired(&protection, tables, origin);
+        self.publish(desired, protection).await;
+    }
+
+    /// Lowers a plan to tables.
+    async fn realise(&mut self, realise: Realise, origin: Origin) -> Result<(), Panicked> {
+        let before = Arc::clone(&self.desired.borrow());
+        let lowering = realise.clone();
+        let work = move || lowered(&lowering, &before, origin);
+        let desired = self.shared.network.compute(work).await?;
+        self.publish(desired, realise).await;
+        Ok(())
+    }
+
+    /// Has the planner begin, once a repair is done.
+    fn ask(
+        &mut self,
+        question: Question,
+        cause: &'static str,
+        repair: Option<impl Future<Output = ()> + Send + 'static>,
+    ) {
+        let now = Instant::now();
+        self.asked = Origin {
+            asked: Some(now),
+            ..Origin::new(cause, now)
+        };
+        let network = self.shared.network.clone();
+        self.thinking = Some(tokio::spawn(async move {
+            if let Some(repair) = repair {
+                repair.await;
+            }
+            network.compute(move || question.answer()).await
+        }));
     }
 
     /// Waits until every switch that is led from here holds what is desired now, or until a repair

@@ -340,7 +340,7 @@ impl<N: Network> Runtime<N> {
         };
         let effects = self.step(Event::Planned(Box::new(answer)));
         let (generation, findings) = (effects.generation, effects.findings.clone());
-        self.realise(effects, origin).await?;
+        self.carry_out_since(effects, origin).await?;
         let planned = self.state.planned();
         while let Some(waiting) = self.waiting.pop_front_if(|next| next.inputs <= planned) {
             waiting.tell(generation, &findings);

@@ -51,6 +51,14 @@ pub struct SwitchStatus {
     pub last_error: Option<String>,
 }
 
+impl SwitchStatus {
+    /// Whether the switch was seen to hold the tables of a generation, or later ones.
+    pub fn holds(&self, generation: u64) -> bool {
+        self.verified
+            .is_some_and(|seen| seen.generation >= generation)
+    }
+}
+
 /// Tables seen to be as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
@@ -135,10 +143,8 @@ impl Board {
     /// Whether all switches that are led from here were seen to hold the tables of a generation, or
     /// later ones.
     pub(crate) fn is_held(&self, generation: u64) -> bool {
-        self.lines.iter().all(|line| {
-            let held = line.verified.map(|verified| verified.generation);
-            !line.standing.is_primary() || held >= Some(generation)
-        })
+        let mut lines = self.lines.iter();
+        lines.all(|line| !line.standing.is_primary() || line.holds(generation))
     }
 
     /// The line of one switch, if it has a session.

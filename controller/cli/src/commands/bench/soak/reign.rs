@@ -209,8 +209,7 @@ impl Reign {
 fn is_verified(controller: &ControllerHandle) -> bool {
     let generation = controller.desired().generation;
     let lines = controller.board().all();
-    let mut verified = lines.values().map(|line| line.verified);
-    verified.all(|seen| seen.is_some_and(|seen| seen.generation >= generation))
+    lines.values().all(|line| line.holds(generation))
 }
 
 async fn submit(controller: &ControllerHandle, event: Event) -> Result<(), Failure> {
