@@ -238,7 +238,7 @@ impl TryFrom<RawConfig> for Config {
             events_kept: count("northbound.events", raw.northbound.events)?,
             telemetry: Telemetry::try_from(&raw.telemetry)?,
             counters: Counters::try_from(&raw.counters)?,
-            traces: raw.traces.validate()?,
+            traces: raw.traces.load()?,
             drain: duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
             verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
             repair_deadline: duration("deadlines.repair_ms", raw.deadlines.repair_ms)?,
@@ -467,6 +467,7 @@ mod tests {
             ("[traces]\nratio = 2.0", "traces.ratio"),
             ("[traces]\nendpoint = 'collector:4317'", "traces.endpoint"),
             ("[traces]\nendpoint = 'https://c:4317'", "traces.endpoint"),
+            ("[traces.tls]\ncert = 'a.pem'", "traces.tls.key"),
             ("[northbound]\nlisten = '10.0.0.1:9'", "northbound.listen"),
             ("[northbound]\nbody_max = 0", "northbound.body_max"),
             (

@@ -97,7 +97,7 @@ impl Controller {
         let recorder = Recorder::open(config.recording.as_ref())?;
         let teller = config.traces.as_ref();
         let teller = teller.map(|traces| Teller::new(traces, clock)).transpose();
-        let teller = teller.map_err(|error| ControllerError::Traces(error.into()))?;
+        let teller = teller.map_err(ControllerError::Traces)?;
         let instruments = (clock, recorder, teller);
         let runtime = Runtime::new(network, config, archive, antenna, instruments);
         let around = Surroundings {

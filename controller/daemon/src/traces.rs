@@ -10,7 +10,6 @@ mod courier;
 
 use opentelemetry::trace::{Span, SpanBuilder, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
@@ -23,6 +22,9 @@ use self::courier::Courier;
 use crate::config::Traces;
 use crate::runtime::Clock;
 use crate::southbound::{Desired, Made, SwitchStatus};
+
+/// Why there is no telling, with what the configuration says.
+type Unusable = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +48,8 @@ impl Teller {
     /// A teller to the collector, which need not be there. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The exporter cannot be made of the configuration.
-    pub(crate) fn new(traces: &Traces, clock: Clock) -> Result<Self, ExporterBuildError> {
+    /// The certificates are no use, or the exporter cannot be made.
+    pub(crate) fn new(traces: &Traces, clock: Clock) -> Result<Self, Unusable> {
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(traces.queue.get())
             .with_max_export_batch_size(traces.queue.get().min(512))

@@ -1,5 +1,5 @@
-//! TLS towards switches and etcd: which roots their certificates have, and what the controller
-//! shows.
+//! TLS towards switches, etcd and a collector of traces: which roots their certificates have, and
+//! what the controller shows.
 //!
 //! The decision: the files are read with the configuration. One that is missing or cannot be read
 //! is a mistake in the configuration and told as such, not a switch that is out of reach.
@@ -94,6 +94,13 @@ pub(super) const ETCD: Fields = Fields {
     ca: "etcd.tls.ca",
     cert: "etcd.tls.cert",
     key: "etcd.tls.key",
+};
+
+/// Towards the collector of traces.
+pub(super) const TRACES: Fields = Fields {
+    ca: "traces.tls.ca",
+    cert: "traces.tls.cert",
+    key: "traces.tls.key",
 };
 
 impl RawTls {

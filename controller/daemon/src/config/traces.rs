@@ -1,4 +1,7 @@
 //! Where traces of changes go.
+//!
+//! The decision: the address says whether TLS secures it, as it does for every other client of a
+//! collector, and must not say otherwise than whether there are roots to trust.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,12 +9,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonic::transport::Endpoint;
 
+use super::tls::{self, RawTls, Tls};
 use super::{ConfigError, check, count, duration};
 
 /// Where traces of changes go, and how many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traces {
-    /// A collector's OTLP/gRPC receiver, a valid `http` address.
+    /// A collector's OTLP/gRPC receiver: an `https` address where there is `tls`, else `http`.
     pub endpoint: String,
     /// Whose traces the collector takes them for.
     pub service: String,
@@ -23,13 +27,16 @@ pub struct Traces {
     pub interval: Duration,
     /// One message, and the last one when the controller stops.
     pub deadline: Duration,
+    /// What secures the connection, if anything does.
+    pub tls: Option<Tls>,
 }
 
 /// Where traces of changes go, as files spell it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTraces {
-    /// The collector, `http://HOST:PORT` of its OTLP/gRPC receiver. Without one, nothing is traced.
+    /// The collector, `http://HOST:PORT` of its OTLP/gRPC receiver, or `https` with `tls`. Without
+    /// one, nothing is traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The name of the service that the collector shows.
@@ -42,6 +49,8 @@ pub struct RawTraces {
     pub interval_ms: u64,
     /// What one message may take, in milliseconds; the last one, when the controller stops, too.
     pub deadline_ms: u64,
+    /// How the connection is secured.
+    pub tls: RawTls,
 }
 
 impl Default for RawTraces {
@@ -53,24 +62,35 @@ impl Default for RawTraces {
             queue: 4_096,
             interval_ms: 1_000,
             deadline_ms: 2_000,
+            tls: RawTls::default(),
         }
     }
 }
 
 impl RawTraces {
-    /// What makes sense of it; nothing without an endpoint.
-    pub(super) fn validate(&self) -> Result<Option<Traces>, ConfigError> {
+    /// Reads the files and makes sense of it; nothing without an endpoint.
+    pub(super) fn load(&self) -> Result<Option<Traces>, ConfigError> {
         let share = (0.0..=1.0).contains(&self.ratio);
         check("traces.ratio", &self.ratio, "0 to 1", share)?;
         let queue = count("traces.queue", self.queue)?;
         let interval = duration("traces.interval_ms", self.interval_ms)?;
         let deadline = duration("traces.deadline_ms", self.deadline_ms)?;
+        let tls = self.tls.load(&tls::TRACES)?;
         let Some(endpoint) = self.endpoint.clone() else {
             return Ok(None);
         };
+        let (scheme, wanted) = match &tls {
+            Some(_) => (
+                "https",
+                "https://HOST:PORT of a collector's OTLP/gRPC receiver",
+            ),
+            None => (
+                "http",
+                "http://HOST:PORT of a collector's OTLP/gRPC receiver, or https with traces.tls.ca",
+            ),
+        };
         let is_address = Endpoint::from_shared(endpoint.clone())
-            .is_ok_and(|endpoint| endpoint.uri().scheme_str() == Some("http"));
-        let wanted = "http://HOST:PORT of a collector's OTLP/gRPC receiver";
+            .is_ok_and(|endpoint| endpoint.uri().scheme_str() == Some(scheme));
         check("traces.endpoint", &endpoint, wanted, is_address)?;
         Ok(Some(Traces {
             endpoint,
@@ -79,6 +99,7 @@ impl RawTraces {
             queue,
             interval,
             deadline,
+            tls,
         }))
     }
 }

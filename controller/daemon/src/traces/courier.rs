@@ -7,16 +7,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use opentelemetry_otlp::{
-    ExporterBuildError, SpanExporter as Otlp, WithExportConfig, WithTonicConfig,
-};
+use opentelemetry_otlp::{SpanExporter as Otlp, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
-use crate::config::Traces;
+use super::Unusable;
+use crate::config::{Tls, Traces};
 
 /// The exporter.
 #[derive(Debug)]
@@ -28,9 +27,10 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    pub(super) fn new(traces: &Traces) -> Result<Self, ExporterBuildError> {
+    pub(super) fn new(traces: &Traces) -> Result<Self, Unusable> {
         let valid = "the configuration has checked that it is an address";
         let channel = Endpoint::from_shared(traces.endpoint.clone()).expect(valid);
+        let channel = Tls::securing(traces.tls.as_ref(), channel)?;
         let channel = channel.connect_timeout(traces.deadline);
         let channel = channel.timeout(traces.deadline).connect_lazy();
         let otlp = Otlp::builder().with_tonic().with_channel(channel);

@@ -1,6 +1,7 @@
 //! What a collector hears of a change: the whole way of a job, from its report to the last switch.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use controller::{ControllerHandle, Event, RawConfig};
@@ -11,9 +12,11 @@ use otlp::trace_service_server::{TraceService, TraceServiceServer};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 use crate::lab::{DEADLINE, Lab, all_hold, verified};
+use crate::secured::{file, pem};
 use crate::telemetry::{Line, announcement, planned, served};
 
 /// A collector that hands on what it gets.
@@ -39,14 +42,15 @@ impl TraceService for Collector {
     }
 }
 
-async fn collector() -> (String, mpsc::UnboundedReceiver<Span>) {
+/// A collector, its address as `host:port`, and what it hears.
+async fn collector(mut server: Server) -> (SocketAddr, mpsc::UnboundedReceiver<Span>) {
     let (heard, spans) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let at = listener.local_addr().unwrap();
     let service = TraceServiceServer::new(Collector(heard));
-    let server = tonic::transport::Server::builder().add_service(service);
+    let server = server.add_service(service);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    (endpoint, spans)
+    (at, spans)
 }
 
 fn tracing(endpoint: String, ratio: f64) -> impl FnOnce(&mut RawConfig) {
@@ -74,9 +78,9 @@ fn attribute(span: &Span, key: &str) -> String {
 /// A lab whose controller holds its switches at its first plan and tells this share of its changes,
 /// and what a collector hears of them.
 async fn traced(ratio: f64) -> (Lab, ControllerHandle, mpsc::UnboundedReceiver<Span>) {
-    let (endpoint, spans) = collector().await;
+    let (at, spans) = collector(Server::builder()).await;
     let lab = Lab::new().await;
-    let controller = lab.control(tracing(endpoint, ratio)).await;
+    let controller = lab.control(tracing(format!("http://{at}"), ratio)).await;
     verified(&lab, &controller).await;
     (lab, controller, spans)
 }
@@ -155,6 +159,26 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
 async fn what_is_not_sampled_is_not_told() {
     let (_lab, controller, spans) = traced(0.0).await;
     assert_eq!(told(controller, spans).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_with_a_certificate_is_told_by_who_trusts_it_and_is_known() {
+    let identity = Identity::from_pem(pem("switch.pem"), pem("switch.key.pem"));
+    let tls = ServerTlsConfig::new().identity(identity);
+    let tls = tls.client_ca_root(Certificate::from_pem(pem("roots.pem")));
+    let server = Server::builder().tls_config(tls).unwrap();
+    let (at, spans) = collector(server).await;
+    let lab = Lab::new().await;
+    let secured = |raw: &mut RawConfig| {
+        tracing(format!("https://{at}"), 1.0)(raw);
+        raw.traces.tls.ca = Some(file("roots.pem"));
+        raw.traces.tls.cert = Some(file("controller.pem"));
+        raw.traces.tls.key = Some(file("controller.key.pem"));
+    };
+    let controller = lab.control(secured).await;
+    verified(&lab, &controller).await;
+    let all = told(controller, spans).await;
+    assert!(all.iter().any(|span| span.name == "change"), "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
