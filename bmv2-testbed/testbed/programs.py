@@ -113,15 +113,15 @@ class Training:
 
     def watch(self, lead, events, happen):
         """Lets events happen at their time until the lead has its result."""
-        watch, began, happened, pending = checks.Watch(), time.monotonic(), [], list(events)
-        looked = began
+        watch, happened, pending = checks.Watch(), [], list(events)
+        began = looked = time.time()
         while lead.poll() is None:
             time.sleep(0.05)
-            now = time.monotonic()
+            now = time.time()
             if pending and now - began >= pending[0].after_seconds * self.scenario.slower:
                 event = pending.pop(0)
                 happen(event)
-                happened.append({"name": event.name, "at_seconds": now - began})
+                happened.append((event.name, now))
             if now - looked >= 1:
                 watch.look()
                 looked = now
@@ -130,7 +130,10 @@ class Training:
             raise RuntimeError(f"the jobs did not train; see {self.folder / 'jobs.log'}")
         if pending:
             raise RuntimeError(f"the jobs ended before: {[event.name for event in pending]}")
-        return json.loads(output), watch.verdict(), happened
+        result = json.loads(output)
+        since = result["began_unix_seconds"]
+        happened = [{"name": name, "at_seconds": max(at - since, 0.0)} for name, at in happened]
+        return result, watch.verdict(), happened
 
 
 def wait_for(path, process):
@@ -142,12 +145,30 @@ def wait_for(path, process):
         time.sleep(0.02)
 
 
-def rehearse(crux, files, scenario, phase):
-    """The same phase on the embedded fabric."""
+def rehearse(crux, files, scenario, phase, happened):
+    """The same phase on the embedded fabric, with its events when they happened here."""
     fabric, jobs = files
+    events = fabric.with_name("events.json")
+    events.write_text(json.dumps({"event": embedded(phase.event, happened)}))
     command = [crux, "job", "rehearse", "--fabric", str(fabric), "--jobs", str(jobs)]
     command += ["--seed", str(scenario.seed), "--iterations", str(scenario.iterations)]
+    command += ["--events", str(events)]
     is_planned = phase.jobs_known or phase.told
     command += ["--format", "json"] + ([] if is_planned else ["--ecmp"])
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
+
+
+def embedded(events, happened):
+    """Events of a scenario as `crux job rehearse` reads them."""
+    cable = lambda ends: "-".join(ends.split())
+    spelled = {"policy": lambda policy: policy, "link_down": cable, "link_up": cable}
+    return [
+        {"name": event.name, "after_seconds": at["at_seconds"]}
+        | {
+            what: spell(getattr(event, what))
+            for what, spell in spelled.items()
+            if getattr(event, what) is not None
+        }
+        for event, at in zip(events, happened)
+    ]

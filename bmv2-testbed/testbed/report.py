@@ -30,6 +30,9 @@ def text(result):
     lines = [result["title"], heading(result), "", table(rows), ""]
     for phase in phases:
         lines += phase_lines(phase, slower)
+    if all("embedded" in phase for phase in phases):
+        largest = max((d for phase in phases for d in differences(phase)), key=abs)
+        lines.append(f"largest difference from the embedded fabric: {largest * 100:+.1f} %")
     if not result["valid"]:
         lines.append("INVALID: processors were saturated; give --slower a larger number")
     return "\n".join(lines)
@@ -65,30 +68,55 @@ def phase_lines(phase, slower):
         f"{processors['saturated_share'] * 100:.0f} % of the time; switches used "
         f"{phase['switch_cpu_seconds']:.1f} s of processor"
     ]
-    for event in phase["events"]:
-        lines.append(f"  {event['name']} after {event['at_seconds'] / slower:.1f} s:")
-        for job in phase["jobs"]:
-            before, after = around(job["iteration_seconds"], event["at_seconds"])
-            lines.append(
-                f"    {job['id']}: {describe(before, slower)} before, {describe(after, slower)} after"
+    beside = phase.get("embedded", {}).get("jobs", [None] * len(phase["jobs"]))
+    for event, (begin, end) in zip(phase["events"], spans(phase["events"])):
+        at = event["at_seconds"]
+        lines.append(f"  {event['name']} after {at / slower:.1f} s:")
+        for job, embedded in zip(phase["jobs"], beside):
+            before, after = (
+                describe(job, embedded, span, slower) for span in ((begin, at), (at, end))
             )
+            lines.append(f"    {job['id']}: {before} before, {after} after")
     return lines
 
 
-def around(iterations, at):
-    """Iterations that ended before an instant, and those that began after it."""
-    before, after, begun = [], [], 0.0
-    for iteration in iterations:
-        if begun + iteration <= at:
-            before.append(iteration)
-        elif begun >= at:
-            after.append(iteration)
-        begun += iteration
-    return before, after
+def spans(events):
+    """For each event, since when nothing else had happened, and until when nothing else did."""
+    at = [event["at_seconds"] for event in events]
+    return list(zip([0.0] + at[:-1], at[1:] + [float("inf")]))
 
 
-def describe(iterations, slower):
+def within(job, span):
+    """Durations of the iterations that began and ended in a span of time, but the first ever."""
+    begun = job["begun_seconds"][1:]
+    whole = [pair for pair in zip(begun, begun[1:]) if span[0] <= pair[0] and pair[1] <= span[1]]
+    return [end - start for start, end in whole]
+
+
+def describe(job, embedded, span, slower):
+    """The mean of some iterations, here and on the embedded fabric."""
+    iterations = within(job, span)
     if not iterations:
         return "none whole"
-    average = sum(iterations) / len(iterations) / slower
-    return f"{average:.4f} s (longest {max(iterations) / slower:.4f})"
+    beside = within(embedded, span) if embedded else []
+    said = f"{average(iterations) / slower:.4f} s (longest {max(iterations) / slower:.4f}"
+    return said + (f", embedded {average(beside) / slower:.4f})" if beside else ")")
+
+
+def average(values):
+    return sum(values) / len(values)
+
+
+def differences(phase):
+    """Iteration times against those of the embedded fabric, relative: for each job over the whole
+    of a phase or, where something happens, over what comes before, between and after."""
+    events = phase["events"]
+    edges = [0.0] + [event["at_seconds"] for event in events] + [float("inf")]
+    for job, embedded in zip(phase["jobs"], phase["embedded"]["jobs"]):
+        if not events:
+            yield mean(job) / mean(embedded) - 1
+            continue
+        for span in zip(edges, edges[1:]):
+            here, there = within(job, span), within(embedded, span)
+            if here and there:
+                yield average(here) / average(there) - 1

@@ -163,14 +163,43 @@ impl Testbed {
         starts: &[Nanos],
         iterations: usize,
     ) -> Result<Outcome, TestbedError> {
+        self.begin(starts).await?;
+        self.finish(iterations).await
+    }
+
+    /// Has job `j` start at `starts[j]` from now; the clock stays held.
+    ///
+    /// # Errors
+    /// The fabric was stopped.
+    pub async fn begin(&self, starts: &[Nanos]) -> Result<(), Gone> {
         let starts = starts.to_vec();
         let start = move |cluster: &mut Cluster, now, out: &mut _| {
             for (index, delay) in starts.iter().enumerate() {
                 cluster.start_at(index, now + delay, out);
             }
         };
-        self.cluster().with(start).await?;
+        self.cluster().with(start).await
+    }
+
+    /// Lets time run until every job has ended `iterations` iterations after its first; then holds
+    /// the clock.
+    ///
+    /// # Errors
+    /// A job makes no headway, or the fabric was stopped.
+    pub async fn finish(&self, iterations: usize) -> Result<Outcome, TestbedError> {
         self.run(vec![1; self.jobs.len()], iterations).await
+    }
+
+    /// When the iterations of each job began, in virtual time; the last is under way.
+    ///
+    /// # Errors
+    /// The fabric was stopped.
+    pub async fn begun(&self) -> Result<Vec<Vec<Nanos>>, Gone> {
+        let begun = |cluster: &mut Cluster, _, _: &mut _| {
+            let trainings = cluster.trainings();
+            trainings.map(|job| job.begun().to_vec()).collect()
+        };
+        self.cluster().with(begun).await
     }
 
     /// Lets time run on until every job has ended `settling` more iterations, which are not

@@ -10,6 +10,8 @@
 mod bad_input;
 #[path = "cli/decisions.rs"]
 mod decisions;
+#[path = "cli/examples.rs"]
+mod examples;
 #[path = "cli/operations.rs"]
 mod operations;
 #[path = "cli/rehearsal.rs"]

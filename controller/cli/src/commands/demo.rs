@@ -17,7 +17,7 @@ mod witness;
 
 pub(crate) use self::calibration::CALIBRATED;
 pub(crate) use self::change::run as change;
-pub(crate) use self::rehearsal::{Telling, Training, run as rehearse};
+pub(crate) use self::rehearsal::{Stage, Telling, Training};
 pub(crate) use self::scenario::Scenario;
 
 use std::path::PathBuf;

@@ -7,6 +7,7 @@
 //! travel beside the fabric that is measured, so that they cost the jobs nothing, as in the fluid
 //! model. So do reports: the lead may tell a controller of its jobs ([`teller`]).
 
+mod happening;
 mod host;
 mod lead;
 mod rehearse;

@@ -82,3 +82,66 @@ fn what_a_diff_foretells_is_what_the_fabric_measures() {
         assert!(is_change, "{policy} changes nothing: {changed:#}");
     }
 }
+
+/// Mean time of the iterations of a job that began and ended in a span of time.
+fn mean_within(job: &Value, from: f64, until: f64) -> f64 {
+    let begun: Vec<f64> = job["begun_seconds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|at| at.as_f64().unwrap())
+        .collect();
+    let whole = begun
+        .windows(2)
+        .filter(|ends| from <= ends[0] && ends[1] <= until);
+    let lasted: Vec<f64> = whole.map(|ends| ends[1] - ends[0]).collect();
+    assert!(lasted.len() > 3, "{begun:?}");
+    lasted.iter().sum::<f64>() / lasted.len() as f64
+}
+
+#[test]
+fn what_happens_while_jobs_train_happens_at_its_time() {
+    let events = "[[event]]\nafter_seconds = 0.4\nname = 'fails'\nlink_down = 'leaf1-spine1'\n\
+                  [[event]]\nafter_seconds = 0.8\nname = 'alone'\npolicy = { levels = 1 }\n";
+    let files = Files::with(&[
+        ("lab.toml", lab(2, 1.0, 1.0).as_bytes()),
+        ("jobs.json", jobs().to_string().as_bytes()),
+        ("events.toml", events.as_bytes()),
+    ]);
+    let command = "job rehearse --fabric lab.toml --jobs jobs.json --iterations 40 \
+                   --events events.toml --format json";
+    let arguments: Vec<&str> = command.split_whitespace().collect();
+    let result = support::json(&files.crux(&arguments));
+    let at = |event: usize| result["events"][event]["at_seconds"].as_f64().unwrap();
+    assert_eq!((at(0), at(1)), (0.4, 0.8));
+    let small = &result["jobs"][1];
+    let alone = mean_within(small, 0.05, 0.4);
+    let behind = mean_within(small, 0.45, 0.8);
+    assert!(
+        behind > 1.1 * alone,
+        "{behind} s beside the great job, {alone} s alone"
+    );
+}
+
+#[test]
+fn an_event_that_makes_no_sense_is_told() {
+    let lab = lab(2, 1.0, 1.0);
+    for (event, why) in [
+        (
+            "link_down = 'leaf1-leaf2'",
+            "the fabric has no cable leaf1-leaf2",
+        ),
+        ("", "give one of policy, link_down and link_up"),
+        ("link_dwn = 'leaf1-spine1'", "unknown field `link_dwn`"),
+    ] {
+        let events = format!("[[event]]\nafter_seconds = 1.0\nname = 'it'\n{event}\n");
+        let files = Files::with(&[
+            ("lab.toml", lab.as_bytes()),
+            ("jobs.json", jobs().to_string().as_bytes()),
+            ("events.toml", events.as_bytes()),
+        ]);
+        let command = "job rehearse --fabric lab.toml --jobs jobs.json --events events.toml";
+        let arguments: Vec<&str> = command.split(' ').collect();
+        support::refused(&files.crux(&arguments), &["events.toml", why]);
+    }
+}

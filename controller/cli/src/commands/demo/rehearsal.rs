@@ -110,7 +110,7 @@ pub(crate) async fn run(
 }
 
 /// A testbed whose switches are served, and its fabric with their addresses.
-pub(super) struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     scenario: &'a Scenario,
     scale: Scale,
     testbed: Testbed,
@@ -120,7 +120,7 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Builds the fabric with its jobs, and serves every switch on a port of the loopback.
-    pub(super) async fn build(scenario: &'a Scenario, scale: Scale) -> Result<Self, Failure> {
+    pub(crate) async fn build(scenario: &'a Scenario, scale: Scale) -> Result<Self, Failure> {
         let testbed = Testbed::build(&scenario.fabric, &scenario.jobs, scale, Wires::default());
         let testbed = testbed.map_err(|error| Failure::work(&error))?;
         let mut servers = Vec::new();
@@ -142,20 +142,55 @@ impl<'a> Stage<'a> {
     }
 
     /// The fabric and its jobs.
-    pub(super) fn testbed(&self) -> &Testbed {
+    pub(crate) fn testbed(&self) -> &Testbed {
         &self.testbed
     }
 
     /// Starts the jobs and lets them train.
-    pub(super) async fn train(&self, iterations: usize) -> Result<Outcome, Failure> {
-        let starts = self.scenario.starts().into_iter();
-        let starts: Vec<_> = starts.map(|s| self.scale.shrink_seconds(s)).collect();
-        let trained = self.testbed.train(&starts, iterations).await;
+    pub(crate) async fn train(&self, iterations: usize) -> Result<Outcome, Failure> {
+        let trained = self.testbed.train(&self.starts(), iterations).await;
         trained.map_err(|error| Failure::work(&error))
     }
 
+    /// Starts the jobs and leaves the clock held; what it says.
+    pub(crate) async fn begin(&self) -> Result<Duration, Failure> {
+        let begun = self.testbed.begin(&self.starts()).await;
+        begun.map_err(|error| Failure::work(&error))?;
+        let now = self.testbed.handle().now().await;
+        now.map(Duration::from_nanos)
+            .map_err(|error| Failure::work(&error))
+    }
+
+    /// Lets virtual time come to `at`, if it has not; what the clock then says.
+    pub(crate) async fn pass_to(&self, at: Duration) -> Result<Duration, Failure> {
+        let handle = self.testbed.handle();
+        let now = handle.now().await.map_err(|error| Failure::work(&error))?;
+        let until = now.max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+        let passed = handle.run_until(until).await;
+        passed
+            .map(Duration::from_nanos)
+            .map_err(|error| Failure::work(&error))
+    }
+
+    /// Lets so much virtual time pass.
+    pub(crate) async fn pass(&self, time: Duration) -> Result<(), Failure> {
+        let now = self.testbed.handle().now().await;
+        let now = now.map_err(|error| Failure::work(&error))?;
+        self.pass_to(Duration::from_nanos(now) + time)
+            .await
+            .map(drop)
+    }
+
+    /// When each job starts, in virtual time.
+    fn starts(&self) -> Vec<u64> {
+        let starts = self.scenario.starts().into_iter();
+        starts
+            .map(|start| self.scale.shrink_seconds(start))
+            .collect()
+    }
+
     /// A controller that has learned the fabric.
-    pub(super) async fn control(&self) -> Result<ControllerHandle, Failure> {
+    pub(crate) async fn control(&self) -> Result<ControllerHandle, Failure> {
         let policy = Policy {
             levels: Wires::default().levels,
             ..Policy::default()
@@ -166,7 +201,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Gives the controller its telemetry and waits for verified tables.
-    pub(super) async fn tell(
+    pub(crate) async fn tell(
         &self,
         controller: &ControllerHandle,
         telling: Telling,
@@ -235,7 +270,7 @@ impl<'a> Stage<'a> {
         Ok(busiest)
     }
 
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         for server in self.servers {
             server.shutdown().await;
         }

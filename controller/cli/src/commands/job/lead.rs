@@ -1,7 +1,7 @@
 //! `crux job lead`: the clock of all jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use emulator::job::{Effect, Rhythm, Training};
 use emulator::{Outcome, Scale};
@@ -71,6 +71,7 @@ async fn lead(args: &Args) -> Result<RunResult, Failure> {
         lead.timers
             .insert((nanos(Duration::from_secs_f64(start)), index));
     }
+    let began = unix_seconds(lead.since);
     let wanted = usize::from(args.iterations);
     let scale = Scale::new(1.0).ok_or_else(|| Failure::Work("no scale".to_owned()))?;
     loop {
@@ -82,7 +83,10 @@ async fn lead(args: &Args) -> Result<RunResult, Failure> {
                 .map(|job| job.begun().to_vec())
                 .collect();
             let counts = lead.dismiss().await?;
-            return Ok(RunResult::new(&outcome, &begun, counts));
+            return Ok(RunResult {
+                began_unix_seconds: Some(began),
+                ..RunResult::new(&outcome, &begun, counts)
+            });
         }
         if timeout_at(deadline, lead.step()).await.is_err() {
             return Err(lead.stuck(&scenario.jobs));
@@ -299,6 +303,12 @@ async fn listen(teller: &mut Option<Teller>) {
         Some(teller) => teller.listen().await,
         None => std::future::pending().await,
     }
+}
+
+/// The Unix time of an instant that has passed.
+fn unix_seconds(at: Instant) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64() - at.elapsed().as_secs_f64()
 }
 
 fn seconds(nanos: u64) -> f64 {

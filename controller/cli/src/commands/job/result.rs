@@ -14,6 +14,12 @@ pub(super) struct RunResult {
     pub(super) gpu_utilization: f64,
     /// Over which all of this was measured.
     pub(super) window_seconds: f64,
+    /// What happened meanwhile, in that order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<Happened>,
+    /// The Unix time at which the run began, in seconds; a virtual clock has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) began_unix_seconds: Option<f64>,
     /// Packets sent again, since the start.
     pub(super) retransmitted: u64,
     /// Packets that hosts could not read or that were for others.
@@ -28,8 +34,16 @@ pub(super) struct JobResult {
     iterations: usize,
     mean_iteration_seconds: Option<f64>,
     gpu_busy_fraction: f64,
-    /// Duration of each iteration since the start, the first included.
-    iteration_seconds: Vec<f64>,
+    /// When each iteration began, since the run began; the last had not ended at its end.
+    begun_seconds: Vec<f64>,
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Happened {
+    pub(super) name: String,
+    /// Since the run began.
+    pub(super) at_seconds: f64,
 }
 
 impl RunResult {
@@ -46,15 +60,14 @@ impl RunResult {
                 iterations: job.iterations,
                 mean_iteration_seconds: job.mean_iteration_seconds,
                 gpu_busy_fraction: job.gpu_busy_fraction,
-                iteration_seconds: begun
-                    .windows(2)
-                    .map(|ends| (ends[1] - ends[0]) as f64 / 1e9)
-                    .collect(),
+                begun_seconds: begun.iter().map(|at| *at as f64 / 1e9).collect(),
             });
         Self {
             jobs: jobs.collect(),
             gpu_utilization: outcome.gpu_utilization(),
             window_seconds: (window.end - window.start) as f64 / 1e9,
+            events: Vec::new(),
+            began_unix_seconds: None,
             retransmitted: counts.retransmitted,
             unreadable: counts.unreadable,
         }
@@ -76,6 +89,9 @@ impl RunResult {
             ]);
         }
         output::print(table)?;
+        for Happened { name, at_seconds } in &self.events {
+            output::print(format_args!("{name} after {at_seconds:.3} s"))?;
+        }
         output::print(format_args!(
             "GPU utilisation {:.1} %; {} packets sent again, {} not understood",
             self.gpu_utilization * 100.0,

@@ -1,0 +1,177 @@
+//! What happens to an embedded fabric while jobs train: policies and cables, at instants of the
+//! virtual clock.
+//!
+//! [`rehearse`](super::rehearse) lets time pass up to each of them. The decision: the clock is held
+//! while the controller answers, so an answer costs no time; what it waits for on purpose, before a
+//! cable that works again is used, passes on both clocks.
+
+use std::time::Duration;
+
+use controller::liveness::{Health, Part};
+use controller::northbound::service::{Order, Service, Text, Wish};
+use controller::{Config, ControllerHandle};
+use planner::PolicyDocument;
+use serde::Deserialize;
+use switch::WireState;
+use tokio::time::{Instant, sleep};
+use topology::{Fabric, LinkId};
+
+use crate::commands::demo::Stage;
+use crate::failure::Failure;
+use crate::files;
+
+/// Between two looks at what a controller uses.
+const LOOK: Duration = Duration::from_millis(10);
+/// The longest that a controller may take to use what works again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A document of events.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    event: Vec<Happening>,
+}
+
+/// Something that happens; exactly one of the fields after the name says what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Happening {
+    /// Seconds after the jobs began.
+    pub(super) after_seconds: f64,
+    pub(super) name: String,
+    /// A policy comes into force.
+    policy: Option<PolicyDocument>,
+    /// The cable between two nodes fails, as `leaf1-spine1`.
+    link_down: Option<String>,
+    /// It works again.
+    link_up: Option<String>,
+}
+
+/// What happens, with everything that a document names found.
+#[derive(Debug)]
+pub(super) enum What {
+    Policy(Box<PolicyDocument>),
+    Cables(Vec<LinkId>, WireState),
+}
+
+/// Reads events, in the order of their times.
+pub(super) fn read(file: &str, fabric: &Fabric) -> Result<Vec<(Happening, What)>, Failure> {
+    let document: Document = files::parse(file)?;
+    let mut events = document.event;
+    events.sort_by(|a, b| a.after_seconds.total_cmp(&b.after_seconds));
+    let whats = events.into_iter().map(|event| {
+        let what = event.what(fabric);
+        let wrong = |why| Failure::input(file, format_args!("event {:?}: {why}", event.name));
+        what.map_err(wrong).map(|what| (event, what))
+    });
+    whats.collect()
+}
+
+impl Happening {
+    fn what(&self, fabric: &Fabric) -> Result<What, String> {
+        if !(0.0..1e9).contains(&self.after_seconds) {
+            return Err("after_seconds: from 0 to a thousand million".to_owned());
+        }
+        let cables = |name: &String, state| match fabric.links_named(name) {
+            none if none.is_empty() => Err(format!(
+                "the fabric has no cable {name}; write it as leaf1-spine1"
+            )),
+            links => Ok(What::Cables(links, state)),
+        };
+        match (&self.policy, &self.link_down, &self.link_up) {
+            (Some(policy), None, None) => Ok(What::Policy(Box::new(policy.clone()))),
+            (None, Some(name), None) => cables(name, WireState::Down),
+            (None, None, Some(name)) => cables(name, WireState::Up),
+            _ => Err("give one of policy, link_down and link_up".to_owned()),
+        }
+    }
+}
+
+impl What {
+    /// Makes it happen; done when the controller has seen to it.
+    pub(super) async fn happen(
+        &self,
+        stage: &Stage<'_>,
+        controller: &ControllerHandle,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Policy(policy) => put_in_force(policy, controller).await,
+            Self::Cables(links, state) => {
+                for link in links {
+                    set(*link, *state, stage, controller).await?;
+                }
+                if *state == WireState::Up {
+                    let hold_down = Config::default().patience.hold.after(1);
+                    stage.pass(hold_down).await?;
+                }
+                for link in links {
+                    until_used(controller, *link, *state == WireState::Up).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Lets a cable fail or work, and the controller see it, as it sees carriers elsewhere.
+async fn set(
+    link: LinkId,
+    state: WireState,
+    stage: &Stage<'_>,
+    controller: &ControllerHandle,
+) -> Result<(), Failure> {
+    let testbed = stage.testbed();
+    let done = testbed.handle().set_wire(testbed.wire(link), state).await;
+    done.map_err(|error| Failure::work(&error))?;
+    let seen = match state {
+        WireState::Down => Health::Down,
+        WireState::Up => Health::Up,
+    };
+    let told = controller.observe(Part::Cable(link), seen).await;
+    told.map_err(|error| Failure::work(&error))
+}
+
+async fn put_in_force(
+    policy: &PolicyDocument,
+    controller: &ControllerHandle,
+) -> Result<(), Failure> {
+    let text = serde_json::to_string(policy).map_err(|error| Failure::work(&error))?;
+    let file = "policy.json".to_owned();
+    let order = Order {
+        wish: Wish {
+            policy: Some(Text { file, text }),
+            ..Wish::default()
+        },
+        who: "crux job rehearse".to_owned(),
+        ..Order::default()
+    };
+    let service = Service::new(controller.access().clone(), &Config::default());
+    let done = service.apply(&order).await.map_err(Failure::document)?;
+    match done.applied {
+        true => Ok(()),
+        false => Err(Failure::Work(topology::one_line(&done.findings))),
+    }
+}
+
+/// Waits until the controller uses a link, or does not any more, on every switch.
+async fn until_used(
+    controller: &ControllerHandle,
+    link: LinkId,
+    used: bool,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let realised = controller.realised();
+        if let Some(realised) = realised.filter(|it| it.fabric.is_usable(link) == used) {
+            let verified = controller.await_verified(realised.generation, PATIENCE);
+            return verified
+                .await
+                .map(drop)
+                .map_err(|error| Failure::work(&error));
+        }
+        sleep(LOOK).await;
+    }
+    let text = "the controller does not take in what became of a cable";
+    Err(Failure::Work(text.to_owned()))
+}
