@@ -54,7 +54,8 @@ pub struct State {
     ledger: Ledger,
     /// The plan in force before the edition on trial.
     before_trial: Option<Arc<Plan>>,
-    /// The plan to go back to, until an answer takes so many events into account.
+    /// The plan to go on from instead of the one decided, until an answer takes so many events into
+    /// account.
     resumed: Option<(u64, Arc<Plan>)>,
     /// What the switch with the least room for pins has, once one was full. One number for all:
     /// switches of a fabric are alike, and a plan that knew each one's room would differ by
@@ -307,6 +308,8 @@ impl State {
         }
     }
 
+    /// Turns to another fabric. Jobs that go on there are planned from where they were, as far as
+    /// that is there by its names.
     fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
         check_drains(&self.policy, &fabric)?;
         let wiring = Wiring::new(&fabric)?;
@@ -314,13 +317,14 @@ impl State {
             true => wiring.probed(),
             false => wiring,
         });
+        self.learned = self.inputs + 1;
+        let decided = self.decided.take();
+        self.resumed = decided.map(|had| (self.learned, Arc::new(had.plan_on(&fabric))));
         self.fabric = fabric;
         self.jobs.clear();
         self.told = Told::default();
         self.returning = Returning::default();
-        self.pin_room = None;
-        (self.before_trial, self.resumed, self.decided) = (None, None, None);
-        self.learned = self.inputs + 1;
+        (self.pin_room, self.before_trial) = (None, None);
         Ok(Effects::default())
     }
 

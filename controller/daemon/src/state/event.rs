@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, Plan, Policy, Report};
+use planner::{Job, Plan, PlanDocument, Policy, Report};
 use topology::{Change, Fabric, Finding, SwitchId};
 
 use super::question::{Answer, Question};
@@ -165,4 +165,12 @@ pub struct Realise {
     pub plan: Arc<Plan>,
     /// Why it is so.
     pub report: Arc<Report>,
+}
+
+impl Realise {
+    /// The plan on another fabric, by names; what is not there is not in it.
+    pub(super) fn plan_on(&self, fabric: &Fabric) -> Plan {
+        let document = PlanDocument::new(&self.fabric, &self.plan, &self.report);
+        document.recall(fabric).0
+    }
 }

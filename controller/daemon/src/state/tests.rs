@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{Change, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
 
-use super::{Effects, Event, Proposal, Realise, State};
+use super::{Beginning, Effects, Event, Proposal, Realise, State, Told};
 use crate::ledger::{Content, Signature};
 
 fn fabric() -> Fabric {
@@ -247,6 +247,55 @@ fn another_fabric_forgets_the_jobs_of_the_one_before() {
     settle(&mut state, Event::JobsChanged(vec![job("a", 9)]));
     let effects = settle(&mut state, Event::FabricLearned(fabric()));
     assert!(effects.realise.unwrap().plan.jobs.is_empty());
+}
+
+/// The names of the nodes that the one flow of a plan passes.
+fn way(realise: &Realise) -> Vec<String> {
+    let links = realise.plan.flows[0].links.iter();
+    let fabric = &realise.fabric;
+    links
+        .map(|link| fabric.node_name(fabric.link(*link).to.node).to_owned())
+        .collect()
+}
+
+#[test]
+fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
+    let mut state = learned();
+    let spines: Vec<String> = { state.fabric.tier(topology::Tier::Spine) }
+        .map(|spine| state.fabric.switch(spine).name.clone())
+        .collect();
+    for spine in spines {
+        // Planned where it would not be by itself: away from a spine that is then given back.
+        let drained = Policy {
+            drained: vec![spine.clone()],
+            ..Policy::default()
+        };
+        settle(&mut state, Event::PolicyChanged(drained));
+        let last = NicId::from(state.fabric.nics().len() - 1);
+        let jobs = vec![job("a", last.index())];
+        settle(&mut state, Event::JobsChanged(jobs));
+        settle(&mut state, Event::PolicyChanged(Policy::default()));
+        let before = way(state.decided.as_ref().unwrap());
+        assert!(!before.contains(&spine));
+
+        // One more spine, so that links have other ids.
+        let host = state.fabric.host(state.fabric.nic(last).host).name.clone();
+        let spec = ClosSpec {
+            spines: 1 + ClosSpec::default().spines,
+            ..ClosSpec::default()
+        };
+        let grown = clos::build("lab", &spec).unwrap();
+        let to = grown.host(grown.host_named(&host).unwrap()).nics[0];
+        let beginning = Beginning {
+            fabric: grown,
+            ledger: state.ledger.clone(),
+            jobs: vec![job("a", to.index())],
+            told: Told::default(),
+        };
+        let effects = settle(&mut state, Event::Started(Box::new(beginning)));
+        assert_eq!(way(&effects.realise.unwrap()), before);
+        settle(&mut state, Event::FabricLearned(fabric()));
+    }
 }
 
 fn events() -> impl Strategy<Value = Event> {
