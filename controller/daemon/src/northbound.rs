@@ -27,14 +27,13 @@ use api::northbound::northbound_server::NorthboundServer;
 use api::telemetry::telemetry_server::TelemetryServer;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::error;
 
-use self::doors::Doors;
+use self::doors::{Doors, Peer};
 use self::gate::Gate;
 use self::service::Service;
 use self::telemetry::Reception;
@@ -99,9 +98,8 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));
         let reader = tokio::spawn(reader.run(of_reader));
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        // Tapped for nothing: only then does axum take its addresses for those of clients.
-        let serving = axum::serve(doors.tap_io(|_| {}), service).into_future();
+        let service = router.into_make_service_with_connect_info::<Peer>();
+        let serving = axum::serve(doors, service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
         if let Some(Err(why)) = stopping.run_until_cancelled(serving).await {
             error!("the northbound server ended: {why}");

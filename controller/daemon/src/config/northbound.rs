@@ -31,7 +31,7 @@ pub struct Token {
     pub name: String,
     /// What it is good for.
     pub role: Role,
-    /// SHA-256 of it.
+    /// SHA-256 of it: of what is sent, or of a client's certificate in DER.
     pub sha256: [u8; 32],
 }
 
@@ -111,7 +111,8 @@ pub struct RawToken {
     /// `report`, `read` or `write`.
     pub role: Role,
     /// SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`), so that who
-    /// reads the configuration does not learn the token.
+    /// reads the configuration does not learn the token. Or that of a client's certificate
+    /// (`openssl x509 -in CERT -outform der | sha256sum`), which is a token then.
     pub sha256: String,
 }
 

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -70,6 +72,28 @@ pub(super) enum TlsError {
 
 /// A connection.
 type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    /// SHA-256 of the certificate that was shown and found good.
+    pub(super) certificate: Option<[u8; 32]>,
+}
+
+impl Connected<IncomingStream<'_, Doors>> for Peer {
+    fn connect_info(connection: IncomingStream<'_, Doors>) -> Self {
+        let shown = match connection.io() {
+            Either::Left(_) => None,
+            Either::Right(secured) => secured.get_ref().1.peer_certificates(),
+        };
+        let own = shown.and_then(<[CertificateDer<'_>]>::first);
+        Self {
+            address: *connection.remote_addr(),
+            certificate: own.map(|certificate| Sha256::digest(certificate).into()),
+        }
+    }
+}
 
 /// Where connections come in.
 pub(super) enum Doors {

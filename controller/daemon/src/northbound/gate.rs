@@ -2,10 +2,11 @@
 //!
 //! Every request passes here before anything else looks at it, whatever its protocol. The decision:
 //! what a request needs is told from its method and path alone, so nothing that is added later is
-//! open by mistake; and only digests of tokens are kept, in the configuration as well.
+//! open by mistake; and only digests of tokens are kept, in the configuration as well. So a
+//! certificate can be one: its digest is as good as that of what is sent.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use topology::Finding;
 
+use super::doors::Peer;
 use super::openapi::Problem;
 use super::pace::Pace;
 use crate::config::{Northbound, Role, Token};
@@ -48,7 +50,7 @@ const GRPC: [&str; 2] = [
 /// Addresses whose pace is remembered.
 const ADDRESSES: usize = 4_096;
 
-/// Whose token a request has; nobody's where none is wanted.
+/// Whose token a request has, sent or shown; nobody's where none is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Caller(pub(super) Option<Arc<str>>);
 
@@ -65,8 +67,8 @@ pub(super) struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Turned {
     #[error(
-        "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file), with a token \
-         of role `{0}`"
+        "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file) or show a \
+         certificate that northbound.tokens has (crux: --cert), with a token of role `{0}`"
     )]
     Missing(Role),
     #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
@@ -92,8 +94,12 @@ impl Gate {
     /// Whether a request may pass, and whose it is.
     fn judge(&self, request: &Request) -> Result<Caller, Turned> {
         let needs = needs(request.method(), request.uri().path());
-        if needs != Role::Report {
-            self.count(request)?;
+        let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        let peer = peer.map(|ConnectInfo(peer)| *peer);
+        if needs != Role::Report
+            && let Some(peer) = peer
+        {
+            self.count(peer.address.ip())?;
         }
         let tokens = &self.rules.tokens;
         // Reports are open until somebody is given the right to report.
@@ -104,10 +110,16 @@ impl Gate {
         if !is_guarded {
             return Ok(Caller::default());
         }
-        let given = given(request.headers()).ok_or(Turned::Missing(needs))?;
-        let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
-        let token = tokens.iter().find(|token| token.sha256 == digest);
-        let Token { name, role, .. } = token.ok_or(Turned::Unknown)?;
+        let is_of = |digest| tokens.iter().find(|token| token.sha256 == digest);
+        // What is sent counts before what is shown.
+        let token = match given(request.headers()) {
+            Some(given) => is_of(Sha256::digest(given).into()).ok_or(Turned::Unknown)?,
+            None => {
+                let shown = peer.and_then(|peer| peer.certificate);
+                shown.and_then(is_of).ok_or(Turned::Missing(needs))?
+            }
+        };
+        let Token { name, role, .. } = token;
         let lacks = || Turned::Lacks {
             name: name.clone(),
             has: *role,
@@ -117,21 +129,15 @@ impl Gate {
         role.may(needs).then(caller).ok_or_else(lacks)
     }
 
-    /// Counts a request of its address.
-    fn count(&self, request: &Request) -> Result<(), Turned> {
-        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let Some(ConnectInfo(from)) = from else {
-            return Ok(());
-        };
+    /// Counts a request of an address.
+    fn count(&self, from: IpAddr) -> Result<(), Turned> {
         let now = Instant::now();
         let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         if paces.len() >= ADDRESSES {
             paces.clear();
         }
         let rate = self.rules.requests_per_second.get();
-        let pace = paces
-            .entry(from.ip())
-            .or_insert_with(|| Pace::new(rate, now));
+        let pace = paces.entry(from).or_insert_with(|| Pace::new(rate, now));
         if !pace.is_free(now) {
             return Err(Turned::TooFast);
         }

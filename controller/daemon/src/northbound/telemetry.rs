@@ -5,7 +5,7 @@
 //! the others.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,7 @@ use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 use topology::Finding;
 
+use super::doors::Peer;
 use super::pace::Pace;
 use crate::config::Telemetry;
 use crate::telemetry::desk::Call;
@@ -91,8 +92,8 @@ impl proto::telemetry_server::Telemetry for Reception {
         &self,
         request: Request<Streaming<proto::Report>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
-        let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let address = address.map(|ConnectInfo(address)| address.ip());
+        let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        let address = peer.map(|ConnectInfo(peer)| peer.address.ip());
         let guest = self.guests.admit(address, &self.limits)?;
         let (remarks, outgoing) = mpsc::channel(REMARKS);
         let line = Line {

@@ -294,17 +294,22 @@ async fn history_has_the_name_of_the_token() {
     served.end().await;
 }
 
-fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
-    let token = |name: &str, role| RawToken {
+/// Somebody whose token is this.
+pub(crate) fn token(name: &str, role: Role, token: &[u8]) -> RawToken {
+    let digest = Sha256::digest(token);
+    RawToken {
         name: name.to_owned(),
         role,
-        sha256: Sha256::digest(name)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
-    };
+        sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
     let mut raw = RawConfig::default();
-    raw.northbound.tokens = vec![token("ada", Role::Write), token("bob", Role::Read)];
+    raw.northbound.tokens = vec![
+        token("ada", Role::Write, b"ada"),
+        token("bob", Role::Read, b"bob"),
+    ];
     change(&mut raw);
     Config::try_from(raw).unwrap()
 }

@@ -7,17 +7,21 @@ use std::net::SocketAddr;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
-use controller::config::TlsFiles;
+use controller::config::{Role, TlsFiles};
 use controller::northbound::{self, Server};
 use controller::{Config, ControllerHandle, RawConfig};
 use tokio::net::TcpListener;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tonic::Code;
+use tonic::transport::{self, Certificate, Channel, ClientTlsConfig, Identity};
 
+use crate::grpc::token;
 use crate::http::ask;
 use crate::lab::Lab;
 use crate::secured::{file, pem};
 
-fn config(change: impl Fn(&mut TlsFiles)) -> Config {
+fn raw(change: impl Fn(&mut TlsFiles)) -> RawConfig {
     let mut files = TlsFiles {
         certificate: file("switch.pem"),
         key: file("switch.key.pem"),
@@ -26,7 +30,11 @@ fn config(change: impl Fn(&mut TlsFiles)) -> Config {
     change(&mut files);
     let mut raw = RawConfig::default();
     raw.northbound.tls = Some(files);
-    Config::try_from(raw).unwrap()
+    raw
+}
+
+fn config(change: impl Fn(&mut TlsFiles)) -> Config {
+    Config::try_from(raw(change)).unwrap()
 }
 
 async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, std::io::Result<Server>) {
@@ -36,18 +44,31 @@ async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, std::io::Resul
     (controller, server)
 }
 
+async fn client(
+    at: SocketAddr,
+    tls: ClientTlsConfig,
+) -> Result<NorthboundClient<Channel>, transport::Error> {
+    let endpoint = Channel::from_shared(format!("https://{at}")).unwrap();
+    let channel = endpoint.tls_config(tls)?.connect().await?;
+    Ok(NorthboundClient::new(channel))
+}
+
 /// Whether a client gets an answer.
 async fn is_answered(at: SocketAddr, tls: ClientTlsConfig) -> bool {
-    let endpoint = Channel::from_shared(format!("https://{at}")).unwrap();
-    let Ok(channel) = endpoint.tls_config(tls).unwrap().connect().await else {
-        return false;
-    };
-    let asked = NorthboundClient::new(channel).jobs(proto::Nothing {}).await;
-    asked.is_ok()
+    match client(at, tls).await {
+        Ok(mut client) => client.jobs(proto::Nothing {}).await.is_ok(),
+        Err(_) => false,
+    }
 }
 
 fn trusting() -> ClientTlsConfig {
     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem("roots.pem")))
+}
+
+/// The same with a certificate of its own.
+fn known_as(name: &str) -> ClientTlsConfig {
+    let [certificate, key] = ["pem", "key.pem"].map(|kind| pem(&format!("{name}.{kind}")));
+    trusting().identity(Identity::from_pem(certificate, key))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,8 +96,29 @@ async fn a_controller_that_knows_its_clients_answers_nobody_else() {
     let server = server.unwrap();
     let at = server.local_addr();
     assert!(!is_answered(at, trusting()).await);
-    let identity = Identity::from_pem(pem("controller.pem"), pem("controller.key.pem"));
-    assert!(is_answered(at, trusting().identity(identity)).await);
+    assert!(is_answered(at, known_as("controller")).await);
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_a_token_if_it_is_among_them() {
+    let lab = Lab::new().await;
+    let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
+    let certificate = CertificateDer::from_pem_file(file("controller.pem")).unwrap();
+    raw.northbound.tokens = vec![token("ada", Role::Read, &certificate)];
+    let (controller, server) = served(&lab, &Config::try_from(raw).unwrap()).await;
+    let server = server.unwrap();
+    let at = server.local_addr();
+    let mut ada = client(at, known_as("controller")).await.unwrap();
+    ada.jobs(proto::Nothing {}).await.unwrap();
+    let lacks = ada.policy_confirm(proto::Say::default()).await;
+    let lacks = lacks.unwrap_err();
+    assert_eq!(lacks.code(), Code::PermissionDenied, "{lacks}");
+    assert!(lacks.message().contains("`ada` may read"), "{lacks}");
+    let mut other = client(at, known_as("switch")).await.unwrap();
+    let missing = other.jobs(proto::Nothing {}).await.unwrap_err();
+    assert_eq!(missing.code(), Code::Unauthenticated, "{missing}");
     server.shutdown().await;
     controller.shutdown().await;
 }
