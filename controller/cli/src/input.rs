@@ -45,6 +45,7 @@ impl InputArgs {
     ) -> Result<Known, Failure> {
         let policy = files::policy_with(self.policy.as_deref(), change)?;
         let fabric = files::fabric(&self.fabric)?;
+        policy.check_on(&fabric).map_err(Failure::document)?;
         let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
         let (jobs, findings) = files::jobs(&self.jobs, &fabric)?;
         Ok(Known {

@@ -29,6 +29,7 @@ use planner::Plan;
 use topology::{Fabric, SwitchId};
 
 pub(crate) use self::acl_punt::rows as punts;
+pub(crate) use self::job_classify::rules::rows as rule_rows;
 use self::site::{Site, Situation};
 pub use self::wiring::{Wiring, WiringError};
 

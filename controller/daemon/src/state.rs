@@ -25,7 +25,7 @@ use topology::{Change, Fabric, Finding, SwitchId};
 
 pub use self::event::{Beginning, Effects, Event, Proposal, Realise};
 pub use self::question::{Answer, Question};
-use self::refused::{Refused, check_drains, check_jobs};
+use self::refused::{Refused, check_jobs, check_names};
 use self::returning::Returning;
 pub(crate) use self::snapshot::{FabricRecord, PlanRecord, ToldRecord, jobs_of, ledger_of};
 pub use self::snapshot::{Snapshot, SnapshotError};
@@ -311,7 +311,7 @@ impl State {
     /// Turns to another fabric. Jobs that go on there are planned from where they were, as far as
     /// that is there by its names.
     fn learn(&mut self, fabric: Fabric) -> Result<Effects, Refused> {
-        check_drains(&self.policy, &fabric)?;
+        check_names(&self.policy, &fabric)?;
         let wiring = Wiring::new(&fabric)?;
         self.wiring = Arc::new(match self.is_probed {
             true => wiring.probed(),

@@ -36,6 +36,9 @@ fn complete(input: &Input, plan: &Plan) -> Vec<Finding> {
     if plan.flows.iter().any(|flow| flow.job >= plan.jobs.len()) {
         findings.push(Finding::error("plan", "has a flow of no job"));
     }
+    if plan.rules.iter().any(|rule| rule.job >= plan.jobs.len()) {
+        findings.push(Finding::error("plan", "has a rule of no job"));
+    }
     let mut flows: BTreeMap<&str, usize> = BTreeMap::new();
     let names = plan.flows.iter().filter_map(|flow| plan.jobs.get(flow.job));
     names.for_each(|job| *flows.entry(job.id.as_str()).or_default() += 1);

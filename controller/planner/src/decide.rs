@@ -66,6 +66,7 @@ impl Situation<'_> {
             places: &priority::places(&ranking.order),
             levels: &found.levels,
             numbers: previous.numbers(),
+            rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
         Decided {
             plan: decisions.plan(&pinned, policy.levels),

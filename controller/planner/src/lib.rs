@@ -39,13 +39,14 @@ pub use document::{
 };
 pub use input::{Flow, Input, Job, JobId};
 pub use names::FieldError;
-pub use plan::{Plan, PlannedFlow, PlannedJob};
+pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 pub use plan_document::{
     PlanDocument, PlannedBounds, PlannedCompression, PlannedFlowDocument, PlannedJobDocument,
-    PlannedLink,
+    PlannedLink, PlannedRuleDocument,
 };
 pub use policy::{
-    Compression, Override, OverrideDocument, Paths, Policy, PolicyDocument, Reference,
+    Adoption, AdoptionDocument, Compression, MAX_RULES, Override, OverrideDocument, Paths, Policy,
+    PolicyDocument, Reference,
 };
 pub use profiles::{Profile, profiles};
 pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};

@@ -51,6 +51,21 @@ pub struct PlannedFlow {
     pub pinned: bool,
 }
 
+/// Flows of a job that it has not announced: those that match and are none of [`Plan::flows`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRule {
+    /// Position of their job in [`Plan::jobs`].
+    pub job: usize,
+    /// NICs that send them, ascending; empty: any.
+    pub senders: Vec<NicId>,
+    /// NICs that receive them, ascending; empty: any.
+    pub receivers: Vec<NicId>,
+    /// The sender's TCP or UDP port, if it matters.
+    pub sport: Option<u16>,
+    /// The receiver's TCP or UDP port, if it matters.
+    pub dport: Option<u16>,
+}
+
 /// Every decision for one input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -62,6 +77,8 @@ pub struct Plan {
     pub jobs: Vec<PlannedJob>,
     /// Flows by job, then in the order of the job's flows.
     pub flows: Vec<PlannedFlow>,
+    /// Whose all other flows are; the first rule that matches counts, and they have no paths.
+    pub rules: Vec<PlannedRule>,
 }
 
 impl Plan {
@@ -98,6 +115,7 @@ pub(crate) struct Decisions<'a> {
     pub(crate) places: &'a [usize],
     pub(crate) levels: &'a [u8],
     pub(crate) numbers: Vec<u32>,
+    pub(crate) rules: Vec<PlannedRule>,
 }
 
 impl Decisions<'_> {
@@ -117,6 +135,7 @@ impl Decisions<'_> {
             levels,
             jobs: self.jobs(),
             flows: flows.map(flow).collect(),
+            rules: self.rules.clone(),
         }
     }
 

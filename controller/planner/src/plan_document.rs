@@ -3,14 +3,14 @@
 //! Reading one back gives the `previous` of the next plan. Names that the fabric no longer has are
 //! no error there: what they stood for is planned anew, and a finding says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, Finding, LinkId, NicId, Node, Path};
+use topology::{Fabric, Finding, HostId, LinkId, NicId, Node, Path};
 
 use crate::input::JobId;
-use crate::plan::{Plan, PlannedFlow, PlannedJob};
+use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
 use crate::policy::Compression;
 use crate::report::Report;
 
@@ -24,6 +24,9 @@ pub struct PlanDocument {
     pub jobs: Vec<PlannedJobDocument>,
     /// Flows by job.
     pub flows: Vec<PlannedFlowDocument>,
+    /// Whose all other flows are; the first rule that matches counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<PlannedRuleDocument>,
     /// Links that carry planned traffic.
     pub links: Vec<PlannedLink>,
     /// How priorities became levels.
@@ -85,6 +88,26 @@ pub struct PlannedFlowDocument {
     pub moved: bool,
 }
 
+/// Flows of a job that it has not announced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedRuleDocument {
+    /// Its name.
+    pub job: String,
+    /// Sending hosts; any if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub src: Vec<String>,
+    /// Receiving hosts; any if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dst: Vec<String>,
+    /// The sender's TCP or UDP port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sport: Option<u16>,
+    /// The receiver's TCP or UDP port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dport: Option<u16>,
+}
+
 /// Planned load of a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -138,6 +161,11 @@ impl PlanDocument {
             generation: plan.generation,
             jobs: plan.jobs.iter().map(job_document).collect(),
             flows: flows.collect(),
+            rules: plan
+                .rules
+                .iter()
+                .map(|rule| PlannedRuleDocument::new(fabric, plan, rule))
+                .collect(),
             links: links.collect(),
             compression: PlannedCompression {
                 method: report.compression.method,
@@ -167,6 +195,8 @@ impl PlanDocument {
                 None => *lost.entry(&document.job).or_default() += 1,
             }
         }
+        let rules = self.rules.iter();
+        let rules = rules.filter_map(|rule| known.rule(rule)).collect();
         let finding = |(job, count): (&str, usize)| {
             let text = format!("{count} flows of the previous plan are not of this fabric");
             Finding::warning(format!("job {job}"), text)
@@ -179,9 +209,28 @@ impl PlanDocument {
                 levels,
                 jobs,
                 flows,
+                rules,
             },
             findings,
         )
+    }
+}
+
+impl PlannedRuleDocument {
+    /// A rule of `plan` in the names of `fabric`.
+    pub fn new(fabric: &Fabric, plan: &Plan, rule: &PlannedRule) -> Self {
+        let names = |nics: &[NicId]| {
+            let hosts: BTreeSet<HostId> = nics.iter().map(|nic| fabric.nic(*nic).host).collect();
+            let name = |host: &HostId| fabric.host(*host).name.clone();
+            hosts.iter().map(name).collect()
+        };
+        Self {
+            job: plan.jobs[rule.job].id.to_string(),
+            src: names(&rule.senders),
+            dst: names(&rule.receivers),
+            sport: rule.sport,
+            dport: rule.dport,
+        }
     }
 }
 
@@ -264,6 +313,24 @@ impl<'a> Known<'a> {
                 .collect(),
             links: links.map(|link| (fabric.link_name(link), link)).collect(),
         }
+    }
+
+    /// The rule, if its job and all its hosts are known.
+    fn rule(&self, document: &PlannedRuleDocument) -> Option<PlannedRule> {
+        let nics = |names: &[String]| {
+            let hosts = names.iter().map(|name| self.fabric.host_named(name));
+            let hosts = hosts.collect::<Option<Vec<_>>>()?;
+            let nics = hosts.iter().flat_map(|host| &self.fabric.host(*host).nics);
+            let nics: BTreeSet<NicId> = nics.copied().collect();
+            Some(nics.into_iter().collect())
+        };
+        Some(PlannedRule {
+            job: *self.jobs.get(document.job.as_str())?,
+            senders: nics(&document.src)?,
+            receivers: nics(&document.dst)?,
+            sport: document.sport,
+            dport: document.dport,
+        })
     }
 
     /// The flow, if its job, its NICs and all its links are known.

@@ -1,10 +1,11 @@
-//! What an operator decides over the planner's head: classes, methods, thresholds, drained parts
-//! and overrides of single jobs (Crux §7.2).
+//! What an operator decides over the planner's head: classes, methods, thresholds, drained parts,
+//! overrides of single jobs (Crux §7.2), and whose the flows are that nobody announced.
 //!
 //! A [`Policy`] is already valid; the one way to make it from a file is
 //! [`PolicyDocument::validate`], where every error names the field. The planner reads it and never
 //! asks whether it makes sense.
 
+mod adoption;
 mod document;
 
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Change, Fabric, Node, SwitchId};
 
-pub use self::document::{OverrideDocument, PolicyDocument};
+pub use self::adoption::{Adoption, MAX_RULES};
+pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
 use crate::input::Job;
 use crate::names::{self, FieldError};
 
@@ -130,6 +132,8 @@ pub struct Policy {
     pub drained: Vec<String>,
     /// Overrides; the first that matches a job is the one that counts.
     pub overrides: Vec<Override>,
+    /// Whose the flows are that no job has announced; the first rule that matches counts.
+    pub adopt: Vec<Adoption>,
 }
 
 impl Default for Policy {
@@ -147,6 +151,7 @@ impl Default for Policy {
             search_events: 2_000_000,
             drained: Vec::new(),
             overrides: Vec::new(),
+            adopt: Vec::new(),
         }
     }
 }

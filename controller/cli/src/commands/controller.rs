@@ -92,7 +92,7 @@ impl Wanted {
             .transpose()?;
         // Where nothing is found yet, nothing can be said of jobs, nor of what cables to drain.
         let makes_sense =
-            |policy: &Policy| !fabric.links().is_empty() || policy.apply_drains(fabric).is_ok();
+            |policy: &Policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok();
         let policy = policy.filter(makes_sense);
         let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
         let jobs = file.map(|file| jobs(file, fabric)).transpose()?;

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .transpose()?;
     let (previous, lost) = recalled.unzip();
     findings.extend(lost.into_iter().flatten());
+    let (input, policy) = policy.adopting(input);
 
     let started = Instant::now();
     let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());

@@ -195,9 +195,9 @@ fn check(args: &Check) -> Result<(), Failure> {
     };
     let fabric = files::fabric(fabric)?;
     let policy = document.validate(&args.file).map_err(Failure::document)?;
-    let drained = policy.apply_drains(&fabric);
+    let checked = policy.check_on(&fabric);
     let format = document::Format::of_file(&args.file).map_err(Failure::document)?;
-    drained.map_err(|error| {
+    checked.map_err(|error| {
         let file = args.file.clone();
         let error = planner::FieldError { file, ..error };
         Failure::document(error.in_text(&text.text, format))

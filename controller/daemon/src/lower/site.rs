@@ -12,6 +12,7 @@ use p4::fabric::Port;
 use planner::{Plan, PlannedFlow};
 use topology::{Change, Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
+use super::job_classify::rules;
 use super::wiring::{Leaf, Wiring};
 
 /// A fabric as it is, and what is planned on it.
@@ -202,9 +203,13 @@ impl<'a> Site<'a> {
         self.all.sent.get(&nic).map_or(&[], Vec::as_slice)
     }
 
-    /// The numbers of all jobs whose traffic enters the fabric here.
+    /// The numbers of all jobs whose traffic enters the fabric here, or may by a rule.
     pub(super) fn jobs(&self) -> BTreeSet<NonZeroU32> {
         let sent = self.nics().flat_map(|nic| self.sent_from(nic));
-        sent.map(|sent| sent.job).collect()
+        let plan = self.all.plan;
+        let nics: Vec<NicId> = self.nics().collect();
+        let rules = plan.rules.iter().filter(|rule| rules::is_at(rule, &nics));
+        let adopted = rules.filter_map(|rule| NonZeroU32::new(plan.jobs.get(rule.job)?.number));
+        sent.map(|sent| sent.job).chain(adopted).collect()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use p4::fabric::table;
 use p4::{Pipeline, Tables};
-use planner::{Flow, Input, Job, Plan, Policy};
+use planner::{Adoption, Flow, Input, Job, Plan, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{Change, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
@@ -36,11 +36,37 @@ fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
 }
 
 fn plan(fabric: &Fabric, jobs: &[Job]) -> Plan {
+    plan_adopting(fabric, jobs, &[])
+}
+
+fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[Adoption]) -> Plan {
     let input = Input {
         fabric: fabric.clone(),
         jobs: jobs.to_vec(),
     };
-    planner::plan(&input, &Policy::default(), None).0
+    let policy = Policy {
+        adopt: rules.to_vec(),
+        ..Policy::default()
+    };
+    let (input, policy) = policy.adopting(input);
+    planner::plan(&input, &policy, None).0
+}
+
+/// A rule of a job named by its number, by positions of hosts.
+fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> Adoption {
+    let names = |hosts: &[usize]| {
+        let name = |host: &usize| fabric.host(HostId::from(*host)).name.clone();
+        hosts.iter().map(name).collect()
+    };
+    Adoption {
+        job: format!("rule{number}").as_str().into(),
+        tenant: None,
+        level: Some(3),
+        src: names(src),
+        dst: names(dst),
+        sport: None,
+        dport: None,
+    }
 }
 
 fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, Tables> {
@@ -159,11 +185,55 @@ fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
         .iter()
         .filter_map(|row| row.strip_prefix("job_classify "));
     let expected = [
-        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=3 -> set_job(job=1)",
-        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=3 -> set_job(job=2)",
-        "src=10.0.1.1 dst=10.0.1.3 dport=4791 priority=2 -> set_job(job=1)",
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> set_job(job=1)",
+        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=67 -> set_job(job=2)",
+        "src=10.0.1.1 dst=10.0.1.3 dport=4791 priority=66 -> set_job(job=1)",
     ];
     assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 1,
+        hosts_per_leaf: 2,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build("two racks", &spec).unwrap();
+    // Two flows that stay on their leaf: one to where the second rule's go as well.
+    let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(1, 0, 50_001)])];
+    let storage = Adoption {
+        dport: Some(2049),
+        ..rule(0, &[], &[3], &fabric)
+    };
+    let rules = [storage, rule(1, &[0], &[], &fabric)];
+    let plan = plan_adopting(&fabric, &jobs, &rules);
+    let tables = lowered(&fabric, &plan);
+    let rows = |switch| {
+        let rows = shown(&fabric, &tables, switch);
+        let wanted = |row: &String| row.starts_with("job_classify") || row.starts_with("job_qos");
+        rows.into_iter().filter(wanted).collect::<Vec<_>>()
+    };
+    let first = [
+        "job_classify src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> \
+         set_job(job=1)",
+        "job_classify src=10.0.1.1 priority=63 -> set_job(job=4)",
+        "job_classify src=10.0.1.2 dport=4791 priority=65 -> set_job(job=2)",
+        "job_classify dst=10.0.2.2 dport=2049 priority=64 -> set_job(job=3)",
+    ];
+    let mut found = rows("leaf1");
+    found.retain(|row| !row.starts_with("job_qos"));
+    found.sort();
+    let mut first = first.map(str::to_owned);
+    first.sort();
+    assert_eq!(found, first);
+    let second = [
+        "job_classify dst=10.0.2.2 dport=2049 priority=64 -> set_job(job=3)",
+        "job_qos job=3 -> set_class(level=3, dscp=24)",
+    ];
+    assert_eq!(rows("leaf2"), second);
+    assert_eq!(rows("spine1"), [""; 0]);
 }
 
 #[test]
@@ -230,15 +300,23 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
 struct Case {
     fabric: Fabric,
     jobs: Vec<Job>,
+    rules: Vec<Adoption>,
     changes: Vec<Change>,
     choice: usize,
+}
+
+/// Rules by positions of hosts, to be taken modulo; none for any.
+fn rules() -> impl Strategy<Value = Vec<[Vec<usize>; 2]>> {
+    let hosts = || proptest::collection::vec(0usize..64, 0..3);
+    proptest::collection::vec((hosts(), hosts()).prop_map(|(src, dst)| [src, dst]), 0..3)
 }
 
 fn cases() -> impl Strategy<Value = Case> {
     let flows = proptest::collection::vec((0usize..64, 0usize..64), 1..12);
     let jobs = proptest::collection::vec(flows, 0..4);
     let changes = proptest::collection::vec((0usize..4, 0usize..200), 0..4);
-    (fabrics(), jobs, changes, 0usize..6).prop_map(|(fabric, jobs, changes, choice)| {
+    let drawn = (fabrics(), jobs, rules(), changes, 0usize..6);
+    drawn.prop_map(|(fabric, jobs, rules, changes, choice)| {
         let nics = fabric.nics().len();
         let mut port = 0xc000;
         let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {
@@ -260,7 +338,14 @@ fn cases() -> impl Strategy<Value = Case> {
             _ => Change::DrainSwitch(SwitchId::from(at % switches)),
         };
         let changes = changes.into_iter().map(change).collect();
+        let hosts = fabric.hosts().len();
+        let rules = rules.into_iter().enumerate().map(|(number, ends)| {
+            let [src, dst] = ends.map(|ends| ends.iter().map(|host| host % hosts).collect());
+            let [src, dst]: [Vec<usize>; 2] = [src, dst];
+            rule(number, &src, &dst, &fabric)
+        });
         Case {
+            rules: rules.collect(),
             fabric,
             jobs,
             changes,
@@ -289,6 +374,30 @@ fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCa
             walk.levels.iter().all(|at| *at == level),
             "{walk:?} not at {level}"
         );
+    }
+    Ok(())
+}
+
+/// What nobody announced travels at the level of the first rule that it matches, or at the lowest.
+fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
+    let tables = lowered(fabric, plan);
+    let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&nic);
+    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+        let packet = Packet {
+            src: flow.src,
+            dst: flow.dst,
+            sport: 1,
+            answer: None,
+        };
+        let adopts = |rule: &&planner::PlannedRule| {
+            is_one_of(&rule.senders, flow.src) && is_one_of(&rule.receivers, flow.dst)
+        };
+        let Some(rule) = plan.rules.iter().find(adopts) else {
+            continue;
+        };
+        let level = u128::from(plan.jobs[rule.job].level);
+        let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
+        prop_assert!(walk.levels.iter().all(|at| *at == level), "{walk:?}");
     }
     Ok(())
 }
@@ -338,8 +447,9 @@ proptest! {
     #[test]
     fn planned_flows_take_their_planned_links(case in cases()) {
         let fabric = case.fabric.with(case.changes.iter().copied());
-        let plan = plan(&fabric, &case.jobs);
+        let plan = plan_adopting(&fabric, &case.jobs, &case.rules);
         check_flows(&fabric, &plan, case.choice)?;
+        check_adopted(&fabric, &plan, case.choice)?;
         check_answers(&fabric, &plan, case.choice)?;
         for tables in lowered(&fabric, &plan).values() {
             check_references(tables)?;

@@ -245,8 +245,8 @@ pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
         Record::Policy(stored) => {
             let policy = stored.content.validate("the stored policy");
             let policy = policy.map_err(|error| error.to_string())?;
-            let drained = policy.apply_drains(fabric);
-            drained.map_err(|error| error.to_string())?;
+            let checked = policy.check_on(fabric);
+            checked.map_err(|error| error.to_string())?;
             Ok(Event::EditionStored(stored.clone()))
         }
         Record::Jobs(stored) => {

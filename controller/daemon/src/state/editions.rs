@@ -11,7 +11,7 @@ use topology::{Fabric, Finding};
 
 use super::State;
 use super::event::{Effects, Proposal};
-use super::refused::{Refused, check_drains};
+use super::refused::{Refused, check_names};
 use crate::ledger::{Edition, Trial, UnixMs};
 use crate::store::Record;
 
@@ -67,7 +67,7 @@ impl State {
                 switches: self.levels,
             });
         }
-        check_drains(policy, fabric)
+        check_names(policy, fabric)
     }
 
     /// Whoever takes a trial back gets the plan of before: planned from that one, nothing moves

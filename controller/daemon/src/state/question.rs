@@ -37,7 +37,7 @@ impl Question {
             policy,
             previous,
         } = self;
-        let input = Input { fabric, jobs };
+        let (input, policy) = policy.adopting(Input { fabric, jobs });
         let (plan, report) = planner::plan(&input, &policy, previous.as_deref());
         Answer {
             inputs,

@@ -38,9 +38,9 @@ impl Refused {
     }
 }
 
-/// Whether everything that the policy drains is there.
-pub(super) fn check_drains(policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
-    policy.apply_drains(fabric)?;
+/// Whether everything that the policy names is there.
+pub(super) fn check_names(policy: &Policy, fabric: &Fabric) -> Result<(), Refused> {
+    policy.check_on(fabric)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use planner::{
     Bounds, Compression, CompressionReport, Job, JobId, JobsDocument, Plan, PlannedFlow,
-    PlannedJob, Report,
+    PlannedJob, PlannedRule, Report,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
@@ -79,6 +79,8 @@ pub(crate) struct PlanRecord {
     levels: u8,
     jobs: Vec<JobRecord>,
     flows: Vec<FlowRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleRecord>,
 }
 
 /// Decisions on one job: its name, number, rank and level, and the bits of intensity, seconds at
@@ -89,6 +91,10 @@ struct JobRecord(String, u32, u32, u8, [u64; 4]);
 /// Decisions on one flow: place of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct FlowRecord(usize, NicId, NicId, u16, Vec<LinkId>, bool);
+
+/// Flows that a job has not announced: place of their job, senders, receivers, ports of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct RuleRecord(usize, Vec<NicId>, Vec<NicId>, [Option<u16>; 2]);
 
 /// A recorded state that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -178,6 +184,7 @@ impl PlanRecord {
             levels: plan.levels,
             jobs: plan.jobs.iter().map(job).collect(),
             flows: plan.flows.iter().map(flow).collect(),
+            rules: plan.rules.iter().map(RuleRecord::new).collect(),
         }
     }
 
@@ -211,7 +218,31 @@ impl PlanRecord {
             levels: self.levels,
             jobs: self.jobs.iter().map(job).collect(),
             flows: self.flows.iter().map(flow).collect::<Result<_, _>>()?,
+            rules: self.rules.iter().map(RuleRecord::read).collect(),
         })
+    }
+}
+
+impl RuleRecord {
+    fn new(rule: &PlannedRule) -> Self {
+        let ports = [rule.sport, rule.dport];
+        Self(
+            rule.job,
+            rule.senders.clone(),
+            rule.receivers.clone(),
+            ports,
+        )
+    }
+
+    fn read(&self) -> PlannedRule {
+        let Self(job, senders, receivers, [sport, dport]) = self;
+        PlannedRule {
+            job: *job,
+            senders: senders.clone(),
+            receivers: receivers.clone(),
+            sport: *sport,
+            dport: *dport,
+        }
     }
 }
 
@@ -270,7 +301,7 @@ impl Snapshot {
         state.told = self.told.read(&state.fabric)?;
         state.ledger = ledger_of(&self.editions)?;
         let policy = state.ledger.latest().content.validate("policy");
-        let policy = policy.and_then(|policy| policy.apply_drains(&state.fabric).map(|_| policy));
+        let policy = policy.and_then(|policy| policy.check_on(&state.fabric).map(|()| policy));
         state.policy = policy.map_err(|error| SnapshotError::new("the policy", &error))?;
         let plan = |record: &PlanRecord| record.read().map(Arc::new);
         state.before_trial = self.before_trial.as_ref().map(plan).transpose()?;

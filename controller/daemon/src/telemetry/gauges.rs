@@ -2,7 +2,8 @@
 //!
 //! Pure: counts, the plan in force and time (seconds of a clock that never goes back) come in,
 //! [`Measured`] comes out; `reader` is the task around it. A pin counts the bytes
-//! of its flow at the leaf where that enters, and a port counts by class what leaves it. The
+//! of its flow at the leaf where that enters, a row of a rule those of the flows that it adopts, and
+//! a port counts by class what leaves it. The
 //! decision: bytes are added up as differences, so a pin that was written anew, or a switch that
 //! began anew, costs what it counted since the last reading and nothing more.
 
@@ -13,10 +14,11 @@ use agent::{Period, Series};
 use p4::codec::Count;
 use p4::entry::EntryKey;
 use p4::fabric::{self, Flow, Level, Port};
-use planner::JobId;
-use topology::{Fabric, Finding, LinkId, Node, SwitchId};
+use planner::{JobId, Plan, PlannedJob};
+use topology::{Fabric, Finding, LinkId, NicId, Node, SwitchId};
 
 use crate::config::Counters;
+use crate::lower::rule_rows;
 use crate::state::Realise;
 
 /// Seconds over which rates are means, and up to twice that.
@@ -35,7 +37,7 @@ const CLEAR: f64 = 0.6;
 /// What one reading of a switch found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// By pin.
+    /// By pin, or row of a rule.
     pub pins: BTreeMap<EntryKey, Count>,
     /// By cell of the port and level counter.
     pub cells: BTreeMap<u32, Count>,
@@ -44,7 +46,7 @@ pub struct Counted {
 /// What is to be read of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// Pins.
+    /// Pins, and rows of rules.
     pub pins: Vec<EntryKey>,
     /// Cells.
     pub cells: Vec<u32>,
@@ -64,7 +66,7 @@ pub struct Measured {
 /// What a job sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobMeasured {
-    /// All its pinned flows together, bytes/s; a mean over some seconds.
+    /// All its flows that are pinned or adopted together, bytes/s; a mean over some seconds.
     pub bytes_per_second: f64,
     /// What repeats in it.
     pub period: Option<Period>,
@@ -105,10 +107,22 @@ pub struct Gauges {
 #[derive(Clone, Debug)]
 struct Pin {
     job: JobId,
-    /// The link by which its flow arrives.
-    arrives: LinkId,
+    /// The link by which its flow arrives; none where that is not known.
+    arrives: Option<LinkId>,
     level: u8,
     meter: Meter,
+}
+
+impl Pin {
+    /// One that has counted nothing.
+    fn of(job: &PlannedJob, arrives: Option<LinkId>) -> Self {
+        Self {
+            job: job.id.clone(),
+            arrives,
+            level: job.level,
+            meter: Meter::default(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -215,26 +229,15 @@ impl Gauges {
     pub fn settle_on(&mut self, realised: &Realise) {
         let Realise { fabric, plan, .. } = realised;
         let mut had = std::mem::take(&mut self.pins);
-        self.unpinned.clear();
-        for flow in &plan.flows {
-            let Some(arrives) = flow.links.last().copied() else {
-                continue;
-            };
-            if !flow.pinned {
-                self.unpinned.insert(arrives);
-                continue;
-            }
-            let leaf = fabric.leaf_of(flow.src);
-            let key = key(fabric, flow);
-            let planned = &plan.jobs[flow.job];
+        let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
+        self.unpinned = unpinned
+            .filter_map(|flow| flow.links.last().copied())
+            .collect();
+        for (leaf, key, pin) in pins(fabric, plan).into_iter().chain(rules(fabric, plan)) {
             let before = had.get_mut(&leaf).and_then(|pins| pins.remove(&key));
-            let pin = Pin {
-                job: planned.id.clone(),
-                arrives,
-                level: planned.level,
-                meter: before.map_or_else(Meter::default, |pin| pin.meter),
-            };
-            self.pins.entry(leaf).or_default().insert(key, pin);
+            let meter = before.map_or_else(Meter::default, |pin| pin.meter);
+            let pins = self.pins.entry(leaf).or_default();
+            pins.insert(key, Pin { meter, ..pin });
         }
         let is_planned = |id: &JobId| plan.job(id).is_some();
         self.jobs.retain(|id, _| is_planned(id));
@@ -322,19 +325,21 @@ impl Gauges {
     /// What leaves a leaf for a host beyond what its pins say; not where flows without a pin
     /// arrive, and not answers, which have none.
     fn strays(&self, fabric: &Fabric) -> Vec<Stray> {
-        let mut pinned: BTreeMap<(LinkId, u8), f64> = BTreeMap::new();
+        let mut counted: BTreeMap<(Option<LinkId>, u8), f64> = BTreeMap::new();
         for pin in self.pins.values().flat_map(BTreeMap::values) {
-            *pinned.entry((pin.arrives, pin.level)).or_default() += pin.meter.rate.now();
+            *counted.entry((pin.arrives, pin.level)).or_default() += pin.meter.rate.now();
         }
+        let counted = |link, level| counted.get(&(link, level)).copied().unwrap_or(0.0);
         let stray = |cell: &Cell| {
             let Node::Host(host) = fabric.link(cell.link).to.node else {
                 return None;
             };
-            let known = pinned.get(&(cell.link, cell.level)).copied();
-            let excess = cell.meter.rate.now() - known.unwrap_or(0.0);
+            // What arrives nobody knows where may all arrive here.
+            let known = counted(Some(cell.link), cell.level) + counted(None, cell.level);
+            let excess = cell.meter.rate.now() - known;
             let least = STRAY * fabric.link(cell.link).bandwidth.bytes_per_second();
             // Readings of pins and ports are not of one instant.
-            let is_excess = excess > least.max(0.2 * known.unwrap_or(0.0));
+            let is_excess = excess > least.max(0.2 * known);
             is_excess.then(|| Stray {
                 host: fabric.host(host).name.clone(),
                 level: cell.level,
@@ -383,7 +388,7 @@ impl Measured {
         let finding = |stray: &Stray| {
             let text = format!(
                 "{:.2} Gbit/s in class {} belong to no job; announce one, or name it in a jobs \
-                 document, and it is planned",
+                 document, and it is planned; a rule of the policy ([[adopt]]) gives it a class",
                 stray.bytes_per_second * 8.0 / 1e9,
                 stray.level
             );
@@ -391,6 +396,36 @@ impl Measured {
         };
         self.strays.iter().map(finding).collect()
     }
+}
+
+/// The pins of a plan, with nothing counted.
+fn pins(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, Pin)> {
+    let pinned = plan.flows.iter().filter(|flow| flow.pinned);
+    let pin = |flow: &planner::PlannedFlow| {
+        let pin = Pin::of(&plan.jobs[flow.job], Some(*flow.links.last()?));
+        Some((fabric.leaf_of(flow.src), key(fabric, flow), pin))
+    };
+    pinned.filter_map(pin).collect()
+}
+
+/// The rows of a plan's rules, with nothing counted.
+fn rules(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, Pin)> {
+    if plan.rules.is_empty() {
+        return Vec::new();
+    }
+    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
+    for nic in (0..fabric.nics().len()).map(NicId::from) {
+        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
+    }
+    let of_leaf = |(leaf, nics): (&SwitchId, &Vec<NicId>)| {
+        let rows = rule_rows(fabric, plan, nics).into_iter();
+        let leaf = *leaf;
+        rows.map(move |row| {
+            let arrives = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
+            (leaf, row.entry.key, Pin::of(&plan.jobs[row.job], arrives))
+        })
+    };
+    leaves.iter().flat_map(of_leaf).collect()
 }
 
 /// The pin of a flow.

@@ -5,7 +5,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Compression, Override, Paths, Policy, Reference};
+use super::{Adoption, Compression, MAX_RULES, Override, Paths, Policy, Reference};
+use crate::input::JobId;
 use crate::names::FieldError;
 
 /// Most classes that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
@@ -40,6 +41,9 @@ pub struct PolicyDocument {
     /// Overrides by job id or tenant; the first that matches counts.
     #[serde(rename = "job")]
     pub jobs: Vec<OverrideDocument>,
+    /// Whose the flows are that no job has announced; the first that matches counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adopt: Vec<AdoptionDocument>,
 }
 
 /// An override in the Policy document.
@@ -69,6 +73,33 @@ pub struct OverrideDocument {
     pub min_throughput: Option<f64>,
 }
 
+/// A rule of adoption in the Policy document; it says at least one of `src`, `dst`, `sport` and
+/// `dport`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptionDocument {
+    /// The job that such flows are; it need not be announced.
+    pub job: String,
+    /// Whose it is, for overrides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Its class while nobody announces it; the lowest of jobs if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
+    /// Sending hosts, by name or glob; any if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub src: Vec<String>,
+    /// Receiving hosts, by name or glob; any if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dst: Vec<String>,
+    /// The sender's TCP or UDP port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sport: Option<u16>,
+    /// The receiver's TCP or UDP port; that of RoCEv2 is 4791.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dport: Option<u16>,
+}
+
 impl Default for PolicyDocument {
     fn default() -> Self {
         Self::from(&Policy::default())
@@ -95,6 +126,7 @@ impl From<&Policy> for PolicyDocument {
                 .iter()
                 .map(OverrideDocument::from)
                 .collect(),
+            adopt: policy.adopt.iter().map(AdoptionDocument::from).collect(),
         }
     }
 }
@@ -113,6 +145,20 @@ impl From<&Override> for OverrideDocument {
     }
 }
 
+impl From<&Adoption> for AdoptionDocument {
+    fn from(rule: &Adoption) -> Self {
+        Self {
+            job: rule.job.to_string(),
+            tenant: rule.tenant.clone(),
+            level: rule.level,
+            src: rule.src.clone(),
+            dst: rule.dst.clone(),
+            sport: rule.sport,
+            dport: rule.dport,
+        }
+    }
+}
+
 impl PolicyDocument {
     /// The policy that the document states.
     ///
@@ -126,6 +172,12 @@ impl PolicyDocument {
         fields.within("max_correction", self.max_correction, 1.0, f64::MAX)?;
         let overrides = self.jobs.iter().enumerate();
         let overrides = overrides.map(|(index, rule)| fields.rule(index, rule));
+        if self.adopt.len() > MAX_RULES {
+            let problem = format!("{} rules, and there may be {MAX_RULES}", self.adopt.len());
+            return Err(fields.error("adopt", problem));
+        }
+        let adopt = self.adopt.iter().enumerate();
+        let adopt = adopt.map(|(index, rule)| fields.adoption(index, rule));
         Ok(Policy {
             levels: self.levels,
             reserved_levels: self.reserved_levels.iter().copied().collect(),
@@ -139,6 +191,7 @@ impl PolicyDocument {
             search_events: self.search_events,
             drained: self.drained.clone(),
             overrides: overrides.collect::<Result<_, _>>()?,
+            adopt: adopt.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -232,6 +285,42 @@ impl Fields<'_> {
             weight,
             exempt: rule.exempt,
             min_throughput,
+        })
+    }
+
+    fn adoption(&self, index: usize, rule: &AdoptionDocument) -> Result<Adoption, FieldError> {
+        let error = |field: &str, problem: &str| {
+            let problem = problem.to_owned();
+            Err(self.error(&format!("adopt[{index}].{field}"), problem))
+        };
+        if rule.job.is_empty() {
+            return error("job", "empty; a job needs a name");
+        }
+        if rule.job.contains(['*', '?']) {
+            return error("job", "`*` and `?` stand for other names; a job needs one");
+        }
+        let has_port = rule.sport.is_some() || rule.dport.is_some();
+        if rule.src.is_empty() && rule.dst.is_empty() && !has_port {
+            return error("job", "nothing to match; give src, dst, sport or dport");
+        }
+        self.job_level(&format!("adopt[{index}].level"), rule.level)?;
+        let mut earlier = self.policy.adopt[..index].iter();
+        if let Some(first) = earlier.find(|other| other.job == rule.job) {
+            if first.tenant != rule.tenant {
+                return error("tenant", "an earlier rule of this job says otherwise");
+            }
+            if first.level != rule.level {
+                return error("level", "an earlier rule of this job says otherwise");
+            }
+        }
+        Ok(Adoption {
+            job: JobId::from(rule.job.as_str()),
+            tenant: rule.tenant.clone(),
+            level: rule.level,
+            src: rule.src.clone(),
+            dst: rule.dst.clone(),
+            sport: rule.sport,
+            dport: rule.dport,
         })
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Builders of test data outside the test functions.
 
+mod adoption;
 mod compression;
 mod documents;
 mod planning;
