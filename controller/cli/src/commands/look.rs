@@ -3,7 +3,7 @@
 //!
 //! They only ask and print; what they print as JSON is the answer as it came.
 
-use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, SwitchRow};
+use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, Source, SwitchRow};
 use ::controller::northbound::explain::{Explanation, FlowExplanation};
 use comfy_table::Table;
 use serde::Serialize;
@@ -39,15 +39,26 @@ pub(crate) fn jobs(args: &Args) -> Result<(), Failure> {
     let rows: Vec<JobRow> = args.to.get("/v1/jobs")?;
     args.tell(&rows, || {
         let headings = [
-            "job", "level", "rank", "TFLOP/s", "alone s", "GPUs", "flows", "known by",
+            "job",
+            "level",
+            "rank",
+            "TFLOP/s",
+            "alone s",
+            "GPUs",
+            "flows",
+            "counted Gbit/s",
+            "known by",
         ];
         let mut table = output::table(headings);
         for row in &rows {
-            let known = match (row.told, row.profiled) {
+            let known = match (row.source, row.profiled) {
                 (_, true) => "being profiled",
-                (true, false) => "telemetry",
-                (false, false) => "document",
+                (Source::Telemetry, false) => "telemetry",
+                (Source::Document, false) => "document",
+                (Source::Rule, false) => "rule",
             };
+            let counted = row.measured_bytes_per_second;
+            let counted = counted.map(|bytes| format!("{:.2}", bytes * 8.0 / 1e9));
             table.add_row([
                 row.id.clone(),
                 row.level.to_string(),
@@ -56,6 +67,7 @@ pub(crate) fn jobs(args: &Args) -> Result<(), Failure> {
                 format!("{:.4}", row.alone_seconds),
                 row.gpus.to_string(),
                 row.flows.to_string(),
+                counted.unwrap_or_else(|| "-".to_owned()),
                 known.to_owned(),
             ]);
         }
@@ -176,13 +188,17 @@ fn level(why: &Explanation) -> String {
         (Some(rule), false) => format!("the override `{rule}`"),
         (None, false) => "no override".to_owned(),
     };
+    let adopts = why.adopts.iter();
+    let adopts: String = adopts
+        .map(|rule| format!("\n  adopts      {rule}"))
+        .collect();
     format!(
         "job {} has level {} of 0..{}, rank {}\n  \
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
          correction  {:.3}, compared with {reference}\n  \
          priority    {:.3e}\n  \
          contends    with {}; compression left {} above it in its class\n  \
-         policy      {rule}",
+         policy      {rule}{adopts}",
         why.id,
         why.level,
         why.levels - 1,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use planner::{JobId, PlanDocument};
+use planner::{Adoption, JobId, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, LinkId, Node, SwitchId};
@@ -36,6 +36,18 @@ pub struct View {
     pub(super) lines: BTreeMap<SwitchId, SwitchStatus>,
 }
 
+/// Who tells of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A jobs document.
+    Document,
+    /// It tells of itself.
+    Telemetry,
+    /// Nobody: a rule of the policy says that flows are its.
+    Rule,
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRow {
@@ -59,8 +71,17 @@ pub struct JobRow {
     pub intensity: f64,
     /// Seconds of an iteration alone on its paths.
     pub alone_seconds: f64,
-    /// Its flows.
+    /// Its flows, as far as they are announced.
     pub flows: usize,
+    /// Who tells of it.
+    pub source: Source,
+    /// What switches count of its flows that are pinned or adopted, bytes per second, a mean over
+    /// some seconds; none where nothing was counted.
+    pub measured_bytes_per_second: Option<f64>,
+    /// Seconds of an iteration by what they count, where it repeats.
+    pub measured_iteration_seconds: Option<f64>,
+    /// Bytes of an iteration by what they count.
+    pub measured_iteration_bytes: Option<f64>,
 }
 
 /// A switch.
@@ -135,25 +156,44 @@ impl View {
         let known: BTreeMap<&JobId, &planner::Job> =
             question.jobs.iter().map(|job| (&job.id, job)).collect();
         let row = |(planned, why): (&planner::PlannedJob, &planner::Why)| {
-            let job = known.get(&planned.id)?;
+            let job = known.get(&planned.id);
+            let (tenant, source) = match job {
+                Some(job) if told_ids.contains(&job.id) => (&job.tenant, Source::Telemetry),
+                Some(job) => (&job.tenant, Source::Document),
+                None => (&self.adopted(&planned.id)?.tenant, Source::Rule),
+            };
+            let measured = self.measured.jobs.get(&planned.id);
+            let measured = measured.filter(|measured| measured.bytes_per_second > 0.0);
+            let period = measured.and_then(|measured| measured.period);
             Some(JobRow {
                 id: planned.id.to_string(),
-                tenant: job.tenant.clone(),
-                model: job.model.clone(),
-                gpus: job.gpu_count(),
-                told: told_ids.contains(&planned.id),
+                tenant: tenant.clone(),
+                model: job.and_then(|job| job.model.clone()),
+                gpus: job.map_or(0, |job| job.gpu_count()),
+                told: source == Source::Telemetry,
                 profiled: told.profiled.contains(&planned.id),
                 level: planned.level,
                 rank: planned.rank,
                 intensity: planned.intensity,
                 alone_seconds: why.iteration_seconds,
-                flows: job.flows.len(),
+                flows: job.map_or(0, |job| job.flows.len()),
+                source,
+                measured_bytes_per_second: measured.map(|measured| measured.bytes_per_second),
+                measured_iteration_seconds: period.map(|period| period.seconds),
+                measured_iteration_bytes: period.map(|period| period.bytes),
             })
         };
         let planned = realised.plan.jobs.iter().zip(&realised.report.why);
         let mut rows: Vec<JobRow> = planned.filter_map(row).collect();
         rows.sort_by_key(|row| row.rank);
         rows
+    }
+
+    /// The rule that makes a job of this name, if nobody announces it.
+    pub(super) fn adopted(&self, id: &JobId) -> Option<&Adoption> {
+        let is_announced = self.question.jobs.iter().any(|job| job.id == *id);
+        let mut rules = self.question.policy().adopt.iter();
+        rules.find(|rule| rule.job == *id && !is_announced)
     }
 
     /// All switches that the controller deals with.

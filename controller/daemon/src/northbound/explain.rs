@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use planner::JobId;
+use planner::{JobId, Override, PlannedRuleDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
 
 use super::answers::{View, stations};
+use crate::state::Realise;
 
 /// Why a job is treated as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +46,8 @@ pub struct Explanation {
     pub profiled: bool,
     /// Its flows.
     pub flows: Vec<FlowExplanation>,
+    /// Which other flows rules of the policy give it, as `h1, h2 > h3, to port 2049`.
+    pub adopts: Vec<String>,
 }
 
 /// Why a flow takes its path.
@@ -113,13 +116,25 @@ impl View {
             priority: job.priority,
             contenders: names(&why.contenders),
             merged_with: names(&why.tied_with),
-            rule: why.rule.clone(),
+            rule: match self.adopted(&job.id) {
+                Some(adopted) => pattern(self.question.policy().override_of(adopted)),
+                None => why.rule.clone(),
+            },
             profiled: self.told.profiled.contains(&job.id),
             flows: flows
                 .filter(|place| is_asked(*place))
                 .map(explain)
                 .collect(),
+            adopts: self.adopts(position),
         }
+    }
+
+    /// The rules that give flows to the job at a position of the plan.
+    fn adopts(&self, position: usize) -> Vec<String> {
+        let Realise { fabric, plan, .. } = &self.realised;
+        let rules = plan.rules.iter().filter(|rule| rule.job == position);
+        let rules = rules.map(|rule| PlannedRuleDocument::new(fabric, plan, rule));
+        rules.map(|rule| rule_text(&rule)).collect()
     }
 
     fn explain_flow(&self, place: usize, rate: f64, loads: &[f64]) -> FlowExplanation {
@@ -175,4 +190,20 @@ impl View {
             flow.udp_src_port
         )
     }
+}
+
+fn pattern(rule: Option<&Override>) -> Option<String> {
+    rule.map(|rule| rule.pattern.clone())
+}
+
+/// A rule as people say it.
+fn rule_text(rule: &PlannedRuleDocument) -> String {
+    let hosts = |hosts: &[String]| match hosts {
+        [] => "any host".to_owned(),
+        hosts => hosts.join(", "),
+    };
+    let port = |word, port: Option<u16>| port.map(|port| format!(", {word} port {port}"));
+    let ports = [port("from", rule.sport), port("to", rule.dport)];
+    let ports: String = ports.into_iter().flatten().collect();
+    format!("{} > {}{ports}", hosts(&rule.src), hosts(&rule.dst))
 }

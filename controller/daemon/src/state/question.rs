@@ -28,6 +28,11 @@ pub struct Answer {
 }
 
 impl Question {
+    /// What is planned by.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Plans.
     pub fn answer(self) -> Answer {
         let Self {

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod admitted;
 #[cfg(test)]
+mod adoption;
+#[cfg(test)]
 mod atomic;
 #[cfg(test)]
 mod bmv2;

@@ -122,13 +122,13 @@ impl Endpoint for Hosts {
 }
 
 /// A lab with wires, under traffic.
-struct Busy {
-    lab: Lab,
+pub(crate) struct Busy {
+    pub(crate) lab: Lab,
     hosts: EndpointHandle,
 }
 
 impl Busy {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with_options(|_| ServiceOptions::default()).await
     }
 
@@ -174,7 +174,7 @@ impl Busy {
         done.await.unwrap()
     }
 
-    async fn send(&self) {
+    pub(crate) async fn send(&self) {
         self.with(|hosts, out| {
             hosts.is_sending = true;
             out.set_timer(0, 0);
@@ -193,7 +193,7 @@ impl Busy {
     }
 
     /// Waits until this many more packets of every flow have arrived.
-    async fn arrive(&self, more: u64) {
+    pub(crate) async fn arrive(&self, more: u64) {
         let least = |hosts: &mut Hosts, _: &mut Outbox| {
             let received = FLOWS.map(|flow| hosts.received.get(&flow).copied().unwrap_or(0));
             received.into_iter().min().unwrap_or(0)
@@ -220,7 +220,7 @@ impl Busy {
     }
 
     /// Stops sending; nothing that was sent is missing and nothing came out of order.
-    async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         let sent = self.with(|hosts, _| {
             hosts.is_sending = false;
             hosts.sent
@@ -248,7 +248,7 @@ impl Busy {
     }
 
     /// The first flows, a job each.
-    fn jobs(&self, count: usize) -> Event {
+    pub(crate) fn jobs(&self, count: usize) -> Event {
         let job = |port: &u16| {
             let [src, dst] = ends(*port);
             let flow = Flow {

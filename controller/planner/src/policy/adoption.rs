@@ -121,7 +121,7 @@ impl Policy {
         let new = self.adopt.iter();
         let new: Vec<&Adoption> = new.filter(|rule| known.insert(rule.job.clone())).collect();
         let levels = new.iter().map(|rule| {
-            let level = self.level_of(rule, &rule.unannounced());
+            let level = self.level_of(rule);
             Override::at_level(&format!("job:{}", rule.job), Some(level))
         });
         let overrides = levels.chain(self.overrides.iter().cloned()).collect();
@@ -133,10 +133,15 @@ impl Policy {
         (input, policy)
     }
 
+    /// The override that counts for the job of a rule while nobody announces it.
+    pub fn override_of(&self, adoption: &Adoption) -> Option<&Override> {
+        self.override_for(&adoption.unannounced())
+    }
+
     /// The level of a job that nobody announces: what its rule says, within what overrides allow.
-    fn level_of(&self, adoption: &Adoption, job: &Job) -> u8 {
+    fn level_of(&self, adoption: &Adoption) -> u8 {
         let wanted = adoption.level.unwrap_or(0);
-        match self.override_for(job) {
+        match self.override_of(adoption) {
             Some(rule) if rule.exempt => 0,
             Some(rule) => {
                 let highest = rule.max_level.unwrap_or(u8::MAX);

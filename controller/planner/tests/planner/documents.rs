@@ -1,6 +1,6 @@
 //! Jobs and Plan documents: what they mean, what they refuse, and back again.
 
-use planner::{JobsDocument, PlanDocument, Policy, ResolvedJobs, plan, profiles};
+use planner::{JobsDocument, PlanDocument, Policy, PolicyDocument, ResolvedJobs, plan, profiles};
 use topology::Fabric;
 use topology::document::{Format, parse};
 
@@ -37,6 +37,28 @@ fn the_example_of_the_format_resolves() {
     assert_eq!(
         (jobs[0].flows[0].bytes, jobs[0].flows[0].udp_src_port),
         (4e9, 50001)
+    );
+}
+
+#[test]
+fn the_policy_of_the_documentation_is_one() {
+    let page = include_str!("../../../../docs/documents.md");
+    let (_, policy) = page.split_once("## Policy").unwrap();
+    let text = policy.split("```").nth(1).unwrap().strip_prefix("toml\n");
+    let document: PolicyDocument = parse(text.unwrap(), Format::Toml, "documents.md").unwrap();
+    let policy = document.validate("documents.md").unwrap();
+    assert_eq!(policy.check_on(&clos(2, 2, 3)), Ok(()));
+    assert_eq!((policy.overrides.len(), policy.adopt.len()), (1, 1));
+
+    let page = include_str!("../../../../docs/telemetry.md");
+    let rule = page
+        .split("```toml\n")
+        .find(|text| text.starts_with("[[adopt]]"));
+    let (rule, _) = rule.unwrap().split_once("```").unwrap();
+    let document: PolicyDocument = parse(rule, Format::Toml, "telemetry.md").unwrap();
+    assert_eq!(
+        document.validate("telemetry.md").unwrap().adopt[0].level,
+        Some(3)
     );
 }
 

@@ -1,6 +1,6 @@
 //! Frames as text, and what keys do to them.
 
-use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, SwitchRow};
+use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, Source, SwitchRow};
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::screen::Pane;
@@ -19,6 +19,10 @@ fn known() -> Known {
         intensity: 1e15 / f64::from(rank),
         alone_seconds: 1.5,
         flows: 4,
+        source: Source::Document,
+        measured_bytes_per_second: None,
+        measured_iteration_seconds: None,
+        measured_iteration_bytes: None,
     };
     let link = |link: &str, load, state: &str| LinkRow {
         link: link.to_owned(),
