@@ -474,6 +474,10 @@ mod tests {
                 "[[northbound.tokens]]\nname = 'a'\nrole = 'read'\nsha256 = 'ab'",
                 "northbound.tokens",
             ),
+            (
+                "[[northbound.certificates]]\nname = 'a'\nrole = 'read'\nsha256 = 'ab'",
+                "northbound.certificates",
+            ),
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
             (
                 "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",

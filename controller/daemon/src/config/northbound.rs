@@ -14,8 +14,11 @@ use super::{ConfigError, check, count};
 pub struct Northbound {
     /// Address; nobody is served without one.
     pub listen: Option<SocketAddr>,
-    /// Who may do what; without tokens, whoever reaches the address may do everything.
+    /// Who may do what by what they send; without tokens and certificates, whoever reaches the
+    /// address may do everything.
     pub tokens: Vec<Token>,
+    /// Who may do what by the certificate that they show.
+    pub certificates: Vec<Token>,
     /// Served over TLS, with these files.
     pub tls: Option<TlsFiles>,
     /// The longest body of a request, bytes.
@@ -24,14 +27,14 @@ pub struct Northbound {
     pub requests_per_second: NonZeroU32,
 }
 
-/// A token.
+/// A token, or a client's certificate that is as good as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Whose it is.
     pub name: String,
     /// What it is good for.
     pub role: Role,
-    /// SHA-256 of it: of what is sent, or of a client's certificate in DER.
+    /// SHA-256 of it; of a certificate in DER.
     pub sha256: [u8; 32],
 }
 
@@ -91,6 +94,10 @@ pub struct RawNorthbound {
     /// of role `report`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<RawToken>,
+    /// Clients whose certificate is their token. Apart from `tokens`, because who knows a
+    /// certificate can send it; only who has its key can show it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<RawToken>,
     /// Serve over TLS. With `client_roots`, clients need a certificate as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsFiles>,
@@ -102,7 +109,7 @@ pub struct RawNorthbound {
     pub requests_per_second: u32,
 }
 
-/// A token, as files spell it.
+/// A token or a certificate, as files spell it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawToken {
@@ -111,8 +118,8 @@ pub struct RawToken {
     /// `report`, `read` or `write`.
     pub role: Role,
     /// SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`), so that who
-    /// reads the configuration does not learn the token. Or that of a client's certificate
-    /// (`openssl x509 -in CERT -outform der | sha256sum`), which is a token then.
+    /// reads the configuration does not learn the token; or of the certificate (`openssl x509 -in
+    /// CERT -outform der | sha256sum`).
     pub sha256: String,
 }
 
@@ -122,6 +129,7 @@ impl Default for RawNorthbound {
             listen: None,
             anyone: false,
             tokens: Vec::new(),
+            certificates: Vec::new(),
             tls: None,
             events: 4_096,
             body_max: 1 << 20,
@@ -134,10 +142,18 @@ impl TryFrom<&RawNorthbound> for Northbound {
     type Error = ConfigError;
 
     fn try_from(raw: &RawNorthbound) -> Result<Self, ConfigError> {
-        let tokens = raw.tokens.iter().map(Token::try_from);
-        let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+        let tokens = tokens("northbound.tokens.sha256", &raw.tokens)?;
+        let certificates = self::tokens("northbound.certificates.sha256", &raw.certificates)?;
+        let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
+        let wanted = "left out without northbound.tls.client_roots, for nobody shows any then";
+        let is_asked = certificates.is_empty() || certified.is_some();
+        check(
+            "northbound.certificates",
+            &certificates.len(),
+            wanted,
+            is_asked,
+        )?;
         if let Some(listen) = raw.listen {
-            let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
             let is_known = !tokens.is_empty() || certified.is_some();
             let is_open = !is_known && !listen.ip().is_loopback();
             let wanted = "an address of this machine alone (127.0.0.1), unless northbound.tokens \
@@ -149,6 +165,7 @@ impl TryFrom<&RawNorthbound> for Northbound {
         Ok(Self {
             listen: raw.listen,
             tokens,
+            certificates,
             tls: raw.tls.clone(),
             body_max: count("northbound.body_max", raw.body_max)?,
             requests_per_second: rate.ok_or_else(|| ConfigError::Invalid {
@@ -160,24 +177,24 @@ impl TryFrom<&RawNorthbound> for Northbound {
     }
 }
 
-impl TryFrom<&RawToken> for Token {
-    type Error = ConfigError;
-
-    fn try_from(raw: &RawToken) -> Result<Self, ConfigError> {
+/// Checks the digests, which stand in this field.
+fn tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<Token>, ConfigError> {
+    let token = |raw: &RawToken| {
         let wrong = || ConfigError::Invalid {
-            field: "northbound.tokens.sha256",
+            field,
             found: format!("{} digits for `{}`", raw.sha256.len(), raw.name),
-            wanted: "64 hexadecimal digits, of printf %s TOKEN | sha256sum",
+            wanted: "64 hexadecimal digits, as sha256sum prints them",
         };
         let digits: Option<Vec<u8>> = (0..raw.sha256.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(raw.sha256.get(at..at + 2)?, 16).ok())
             .collect();
         let sha256 = digits.and_then(|digits| digits.try_into().ok());
-        Ok(Self {
+        Ok(Token {
             name: raw.name.clone(),
             role: raw.role,
             sha256: sha256.ok_or_else(wrong)?,
         })
-    }
+    };
+    raw.iter().map(token).collect()
 }

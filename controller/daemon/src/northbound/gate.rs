@@ -2,8 +2,7 @@
 //!
 //! Every request passes here before anything else looks at it, whatever its protocol. The decision:
 //! what a request needs is told from its method and path alone, so nothing that is added later is
-//! open by mistake; and only digests of tokens are kept, in the configuration as well. So a
-//! certificate can be one: its digest is as good as that of what is sent.
+//! open by mistake; and only digests of tokens are kept, in the configuration as well.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -68,7 +67,7 @@ pub(super) struct Gate {
 enum Turned {
     #[error(
         "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file) or show a \
-         certificate that northbound.tokens has (crux: --cert), with a token of role `{0}`"
+         certificate that northbound.certificates has (crux: --cert), with a token of role `{0}`"
     )]
     Missing(Role),
     #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
@@ -101,24 +100,11 @@ impl Gate {
         {
             self.count(peer.address.ip())?;
         }
-        let tokens = &self.rules.tokens;
-        // Reports are open until somebody is given the right to report.
-        let is_guarded = match needs {
-            Role::Report => tokens.iter().any(|token| token.role == Role::Report),
-            Role::Read | Role::Write => !tokens.is_empty(),
-        };
-        if !is_guarded {
+        if !self.guards(needs) {
             return Ok(Caller::default());
         }
-        let is_of = |digest| tokens.iter().find(|token| token.sha256 == digest);
-        // What is sent counts before what is shown.
-        let token = match given(request.headers()) {
-            Some(given) => is_of(Sha256::digest(given).into()).ok_or(Turned::Unknown)?,
-            None => {
-                let shown = peer.and_then(|peer| peer.certificate);
-                shown.and_then(is_of).ok_or(Turned::Missing(needs))?
-            }
-        };
+        let shown = peer.and_then(|peer| peer.certificate);
+        let token = self.token(given(request.headers()), shown, needs)?;
         let Token { name, role, .. } = token;
         let lacks = || Turned::Lacks {
             name: name.clone(),
@@ -127,6 +113,34 @@ impl Gate {
         };
         let caller = || Caller(Some(name.as_str().into()));
         role.may(needs).then(caller).ok_or_else(lacks)
+    }
+
+    /// Whether a right is not everybody's. Reports are open until somebody is given the right to
+    /// report.
+    fn guards(&self, needs: Role) -> bool {
+        let mut given = self.rules.tokens.iter().chain(&self.rules.certificates);
+        match needs {
+            Role::Report => given.any(|token| token.role == Role::Report),
+            Role::Read | Role::Write => given.next().is_some(),
+        }
+    }
+
+    /// The token that is sent, or else the certificate that is shown.
+    fn token(
+        &self,
+        sent: Option<String>,
+        shown: Option<[u8; 32]>,
+        needs: Role,
+    ) -> Result<&Token, Turned> {
+        if let Some(sent) = sent {
+            let digest: [u8; 32] = Sha256::digest(sent).into();
+            let mut tokens = self.rules.tokens.iter();
+            let token = tokens.find(|token| token.sha256 == digest);
+            return token.ok_or(Turned::Unknown);
+        }
+        let mut certificates = self.rules.certificates.iter();
+        let certificate = certificates.find(|token| Some(token.sha256) == shown);
+        certificate.ok_or(Turned::Missing(needs))
     }
 
     /// Counts a request of an address.

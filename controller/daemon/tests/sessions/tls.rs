@@ -106,7 +106,7 @@ async fn a_certificate_is_a_token_if_it_is_among_them() {
     let lab = Lab::new().await;
     let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
     let certificate = CertificateDer::from_pem_file(file("controller.pem")).unwrap();
-    raw.northbound.tokens = vec![token("ada", Role::Read, &certificate)];
+    raw.northbound.certificates = vec![token("ada", Role::Read, &certificate)];
     let (controller, server) = served(&lab, &Config::try_from(raw).unwrap()).await;
     let server = server.unwrap();
     let at = server.local_addr();
