@@ -192,12 +192,42 @@ const STEERING: [Case; 12] = [
     ("policy history", 0, &["ada", "test", "temporary"]),
 ];
 
+/// A rule that adopts, and what is seen of it.
+const ADOPTING: [Case; 6] = [
+    (
+        "policy check lost.toml --fabric fabric.toml",
+        2,
+        &["lost.toml:3: adopt[0].src[0]: the fabric has no host `h11`; did you mean `h1`?"],
+    ),
+    ("policy diff lost.toml", 2, &["adopt[0].src[0]", "`h11`"]),
+    (
+        "policy diff adopt.toml",
+        0,
+        &["guest", "insert job_classify", "dport=2049"],
+    ),
+    ("policy apply adopt.toml", 0, &["edition 5 is in force"]),
+    ("jobs", 0, &["guest", "rule", "document"]),
+    (
+        "explain guest",
+        0,
+        &["no override", "adopts      h1 > any host, to port 2049"],
+    ),
+];
+
+const ADOPT: &[u8] = b"[[adopt]]\njob = 'guest'\nsrc = ['h1']\ndport = 2049\n";
+const LOST: &[u8] = b"[[adopt]]\njob = 'guest'\nsrc = ['h11']\n";
+const FABRIC: &[u8] = b"name = 'lab'\n[clos]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+    gpus_per_host = 8\nhost_gbps = 200.0\nuplink_gbps = 400.0\n";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_do_what_their_page_says() {
     let files = Files::with(&[
         ("policy.toml", b"[[job]]\nmatch = 'gpt'\nlevel = 0\n"),
         ("bad.toml", b"levels = 8\n\nfairness = 2\n"),
         ("idle.toml", b"[[job]]\nmatch = 'gtp'\nlevel = 0\n"),
+        ("adopt.toml", ADOPT),
+        ("lost.toml", LOST),
+        ("fabric.toml", FABRIC),
     ]);
     let mut raw = RawConfig::default();
     raw.recorder.folder = Some(files.path("flight"));
@@ -205,6 +235,7 @@ async fn commands_do_what_their_page_says() {
     let at = stage.server.local_addr();
     check(&files, at, &LOOKING);
     check(&files, at, &STEERING);
+    check(&files, at, &ADOPTING);
     stage.controller.shutdown().await;
     let output = files.crux(&["replay-incident", "flight/flight-000001.jsonl"]);
     let told = printed(&output);

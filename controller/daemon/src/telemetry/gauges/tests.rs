@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use p4::fabric::table;
 use planner::{Input, Policy};
 use topology::clos::{self, ClosSpec};
 
@@ -19,6 +20,10 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
+        Self::under(&Policy::default())
+    }
+
+    fn under(policy: &Policy) -> Self {
         let fabric = clos::build("lab", &ClosSpec::default()).unwrap();
         let host = |name: &str| fabric.host_named(name).unwrap();
         let nic = |name| fabric.host(host(name)).nics[0];
@@ -43,7 +48,8 @@ impl Ground {
             fabric: fabric.clone(),
             jobs: vec![job],
         };
-        let (plan, report) = planner::plan(&input, &Policy::default(), None);
+        let (input, policy) = policy.adopting(input);
+        let (plan, report) = planner::plan(&input, &policy, None);
         let realised = Realise {
             wiring: Arc::new(Wiring::new(&fabric).unwrap()),
             returning: BTreeSet::new(),
@@ -68,7 +74,8 @@ impl Ground {
             .collect()
     }
 
-    /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more.
+    /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more, of which
+    /// each row of a rule has counted half.
     fn read(&mut self, at: f64, beside: u64) {
         for leaf in self.leaves() {
             let wanted = self.gauges.wanted(leaf);
@@ -82,10 +89,11 @@ impl Ground {
                 index & 7 == level && port == 1
             };
             let counted = Counted {
-                pins: wanted
-                    .pins
-                    .into_iter()
-                    .map(|key| (key, count(self.sent)))
+                pins: (wanted.pins.into_iter())
+                    .map(|key| match key.table {
+                        table::FLOW_PIN => (key, count(self.sent)),
+                        _ => (key, count(beside / 2)),
+                    })
                     .collect(),
                 cells: (wanted.cells.into_iter().filter(to_host))
                     .map(|cell| (cell, count(self.sent + beside)))
@@ -142,6 +150,40 @@ fn what_reaches_a_host_beside_its_jobs_is_told() {
         "{stray:?}"
     );
     assert!(measured.stray_findings()[0].text.contains("40.00 Gbit/s"));
+}
+
+#[test]
+fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
+    let rule = |dst: &[&str]| planner::Adoption {
+        job: "guest".into(),
+        tenant: None,
+        level: Some(7),
+        src: Vec::new(),
+        dst: dst.iter().map(|host| (*host).to_owned()).collect(),
+        sport: None,
+        dport: Some(4791),
+    };
+    // Where it names who receives, there is a row for each at both leaves; else one in all.
+    for (dst, rows) in [(&["h1", "h7"][..], 4.0), (&[], 2.0)] {
+        let policy = Policy {
+            adopt: vec![rule(dst)],
+            ..Policy::default()
+        };
+        let mut ground = Ground::under(&policy);
+        let mut beside = 0;
+        for step in 0..80_u32 {
+            ground.sent += 100_000_000;
+            beside += 500_000_000;
+            ground.read(f64::from(step) * 0.1, beside);
+        }
+        let measured = ground.gauges.measured();
+        let guest = measured.jobs[&"guest".into()].bytes_per_second;
+        let expected = rows * 2.5e9;
+        assert!((guest / expected - 1.0).abs() < 0.05, "{guest:e} {dst:?}");
+        assert!(measured.strays.is_empty(), "{:?}", measured.strays);
+        let job = measured.jobs[&"gpt".into()].bytes_per_second;
+        assert!((job / 2e9 - 1.0).abs() < 0.05, "{job:e}");
+    }
 }
 
 #[test]
