@@ -74,8 +74,8 @@ impl Ground {
             .collect()
     }
 
-    /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more, of which
-    /// each row of a rule has counted half.
+    /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more, of
+    /// which each row of a rule has counted half.
     fn read(&mut self, at: f64, beside: u64) {
         for leaf in self.leaves() {
             let wanted = self.gauges.wanted(leaf);
