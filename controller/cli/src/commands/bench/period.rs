@@ -33,7 +33,7 @@ const PROMISED: f64 = 0.02;
 #[command(after_help = "\
 Examples:
   crux bench period
-  crux bench period --seeds 20 --sample-ms 100 --format json")]
+  crux bench period --seeds 20 --sample-ms 20 --format json")]
 pub(crate) struct Args {
     /// Seconds that counters are watched
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=3600))]
