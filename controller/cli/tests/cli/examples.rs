@@ -31,10 +31,15 @@ const TRACE: &str = "submitted_seconds,gpus,duration_seconds,id,model
 60,16,900,b,gpt-24l/A100
 ";
 
+const TOPO: &str = "ip,DSW,PSW,ASW
+0c9d9de1b19e7f39,G6,P10,S14
+525c32e31f7143b7,G6,P12,S2
+";
+
 /// An example, and what it prints.
 type Example = (&'static str, &'static str);
 
-const EXAMPLES: [Example; 20] = [
+const EXAMPLES: [Example; 22] = [
     (
         "crux completions bash > /etc/bash_completion.d/crux",
         "complete -F _crux",
@@ -44,6 +49,14 @@ const EXAMPLES: [Example; 20] = [
     (
         "crux fabric expand lab.toml --format json > lab.json",
         "\"spine2\"",
+    ),
+    (
+        "crux fabric import lingjun topo.csv > lingjun.json",
+        "G6.P10.S14",
+    ),
+    (
+        "crux bench period --seeds 20 --sample-ms 20 --format json",
+        "\"found_seconds\"",
     ),
     ("crux fabric check lab.toml", "4 hosts"),
     ("crux policy check policy.toml", "ok"),
@@ -116,6 +129,7 @@ fn files() -> Files {
         ("policy.toml", b"[[job]]\nmatch = 'bert'\nlevel = 7\n"),
         ("events.toml", EVENTS.as_bytes()),
         ("jobs.csv", TRACE.as_bytes()),
+        ("topo.csv", TOPO.as_bytes()),
     ])
 }
 
