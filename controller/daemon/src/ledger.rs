@@ -170,6 +170,14 @@ impl Edition {
         };
         let still = self.trial.clone().filter(|_| over.is_none());
         Some(Self {
+            trial: still,
+            ..self.next(content, why, now)
+        })
+    }
+
+    /// The next edition, made by nobody, with what of `content` has not ended.
+    fn next(&self, content: Content, why: &str, now: UnixMs) -> Self {
+        Self {
             number: self.number + 1,
             content: content.expired(now).unwrap_or(content),
             signature: Signature {
@@ -177,8 +185,8 @@ impl Edition {
                 why: why.to_owned(),
                 at_ms: now,
             },
-            trial: still,
-        })
+            trial: None,
+        }
     }
 
     /// When something ends by itself.
@@ -302,17 +310,8 @@ impl Ledger {
 
     /// The latest edition for good, where what would follow by itself cannot.
     pub fn stay(&self, now: UnixMs) -> Edition {
-        let content = self.latest.content.expired(now);
-        Edition {
-            number: self.latest.number + 1,
-            content: content.unwrap_or_else(|| self.latest.content.clone()),
-            signature: Signature {
-                who: ITSELF.to_owned(),
-                why: "not confirmed in time, but what was before does not fit any more".to_owned(),
-                at_ms: now,
-            },
-            trial: None,
-        }
+        let why = "not confirmed in time, but what was before does not fit any more";
+        self.latest.next(self.latest.content.clone(), why, now)
     }
 
     /// Puts an edition in force. Those from its number on are no more than a leader's who could not

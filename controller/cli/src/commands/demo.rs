@@ -16,7 +16,7 @@ pub(crate) mod scenario;
 mod witness;
 
 pub(crate) use self::calibration::CALIBRATED;
-pub(crate) use self::change::run as change;
+pub(crate) use self::change::{put_in_force, run as change};
 pub(crate) use self::rehearsal::{Stage, Telling, Training};
 pub(crate) use self::scenario::Scenario;
 

@@ -77,24 +77,31 @@ pub(crate) async fn run(
         policy: Some(text),
         ..Wish::default()
     };
-    let refused = |error| Failure::document(error);
-    let preview = service.diff(&wish).await.map_err(refused)?;
+    let preview = service.diff(&wish).await.map_err(Failure::document)?;
     let before = stage.train(iterations).await?;
-    let order = Order {
-        wish,
-        who: "crux demo".to_owned(),
-        ..Order::default()
-    };
-    let done = service.apply(&order).await.map_err(refused)?;
-    if !done.applied {
-        let why = topology::one_line(&done.findings);
-        return Err(Failure::Work(why));
-    }
+    put_in_force(&service, wish, "crux demo").await?;
     let after = stage.testbed().train_on(SETTLING, iterations).await;
     let after = after.map_err(|error| Failure::work(&error))?;
     controller.shutdown().await;
     stage.close().await;
     Ok(Changed::new(&preview, &before, &after))
+}
+
+/// Applies a policy as an operator would.
+///
+/// # Errors
+/// It is refused or taken back.
+pub(crate) async fn put_in_force(service: &Service, wish: Wish, who: &str) -> Result<(), Failure> {
+    let order = Order {
+        wish,
+        who: who.to_owned(),
+        ..Order::default()
+    };
+    let done = service.apply(&order).await.map_err(Failure::document)?;
+    match done.applied {
+        true => Ok(()),
+        false => Err(Failure::Work(topology::one_line(&done.findings))),
+    }
 }
 
 impl Changed {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use controller::liveness::{Health, Part};
-use controller::northbound::service::{Order, Service, Text, Wish};
+use controller::northbound::service::{Service, Text, Wish};
 use controller::{Config, ControllerHandle};
 use planner::PolicyDocument;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use switch::WireState;
 use tokio::time::{Instant, sleep};
 use topology::{Fabric, LinkId};
 
-use crate::commands::demo::Stage;
+use crate::commands::demo::{Stage, put_in_force};
 use crate::failure::Failure;
 use crate::files;
 
@@ -96,7 +96,16 @@ impl What {
         controller: &ControllerHandle,
     ) -> Result<(), Failure> {
         match self {
-            Self::Policy(policy) => put_in_force(policy, controller).await,
+            Self::Policy(policy) => {
+                let text = serde_json::to_string(policy).map_err(|error| Failure::work(&error))?;
+                let file = "policy.json".to_owned();
+                let wish = Wish {
+                    policy: Some(Text { file, text }),
+                    ..Wish::default()
+                };
+                let service = Service::new(controller.access().clone(), &Config::default());
+                put_in_force(&service, wish, "crux job rehearse").await
+            }
             Self::Cables(links, state) => {
                 for link in links {
                     set(*link, *state, stage, controller).await?;
@@ -130,28 +139,6 @@ async fn set(
     };
     let told = controller.observe(Part::Cable(link), seen).await;
     told.map_err(|error| Failure::work(&error))
-}
-
-async fn put_in_force(
-    policy: &PolicyDocument,
-    controller: &ControllerHandle,
-) -> Result<(), Failure> {
-    let text = serde_json::to_string(policy).map_err(|error| Failure::work(&error))?;
-    let file = "policy.json".to_owned();
-    let order = Order {
-        wish: Wish {
-            policy: Some(Text { file, text }),
-            ..Wish::default()
-        },
-        who: "crux job rehearse".to_owned(),
-        ..Order::default()
-    };
-    let service = Service::new(controller.access().clone(), &Config::default());
-    let done = service.apply(&order).await.map_err(Failure::document)?;
-    match done.applied {
-        true => Ok(()),
-        false => Err(Failure::Work(topology::one_line(&done.findings))),
-    }
 }
 
 /// Waits until the controller uses a link, or does not any more, on every switch.

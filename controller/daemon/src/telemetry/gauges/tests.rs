@@ -74,6 +74,16 @@ impl Ground {
             .collect()
     }
 
+    /// Eight seconds of 1 GB/s in each pin, and 5 GB/s beside them.
+    fn count_beside(&mut self) {
+        let mut beside = 0;
+        for step in 0..80_u32 {
+            self.sent += 100_000_000;
+            beside += 500_000_000;
+            self.read(f64::from(step) * 0.1, beside);
+        }
+    }
+
     /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more, of
     /// which each row of a rule has counted half.
     fn read(&mut self, at: f64, beside: u64) {
@@ -137,12 +147,7 @@ fn pins_tell_the_period_and_volume_of_a_job() {
 #[test]
 fn what_reaches_a_host_beside_its_jobs_is_told() {
     let mut ground = Ground::new();
-    let mut beside = 0;
-    for step in 0..80_u32 {
-        ground.sent += 100_000_000;
-        beside += 500_000_000;
-        ground.read(f64::from(step) * 0.1, beside);
-    }
+    ground.count_beside();
     let measured = ground.gauges.measured();
     let stray = &measured.strays[0];
     assert!(
@@ -170,12 +175,7 @@ fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
             ..Policy::default()
         };
         let mut ground = Ground::under(&policy);
-        let mut beside = 0;
-        for step in 0..80_u32 {
-            ground.sent += 100_000_000;
-            beside += 500_000_000;
-            ground.read(f64::from(step) * 0.1, beside);
-        }
+        ground.count_beside();
         let measured = ground.gauges.measured();
         let guest = measured.jobs[&"guest".into()].bytes_per_second;
         let expected = rows * 2.5e9;
