@@ -17,14 +17,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !compile().args(artefacts::COMPILE).status()?.success() {
         return Err("p4c-bm2-ss refused fabric.p4".into());
     }
-    let version = artefacts::version(&compile().arg("--version").output()?);
+    let version = artefacts::compiler_version(&compile().arg("--version").output()?);
     let read = |name| fs::read_to_string(folder.join(name));
     let files = [
         read("fabric.p4")?,
         read("fabric.json")?,
         read("fabric.p4info.txtpb")?,
     ];
-    let record = artefacts::record(&version, files.each_ref().map(String::as_str));
+    let record = artefacts::compilation_record(&version, files.each_ref().map(String::as_str));
     fs::write(folder.join("fabric.lock"), record)?;
     Ok(())
 }

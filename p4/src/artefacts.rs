@@ -1,6 +1,6 @@
 //! The program and what p4c made of it, embedded.
 //!
-//! [`Pipeline::fabric`](crate::Pipeline::fabric) loads them. The decision: the compiled artefacts
+//! [`ForwardingPipeline::embedded_fabric`](crate::ForwardingPipeline::embedded_fabric) loads them. The decision: the compiled artefacts
 //! are committed, so that nobody needs p4c to build or run; `fabric.lock` records of which source
 //! and by which compiler they were made, and a test compares.
 
@@ -33,7 +33,7 @@ pub const COMPILE: [&str; 7] = [
 ];
 
 /// The record of a compilation: the compiler's version and the SHA-256 of source and artefacts.
-pub fn record(compiler: &str, [source, json, p4info]: [&str; 3]) -> String {
+pub fn compilation_record(compiler: &str, [source, json, p4info]: [&str; 3]) -> String {
     let files = [
         ("fabric.p4", source),
         ("fabric.json", json),
@@ -44,12 +44,12 @@ pub fn record(compiler: &str, [source, json, p4info]: [&str; 3]) -> String {
 }
 
 /// The compiler that a record names.
-pub fn compiler(record: &str) -> &str {
+pub fn recorded_compiler(record: &str) -> &str {
     record.lines().next().unwrap_or_default()
 }
 
 /// The compiler that printed `output` when asked for its `--version`.
-pub fn version(output: &Output) -> String {
+pub fn compiler_version(output: &Output) -> String {
     // p4c prints it to standard error.
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.starts_with("Version"));

@@ -1,8 +1,8 @@
 //! Entries of match-action tables, as plain ordered values.
 //!
-//! [`tables`](crate::tables) holds and compares them, [`fabric`](crate::fabric) constructs those of
+//! [`tables`](crate::tables) holds and compares them, [`embedded_fabric`](crate::embedded_fabric) constructs those of
 //! `fabric.p4`, [`codec`](crate::codec) translates them to and from P4Runtime, and
-//! [`P4Info::show`](crate::P4Info::show) prints them with their names. The decision: an entry holds
+//! [`P4Info::display`](crate::P4Info::display) prints them with their names. The decision: an entry holds
 //! ids and `u128` values, never names or byte strings, so that two entries that mean the same are
 //! equal, cheap to compare, and have one encoding.
 
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 /// The metadata of rows that a controller of ours wrote. The same in all of them: a number that
 /// rose with every plan would turn each plan into a rewrite of every row.
-pub const SIGNATURE: &[u8] = b"crux";
+pub const CONTROLLER_METADATA: &[u8] = b"crux";
 
 /// The P4Runtime id of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,18 +35,18 @@ pub struct EntryKey {
     /// The table.
     pub table: TableId,
     /// Which of its rows.
-    pub row: Row,
+    pub row: TableRow,
 }
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Row {
+pub enum TableRow {
     /// What applies when no other row matches, where it differs from the program's own default.
     Default,
     /// A row with match fields.
     Match {
         /// The fields in ascending order of their ids; what does not matter is left out.
-        fields: Vec<Field>,
+        fields: Vec<RowField>,
         /// Higher wins; 0 exactly where the table has neither ternary, range nor optional fields.
         priority: u32,
     },
@@ -54,7 +54,7 @@ pub enum Row {
 
 /// One match field of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Field {
+pub struct RowField {
     /// The id of the field within its table.
     pub id: u32,
     /// The values that match.
@@ -96,7 +96,7 @@ pub enum FieldMatch {
 pub struct EntryValue {
     /// The action, or the group of actions to choose from.
     pub action: ActionSpec,
-    /// Opaque bytes that the switch keeps for the controller; nothing is copied for [`SIGNATURE`].
+    /// Opaque bytes that the switch keeps for the controller; nothing is copied for [`CONTROLLER_METADATA`].
     pub metadata: Cow<'static, [u8]>,
 }
 
@@ -119,12 +119,12 @@ pub struct ActionCall {
     /// The action.
     pub action: ActionId,
     /// The arguments in ascending order of their ids.
-    pub params: Vec<Param>,
+    pub params: Vec<ActionParam>,
 }
 
 /// An argument of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Param {
+pub struct ActionParam {
     /// The id of the parameter within its action.
     pub id: u32,
     /// Its value.
@@ -144,20 +144,20 @@ pub struct WeightedAction {
 
 impl EntryKey {
     /// A row with these fields, which are put in order.
-    pub fn row(table: TableId, mut fields: Vec<Field>, priority: u32) -> Self {
+    pub fn for_row(table: TableId, mut fields: Vec<RowField>, priority: u32) -> Self {
         fields.sort_unstable();
-        let row = Row::Match { fields, priority };
+        let row = TableRow::Match { fields, priority };
         Self { table, row }
     }
 
     /// The default action of a table.
-    pub fn default_of(table: TableId) -> Self {
-        let row = Row::Default;
+    pub fn for_default(table: TableId) -> Self {
+        let row = TableRow::Default;
         Self { table, row }
     }
 
     /// The entry with this key and action and no metadata.
-    pub fn with(self, action: ActionSpec) -> TableEntry {
+    pub fn with_action(self, action: ActionSpec) -> TableEntry {
         let metadata = Cow::default();
         let value = EntryValue { action, metadata };
         TableEntry { key: self, value }
@@ -165,12 +165,12 @@ impl EntryKey {
 }
 
 impl TableEntry {
-    /// The entry with [`SIGNATURE`] as its metadata. A default action stays as it is: switches keep
+    /// The entry with [`CONTROLLER_METADATA`] as its metadata. A default action stays as it is: switches keep
     /// no metadata for those.
     #[must_use]
-    pub fn signed(mut self) -> Self {
-        if let Row::Match { .. } = self.key.row {
-            self.value.metadata = Cow::Borrowed(SIGNATURE);
+    pub fn with_signature(mut self) -> Self {
+        if let TableRow::Match { .. } = self.key.row {
+            self.value.metadata = Cow::Borrowed(CONTROLLER_METADATA);
         }
         self
     }
@@ -186,11 +186,11 @@ impl From<(&EntryKey, &EntryValue)> for TableEntry {
 impl EntryValue {
     /// Whether a controller of ours wrote it.
     pub fn is_signed(&self) -> bool {
-        *self.metadata == *SIGNATURE
+        *self.metadata == *CONTROLLER_METADATA
     }
 }
 
-impl Field {
+impl RowField {
     /// A field that must equal `value`.
     pub fn exact(id: u32, value: impl Into<u128>) -> Self {
         let matches = FieldMatch::Exact(value.into());
@@ -216,7 +216,9 @@ impl Field {
 impl ActionCall {
     /// An action with its arguments, numbered from 1 as p4c does.
     pub fn new<const N: usize>(action: ActionId, arguments: [u128; N]) -> Self {
-        let params = (1..).zip(arguments).map(|(id, value)| Param { id, value });
+        let params = (1..)
+            .zip(arguments)
+            .map(|(id, value)| ActionParam { id, value });
         let params = params.collect();
         Self { action, params }
     }
@@ -231,7 +233,7 @@ impl ActionSpec {
     }
 
     /// Every action that the entry may execute and that is written in it.
-    pub fn calls(&self) -> impl Iterator<Item = &ActionCall> {
+    pub fn action_calls(&self) -> impl Iterator<Item = &ActionCall> {
         let (direct, group) = match self {
             Self::Direct(call) => (Some(call), &[][..]),
             Self::OneShot(group) => (None, &group[..]),

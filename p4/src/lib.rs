@@ -1,7 +1,7 @@
 //! `fabric.p4`, its compiled artefacts, and the table entries that a controller writes into it.
 //!
-//! The controller lowers a plan to [`Tables`], reads a switch back into [`Tables`], and writes the
-//! [`diff`]. Here is everything on that way that needs no connection: entries as values, their
+//! The controller lowers a plan to [`SwitchTables`], reads a switch back into [`SwitchTables`], and writes the
+//! [`diff_tables`]. Here is everything on that way that needs no connection: entries as values, their
 //! order, their translation from and to P4Runtime, and the compiled program itself. The decision:
 //! P4Runtime's messages stop at [`codec`] (and those of P4Info at [`p4info`]), so all else compares
 //! plain values.
@@ -9,14 +9,14 @@
 pub mod artefacts;
 pub mod bytes;
 pub mod codec;
+pub mod display;
 pub mod entry;
 pub mod fabric;
 pub mod p4info;
 pub mod pipeline;
-pub mod show;
 pub mod tables;
 
 pub use entry::{EntryKey, EntryValue, TableEntry};
 pub use p4info::P4Info;
-pub use pipeline::Pipeline;
-pub use tables::{Extent, Tables, Update, UpdateKind, apply, diff};
+pub use pipeline::ForwardingPipeline;
+pub use tables::{SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates, diff_tables};

@@ -1,10 +1,10 @@
 //! What a compiled P4 program offers to its controller: an index of P4Info by id and by name.
 //!
 //! [`codec`](crate::codec) asks it which tables exist, [`tables`](crate::tables) in which order to
-//! write them, [`show`](crate::show) what things are called. The decision: P4Info is read once into
+//! write them, [`display`](crate::display) what things are called. The decision: P4Info is read once into
 //! plain values, so nothing else depends on the protobufs that describe programs.
 
-mod read;
+mod index_builder;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,15 +16,15 @@ use crate::entry::{ActionCall, ActionId, TableId};
 #[derive(Clone, Debug)]
 pub struct P4Info {
     pub(crate) message: p4config::P4Info,
-    tables: BTreeMap<TableId, Table>,
-    actions: BTreeMap<ActionId, Action>,
-    counters: BTreeMap<u32, Counter>,
-    headers: BTreeMap<String, Vec<Slot>>,
+    tables: BTreeMap<TableId, TableInfo>,
+    actions: BTreeMap<ActionId, ActionInfo>,
+    counters: BTreeMap<u32, CounterInfo>,
+    headers: BTreeMap<String, Vec<FieldInfo>>,
 }
 
 /// A match-action table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct TableInfo {
     /// Its id.
     pub id: TableId,
     /// Its name without the control it stands in.
@@ -55,21 +55,21 @@ pub enum DefaultAction {
     /// The program, for ever.
     Const,
     /// The controller; until it does, this action applies.
-    Initially(Option<ActionCall>),
+    Initial(Option<ActionCall>),
 }
 
 /// A match field of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchField {
     /// Its id, name, width and format.
-    pub slot: Slot,
+    pub info: FieldInfo,
     /// How it matches.
     pub kind: MatchKind,
 }
 
 /// A named value: a match field, an action's parameter or a field of a packet header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct FieldInfo {
     /// Its id within what it belongs to.
     pub id: u32,
     /// Its name.
@@ -77,7 +77,7 @@ pub struct Slot {
     /// Its width in bits.
     pub width: u32,
     /// How people write its values.
-    pub format: Format,
+    pub format: ValueFormat,
     /// The names of the tables in which its value must occur, from `@refers_to`.
     pub refers_to: Vec<String>,
 }
@@ -99,7 +99,7 @@ pub enum MatchKind {
 
 /// How people write a value, from `@format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ValueFormat {
     /// A decimal number.
     Number,
     /// An Ethernet address.
@@ -112,7 +112,7 @@ pub enum Format {
 
 /// An action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Action {
+pub struct ActionInfo {
     /// Its id.
     pub id: ActionId,
     /// Its name without the control it stands in.
@@ -120,12 +120,12 @@ pub struct Action {
     /// Its full name, as in the BMv2 JSON.
     pub full_name: String,
     /// Its parameters, ascending by id.
-    pub params: Vec<Slot>,
+    pub params: Vec<FieldInfo>,
 }
 
 /// An indexed counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counter {
+pub struct CounterInfo {
     /// Its id.
     pub id: u32,
     /// Its name without the control it stands in.
@@ -144,7 +144,7 @@ pub enum P4InfoError {
     Text(#[source] p4runtime_proto::TextError),
     /// An object without id or name.
     #[error("a {0} has no preamble")]
-    NoPreamble(&'static str),
+    MissingPreamble(&'static str),
     /// A reference to an action that is not there.
     #[error("table `{table}` uses action {action}, which is not there")]
     UnknownAction {
@@ -166,17 +166,17 @@ pub enum P4InfoError {
     Width(String),
     /// Tables that refer to each other.
     #[error("tables refer to each other in a circle: {}", .0.join(", "))]
-    Circle(Vec<String>),
+    ReferenceCycle(Vec<String>),
 }
 
 impl P4Info {
     /// Reads the text format that p4c writes.
     pub fn parse(text: &str) -> Result<Self, P4InfoError> {
-        read::index(p4config::P4Info::from_text(text).map_err(P4InfoError::Text)?)
+        index_builder::build_index(p4config::P4Info::from_text(text).map_err(P4InfoError::Text)?)
     }
 
     /// All tables, ascending by id.
-    pub fn tables(&self) -> impl Iterator<Item = &Table> + Clone {
+    pub fn tables(&self) -> impl Iterator<Item = &TableInfo> + Clone {
         self.tables.values()
     }
 
@@ -186,62 +186,62 @@ impl P4Info {
     }
 
     /// All actions, ascending by id.
-    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+    pub fn actions(&self) -> impl Iterator<Item = &ActionInfo> {
         self.actions.values()
     }
 
     /// All indexed counters, ascending by id.
-    pub fn counters(&self) -> impl Iterator<Item = &Counter> {
+    pub fn counters(&self) -> impl Iterator<Item = &CounterInfo> {
         self.counters.values()
     }
 
     /// The table with this id.
-    pub fn table(&self, id: TableId) -> Option<&Table> {
+    pub fn table(&self, id: TableId) -> Option<&TableInfo> {
         self.tables.get(&id)
     }
 
     /// The action with this id.
-    pub fn action(&self, id: ActionId) -> Option<&Action> {
+    pub fn action(&self, id: ActionId) -> Option<&ActionInfo> {
         self.actions.get(&id)
     }
 
     /// The counter with this id.
-    pub fn counter(&self, id: u32) -> Option<&Counter> {
+    pub fn counter(&self, id: u32) -> Option<&CounterInfo> {
         self.counters.get(&id)
     }
 
     /// The table with this name, short or full.
-    pub fn table_named(&self, name: &str) -> Option<&Table> {
+    pub fn table_named(&self, name: &str) -> Option<&TableInfo> {
         self.tables()
             .find(|table| table.name == name || table.full_name == name)
     }
 
     /// The action with this name, short or full.
-    pub fn action_named(&self, name: &str) -> Option<&Action> {
+    pub fn action_named(&self, name: &str) -> Option<&ActionInfo> {
         self.actions()
             .find(|action| action.name == name || action.full_name == name)
     }
 
     /// The fields of `packet_in` or `packet_out`, without padding; empty if there is no such
     /// header.
-    pub fn packet_header(&self, name: &str) -> &[Slot] {
+    pub fn packet_header(&self, name: &str) -> &[FieldInfo] {
         self.headers.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The place of a table in the write order; unknown tables come last.
-    pub(crate) fn rank(&self, id: TableId) -> usize {
+    pub(crate) fn write_rank(&self, id: TableId) -> usize {
         self.table(id).map_or(usize::MAX, |table| table.rank)
     }
 }
 
-impl Table {
+impl TableInfo {
     /// The match field with this id.
     pub fn field(&self, id: u32) -> Option<&MatchField> {
-        self.fields.iter().find(|field| field.slot.id == id)
+        self.fields.iter().find(|field| field.info.id == id)
     }
 
     /// Whether rows need a priority above 0, because several may match one packet.
-    pub fn prioritised(&self) -> bool {
+    pub fn needs_priority(&self) -> bool {
         let overlaps =
             |field: &MatchField| !matches!(field.kind, MatchKind::Exact | MatchKind::Lpm);
         self.fields.iter().any(overlaps)
@@ -260,9 +260,9 @@ impl std::fmt::Display for MatchKind {
     }
 }
 
-impl Action {
+impl ActionInfo {
     /// The parameter with this id.
-    pub fn param(&self, id: u32) -> Option<&Slot> {
+    pub fn param(&self, id: u32) -> Option<&FieldInfo> {
         self.params.iter().find(|param| param.id == id)
     }
 }

@@ -17,7 +17,7 @@ const NO_ACTION: &str = "NoAction";
 
 /// A compiled program.
 #[derive(Clone, Debug)]
-pub struct Pipeline {
+pub struct ForwardingPipeline {
     /// Its interface.
     pub p4info: P4Info,
     /// Its code: the BMv2 JSON.
@@ -36,36 +36,36 @@ pub enum PipelineError {
     #[error("cannot read the BMv2 JSON")]
     Json(#[from] serde_json::Error),
     /// They were not compiled from the same source.
-    #[error("P4Info and BMv2 JSON differ: {}", joined(.0))]
-    Different(Vec<Difference>),
+    #[error("P4Info and BMv2 JSON differ: {}", join_differences(.0))]
+    Mismatch(Vec<ArtefactDifference>),
 }
 
 /// Something that only one of P4Info and BMv2 JSON knows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Difference {
+pub struct ArtefactDifference {
     /// What it is, such as `counter EgressImpl.port_level with 4096 cells`.
     pub what: String,
     /// Which of the two knows it.
-    pub only_in: Artefact,
+    pub only_in: ArtefactKind,
 }
 
 /// One of the two things that p4c writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Artefact {
+pub enum ArtefactKind {
     /// The interface.
     P4Info,
     /// The code.
     Json,
 }
 
-impl Pipeline {
+impl ForwardingPipeline {
     /// The program from its two artefacts, as p4c wrote them.
     pub fn new(p4info: &str, json: &str) -> Result<Self, PipelineError> {
-        let cookie = cookie(p4info, json);
+        let cookie = compute_cookie(p4info, json);
         let p4info = P4Info::parse(p4info)?;
-        let differences = differences(&p4info, &serde_json::from_str(json)?);
+        let differences = compare_artefacts(&p4info, &serde_json::from_str(json)?);
         if !differences.is_empty() {
-            return Err(PipelineError::Different(differences));
+            return Err(PipelineError::Mismatch(differences));
         }
         let device_config = json.as_bytes().to_vec();
         Ok(Self {
@@ -76,28 +76,28 @@ impl Pipeline {
     }
 
     /// `fabric.p4`, from the embedded artefacts.
-    pub fn fabric() -> Self {
+    pub fn embedded_fabric() -> Self {
         Self::new(artefacts::P4INFO, artefacts::JSON).expect("a test loads the same artefacts")
     }
 }
 
-impl std::fmt::Display for Difference {
+impl std::fmt::Display for ArtefactDifference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let artefact = match self.only_in {
-            Artefact::P4Info => "P4Info",
-            Artefact::Json => "the JSON",
+            ArtefactKind::P4Info => "P4Info",
+            ArtefactKind::Json => "the JSON",
         };
         write!(f, "only {artefact} has {}", self.what)
     }
 }
 
-fn joined(differences: &[Difference]) -> String {
+fn join_differences(differences: &[ArtefactDifference]) -> String {
     let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
     differences.join("; ")
 }
 
 /// The lengths go in first, so that moving text from one artefact to the other shows.
-fn cookie(p4info: &str, json: &str) -> u64 {
+fn compute_cookie(p4info: &str, json: &str) -> u64 {
     let mut hash = Sha256::new();
     for artefact in [p4info, json] {
         hash.update(artefact.len().to_be_bytes());
@@ -109,22 +109,22 @@ fn cookie(p4info: &str, json: &str) -> u64 {
         .fold(0, |cookie, byte| cookie << 8 | u64::from(*byte))
 }
 
-fn differences(p4info: &P4Info, json: &Value) -> Vec<Difference> {
+fn compare_artefacts(p4info: &P4Info, json: &Value) -> Vec<ArtefactDifference> {
     let (interface, code) = (interface_facts(p4info), code_facts(json));
     let only = |these: &BTreeSet<String>, those: &BTreeSet<String>, only_in| {
         let what = these.difference(those).cloned();
-        what.map(|what| Difference { what, only_in })
+        what.map(|what| ArtefactDifference { what, only_in })
             .collect::<Vec<_>>()
     };
-    let mut found = only(&interface, &code, Artefact::P4Info);
-    found.append(&mut only(&code, &interface, Artefact::Json));
+    let mut found = only(&interface, &code, ArtefactKind::P4Info);
+    found.append(&mut only(&code, &interface, ArtefactKind::Json));
     found
 }
 
 fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
     let tables = p4info.tables().map(|table| {
         let fields = table.fields.iter();
-        let key = fields.map(|field| format!("{} {}", field.slot.name, field.kind));
+        let key = fields.map(|field| format!("{} {}", field.info.name, field.kind));
         let actions = table.row_actions.iter().chain(&table.default_only);
         let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
         table_fact(
@@ -146,37 +146,45 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
 
 /// The compiler adds tables and actions of its own; only those of the source stand in a control.
 fn code_facts(json: &Value) -> BTreeSet<String> {
-    let pipelines = list(&json["pipelines"]).flat_map(|pipeline| list(&pipeline["tables"]));
+    let pipelines =
+        json_items(&json["pipelines"]).flat_map(|pipeline| json_items(&pipeline["tables"]));
     let tables = pipelines
-        .filter(|table| is_of_the_source(table))
+        .filter(|table| is_source_object(table))
         .map(|table| {
-            let key = list(&table["key"]);
-            let key =
-                key.map(|field| format!("{} {}", text(&field["name"]), text(&field["match_type"])));
-            let actions = list(&table["actions"]).map(text).collect();
+            let key = json_items(&table["key"]);
+            let key = key.map(|field| {
+                format!(
+                    "{} {}",
+                    json_text(&field["name"]),
+                    json_text(&field["match_type"])
+                )
+            });
+            let actions = json_items(&table["actions"]).map(json_text).collect();
             table_fact(
-                text(&table["name"]),
+                json_text(&table["name"]),
                 &key.collect::<Vec<_>>(),
                 actions,
-                number(&table["max_size"]),
+                json_number(&table["max_size"]),
             )
         });
-    let actions = list(&json["actions"]);
-    let actions =
-        actions.filter(|action| is_of_the_source(action) || text(&action["name"]) == NO_ACTION);
+    let actions = json_items(&json["actions"]);
+    let actions = actions
+        .filter(|action| is_source_object(action) || json_text(&action["name"]) == NO_ACTION);
     let actions = actions.map(|action| {
-        let params = list(&action["runtime_data"]);
-        let params = params.map(|param| (text(&param["name"]), number(&param["bitwidth"])));
-        action_fact(text(&action["name"]), params)
+        let params = json_items(&action["runtime_data"]);
+        let params =
+            params.map(|param| (json_text(&param["name"]), json_number(&param["bitwidth"])));
+        action_fact(json_text(&action["name"]), params)
     });
-    let counters = list(&json["counter_arrays"]).filter(|counter| counter["is_direct"] == false);
     let counters =
-        counters.map(|counter| counter_fact(text(&counter["name"]), number(&counter["size"])));
+        json_items(&json["counter_arrays"]).filter(|counter| counter["is_direct"] == false);
+    let counters = counters
+        .map(|counter| counter_fact(json_text(&counter["name"]), json_number(&counter["size"])));
     tables.chain(actions).chain(counters).collect()
 }
 
-fn is_of_the_source(object: &Value) -> bool {
-    text(&object["name"]).contains('.')
+fn is_source_object(object: &Value) -> bool {
+    json_text(&object["name"]).contains('.')
 }
 
 fn table_fact(name: &str, key: &[String], mut actions: Vec<&str>, size: u64) -> String {
@@ -196,15 +204,15 @@ fn counter_fact(name: &str, size: u64) -> String {
     format!("counter {name} with {size} cells")
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+fn json_items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> &str {
+fn json_text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn number(value: &Value) -> u64 {
+fn json_number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
@@ -214,8 +222,8 @@ mod tests {
 
     fn check(from: &str, to: &str, expected: &[&str]) {
         let json = artefacts::JSON.replace(from, to);
-        let found = match Pipeline::new(artefacts::P4INFO, &json) {
-            Err(PipelineError::Different(found)) => found,
+        let found = match ForwardingPipeline::new(artefacts::P4INFO, &json) {
+            Err(PipelineError::Mismatch(found)) => found,
             other => panic!("{other:?}"),
         };
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -224,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_embedded_artefacts_fit_together() {
-        let pipeline = Pipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
+        let pipeline = ForwardingPipeline::new(artefacts::P4INFO, artefacts::JSON).unwrap();
         assert_eq!(pipeline.p4info.tables().count(), 14);
         assert_ne!(pipeline.cookie, 0);
     }
@@ -255,7 +263,7 @@ mod tests {
 
     #[test]
     fn every_byte_counts_for_the_cookie() {
-        let cookies = [("ab", "c"), ("a", "bc"), ("ab", "d")].map(|(a, b)| cookie(a, b));
+        let cookies = [("ab", "c"), ("a", "bc"), ("ab", "d")].map(|(a, b)| compute_cookie(a, b));
         assert_ne!(cookies[0], cookies[1]);
         assert_ne!(cookies[0], cookies[2]);
     }

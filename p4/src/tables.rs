@@ -1,6 +1,6 @@
 //! The tables of one switch, desired or actual, and the change between two of them.
 //!
-//! Lowering makes the desired [`Tables`], reading a switch makes the actual ones, [`diff`] is what
+//! Lowering makes the desired [`SwitchTables`], reading a switch makes the actual ones, [`diff_tables`] is what
 //! a session writes. The decision: a change is a list of updates in the order in which they can be
 //! written one by one. First what is new or different, every table after those it refers to; then
 //! what has to go, in the reverse order. So no row ever points to nothing, and traffic moves before
@@ -15,13 +15,13 @@ use crate::entry::{EntryKey, EntryValue, TableEntry, TableId};
 
 /// All entries of one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tables {
+pub struct SwitchTables {
     entries: BTreeMap<EntryKey, EntryValue>,
 }
 
 /// A part of a switch's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct TableScope {
     /// Whole tables.
     pub tables: BTreeSet<TableId>,
     /// Single entries of others, whether or not they are there.
@@ -31,21 +31,21 @@ pub struct Extent {
 /// Where more than one row in so many was written, a table is read whole.
 const FEW: usize = 4;
 
-impl Extent {
+impl TableScope {
     /// Whether an entry belongs to it.
-    pub fn has(&self, key: &EntryKey) -> bool {
+    pub fn contains_key(&self, key: &EntryKey) -> bool {
         self.tables.contains(&key.table) || self.entries.contains(key)
     }
 
     /// These tables.
-    pub fn of_tables(tables: BTreeSet<TableId>) -> Self {
+    pub fn whole_tables(tables: BTreeSet<TableId>) -> Self {
         let entries = BTreeSet::new();
         Self { tables, entries }
     }
 
     /// What updates towards `desired` have touched: their entries, or the whole table where these
     /// are many.
-    pub fn of_updates(updates: &[Update], desired: &Tables) -> Self {
+    pub fn from_updates(updates: &[TableUpdate], desired: &SwitchTables) -> Self {
         let mut keys: BTreeMap<TableId, Vec<&EntryKey>> = BTreeMap::new();
         for update in updates {
             let key = &update.entry.key;
@@ -53,7 +53,7 @@ impl Extent {
         }
         let mut extent = Self::default();
         for (table, keys) in keys {
-            if keys.len() * FEW > desired.of(table).count() {
+            if keys.len() * FEW > desired.table_entries(table).count() {
                 extent.tables.insert(table);
             } else {
                 extent.entries.extend(keys.into_iter().cloned());
@@ -65,7 +65,7 @@ impl Extent {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct TableUpdate {
     /// What happens to the entry.
     pub kind: UpdateKind,
     /// The entry as it shall be; for a deletion, as it was.
@@ -83,7 +83,7 @@ pub enum UpdateKind {
     Delete,
 }
 
-impl Tables {
+impl SwitchTables {
     /// Adds an entry, or replaces the one with the same key and returns its value.
     pub fn insert(&mut self, entry: TableEntry) -> Option<EntryValue> {
         self.entries.insert(entry.key, entry.value)
@@ -105,23 +105,26 @@ impl Tables {
     }
 
     /// The entries of one table, ascending by key.
-    pub fn of(&self, table: TableId) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
+    pub fn table_entries(&self, table: TableId) -> impl Iterator<Item = (&EntryKey, &EntryValue)> {
         // A default action is the first entry of its table.
         self.entries
-            .range(EntryKey::default_of(table)..)
+            .range(EntryKey::for_default(table)..)
             .take_while(move |(key, _)| key.table == table)
     }
 
     /// The same without what does not belong to a part of the tables.
     #[must_use]
-    pub fn within(mut self, extent: &Extent) -> Self {
-        self.entries.retain(|key, _| extent.has(key));
+    pub fn restricted_to(mut self, extent: &TableScope) -> Self {
+        self.entries.retain(|key, _| extent.contains_key(key));
         self
     }
 
     /// The entries that belong to a part of the tables.
-    pub fn only(&self, extent: &Extent) -> Self {
-        let whole = extent.tables.iter().flat_map(|table| self.of(*table));
+    pub fn entries_within(&self, extent: &TableScope) -> Self {
+        let whole = extent
+            .tables
+            .iter()
+            .flat_map(|table| self.table_entries(*table));
         let single = extent.entries.iter();
         let single = single.filter_map(|key| self.entries.get_key_value(key));
         whole.chain(single).map(TableEntry::from).collect()
@@ -138,14 +141,14 @@ impl Tables {
     }
 }
 
-impl Extend<TableEntry> for Tables {
+impl Extend<TableEntry> for SwitchTables {
     fn extend<I: IntoIterator<Item = TableEntry>>(&mut self, entries: I) {
         self.entries
             .extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
     }
 }
 
-impl FromIterator<TableEntry> for Tables {
+impl FromIterator<TableEntry> for SwitchTables {
     fn from_iter<I: IntoIterator<Item = TableEntry>>(entries: I) -> Self {
         let mut tables = Self::default();
         tables.extend(entries);
@@ -154,19 +157,23 @@ impl FromIterator<TableEntry> for Tables {
 }
 
 /// The writes that turn `actual` into `desired`, in the order in which to write them.
-pub fn diff(p4info: &P4Info, desired: &Tables, actual: &Tables) -> Vec<Update> {
+pub fn diff_tables(
+    p4info: &P4Info,
+    desired: &SwitchTables,
+    actual: &SwitchTables,
+) -> Vec<TableUpdate> {
     let (mut writes, mut deletions) = (Vec::new(), Vec::new());
-    for (key, wanted, held) in side_by_side(desired, actual) {
+    for (key, wanted, held) in join_by_key(desired, actual) {
         match (wanted, held) {
-            (Some(wanted), None) => writes.push(update(UpdateKind::Insert, key, wanted)),
+            (Some(wanted), None) => writes.push(make_update(UpdateKind::Insert, key, wanted)),
             (Some(wanted), Some(held)) if wanted != held => {
-                writes.push(update(UpdateKind::Modify, key, wanted));
+                writes.push(make_update(UpdateKind::Modify, key, wanted));
             }
-            (None, Some(held)) => deletions.push(update(UpdateKind::Delete, key, held)),
+            (None, Some(held)) => deletions.push(make_update(UpdateKind::Delete, key, held)),
             _ => {}
         }
     }
-    let rank = |update: &Update| p4info.rank(update.entry.key.table);
+    let rank = |update: &TableUpdate| p4info.write_rank(update.entry.key.table);
     writes.sort_by_key(rank);
     deletions.sort_by_key(|update| Reverse(rank(update)));
     writes.append(&mut deletions);
@@ -174,7 +181,10 @@ pub fn diff(p4info: &P4Info, desired: &Tables, actual: &Tables) -> Vec<Update> {
 }
 
 /// The tables after these updates.
-pub fn apply<'a>(mut tables: Tables, updates: impl IntoIterator<Item = &'a Update>) -> Tables {
+pub fn apply_updates<'a>(
+    mut tables: SwitchTables,
+    updates: impl IntoIterator<Item = &'a TableUpdate>,
+) -> SwitchTables {
     for update in updates {
         match update.kind {
             UpdateKind::Insert | UpdateKind::Modify => tables.insert(update.entry.clone()),
@@ -185,9 +195,9 @@ pub fn apply<'a>(mut tables: Tables, updates: impl IntoIterator<Item = &'a Updat
 }
 
 /// Every key of either, ascending, with its value in each.
-fn side_by_side<'a>(
-    one: &'a Tables,
-    other: &'a Tables,
+fn join_by_key<'a>(
+    one: &'a SwitchTables,
+    other: &'a SwitchTables,
 ) -> impl Iterator<Item = (&'a EntryKey, Option<&'a EntryValue>, Option<&'a EntryValue>)> {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     iter::from_fn(move || {
@@ -207,66 +217,69 @@ fn side_by_side<'a>(
     })
 }
 
-fn update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> Update {
+fn make_update(kind: UpdateKind, key: &EntryKey, value: &EntryValue) -> TableUpdate {
     let entry = TableEntry::from((key, value));
-    Update { kind, entry }
+    TableUpdate { kind, entry }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pipeline;
-    use crate::fabric::{self, Flow, HashSlice, Level, Port, table};
+    use crate::ForwardingPipeline;
+    use crate::fabric::{self, FiveTuple, HashSlice, PortNumber, PriorityLevel, table};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
     use std::sync::LazyLock;
 
-    static P4INFO: LazyLock<P4Info> = LazyLock::new(|| Pipeline::fabric().p4info);
+    static P4INFO: LazyLock<P4Info> =
+        LazyLock::new(|| ForwardingPipeline::embedded_fabric().p4info);
 
     /// Few keys and few values, so that two tables often share them.
     fn entry() -> impl Strategy<Value = TableEntry> {
         (0..6_u8, 0..3_u16, 0..3_u32).prop_map(|(kind, key, value)| {
-            let port = Port::new(value).unwrap();
+            let port = PortNumber::new(value).unwrap();
             let job = NonZeroU32::new(value + 1).unwrap();
-            let flow = Flow::roce([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), key);
+            let flow = FiveTuple::for_roce([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), key);
             match kind {
                 0 => fabric::flow_pin(&flow, key, job),
-                1 => fabric::path(1, key, port, Port::CPU),
-                2 => fabric::ecmp_group(key, [port, Port::CPU]).unwrap(),
+                1 => fabric::path(1, key, port, PortNumber::CPU),
+                2 => fabric::ecmp_group(key, [port, PortNumber::CPU]).unwrap(),
                 3 => fabric::dst_leaf(std::net::Ipv4Addr::from([10, 0, 0, 3]).into(), key),
-                4 => fabric::job_qos(job, Level::new(key.into()).unwrap()),
+                4 => fabric::job_qos(job, PriorityLevel::new(key.into()).unwrap()),
                 _ => fabric::switch_salt(job, HashSlice::FIRST),
             }
         })
     }
 
-    fn tables() -> impl Strategy<Value = Tables> {
-        prop::collection::vec(entry(), 0..24).prop_map(Tables::from_iter)
+    fn tables() -> impl Strategy<Value = SwitchTables> {
+        prop::collection::vec(entry(), 0..24).prop_map(SwitchTables::from_iter)
     }
 
     /// Every pin of path n has its row, and every path row its group: the references of the
     /// program, as far as [`entry`] makes them.
-    fn closed(mut tables: Tables) -> Tables {
+    fn closed(mut tables: SwitchTables) -> SwitchTables {
         for key in 0..3 {
-            tables.insert(fabric::path(1, key, Port::CPU, Port::CPU));
+            tables.insert(fabric::path(1, key, PortNumber::CPU, PortNumber::CPU));
             tables.insert(fabric::job_qos(
                 NonZeroU32::MIN.saturating_add(key.into()),
-                Level::new(0).unwrap(),
+                PriorityLevel::new(0).unwrap(),
             ));
         }
         tables
     }
 
-    fn pins_have_paths(tables: &Tables) -> bool {
-        let has_pins = tables.of(table::FLOW_PIN).next().is_some();
-        !has_pins || tables.of(table::PATH).count() == 3 && tables.of(table::JOB_QOS).count() == 3
+    fn pins_have_paths(tables: &SwitchTables) -> bool {
+        let has_pins = tables.table_entries(table::FLOW_PIN).next().is_some();
+        !has_pins
+            || tables.table_entries(table::PATH).count() == 3
+                && tables.table_entries(table::JOB_QOS).count() == 3
     }
 
     proptest! {
         #[test]
         fn applying_the_difference_gives_the_desired(desired in tables(), actual in tables()) {
-            let updates = diff(&P4INFO, &desired, &actual);
-            prop_assert_eq!(apply(actual, &updates), desired);
+            let updates = diff_tables(&P4INFO, &desired, &actual);
+            prop_assert_eq!(apply_updates(actual, &updates), desired);
         }
 
         #[test]
@@ -275,11 +288,11 @@ mod tests {
             actual in tables(),
             lost in any::<prop::sample::Index>(),
         ) {
-            let mut updates = diff(&P4INFO, &desired, &actual);
-            let touched = Extent::of_updates(&updates, &desired);
-            let missing = |updates: &[Update]| {
-                let held = apply(actual.clone(), updates).only(&touched);
-                diff(&P4INFO, &desired.only(&touched), &held)
+            let mut updates = diff_tables(&P4INFO, &desired, &actual);
+            let touched = TableScope::from_updates(&updates, &desired);
+            let missing = |updates: &[TableUpdate]| {
+                let held = apply_updates(actual.clone(), updates).entries_within(&touched);
+                diff_tables(&P4INFO, &desired.entries_within(&touched), &held)
             };
             prop_assert_eq!(missing(&updates), vec![]);
             if !updates.is_empty() {
@@ -290,7 +303,7 @@ mod tests {
 
         #[test]
         fn equal_tables_do_not_differ(tables in tables()) {
-            prop_assert_eq!(diff(&P4INFO, &tables, &tables), vec![]);
+            prop_assert_eq!(diff_tables(&P4INFO, &tables, &tables), vec![]);
         }
 
         #[test]
@@ -299,17 +312,17 @@ mod tests {
             actual in tables(),
             written in any::<prop::sample::Index>(),
         ) {
-            let updates = diff(&P4INFO, &desired, &actual);
+            let updates = diff_tables(&P4INFO, &desired, &actual);
             let written = &updates[..written.index(updates.len() + 1)];
-            let halfway = apply(actual, written);
-            let rest = diff(&P4INFO, &desired, &halfway);
+            let halfway = apply_updates(actual, written);
+            let rest = diff_tables(&P4INFO, &desired, &halfway);
             prop_assert_eq!(written.len() + rest.len(), updates.len());
-            prop_assert_eq!(apply(halfway, &rest), desired);
+            prop_assert_eq!(apply_updates(halfway, &rest), desired);
         }
 
         #[test]
         fn no_update_twice(desired in tables(), actual in tables()) {
-            let updates = diff(&P4INFO, &desired, &actual);
+            let updates = diff_tables(&P4INFO, &desired, &actual);
             let keys: std::collections::BTreeSet<_> =
                 updates.iter().map(|update| &update.entry.key).collect();
             prop_assert_eq!(keys.len(), updates.len());
@@ -318,14 +331,14 @@ mod tests {
         #[test]
         fn references_hold_after_every_single_write(from in tables(), to in tables()) {
             for (desired, actual) in [
-                (closed(to.clone()), Tables::default()),
+                (closed(to.clone()), SwitchTables::default()),
                 (closed(to), closed(from.clone())),
-                (Tables::default(), closed(from)),
+                (SwitchTables::default(), closed(from)),
             ] {
                 let mut now = actual.clone();
-                for update in diff(&P4INFO, &desired, &actual) {
-                    now = apply(now, [&update]);
-                    prop_assert!(pins_have_paths(&now), "after {}", P4INFO.show(&update));
+                for update in diff_tables(&P4INFO, &desired, &actual) {
+                    now = apply_updates(now, [&update]);
+                    prop_assert!(pins_have_paths(&now), "after {}", P4INFO.display(&update));
                 }
             }
         }

@@ -5,34 +5,34 @@
 //! judged as it is now, so that failed and drained parts show in what can no longer be reached.
 
 mod devices;
-mod reach;
+mod reachability;
 mod tiers;
 
 use crate::fabric::Fabric;
 use crate::finding::Finding;
 
 const RULES: [fn(&Fabric) -> Vec<Finding>; 10] = [
-    reach::hosts_without_nics,
-    reach::nics_that_are_cut_off,
-    reach::leaves_that_cannot_reach_each_other,
+    reachability::hosts_without_nics,
+    reachability::disconnected_nics,
+    reachability::unreachable_leaves,
     devices::shared_identities,
-    devices::ports_that_no_switch_has,
-    devices::switches_without_a_server,
-    tiers::switches_without_purpose,
-    tiers::links_that_no_path_takes,
+    devices::invalid_ports,
+    devices::switches_without_server,
+    tiers::unconnected_switches,
+    tiers::unused_links,
     tiers::uneven_uplinks,
-    tiers::capacity,
+    tiers::oversubscription_ratios,
 ];
 
 /// Everything to be said about `fabric`: errors first, then warnings, then the rest.
-pub fn check(fabric: &Fabric) -> Vec<Finding> {
+pub fn check_fabric(fabric: &Fabric) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(fabric)).collect();
     findings.sort_by_key(|finding| finding.severity);
     findings
 }
 
 /// `first`, `first and second`, `first, second and 3 more`.
-fn list(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
@@ -45,22 +45,22 @@ fn list(names: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::clos::{self, ClosSpec};
-    use crate::fabric::Change;
+    use crate::fabric::AvailabilityChange;
     use crate::spec::{self, FabricDocument};
 
     fn lab() -> Fabric {
-        clos::build("lab", &ClosSpec::default()).unwrap()
+        clos::build_clos("lab", &ClosSpec::default()).unwrap()
     }
 
     /// Findings about the lab's document after a change.
     fn changed(change: impl FnOnce(&mut FabricDocument)) -> Vec<String> {
-        let mut document = spec::document(&lab());
+        let mut document = spec::explicit_document(&lab());
         change(&mut document);
         said(&Fabric::try_from(&document).unwrap())
     }
 
     fn said(fabric: &Fabric) -> Vec<String> {
-        let findings = check(fabric);
+        let findings = check_fabric(fabric);
         let serious = findings
             .iter()
             .filter(|finding| finding.severity != crate::Severity::Info);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_good_fabric_has_nothing_but_its_capacity() {
-        let findings = check(&lab());
+        let findings = check_fabric(&lab());
         let text = "600 Gb/s from below, 800 Gb/s upwards, one way: 0.75 to 1 (the worst leaf)";
         assert_eq!(findings, [crate::Finding::info("leaf1", text)]);
     }
@@ -77,19 +77,23 @@ mod tests {
     #[test]
     fn leaves_and_nics_that_are_cut_off_are_errors() {
         let lab = lab();
-        let down = |name: &str| lab.links_named(name).into_iter().map(Change::LinkDown);
-        let cut_off = lab.with(down("leaf2-spine1").chain(down("leaf2-spine2")));
+        let down = |name: &str| {
+            lab.links_named(name)
+                .into_iter()
+                .map(AvailabilityChange::LinkDown)
+        };
+        let cut_off = lab.with_changes(down("leaf2-spine1").chain(down("leaf2-spine2")));
         assert_eq!(
             said(&cut_off),
             ["error: leaf2: its hosts can reach no other leaf"]
         );
-        let split = lab.with(down("leaf1-spine1").chain(down("leaf2-spine2")));
+        let split = lab.with_changes(down("leaf1-spine1").chain(down("leaf2-spine2")));
         let expected = [
             "error: leaf1: its hosts cannot reach those of leaf2",
             "error: leaf2: its hosts cannot reach those of leaf1",
         ];
         assert_eq!(said(&split), expected);
-        let unplugged = lab.with(down("h1-leaf1"));
+        let unplugged = lab.with_changes(down("h1-leaf1"));
         assert_eq!(
             said(&unplugged),
             ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]

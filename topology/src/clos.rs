@@ -14,10 +14,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draft::{Draft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
+use crate::draft::{FabricDraft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
-use crate::spec::{self, FieldError, speed};
+use crate::spec::{self, FabricFieldError, checked_speed};
 use crate::units::Bandwidth;
 
 /// The numbers of a Clos; the `[clos]` of a Fabric document.
@@ -94,17 +94,17 @@ impl Default for ClosSpec {
 /// # Errors
 /// A count is zero, a speed is none, the numbers contradict each other or ask for more than can be
 /// named, addressed or held in memory.
-pub fn build(name: &str, spec: &ClosSpec) -> Result<Fabric, FieldError> {
+pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldError> {
     spec.check_counts()?;
     spec.check_shape()?;
     spec.check_sizes()?;
-    let host_speed = speed("host_gbps", spec.host_gbps)?;
-    let uplink_speed = speed("uplink_gbps", spec.uplink_gbps)?;
+    let host_speed = checked_speed("host_gbps", spec.host_gbps)?;
+    let uplink_speed = checked_speed("uplink_gbps", spec.uplink_gbps)?;
     let core_speed = spec
         .core_gbps
-        .map_or(Ok(uplink_speed), |gbps| speed("core_gbps", gbps))?;
+        .map_or(Ok(uplink_speed), |gbps| checked_speed("core_gbps", gbps))?;
 
-    let mut draft = Draft::named(name);
+    let mut draft = FabricDraft::with_name(name);
     let leaves = draft.add_switches(Tier::Leaf, (spec.pods * spec.leaves) as usize);
     let spines = draft.add_switches(Tier::Spine, (spec.pods * spec.spines) as usize);
     let cores = draft.add_switches(Tier::Core, spec.cores as usize);
@@ -119,11 +119,11 @@ pub fn build(name: &str, spec: &ClosSpec) -> Result<Fabric, FieldError> {
     for spines in spines_by_pod() {
         spec.connect_spines(&mut draft, spines, &cores, core_speed);
     }
-    Ok(draft.finish())
+    Ok(draft.into_fabric())
 }
 
 impl ClosSpec {
-    fn add_hosts(&self, draft: &mut Draft, leaves: &[SwitchId], bandwidth: Bandwidth) {
+    fn add_hosts(&self, draft: &mut FabricDraft, leaves: &[SwitchId], bandwidth: Bandwidth) {
         for home in 0..leaves.len() {
             for _ in 0..self.hosts_per_leaf {
                 let nics = 0..self.host_links as usize;
@@ -149,7 +149,7 @@ impl ClosSpec {
 
     fn connect_leaves(
         &self,
-        draft: &mut Draft,
+        draft: &mut FabricDraft,
         leaves: &[SwitchId],
         spines: &[SwitchId],
         bandwidth: Bandwidth,
@@ -157,7 +157,7 @@ impl ClosSpec {
         for &leaf in leaves {
             for &spine in spines {
                 for _ in 0..self.parallel_uplinks {
-                    draft.connect(leaf, spine, bandwidth);
+                    draft.connect_switches(leaf, spine, bandwidth);
                 }
             }
         }
@@ -165,7 +165,7 @@ impl ClosSpec {
 
     fn connect_spines(
         &self,
-        draft: &mut Draft,
+        draft: &mut FabricDraft,
         spines: &[SwitchId],
         cores: &[SwitchId],
         bandwidth: Bandwidth,
@@ -177,13 +177,13 @@ impl ClosSpec {
                 false => cores,
             };
             for &core in reached {
-                draft.connect(spine, core, bandwidth);
+                draft.connect_switches(spine, core, bandwidth);
             }
         }
     }
 
-    fn check_counts(&self) -> Result<(), FieldError> {
-        spec::all_at_least_one(&[
+    fn check_counts(&self) -> Result<(), FabricFieldError> {
+        spec::check_minimum_counts(&[
             ("leaves", self.leaves),
             ("spines", self.spines),
             ("hosts_per_leaf", self.hosts_per_leaf),
@@ -194,7 +194,7 @@ impl ClosSpec {
         ])
     }
 
-    fn check_shape(&self) -> Result<(), FieldError> {
+    fn check_shape(&self) -> Result<(), FabricFieldError> {
         let contradictions = [
             (
                 self.pods > 1 && self.cores == 0,
@@ -238,24 +238,24 @@ impl ClosSpec {
             ),
         ];
         match contradictions.into_iter().find(|&(holds, ..)| holds) {
-            Some((_, field, problem)) => Err(FieldError::new(field, problem)),
+            Some((_, field, problem)) => Err(FabricFieldError::new(field, problem)),
             None => Ok(()),
         }
     }
 
-    fn check_sizes(&self) -> Result<(), FieldError> {
+    fn check_sizes(&self) -> Result<(), FabricFieldError> {
         let cores = u64::from(self.cores);
-        spec::within_limits(&[
+        spec::check_limits(&[
             (
                 "leaves",
                 "leaves",
-                product([self.pods, self.leaves]),
+                saturating_product([self.pods, self.leaves]),
                 MAX_SWITCHES_PER_TIER,
             ),
             (
                 "spines",
                 "spines",
-                product([self.pods, self.spines]),
+                saturating_product([self.pods, self.spines]),
                 MAX_SWITCHES_PER_TIER,
             ),
             ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
@@ -272,10 +272,10 @@ impl ClosSpec {
     /// NICs on the leaf that has most.
     fn nics_per_leaf(&self) -> u64 {
         match self.rails {
-            false => product([self.hosts_per_leaf, self.host_links]),
+            false => saturating_product([self.hosts_per_leaf, self.host_links]),
             true => {
                 let nics_of_a_host = self.host_links.div_ceil(self.leaves);
-                product([self.leaves, self.hosts_per_leaf, nics_of_a_host])
+                saturating_product([self.leaves, self.hosts_per_leaf, nics_of_a_host])
             }
         }
     }
@@ -287,9 +287,9 @@ impl ClosSpec {
             self.cores
         };
         [
-            product([self.pods, self.leaves, self.hosts_per_leaf, self.host_links]),
-            product([self.pods, self.leaves, self.spines, self.parallel_uplinks]),
-            product([self.pods, self.spines, cores_of_a_spine]),
+            saturating_product([self.pods, self.leaves, self.hosts_per_leaf, self.host_links]),
+            saturating_product([self.pods, self.leaves, self.spines, self.parallel_uplinks]),
+            saturating_product([self.pods, self.spines, cores_of_a_spine]),
         ]
         .into_iter()
         .fold(0, u64::saturating_add)
@@ -297,7 +297,7 @@ impl ClosSpec {
 }
 
 /// The product, or the largest number there is.
-fn product<const N: usize>(factors: [u32; N]) -> u64 {
+fn saturating_product<const N: usize>(factors: [u32; N]) -> u64 {
     factors.into_iter().fold(1, |product, factor| {
         product.saturating_mul(u64::from(factor))
     })
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn built(spec: &ClosSpec) -> Fabric {
-        build("test", spec).unwrap()
+        build_clos("test", spec).unwrap()
     }
 
     /// Names of the leaves that the NICs of a host lead to.
@@ -445,7 +445,7 @@ mod tests {
                 .try_into()
                 .unwrap();
             assert_eq!(
-                build("test", &spec).unwrap_err().to_string(),
+                build_clos("test", &spec).unwrap_err().to_string(),
                 expected.trim_start()
             );
         }

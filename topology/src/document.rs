@@ -4,19 +4,19 @@
 //! text into them and every mistake into one sentence with file, line, field, what was found and
 //! what would be right. What a value means is checked by the module that owns its type.
 
-mod line;
+mod field_line;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::line::line_of;
+pub use self::field_line::line_of_field;
 
 /// Size that a document may have, in bytes: ten times the expanded fabric of 12,500 hosts.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 
 /// The language of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum DocumentFormat {
     /// TOML 1.0.
     Toml,
     /// YAML 1.1, one document.
@@ -25,12 +25,12 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl DocumentFormat {
     /// The format that a file's extension tells; `-`, standard input, is JSON.
     ///
     /// # Errors
     /// The name has another extension or none.
-    pub fn of_file(file: &str) -> Result<Self, DocumentError> {
+    pub fn from_file_name(file: &str) -> Result<Self, DocumentError> {
         match file.rsplit_once('.').map(|(_, extension)| extension) {
             _ if file == "-" => Ok(Self::Json),
             Some("toml") => Ok(Self::Toml),
@@ -75,7 +75,7 @@ pub enum DocumentError {
         file: String,
     },
     /// Broken syntax, or a field that is missing, unknown or of the wrong type.
-    #[error("{}: {}{problem}", place(file, *line), prefix(field))]
+    #[error("{}: {}{problem}", file_and_line(file, *line), field_prefix(field))]
     Invalid {
         /// Name of the file.
         file: String,
@@ -92,7 +92,7 @@ pub enum DocumentError {
 ///
 /// # Errors
 /// The file is too large or is not text.
-pub fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DocumentError> {
+pub fn decode_text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DocumentError> {
     let file = || file.to_owned();
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return Err(DocumentError::TooLarge {
@@ -113,12 +113,12 @@ pub fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DocumentError> {
 ///
 /// # Errors
 /// The text is too large, is empty or no text at all, or does not describe a `T`.
-pub fn parse<T: DeserializeOwned>(
+pub fn parse_document<T: DeserializeOwned>(
     text: &str,
-    format: Format,
+    format: DocumentFormat,
     file: &str,
 ) -> Result<T, DocumentError> {
-    let text = self::text(text.as_bytes(), file)?;
+    let text = self::decode_text(text.as_bytes(), file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err(DocumentError::Empty {
@@ -126,22 +126,27 @@ pub fn parse<T: DeserializeOwned>(
         });
     }
     let parsed = match format {
-        Format::Toml => parse_toml(text),
-        Format::Yaml => parse_yaml(text),
-        Format::Json => parse_json(text),
+        DocumentFormat::Toml => parse_toml(text),
+        DocumentFormat::Yaml => parse_yaml(text),
+        DocumentFormat::Json => parse_json(text),
     };
-    parsed.map_err(|mistake| mistake.in_file(file))
+    parsed.map_err(|mistake| mistake.into_error(file))
 }
 
 /// `value` as text, for people to read.
 ///
 /// # Errors
 /// The value cannot be said in the format, for example a map whose keys are not text.
-pub fn print<T: Serialize>(value: &T, format: Format) -> Result<String, PrintError> {
+pub fn print_document<T: Serialize>(
+    value: &T,
+    format: DocumentFormat,
+) -> Result<String, PrintError> {
     let printed = match format {
-        Format::Toml => toml::to_string_pretty(value).map_err(|error| error.to_string()),
-        Format::Yaml => serde_yaml_ng::to_string(value).map_err(|error| error.to_string()),
-        Format::Json => serde_json::to_string_pretty(value).map_err(|error| error.to_string()),
+        DocumentFormat::Toml => toml::to_string_pretty(value).map_err(|error| error.to_string()),
+        DocumentFormat::Yaml => serde_yaml_ng::to_string(value).map_err(|error| error.to_string()),
+        DocumentFormat::Json => {
+            serde_json::to_string_pretty(value).map_err(|error| error.to_string())
+        }
     };
     printed.map_err(|reason| PrintError { format, reason })
 }
@@ -150,13 +155,13 @@ pub fn print<T: Serialize>(value: &T, format: Format) -> Result<String, PrintErr
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be printed as {format:?}: {reason}")]
 pub struct PrintError {
-    format: Format,
+    format: DocumentFormat,
     reason: String,
 }
 
 /// Of `known` the name most like `found`, if any is like enough to be what was meant; the first of
 /// several.
-pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (found.chars().count() / 3).max(1);
     let distances = known
         .into_iter()
@@ -167,18 +172,18 @@ pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 /// What a parser says, before the file is known.
-struct Mistake {
+struct ParseFailure {
     line: Option<usize>,
     field: String,
     message: String,
 }
 
-impl Mistake {
-    fn in_file(self, file: &str) -> DocumentError {
+impl ParseFailure {
+    fn into_error(self, file: &str) -> DocumentError {
         DocumentError::Invalid {
             file: file.to_owned(),
             line: self.line,
-            problem: problem(&self.message),
+            problem: describe_problem(&self.message),
             field: self.field,
         }
     }
@@ -199,35 +204,35 @@ impl Mistake {
     }
 }
 
-fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
     let line_and_message = |error: &toml::de::Error| {
         let line = error.span().map(|span| line_at(text, span.start));
         (line, error.message().to_owned())
     };
     let deserializer = toml::Deserializer::parse(text).map_err(|error| {
         let (line, message) = line_and_message(&error);
-        Mistake {
+        ParseFailure {
             line,
             field: String::new(),
             message,
         }
     })?;
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| Mistake::at_field(&error, line_and_message))
+        .map_err(|error| ParseFailure::at_field(&error, line_and_message))
 }
 
-fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
     let line_and_message = |error: &serde_yaml_ng::Error| {
         let line = error.location().map(|location| location.line());
         (line, without_position(&error.to_string()).to_owned())
     };
     let deserializer = serde_yaml_ng::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| Mistake::at_field(&error, line_and_message))
-        .map_err(Mistake::without_own_path)
+        .map_err(|error| ParseFailure::at_field(&error, line_and_message))
+        .map_err(ParseFailure::without_path_prefix)
 }
 
-fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
     let line_and_message = |error: &serde_json::Error| {
         (
             Some(error.line()),
@@ -236,10 +241,10 @@ fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| Mistake::at_field(&error, line_and_message))?;
+        .map_err(|error| ParseFailure::at_field(&error, line_and_message))?;
     deserializer.end().map_err(|error| {
         let (line, message) = line_and_message(&error);
-        Mistake {
+        ParseFailure {
             line,
             field: String::new(),
             message,
@@ -248,9 +253,9 @@ fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     Ok(value)
 }
 
-impl Mistake {
+impl ParseFailure {
     /// YAML errors repeat the path of the field, or of what it is in, in front of the message.
-    fn without_own_path(mut self) -> Self {
+    fn without_path_prefix(mut self) -> Self {
         if let Some((path, message)) = self.message.split_once(": ")
             && self.field.starts_with(path)
         {
@@ -277,13 +282,13 @@ fn without_position(message: &str) -> &str {
 }
 
 /// A serde message in one line; for an unknown name, with the name that may have been meant.
-fn problem(message: &str) -> String {
+fn describe_problem(message: &str) -> String {
     let is_unknown = ["unknown field `", "unknown variant `"]
         .iter()
         .any(|p| message.starts_with(p));
     let mut quoted = message.split('`').skip(1).step_by(2);
     match quoted.next() {
-        Some(found) if is_unknown => match nearest(found, quoted) {
+        Some(found) if is_unknown => match nearest_name(found, quoted) {
             Some(meant) => format!("{}; did you mean `{meant}`?", first_clause(message)),
             None => message.to_owned(),
         },
@@ -295,11 +300,11 @@ fn first_clause(message: &str) -> &str {
     message.split(", expected").next().unwrap_or(message)
 }
 
-fn place(file: &str, line: Option<usize>) -> String {
+fn file_and_line(file: &str, line: Option<usize>) -> String {
     line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
-fn prefix(field: &str) -> String {
+fn field_prefix(field: &str) -> String {
     if field.is_empty() {
         String::new()
     } else {
@@ -334,11 +339,17 @@ mod tests {
         Wood,
     }
 
-    const FORMATS: [Format; 3] = [Format::Toml, Format::Yaml, Format::Json];
+    const FORMATS: [DocumentFormat; 3] = [
+        DocumentFormat::Toml,
+        DocumentFormat::Yaml,
+        DocumentFormat::Json,
+    ];
 
     /// The error of a text, as people see it.
-    fn refused(format: Format, text: &str) -> String {
-        parse::<Rack>(text, format, "rack").unwrap_err().to_string()
+    fn refused(format: DocumentFormat, text: &str) -> String {
+        parse_document::<Rack>(text, format, "rack")
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -351,9 +362,9 @@ mod tests {
             }],
         };
         for format in FORMATS {
-            let text = print(&rack, format).unwrap();
+            let text = print_document(&rack, format).unwrap();
             assert_eq!(
-                parse::<Rack>(&text, format, "rack").as_ref(),
+                parse_document::<Rack>(&text, format, "rack").as_ref(),
                 Ok(&rack),
                 "{text}"
             );
@@ -364,42 +375,42 @@ mod tests {
     fn a_mistake_is_told_with_line_and_field_and_the_name_that_was_meant() {
         let cases = [
             (
-                Format::Toml,
+                DocumentFormat::Toml,
                 "name = 'r'\n\n[[shelves]]\nheigt = 2\nkind = 'wood'\n",
                 "rack:4: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
             ),
             (
-                Format::Json,
+                DocumentFormat::Json,
                 "{\"name\": \"r\",\n \"shelves\": [\n  {\"heigt\": 2}]}",
                 "rack:3: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
             ),
             (
-                Format::Yaml,
+                DocumentFormat::Yaml,
                 "name: r\nshelves:\n- heigt: 2\n",
                 "rack:3: shelves[0].heigt: unknown field `heigt`; did you mean `height`?",
             ),
             (
-                Format::Toml,
+                DocumentFormat::Toml,
                 "name = 'r'\n[[shelves]]\nheight = 2\nkind = 'wodo'\n",
                 "rack:4: shelves[0].kind: unknown variant `wodo`; did you mean `wood`?",
             ),
             (
-                Format::Json,
+                DocumentFormat::Json,
                 "{\"name\": \"r\", \"shelves\": [{\"height\": -2, \"kind\": \"wood\"}]}",
                 "rack:1: shelves[0].height: invalid value: integer `-2`, expected u32",
             ),
             (
-                Format::Yaml,
+                DocumentFormat::Yaml,
                 "name: r\nshelves:\n- height: tall\n  kind: wood\n",
                 "rack:3: shelves[0].height: invalid type: string \"tall\", expected u32",
             ),
             (
-                Format::Toml,
+                DocumentFormat::Toml,
                 "name = 'r'\n",
                 "rack:1: missing field `shelves`",
             ),
             (
-                Format::Toml,
+                DocumentFormat::Toml,
                 "name = 'r'\nzzz = 1\n",
                 "rack:2: zzz: unknown field `zzz`, expected `name` or `shelves`",
             ),
@@ -412,16 +423,16 @@ mod tests {
     #[test]
     fn broken_syntax_is_told_with_its_line() {
         assert_eq!(
-            refused(Format::Json, "{\"name\":\n oops}"),
+            refused(DocumentFormat::Json, "{\"name\":\n oops}"),
             "rack:2: name: expected value"
         );
         let trailing = "{\"name\": \"r\", \"shelves\": []}\n more";
         assert_eq!(
-            refused(Format::Json, trailing),
+            refused(DocumentFormat::Json, trailing),
             "rack:2: trailing characters"
         );
-        assert!(refused(Format::Toml, "name = \n").starts_with("rack:1: "));
-        assert!(refused(Format::Yaml, "a: [\n").starts_with("rack:"));
+        assert!(refused(DocumentFormat::Toml, "name = \n").starts_with("rack:1: "));
+        assert!(refused(DocumentFormat::Yaml, "a: [\n").starts_with("rack:"));
     }
 
     #[test]
@@ -431,13 +442,13 @@ mod tests {
             let junk = refused(format, "\u{7f}ELF\0\u{1}");
             assert_eq!(junk, "rack: not a text file (byte 4 is no UTF-8 text)");
         }
-        let junk = text(&[b'a', 0xff], "rack").unwrap_err();
+        let junk = decode_text(&[b'a', 0xff], "rack").unwrap_err();
         assert_eq!(
             junk.to_string(),
             "rack: not a text file (byte 1 is no UTF-8 text)"
         );
         let large = vec![b' '; MAX_DOCUMENT_BYTES + 1];
-        let large = text(&large, "rack").unwrap_err().to_string();
+        let large = decode_text(&large, "rack").unwrap_err().to_string();
         assert_eq!(
             large,
             "rack: 67108865 bytes; a document has at most 67108864"
@@ -448,38 +459,39 @@ mod tests {
     fn deeply_nested_text_is_an_error_and_no_crash() {
         for format in FORMATS {
             let deep = format!("name = {}", "[".repeat(100_000));
-            let text = if format == Format::Toml {
+            let text = if format == DocumentFormat::Toml {
                 &deep
             } else {
                 &deep["name = ".len()..]
             };
-            assert!(parse::<Rack>(text, format, "rack").is_err());
+            assert!(parse_document::<Rack>(text, format, "rack").is_err());
         }
     }
 
     #[test]
     fn the_extension_tells_the_format() {
-        let formats = ["a.toml", "b.yml", "c.d.yaml", "e.json", "-"].map(Format::of_file);
+        let formats =
+            ["a.toml", "b.yml", "c.d.yaml", "e.json", "-"].map(DocumentFormat::from_file_name);
         let [toml, yml, yaml, json, stdin] = formats.map(Result::unwrap);
         assert_eq!(
             [toml, yml, yaml, json, stdin],
             [
-                Format::Toml,
-                Format::Yaml,
-                Format::Yaml,
-                Format::Json,
-                Format::Json
+                DocumentFormat::Toml,
+                DocumentFormat::Yaml,
+                DocumentFormat::Yaml,
+                DocumentFormat::Json,
+                DocumentFormat::Json
             ]
         );
-        assert!(Format::of_file("fabric").is_err());
-        assert!(Format::of_file("fabric.csv").is_err());
+        assert!(DocumentFormat::from_file_name("fabric").is_err());
+        assert!(DocumentFormat::from_file_name("fabric.csv").is_err());
     }
 
     #[test]
     fn the_nearest_name_is_near() {
         let known = || ["leaves", "spines", "pods"];
-        assert_eq!(nearest("leavs", known()), Some("leaves"));
-        assert_eq!(nearest("spiens", known()), Some("spines"));
-        assert_eq!(nearest("gpus_per_host", known()), None);
+        assert_eq!(nearest_name("leavs", known()), Some("leaves"));
+        assert_eq!(nearest_name("spiens", known()), Some("spines"));
+        assert_eq!(nearest_name("gpus_per_host", known()), None);
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! Builders add switches, then hosts, then cables, and a draft gives out names, ports, addresses
 //! and device ids, so that all generated fabrics look alike. A document brings its own and only
-//! uses [`Draft::finish`]. Nothing is checked here: builders check their numbers before they begin.
+//! uses [`FabricDraft::into_fabric`]. Nothing is checked here: builders check their numbers before they begin.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use crate::fabric::{Endpoint, Fabric, Host, Link, Nic, Parts, Switch, Tier};
-use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
-use crate::units::{Bandwidth, Mac};
+use crate::fabric::{Fabric, FabricParts, Host, Link, LinkEndpoint, Nic, Switch, Tier};
+use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+use crate::units::{Bandwidth, MacAddress};
 
 /// Where packets to and from the controller enter a switch; no cable may use it.
 pub(crate) const CPU_PORT: u32 = 255;
@@ -26,30 +26,30 @@ const P4RUNTIME_BASE_PORT: u64 = 50_000;
 pub(crate) struct DraftHost {
     pub(crate) name: String,
     pub(crate) gpus: u32,
-    pub(crate) addresses: Vec<(Ipv4Addr, Mac)>,
+    pub(crate) addresses: Vec<(Ipv4Addr, MacAddress)>,
 }
 
 /// Both directions of a link.
-pub(crate) struct Cable {
-    pub(crate) a: Endpoint,
-    pub(crate) b: Endpoint,
+pub(crate) struct DraftCable {
+    pub(crate) a: LinkEndpoint,
+    pub(crate) b: LinkEndpoint,
     pub(crate) bandwidth: Bandwidth,
 }
 
 /// A fabric in the making.
 #[derive(Default)]
-pub(crate) struct Draft {
+pub(crate) struct FabricDraft {
     pub(crate) name: String,
     pub(crate) hosts: Vec<DraftHost>,
     pub(crate) switches: Vec<Switch>,
-    pub(crate) cables: Vec<Cable>,
+    pub(crate) cables: Vec<DraftCable>,
     /// Ports given out so far, by switch.
     ports_used: Vec<u32>,
 }
 
-impl Draft {
+impl FabricDraft {
     /// An empty draft of a fabric of that name.
-    pub(crate) fn named(name: &str) -> Self {
+    pub(crate) fn with_name(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             ..Self::default()
@@ -72,7 +72,11 @@ impl Draft {
     }
 
     /// Gives switches names of their own, in order.
-    pub(crate) fn rename(&mut self, switches: &[SwitchId], names: impl Iterator<Item = String>) {
+    pub(crate) fn rename_switches(
+        &mut self,
+        switches: &[SwitchId],
+        names: impl Iterator<Item = String>,
+    ) {
         for (switch, name) in switches.iter().zip(names) {
             self.switches[switch.index()].name = name;
         }
@@ -86,13 +90,13 @@ impl Draft {
         leaves: &[SwitchId],
         bandwidth: Bandwidth,
     ) {
-        let host = Node::Host(HostId::from(self.hosts.len()));
+        let host = FabricNode::Host(HostId::from(self.hosts.len()));
         let mut addresses = Vec::new();
         for (index, &leaf) in (0..).zip(leaves) {
             let b = self.next_port(leaf);
             addresses.push(generated_address(leaf, self.ports_used[leaf.index()]));
-            self.cables.push(Cable {
-                a: Endpoint {
+            self.cables.push(DraftCable {
+                a: LinkEndpoint {
                     node: host,
                     port: index,
                 },
@@ -108,33 +112,38 @@ impl Draft {
     }
 
     /// Adds a cable between the next free ports of two switches.
-    pub(crate) fn connect(&mut self, lower: SwitchId, upper: SwitchId, bandwidth: Bandwidth) {
+    pub(crate) fn connect_switches(
+        &mut self,
+        lower: SwitchId,
+        upper: SwitchId,
+        bandwidth: Bandwidth,
+    ) {
         let (a, b) = (self.next_port(lower), self.next_port(upper));
-        self.cables.push(Cable { a, b, bandwidth });
+        self.cables.push(DraftCable { a, b, bandwidth });
     }
 
     /// Ports count from 1 and leave out the one of the controller.
-    fn next_port(&mut self, switch: SwitchId) -> Endpoint {
+    fn next_port(&mut self, switch: SwitchId) -> LinkEndpoint {
         let used = &mut self.ports_used[switch.index()];
         *used += 1;
         let port = if *used < CPU_PORT { *used } else { *used + 1 };
-        Endpoint {
-            node: Node::Switch(switch),
+        LinkEndpoint {
+            node: FabricNode::Switch(switch),
             port,
         }
     }
 
     /// The fabric. Links are numbered in the order of the cables, NICs by host and index.
-    pub(crate) fn finish(self) -> Fabric {
-        let mut parts = Parts {
+    pub(crate) fn into_fabric(self) -> Fabric {
+        let mut parts = FabricParts {
             name: self.name,
             switches: self.switches,
-            ..Parts::default()
+            ..FabricParts::default()
         };
         for cable in &self.cables {
             parts.add_cable(cable);
         }
-        let uplinks: BTreeMap<Endpoint, LinkId> = parts.uplinks().collect();
+        let uplinks: BTreeMap<LinkEndpoint, LinkId> = parts.host_uplinks().collect();
         for host in self.hosts {
             parts.add_host(host, &uplinks);
         }
@@ -142,8 +151,8 @@ impl Draft {
     }
 }
 
-impl Parts {
-    fn add_cable(&mut self, cable: &Cable) {
+impl FabricParts {
+    fn add_cable(&mut self, cable: &DraftCable) {
         for (from, to) in [(cable.a, cable.b), (cable.b, cable.a)] {
             let id = LinkId::from(self.links.len());
             self.links.push(Link {
@@ -151,26 +160,26 @@ impl Parts {
                 to,
                 bandwidth: cable.bandwidth,
             });
-            if let Node::Switch(switch) = from.node {
+            if let FabricNode::Switch(switch) = from.node {
                 self.switches[switch.index()].ports.insert(from.port, id);
             }
         }
     }
 
     /// The links that leave a host, by NIC.
-    fn uplinks(&self) -> impl Iterator<Item = (Endpoint, LinkId)> + '_ {
+    fn host_uplinks(&self) -> impl Iterator<Item = (LinkEndpoint, LinkId)> + '_ {
         let links = (0..).map(LinkId).zip(&self.links);
         links
             .filter(|(_, link)| link.from.node.switch().is_none())
             .map(|(id, link)| (link.from, id))
     }
 
-    fn add_host(&mut self, host: DraftHost, uplinks: &BTreeMap<Endpoint, LinkId>) {
+    fn add_host(&mut self, host: DraftHost, uplinks: &BTreeMap<LinkEndpoint, LinkId>) {
         let id = HostId::from(self.hosts.len());
         let first = self.nics.len();
         for (index, (ip, mac)) in (0..).zip(host.addresses) {
-            let uplink = uplinks[&Endpoint {
-                node: Node::Host(id),
+            let uplink = uplinks[&LinkEndpoint {
+                node: FabricNode::Host(id),
                 port: index,
             }];
             self.nics.push(Nic {
@@ -202,9 +211,9 @@ fn generated_switch(tier: Tier, number: u64, device_id: u64) -> Switch {
 }
 
 /// Address of the `place`-th NIC (from 1) on a leaf: 10.(leaf's number, two bytes).(place).
-fn generated_address(leaf: SwitchId, place: u32) -> (Ipv4Addr, Mac) {
+fn generated_address(leaf: SwitchId, place: u32) -> (Ipv4Addr, MacAddress) {
     let [_, _, high, low] = (leaf.0 + 1).to_be_bytes();
     let [.., place] = place.to_be_bytes();
     let ip = Ipv4Addr::new(10, high, low, place);
-    (ip, Mac::of_ip(ip))
+    (ip, MacAddress::from_ip(ip))
 }

@@ -16,7 +16,7 @@ pub const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// The TOML text of the example of that name, for [`spec::parse`](crate::spec::parse).
-pub fn example(name: &str) -> Option<&'static str> {
+pub fn example_text(name: &str) -> Option<&'static str> {
     EXAMPLES
         .iter()
         .find(|(known, _)| *known == name)
@@ -26,15 +26,15 @@ pub fn example(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Format;
-    use crate::{Severity, check, spec};
+    use crate::document::DocumentFormat;
+    use crate::{Severity, check_fabric, spec};
 
     #[test]
     fn every_example_is_a_fabric_without_errors_or_warnings() {
         for (name, text) in EXAMPLES {
-            let fabric = spec::parse(text, Format::Toml, name).unwrap();
+            let fabric = spec::parse_fabric(text, DocumentFormat::Toml, name).unwrap();
             assert_eq!(fabric.name(), name);
-            let findings = check(&fabric);
+            let findings = check_fabric(&fabric);
             let worst = findings
                 .iter()
                 .filter(|finding| finding.severity != Severity::Info);
@@ -49,7 +49,9 @@ mod tests {
     #[test]
     fn examples_have_the_numbers_of_their_sources() {
         let sizes = |name: &str| {
-            let fabric = spec::parse(example(name).unwrap(), Format::Toml, name).unwrap();
+            let fabric =
+                spec::parse_fabric(example_text(name).unwrap(), DocumentFormat::Toml, name)
+                    .unwrap();
             (
                 fabric.switches().len(),
                 fabric.hosts().len(),

@@ -1,7 +1,7 @@
 //! The fabric as an immutable graph, and change as a value.
 //!
 //! A [`Fabric`] is its parts (hosts, NICs, switches, directed links: fixed for its lifetime and
-//! shared between copies) and their availability. [`Fabric::with`] gives a new fabric with some
+//! shared between copies) and their availability. [`Fabric::with_changes`] gives a new fabric with some
 //! availability changed; nothing is ever changed in place, so a plan can be judged against the very
 //! fabric it was made for.
 
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
-use crate::units::{Bandwidth, Mac};
+use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+use crate::units::{Bandwidth, MacAddress};
 
 mod lookup;
 
-pub use lookup::Prefix;
+pub use lookup::AddressPrefix;
 
 /// A server with GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct Nic {
     /// Its address.
     pub ip: Ipv4Addr,
     /// Its Ethernet address.
-    pub mac: Mac,
+    pub mac: MacAddress,
     /// The link from this NIC to its leaf; [`LinkId::reverse`] is the way back.
     pub uplink: LinkId,
 }
@@ -87,9 +87,9 @@ pub struct Switch {
 
 /// One end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Endpoint {
+pub struct LinkEndpoint {
     /// The host or switch.
-    pub node: Node,
+    pub node: FabricNode,
     /// The port of a switch or the NIC index of a host.
     pub port: u32,
 }
@@ -98,9 +98,9 @@ pub struct Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Where packets enter.
-    pub from: Endpoint,
+    pub from: LinkEndpoint,
     /// Where packets come out.
-    pub to: Endpoint,
+    pub to: LinkEndpoint,
     /// Its capacity.
     pub bandwidth: Bandwidth,
 }
@@ -109,7 +109,7 @@ pub struct Link {
 ///
 /// Links must come in pairs: `2n` and `2n + 1` are the directions of one cable.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
+pub struct FabricParts {
     /// Name of the fabric.
     pub name: String,
     /// Hosts by [`HostId`].
@@ -125,7 +125,7 @@ pub struct Parts {
 /// What can befall a cable or a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum AvailabilityChange {
     /// Both directions of the link's cable failed.
     LinkDown(LinkId),
     /// The cable works again.
@@ -146,15 +146,15 @@ pub enum Change {
 
 /// Whether something works and may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Availability {
+struct AvailabilityState {
     failed: bool,
     drained: bool,
 }
 
 /// The parts, and what follows from them: names to ids, and the links of each switch by direction.
 #[derive(Debug)]
-struct Structure {
-    parts: Parts,
+struct FabricStructure {
+    parts: FabricParts,
     up: Vec<Vec<LinkId>>,
     down: Vec<Vec<LinkId>>,
     host_names: BTreeMap<String, HostId>,
@@ -165,9 +165,9 @@ struct Structure {
 /// An immutable fabric: a graph of hosts and switches with directed links.
 #[derive(Clone, Debug)]
 pub struct Fabric {
-    structure: Arc<Structure>,
-    cables: Arc<Vec<Availability>>,
-    switches: Arc<Vec<Availability>>,
+    structure: Arc<FabricStructure>,
+    cables: Arc<Vec<AvailabilityState>>,
+    switches: Arc<Vec<AvailabilityState>>,
     /// By cable: what the two tables above say together. Paths ask for it on every link.
     usable: Arc<Vec<bool>>,
 }
@@ -176,11 +176,11 @@ impl Fabric {
     /// A fabric in which everything works. The caller (a builder or a document) has checked that
     /// names are unique, that every id in `parts` is within its table and that every NIC has a
     /// cable to a switch.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: FabricParts) -> Self {
         let hosts = parts.hosts.iter().enumerate();
         let switches = parts.switches.iter().enumerate();
         let nics = parts.nics.iter().enumerate();
-        let structure = Structure {
+        let structure = FabricStructure {
             up: links_towards(&parts, Ordering::Greater),
             down: links_towards(&parts, Ordering::Less),
             host_names: hosts
@@ -192,34 +192,36 @@ impl Fabric {
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
             parts,
         };
-        let cables = vec![Availability::default(); structure.parts.links.len() / 2];
-        let switches = vec![Availability::default(); structure.parts.switches.len()];
-        Self::available(Arc::new(structure), cables, switches)
+        let cables = vec![AvailabilityState::default(); structure.parts.links.len() / 2];
+        let switches = vec![AvailabilityState::default(); structure.parts.switches.len()];
+        Self::with_availability(Arc::new(structure), cables, switches)
     }
 
     /// The same fabric after `changes`, applied in order.
-    pub fn with(&self, changes: impl IntoIterator<Item = Change>) -> Self {
+    pub fn with_changes(&self, changes: impl IntoIterator<Item = AvailabilityChange>) -> Self {
         let mut cables = (*self.cables).clone();
         let mut switches = (*self.switches).clone();
         for change in changes {
             match change {
-                Change::LinkDown(link) => cables[link.cable()].failed = true,
-                Change::LinkUp(link) => cables[link.cable()].failed = false,
-                Change::DrainLink(link) => cables[link.cable()].drained = true,
-                Change::UndrainLink(link) => cables[link.cable()].drained = false,
-                Change::SwitchDown(switch) => switches[switch.index()].failed = true,
-                Change::SwitchUp(switch) => switches[switch.index()].failed = false,
-                Change::DrainSwitch(switch) => switches[switch.index()].drained = true,
-                Change::UndrainSwitch(switch) => switches[switch.index()].drained = false,
+                AvailabilityChange::LinkDown(link) => cables[link.cable_index()].failed = true,
+                AvailabilityChange::LinkUp(link) => cables[link.cable_index()].failed = false,
+                AvailabilityChange::DrainLink(link) => cables[link.cable_index()].drained = true,
+                AvailabilityChange::UndrainLink(link) => cables[link.cable_index()].drained = false,
+                AvailabilityChange::SwitchDown(switch) => switches[switch.index()].failed = true,
+                AvailabilityChange::SwitchUp(switch) => switches[switch.index()].failed = false,
+                AvailabilityChange::DrainSwitch(switch) => switches[switch.index()].drained = true,
+                AvailabilityChange::UndrainSwitch(switch) => {
+                    switches[switch.index()].drained = false
+                }
             }
         }
-        Self::available(Arc::clone(&self.structure), cables, switches)
+        Self::with_availability(Arc::clone(&self.structure), cables, switches)
     }
 
-    fn available(
-        structure: Arc<Structure>,
-        cables: Vec<Availability>,
-        switches: Vec<Availability>,
+    fn with_availability(
+        structure: Arc<FabricStructure>,
+        cables: Vec<AvailabilityState>,
+        switches: Vec<AvailabilityState>,
     ) -> Self {
         let mut fabric = Self {
             structure,
@@ -279,7 +281,7 @@ impl Fabric {
     }
 
     /// Ids of all switches of a tier, ascending.
-    pub fn tier(&self, tier: Tier) -> impl Iterator<Item = SwitchId> + '_ {
+    pub fn switches_of_tier(&self, tier: Tier) -> impl Iterator<Item = SwitchId> + '_ {
         let of_tier =
             move |(index, switch): (usize, &Switch)| (switch.tier == tier).then(|| index.into());
         self.switches().iter().enumerate().filter_map(of_tier)
@@ -328,22 +330,22 @@ impl Fabric {
 
     /// Whether the link works and new traffic may use it, and so may both its ends.
     pub fn is_usable(&self, link: LinkId) -> bool {
-        self.usable[link.cable()]
+        self.usable[link.cable_index()]
     }
 
     /// Whether the link and the switches at its ends work, drained or not.
     pub fn is_up(&self, link: LinkId) -> bool {
-        !self.cables[link.cable()].failed
+        !self.cables[link.cable_index()].failed
             && self
-                .ends(link)
+                .switch_ends(link)
                 .all(|switch| !self.switches[switch.index()].failed)
     }
 
     /// Whether an operator keeps new traffic off the link or off a switch at its ends.
     pub fn is_drained(&self, link: LinkId) -> bool {
-        self.cables[link.cable()].drained
+        self.cables[link.cable_index()].drained
             || self
-                .ends(link)
+                .switch_ends(link)
                 .any(|switch| self.switches[switch.index()].drained)
     }
 
@@ -364,35 +366,41 @@ impl Fabric {
 
     /// Whether the cable itself works, whatever the switches at its ends do.
     pub fn is_cable_up(&self, link: LinkId) -> bool {
-        !self.cables[link.cable()].failed
+        !self.cables[link.cable_index()].failed
     }
 
     /// The changes that lead from a fabric in which everything works to this one.
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn availability_changes(&self) -> Vec<AvailabilityChange> {
         let link = |cable: usize| LinkId::from(2 * cable);
         let cables = self.cables.iter().enumerate().flat_map(|(cable, is)| {
-            let failed = is.failed.then(|| Change::LinkDown(link(cable)));
-            let drained = is.drained.then(|| Change::DrainLink(link(cable)));
+            let failed = is.failed.then(|| AvailabilityChange::LinkDown(link(cable)));
+            let drained = is
+                .drained
+                .then(|| AvailabilityChange::DrainLink(link(cable)));
             failed.into_iter().chain(drained)
         });
         let switches = self.switches.iter().enumerate().flat_map(|(switch, is)| {
-            let failed = is.failed.then(|| Change::SwitchDown(switch.into()));
-            let drained = is.drained.then(|| Change::DrainSwitch(switch.into()));
+            let failed = is
+                .failed
+                .then(|| AvailabilityChange::SwitchDown(switch.into()));
+            let drained = is
+                .drained
+                .then(|| AvailabilityChange::DrainSwitch(switch.into()));
             failed.into_iter().chain(drained)
         });
         cables.chain(switches).collect()
     }
 
     /// Name of a host or switch.
-    pub fn node_name(&self, node: Node) -> &str {
+    pub fn node_name(&self, node: FabricNode) -> &str {
         match node {
-            Node::Host(host) => &self.host(host).name,
-            Node::Switch(switch) => &self.switch(switch).name,
+            FabricNode::Host(host) => &self.host(host).name,
+            FabricNode::Switch(switch) => &self.switch(switch).name,
         }
     }
 
     /// Name of an end of a cable, `leaf1:4`.
-    pub fn endpoint_name(&self, endpoint: Endpoint) -> String {
+    pub fn endpoint_name(&self, endpoint: LinkEndpoint) -> String {
         format!("{}:{}", self.node_name(endpoint.node), endpoint.port)
     }
 
@@ -402,9 +410,11 @@ impl Fabric {
         format!("{}>{}", self.endpoint_name(from), self.endpoint_name(to))
     }
 
-    fn ends(&self, link: LinkId) -> impl Iterator<Item = SwitchId> + '_ {
+    fn switch_ends(&self, link: LinkId) -> impl Iterator<Item = SwitchId> + '_ {
         let Link { from, to, .. } = *self.link(link);
-        [from.node, to.node].into_iter().filter_map(Node::switch)
+        [from.node, to.node]
+            .into_iter()
+            .filter_map(FabricNode::switch)
     }
 }
 
@@ -418,8 +428,8 @@ impl PartialEq for Fabric {
 }
 
 /// The links of each switch to switches whose tier compares so to its own, ascending.
-fn links_towards(parts: &Parts, direction: Ordering) -> Vec<Vec<LinkId>> {
-    let tier = |node: Node| Some(parts.switches[node.switch()?.index()].tier);
+fn links_towards(parts: &FabricParts, direction: Ordering) -> Vec<Vec<LinkId>> {
+    let tier = |node: FabricNode| Some(parts.switches[node.switch()?.index()].tier);
     let mut links = vec![Vec::new(); parts.switches.len()];
     for (id, link) in parts.links.iter().enumerate() {
         let Some(from) = link.from.node.switch() else {

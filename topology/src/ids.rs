@@ -53,21 +53,21 @@ impl LinkId {
     }
 
     /// The number of the cable that this link is one direction of.
-    pub fn cable(self) -> usize {
+    pub fn cable_index(self) -> usize {
         self.index() / 2
     }
 }
 
 /// What stands at the end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Node {
+pub enum FabricNode {
     /// A host.
     Host(HostId),
     /// A switch.
     Switch(SwitchId),
 }
 
-impl Node {
+impl FabricNode {
     /// The switch at this end, if it is one.
     pub fn switch(self) -> Option<SwitchId> {
         match self {

@@ -6,27 +6,27 @@
 
 mod lingjun;
 
-pub use lingjun::{LingjunOptions, lingjun};
+pub use lingjun::{LingjunOptions, import_lingjun};
 
 use std::collections::BTreeMap;
 
 use crate::fabric::Fabric;
-use crate::spec::FieldError;
+use crate::spec::FabricFieldError;
 
 /// What an importer made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
+pub struct ImportedFabric {
     /// The fabric.
     pub fabric: Fabric,
     /// Rows that were left out, by reason.
-    pub skipped: BTreeMap<SkipReason, usize>,
+    pub skipped: BTreeMap<RowSkipReason, usize>,
     /// What the data did not say, one sentence each.
     pub assumptions: Vec<String>,
 }
 
 /// Why a row was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SkipReason {
+pub enum RowSkipReason {
     /// Another number of columns than the header has.
     Columns,
     /// An empty value, or one with characters that names cannot have.
@@ -37,7 +37,7 @@ pub enum SkipReason {
     LeafFull,
 }
 
-impl std::fmt::Display for SkipReason {
+impl std::fmt::Display for RowSkipReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Columns => "another number of columns than the header",
@@ -67,5 +67,5 @@ pub enum ImportError {
     },
     /// The numbers that fill in for the data make no fabric.
     #[error(transparent)]
-    Options(#[from] FieldError),
+    Options(#[from] FabricFieldError),
 }

@@ -16,9 +16,15 @@ mod paths;
 pub mod spec;
 mod units;
 
-pub use check::check;
-pub use fabric::{Change, Endpoint, Fabric, Host, Link, Nic, Parts, Prefix, Switch, Tier};
+pub use check::check_fabric;
+pub use fabric::{
+    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Host, Link, LinkEndpoint, Nic, Switch,
+    Tier,
+};
 pub use finding::{Finding, Severity, one_line};
-pub use ids::{HostId, LinkId, NicId, Node, SwitchId};
-pub use paths::{Climbs, Descents, Hop, MOST_LINKS, NextHops, Path, equal_cost_paths, next_hops};
-pub use units::{Bandwidth, InvalidMac, Mac};
+pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
+pub use paths::{
+    DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
+    next_hops,
+};
+pub use units::{Bandwidth, InvalidMacAddress, MacAddress};

@@ -8,7 +8,7 @@
 //! one destination one pass over the links; they are made per destination, when wanted.
 //!
 //! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
-//! every switch. [`Climbs`] (the ways up, for a whole fabric) and [`Descents`] (the ways down to
+//! every switch. [`UpwardHops`] (the ways up, for a whole fabric) and [`DownwardHops`] (the ways down to
 //! one leaf) are the same rule in two small tables that all pairs of leaves share.
 
 use crate::fabric::{Fabric, Tier};
@@ -27,13 +27,13 @@ pub struct NextHops {
 
 impl NextHops {
     /// The destination.
-    pub fn to(&self) -> SwitchId {
+    pub fn destination(&self) -> SwitchId {
         self.to
     }
 
     /// The links a packet at `switch` may take next, ascending, parallel links each by itself.
     /// Empty at the destination and where it cannot be reached.
-    pub fn at(&self, switch: SwitchId) -> &[LinkId] {
+    pub fn links_at(&self, switch: SwitchId) -> &[LinkId] {
         &self.links[self.spans[switch.index()].clone()]
     }
 
@@ -45,7 +45,7 @@ impl NextHops {
     /// All equal-cost paths from `from` to the destination, in ascending order of their links. One
     /// empty path at the destination itself, none where it cannot be reached. `fabric` is the one
     /// these next hops were made for.
-    pub fn paths(&self, fabric: &Fabric, from: SwitchId) -> Vec<Vec<LinkId>> {
+    pub fn paths_from(&self, fabric: &Fabric, from: SwitchId) -> Vec<Vec<LinkId>> {
         let Some(distance) = self.distance(from) else {
             return Vec::new();
         };
@@ -55,7 +55,7 @@ impl NextHops {
                 let at = path
                     .last()
                     .map_or(Some(from), |&link| fabric.switch_after(link));
-                let hops = at.map_or(&[][..], |switch| self.at(switch));
+                let hops = at.map_or(&[][..], |switch| self.links_at(switch));
                 hops.iter().map(move |&hop| [&path[..], &[hop]].concat())
             });
             paths = extended.collect();
@@ -66,7 +66,7 @@ impl NextHops {
 
 /// A link and the switch it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hop {
+pub struct SwitchHop {
     /// The link.
     pub link: LinkId,
     /// Where it ends.
@@ -75,13 +75,13 @@ pub struct Hop {
 
 /// The usable links towards higher tiers, at every switch of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Climbs {
+pub struct UpwardHops {
     /// The part of `hops` that belongs to each switch.
     first: Vec<u32>,
-    hops: Vec<Hop>,
+    hops: Vec<SwitchHop>,
 }
 
-impl Climbs {
+impl UpwardHops {
     /// Those of `fabric` as it is.
     pub fn new(fabric: &Fabric) -> Self {
         let (mut first, mut hops) = (vec![0], Vec::new());
@@ -90,7 +90,7 @@ impl Climbs {
             let usable = links.filter(|link| fabric.is_usable(*link));
             hops.extend(usable.filter_map(|link| {
                 let to = fabric.switch_after(link)?;
-                Some(Hop { link, to })
+                Some(SwitchHop { link, to })
             }));
             first.push(hops.len() as u32);
         }
@@ -98,7 +98,7 @@ impl Climbs {
     }
 
     /// The links up from a switch, ascending.
-    pub fn from(&self, switch: SwitchId) -> &[Hop] {
+    pub fn hops_from(&self, switch: SwitchId) -> &[SwitchHop] {
         let at = switch.index();
         &self.hops[self.first[at] as usize..self.first[at + 1] as usize]
     }
@@ -106,78 +106,83 @@ impl Climbs {
 
 /// The shortest ways down to one leaf, from every switch that stands above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Descents {
+pub struct DownwardHops {
     to: SwitchId,
-    above: Vec<Above>,
-    hops: Vec<Hop>,
+    upper: Vec<UpperSwitch>,
+    hops: Vec<SwitchHop>,
 }
 
 /// A switch above a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Above {
+struct UpperSwitch {
     switch: SwitchId,
     distance: u8,
     hops: std::ops::Range<u32>,
 }
 
-impl Descents {
+impl DownwardHops {
     /// Those to the leaf `to`; `climbs` are the fabric's.
-    pub fn new(climbs: &Climbs, to: SwitchId) -> Self {
+    pub fn new(climbs: &UpwardHops, to: SwitchId) -> Self {
         let mut descents = Self {
             to,
-            above: Vec::new(),
+            upper: Vec::new(),
             hops: Vec::new(),
         };
         let mut lower = vec![to];
         let mut distance = 1;
         while !lower.is_empty() {
-            lower = descents.rise(climbs, &lower, distance);
+            lower = descents.add_next_tier(climbs, &lower, distance);
             distance += 1;
         }
         descents
     }
 
     /// The leaf they lead to.
-    pub fn to(&self) -> SwitchId {
+    pub fn destination(&self) -> SwitchId {
         self.to
     }
 
     /// Every switch above the leaf, the nearest first: the switch, its number of links to the leaf,
     /// and the links it may take, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (SwitchId, u8, &[Hop])> + '_ {
-        self.above.iter().map(|above| {
+    pub fn iter(&self) -> impl Iterator<Item = (SwitchId, u8, &[SwitchHop])> + '_ {
+        self.upper.iter().map(|above| {
             let hops = above.hops.start as usize..above.hops.end as usize;
             (above.switch, above.distance, &self.hops[hops])
         })
     }
 
-    /// The links that a switch may take, by its place in [`Descents::iter`], ascending.
-    pub fn hops(&self, place: usize) -> &[Hop] {
+    /// The links that a switch may take, by its place in [`DownwardHops::iter`], ascending.
+    pub fn hops_at(&self, place: usize) -> &[SwitchHop] {
         let hops = self
-            .above
+            .upper
             .get(place)
             .map_or(0..0, |above| above.hops.clone());
         &self.hops[hops.start as usize..hops.end as usize]
     }
 
     /// Number of links from a switch above the leaf to it, and the links it may take, ascending.
-    pub fn at(&self, switch: SwitchId) -> Option<(u8, &[Hop])> {
-        let farthest = self.above.last().map_or(0, |above| above.distance);
+    pub fn find_switch(&self, switch: SwitchId) -> Option<(u8, &[SwitchHop])> {
+        let farthest = self.upper.last().map_or(0, |above| above.distance);
         let place = (1..=farthest).find_map(|distance| {
-            let key = |above: &Above| (above.distance, above.switch);
-            let found = self.above.binary_search_by_key(&(distance, switch), key);
+            let key = |above: &UpperSwitch| (above.distance, above.switch);
+            let found = self.upper.binary_search_by_key(&(distance, switch), key);
             found.ok()
         })?;
-        Some((self.above[place].distance, self.hops(place)))
+        Some((self.upper[place].distance, self.hops_at(place)))
     }
 
     /// Adds the switches one link above `lower` that are not nearer; they are the answer.
-    fn rise(&mut self, climbs: &Climbs, lower: &[SwitchId], distance: u8) -> Vec<SwitchId> {
+    fn add_next_tier(
+        &mut self,
+        climbs: &UpwardHops,
+        lower: &[SwitchId],
+        distance: u8,
+    ) -> Vec<SwitchId> {
         let known = |switch: SwitchId| {
-            switch == self.to || self.above.iter().any(|above| above.switch == switch)
+            switch == self.to || self.upper.iter().any(|above| above.switch == switch)
         };
         let climbs = lower.iter().flat_map(|low| {
-            let hops = climbs.from(*low).iter();
+            let hops = climbs.hops_from(*low).iter();
             hops.map(move |up| (up.to, up.link.reverse(), *low))
         });
         let mut down: Vec<(SwitchId, LinkId, SwitchId)> = climbs.collect();
@@ -191,10 +196,10 @@ impl Descents {
         let mut higher = Vec::with_capacity(reached.len());
         for steps in reached {
             let start = self.hops.len() as u32;
-            let hops = steps.iter().map(|&(_, link, to)| Hop { link, to });
+            let hops = steps.iter().map(|&(_, link, to)| SwitchHop { link, to });
             self.hops.extend(hops);
             let (switch, hops) = (steps[0].0, start..self.hops.len() as u32);
-            self.above.push(Above {
+            self.upper.push(UpperSwitch {
                 switch,
                 distance,
                 hops,
@@ -206,19 +211,19 @@ impl Descents {
 }
 
 /// Most links of a path: up and down between the tiers of host, leaf, spine and core.
-pub const MOST_LINKS: usize = 6;
+pub const MAX_PATH_LINKS: usize = 6;
 
 /// The links of a path in their order, held in place. Empty where there is no path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
-    links: [LinkId; MOST_LINKS],
+pub struct LinkPath {
+    links: [LinkId; MAX_PATH_LINKS],
     length: u8,
 }
 
-impl Path {
+impl LinkPath {
     /// No links.
     pub const EMPTY: Self = Self {
-        links: [LinkId(0); MOST_LINKS],
+        links: [LinkId(0); MAX_PATH_LINKS],
         length: 0,
     };
 
@@ -232,7 +237,7 @@ impl Path {
 
     /// The path with one more link; unchanged if it has the most already.
     #[must_use]
-    pub fn then(mut self, link: LinkId) -> Self {
+    pub fn with_link(mut self, link: LinkId) -> Self {
         if let Some(end) = self.links.get_mut(usize::from(self.length)) {
             *end = link;
             self.length += 1;
@@ -241,12 +246,12 @@ impl Path {
     }
 
     /// The path without its first and last link, those of the hosts.
-    pub fn segment(&self) -> &[LinkId] {
+    pub fn without_host_links(&self) -> &[LinkId] {
         self.get(1..self.len().saturating_sub(1)).unwrap_or(&[])
     }
 }
 
-impl std::ops::Deref for Path {
+impl std::ops::Deref for LinkPath {
     type Target = [LinkId];
 
     fn deref(&self) -> &[LinkId] {
@@ -254,7 +259,7 @@ impl std::ops::Deref for Path {
     }
 }
 
-impl<'a> IntoIterator for &'a Path {
+impl<'a> IntoIterator for &'a LinkPath {
     type Item = &'a LinkId;
     type IntoIter = std::slice::Iter<'a, LinkId>;
 
@@ -263,7 +268,7 @@ impl<'a> IntoIterator for &'a Path {
     }
 }
 
-impl std::fmt::Debug for Path {
+impl std::fmt::Debug for LinkPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -279,10 +284,10 @@ pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
     };
     hops.distances[to.index()] = fabric.is_switch_usable(to).then_some(0);
     for tier in [Tier::Spine, Tier::Core] {
-        hops.solve(fabric, tier, Fabric::down_links);
+        hops.solve_tier(fabric, tier, Fabric::down_links);
     }
     for tier in [Tier::Spine, Tier::Leaf] {
-        hops.solve(fabric, tier, Fabric::up_links);
+        hops.solve_tier(fabric, tier, Fabric::up_links);
     }
     hops
 }
@@ -291,19 +296,19 @@ pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
 /// ascending order of their links. One empty path where both are the same leaf, none where there is
 /// no way. For many sources and one destination, keep the [`next_hops`] and ask them.
 pub fn equal_cost_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> {
-    next_hops(fabric, to).paths(fabric, from)
+    next_hops(fabric, to).paths_from(fabric, from)
 }
 
 impl NextHops {
     /// Gives every switch of `tier` that has no way yet the links among its `candidates` that lead
     /// nearest to the destination.
-    fn solve(
+    fn solve_tier(
         &mut self,
         fabric: &Fabric,
         tier: Tier,
         candidates: for<'a> fn(&'a Fabric, SwitchId) -> &'a [LinkId],
     ) {
-        for switch in fabric.tier(tier) {
+        for switch in fabric.switches_of_tier(tier) {
             if self.distance(switch).is_some() {
                 continue;
             }
@@ -330,7 +335,7 @@ impl NextHops {
 mod tests {
     use super::*;
     use crate::clos::{self, ClosSpec};
-    use crate::fabric::Change;
+    use crate::fabric::AvailabilityChange;
 
     /// Paths between two leaves by the names of their switches.
     fn ways(fabric: &Fabric, from: &str, to: &str) -> Vec<String> {
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn two_tiers_have_one_path_per_spine_and_parallel_link() {
-        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        let lab = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         assert_eq!(
             ways(&lab, "leaf1", "leaf3"),
             ["spine1 leaf3", "spine2 leaf3"]
@@ -359,23 +364,25 @@ mod tests {
             spines: 1,
             ..ClosSpec::default()
         };
-        let parallel = clos::build("parallel", &parallel).unwrap();
+        let parallel = clos::build_clos("parallel", &parallel).unwrap();
         assert_eq!(ways(&parallel, "leaf1", "leaf3"), ["spine1 leaf3"; 4]);
     }
 
     #[test]
     fn failed_and_drained_parts_are_avoided_and_nothing_climbs_twice() {
-        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        let lab = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         let cable = lab.links_named("leaf3-spine1")[0];
         let [spine2, leaf3] = ["spine2", "leaf3"].map(|name| lab.switch_named(name).unwrap());
-        let one_left = lab.with([Change::LinkDown(cable)]);
+        let one_left = lab.with_changes([AvailabilityChange::LinkDown(cable)]);
         assert_eq!(ways(&one_left, "leaf1", "leaf3"), ["spine2 leaf3"]);
         // Up again at leaf2 or leaf4 and down from spine2 would be a valley.
-        let none_left = one_left.with([Change::LinkDown(lab.links_named("spine2-leaf1")[0])]);
+        let none_left = one_left.with_changes([AvailabilityChange::LinkDown(
+            lab.links_named("spine2-leaf1")[0],
+        )]);
         assert!(ways(&none_left, "leaf1", "leaf3").is_empty());
-        let drained = lab.with([Change::DrainSwitch(spine2)]);
+        let drained = lab.with_changes([AvailabilityChange::DrainSwitch(spine2)]);
         assert_eq!(ways(&drained, "leaf1", "leaf3"), ["spine1 leaf3"]);
-        let down = lab.with([Change::SwitchDown(leaf3)]);
+        let down = lab.with_changes([AvailabilityChange::SwitchDown(leaf3)]);
         assert!(ways(&down, "leaf1", "leaf3").is_empty());
         assert!(ways(&down, "leaf3", "leaf3").is_empty());
     }
@@ -388,7 +395,7 @@ mod tests {
             planes: true,
             ..ClosSpec::default()
         };
-        let fabric = clos::build("three", &spec).unwrap();
+        let fabric = clos::build_clos("three", &spec).unwrap();
         assert_eq!(
             ways(&fabric, "leaf1", "leaf2"),
             ["spine1 leaf2", "spine2 leaf2"]
@@ -397,16 +404,19 @@ mod tests {
         assert_eq!(ways(&fabric, "leaf1", "leaf6"), across);
         // Within a pod a core is a detour, longer than the way over the other spine.
         let cable = fabric.links_named("leaf2-spine1")[0];
-        let detour = fabric.with([Change::LinkDown(cable)]);
+        let detour = fabric.with_changes([AvailabilityChange::LinkDown(cable)]);
         assert_eq!(ways(&detour, "leaf1", "leaf2"), ["spine2 leaf2"]);
     }
 
     #[test]
     fn next_hops_at_a_spine_go_down_to_the_leaf() {
-        let lab = clos::build("lab", &ClosSpec::default()).unwrap();
+        let lab = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         let [spine, leaf] = ["spine1", "leaf3"].map(|name| lab.switch_named(name).unwrap());
         let hops = next_hops(&lab, leaf);
-        assert_eq!(hops.at(spine), lab.links_named("spine1-leaf3"));
-        assert_eq!((hops.distance(spine), hops.at(leaf)), (Some(1), &[][..]));
+        assert_eq!(hops.links_at(spine), lab.links_named("spine1-leaf3"));
+        assert_eq!(
+            (hops.distance(spine), hops.links_at(leaf)),
+            (Some(1), &[][..])
+        );
     }
 }

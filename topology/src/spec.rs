@@ -1,19 +1,19 @@
 //! The Fabric document: the file people and importers write, and the [`Fabric`] it describes.
 //!
 //! A document either generates a Clos (`[clos]`) or lists hosts, switches and links. Reading goes
-//! one way: text, document, checked fabric. [`document()`] goes back and always gives the explicit
+//! one way: text, document, checked fabric. [`explicit_document()`] goes back and always gives the explicit
 //! form, from which [`parse`] makes an equal fabric. Failed and drained parts are state, not
 //! structure, and are in no document.
 
 mod explicit;
 
-pub use explicit::document;
+pub use explicit::explicit_document;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clos::{self, ClosSpec};
-use crate::document::{self, DocumentError, Format};
+use crate::document::{self, DocumentError, DocumentFormat};
 use crate::fabric::{Fabric, Tier};
 use crate::units::Bandwidth;
 
@@ -83,14 +83,14 @@ pub struct LinkDocument {
 /// A field whose value makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
-pub struct FieldError {
+pub struct FabricFieldError {
     /// Path of the field, for example `links[3].b`.
     pub field: String,
     /// What was found and what would be right.
     pub problem: String,
 }
 
-impl FieldError {
+impl FabricFieldError {
     pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -111,7 +111,7 @@ pub enum SpecError {
         /// Name of the file.
         file: String,
         /// The field and its problem.
-        error: FieldError,
+        error: FabricFieldError,
     },
 }
 
@@ -119,8 +119,8 @@ pub enum SpecError {
 ///
 /// # Errors
 /// The text is no Fabric document, or one that makes no sense; the error names the field.
-pub fn parse(text: &str, format: Format, file: &str) -> Result<Fabric, SpecError> {
-    let document = document::parse::<FabricDocument>(text, format, file)?;
+pub fn parse_fabric(text: &str, format: DocumentFormat, file: &str) -> Result<Fabric, SpecError> {
+    let document = document::parse_document::<FabricDocument>(text, format, file)?;
     Fabric::try_from(&document).map_err(|error| SpecError::Field {
         file: file.to_owned(),
         error,
@@ -128,17 +128,18 @@ pub fn parse(text: &str, format: Format, file: &str) -> Result<Fabric, SpecError
 }
 
 impl TryFrom<&FabricDocument> for Fabric {
-    type Error = FieldError;
+    type Error = FabricFieldError;
 
-    fn try_from(document: &FabricDocument) -> Result<Self, FieldError> {
+    fn try_from(document: &FabricDocument) -> Result<Self, FabricFieldError> {
         match &document.clos {
-            None => explicit::build(document),
-            Some(clos) if explicit::is_empty(document) => clos::build(&document.name, clos)
-                .map_err(|error| FieldError {
+            None => explicit::build_explicit(document),
+            Some(clos) if explicit::has_no_lists(document) => {
+                clos::build_clos(&document.name, clos).map_err(|error| FabricFieldError {
                     field: format!("clos.{}", error.field),
                     ..error
-                }),
-            Some(_) => Err(FieldError::new(
+                })
+            }
+            Some(_) => Err(FabricFieldError::new(
                 "clos",
                 "a document has either clos or switches, hosts and links, found both",
             )),
@@ -147,23 +148,23 @@ impl TryFrom<&FabricDocument> for Fabric {
 }
 
 /// A speed in Gb/s; the error names the field it came from.
-pub(crate) fn speed(field: &str, gbps: f64) -> Result<Bandwidth, FieldError> {
+pub(crate) fn checked_speed(field: &str, gbps: f64) -> Result<Bandwidth, FabricFieldError> {
     let problem = || format!("must be a number above 0, found {gbps}");
-    Bandwidth::from_gbps(gbps).ok_or_else(|| FieldError::new(field, problem()))
+    Bandwidth::from_gbps(gbps).ok_or_else(|| FabricFieldError::new(field, problem()))
 }
 
 /// Refuses the first field whose count is zero.
-pub(crate) fn all_at_least_one(counts: &[(&str, u32)]) -> Result<(), FieldError> {
+pub(crate) fn check_minimum_counts(counts: &[(&str, u32)]) -> Result<(), FabricFieldError> {
     match counts.iter().find(|&&(_, count)| count == 0) {
-        Some((field, _)) => Err(FieldError::new(*field, "must be at least 1, found 0")),
+        Some((field, _)) => Err(FabricFieldError::new(*field, "must be at least 1, found 0")),
         None => Ok(()),
     }
 }
 
 /// Refuses the first field that makes more than may be: (field, what it makes, how many, limit).
-pub(crate) fn within_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), FieldError> {
+pub(crate) fn check_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), FabricFieldError> {
     match sizes.iter().find(|&&(_, _, found, limit)| found > limit) {
-        Some((field, what, found, limit)) => Err(FieldError::new(
+        Some((field, what, found, limit)) => Err(FabricFieldError::new(
             *field,
             format!("makes {found} {what}; at most {limit}"),
         )),
@@ -172,7 +173,7 @@ pub(crate) fn within_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), Fiel
 }
 
 /// Whether hosts and switches may have that name: it must be safe in `name:port` and `a>b`.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_valid_name(name: &str) -> bool {
     !name.is_empty()
         && name
             .chars()
@@ -201,12 +202,14 @@ mod tests {
             {"a": "leaf2:4", "b": "spine1:2", "gbps": 400.0} ] }"#;
 
     fn refused(text: &str) -> String {
-        parse(text, Format::Json, "f.json").unwrap_err().to_string()
+        parse_fabric(text, DocumentFormat::Json, "f.json")
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn an_explicit_document_is_a_fabric_and_back() {
-        let fabric = parse(GOOD, Format::Json, "f.json").unwrap();
+        let fabric = parse_fabric(GOOD, DocumentFormat::Json, "f.json").unwrap();
         assert_eq!(
             fabric.link_name(fabric.links_named("leaf1-spine1")[0]),
             "leaf1:4>spine1:1"
@@ -216,9 +219,13 @@ mod tests {
             fabric.nic(fabric.host(h2).nics[1]).mac.to_string(),
             "02:00:0a:00:02:02"
         );
-        for format in [Format::Toml, Format::Yaml, Format::Json] {
-            let text = document::print(&document(&fabric), format).unwrap();
-            assert_eq!(parse(&text, format, "f").as_ref(), Ok(&fabric));
+        for format in [
+            DocumentFormat::Toml,
+            DocumentFormat::Yaml,
+            DocumentFormat::Json,
+        ] {
+            let text = document::print_document(&explicit_document(&fabric), format).unwrap();
+            assert_eq!(parse_fabric(&text, format, "f").as_ref(), Ok(&fabric));
         }
     }
 

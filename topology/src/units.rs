@@ -27,26 +27,26 @@ impl Bandwidth {
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mac(pub [u8; 6]);
+pub struct MacAddress(pub [u8; 6]);
 
-impl Mac {
+impl MacAddress {
     /// The address that a NIC has unless a document says otherwise: 02:00 (locally administered,
     /// unicast) and the bytes of its IP address.
-    pub fn of_ip(ip: Ipv4Addr) -> Self {
+    pub fn from_ip(ip: Ipv4Addr) -> Self {
         let [a, b, c, d] = ip.octets();
         Self([0x02, 0x00, a, b, c, d])
     }
 }
 
-impl std::fmt::Display for Mac {
+impl std::fmt::Display for MacAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [a, b, c, d, e, g] = self.0;
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
 
-impl std::str::FromStr for Mac {
-    type Err = InvalidMac;
+impl std::str::FromStr for MacAddress {
+    type Err = InvalidMacAddress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bytes = [0; 6];
@@ -55,21 +55,21 @@ impl std::str::FromStr for Mac {
             let part = parts
                 .next()
                 .filter(|part| part.len() == 2)
-                .ok_or(InvalidMac)?;
-            *byte = u8::from_str_radix(part, 16).map_err(|_| InvalidMac)?;
+                .ok_or(InvalidMacAddress)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| InvalidMacAddress)?;
         }
         parts
             .next()
             .is_none()
             .then_some(Self(bytes))
-            .ok_or(InvalidMac)
+            .ok_or(InvalidMacAddress)
     }
 }
 
 /// The text is not six pairs of hexadecimal digits separated by colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ethernet address such as 02:00:0a:00:01:01")]
-pub struct InvalidMac;
+pub struct InvalidMacAddress;
 
 #[cfg(test)]
 mod tests {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn mac_round_trips_and_refuses_other_text() {
-        let mac: Mac = "02:00:0a:00:01:fe".parse().unwrap();
+        let mac: MacAddress = "02:00:0a:00:01:fe".parse().unwrap();
         assert_eq!(mac.to_string(), "02:00:0a:00:01:fe");
         for text in [
             "",
@@ -95,7 +95,7 @@ mod tests {
             "2:0:a:0:1:1",
             "0g:00:00:00:00:00",
         ] {
-            assert_eq!(text.parse::<Mac>(), Err(InvalidMac));
+            assert_eq!(text.parse::<MacAddress>(), Err(InvalidMacAddress));
         }
     }
 }

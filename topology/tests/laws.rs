@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::document::{self, Format};
-use topology::{Change, Fabric, LinkId, SwitchId, Tier, check, next_hops, spec};
+use topology::document::{self, DocumentFormat};
+use topology::{AvailabilityChange, Fabric, LinkId, SwitchId, Tier, check_fabric, next_hops, spec};
 
 prop_compose! {
     fn clos_specs()(
@@ -41,18 +41,34 @@ prop_compose! {
 }
 
 fn fabrics() -> impl Strategy<Value = Fabric> {
-    clos_specs().prop_map(|spec| clos::build("any", &spec).expect("the numbers agree"))
+    clos_specs().prop_map(|spec| clos::build_clos("any", &spec).expect("the numbers agree"))
 }
 
 /// A change to a part that `choice` picks, and the change that undoes it.
-fn change(fabric: &Fabric, kind: u8, choice: prop::sample::Index) -> (Change, Change) {
+fn change(
+    fabric: &Fabric,
+    kind: u8,
+    choice: prop::sample::Index,
+) -> (AvailabilityChange, AvailabilityChange) {
     let link = LinkId::from(choice.index(fabric.links().len()));
     let switch = SwitchId::from(choice.index(fabric.switches().len()));
     match kind % 4 {
-        0 => (Change::LinkDown(link), Change::LinkUp(link)),
-        1 => (Change::DrainLink(link), Change::UndrainLink(link)),
-        2 => (Change::SwitchDown(switch), Change::SwitchUp(switch)),
-        _ => (Change::DrainSwitch(switch), Change::UndrainSwitch(switch)),
+        0 => (
+            AvailabilityChange::LinkDown(link),
+            AvailabilityChange::LinkUp(link),
+        ),
+        1 => (
+            AvailabilityChange::DrainLink(link),
+            AvailabilityChange::UndrainLink(link),
+        ),
+        2 => (
+            AvailabilityChange::SwitchDown(switch),
+            AvailabilityChange::SwitchUp(switch),
+        ),
+        _ => (
+            AvailabilityChange::DrainSwitch(switch),
+            AvailabilityChange::UndrainSwitch(switch),
+        ),
     }
 }
 
@@ -62,7 +78,7 @@ fn breakage() -> impl Strategy<Value = Vec<(u8, prop::sample::Index)>> {
 }
 
 fn broken(fabric: &Fabric, choices: &[(u8, prop::sample::Index)]) -> Fabric {
-    fabric.with(
+    fabric.with_changes(
         choices
             .iter()
             .map(|&(kind, choice)| change(fabric, kind, choice).0),
@@ -103,9 +119,9 @@ proptest! {
 
     #[test]
     fn documents_round_trip(fabric in fabrics()) {
-        for format in [Format::Toml, Format::Yaml, Format::Json] {
-            let text = document::print(&spec::document(&fabric), format).unwrap();
-            prop_assert_eq!(&spec::parse(&text, format, "any").unwrap(), &fabric);
+        for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
+            let text = document::print_document(&spec::explicit_document(&fabric), format).unwrap();
+            prop_assert_eq!(&spec::parse_fabric(&text, format, "any").unwrap(), &fabric);
         }
     }
 
@@ -116,8 +132,8 @@ proptest! {
             clos: Some(spec),
             ..spec::FabricDocument::default()
         };
-        let text = document::print(&generated, Format::Toml).unwrap();
-        let read: spec::FabricDocument = document::parse(&text, Format::Toml, "any").unwrap();
+        let text = document::print_document(&generated, DocumentFormat::Toml).unwrap();
+        let read: spec::FabricDocument = document::parse_document(&text, DocumentFormat::Toml, "any").unwrap();
         prop_assert_eq!(read, generated);
     }
 
@@ -126,9 +142,9 @@ proptest! {
         // Only the first change of each part: undoing a repetition would undo the first as well.
         let changes: BTreeSet<_> =
             choices.iter().map(|&(kind, choice)| change(&fabric, kind, choice)).collect();
-        let broken = fabric.with(changes.iter().map(|&(change, _)| change));
+        let broken = fabric.with_changes(changes.iter().map(|&(change, _)| change));
         prop_assert_eq!(broken == fabric, changes.is_empty());
-        let mended = broken.with(changes.iter().map(|&(_, inverse)| inverse));
+        let mended = broken.with_changes(changes.iter().map(|&(_, inverse)| inverse));
         prop_assert_eq!(mended, fabric);
     }
 
@@ -138,14 +154,14 @@ proptest! {
         choices in breakage(),
     ) {
         let fabric = broken(&fabric, &choices);
-        for to in fabric.tier(Tier::Leaf) {
+        for to in fabric.switches_of_tier(Tier::Leaf) {
             let hops = next_hops(&fabric, to);
-            for from in fabric.tier(Tier::Leaf).filter(|&from| from != to) {
+            for from in fabric.switches_of_tier(Tier::Leaf).filter(|&from| from != to) {
                 let all = all_paths(&fabric, from, to);
                 let shortest = all.iter().map(Vec::len).min();
                 let expected: Vec<_> =
                     all.into_iter().filter(|path| Some(path.len()) == shortest).collect();
-                prop_assert_eq!(hops.paths(&fabric, from), expected);
+                prop_assert_eq!(hops.paths_from(&fabric, from), expected);
             }
         }
     }
@@ -153,14 +169,14 @@ proptest! {
     #[test]
     fn checks_judge_any_fabric_the_same_twice(fabric in fabrics(), choices in breakage()) {
         let fabric = broken(&fabric, &choices);
-        prop_assert_eq!(check(&fabric), check(&fabric));
+        prop_assert_eq!(check_fabric(&fabric), check_fabric(&fabric));
     }
 
     #[test]
     fn no_text_crashes_a_reader(text in "[ -~\n]{0,200}") {
-        for format in [Format::Toml, Format::Yaml, Format::Json] {
-            let _ = spec::parse(&text, format, "any");
+        for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
+            let _ = spec::parse_fabric(&text, format, "any");
         }
-        let _ = topology::import::lingjun(&text, &topology::import::LingjunOptions::default());
+        let _ = topology::import::import_lingjun(&text, &topology::import::LingjunOptions::default());
     }
 }

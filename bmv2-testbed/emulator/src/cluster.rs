@@ -11,20 +11,22 @@
 use std::fmt;
 
 use planner::{Flow, Job};
-use switch::{Endpoint, Outbox};
+use switch::{EndpointOutbox, NetworkEndpoint};
 use topology::{Fabric, NicId};
 
-use crate::job::{Effect, Rhythm, Training};
-use crate::nic::Nic;
-use crate::roce::{self, Body, OVERHEAD, Route};
-use crate::scale::Scale;
-use crate::transport::{Nanos, Receiver, Reply, Segment, Sender, Settings};
+use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
+use crate::nic::NicScheduler;
+use crate::roce::{self, FlowAddresses, OVERHEAD, PacketBody};
+use crate::scale::TimeScale;
+use crate::transport::{
+    MessageSegment, Nanos, TransportReceiver, TransportReply, TransportSender, TransportSettings,
+};
 
 /// What hosts saw that should not be, and what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct HostErrorCounts {
     /// Packets that were damaged or not understood.
-    pub unreadable: u64,
+    pub undecodable: u64,
     /// Packets that came to a NIC that their connection does not end at.
     pub misdelivered: u64,
     /// Packets sent again.
@@ -32,41 +34,41 @@ pub struct Faults {
 }
 
 /// The hosts of a fabric with their jobs.
-pub struct Cluster {
-    jobs: Vec<Running>,
-    connections: Vec<Connection>,
+pub struct HostCluster {
+    jobs: Vec<EmulatedJob>,
+    connections: Vec<RoceConnection>,
     /// By [`NicId`].
-    nics: Vec<Nic>,
-    faults: Faults,
+    nics: Vec<NicScheduler>,
+    errors: HostErrorCounts,
     /// No more flows are started.
-    resting: bool,
+    flows_stopped: bool,
     /// The packet being written.
     packet: Vec<u8>,
 }
 
 /// A job with the connections that it uses.
-struct Running {
-    training: Training,
+struct EmulatedJob {
+    training: TrainingJob,
     connections: std::ops::Range<usize>,
 }
 
-/// One flow of a job; its position in [`Cluster::connections`] is the queue pair of both its ends.
-struct Connection {
+/// One flow of a job; its position in [`HostCluster::connections`] is the queue pair of both its ends.
+struct RoceConnection {
     job: usize,
     bytes: u64,
     source: NicId,
     destination: NicId,
-    forward: Route,
-    backward: Route,
-    sender: Sender,
-    receiver: Receiver,
+    forward: FlowAddresses,
+    backward: FlowAddresses,
+    sender: TransportSender,
+    receiver: TransportReceiver,
     /// The one timer that is set for it.
     timer: Option<Nanos>,
 }
 
 /// What a timer is for, packed into the fabric's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum TimerToken {
     Job(usize),
     Connection(usize),
     Nic(usize),
@@ -75,8 +77,8 @@ enum Token {
 /// Tokens are kind and index, the kind above this bit.
 const INDEX_BITS: u32 = 32;
 
-impl Token {
-    fn pack(self) -> u64 {
+impl TimerToken {
+    fn to_bits(self) -> u64 {
         let (kind, index) = match self {
             Self::Job(index) => (0, index),
             Self::Connection(index) => (1, index),
@@ -85,7 +87,7 @@ impl Token {
         kind << INDEX_BITS | index as u64
     }
 
-    fn unpack(token: u64) -> Self {
+    fn from_bits(token: u64) -> Self {
         let index = (token & ((1 << INDEX_BITS) - 1)) as usize;
         match token >> INDEX_BITS {
             0 => Self::Job(index),
@@ -95,84 +97,95 @@ impl Token {
     }
 }
 
-impl Cluster {
+impl HostCluster {
     /// The hosts of `fabric` with `jobs`, whose sizes and times are shrunk by `scale`.
-    pub fn new(fabric: &Fabric, jobs: &[Job], scale: Scale, settings: Settings) -> Self {
+    pub fn new(
+        fabric: &Fabric,
+        jobs: &[Job],
+        scale: TimeScale,
+        settings: TransportSettings,
+    ) -> Self {
         let nics = fabric.nics().iter();
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
             nics: nics
-                .map(|nic| Nic::new(fabric.link(nic.uplink).bandwidth))
+                .map(|nic| NicScheduler::new(fabric.link(nic.uplink).bandwidth))
                 .collect(),
-            faults: Faults::default(),
-            resting: false,
+            errors: HostErrorCounts::default(),
+            flows_stopped: false,
             packet: Vec::new(),
         };
         for job in jobs {
-            cluster.add(fabric, job, scale, settings);
+            cluster.add_job(fabric, job, scale, settings);
         }
         cluster
     }
 
     /// Has job `index` (its position in the jobs given) begin at an instant to come.
-    pub fn start_at(&mut self, index: usize, at: Nanos, out: &mut Outbox) {
-        out.set_timer(at, Token::Job(index).pack());
+    pub fn start_job_at(&mut self, index: usize, at: Nanos, out: &mut EndpointOutbox) {
+        out.set_timer(at, TimerToken::Job(index).to_bits());
     }
 
-    fn wake(&mut self, index: usize, now: Nanos, out: &mut Outbox) {
-        let effects = self.jobs[index].training.wake(now);
-        self.carry_out(index, &effects, now, out);
+    fn wake_job(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
+        let effects = self.jobs[index].training.handle_wake(now);
+        self.apply_effects(index, &effects, now, out);
     }
 
     /// Starts no more flows; those under way end.
-    pub fn rest(&mut self) {
-        self.resting = true;
+    pub fn stop_new_flows(&mut self) {
+        self.flows_stopped = true;
     }
 
     /// Whether every flow that was started has ended.
-    pub fn is_quiet(&self) -> bool {
+    pub fn all_flows_done(&self) -> bool {
         self.connections
             .iter()
             .all(|connection| connection.sender.is_done())
     }
 
     /// The jobs, in the order given.
-    pub fn trainings(&self) -> impl Iterator<Item = &Training> + Clone {
+    pub fn training_jobs(&self) -> impl Iterator<Item = &TrainingJob> + Clone {
         self.jobs.iter().map(|job| &job.training)
     }
 
     /// What should not have been.
-    pub fn faults(&self) -> Faults {
+    pub fn error_counts(&self) -> HostErrorCounts {
         let again = self
             .connections
             .iter()
-            .map(|connection| connection.sender.retransmitted());
-        Faults {
+            .map(|connection| connection.sender.retransmitted_packets());
+        HostErrorCounts {
             retransmitted: again.sum(),
-            ..self.faults
+            ..self.errors
         }
     }
 
-    fn add(&mut self, fabric: &Fabric, job: &Job, scale: Scale, settings: Settings) {
+    fn add_job(
+        &mut self,
+        fabric: &Fabric,
+        job: &Job,
+        scale: TimeScale,
+        settings: TransportSettings,
+    ) {
         let compute_ns = scale.shrink_seconds(job.compute_seconds);
         let first = self.connections.len();
         for flow in &job.flows {
             let queue_pair = self.connections.len() as u32;
-            self.connections.push(Connection {
+            self.connections.push(RoceConnection {
                 job: self.jobs.len(),
                 bytes: scale.shrink_bytes(flow.bytes),
                 source: flow.src,
                 destination: flow.dst,
-                forward: route(fabric, flow.src, flow.dst, flow, queue_pair),
-                backward: route(fabric, flow.dst, flow.src, flow, queue_pair),
-                sender: Sender::new(settings),
-                receiver: Receiver::new(settings),
+                forward: flow_addresses(fabric, flow.src, flow.dst, flow, queue_pair),
+                backward: flow_addresses(fabric, flow.dst, flow.src, flow, queue_pair),
+                sender: TransportSender::new(settings),
+                receiver: TransportReceiver::new(settings),
                 timer: None,
             });
         }
-        self.jobs.push(Running {
-            training: Training::new(Rhythm {
+        self.jobs.push(EmulatedJob {
+            training: TrainingJob::new(IterationSpec {
                 compute_ns,
                 communicate_after_ns: scale.shrink_seconds(job.overlap_from * job.compute_seconds),
                 flows: job.flows.len() as u32,
@@ -181,16 +194,22 @@ impl Cluster {
         });
     }
 
-    fn carry_out(&mut self, job: usize, effects: &[Effect], now: Nanos, out: &mut Outbox) {
+    fn apply_effects(
+        &mut self,
+        job: usize,
+        effects: &[TrainingEffect],
+        now: Nanos,
+        out: &mut EndpointOutbox,
+    ) {
         for effect in effects {
             match effect {
-                Effect::WakeAt(at) => out.set_timer(*at, Token::Job(job).pack()),
-                Effect::StartFlows if self.resting => {}
-                Effect::StartFlows => {
+                TrainingEffect::WakeAt(at) => out.set_timer(*at, TimerToken::Job(job).to_bits()),
+                TrainingEffect::StartFlows if self.flows_stopped => {}
+                TrainingEffect::StartFlows => {
                     for index in self.jobs[job].connections.clone() {
                         let connection = &mut self.connections[index];
-                        connection.sender.begin(connection.bytes, now);
-                        self.pump(index, now, out);
+                        connection.sender.begin_message(connection.bytes, now);
+                        self.request_transmission(index, now, out);
                     }
                 }
             }
@@ -198,116 +217,122 @@ impl Cluster {
     }
 
     /// A data packet: take it and answer.
-    fn arrived(&mut self, index: usize, psn: u32, last: bool, out: &mut Outbox) {
+    fn receive_data(&mut self, index: usize, psn: u32, last: bool, out: &mut EndpointOutbox) {
         let connection = &mut self.connections[index];
-        let answer = match connection.receiver.receive(psn, last) {
-            Reply::Silence => return,
-            Reply::Ack(psn) => Body::Ack { psn },
-            Reply::Nak(psn) => Body::Nak { psn },
+        let answer = match connection.receiver.receive_segment(psn, last) {
+            TransportReply::NoReply => return,
+            TransportReply::Ack(psn) => PacketBody::Ack { psn },
+            TransportReply::Nak(psn) => PacketBody::Nak { psn },
         };
-        roce::write(&connection.backward, answer, &mut self.packet);
-        out.send(connection.destination.0, &self.packet);
+        roce::write_packet(&connection.backward, answer, &mut self.packet);
+        out.send_packet(connection.destination.0, &self.packet);
     }
 
     /// An answer: send what it allows, and tell the job when that was all.
-    fn answered(&mut self, index: usize, answer: Body, now: Nanos, out: &mut Outbox) {
+    fn receive_reply(
+        &mut self,
+        index: usize,
+        answer: PacketBody,
+        now: Nanos,
+        out: &mut EndpointOutbox,
+    ) {
         let connection = &mut self.connections[index];
         let (job, was_done) = (connection.job, connection.sender.is_done());
         match answer {
-            Body::Ack { psn } => connection.sender.acknowledge(psn, now),
-            Body::Nak { psn } => connection.sender.go_back(psn, now),
-            Body::Data { .. } => {}
+            PacketBody::Ack { psn } => connection.sender.handle_ack(psn, now),
+            PacketBody::Nak { psn } => connection.sender.handle_nak(psn, now),
+            PacketBody::Data { .. } => {}
         }
         let is_done = connection.sender.is_done();
-        self.pump(index, now, out);
+        self.request_transmission(index, now, out);
         if !was_done && is_done {
-            let effects = self.jobs[job].training.flow_done(now);
-            self.carry_out(job, &effects, now, out);
+            let effects = self.jobs[job].training.handle_flow_done(now);
+            self.apply_effects(job, &effects, now, out);
         }
     }
 
     /// Has the NIC send what the window allows, and sees that a timer is set.
-    fn pump(&mut self, index: usize, now: Nanos, out: &mut Outbox) {
+    fn request_transmission(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
         let connection = &mut self.connections[index];
         if let (None, Some(deadline)) = (connection.timer, connection.sender.deadline()) {
             connection.timer = Some(deadline);
-            out.set_timer(deadline, Token::Connection(index).pack());
+            out.set_timer(deadline, TimerToken::Connection(index).to_bits());
         }
         if connection.sender.can_send() {
             let nic = connection.source.index();
-            self.nics[nic].wants(index);
-            self.transmit(nic, now, out);
+            self.nics[nic].enqueue_connection(index);
+            self.transmit_packets(nic, now, out);
         }
     }
 
     /// Sends what the wire of a NIC has room for.
-    fn transmit(&mut self, nic: usize, now: Nanos, out: &mut Outbox) {
-        while let Some(index) = self.nics[nic].next(now) {
+    fn transmit_packets(&mut self, nic: usize, now: Nanos, out: &mut EndpointOutbox) {
+        while let Some(index) = self.nics[nic].next_connection(now) {
             let connection = &mut self.connections[index];
-            let Some(Segment {
+            let Some(MessageSegment {
                 psn,
                 payload,
                 first,
                 last,
-            }) = connection.sender.poll()
+            }) = connection.sender.next_segment()
             else {
                 continue;
             };
-            let body = Body::Data {
+            let body = PacketBody::Data {
                 psn,
                 payload,
                 first,
                 last,
             };
-            roce::write(&connection.forward, body, &mut self.packet);
-            out.send(nic as u32, &self.packet);
-            self.nics[nic].sends(payload + OVERHEAD, now);
+            roce::write_packet(&connection.forward, body, &mut self.packet);
+            out.send_packet(nic as u32, &self.packet);
+            self.nics[nic].occupy_link(payload + OVERHEAD, now);
             if connection.sender.can_send() {
-                self.nics[nic].wants(index);
+                self.nics[nic].enqueue_connection(index);
             }
         }
-        if let Some(at) = self.nics[nic].wake_at() {
-            out.set_timer(at, Token::Nic(nic).pack());
+        if let Some(at) = self.nics[nic].take_next_wake() {
+            out.set_timer(at, TimerToken::Nic(nic).to_bits());
         }
     }
 }
 
-impl Endpoint for Cluster {
-    fn receive(&mut self, nic: u32, packet: &[u8], now: Nanos, out: &mut Outbox) {
-        let Ok((queue_pair, body)) = roce::read(packet) else {
-            self.faults.unreadable += 1;
+impl NetworkEndpoint for HostCluster {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], now: Nanos, out: &mut EndpointOutbox) {
+        let Ok((queue_pair, body)) = roce::read_packet(packet) else {
+            self.errors.undecodable += 1;
             return;
         };
         let index = queue_pair as usize;
         let end = self.connections.get(index).map(|connection| match body {
-            Body::Data { .. } => connection.destination,
-            Body::Ack { .. } | Body::Nak { .. } => connection.source,
+            PacketBody::Data { .. } => connection.destination,
+            PacketBody::Ack { .. } | PacketBody::Nak { .. } => connection.source,
         });
         match body {
-            _ if end != Some(NicId(nic)) => self.faults.misdelivered += 1,
-            Body::Data { psn, last, .. } => self.arrived(index, psn, last, out),
-            answer => self.answered(index, answer, now, out),
+            _ if end != Some(NicId(nic)) => self.errors.misdelivered += 1,
+            PacketBody::Data { psn, last, .. } => self.receive_data(index, psn, last, out),
+            answer => self.receive_reply(index, answer, now, out),
         }
     }
 
-    fn timer(&mut self, token: u64, now: Nanos, out: &mut Outbox) {
-        match Token::unpack(token) {
-            Token::Job(index) => self.wake(index, now, out),
-            Token::Connection(index) => {
+    fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
+        match TimerToken::from_bits(token) {
+            TimerToken::Job(index) => self.wake_job(index, now, out),
+            TimerToken::Connection(index) => {
                 let connection = &mut self.connections[index];
                 connection.timer = None;
-                connection.sender.expire(now);
-                self.pump(index, now, out);
+                connection.sender.handle_timeout(now);
+                self.request_transmission(index, now, out);
             }
-            Token::Nic(nic) => {
-                self.nics[nic].woken();
-                self.transmit(nic, now, out);
+            TimerToken::Nic(nic) => {
+                self.nics[nic].clear_wake();
+                self.transmit_packets(nic, now, out);
             }
         }
     }
 }
 
-impl fmt::Debug for Cluster {
+impl fmt::Debug for HostCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -320,12 +345,18 @@ impl fmt::Debug for Cluster {
 
 /// Addresses of one direction of a flow. Answers have the UDP source port of the flow, so that a
 /// switch can tell by the five-tuple whose they are.
-fn route(fabric: &Fabric, from: NicId, to: NicId, flow: &Flow, queue_pair: u32) -> Route {
+fn flow_addresses(
+    fabric: &Fabric,
+    from: NicId,
+    to: NicId,
+    flow: &Flow,
+    queue_pair: u32,
+) -> FlowAddresses {
     let address = |nic| {
         let nic = fabric.nic(nic);
         (nic.mac, nic.ip)
     };
-    Route {
+    FlowAddresses {
         source: address(from),
         destination: address(to),
         udp_src_port: flow.udp_src_port,
@@ -340,13 +371,13 @@ mod tests {
     #[test]
     fn tokens_round_trip() {
         for token in [
-            Token::Job(0),
-            Token::Job(7),
-            Token::Connection(0),
-            Token::Connection(77),
-            Token::Nic(3),
+            TimerToken::Job(0),
+            TimerToken::Job(7),
+            TimerToken::Connection(0),
+            TimerToken::Connection(77),
+            TimerToken::Nic(3),
         ] {
-            assert_eq!(Token::unpack(token.pack()), token);
+            assert_eq!(TimerToken::from_bits(token.to_bits()), token);
         }
     }
 }

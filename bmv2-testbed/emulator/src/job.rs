@@ -13,7 +13,7 @@ use crate::transport::Nanos;
 
 /// The rhythm of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rhythm {
+pub struct IterationSpec {
     /// Duration of the computation of one iteration; at least 1.
     pub compute_ns: Nanos,
     /// Communication may begin so long after the start of an iteration; at most `compute_ns`.
@@ -24,8 +24,8 @@ pub struct Rhythm {
 
 /// What the job wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Call [`Training::wake`] at this instant.
+pub enum TrainingEffect {
+    /// Call [`TrainingJob::wake`] at this instant.
     WakeAt(Nanos),
     /// Start every flow of the iteration now.
     StartFlows,
@@ -33,93 +33,93 @@ pub enum Effect {
 
 /// The flows of the present iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Communication {
-    NotYet,
-    Flows(u32),
+enum CommunicationState {
+    Pending,
+    ActiveFlows(u32),
 }
 
 /// A job in training.
 #[derive(Clone, Debug)]
-pub struct Training {
-    rhythm: Rhythm,
-    communication: Communication,
+pub struct TrainingJob {
+    spec: IterationSpec,
+    communication: CommunicationState,
     /// When each iteration began; the last one is under way.
-    begun: Vec<Nanos>,
+    iteration_starts: Vec<Nanos>,
 }
 
-impl Training {
+impl TrainingJob {
     /// A job that has not begun.
-    pub fn new(rhythm: Rhythm) -> Self {
+    pub fn new(rhythm: IterationSpec) -> Self {
         let compute_ns = rhythm.compute_ns.max(1);
         let communicate_after_ns = rhythm.communicate_after_ns.min(compute_ns);
         Self {
-            rhythm: Rhythm {
+            spec: IterationSpec {
                 compute_ns,
                 communicate_after_ns,
                 ..rhythm
             },
-            communication: Communication::NotYet,
-            begun: Vec::new(),
+            communication: CommunicationState::Pending,
+            iteration_starts: Vec::new(),
         }
     }
 
     /// Time has come to `now`, which is the start of the job or was asked for by
-    /// [`Effect::WakeAt`]. Waking at other times does no harm.
-    pub fn wake(&mut self, now: Nanos) -> Vec<Effect> {
-        if self.begun.is_empty() {
-            self.begun.push(now);
+    /// [`TrainingEffect::WakeAt`]. Waking at other times does no harm.
+    pub fn handle_wake(&mut self, now: Nanos) -> Vec<TrainingEffect> {
+        if self.iteration_starts.is_empty() {
+            self.iteration_starts.push(now);
         }
-        self.advance(now)
+        self.advance_state(now)
     }
 
     /// A flow of the present iteration has been sent and acknowledged.
-    pub fn flow_done(&mut self, now: Nanos) -> Vec<Effect> {
-        if let Communication::Flows(left) = &mut self.communication {
+    pub fn handle_flow_done(&mut self, now: Nanos) -> Vec<TrainingEffect> {
+        if let CommunicationState::ActiveFlows(left) = &mut self.communication {
             *left = left.saturating_sub(1);
         }
-        self.advance(now)
+        self.advance_state(now)
     }
 
     /// Iterations that have ended.
-    pub fn iterations(&self) -> usize {
-        self.begun.len().saturating_sub(1)
+    pub fn completed_iterations(&self) -> usize {
+        self.iteration_starts.len().saturating_sub(1)
     }
 
     /// When each iteration began, the one under way included.
-    pub fn begun(&self) -> &[Nanos] {
-        &self.begun
+    pub fn iteration_starts(&self) -> &[Nanos] {
+        &self.iteration_starts
     }
 
     /// Its rhythm.
-    pub fn rhythm(&self) -> Rhythm {
-        self.rhythm
+    pub fn iteration_spec(&self) -> IterationSpec {
+        self.spec
     }
 
-    fn advance(&mut self, now: Nanos) -> Vec<Effect> {
+    fn advance_state(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         let mut effects = Vec::new();
         loop {
-            let Some(&begun) = self.begun.last() else {
+            let Some(&begun) = self.iteration_starts.last() else {
                 return effects;
             };
-            let communicate_at = begun + self.rhythm.communicate_after_ns;
-            let computed_at = begun + self.rhythm.compute_ns;
+            let communicate_at = begun + self.spec.communicate_after_ns;
+            let computed_at = begun + self.spec.compute_ns;
             match self.communication {
-                Communication::NotYet if now < communicate_at => {
-                    effects.push(Effect::WakeAt(communicate_at));
+                CommunicationState::Pending if now < communicate_at => {
+                    effects.push(TrainingEffect::WakeAt(communicate_at));
                     return effects;
                 }
-                Communication::NotYet => {
-                    self.communication = Communication::Flows(self.rhythm.flows);
-                    effects.push(Effect::StartFlows);
+                CommunicationState::Pending => {
+                    self.communication = CommunicationState::ActiveFlows(self.spec.flows);
+                    effects.push(TrainingEffect::StartFlows);
                     if now < computed_at {
-                        effects.push(Effect::WakeAt(computed_at));
+                        effects.push(TrainingEffect::WakeAt(computed_at));
                     }
                 }
-                Communication::Flows(0) if now >= computed_at => {
-                    self.begun.push(now);
-                    self.communication = Communication::NotYet;
+                CommunicationState::ActiveFlows(0) if now >= computed_at => {
+                    self.iteration_starts.push(now);
+                    self.communication = CommunicationState::Pending;
                 }
-                Communication::Flows(_) => return effects,
+                CommunicationState::ActiveFlows(_) => return effects,
             }
         }
     }
@@ -129,7 +129,7 @@ impl Training {
 mod tests {
     use super::*;
 
-    const RHYTHM: Rhythm = Rhythm {
+    const RHYTHM: IterationSpec = IterationSpec {
         compute_ns: 100,
         communicate_after_ns: 40,
         flows: 2,
@@ -137,55 +137,61 @@ mod tests {
 
     #[test]
     fn computation_that_outlasts_communication_sets_the_pace() {
-        let mut job = Training::new(RHYTHM);
-        assert_eq!(job.wake(0), [Effect::WakeAt(40)]);
-        assert_eq!(job.wake(40), [Effect::StartFlows, Effect::WakeAt(100)]);
-        assert_eq!(job.flow_done(60), []);
-        assert_eq!(job.flow_done(70), []);
-        assert_eq!(job.wake(100), [Effect::WakeAt(140)]);
-        assert_eq!(job.begun(), [0, 100]);
+        let mut job = TrainingJob::new(RHYTHM);
+        assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(40)]);
+        assert_eq!(
+            job.handle_wake(40),
+            [TrainingEffect::StartFlows, TrainingEffect::WakeAt(100)]
+        );
+        assert_eq!(job.handle_flow_done(60), []);
+        assert_eq!(job.handle_flow_done(70), []);
+        assert_eq!(job.handle_wake(100), [TrainingEffect::WakeAt(140)]);
+        assert_eq!(job.iteration_starts(), [0, 100]);
     }
 
     #[test]
     fn communication_that_outlasts_computation_sets_the_pace() {
-        let mut job = Training::new(RHYTHM);
-        job.wake(5);
-        job.wake(45);
-        job.flow_done(60);
-        assert_eq!(job.wake(105), []);
-        assert_eq!(job.flow_done(150), [Effect::WakeAt(190)]);
-        assert_eq!((job.iterations(), job.begun()), (1, [5, 150].as_slice()));
+        let mut job = TrainingJob::new(RHYTHM);
+        job.handle_wake(5);
+        job.handle_wake(45);
+        job.handle_flow_done(60);
+        assert_eq!(job.handle_wake(105), []);
+        assert_eq!(job.handle_flow_done(150), [TrainingEffect::WakeAt(190)]);
+        assert_eq!(
+            (job.completed_iterations(), job.iteration_starts()),
+            (1, [5, 150].as_slice())
+        );
     }
 
     #[test]
     fn a_job_without_flows_only_computes() {
-        let mut job = Training::new(Rhythm { flows: 0, ..RHYTHM });
-        job.wake(0);
+        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..RHYTHM });
+        job.handle_wake(0);
         for turn in 1..=3 {
-            job.wake(turn * 100 - 60);
-            job.wake(turn * 100);
+            job.handle_wake(turn * 100 - 60);
+            job.handle_wake(turn * 100);
         }
-        assert_eq!(job.iterations(), 3);
+        assert_eq!(job.completed_iterations(), 3);
     }
 
     #[test]
     fn without_overlap_communication_waits_for_the_computation() {
-        let mut job = Training::new(Rhythm {
+        let mut job = TrainingJob::new(IterationSpec {
             communicate_after_ns: 500,
             ..RHYTHM
         });
-        assert_eq!(job.wake(0), [Effect::WakeAt(100)]);
-        assert_eq!(job.wake(100), [Effect::StartFlows]);
+        assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(100)]);
+        assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows]);
     }
 
     #[test]
     fn early_waking_changes_nothing() {
-        let mut job = Training::new(RHYTHM);
-        job.wake(0);
-        assert_eq!(job.wake(10), [Effect::WakeAt(40)]);
+        let mut job = TrainingJob::new(RHYTHM);
+        job.handle_wake(0);
+        assert_eq!(job.handle_wake(10), [TrainingEffect::WakeAt(40)]);
         assert_eq!(
-            (job.iterations(), job.flow_done(11)),
-            (0, vec![Effect::WakeAt(40)])
+            (job.completed_iterations(), job.handle_flow_done(11)),
+            (0, vec![TrainingEffect::WakeAt(40)])
         );
     }
 }

@@ -11,39 +11,39 @@ use topology::Bandwidth;
 
 use crate::transport::Nanos;
 
-/// The sending side of a NIC. Sans-IO: [`Nic::next`] says who may send now, [`Nic::wake_at`] when
+/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] says who may send now, [`NicScheduler::take_next_wake`] when
 /// to ask again.
 #[derive(Clone, Debug)]
-pub(crate) struct Nic {
+pub(crate) struct NicScheduler {
     picos_per_byte: u64,
     /// When the wire is free again, in picoseconds, so that nothing is lost to rounding.
     free_at_ps: u64,
     waiting: VecDeque<usize>,
-    wake_set: bool,
+    wake_scheduled: bool,
 }
 
 const PICOS_PER_NANO: u64 = 1000;
 
-impl Nic {
+impl NicScheduler {
     /// A NIC on an idle wire.
     pub(crate) fn new(rate: Bandwidth) -> Self {
         Self {
             picos_per_byte: (1e12 / rate.bytes_per_second()).round() as u64,
             free_at_ps: 0,
             waiting: VecDeque::new(),
-            wake_set: false,
+            wake_scheduled: false,
         }
     }
 
     /// A connection has something to send; it keeps its turn if it waits already.
-    pub(crate) fn wants(&mut self, connection: usize) {
+    pub(crate) fn enqueue_connection(&mut self, connection: usize) {
         if !self.waiting.contains(&connection) {
             self.waiting.push_back(connection);
         }
     }
 
     /// The connection whose turn it is, if the wire is free.
-    pub(crate) fn next(&mut self, now: Nanos) -> Option<usize> {
+    pub(crate) fn next_connection(&mut self, now: Nanos) -> Option<usize> {
         let is_free = self.free_at_ps < (now + 1) * PICOS_PER_NANO;
         if is_free {
             self.waiting.pop_front()
@@ -53,21 +53,21 @@ impl Nic {
     }
 
     /// A packet of `bytes` goes onto the wire.
-    pub(crate) fn sends(&mut self, bytes: u32, now: Nanos) {
+    pub(crate) fn occupy_link(&mut self, bytes: u32, now: Nanos) {
         let begins = self.free_at_ps.max(now * PICOS_PER_NANO);
         self.free_at_ps = begins + u64::from(bytes) * self.picos_per_byte;
     }
 
     /// When to ask again; none while nobody waits or a wake is set already.
-    pub(crate) fn wake_at(&mut self) -> Option<Nanos> {
-        let needed = !self.wake_set && !self.waiting.is_empty();
-        self.wake_set |= needed;
+    pub(crate) fn take_next_wake(&mut self) -> Option<Nanos> {
+        let needed = !self.wake_scheduled && !self.waiting.is_empty();
+        self.wake_scheduled |= needed;
         needed.then_some(self.free_at_ps / PICOS_PER_NANO)
     }
 
     /// The wake has come.
-    pub(crate) fn woken(&mut self) {
-        self.wake_set = false;
+    pub(crate) fn clear_wake(&mut self) {
+        self.wake_scheduled = false;
     }
 }
 
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn connections_take_turns_at_the_rate_of_the_link() {
-        let mut nic = Nic::new(Bandwidth::from_gbps(200.0).unwrap());
+        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         [7, 8, 7]
             .into_iter()
-            .for_each(|connection| nic.wants(connection));
+            .for_each(|connection| nic.enqueue_connection(connection));
         let (mut now, mut order) = (0, Vec::new());
         for _ in 0..1000 {
-            let connection = nic.next(now).unwrap();
+            let connection = nic.next_connection(now).unwrap();
             order.push(connection);
-            nic.sends(4154, now);
-            nic.wants(connection);
-            assert_eq!(nic.next(now), None);
-            now = nic.wake_at().unwrap();
-            nic.woken();
+            nic.occupy_link(4154, now);
+            nic.enqueue_connection(connection);
+            assert_eq!(nic.next_connection(now), None);
+            now = nic.take_next_wake().unwrap();
+            nic.clear_wake();
         }
         assert_eq!(order[..4], [7, 8, 7, 8]);
         assert_eq!(now, 1000 * 4154 * 40 / 1000);
@@ -97,14 +97,17 @@ mod tests {
 
     #[test]
     fn an_idle_wire_owes_nothing() {
-        let mut nic = Nic::new(Bandwidth::from_gbps(200.0).unwrap());
-        nic.sends(1000, 0);
-        nic.wants(1);
-        assert_eq!((nic.wake_at(), nic.wake_at()), (Some(40), None));
-        assert_eq!(nic.next(500), Some(1));
-        nic.sends(1000, 500);
-        nic.woken();
-        nic.wants(1);
-        assert_eq!(nic.wake_at(), Some(540));
+        let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
+        nic.occupy_link(1000, 0);
+        nic.enqueue_connection(1);
+        assert_eq!(
+            (nic.take_next_wake(), nic.take_next_wake()),
+            (Some(40), None)
+        );
+        assert_eq!(nic.next_connection(500), Some(1));
+        nic.occupy_link(1000, 500);
+        nic.clear_wake();
+        nic.enqueue_connection(1);
+        assert_eq!(nic.take_next_wake(), Some(540));
     }
 }

@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use planner::{Job, JobId};
 
-use crate::job::Training;
-use crate::scale::Scale;
+use crate::job::TrainingJob;
+use crate::scale::TimeScale;
 use crate::transport::Nanos;
 
 /// One job over the window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JobOutcome {
+pub struct EmulatedJobOutcome {
     /// Its name.
     pub id: JobId,
     /// Its GPUs.
@@ -29,25 +29,25 @@ pub struct JobOutcome {
 
 /// All jobs over the window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct EmulationOutcome {
     /// The window, in virtual time.
     pub window: Range<Nanos>,
     /// The jobs, in the order given.
-    pub jobs: Vec<JobOutcome>,
+    pub jobs: Vec<EmulatedJobOutcome>,
 }
 
-impl Outcome {
+impl EmulationOutcome {
     /// What `trainings` of `jobs` (in the same order) measured; none before every job has ended
     /// `iterations` iterations after those that are skipped. Jobs without a number skip one.
-    pub fn measure<'a>(
+    pub fn measure_jobs<'a>(
         jobs: &[Job],
-        trainings: impl Iterator<Item = &'a Training> + Clone,
+        trainings: impl Iterator<Item = &'a TrainingJob> + Clone,
         (skipped, iterations): (&[usize], usize),
-        scale: Scale,
+        scale: TimeScale,
     ) -> Option<Self> {
         let skipped = skipped.iter().copied().chain(std::iter::repeat(1));
-        let ends = |(training, skipped): (&Training, usize)| {
-            let begun = training.begun();
+        let ends = |(training, skipped): (&TrainingJob, usize)| {
+            let begun = training.iteration_starts();
             Some((*begun.get(skipped)?, *begun.get(skipped + iterations)?))
         };
         let ends: Option<Vec<_>> = trainings.clone().zip(skipped).map(ends).collect();
@@ -55,14 +55,14 @@ impl Outcome {
         let window = from..to;
         let jobs = jobs.iter().zip(trainings);
         let jobs = jobs
-            .map(|(job, training)| measure(job, training, &window, scale))
+            .map(|(job, training)| measure_job(job, training, &window, scale))
             .collect();
         Some(Self { window, jobs })
     }
 
     /// Share of the jobs' GPU time in which they computed.
     pub fn gpu_utilization(&self) -> f64 {
-        let gpus = |job: &JobOutcome| f64::from(job.gpus);
+        let gpus = |job: &EmulatedJobOutcome| f64::from(job.gpus);
         let busy: f64 = self
             .jobs
             .iter()
@@ -72,9 +72,14 @@ impl Outcome {
     }
 }
 
-fn measure(job: &Job, training: &Training, window: &Range<Nanos>, scale: Scale) -> JobOutcome {
+fn measure_job(
+    job: &Job,
+    training: &TrainingJob,
+    window: &Range<Nanos>,
+    scale: TimeScale,
+) -> EmulatedJobOutcome {
     let whole = training
-        .begun()
+        .iteration_starts()
         .windows(2)
         .filter(|ends| window.start <= ends[0] && ends[1] <= window.end);
     let (mut iterations, mut total) = (0_usize, 0);
@@ -83,8 +88,8 @@ fn measure(job: &Job, training: &Training, window: &Range<Nanos>, scale: Scale) 
         total += ends[1] - ends[0];
     }
     let mean = (iterations > 0).then(|| scale.real_seconds(total) / iterations as f64);
-    let compute_ns = training.rhythm().compute_ns;
-    let computed = training.begun().iter().map(|begun| {
+    let compute_ns = training.iteration_spec().compute_ns;
+    let computed = training.iteration_starts().iter().map(|begun| {
         let (start, end) = (
             *begun.max(&window.start),
             (begun + compute_ns).min(window.end),
@@ -92,7 +97,7 @@ fn measure(job: &Job, training: &Training, window: &Range<Nanos>, scale: Scale) 
         end.saturating_sub(start)
     });
     let computed: Nanos = computed.sum();
-    JobOutcome {
+    EmulatedJobOutcome {
         id: job.id.clone(),
         gpus: job.gpu_count(),
         iterations,
@@ -108,7 +113,7 @@ mod tests {
     use topology::HostId;
 
     use super::*;
-    use crate::job::Rhythm;
+    use crate::job::IterationSpec;
 
     fn job(id: &str, gpus: u32) -> Job {
         Job {
@@ -125,17 +130,17 @@ mod tests {
     }
 
     /// A job that computes for 60 of every `period`, until `until`.
-    fn trained(period: Nanos, until: Nanos) -> Training {
-        let rhythm = Rhythm {
+    fn trained(period: Nanos, until: Nanos) -> TrainingJob {
+        let rhythm = IterationSpec {
             compute_ns: 60,
             communicate_after_ns: 60,
             flows: 1,
         };
-        let mut training = Training::new(rhythm);
+        let mut training = TrainingJob::new(rhythm);
         for begun in (0..until).step_by(period as usize) {
-            training.wake(begun);
-            training.wake(begun + 60);
-            training.flow_done(begun + period);
+            training.handle_wake(begun);
+            training.handle_wake(begun + 60);
+            training.handle_flow_done(begun + period);
         }
         training
     }
@@ -144,8 +149,9 @@ mod tests {
     fn everyone_is_measured_over_the_window_of_the_slowest() {
         let jobs = [job("slow", 3), job("fast", 1)];
         let trainings = [trained(120, 400), trained(80, 400)];
-        let scale = Scale::new(10.0).unwrap();
-        let outcome = Outcome::measure(&jobs, trainings.iter(), (&[], 2), scale).unwrap();
+        let scale = TimeScale::new(10.0).unwrap();
+        let outcome =
+            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 2), scale).unwrap();
         assert_eq!(outcome.window, 120..360);
         let slow = &outcome.jobs[0];
         assert_eq!((slow.iterations, slow.gpu_busy_fraction), (2, 0.5));
@@ -153,7 +159,8 @@ mod tests {
         // 160..240 and 240..320 are whole; computed 120..140, 160..220, 240..300, 320..360.
         let fast = &outcome.jobs[1];
         assert_eq!((fast.iterations, fast.gpu_busy_fraction), (2, 0.75));
-        let later = Outcome::measure(&jobs, trainings.iter(), (&[2, 2], 1), scale).unwrap();
+        let later =
+            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[2, 2], 1), scale).unwrap();
         assert_eq!(later.window, 240..360);
         assert!((outcome.gpu_utilization() - (3.0 * 0.5 + 0.75) / 4.0).abs() < 1e-12);
     }
@@ -162,11 +169,11 @@ mod tests {
     fn nothing_is_measured_before_all_have_iterated() {
         let jobs = [job("slow", 3), job("fast", 1)];
         let trainings = [trained(120, 300), trained(80, 400)];
-        let scale = Scale::new(1.0).unwrap();
+        let scale = TimeScale::new(1.0).unwrap();
         assert_eq!(
-            Outcome::measure(&jobs, trainings.iter(), (&[], 3), scale),
+            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 3), scale),
             None
         );
-        assert!(Outcome::measure(&jobs, trainings.iter(), (&[], 2), scale).is_some());
+        assert!(EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 2), scale).is_some());
     }
 }

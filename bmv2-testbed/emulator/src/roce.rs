@@ -7,7 +7,7 @@
 
 use std::net::Ipv4Addr;
 
-use topology::Mac;
+use topology::MacAddress;
 
 /// UDP destination port of RoCEv2.
 pub const UDP_PORT: u16 = 4791;
@@ -34,11 +34,11 @@ const SYNDROME_SEQUENCE_ERROR: u8 = 0b0110_0000;
 
 /// Where packets of one direction of a connection come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct FlowAddresses {
     /// Sender: Ethernet and IPv4 address.
-    pub source: (Mac, Ipv4Addr),
+    pub source: (MacAddress, Ipv4Addr),
     /// Receiver; its Ethernet address is rewritten by the switch it is connected to.
-    pub destination: (Mac, Ipv4Addr),
+    pub destination: (MacAddress, Ipv4Addr),
     /// UDP source port, the entropy that ECMP hashes and that pins match.
     pub udp_src_port: u16,
     /// Queue pair of the receiver, `0..2^24`.
@@ -47,7 +47,7 @@ pub struct Route {
 
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum PacketBody {
     /// A piece of a message (SEND of a reliable connection).
     Data {
         /// Sequence number, `0..2^24`.
@@ -76,38 +76,38 @@ pub enum Body {
 pub enum PacketError {
     /// Too short, or a length field disagrees with the length.
     #[error("truncated, or a length field that does not fit")]
-    Length,
+    BadLength,
     /// Not IPv4 without options carrying UDP to port 4791.
     #[error("not RoCEv2")]
     NotRoce,
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 checksum")]
-    Checksum,
+    BadIpChecksum,
     /// The invariant checksum is wrong: something that may not change was changed.
     #[error("wrong invariant checksum")]
-    Icrc,
+    BadIcrc,
     /// An operation that emulated hosts do not send.
     #[error("unknown operation {0:#04x}")]
-    Operation(u8),
+    UnknownOpcode(u8),
 }
 
 /// Puts the bytes of a packet in place of what `bytes` holds.
-pub fn write(route: &Route, body: Body, bytes: &mut Vec<u8>) {
+pub fn write_packet(route: &FlowAddresses, body: PacketBody, bytes: &mut Vec<u8>) {
     let (content, _) = content_length(body);
     bytes.clear();
     write_ethernet(bytes, route);
     write_ipv4(bytes, route, BTH - ETHERNET + content + ICRC);
     write_udp(bytes, route, BTH - IPV4 + content + ICRC);
-    write_transport(route.queue_pair, body, bytes);
+    write_transport_header(route.queue_pair, body, bytes);
     let icrc = invariant_checksum(bytes);
     bytes.extend(icrc.to_le_bytes());
 }
 
 /// Puts what a UDP socket sends for a packet in place of what `bytes` holds. The kernel writes the
 /// headers around it and chooses fields that the ICRC covers, so the checksum is over the rest.
-pub fn write_datagram(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
+pub fn write_datagram(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>) {
     bytes.clear();
-    write_transport(queue_pair, body, bytes);
+    write_transport_header(queue_pair, body, bytes);
     bytes.extend(crc32fast::hash(bytes).to_le_bytes());
 }
 
@@ -115,20 +115,23 @@ pub fn write_datagram(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
 ///
 /// # Errors
 /// It is anything else, or damaged.
-pub fn read_datagram(bytes: &[u8]) -> Result<(u32, Body), PacketError> {
-    let body_end = bytes.len().checked_sub(ICRC).ok_or(PacketError::Length)?;
+pub fn read_datagram(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
+    let body_end = bytes
+        .len()
+        .checked_sub(ICRC)
+        .ok_or(PacketError::BadLength)?;
     let (covered, checksum) = bytes.split_at(body_end);
     let (header, content) = covered
         .split_at_checked(BTH - UDP)
-        .ok_or(PacketError::Length)?;
+        .ok_or(PacketError::BadLength)?;
     if crc32fast::hash(covered).to_le_bytes() != *checksum {
-        return Err(PacketError::Icrc);
+        return Err(PacketError::BadIcrc);
     }
-    read_body(header, content).map(|body| (be24(header, 5), body))
+    read_body(header, content).map(|body| (read_u24(header, 5), body))
 }
 
-fn write_transport(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
-    let (operation, psn) = operation(body);
+fn write_transport_header(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>) {
+    let (operation, psn) = opcode_and_psn(body);
     let (content, pad) = content_length(body);
     bytes.push(operation);
     bytes.push(pad << 4);
@@ -136,43 +139,45 @@ fn write_transport(queue_pair: u32, body: Body, bytes: &mut Vec<u8>) {
     bytes.extend((queue_pair & PSN_MASK).to_be_bytes());
     bytes.extend((psn & PSN_MASK).to_be_bytes());
     match body {
-        Body::Data { .. } => bytes.resize(bytes.len() + content, 0),
-        Body::Ack { .. } => bytes.extend([SYNDROME_ACK, 0, 0, 0]),
-        Body::Nak { .. } => bytes.extend([SYNDROME_SEQUENCE_ERROR, 0, 0, 0]),
+        PacketBody::Data { .. } => bytes.resize(bytes.len() + content, 0),
+        PacketBody::Ack { .. } => bytes.extend([SYNDROME_ACK, 0, 0, 0]),
+        PacketBody::Nak { .. } => bytes.extend([SYNDROME_SEQUENCE_ERROR, 0, 0, 0]),
     }
 }
 
 /// The queue pair a packet is for and what it carries; `Err` for anything else than a whole,
 /// undamaged packet. Bytes after the IPv4 packet (Ethernet padding) are ignored.
-pub fn read(bytes: &[u8]) -> Result<(u32, Body), PacketError> {
-    let header = bytes.get(..BTH).ok_or(PacketError::Length)?;
+pub fn read_packet(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
+    let header = bytes.get(..BTH).ok_or(PacketError::BadLength)?;
     let is_roce = header[12..15] == [0x08, 0x00, 0x45] && header[23] == PROTO_UDP;
-    if !is_roce || be16(header, IPV4 + 2) != UDP_PORT {
+    if !is_roce || read_u16(header, IPV4 + 2) != UDP_PORT {
         return Err(PacketError::NotRoce);
     }
-    let end = ETHERNET + usize::from(be16(header, ETHERNET + 2));
-    let body_end = end.checked_sub(ICRC).ok_or(PacketError::Length)?;
-    let udp_length = usize::from(be16(header, IPV4 + 4));
+    let end = ETHERNET + usize::from(read_u16(header, ETHERNET + 2));
+    let body_end = end.checked_sub(ICRC).ok_or(PacketError::BadLength)?;
+    let udp_length = usize::from(read_u16(header, IPV4 + 4));
     if end > bytes.len() || body_end < BTH || udp_length != end - IPV4 {
-        return Err(PacketError::Length);
+        return Err(PacketError::BadLength);
     }
     if ones_complement_sum(&header[ETHERNET..IPV4]) != 0xFFFF {
-        return Err(PacketError::Checksum);
+        return Err(PacketError::BadIpChecksum);
     }
     if invariant_checksum(&bytes[..body_end]).to_le_bytes() != bytes[body_end..end] {
-        return Err(PacketError::Icrc);
+        return Err(PacketError::BadIcrc);
     }
-    read_body(&header[UDP..], &bytes[BTH..body_end]).map(|body| (be24(header, UDP + 5), body))
+    read_body(&header[UDP..], &bytes[BTH..body_end]).map(|body| (read_u24(header, UDP + 5), body))
 }
 
 /// What follows a base transport header.
-fn read_body(header: &[u8], content: &[u8]) -> Result<Body, PacketError> {
-    let psn = be24(header, 9);
+fn read_body(header: &[u8], content: &[u8]) -> Result<PacketBody, PacketError> {
+    let psn = read_u24(header, 9);
     let pad = u32::from(header[1] >> 4 & 0b11);
-    let content_length = u32::try_from(content.len()).map_err(|_| PacketError::Length)?;
+    let content_length = u32::try_from(content.len()).map_err(|_| PacketError::BadLength)?;
     let data = |first, last| {
-        let payload = content_length.checked_sub(pad).ok_or(PacketError::Length)?;
-        Ok(Body::Data {
+        let payload = content_length
+            .checked_sub(pad)
+            .ok_or(PacketError::BadLength)?;
+        Ok(PacketBody::Data {
             psn,
             payload,
             first,
@@ -185,18 +190,18 @@ fn read_body(header: &[u8], content: &[u8]) -> Result<Body, PacketError> {
         0x02 => data(false, true),
         0x04 => data(true, true),
         0x11 => match content.first() {
-            Some(&SYNDROME_ACK) => Ok(Body::Ack { psn }),
-            Some(&SYNDROME_SEQUENCE_ERROR) => Ok(Body::Nak { psn }),
-            _ => Err(PacketError::Operation(0x11)),
+            Some(&SYNDROME_ACK) => Ok(PacketBody::Ack { psn }),
+            Some(&SYNDROME_SEQUENCE_ERROR) => Ok(PacketBody::Nak { psn }),
+            _ => Err(PacketError::UnknownOpcode(0x11)),
         },
-        other => Err(PacketError::Operation(other)),
+        other => Err(PacketError::UnknownOpcode(other)),
     }
 }
 
 /// Opcode of the BTH (reliable connection) and sequence number.
-fn operation(body: Body) -> (u8, u32) {
+fn opcode_and_psn(body: PacketBody) -> (u8, u32) {
     match body {
-        Body::Data {
+        PacketBody::Data {
             psn, first, last, ..
         } => {
             let send = match (first, last) {
@@ -207,29 +212,29 @@ fn operation(body: Body) -> (u8, u32) {
             };
             (send, psn)
         }
-        Body::Ack { psn } | Body::Nak { psn } => (0x11, psn),
+        PacketBody::Ack { psn } | PacketBody::Nak { psn } => (0x11, psn),
     }
 }
 
 /// Bytes between BTH and ICRC, and how many of them pad the payload to a multiple of four.
-fn content_length(body: Body) -> (usize, u8) {
+fn content_length(body: PacketBody) -> (usize, u8) {
     match body {
-        Body::Data { payload, .. } => {
+        PacketBody::Data { payload, .. } => {
             let payload = payload.min(MTU) as usize;
             let padded = payload.next_multiple_of(4);
             (padded, (padded - payload) as u8)
         }
-        Body::Ack { .. } | Body::Nak { .. } => (AETH, 0),
+        PacketBody::Ack { .. } | PacketBody::Nak { .. } => (AETH, 0),
     }
 }
 
-fn write_ethernet(bytes: &mut Vec<u8>, route: &Route) {
+fn write_ethernet(bytes: &mut Vec<u8>, route: &FlowAddresses) {
     bytes.extend(route.destination.0.0);
     bytes.extend(route.source.0.0);
     bytes.extend([0x08, 0x00]);
 }
 
-fn write_ipv4(bytes: &mut Vec<u8>, route: &Route, length: usize) {
+fn write_ipv4(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
     let start = bytes.len();
     bytes.extend([0x45, 0]);
     bytes.extend((length as u16).to_be_bytes());
@@ -241,7 +246,7 @@ fn write_ipv4(bytes: &mut Vec<u8>, route: &Route, length: usize) {
 }
 
 /// The UDP checksum stays 0 (none): RoCEv2 leaves integrity to the ICRC.
-fn write_udp(bytes: &mut Vec<u8>, route: &Route, length: usize) {
+fn write_udp(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
     bytes.extend(route.udp_src_port.to_be_bytes());
     bytes.extend(UDP_PORT.to_be_bytes());
     bytes.extend((length as u16).to_be_bytes());
@@ -265,17 +270,19 @@ fn invariant_checksum(packet: &[u8]) -> u32 {
 }
 
 fn ones_complement_sum(header: &[u8]) -> u16 {
-    let words = header.chunks_exact(2).map(|pair| u32::from(be16(pair, 0)));
+    let words = header
+        .chunks_exact(2)
+        .map(|pair| u32::from(read_u16(pair, 0)));
     let sum: u32 = words.sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
     ((folded & 0xFFFF) + (folded >> 16)) as u16
 }
 
-fn be16(bytes: &[u8], at: usize) -> u16 {
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn be24(bytes: &[u8], at: usize) -> u32 {
+fn read_u24(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([0, bytes[at], bytes[at + 1], bytes[at + 2]])
 }
 
@@ -283,24 +290,24 @@ fn be24(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn route() -> Route {
-        Route {
-            source: (Mac([2, 0, 10, 0, 1, 1]), Ipv4Addr::new(10, 0, 1, 1)),
-            destination: (Mac([2, 0, 10, 0, 2, 1]), Ipv4Addr::new(10, 0, 2, 1)),
+    fn route() -> FlowAddresses {
+        FlowAddresses {
+            source: (MacAddress([2, 0, 10, 0, 1, 1]), Ipv4Addr::new(10, 0, 1, 1)),
+            destination: (MacAddress([2, 0, 10, 0, 2, 1]), Ipv4Addr::new(10, 0, 2, 1)),
             udp_src_port: 0xC123,
             queue_pair: 0x12_3456,
         }
     }
 
-    fn written(body: Body) -> Vec<u8> {
+    fn written(body: PacketBody) -> Vec<u8> {
         let mut bytes = vec![1, 2, 3];
-        write(&route(), body, &mut bytes);
+        write_packet(&route(), body, &mut bytes);
         bytes
     }
 
     #[test]
     fn every_body_reads_back_as_written() {
-        let data = |payload, first, last| Body::Data {
+        let data = |payload, first, last| PacketBody::Data {
             psn: PSN_MASK,
             payload,
             first,
@@ -311,51 +318,51 @@ mod tests {
             data(MTU, false, false),
             data(1, false, true),
             data(4095, true, true),
-            Body::Ack { psn: 7 },
-            Body::Nak { psn: 8 },
+            PacketBody::Ack { psn: 7 },
+            PacketBody::Nak { psn: 8 },
         ];
         for body in bodies {
-            assert_eq!(read(&written(body)), Ok((0x12_3456, body)));
+            assert_eq!(read_packet(&written(body)), Ok((0x12_3456, body)));
             let mut datagram = vec![7];
             write_datagram(0x12_3456, body, &mut datagram);
             assert_eq!(read_datagram(&datagram), Ok((0x12_3456, body)));
             datagram[3] ^= 1;
-            assert_eq!(read_datagram(&datagram), Err(PacketError::Icrc));
+            assert_eq!(read_datagram(&datagram), Err(PacketError::BadIcrc));
             assert!(read_datagram(&datagram[..15]).is_err());
         }
     }
 
     #[test]
     fn what_may_change_under_way_passes_and_what_may_not_is_found() {
-        let sent = written(Body::Ack { psn: 1 });
+        let sent = written(PacketBody::Ack { psn: 1 });
         let changed = |at: usize| {
             let mut bytes = sent.clone();
             bytes[at] ^= 0x20;
             bytes[24..26].fill(0);
             let checksum = !ones_complement_sum(&bytes[14..34]);
             bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
-            read(&bytes).map(|_| ())
+            read_packet(&bytes).map(|_| ())
         };
         let (mac, dscp, ttl, source, port, psn) = (0, 15, 22, 29, 34, 53);
         for at in [mac, dscp, ttl] {
             assert_eq!(changed(at), Ok(()), "byte {at}");
         }
         for at in [source, port, psn] {
-            assert_eq!(changed(at), Err(PacketError::Icrc), "byte {at}");
+            assert_eq!(changed(at), Err(PacketError::BadIcrc), "byte {at}");
         }
     }
 
     #[test]
     fn no_bytes_make_it_panic() {
-        let sent = written(Body::Ack { psn: 1 });
+        let sent = written(PacketBody::Ack { psn: 1 });
         for length in 0..sent.len() {
-            assert!(read(&sent[..length]).is_err());
+            assert!(read_packet(&sent[..length]).is_err());
         }
         for at in 0..sent.len() {
             for value in 0..=255 {
                 let mut bytes = sent.clone();
                 bytes[at] = value;
-                let _ = read(&bytes);
+                let _ = read_packet(&bytes);
             }
         }
     }

@@ -10,9 +10,9 @@ use crate::transport::Nanos;
 
 /// By how much sizes and computation times are divided; finite and at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Scale(f64);
+pub struct TimeScale(f64);
 
-impl Scale {
+impl TimeScale {
     /// `None` unless finite and at least 1.
     pub fn new(factor: f64) -> Option<Self> {
         (factor.is_finite() && factor >= 1.0).then_some(Self(factor))
@@ -46,9 +46,9 @@ mod tests {
     #[test]
     fn shrinks_and_grows_back() {
         for factor in [0.5, f64::NAN, f64::INFINITY] {
-            assert_eq!(Scale::new(factor), None);
+            assert_eq!(TimeScale::new(factor), None);
         }
-        let scale = Scale::new(1000.0).unwrap();
+        let scale = TimeScale::new(1000.0).unwrap();
         assert_eq!(scale.shrink_seconds(1.53), 1_530_000);
         assert_eq!(scale.shrink_bytes(4e9), 4_000_000);
         assert!((scale.real_seconds(1_530_000) - 1.53).abs() < 1e-12);

@@ -2,22 +2,23 @@
 //! to a control plane while the clock is held, and run until the jobs have measured themselves.
 //!
 //! The switches run no program and hold no entry at first: whoever has the
-//! [device handles](Testbed::device) writes them, over P4Runtime or directly. The decision: the
+//! [device handles](EmulatedTestbed::device) writes them, over P4Runtime or directly. The decision: the
 //! fabric loses nothing by its size. Each queue holds the windows of all flows together, as
 //! lossless RoCE fabrics hold back senders instead of dropping; drops are counted all the same.
 
 use planner::Job;
 use switch::{
-    DeviceConfig, DeviceHandle, DeviceIndex, EndpointHandle, EndpointIndex, FabricBuilder,
-    FabricError, FabricHandle, Gone, Port, QueueLimits, Wire, WireIndex,
+    DeviceConfig, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkError,
+    EmulatedNetworkHandle, EndpointHandle, EndpointIndex, OwnerStopped, QueueLimits, WireEnd,
+    WireIndex, WireSpec,
 };
-use topology::{Fabric, Link, LinkId, Node, SwitchId, Tier};
+use topology::{Fabric, FabricNode, Link, LinkId, SwitchId, Tier};
 
-use crate::cluster::{Cluster, Faults};
-use crate::outcome::Outcome;
+use crate::cluster::{HostCluster, HostErrorCounts};
+use crate::outcome::EmulationOutcome;
 use crate::roce::{MTU, OVERHEAD};
-use crate::scale::Scale;
-use crate::transport::{Nanos, Settings};
+use crate::scale::TimeScale;
+use crate::transport::{Nanos, TransportSettings};
 
 /// The port of a switch that leads to its controller; `CPU_PORT` of the P4 program.
 const CPU_PORT: u16 = 255;
@@ -27,18 +28,18 @@ const WINDOW_BDPS: u64 = 4;
 /// Acknowledgements in a window.
 const ACKS_PER_WINDOW: u32 = 8;
 /// A job may take this many times the iterations' computation before it counts as stuck.
-const PATIENCE: u64 = 20;
+const STALL_FACTOR: u64 = 20;
 
 /// What a testbed is like beside its fabric and jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wires {
+pub struct TestbedOptions {
     /// Delay of every cable with the switch behind it.
     pub delay_ns: Nanos,
     /// Priority levels of every port, 1 to 8.
     pub levels: u8,
 }
 
-impl Default for Wires {
+impl Default for TestbedOptions {
     /// 200 ns: 40 m of fibre, or less of it and a part of a switch; eight levels.
     fn default() -> Self {
         Self {
@@ -53,39 +54,39 @@ impl Default for Wires {
 pub enum TestbedError {
     /// The switches cannot be joined.
     #[error("building the in-process fabric")]
-    Build(#[source] FabricError),
+    Build(#[source] EmulatedNetworkError),
     /// A port number or device count is more than an embedded switch has.
     #[error("{0} is beyond what an embedded switch has")]
-    Port(String),
+    BeyondDevice(String),
     /// The fabric was stopped while it was needed.
     #[error("the in-process fabric stopped")]
-    Stopped(#[from] Gone),
+    Stopped(#[from] OwnerStopped),
     /// A job makes no headway: its packets do not arrive.
-    #[error("job {job} ended {iterations} iterations where {wanted} were wanted")]
+    #[error("job {job} ended {iterations} iterations where {requested} were wanted")]
     Unfinished {
         /// The job with the fewest.
         job: String,
         /// What it ended.
         iterations: usize,
         /// What was asked for.
-        wanted: usize,
+        requested: usize,
     },
 }
 
 /// A running fabric of embedded switches and emulated hosts.
 #[derive(Debug)]
-pub struct Testbed {
+pub struct EmulatedTestbed {
     fabric: Fabric,
     jobs: Vec<Job>,
-    scale: Scale,
-    handle: FabricHandle,
+    scale: TimeScale,
+    network: EmulatedNetworkHandle,
     devices: Vec<DeviceIndex>,
-    hosts: EndpointIndex,
+    host_endpoint: EndpointIndex,
     /// By cable; the first direction is that of link `2 * cable`.
     cables: Vec<WireIndex>,
 }
 
-impl Testbed {
+impl EmulatedTestbed {
     /// Starts the switches of `fabric`, empty, and its hosts with `jobs`, idle; the clock is held.
     ///
     /// # Errors
@@ -93,11 +94,11 @@ impl Testbed {
     pub fn build(
         fabric: &Fabric,
         jobs: &[Job],
-        scale: Scale,
-        wires: Wires,
+        scale: TimeScale,
+        wires: TestbedOptions,
     ) -> Result<Self, TestbedError> {
-        let settings = settings(fabric, jobs, scale, wires);
-        let mut builder = FabricBuilder::new();
+        let settings = transport_settings(fabric, jobs, scale, wires);
+        let mut builder = EmulatedNetworkBuilder::new();
         let config = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
             cpu_port: CPU_PORT,
@@ -108,9 +109,9 @@ impl Testbed {
             .iter()
             .map(|switch| builder.add_device(config(switch)))
             .collect();
-        let cluster = Cluster::new(fabric, jobs, scale, settings);
+        let cluster = HostCluster::new(fabric, jobs, scale, settings);
         let hosts = builder.add_endpoint(Box::new(cluster));
-        let ends = Ends {
+        let ends = CableEnds {
             fabric,
             devices: &devices,
             hosts,
@@ -119,38 +120,42 @@ impl Testbed {
         let window_bytes = u64::from(settings.window * (MTU + OVERHEAD));
         let mut cables = Vec::new();
         for link in fabric.links().iter().step_by(2) {
-            let wire = Wire {
+            let wire = WireSpec {
                 bits_per_second: (link.bandwidth.gbps() * 1e9) as u64,
                 delay_ns: wires.delay_ns,
-                queue: QueueLimits::bytes(window_bytes * flows.max(1) as u64),
+                queue: QueueLimits::of_bytes(window_bytes * flows.max(1) as u64),
             };
-            let (a, b) = ends.of(link)?;
-            cables.push(builder.connect(a, b, wire).map_err(TestbedError::Build)?);
+            let (a, b) = ends.link_ends(link)?;
+            cables.push(
+                builder
+                    .connect_wire(a, b, wire)
+                    .map_err(TestbedError::Build)?,
+            );
         }
         Ok(Self {
             fabric: fabric.clone(),
             jobs: jobs.to_vec(),
             scale,
-            handle: builder.spawn().map_err(TestbedError::Build)?,
+            network: builder.spawn().map_err(TestbedError::Build)?,
             devices,
-            hosts,
+            host_endpoint: hosts,
             cables,
         })
     }
 
     /// The embedded switch that stands for `switch`.
     pub fn device(&self, switch: SwitchId) -> DeviceHandle {
-        self.handle.device(self.devices[switch.index()])
+        self.network.device(self.devices[switch.index()])
     }
 
     /// The whole fabric, for its clock and its wires.
-    pub fn handle(&self) -> &FabricHandle {
-        &self.handle
+    pub fn network_handle(&self) -> &EmulatedNetworkHandle {
+        &self.network
     }
 
     /// The cable of a link.
-    pub fn wire(&self, link: LinkId) -> WireIndex {
-        self.cables[link.cable()]
+    pub fn cable_wire(&self, link: LinkId) -> WireIndex {
+        self.cables[link.cable_index()]
     }
 
     /// Starts job `j` at `starts[j]` and lets time run until every job has ended `iterations`
@@ -158,27 +163,27 @@ impl Testbed {
     ///
     /// # Errors
     /// A job makes no headway, or the fabric was stopped.
-    pub async fn train(
+    pub async fn train_jobs(
         &self,
         starts: &[Nanos],
         iterations: usize,
-    ) -> Result<Outcome, TestbedError> {
-        self.begin(starts).await?;
-        self.finish(iterations).await
+    ) -> Result<EmulationOutcome, TestbedError> {
+        self.start_jobs(starts).await?;
+        self.run_iterations(iterations).await
     }
 
     /// Has job `j` start at `starts[j]` from now; the clock stays held.
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn begin(&self, starts: &[Nanos]) -> Result<(), Gone> {
+    pub async fn start_jobs(&self, starts: &[Nanos]) -> Result<(), OwnerStopped> {
         let starts = starts.to_vec();
-        let start = move |cluster: &mut Cluster, now, out: &mut _| {
+        let start = move |cluster: &mut HostCluster, now, out: &mut _| {
             for (index, delay) in starts.iter().enumerate() {
-                cluster.start_at(index, now + delay, out);
+                cluster.start_job_at(index, now + delay, out);
             }
         };
-        self.cluster().with(start).await
+        self.host_cluster().with_endpoint(start).await
     }
 
     /// Lets time run until every job has ended `iterations` iterations after its first; then holds
@@ -186,20 +191,26 @@ impl Testbed {
     ///
     /// # Errors
     /// A job makes no headway, or the fabric was stopped.
-    pub async fn finish(&self, iterations: usize) -> Result<Outcome, TestbedError> {
-        self.run(vec![1; self.jobs.len()], iterations).await
+    pub async fn run_iterations(
+        &self,
+        iterations: usize,
+    ) -> Result<EmulationOutcome, TestbedError> {
+        self.run_until_measured(vec![1; self.jobs.len()], iterations)
+            .await
     }
 
     /// When the iterations of each job began, in virtual time; the last is under way.
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn begun(&self) -> Result<Vec<Vec<Nanos>>, Gone> {
-        let begun = |cluster: &mut Cluster, _, _: &mut _| {
-            let trainings = cluster.trainings();
-            trainings.map(|job| job.begun().to_vec()).collect()
+    pub async fn iteration_starts(&self) -> Result<Vec<Vec<Nanos>>, OwnerStopped> {
+        let begun = |cluster: &mut HostCluster, _, _: &mut _| {
+            let trainings = cluster.training_jobs();
+            trainings
+                .map(|job| job.iteration_starts().to_vec())
+                .collect()
         };
-        self.cluster().with(begun).await
+        self.host_cluster().with_endpoint(begun).await
     }
 
     /// Lets time run on until every job has ended `settling` more iterations, which are not
@@ -207,27 +218,31 @@ impl Testbed {
     ///
     /// # Errors
     /// A job makes no headway, or the fabric was stopped.
-    pub async fn train_on(
+    pub async fn continue_training(
         &self,
         settling: usize,
         iterations: usize,
-    ) -> Result<Outcome, TestbedError> {
-        let begun = self.ended().await?.into_iter();
+    ) -> Result<EmulationOutcome, TestbedError> {
+        let begun = self.completed_iterations().await?.into_iter();
         // The one under way is neither of before nor of after.
         let skipped = begun.map(|ended| ended + 1 + settling);
-        self.run(skipped.collect(), iterations).await
+        self.run_until_measured(skipped.collect(), iterations).await
     }
 
-    async fn run(&self, skipped: Vec<usize>, iterations: usize) -> Result<Outcome, TestbedError> {
+    async fn run_until_measured(
+        &self,
+        skipped: Vec<usize>,
+        iterations: usize,
+    ) -> Result<EmulationOutcome, TestbedError> {
         let most = skipped.iter().copied().max().unwrap_or_default() + iterations;
-        for _ in 0..PATIENCE * (most as u64 + 1) {
-            let now = self.handle.now().await?;
-            self.handle.run_until(now + self.step()).await?;
-            if let Some(outcome) = self.measure(&skipped, iterations).await? {
+        for _ in 0..STALL_FACTOR * (most as u64 + 1) {
+            let now = self.network.now().await?;
+            self.network.run_until(now + self.step_duration()).await?;
+            if let Some(outcome) = self.measure_outcome(&skipped, iterations).await? {
                 return Ok(outcome);
             }
         }
-        Err(self.unfinished(iterations).await?)
+        Err(self.unfinished_error(iterations).await?)
     }
 
     /// Lets the flows under way end, starts no more, and holds the clock once nothing is on the
@@ -235,32 +250,32 @@ impl Testbed {
     ///
     /// # Errors
     /// Some flow does not end, or the fabric was stopped.
-    pub async fn settle(&self) -> Result<(), TestbedError> {
-        self.cluster()
-            .with(|cluster: &mut Cluster, _, _| cluster.rest())
+    pub async fn drain_flows(&self) -> Result<(), TestbedError> {
+        self.host_cluster()
+            .with_endpoint(|cluster: &mut HostCluster, _, _| cluster.stop_new_flows())
             .await?;
-        for _ in 0..PATIENCE {
-            let now = self.handle.now().await?;
-            self.handle.run_until(now + self.step()).await?;
+        for _ in 0..STALL_FACTOR {
+            let now = self.network.now().await?;
+            self.network.run_until(now + self.step_duration()).await?;
             if self
-                .cluster()
-                .with(|cluster: &mut Cluster, _, _| cluster.is_quiet())
+                .host_cluster()
+                .with_endpoint(|cluster: &mut HostCluster, _, _| cluster.all_flows_done())
                 .await?
             {
                 return Ok(());
             }
         }
-        Err(self.unfinished(0).await?)
+        Err(self.unfinished_error(0).await?)
     }
 
     /// Bytes that each link has carried, by [`LinkId`].
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn carried_bytes(&self) -> Result<Vec<u64>, Gone> {
+    pub async fn carried_bytes(&self) -> Result<Vec<u64>, OwnerStopped> {
         let mut carried = Vec::new();
         for cable in &self.cables {
-            let directions = self.handle.wire_counts(*cable).await?;
+            let directions = self.network.wire_counts(*cable).await?;
             let bytes = |counts: &switch::WireCounts| {
                 counts
                     .levels
@@ -277,8 +292,8 @@ impl Testbed {
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn busy_fractions(&self) -> Result<Vec<f64>, Gone> {
-        let elapsed = self.handle.now().await?.max(1) as f64 / 1e9;
+    pub async fn busy_fractions(&self) -> Result<Vec<f64>, OwnerStopped> {
+        let elapsed = self.network.now().await?.max(1) as f64 / 1e9;
         let carried = self.carried_bytes().await?;
         let busy = carried.iter().zip(self.fabric.links());
         let busy =
@@ -290,10 +305,10 @@ impl Testbed {
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn drops(&self) -> Result<u64, Gone> {
+    pub async fn dropped_packets(&self) -> Result<u64, OwnerStopped> {
         let mut dropped = 0;
         for cable in &self.cables {
-            let directions = self.handle.wire_counts(*cable).await?;
+            let directions = self.network.wire_counts(*cable).await?;
             let levels = directions.iter().flat_map(|counts| &counts.levels);
             dropped += levels.map(|level| level.dropped.packets).sum::<u64>();
         }
@@ -304,19 +319,19 @@ impl Testbed {
     ///
     /// # Errors
     /// The fabric was stopped.
-    pub async fn faults(&self) -> Result<Faults, Gone> {
-        self.cluster()
-            .with(|cluster: &mut Cluster, _, _| cluster.faults())
+    pub async fn host_errors(&self) -> Result<HostErrorCounts, OwnerStopped> {
+        self.host_cluster()
+            .with_endpoint(|cluster: &mut HostCluster, _, _| cluster.error_counts())
             .await
     }
 
     /// Ends the fabric's thread.
     pub async fn stop(&self) {
-        self.handle.stop().await;
+        self.network.stop().await;
     }
 
     /// So much time is run between looks at the jobs: the longest computation of an iteration.
-    fn step(&self) -> Nanos {
+    fn step_duration(&self) -> Nanos {
         let longest = self
             .jobs
             .iter()
@@ -324,64 +339,73 @@ impl Testbed {
         longest.max().unwrap_or(1).max(1)
     }
 
-    fn cluster(&self) -> EndpointHandle {
-        self.handle.endpoint(self.hosts)
+    fn host_cluster(&self) -> EndpointHandle {
+        self.network.endpoint(self.host_endpoint)
     }
 
-    async fn measure(&self, skipped: &[usize], iterations: usize) -> Result<Option<Outcome>, Gone> {
+    async fn measure_outcome(
+        &self,
+        skipped: &[usize],
+        iterations: usize,
+    ) -> Result<Option<EmulationOutcome>, OwnerStopped> {
         let (jobs, scale) = (self.jobs.clone(), self.scale);
         let skipped = skipped.to_vec();
-        let measure = move |cluster: &mut Cluster, _, _: &mut _| {
-            Outcome::measure(&jobs, cluster.trainings(), (&skipped, iterations), scale)
+        let measure = move |cluster: &mut HostCluster, _, _: &mut _| {
+            EmulationOutcome::measure_jobs(
+                &jobs,
+                cluster.training_jobs(),
+                (&skipped, iterations),
+                scale,
+            )
         };
-        self.cluster().with(measure).await
+        self.host_cluster().with_endpoint(measure).await
     }
 
     /// Iterations that each job has ended.
-    async fn ended(&self) -> Result<Vec<usize>, Gone> {
-        let count = |cluster: &mut Cluster, _, _: &mut _| {
+    async fn completed_iterations(&self) -> Result<Vec<usize>, OwnerStopped> {
+        let count = |cluster: &mut HostCluster, _, _: &mut _| {
             cluster
-                .trainings()
-                .map(crate::job::Training::iterations)
+                .training_jobs()
+                .map(crate::job::TrainingJob::completed_iterations)
                 .collect::<Vec<_>>()
         };
-        self.cluster().with(count).await
+        self.host_cluster().with_endpoint(count).await
     }
 
-    async fn unfinished(&self, wanted: usize) -> Result<TestbedError, Gone> {
-        let counts = self.ended().await?;
+    async fn unfinished_error(&self, wanted: usize) -> Result<TestbedError, OwnerStopped> {
+        let counts = self.completed_iterations().await?;
         let fewest = self.jobs.iter().zip(counts).min_by_key(|(_, count)| *count);
         let (job, iterations) = fewest.map_or((String::new(), 0), |(j, n)| (j.id.to_string(), n));
         Ok(TestbedError::Unfinished {
             job,
             iterations,
-            wanted,
+            requested: wanted,
         })
     }
 }
 
 /// What the cables of a fabric end at.
-struct Ends<'a> {
+struct CableEnds<'a> {
     fabric: &'a Fabric,
     devices: &'a [DeviceIndex],
     hosts: EndpointIndex,
 }
 
-impl Ends<'_> {
-    fn of(&self, link: &Link) -> Result<(Port, Port), TestbedError> {
-        Ok((self.port(link.from)?, self.port(link.to)?))
+impl CableEnds<'_> {
+    fn link_ends(&self, link: &Link) -> Result<(WireEnd, WireEnd), TestbedError> {
+        Ok((self.wire_end(link.from)?, self.wire_end(link.to)?))
     }
 
-    fn port(&self, end: topology::Endpoint) -> Result<Port, TestbedError> {
-        let unknown = || TestbedError::Port(self.fabric.endpoint_name(end));
+    fn wire_end(&self, end: topology::LinkEndpoint) -> Result<WireEnd, TestbedError> {
+        let unknown = || TestbedError::BeyondDevice(self.fabric.endpoint_name(end));
         match end.node {
-            Node::Host(host) => {
+            FabricNode::Host(host) => {
                 let nic = self.fabric.nic_of(host, end.port).ok_or_else(unknown)?;
-                Ok(Port::Nic(self.hosts, nic.0))
+                Ok(WireEnd::Nic(self.hosts, nic.0))
             }
-            Node::Switch(switch) => {
+            FabricNode::Switch(switch) => {
                 let port = u16::try_from(end.port).map_err(|_| unknown())?;
-                Ok(Port::Device(self.devices[switch.index()], port))
+                Ok(WireEnd::Device(self.devices[switch.index()], port))
             }
         }
     }
@@ -390,8 +414,13 @@ impl Ends<'_> {
 /// A window of `WINDOW_BDPS` bandwidth-delay products of the longest path, and a timeout beyond
 /// the longest time for which strict priority may hold a flow back: two iterations of the job that
 /// takes longest.
-pub fn settings(fabric: &Fabric, jobs: &[Job], scale: Scale, wires: Wires) -> Settings {
-    let has_cores = fabric.tier(Tier::Core).next().is_some();
+pub fn transport_settings(
+    fabric: &Fabric,
+    jobs: &[Job],
+    scale: TimeScale,
+    wires: TestbedOptions,
+) -> TransportSettings {
+    let has_cores = fabric.switches_of_tier(Tier::Core).next().is_some();
     let hops: u64 = if has_cores { 6 } else { 4 };
     let rates = fabric
         .nics()
@@ -411,7 +440,7 @@ pub fn settings(fabric: &Fabric, jobs: &[Job], scale: Scale, wires: Wires) -> Se
         let alone_ns = scale.shrink_bytes(bytes) as f64 / bytes_per_ns;
         scale.shrink_seconds(job.compute_seconds) + alone_ns as Nanos
     });
-    Settings {
+    TransportSettings {
         window,
         ack_every: window / ACKS_PER_WINDOW,
         timeout_ns: 2 * longest.max().unwrap_or(0) + 1_000_000,

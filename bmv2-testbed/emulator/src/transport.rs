@@ -1,8 +1,8 @@
 //! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
 //! acknowledgements, go-back-N on a sequence error, and a timeout for what nothing else reveals.
 //!
-//! Sans-IO: a [`Sender`] is asked for segments and told of acknowledgements and time, a
-//! [`Receiver`] turns each segment into a reply. Memory is constant: neither keeps packets, since a
+//! Sans-IO: a [`TransportSender`] is asked for segments and told of acknowledgements and time, a
+//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps packets, since a
 //! segment can be made again from its number.
 //!
 //! The decision: no congestion control. Real RoCE fabrics are lossless by PFC; here the window, a
@@ -16,7 +16,7 @@ pub type Nanos = u64;
 
 /// Settings of a connection; both ends use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TransportSettings {
     /// Packets that may be unacknowledged; above zero and below 2^23.
     pub window: u32,
     /// The receiver acknowledges every so many packets, and the last of a message.
@@ -27,7 +27,7 @@ pub struct Settings {
 
 /// A piece of a message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct MessageSegment {
     /// Sequence number, `0..2^24`.
     pub psn: u32,
     /// Bytes of payload.
@@ -43,8 +43,8 @@ pub struct Segment {
 /// Positions count packets of the connection since its start, without wrapping; `start <=
 /// acknowledged <= next <= end` and `next - acknowledged <= window` always hold.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    settings: Settings,
+pub struct TransportSender {
+    settings: TransportSettings,
     start: u64,
     acknowledged: u64,
     next: u64,
@@ -53,13 +53,13 @@ pub struct Sender {
     sent: u64,
     last_payload: u32,
     deadline: Option<Nanos>,
-    expiries: u32,
+    consecutive_timeouts: u32,
     retransmitted: u64,
 }
 
-impl Sender {
+impl TransportSender {
     /// A connection with nothing to send.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: TransportSettings) -> Self {
         Self {
             settings,
             start: 0,
@@ -69,13 +69,13 @@ impl Sender {
             sent: 0,
             last_payload: 0,
             deadline: None,
-            expiries: 0,
+            consecutive_timeouts: 0,
             retransmitted: 0,
         }
     }
 
     /// Begins a message of `bytes` (at least one byte is sent). The message before must be done.
-    pub fn begin(&mut self, bytes: u64, now: Nanos) {
+    pub fn begin_message(&mut self, bytes: u64, now: Nanos) {
         debug_assert!(self.is_done(), "one message at a time");
         let bytes = bytes.max(1);
         let packets = bytes.div_ceil(u64::from(MTU));
@@ -85,18 +85,18 @@ impl Sender {
         self.restart_timer(now);
     }
 
-    /// Whether [`Sender::poll`] has a segment.
+    /// Whether [`TransportSender::next_segment`] has a segment.
     pub fn can_send(&self) -> bool {
         let window_end = self.acknowledged + u64::from(self.settings.window);
         self.next < self.end.min(window_end)
     }
 
     /// The next segment that the window allows to be sent now.
-    pub fn poll(&mut self) -> Option<Segment> {
+    pub fn next_segment(&mut self) -> Option<MessageSegment> {
         if !self.can_send() {
             return None;
         }
-        let segment = self.segment(self.next);
+        let segment = self.segment_at(self.next);
         self.retransmitted += u64::from(self.next < self.sent);
         self.next += 1;
         self.sent = self.sent.max(self.next);
@@ -104,8 +104,8 @@ impl Sender {
     }
 
     /// Everything up to and including `psn` has arrived. Stale and impossible numbers are ignored.
-    pub fn acknowledge(&mut self, psn: u32, now: Nanos) {
-        let position = self.position(psn) + 1;
+    pub fn handle_ack(&mut self, psn: u32, now: Nanos) {
+        let position = self.position_of(psn) + 1;
         if position > self.acknowledged && position <= self.sent {
             self.acknowledged = position;
             self.next = self.next.max(position);
@@ -114,8 +114,8 @@ impl Sender {
     }
 
     /// The receiver misses `psn` and has everything before it: go back there.
-    pub fn go_back(&mut self, psn: u32, now: Nanos) {
-        let position = self.position(psn);
+    pub fn handle_nak(&mut self, psn: u32, now: Nanos) {
+        let position = self.position_of(psn);
         if position >= self.acknowledged && position < self.next {
             self.acknowledged = position;
             self.next = position;
@@ -124,15 +124,15 @@ impl Sender {
     }
 
     /// Time has come to `now`: if the deadline has passed, everything unacknowledged is sent again.
-    pub fn expire(&mut self, now: Nanos) {
+    pub fn handle_timeout(&mut self, now: Nanos) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.next = self.acknowledged;
-            self.expiries = (self.expiries + 1).min(6);
-            self.deadline = Some(now + (self.settings.timeout_ns << self.expiries));
+            self.consecutive_timeouts = (self.consecutive_timeouts + 1).min(6);
+            self.deadline = Some(now + (self.settings.timeout_ns << self.consecutive_timeouts));
         }
     }
 
-    /// When [`Sender::expire`] must be called at the latest; none while nothing is outstanding.
+    /// When [`TransportSender::handle_timeout`] must be called at the latest; none while nothing is outstanding.
     pub fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }
@@ -143,18 +143,18 @@ impl Sender {
     }
 
     /// Packets sent again since the start of the connection.
-    pub fn retransmitted(&self) -> u64 {
+    pub fn retransmitted_packets(&self) -> u64 {
         self.retransmitted
     }
 
     fn restart_timer(&mut self, now: Nanos) {
-        self.expiries = 0;
+        self.consecutive_timeouts = 0;
         self.deadline = (!self.is_done()).then(|| now + self.settings.timeout_ns);
     }
 
-    fn segment(&self, position: u64) -> Segment {
+    fn segment_at(&self, position: u64) -> MessageSegment {
         let last = position + 1 == self.end;
-        Segment {
+        MessageSegment {
             psn: (position & u64::from(PSN_MASK)) as u32,
             payload: if last { self.last_payload } else { MTU },
             first: position == self.start,
@@ -163,16 +163,16 @@ impl Sender {
     }
 
     /// The position with this sequence number that is nearest to `acknowledged`.
-    fn position(&self, psn: u32) -> u64 {
-        nearest(self.acknowledged, psn)
+    fn position_of(&self, psn: u32) -> u64 {
+        nearest_position(self.acknowledged, psn)
     }
 }
 
 /// What the receiving end answers to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum TransportReply {
     /// Nothing yet.
-    Silence,
+    NoReply,
     /// Everything up to and including this sequence number has arrived.
     Ack(u32),
     /// This sequence number is missing.
@@ -181,60 +181,60 @@ pub enum Reply {
 
 /// The receiving end of a connection: accepts segments in order only.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct TransportReceiver {
     ack_every: u32,
     expected: u64,
     unacknowledged: u32,
     /// One sequence error is reported once; the next in-order segment clears it.
-    reported: bool,
+    error_reported: bool,
 }
 
-impl Receiver {
+impl TransportReceiver {
     /// A connection on which nothing has arrived.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: TransportSettings) -> Self {
         Self {
             ack_every: settings.ack_every,
             expected: 0,
             unacknowledged: 0,
-            reported: false,
+            error_reported: false,
         }
     }
 
     /// A segment with this number arrived; `last` ends a message.
-    pub fn receive(&mut self, psn: u32, last: bool) -> Reply {
-        let position = nearest(self.expected, psn);
+    pub fn receive_segment(&mut self, psn: u32, last: bool) -> TransportReply {
+        let position = nearest_position(self.expected, psn);
         match position.cmp(&self.expected) {
-            std::cmp::Ordering::Equal => self.accept(last),
-            std::cmp::Ordering::Less => Reply::Ack(number(self.expected - 1)),
-            std::cmp::Ordering::Greater if self.reported => Reply::Silence,
+            std::cmp::Ordering::Equal => self.accept_segment(last),
+            std::cmp::Ordering::Less => TransportReply::Ack(sequence_number(self.expected - 1)),
+            std::cmp::Ordering::Greater if self.error_reported => TransportReply::NoReply,
             std::cmp::Ordering::Greater => {
-                self.reported = true;
-                Reply::Nak(number(self.expected))
+                self.error_reported = true;
+                TransportReply::Nak(sequence_number(self.expected))
             }
         }
     }
 
-    fn accept(&mut self, last: bool) -> Reply {
+    fn accept_segment(&mut self, last: bool) -> TransportReply {
         self.expected += 1;
-        self.reported = false;
+        self.error_reported = false;
         self.unacknowledged += 1;
         if !last && self.unacknowledged < self.ack_every {
-            return Reply::Silence;
+            return TransportReply::NoReply;
         }
         self.unacknowledged = 0;
-        Reply::Ack(number(self.expected - 1))
+        TransportReply::Ack(sequence_number(self.expected - 1))
     }
 }
 
 /// Sequence number of a position.
-fn number(position: u64) -> u32 {
+fn sequence_number(position: u64) -> u32 {
     (position & u64::from(PSN_MASK)) as u32
 }
 
 /// The position nearest to `reference` whose sequence number is `psn`; never below zero.
-fn nearest(reference: u64, psn: u32) -> u64 {
+fn nearest_position(reference: u64, psn: u32) -> u64 {
     let half = (PSN_MASK >> 1) + 1;
-    let ahead = psn.wrapping_sub(number(reference)) & PSN_MASK;
+    let ahead = psn.wrapping_sub(sequence_number(reference)) & PSN_MASK;
     let behind = PSN_MASK + 1 - ahead;
     if ahead < half || reference < u64::from(behind) {
         reference + u64::from(ahead)
@@ -247,7 +247,7 @@ fn nearest(reference: u64, psn: u32) -> u64 {
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings = Settings {
+    const SETTINGS: TransportSettings = TransportSettings {
         window: 8,
         ack_every: 3,
         timeout_ns: 1000,
@@ -267,15 +267,18 @@ mod tests {
     /// Sends messages of the given packet counts over a network of that kind; gives the packets
     /// sent again, and fails if a message is not delivered once and in order.
     fn run(messages: &[u64], fate: Fate) -> u64 {
-        let (mut sender, mut receiver) = (Sender::new(SETTINGS), Receiver::new(SETTINGS));
+        let (mut sender, mut receiver) = (
+            TransportSender::new(SETTINGS),
+            TransportReceiver::new(SETTINGS),
+        );
         let (mut now, mut sent) = (0, 0);
         for packets in messages {
-            sender.begin(packets * u64::from(MTU), now);
+            sender.begin_message(packets * u64::from(MTU), now);
             let mut rounds = 0;
             while !sender.is_done() {
                 let mut arrivals = Vec::new();
                 let mut late = None;
-                while let Some(segment) = sender.poll() {
+                while let Some(segment) = sender.next_segment() {
                     let overtaken = late.take();
                     match fate(sent) {
                         Delivery::Deliver => arrivals.push(segment),
@@ -288,20 +291,20 @@ mod tests {
                 }
                 arrivals.extend(late);
                 for segment in arrivals {
-                    match receiver.receive(segment.psn, segment.last) {
-                        Reply::Ack(psn) => sender.acknowledge(psn, now),
-                        Reply::Nak(psn) => sender.go_back(psn, now),
-                        Reply::Silence => {}
+                    match receiver.receive_segment(segment.psn, segment.last) {
+                        TransportReply::Ack(psn) => sender.handle_ack(psn, now),
+                        TransportReply::Nak(psn) => sender.handle_nak(psn, now),
+                        TransportReply::NoReply => {}
                     }
                 }
                 now += 500;
-                sender.expire(now);
+                sender.handle_timeout(now);
                 rounds += 1;
                 assert!(rounds < 10_000, "no progress");
             }
         }
         assert_eq!(receiver.expected, messages.iter().sum::<u64>());
-        sender.retransmitted()
+        sender.retransmitted_packets()
     }
 
     #[test]
@@ -325,28 +328,28 @@ mod tests {
 
     #[test]
     fn the_window_bounds_what_is_outstanding() {
-        let mut sender = Sender::new(SETTINGS);
-        sender.begin(100 * u64::from(MTU), 0);
-        assert_eq!(std::iter::from_fn(|| sender.poll()).count(), 8);
-        sender.acknowledge(2, 10);
-        assert_eq!(std::iter::from_fn(|| sender.poll()).count(), 3);
+        let mut sender = TransportSender::new(SETTINGS);
+        sender.begin_message(100 * u64::from(MTU), 0);
+        assert_eq!(std::iter::from_fn(|| sender.next_segment()).count(), 8);
+        sender.handle_ack(2, 10);
+        assert_eq!(std::iter::from_fn(|| sender.next_segment()).count(), 3);
         assert_eq!(sender.deadline(), Some(1010));
     }
 
     #[test]
     fn timeouts_back_off_and_progress_resets_them() {
-        let mut sender = Sender::new(SETTINGS);
-        sender.begin(1, 0);
+        let mut sender = TransportSender::new(SETTINGS);
+        sender.begin_message(1, 0);
         assert_eq!(
-            sender.poll().map(|s| (s.payload, s.first, s.last)),
+            sender.next_segment().map(|s| (s.payload, s.first, s.last)),
             Some((1, true, true))
         );
-        sender.expire(999);
-        assert_eq!(sender.poll(), None);
-        sender.expire(1000);
+        sender.handle_timeout(999);
+        assert_eq!(sender.next_segment(), None);
+        sender.handle_timeout(1000);
         assert_eq!(sender.deadline(), Some(3000));
-        assert!(sender.poll().is_some());
-        sender.acknowledge(0, 1500);
+        assert!(sender.next_segment().is_some());
+        sender.handle_ack(0, 1500);
         assert_eq!((sender.is_done(), sender.deadline()), (true, None));
     }
 
@@ -360,18 +363,22 @@ mod tests {
             (around + 1, PSN_MASK, around - 1),
             (5 * around + 7, 7, 5 * around + 7),
         ] {
-            assert_eq!(nearest(reference, psn), position, "{reference} {psn}");
+            assert_eq!(
+                nearest_position(reference, psn),
+                position,
+                "{reference} {psn}"
+            );
         }
     }
 
     #[test]
     fn nonsense_from_the_network_is_ignored() {
-        let mut sender = Sender::new(SETTINGS);
-        sender.begin(4 * u64::from(MTU), 0);
-        sender.poll();
+        let mut sender = TransportSender::new(SETTINGS);
+        sender.begin_message(4 * u64::from(MTU), 0);
+        sender.next_segment();
         for psn in [3, 4, 77, PSN_MASK] {
-            sender.acknowledge(psn, 0);
-            sender.go_back(psn, 0);
+            sender.handle_ack(psn, 0);
+            sender.handle_nak(psn, 0);
         }
         assert_eq!((sender.acknowledged, sender.next), (0, 1));
     }

@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emulator::{Faults, Outcome, Scale, Testbed, TestbedError, Wires};
+use emulator::{
+    EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedError, TestbedOptions, TimeScale,
+};
 use planner::{Flow, Job};
-use switch::{ActionCall, Device, KeyField, MatchKey, Program, Target, WireState};
-use topology::{Fabric, HostId, LinkId, NicId, Node, SwitchId, clos};
+use switch::{ActionCall, Device, KeyField, MatchKey, Program, TableAction, WireState};
+use topology::{Fabric, FabricNode, HostId, LinkId, NicId, SwitchId, clos};
 
 /// Two leaves, one spine, `hosts` hosts a leaf with one NIC of 200 Gb/s; uplinks of 200 Gb/s.
 fn fabric(hosts: u32) -> Fabric {
@@ -19,7 +21,7 @@ fn fabric(hosts: u32) -> Fabric {
         uplink_gbps: 200.0,
         ..clos::ClosSpec::default()
     };
-    clos::build("two leaves", &spec).unwrap()
+    clos::build_clos("two leaves", &spec).unwrap()
 }
 
 /// A job that computes 100 ms and then, from half of it on, sends `bytes` from one host to another.
@@ -58,7 +60,11 @@ fn insert(device: &mut Device, table: &str, fields: Vec<KeyField>, action: &str,
         arguments: with.to_vec(),
     };
     device
-        .insert(table, MatchKey { fields, priority }, Target::Action(call))
+        .insert_entry(
+            table,
+            MatchKey { fields, priority },
+            TableAction::Action(call),
+        )
         .unwrap();
 }
 
@@ -67,7 +73,7 @@ fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
     let leaf = fabric.leaf_of(nic);
     let link = match switch == leaf {
         true => fabric.nic(nic).uplink.reverse(),
-        false => topology::next_hops(fabric, leaf).at(switch)[0],
+        false => topology::next_hops(fabric, leaf).links_at(switch)[0],
     };
     fabric.link(link).from.port
 }
@@ -93,7 +99,7 @@ impl Routes {
             let port = port_towards(fabric, switch, id);
             (u128::from(u32::from(nic.ip)), [u128::from(port), mac])
         };
-        let is_inside = |link: &LinkId| matches!(fabric.link(*link).to.node, Node::Switch(_));
+        let is_inside = |link: &LinkId| matches!(fabric.link(*link).to.node, FabricNode::Switch(_));
         let ports = fabric.switch(switch).ports.iter();
         Self {
             ways: (0..fabric.nics().len()).map(way).collect(),
@@ -147,33 +153,33 @@ impl Routes {
 }
 
 /// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
-async fn route(testbed: &Testbed, fabric: &Fabric, levels: &[u128]) {
-    let program = Arc::new(Program::load(p4::artefacts::JSON.as_bytes()).unwrap());
+async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
+    let program = Arc::new(Program::from_json(p4::artefacts::JSON.as_bytes()).unwrap());
     for switch in (0..fabric.switches().len()).map(SwitchId::from) {
         let (program, routes) = (Arc::clone(&program), Routes::of(fabric, switch, levels));
         let write = move |device: &mut Device| {
-            device.load(program);
+            device.load_program(program);
             routes.write(device);
         };
-        testbed.device(switch).with(write).await.unwrap();
+        testbed.device(switch).with_device(write).await.unwrap();
     }
 }
 
 /// Trains `jobs` for five iterations; what host `h` sends has level `levels[h]`.
-async fn train(jobs: &[Job], levels: &[u128]) -> (Outcome, Faults) {
+async fn train(jobs: &[Job], levels: &[u128]) -> (EmulationOutcome, HostErrorCounts) {
     let fabric = fabric(levels.len() as u32 / 2);
-    let scale = Scale::new(500.0).unwrap();
-    let testbed = Testbed::build(&fabric, jobs, scale, Wires::default()).unwrap();
+    let scale = TimeScale::new(500.0).unwrap();
+    let testbed = EmulatedTestbed::build(&fabric, jobs, scale, TestbedOptions::default()).unwrap();
     route(&testbed, &fabric, levels).await;
-    let outcome = testbed.train(&vec![0; jobs.len()], 5).await.unwrap();
-    assert_eq!(testbed.drops().await.unwrap(), 0);
-    let faults = testbed.faults().await.unwrap();
+    let outcome = testbed.train_jobs(&vec![0; jobs.len()], 5).await.unwrap();
+    assert_eq!(testbed.dropped_packets().await.unwrap(), 0);
+    let faults = testbed.host_errors().await.unwrap();
     testbed.stop().await;
     (outcome, faults)
 }
 
 /// Iteration times are within so much of what they should be: latency does not scale.
-fn check(outcome: &Outcome, expect: &[f64]) {
+fn check(outcome: &EmulationOutcome, expect: &[f64]) {
     for (job, expect) in outcome.jobs.iter().zip(expect) {
         let found = job.mean_iteration_seconds.unwrap();
         assert!(
@@ -189,7 +195,7 @@ async fn alone_an_iteration_takes_what_the_model_says() {
     // 2.5 GB at 25 GB/s are 100 ms, of which 50 ms are hidden; headers are 1.4 %.
     let (outcome, faults) = train(&[job("a", 0, 2, 2.5e9)], &[0; 4]).await;
     check(&outcome, &[0.150]);
-    assert_eq!(faults, Faults::default());
+    assert_eq!(faults, HostErrorCounts::default());
     // Hidden altogether.
     let (outcome, _) = train(&[job("a", 0, 2, 1.0e9)], &[0; 4]).await;
     check(&outcome, &[0.100]);
@@ -235,25 +241,25 @@ async fn one_start_gives_one_result() {
 #[tokio::test]
 async fn a_broken_cable_costs_time_and_no_data() {
     let (fabric, jobs) = (fabric(1), [job("a", 0, 1, 2.5e9)]);
-    let scale = Scale::new(500.0).unwrap();
-    let testbed = Testbed::build(&fabric, &jobs, scale, Wires::default()).unwrap();
+    let scale = TimeScale::new(500.0).unwrap();
+    let testbed = EmulatedTestbed::build(&fabric, &jobs, scale, TestbedOptions::default()).unwrap();
     route(&testbed, &fabric, &[0; 2]).await;
-    let cable = testbed.wire(LinkId(0));
+    let cable = testbed.cable_wire(LinkId(0));
     testbed
-        .handle()
-        .set_wire(cable, WireState::Down)
+        .network_handle()
+        .set_wire_state(cable, WireState::Down)
         .await
         .unwrap();
-    let stuck = testbed.train(&[0], 1).await;
+    let stuck = testbed.train_jobs(&[0], 1).await;
     assert!(
         matches!(stuck, Err(TestbedError::Unfinished { iterations: 0, .. })),
         "{stuck:?}"
     );
     testbed
-        .handle()
-        .set_wire(cable, WireState::Up)
+        .network_handle()
+        .set_wire_state(cable, WireState::Up)
         .await
         .unwrap();
-    testbed.train(&[], 3).await.unwrap();
-    assert!(testbed.faults().await.unwrap().retransmitted > 0);
+    testbed.train_jobs(&[], 3).await.unwrap();
+    assert!(testbed.host_errors().await.unwrap().retransmitted > 0);
 }

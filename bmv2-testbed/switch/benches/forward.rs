@@ -19,8 +19,8 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};
 use switch::{
-    Device, DeviceIndex, Endpoint, FabricBuilder, FabricHandle, KeyField, Nanos, Outbox, Outputs,
-    Port, QueueLimits, Wire,
+    Device, DeviceIndex, DeviceOutputs, EmulatedNetworkBuilder, EmulatedNetworkHandle,
+    EndpointOutbox, KeyField, Nanos, NetworkEndpoint, QueueLimits, WireEnd, WireSpec,
 };
 
 use support::{ByName, FLOW, Flow, LEAF, config, exact, pin_key, prefix, program};
@@ -83,7 +83,7 @@ fn one_device(bench: &mut Criterion) {
         ];
         for (name, packets) in cases {
             let mut leaf = pinned_leaf();
-            let mut out = Outputs::default();
+            let mut out = DeviceOutputs::default();
             group.bench_function(format!("{name}/{bytes}"), |run| {
                 run.iter_custom(|times| {
                     let begun = processor_time();
@@ -102,11 +102,11 @@ fn processor_time() -> Duration {
     Duration::from(time)
 }
 
-fn forward_all(leaf: &mut Device, packets: &[Vec<u8>], out: &mut Outputs) {
+fn forward_all(leaf: &mut Device, packets: &[Vec<u8>], out: &mut DeviceOutputs) {
     for packet in packets {
-        leaf.process(1, packet, 0, out);
+        leaf.process_packet(1, packet, 0, out);
         while let Some(output) = out.packets.pop() {
-            out.recycle(output.packet);
+            out.recycle_buffer(output.packet);
         }
     }
 }
@@ -117,11 +117,18 @@ struct Source {
     interval: Nanos,
 }
 
-impl Endpoint for Source {
-    fn receive(&mut self, _nic: u32, _packet: &[u8], _now: Nanos, _out: &mut Outbox) {}
+impl NetworkEndpoint for Source {
+    fn receive_packet(
+        &mut self,
+        _nic: u32,
+        _packet: &[u8],
+        _now: Nanos,
+        _out: &mut EndpointOutbox,
+    ) {
+    }
 
-    fn timer(&mut self, token: u64, now: Nanos, out: &mut Outbox) {
-        out.send(0, &self.packets[(token % 64) as usize]);
+    fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
+        out.send_packet(0, &self.packets[(token % 64) as usize]);
         out.set_timer(now + self.interval, token + 1);
     }
 }
@@ -135,15 +142,15 @@ fn host_ip(leaf: u16, host: u16) -> u32 {
 }
 
 /// 8 leaves, 4 spines, 32 hosts at 80 % load on 10 Gbit/s; every packet takes three hops.
-async fn network() -> FabricHandle {
-    let mut builder = FabricBuilder::new();
+async fn network() -> EmulatedNetworkHandle {
+    let mut builder = EmulatedNetworkBuilder::new();
     for id in 0..LEAVES + SPINES {
         builder.add_device(config(u64::from(id)));
     }
-    let wire = Wire {
+    let wire = WireSpec {
         bits_per_second: 10_000_000_000,
         delay_ns: 1_000,
-        queue: QueueLimits::bytes(150_000),
+        queue: QueueLimits::of_bytes(150_000),
     };
     let mut hosts = Vec::new();
     for leaf in 0..LEAVES {
@@ -160,31 +167,34 @@ async fn network() -> FabricHandle {
                 interval: 1_000,
             };
             let endpoint = builder.add_endpoint(Box::new(source));
-            let port = Port::Device(DeviceIndex(u32::from(leaf)), 1 + host);
+            let port = WireEnd::Device(DeviceIndex(u32::from(leaf)), 1 + host);
             builder
-                .connect(Port::Nic(endpoint, 0), port, wire)
+                .connect_wire(WireEnd::Nic(endpoint, 0), port, wire)
                 .expect("both ends are free");
             hosts.push(endpoint);
         }
         for spine in 0..SPINES {
-            let up = Port::Device(DeviceIndex(u32::from(leaf)), 100 + spine);
-            let down = Port::Device(DeviceIndex(u32::from(LEAVES + spine)), 1 + leaf);
-            builder.connect(up, down, wire).expect("both ends are free");
+            let up = WireEnd::Device(DeviceIndex(u32::from(leaf)), 100 + spine);
+            let down = WireEnd::Device(DeviceIndex(u32::from(LEAVES + spine)), 1 + leaf);
+            builder
+                .connect_wire(up, down, wire)
+                .expect("both ends are free");
         }
     }
     let fabric = builder.spawn().expect("a thread");
     for id in 0..LEAVES + SPINES {
         let device = fabric.device(DeviceIndex(u32::from(id)));
         device
-            .with(move |device| configure(device, id))
+            .with_device(move |device| configure(device, id))
             .await
             .expect("the fabric runs");
     }
     for (at, host) in hosts.into_iter().enumerate() {
-        let start = move |_: &mut Source, now, out: &mut Outbox| out.set_timer(now + at as u64, 0);
+        let start =
+            move |_: &mut Source, now, out: &mut EndpointOutbox| out.set_timer(now + at as u64, 0);
         fabric
             .endpoint(host)
-            .with(start)
+            .with_endpoint(start)
             .await
             .expect("the fabric runs");
     }
@@ -192,7 +202,7 @@ async fn network() -> FabricHandle {
 }
 
 fn configure(device: &mut Device, id: u16) {
-    device.load(program());
+    device.load_program(program());
     if id < LEAVES {
         for host in 0..HOSTS {
             let to = [u128::from(1 + host), 2];

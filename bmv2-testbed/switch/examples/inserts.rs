@@ -23,7 +23,7 @@ use p4rt::field_match::{Exact, FieldMatchType};
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tonic::Code;
 
 /// Batch sizes, with the batches of a round: all rounds of all sizes fit the table of 16,384.
@@ -77,8 +77,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A switch as `crux switch` serves it.
-async fn start() -> Result<(ServerHandle, FabricHandle), Box<dyn Error>> {
-    let mut builder = FabricBuilder::new();
+async fn start() -> Result<(ServerHandle, EmulatedNetworkHandle), Box<dyn Error>> {
+    let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(DeviceConfig {
         device_id: 1,
         cpu_port: 255,

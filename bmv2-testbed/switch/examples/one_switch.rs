@@ -7,7 +7,7 @@ use std::env;
 use std::error::Error;
 
 use switch::service::{ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, Pace};
+use switch::{ClockPace, DeviceConfig, EmulatedNetworkBuilder};
 use tokio::net::TcpListener;
 
 #[tokio::main]
@@ -20,10 +20,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         cpu_port: 255,
         levels: 8,
     };
-    let mut builder = FabricBuilder::new();
+    let mut builder = EmulatedNetworkBuilder::new();
     let index = builder.add_device(config);
     let fabric = builder.spawn()?;
-    fabric.release(Pace::RealTime).await?;
+    fabric.release_clock(ClockPace::RealTime).await?;
     let listener = TcpListener::bind(address).await?;
     let server = serve(listener, fabric.device(index), ServiceOptions::default()).await?;
     println!("P4Runtime on {}", server.local_addr());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use switch::Program;
-use switch::stf::Case;
+use switch::stf::StfCase;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = env::args().skip(1).map(PathBuf::from).collect();
@@ -44,8 +44,8 @@ fn cases_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Box<dyn Error>> {
 }
 
 fn play(program: &Path, case: &Path) -> Result<(), Box<dyn Error>> {
-    let program = Arc::new(Program::load(&fs::read(program)?)?);
-    Ok(Case::parse(&fs::read_to_string(case)?)?.run(&program)?)
+    let program = Arc::new(Program::from_json(&fs::read(program)?)?);
+    Ok(StfCase::parse(&fs::read_to_string(case)?)?.run_on(&program)?)
 }
 
 fn chain(error: &dyn Error) -> String {

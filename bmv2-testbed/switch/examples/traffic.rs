@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use switch::ports::{Batch, PacketSocket};
+use switch::ports::{FrameBatch, PacketSocket};
 
 #[derive(Deserialize)]
 struct Order {
@@ -116,7 +116,7 @@ fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, Failure> {
                 .min(64),
         };
         queue.extend(turn.by_ref().take(due as usize).cloned());
-        socket.send(&mut queue, &mut gone, &mut refused);
+        socket.send_packets(&mut queue, &mut gone, &mut refused);
         sent += due - queue.len() as u64;
         queue.clear();
         gone.clear();
@@ -138,10 +138,10 @@ fn count(
     stop: &AtomicBool,
 ) -> Result<BTreeMap<Ipv4Addr, Received>, Failure> {
     let socket = PacketSocket::open(interface)?;
-    let mut batch = Batch::default();
+    let mut batch = FrameBatch::default();
     let mut received: BTreeMap<Ipv4Addr, Received> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
-        let count = socket.receive(&mut batch)?;
+        let count = socket.receive_batch(&mut batch)?;
         let now = Instant::now();
         let counts = now < end && now > start + Duration::from_secs(1);
         for frame in batch.frames(count).flatten() {

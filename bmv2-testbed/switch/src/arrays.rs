@@ -6,10 +6,10 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::counter::Count;
+use crate::counter::CounterData;
 use crate::device::Nanos;
-use crate::meter::Meter;
-use crate::phv::mask;
+use crate::meter::TwoRateMeter;
+use crate::phv::bit_mask;
 use crate::program::Program;
 
 /// A register array, as a program declares it.
@@ -25,12 +25,12 @@ pub struct RegisterSpec {
 
 /// The cells of one register array.
 #[derive(Clone, Debug)]
-pub(crate) struct Register {
+pub(crate) struct RegisterCells {
     pub(crate) cells: Vec<u128>,
     bits: u32,
 }
 
-impl Register {
+impl RegisterCells {
     /// The width of a cell.
     pub(crate) fn bits(&self) -> u32 {
         self.bits
@@ -39,25 +39,25 @@ impl Register {
 
 /// All arrays of a device, by the program's numbers.
 #[derive(Debug)]
-pub(crate) struct Arrays {
-    pub(crate) counters: Vec<Vec<Count>>,
-    pub(crate) meters: Vec<Vec<Meter>>,
-    pub(crate) registers: Vec<Register>,
-    chance: ChaCha8Rng,
+pub(crate) struct StatefulArrays {
+    pub(crate) counters: Vec<Vec<CounterData>>,
+    pub(crate) meters: Vec<Vec<TwoRateMeter>>,
+    pub(crate) registers: Vec<RegisterCells>,
+    random_source: ChaCha8Rng,
 }
 
-impl Arrays {
+impl StatefulArrays {
     /// The program's arrays, all zero; `seed` is what random numbers follow from.
     pub(crate) fn new(program: &Program, seed: u64) -> Self {
         let counters = program
             .counters
             .iter()
-            .map(|spec| vec![Count::default(); spec.size]);
+            .map(|spec| vec![CounterData::default(); spec.size]);
         let meters = program
             .meters
             .iter()
-            .map(|spec| vec![Meter::new(spec.unit); spec.size]);
-        let registers = program.registers.iter().map(|spec| Register {
+            .map(|spec| vec![TwoRateMeter::new(spec.unit); spec.size]);
+        let registers = program.registers.iter().map(|spec| RegisterCells {
             cells: vec![0; spec.size],
             bits: spec.bits,
         });
@@ -65,41 +65,47 @@ impl Arrays {
             counters: counters.collect(),
             meters: meters.collect(),
             registers: registers.collect(),
-            chance: ChaCha8Rng::seed_from_u64(seed),
+            random_source: ChaCha8Rng::seed_from_u64(seed),
         }
     }
 
     #[inline]
-    pub(crate) fn count(&mut self, array: usize, cell: i128, bytes: u64) {
-        if let Some(count) = at(&mut self.counters[array], cell) {
+    pub(crate) fn count_packet(&mut self, array: usize, cell: i128, bytes: u64) {
+        if let Some(count) = cell_mut(&mut self.counters[array], cell) {
             count.add_packet(bytes);
         }
     }
 
-    pub(crate) fn meter(&mut self, array: usize, cell: i128, now: Nanos, bytes: u64) -> Option<u8> {
-        at(&mut self.meters[array], cell).map(|meter| meter.execute(now, bytes))
+    pub(crate) fn meter_packet(
+        &mut self,
+        array: usize,
+        cell: i128,
+        now: Nanos,
+        bytes: u64,
+    ) -> Option<u8> {
+        cell_mut(&mut self.meters[array], cell).map(|meter| meter.color_packet(now, bytes))
     }
 
-    pub(crate) fn read(&mut self, array: usize, cell: i128) -> Option<u128> {
-        at(&mut self.registers[array].cells, cell).copied()
+    pub(crate) fn read_register(&mut self, array: usize, cell: i128) -> Option<u128> {
+        cell_mut(&mut self.registers[array].cells, cell).copied()
     }
 
-    pub(crate) fn write(&mut self, array: usize, cell: i128, value: i128) {
+    pub(crate) fn write_register(&mut self, array: usize, cell: i128, value: i128) {
         let register = &mut self.registers[array];
         let bits = register.bits;
-        if let Some(cell) = at(&mut register.cells, cell) {
-            *cell = value as u128 & mask(bits);
+        if let Some(cell) = cell_mut(&mut register.cells, cell) {
+            *cell = value as u128 & bit_mask(bits);
         }
     }
 
     /// A number between two others, both included; none when they are the wrong way round.
-    pub(crate) fn random(&mut self, low: u64, high: u64) -> Option<u64> {
-        (low <= high).then(|| self.chance.random_range(low..=high))
+    pub(crate) fn random_between(&mut self, low: u64, high: u64) -> Option<u64> {
+        (low <= high).then(|| self.random_source.random_range(low..=high))
     }
 }
 
 #[inline]
-fn at<T>(cells: &mut [T], cell: i128) -> Option<&mut T> {
+fn cell_mut<T>(cells: &mut [T], cell: i128) -> Option<&mut T> {
     usize::try_from(cell)
         .ok()
         .and_then(|cell| cells.get_mut(cell))

@@ -5,7 +5,7 @@
 //! Everything is by index and value, as resolved through [`Program`](crate::Program) lookups, and a
 //! write is checked here against the program, once, so that the packet path never has to.
 
-use crate::phv::mask;
+use crate::phv::bit_mask;
 use crate::program::{ActionIndex, ActionSpec, KeySpec, MatchKind, TableSpec};
 use crate::replication::Replica;
 
@@ -64,7 +64,7 @@ pub struct ActionCall {
 
 /// What an entry leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum TableAction {
     /// An action of its own, in a direct table.
     Action(ActionCall),
     /// A member of the table's action profile.
@@ -210,7 +210,7 @@ pub(crate) fn check_key(spec: &TableSpec, key: &MatchKey) -> Result<(), ControlE
         });
     }
     for (field, declared) in key.fields.iter().zip(&spec.keys) {
-        check_field(declared, field)?;
+        check_key_field(declared, field)?;
     }
     match (spec.takes_priority(), key.priority) {
         (true, 0) => Err(ControlError::Priority("needs a priority above 0")),
@@ -219,8 +219,8 @@ pub(crate) fn check_key(spec: &TableSpec, key: &MatchKey) -> Result<(), ControlE
     }
 }
 
-fn check_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError> {
-    let all = mask(declared.bits);
+fn check_key_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError> {
+    let all = bit_mask(declared.bits);
     let fits = |value: u128| value & !all == 0;
     let problem = match (declared.kind, *field) {
         (MatchKind::Exact, KeyField::Exact(value)) if fits(value) => None,
@@ -228,7 +228,7 @@ fn check_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError>
             Some("has a prefix longer than the field")
         }
         (MatchKind::Lpm, KeyField::Lpm { value, prefix }) => {
-            let kept = all & !mask(declared.bits - prefix);
+            let kept = all & !bit_mask(declared.bits - prefix);
             (value & !kept != 0).then_some("has bits set beyond its prefix")
         }
         (MatchKind::Ternary, KeyField::Ternary { value, mask }) if fits(mask) => {
@@ -243,7 +243,7 @@ fn check_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError>
         {
             None
         }
-        (kind, field) if kind != field.kind() => Some("has another kind of match"),
+        (kind, field) if kind != field.match_kind() => Some("has another kind of match"),
         _ => Some("is wider than the field"),
     };
     match problem {
@@ -257,7 +257,7 @@ fn check_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlError>
 
 impl KeyField {
     /// The kind of match this is.
-    pub fn kind(&self) -> MatchKind {
+    pub fn match_kind(&self) -> MatchKind {
         match self {
             Self::Exact(_) => MatchKind::Exact,
             Self::Lpm { .. } => MatchKind::Lpm,
@@ -280,7 +280,7 @@ pub(crate) fn check_arguments(spec: &ActionSpec, arguments: &[u128]) -> Result<(
     let too_wide = arguments
         .iter()
         .zip(&spec.parameters)
-        .find(|(value, parameter)| **value & !mask(parameter.bits) != 0);
+        .find(|(value, parameter)| **value & !bit_mask(parameter.bits) != 0);
     match too_wide {
         None => Ok(()),
         Some((_, parameter)) => Err(ControlError::ArgumentWidth {

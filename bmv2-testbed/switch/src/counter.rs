@@ -6,14 +6,14 @@ use std::ops::AddAssign;
 
 /// What one counter cell holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Count {
+pub struct CounterData {
     /// Packets counted.
     pub packets: u64,
     /// Bytes of those packets as they arrived at the device, without preamble and FCS.
     pub bytes: u64,
 }
 
-impl Count {
+impl CounterData {
     /// Counts one more packet of `bytes` bytes.
     #[inline]
     pub fn add_packet(&mut self, bytes: u64) {
@@ -22,7 +22,7 @@ impl Count {
     }
 }
 
-impl AddAssign for Count {
+impl AddAssign for CounterData {
     fn add_assign(&mut self, more: Self) {
         self.packets = self.packets.wrapping_add(more.packets);
         self.bytes = self.bytes.wrapping_add(more.bytes);

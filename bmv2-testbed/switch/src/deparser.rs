@@ -4,10 +4,10 @@
 //! front of what the parser left. As in BMv2 a checksum is updated while its condition holds, and
 //! verified (after parsing) only if its header is there too.
 
-use crate::action::{Action, Machine};
-use crate::expression::Cond;
-use crate::hash::{BitWriter, Calculation};
-use crate::phv::Field;
+use crate::action::{CompiledAction, PacketContext};
+use crate::expression::BoolExpr;
+use crate::hash::{BitWriter, HashCalculation};
+use crate::phv::FieldRef;
 use crate::program::HeaderIndex;
 
 /// The deparser of a program.
@@ -15,29 +15,29 @@ use crate::program::HeaderIndex;
 pub(crate) struct Deparser {
     pub(crate) order: Vec<HeaderIndex>,
     /// Primitives run before the headers are written; p4c puts the deparser block's calls here.
-    pub(crate) action: Action,
-    pub(crate) updates: Vec<Checksum>,
+    pub(crate) action: CompiledAction,
+    pub(crate) updates: Vec<ChecksumField>,
 }
 
 /// A checksum field and how to compute it.
 #[derive(Clone, Debug)]
-pub(crate) struct Checksum {
-    pub(crate) field: Field,
-    pub(crate) calculation: Calculation,
-    pub(crate) condition: Option<Cond>,
+pub(crate) struct ChecksumField {
+    pub(crate) field: FieldRef,
+    pub(crate) calculation: HashCalculation,
+    pub(crate) condition: Option<BoolExpr>,
 }
 
 impl Deparser {
     /// Appends the packet to `out`.
-    pub(crate) fn deparse(&self, machine: &mut Machine<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn deparse_packet(&self, machine: &mut PacketContext<'_>, out: &mut Vec<u8>) {
         for checksum in &self.updates {
-            checksum.update(machine);
+            checksum.update_field(machine);
         }
-        self.action.run(&[], machine);
+        self.action.execute_primitives(&[], machine);
         for header in &self.order {
             if machine.phv.is_valid(*header) {
-                let mut bits = BitWriter::after(out);
-                machine.headers[header.0 as usize].emit(machine.phv, &mut bits);
+                let mut bits = BitWriter::append_to(out);
+                machine.headers[header.0 as usize].emit_fields(machine.phv, &mut bits);
                 bits.finish();
             }
         }
@@ -45,32 +45,32 @@ impl Deparser {
     }
 }
 
-impl Checksum {
+impl ChecksumField {
     /// Whether the field holds the right value, as far as the checksum applies to this packet.
-    pub(crate) fn holds(&self, machine: &mut Machine<'_>) -> bool {
-        let applies = machine.phv.is_valid(self.field.header) && self.is_wanted(machine);
-        !applies || machine.phv.number(self.field) == self.compute(machine)
+    pub(crate) fn is_correct(&self, machine: &mut PacketContext<'_>) -> bool {
+        let applies = machine.phv.is_valid(self.field.header) && self.condition_holds(machine);
+        !applies || machine.phv.field_number(self.field) == self.compute_checksum(machine)
     }
 
-    fn update(&self, machine: &mut Machine<'_>) {
-        if self.is_wanted(machine) {
-            let value = self.compute(machine);
-            machine.phv.assign(self.field, value);
+    fn update_field(&self, machine: &mut PacketContext<'_>) {
+        if self.condition_holds(machine) {
+            let value = self.compute_checksum(machine);
+            machine.phv.assign_field(self.field, value);
         }
     }
 
-    fn is_wanted(&self, machine: &Machine<'_>) -> bool {
+    fn condition_holds(&self, machine: &PacketContext<'_>) -> bool {
         let condition = self.condition.as_ref();
-        condition.is_none_or(|cond| cond.eval(machine.phv, &[]))
+        condition.is_none_or(|cond| cond.eval_condition(machine.phv, &[]))
     }
 
-    fn compute(&self, machine: &mut Machine<'_>) -> i128 {
-        let Machine {
+    fn compute_checksum(&self, machine: &mut PacketContext<'_>) -> i128 {
+        let PacketContext {
             phv,
             payload,
             scratch,
             ..
         } = machine;
-        i128::from(self.calculation.compute(phv, payload, scratch))
+        i128::from(self.calculation.compute_hash(phv, payload, scratch))
     }
 }

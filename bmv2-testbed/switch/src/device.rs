@@ -9,21 +9,21 @@
 
 mod control;
 mod objects;
-mod passage;
-mod standard;
+mod packet_run;
+mod standard_metadata;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::arrays::Arrays;
-use crate::parser::SetMember;
-use crate::profile::Profile;
+use crate::arrays::StatefulArrays;
+use crate::parser::ValueSetMember;
+use crate::profile::ActionProfile;
 use crate::program::{LearnListIndex, Program};
-use crate::replication::Replication;
-use crate::scheduler::Wait;
-use crate::table::Table;
-use passage::{Body, Passage, Round};
-pub(crate) use standard::StandardMetadata;
+use crate::replication::ReplicationEngine;
+use crate::scheduler::QueueWait;
+use crate::table::MatchTable;
+use packet_run::{BufferedPacket, PacketRun, Recirculation};
+pub(crate) use standard_metadata::StandardMetadata;
 
 /// Virtual time, in nanoseconds since the fabric started.
 pub type Nanos = u64;
@@ -65,7 +65,7 @@ pub struct DeviceCounts {
 
 /// A packet that leaves a device.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct OutputPacket {
     /// The egress port, possibly the CPU port.
     pub port: u16,
     /// Its priority level, below [`DeviceConfig::levels`].
@@ -76,18 +76,18 @@ pub struct Output {
 
 /// A packet that ingress is done with and that waits for its port.
 #[derive(Debug)]
-pub struct Departure {
+pub struct QueuedPacket {
     /// The egress port, possibly the CPU port.
     pub port: u16,
     /// Its priority level, below [`DeviceConfig::levels`].
     pub level: u8,
-    body: Box<Body>,
+    buffered: Box<BufferedPacket>,
 }
 
-impl Departure {
+impl QueuedPacket {
     /// Bytes of the packet as it arrived, which is what it takes in a queue.
-    pub fn bytes(&self) -> u64 {
-        self.body.arrived_bytes
+    pub fn queued_bytes(&self) -> u64 {
+        self.buffered.arrived_bytes
     }
 }
 
@@ -102,29 +102,29 @@ pub struct Digest {
 
 /// Where a device puts the packets that leave it, with buffers to reuse.
 #[derive(Debug, Default)]
-pub struct Outputs {
-    /// What [`Device::process`] has sent since the caller last took it.
-    pub packets: Vec<Output>,
+pub struct DeviceOutputs {
+    /// What [`Device::process_packet`] has sent since the caller last took it.
+    pub packets: Vec<OutputPacket>,
     /// What is to wait for its port, in the order of time.
-    pub departures: VecDeque<Departure>,
-    spare: Vec<Vec<u8>>,
+    pub queued: VecDeque<QueuedPacket>,
+    spare_buffers: Vec<Vec<u8>>,
 }
 
 /// More spare buffers than this are given back to the allocator.
 const SPARE_LIMIT: usize = 4096;
 
-impl Outputs {
+impl DeviceOutputs {
     /// Gives a buffer back once its packet has been consumed.
-    pub fn recycle(&mut self, mut packet: Vec<u8>) {
-        if self.spare.len() < SPARE_LIMIT {
+    pub fn recycle_buffer(&mut self, mut packet: Vec<u8>) {
+        if self.spare_buffers.len() < SPARE_LIMIT {
             packet.clear();
-            self.spare.push(packet);
+            self.spare_buffers.push(packet);
         }
     }
 
     /// An empty buffer.
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        self.spare_buffers.pop().unwrap_or_default()
     }
 }
 
@@ -136,7 +136,7 @@ pub struct Device {
     now: Nanos,
     /// How often a program has been loaded.
     loads: u64,
-    loaded: Option<Loaded>,
+    loaded: Option<LoadedProgram>,
 }
 
 /// Digests that may wait for the controller before more are lost.
@@ -144,15 +144,15 @@ const DIGEST_LIMIT: usize = 8192;
 
 /// A program with the state of its objects on this device.
 #[derive(Debug)]
-struct Loaded {
+struct LoadedProgram {
     program: Arc<Program>,
-    tables: Vec<Table>,
-    profiles: Vec<Profile>,
-    arrays: Arrays,
-    replication: Replication,
-    sets: Vec<Vec<SetMember>>,
+    tables: Vec<MatchTable>,
+    profiles: Vec<ActionProfile>,
+    arrays: StatefulArrays,
+    replication: ReplicationEngine,
+    value_sets: Vec<Vec<ValueSetMember>>,
     /// Packets that go round.
-    rounds: VecDeque<Round>,
+    recirculations: VecDeque<Recirculation>,
     digests: Vec<Digest>,
     scratch: Vec<u8>,
     /// Bodies to use again.
@@ -160,11 +160,11 @@ struct Loaded {
         clippy::vec_box,
         reason = "they are moved to queues and back, as pointers"
     )]
-    spare: Vec<Box<Body>>,
+    spare_packets: Vec<Box<BufferedPacket>>,
     /// Which load of a program this is.
-    epoch: u64,
+    load_number: u64,
     /// Copies and rounds since the last arrival or instant.
-    passes: u32,
+    pass_count: u32,
 }
 
 impl Device {
@@ -195,19 +195,23 @@ impl Device {
     }
 
     /// Starts running a program, with the entries the program itself has and nothing else.
-    pub fn load(&mut self, program: Arc<Program>) {
+    pub fn load_program(&mut self, program: Arc<Program>) {
         self.loads += 1;
-        self.loaded = Some(Loaded::new(program, self.config.device_id, self.loads));
+        self.loaded = Some(LoadedProgram::new(
+            program,
+            self.config.device_id,
+            self.loads,
+        ));
     }
 
     /// Forgets the program and everything written to it.
-    pub fn unload(&mut self) {
+    pub fn unload_program(&mut self) {
         self.loaded = None;
     }
 
     /// Tells the device the time, so that what the control plane asks of it is up to date; a time
     /// that has passed already changes nothing.
-    pub fn advance(&mut self, now: Nanos) {
+    pub fn advance_clock(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }
 
@@ -226,14 +230,20 @@ impl Device {
 
     /// Takes one packet that arrives on `port` at `now` through the switch as if no port had a
     /// queue; what leaves is appended to `out.packets`.
-    pub fn process(&mut self, port: u16, packet: &[u8], now: Nanos, out: &mut Outputs) {
-        let mut buffer = out.buffer();
+    pub fn process_packet(
+        &mut self,
+        port: u16,
+        packet: &[u8],
+        now: Nanos,
+        out: &mut DeviceOutputs,
+    ) {
+        let mut buffer = out.take_buffer();
         buffer.extend_from_slice(packet);
-        self.receive(port, buffer, now, out);
-        while let Some(departure) = out.departures.pop_front() {
+        self.receive_packet(port, buffer, now, out);
+        while let Some(departure) = out.queued.pop_front() {
             let (port, level) = (departure.port, departure.level);
-            if let Some(packet) = self.depart(departure, Wait::none(now), now, out) {
-                out.packets.push(Output {
+            if let Some(packet) = self.run_egress(departure, QueueWait::no_wait(now), now, out) {
+                out.packets.push(OutputPacket {
                     port,
                     level,
                     packet,
@@ -244,36 +254,42 @@ impl Device {
 
     /// Takes one packet that arrives on `port` at `now` through ingress; what is to leave is
     /// appended to `out.departures`.
-    pub fn receive(&mut self, port: u16, packet: Vec<u8>, now: Nanos, out: &mut Outputs) {
+    pub fn receive_packet(
+        &mut self,
+        port: u16,
+        packet: Vec<u8>,
+        now: Nanos,
+        out: &mut DeviceOutputs,
+    ) {
         self.counts.received += 1;
-        self.advance(now);
-        match self.passage(now, out) {
+        self.advance_clock(now);
+        match self.packet_run(now, out) {
             Some(mut passage) => {
-                *passage.passes = 0;
-                passage.take(port, packet);
+                *passage.pass_count = 0;
+                passage.process_arrival(port, packet);
             }
             None => {
                 self.counts.dropped_without_program += 1;
-                out.recycle(packet);
+                out.recycle_buffer(packet);
             }
         }
     }
 
     /// Takes a packet that has waited through egress: what goes on the wire. What egress sends
     /// elsewhere is appended to `out.departures`.
-    pub fn depart(
+    pub fn run_egress(
         &mut self,
-        departure: Departure,
-        wait: Wait,
+        departure: QueuedPacket,
+        wait: QueueWait,
         now: Nanos,
-        out: &mut Outputs,
+        out: &mut DeviceOutputs,
     ) -> Option<Vec<u8>> {
         let goes_on = now > self.now;
-        self.advance(now);
-        match self.passage(now, out) {
-            Some(mut passage) if passage.epoch == departure.body.epoch => {
-                *passage.passes *= u32::from(!goes_on);
-                passage.leave(departure, wait)
+        self.advance_clock(now);
+        match self.packet_run(now, out) {
+            Some(mut passage) if passage.load_number == departure.buffered.load_number => {
+                *passage.pass_count *= u32::from(!goes_on);
+                passage.process_departure(departure, wait)
             }
             _ => {
                 self.counts.dropped_without_program += 1;
@@ -283,27 +299,31 @@ impl Device {
     }
 
     /// Takes back what found no room in a queue, which has counted it.
-    pub fn discard(&mut self, departure: Departure, out: &mut Outputs) {
-        if let Some(mut passage) = self.passage(self.now, out) {
-            passage.retire(departure.body);
+    pub fn discard_packet(&mut self, departure: QueuedPacket, out: &mut DeviceOutputs) {
+        if let Some(mut passage) = self.packet_run(self.now, out) {
+            passage.recycle_packet(departure.buffered);
         }
     }
 
-    fn passage<'a>(&'a mut self, now: Nanos, out: &'a mut Outputs) -> Option<Passage<'a>> {
+    fn packet_run<'a>(
+        &'a mut self,
+        now: Nanos,
+        out: &'a mut DeviceOutputs,
+    ) -> Option<PacketRun<'a>> {
         let loaded = self.loaded.as_mut()?;
-        Some(Passage {
+        Some(PacketRun {
             program: &loaded.program,
             tables: &mut loaded.tables,
             profiles: &loaded.profiles,
             arrays: &mut loaded.arrays,
             replication: &loaded.replication,
-            sets: &loaded.sets,
+            value_sets: &loaded.value_sets,
             scratch: &mut loaded.scratch,
-            rounds: &mut loaded.rounds,
+            recirculations: &mut loaded.recirculations,
             digests: &mut loaded.digests,
-            spare: &mut loaded.spare,
-            epoch: loaded.epoch,
-            passes: &mut loaded.passes,
+            spare_packets: &mut loaded.spare_packets,
+            load_number: loaded.load_number,
+            pass_count: &mut loaded.pass_count,
             now,
             levels: self.config.levels,
             counts: &mut self.counts,
@@ -312,21 +332,24 @@ impl Device {
     }
 }
 
-impl Loaded {
+impl LoadedProgram {
     fn new(program: Arc<Program>, seed: u64, epoch: u64) -> Self {
-        let profiles = program.profiles.iter().map(|spec| Profile::new(spec.size));
+        let profiles = program
+            .profiles
+            .iter()
+            .map(|spec| ActionProfile::new(spec.size));
         Self {
-            tables: program.tables.iter().map(Table::new).collect(),
+            tables: program.tables.iter().map(MatchTable::new).collect(),
             profiles: profiles.collect(),
-            arrays: Arrays::new(&program, seed),
-            replication: Replication::default(),
-            sets: vec![Vec::new(); program.value_sets.len()],
-            rounds: VecDeque::new(),
+            arrays: StatefulArrays::new(&program, seed),
+            replication: ReplicationEngine::default(),
+            value_sets: vec![Vec::new(); program.value_sets.len()],
+            recirculations: VecDeque::new(),
             digests: Vec::new(),
             scratch: Vec::new(),
-            spare: Vec::new(),
-            epoch,
-            passes: 0,
+            spare_packets: Vec::new(),
+            load_number: epoch,
+            pass_count: 0,
             program,
         }
     }

@@ -15,12 +15,12 @@ const IPV6_BITS: u8 = 0x30;
 const IPV4_BITS: u8 = 0x03;
 
 /// Marks a packet of IP whose sender takes part.
-pub(crate) fn mark(packet: &mut [u8]) {
+pub(crate) fn mark_congestion(packet: &mut [u8]) {
     match packet.get(ETHER_TYPE) {
         Some(IPV4) if packet.len() >= IPV4_CHECKSUM.end => mark_ipv4(packet),
         Some(IPV6) => {
             if let Some(byte) = packet.get_mut(TRAFFIC_CLASS) {
-                *byte = marked(*byte, IPV6_BITS);
+                *byte = marked_byte(*byte, IPV6_BITS);
             }
         }
         _ => {}
@@ -29,7 +29,7 @@ pub(crate) fn mark(packet: &mut [u8]) {
 
 fn mark_ipv4(packet: &mut [u8]) {
     let before = packet[TRAFFIC_CLASS];
-    let after = marked(before, IPV4_BITS);
+    let after = marked_byte(before, IPV4_BITS);
     packet[TRAFFIC_CLASS] = after;
     // RFC 1624, equation 3: HC' = ~(~HC + ~m + m'); the byte is the low one of its word.
     let old = u16::from_be_bytes([packet[IPV4_CHECKSUM.start], packet[IPV4_CHECKSUM.start + 1]]);
@@ -39,7 +39,7 @@ fn mark_ipv4(packet: &mut [u8]) {
     packet[IPV4_CHECKSUM].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-fn marked(byte: u8, bits: u8) -> u8 {
+fn marked_byte(byte: u8, bits: u8) -> u8 {
     match byte & bits {
         0 => byte,
         _ => byte | bits,
@@ -69,7 +69,7 @@ mod tests {
     fn a_marked_packet_has_the_checksum_of_its_new_header() {
         for (before, after) in [(0xe0, 0xe0), (0xe1, 0xe3), (0xe2, 0xe3), (0xe3, 0xe3)] {
             let mut packet = ipv4(before);
-            mark(&mut packet);
+            mark_congestion(&mut packet);
             assert_eq!(packet, ipv4(after), "{before:#x}");
         }
     }
@@ -79,13 +79,13 @@ mod tests {
         for length in 0..34 {
             let mut packet = ipv4(1)[..length].to_vec();
             let before = packet.clone();
-            mark(&mut packet);
+            mark_congestion(&mut packet);
             assert_eq!(packet == before, length < IPV4_CHECKSUM.end);
         }
         let mut version_6 = vec![0; 16];
         version_6[ETHER_TYPE].copy_from_slice(IPV6);
         version_6[TRAFFIC_CLASS] = 0x20;
-        mark(&mut version_6);
+        mark_congestion(&mut version_6);
         assert_eq!(version_6[TRAFFIC_CLASS], 0x30);
     }
 }

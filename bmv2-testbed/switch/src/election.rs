@@ -27,7 +27,7 @@ impl fmt::Display for SessionId {
 
 /// What happens to the role when its primary leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ArbitrationDialect {
     /// P4Runtime 1.1 and later: nobody is promoted; the primary is whoever holds the highest
     /// election id the device has ever seen.
     #[default]
@@ -38,18 +38,18 @@ pub enum Dialect {
 
 /// What stays fixed while a device lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct ElectionSettings {
     /// The only device id this switch answers to.
     pub device_id: u64,
     /// How a vacancy is filled.
-    pub dialect: Dialect,
+    pub dialect: ArbitrationDialect,
     /// Streams open at once, over all roles.
     pub max_sessions: usize,
 }
 
 /// The content of a `MasterArbitrationUpdate` that a controller sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ArbitrationRequest {
     /// The device it wants to control.
     pub device_id: u64,
     /// The role's name, empty for the default role.
@@ -60,49 +60,49 @@ pub struct Claim {
 
 /// What the machine is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum ElectionEvent {
     /// A stream was opened.
     Connected(SessionId),
     /// A stream sent its first or a further arbitration update.
-    Claimed(SessionId, Claim),
+    ArbitrationReceived(SessionId, ArbitrationRequest),
     /// A stream ended, from either side.
     Disconnected(SessionId),
 }
 
 /// What the machine asks for, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum ElectionAction {
     /// Send this notice on the stream.
-    Notify(SessionId, Notice),
+    Notify(SessionId, ArbitrationNotice),
     /// End the stream with this error; the session is already forgotten.
-    Close(SessionId, Refusal),
+    Close(SessionId, ArbitrationError),
 }
 
 /// The content of a `MasterArbitrationUpdate` that the switch sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct ArbitrationNotice {
     /// The role the notice is about.
     pub role: String,
     /// The election id to beat; `None` while there never was a primary.
     pub election_id: Option<u128>,
     /// What the receiver is now.
-    pub standing: Standing,
+    pub status: ArbitrationStatus,
 }
 
 /// What a session is within its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ArbitrationStatus {
     /// It may write (status OK).
     Primary,
     /// Another session may write (status ALREADY_EXISTS).
     Backup,
     /// Nobody may write (status NOT_FOUND).
-    Vacant,
+    NoPrimary,
 }
 
 /// Why a stream is ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum ArbitrationError {
     /// NOT_FOUND.
     #[error("device {asked} is not here; this switch is device {here}")]
     UnknownDevice {
@@ -140,7 +140,7 @@ pub enum Refusal {
 
 /// Why a write is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Denial {
+pub enum AuthorizationError {
     /// NOT_FOUND.
     #[error("no controller ever claimed this role")]
     UnknownRole,
@@ -151,40 +151,42 @@ pub enum Denial {
 
 /// The arbitration of one device.
 #[derive(Debug)]
-pub struct Election {
-    rules: Rules,
+pub struct ControllerElection {
+    settings: ElectionSettings,
     /// Live sessions and the role each is bound to, `None` before its first claim.
     sessions: BTreeMap<SessionId, Option<String>>,
-    roles: BTreeMap<String, Role>,
+    roles: BTreeMap<String, ControllerRole>,
 }
 
 /// One role: whom it ever saw and who is there now.
 #[derive(Debug, Default)]
-struct Role {
+struct ControllerRole {
     /// The highest election id ever claimed.
     highest: Option<u128>,
     /// The live sessions and their election ids.
     members: BTreeMap<SessionId, Option<u128>>,
 }
 
-impl Election {
+impl ControllerElection {
     /// A device nobody has connected to. The default role exists from the start.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
-        let roles = BTreeMap::from([(String::new(), Role::default())]);
+    pub fn new(rules: ElectionSettings) -> Self {
+        let roles = BTreeMap::from([(String::new(), ControllerRole::default())]);
         Self {
-            rules,
+            settings: rules,
             sessions: BTreeMap::new(),
             roles,
         }
     }
 
     /// Takes one event and says what it causes. Events of unknown sessions cause nothing.
-    pub fn step(&mut self, input: Input) -> Vec<Output> {
+    pub fn handle_event(&mut self, input: ElectionEvent) -> Vec<ElectionAction> {
         let outputs = match input {
-            Input::Connected(session) => self.connected(session),
-            Input::Claimed(session, claim) => self.claimed(session, claim),
-            Input::Disconnected(session) => self.forget(session),
+            ElectionEvent::Connected(session) => self.add_session(session),
+            ElectionEvent::ArbitrationReceived(session, claim) => {
+                self.handle_arbitration(session, claim)
+            }
+            ElectionEvent::Disconnected(session) => self.remove_session(session),
         };
         debug_assert_eq!(self.check_invariant(), Ok(()));
         outputs
@@ -193,95 +195,116 @@ impl Election {
     /// Whether the bearer of `election_id` may write for `role` now.
     ///
     /// # Errors
-    /// [`Denial`] when the role is unknown or the id is not its primary's.
-    pub fn authorize(&self, role: &str, election_id: Option<u128>) -> Result<(), Denial> {
-        let role = self.roles.get(role).ok_or(Denial::UnknownRole)?;
+    /// [`AuthorizationError`] when the role is unknown or the id is not its primary's.
+    pub fn authorize_write(
+        &self,
+        role: &str,
+        election_id: Option<u128>,
+    ) -> Result<(), AuthorizationError> {
+        let role = self
+            .roles
+            .get(role)
+            .ok_or(AuthorizationError::UnknownRole)?;
         let primary = role
-            .primary(self.rules.dialect)
+            .primary_session(self.settings.dialect)
             .and_then(|session| role.members[&session]);
         match primary {
             Some(id) if election_id == Some(id) => Ok(()),
-            _ => Err(Denial::NotPrimary),
+            _ => Err(AuthorizationError::NotPrimary),
         }
     }
 
     /// The sessions that are primary of their role, in order of role name.
-    pub fn primaries(&self) -> impl Iterator<Item = SessionId> + '_ {
+    pub fn primary_sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.roles
             .values()
-            .filter_map(|role| role.primary(self.rules.dialect))
+            .filter_map(|role| role.primary_session(self.settings.dialect))
     }
 
     /// Whether `session` is the primary of its role.
     #[must_use]
     pub fn is_primary(&self, session: SessionId) -> bool {
-        self.primaries().any(|primary| primary == session)
+        self.primary_sessions().any(|primary| primary == session)
     }
 
-    fn connected(&mut self, session: SessionId) -> Vec<Output> {
-        let limit = self.rules.max_sessions;
+    fn add_session(&mut self, session: SessionId) -> Vec<ElectionAction> {
+        let limit = self.settings.max_sessions;
         let known = self.sessions.contains_key(&session);
         if !known && self.sessions.len() >= limit {
-            return vec![Output::Close(session, Refusal::TooManySessions(limit))];
+            return vec![ElectionAction::Close(
+                session,
+                ArbitrationError::TooManySessions(limit),
+            )];
         }
         self.sessions.entry(session).or_default();
         Vec::new()
     }
 
-    fn claimed(&mut self, session: SessionId, mut claim: Claim) -> Vec<Output> {
+    fn handle_arbitration(
+        &mut self,
+        session: SessionId,
+        mut claim: ArbitrationRequest,
+    ) -> Vec<ElectionAction> {
         claim.election_id = claim.election_id.filter(|&id| id != 0);
         let Some(bound) = self.sessions.get(&session) else {
             return Vec::new();
         };
-        if let Err(refusal) = self.admit(session, bound.as_deref(), &claim) {
-            let mut outputs = vec![Output::Close(session, refusal)];
-            outputs.extend(self.forget(session));
+        if let Err(refusal) = self.check_arbitration(session, bound.as_deref(), &claim) {
+            let mut outputs = vec![ElectionAction::Close(session, refusal)];
+            outputs.extend(self.remove_session(session));
             return outputs;
         }
         self.sessions.insert(session, Some(claim.role.clone()));
-        let dialect = self.rules.dialect;
+        let dialect = self.settings.dialect;
         let role = self.roles.entry(claim.role.clone()).or_default();
-        let before = role.primary(dialect);
+        let before = role.primary_session(dialect);
         role.members.insert(session, claim.election_id);
         role.highest = role.highest.max(claim.election_id);
-        let after = role.primary(dialect);
+        let after = role.primary_session(dialect);
         if before != after || after == Some(session) {
             role.notify_all(&claim.role, dialect)
         } else {
-            vec![role.notify(session, &claim.role, dialect)]
+            vec![role.notify_session(session, &claim.role, dialect)]
         }
     }
 
     /// The rules for a claim, in the order of the specification.
-    fn admit(&self, session: SessionId, bound: Option<&str>, claim: &Claim) -> Result<(), Refusal> {
-        let (asked, here) = (claim.device_id, self.rules.device_id);
+    fn check_arbitration(
+        &self,
+        session: SessionId,
+        bound: Option<&str>,
+        claim: &ArbitrationRequest,
+    ) -> Result<(), ArbitrationError> {
+        let (asked, here) = (claim.device_id, self.settings.device_id);
         match bound {
-            None if asked != here => return Err(Refusal::UnknownDevice { asked, here }),
-            Some(_) if asked != here => return Err(Refusal::DeviceChanged { asked, here }),
+            None if asked != here => return Err(ArbitrationError::UnknownDevice { asked, here }),
+            Some(_) if asked != here => {
+                return Err(ArbitrationError::DeviceChanged { asked, here });
+            }
             Some(bound) if bound != claim.role => {
                 let (asked, bound) = (claim.role.clone(), bound.to_owned());
-                return Err(Refusal::RoleChanged { asked, bound });
+                return Err(ArbitrationError::RoleChanged { asked, bound });
             }
             _ => {}
         }
         match (self.roles.get(&claim.role), claim.election_id) {
-            (None, _) if self.roles.len() >= MAX_ROLES => Err(Refusal::TooManyRoles),
-            (Some(role), Some(id)) if role.is_used_beside(session, id) => {
-                Err(Refusal::ElectionIdInUse(id))
+            (None, _) if self.roles.len() >= MAX_ROLES => Err(ArbitrationError::TooManyRoles),
+            (Some(role), Some(id)) if role.is_used_by_other(session, id) => {
+                Err(ArbitrationError::ElectionIdInUse(id))
             }
             _ => Ok(()),
         }
     }
 
-    fn forget(&mut self, session: SessionId) -> Vec<Output> {
+    fn remove_session(&mut self, session: SessionId) -> Vec<ElectionAction> {
         let Some(Some(name)) = self.sessions.remove(&session) else {
             return Vec::new();
         };
-        let dialect = self.rules.dialect;
+        let dialect = self.settings.dialect;
         let Some(role) = self.roles.get_mut(&name) else {
             return Vec::new();
         };
-        let was_primary = role.primary(dialect) == Some(session);
+        let was_primary = role.primary_session(dialect) == Some(session);
         role.members.remove(&session);
         if was_primary {
             role.notify_all(&name, dialect)
@@ -295,7 +318,7 @@ impl Election {
     /// # Errors
     /// A sentence about the first rule found broken.
     pub fn check_invariant(&self) -> Result<(), String> {
-        if self.sessions.len() > self.rules.max_sessions {
+        if self.sessions.len() > self.settings.max_sessions {
             return Err(format!("{} sessions are too many", self.sessions.len()));
         }
         let bound = self.sessions.values().flatten().count();
@@ -312,31 +335,31 @@ impl Election {
     }
 }
 
-impl Role {
+impl ControllerRole {
     /// The session that may write: the holder of the election id that the dialect announces.
-    fn primary(&self, dialect: Dialect) -> Option<SessionId> {
-        let winning = self.announced(dialect)?;
+    fn primary_session(&self, dialect: ArbitrationDialect) -> Option<SessionId> {
+        let winning = self.announced_election_id(dialect)?;
         let holds = |&(_, id): &(&SessionId, &Option<u128>)| *id == Some(winning);
         self.members.iter().find(holds).map(|(&session, _)| session)
     }
 
     /// The election id to beat.
-    fn announced(&self, dialect: Dialect) -> Option<u128> {
+    fn announced_election_id(&self, dialect: ArbitrationDialect) -> Option<u128> {
         match dialect {
-            Dialect::Specification => self.highest,
-            Dialect::Bmv2 => self.members.values().copied().max().flatten(),
+            ArbitrationDialect::Specification => self.highest,
+            ArbitrationDialect::Bmv2 => self.members.values().copied().max().flatten(),
         }
     }
 
-    fn is_used_beside(&self, session: SessionId, id: u128) -> bool {
+    fn is_used_by_other(&self, session: SessionId, id: u128) -> bool {
         self.members
             .iter()
             .any(|(&other, &used)| other != session && used == Some(id))
     }
 
     /// Tells everyone, the primary last: when it hears that it may write, all others know.
-    fn notify_all(&self, name: &str, dialect: Dialect) -> Vec<Output> {
-        let primary = self.primary(dialect);
+    fn notify_all(&self, name: &str, dialect: ArbitrationDialect) -> Vec<ElectionAction> {
+        let primary = self.primary_session(dialect);
         let others = self
             .members
             .keys()
@@ -344,23 +367,28 @@ impl Role {
             .filter(|&session| Some(session) != primary);
         others
             .chain(primary)
-            .map(|session| self.notify(session, name, dialect))
+            .map(|session| self.notify_session(session, name, dialect))
             .collect()
     }
 
-    fn notify(&self, session: SessionId, name: &str, dialect: Dialect) -> Output {
-        let standing = match self.primary(dialect) {
-            Some(primary) if primary == session => Standing::Primary,
-            Some(_) => Standing::Backup,
-            None => Standing::Vacant,
+    fn notify_session(
+        &self,
+        session: SessionId,
+        name: &str,
+        dialect: ArbitrationDialect,
+    ) -> ElectionAction {
+        let standing = match self.primary_session(dialect) {
+            Some(primary) if primary == session => ArbitrationStatus::Primary,
+            Some(_) => ArbitrationStatus::Backup,
+            None => ArbitrationStatus::NoPrimary,
         };
-        let (role, election_id) = (name.to_owned(), self.announced(dialect));
-        Output::Notify(
+        let (role, election_id) = (name.to_owned(), self.announced_election_id(dialect));
+        ElectionAction::Notify(
             session,
-            Notice {
+            ArbitrationNotice {
                 role,
                 election_id,
-                standing,
+                status: standing,
             },
         )
     }
@@ -386,53 +414,60 @@ mod tests {
 
     const DEVICE: u64 = 1;
 
-    fn election(dialect: Dialect) -> Election {
-        Election::new(Rules {
+    fn election(dialect: ArbitrationDialect) -> ControllerElection {
+        ControllerElection::new(ElectionSettings {
             device_id: DEVICE,
             dialect,
             max_sessions: 4,
         })
     }
 
-    fn claim(session: u64, election_id: u128) -> Input {
-        let claim = Claim {
+    fn claim(session: u64, election_id: u128) -> ElectionEvent {
+        let claim = ArbitrationRequest {
             device_id: DEVICE,
             role: String::new(),
             election_id: Some(election_id),
         };
-        Input::Claimed(SessionId(session), claim)
+        ElectionEvent::ArbitrationReceived(SessionId(session), claim)
     }
 
     /// Runs the inputs, connecting each session first, and renders the outputs of the last one.
-    fn last_outputs(dialect: Dialect, sessions: u64, inputs: Vec<Input>) -> Vec<String> {
+    fn last_outputs(
+        dialect: ArbitrationDialect,
+        sessions: u64,
+        inputs: Vec<ElectionEvent>,
+    ) -> Vec<String> {
         let mut election = election(dialect);
         for session in 1..=sessions {
-            election.step(Input::Connected(SessionId(session)));
+            election.handle_event(ElectionEvent::Connected(SessionId(session)));
         }
-        let last = inputs.into_iter().map(|input| election.step(input)).last();
+        let last = inputs
+            .into_iter()
+            .map(|input| election.handle_event(input))
+            .last();
         last.unwrap_or_default().iter().map(render).collect()
     }
 
-    fn render(output: &Output) -> String {
+    fn render(output: &ElectionAction) -> String {
         match output {
-            Output::Notify(
+            ElectionAction::Notify(
                 session,
-                Notice {
+                ArbitrationNotice {
                     election_id,
-                    standing,
+                    status: standing,
                     ..
                 },
             ) => {
                 format!("{}: {standing:?} {}", session.0, election_id.unwrap_or(0))
             }
-            Output::Close(session, refusal) => format!("{}: {refusal}", session.0),
+            ElectionAction::Close(session, refusal) => format!("{}: {refusal}", session.0),
         }
     }
 
     #[test]
     fn the_highest_election_id_wins_and_everyone_hears_of_it_the_primary_last() {
         let outputs = last_outputs(
-            Dialect::Specification,
+            ArbitrationDialect::Specification,
             3,
             vec![claim(1, 5), claim(2, 3), claim(3, 9)],
         );
@@ -441,34 +476,38 @@ mod tests {
 
     #[test]
     fn a_backup_that_joins_is_told_alone() {
-        let outputs = last_outputs(Dialect::Specification, 2, vec![claim(1, 5), claim(2, 3)]);
+        let outputs = last_outputs(
+            ArbitrationDialect::Specification,
+            2,
+            vec![claim(1, 5), claim(2, 3)],
+        );
         assert_eq!(outputs, ["2: Backup 5"]);
     }
 
     #[test]
     fn by_the_specification_nobody_is_promoted_when_the_primary_leaves() {
-        let leave = Input::Disconnected(SessionId(1));
+        let leave = ElectionEvent::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), leave];
-        let outputs = last_outputs(Dialect::Specification, 2, inputs.clone());
+        let outputs = last_outputs(ArbitrationDialect::Specification, 2, inputs.clone());
         assert_eq!(outputs, ["2: Vacant 5"]);
         let again = [inputs, vec![claim(2, 4)]].concat();
         assert_eq!(
-            last_outputs(Dialect::Specification, 2, again.clone()),
+            last_outputs(ArbitrationDialect::Specification, 2, again.clone()),
             ["2: Vacant 5"]
         );
         let at_last = [again, vec![claim(2, 5)]].concat();
         assert_eq!(
-            last_outputs(Dialect::Specification, 2, at_last),
+            last_outputs(ArbitrationDialect::Specification, 2, at_last),
             ["2: Primary 5"]
         );
     }
 
     #[test]
     fn bmv2_promotes_the_best_backup() {
-        let leave = Input::Disconnected(SessionId(1));
+        let leave = ElectionEvent::Disconnected(SessionId(1));
         let inputs = vec![claim(1, 5), claim(2, 3), claim(3, 4), leave];
         assert_eq!(
-            last_outputs(Dialect::Bmv2, 3, inputs),
+            last_outputs(ArbitrationDialect::Bmv2, 3, inputs),
             ["2: Backup 4", "3: Primary 4"]
         );
     }
@@ -477,53 +516,68 @@ mod tests {
     fn a_primary_may_step_down() {
         let inputs = vec![claim(1, 5), claim(2, 3), claim(1, 1)];
         assert_eq!(
-            last_outputs(Dialect::Specification, 2, inputs.clone()),
+            last_outputs(ArbitrationDialect::Specification, 2, inputs.clone()),
             ["1: Vacant 5", "2: Vacant 5"]
         );
         assert_eq!(
-            last_outputs(Dialect::Bmv2, 2, inputs),
+            last_outputs(ArbitrationDialect::Bmv2, 2, inputs),
             ["1: Backup 3", "2: Primary 3"]
         );
     }
 
     #[test]
     fn an_election_id_in_use_closes_the_stream_and_leaves_the_primary_alone() {
-        let outputs = last_outputs(Dialect::Specification, 2, vec![claim(1, 5), claim(2, 5)]);
+        let outputs = last_outputs(
+            ArbitrationDialect::Specification,
+            2,
+            vec![claim(1, 5), claim(2, 5)],
+        );
         let refused = "2: election id 5 is in use by another live controller of this role";
         assert_eq!(outputs, [refused]);
     }
 
     #[test]
     fn zero_never_becomes_primary() {
-        let outputs = last_outputs(Dialect::Specification, 2, vec![claim(1, 0), claim(2, 0)]);
+        let outputs = last_outputs(
+            ArbitrationDialect::Specification,
+            2,
+            vec![claim(1, 0), claim(2, 0)],
+        );
         assert_eq!(outputs, ["2: Vacant 0"]);
     }
 
     #[test]
     fn a_stream_is_bound_to_its_device_and_role() {
-        let elsewhere = Claim {
+        let elsewhere = ArbitrationRequest {
             device_id: 9,
             role: String::new(),
             election_id: None,
         };
-        let first = Input::Claimed(SessionId(1), elsewhere);
-        let outputs = last_outputs(Dialect::Specification, 1, vec![first.clone()]);
+        let first = ElectionEvent::ArbitrationReceived(SessionId(1), elsewhere);
+        let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![first.clone()]);
         assert_eq!(
             outputs,
             ["1: device 9 is not here; this switch is device 1"]
         );
-        let outputs = last_outputs(Dialect::Specification, 1, vec![claim(1, 5), first]);
+        let outputs = last_outputs(
+            ArbitrationDialect::Specification,
+            1,
+            vec![claim(1, 5), first],
+        );
         assert_eq!(
             outputs,
             ["1: a stream cannot change its device from 1 to 9"]
         );
-        let claim_role = Claim {
+        let claim_role = ArbitrationRequest {
             device_id: DEVICE,
             role: "acl".into(),
             election_id: None,
         };
-        let inputs = vec![claim(1, 5), Input::Claimed(SessionId(1), claim_role)];
-        let outputs = last_outputs(Dialect::Specification, 1, inputs);
+        let inputs = vec![
+            claim(1, 5),
+            ElectionEvent::ArbitrationReceived(SessionId(1), claim_role),
+        ];
+        let outputs = last_outputs(ArbitrationDialect::Specification, 1, inputs);
         assert_eq!(
             outputs,
             [r#"1: a stream cannot change its role from "" to "acl""#]
@@ -532,42 +586,54 @@ mod tests {
 
     #[test]
     fn the_number_of_sessions_is_bounded() {
-        let mut election = election(Dialect::Specification);
-        let connect = |n| Input::Connected(SessionId(n));
-        assert!((1..=4).all(|n| election.step(connect(n)).is_empty()));
-        let refusal = Refusal::TooManySessions(4);
+        let mut election = election(ArbitrationDialect::Specification);
+        let connect = |n| ElectionEvent::Connected(SessionId(n));
+        assert!((1..=4).all(|n| election.handle_event(connect(n)).is_empty()));
+        let refusal = ArbitrationError::TooManySessions(4);
         assert_eq!(
-            election.step(connect(5)),
-            [Output::Close(SessionId(5), refusal)]
+            election.handle_event(connect(5)),
+            [ElectionAction::Close(SessionId(5), refusal)]
         );
     }
 
     #[test]
     fn only_the_primary_may_write() {
-        let mut election = election(Dialect::Specification);
-        election.step(Input::Connected(SessionId(1)));
-        election.step(claim(1, 5));
-        assert_eq!(election.authorize("", Some(5)), Ok(()));
-        assert_eq!(election.authorize("", Some(4)), Err(Denial::NotPrimary));
-        assert_eq!(election.authorize("", None), Err(Denial::NotPrimary));
-        assert_eq!(election.authorize("acl", Some(5)), Err(Denial::UnknownRole));
-        election.step(Input::Disconnected(SessionId(1)));
-        assert_eq!(election.authorize("", Some(5)), Err(Denial::NotPrimary));
+        let mut election = election(ArbitrationDialect::Specification);
+        election.handle_event(ElectionEvent::Connected(SessionId(1)));
+        election.handle_event(claim(1, 5));
+        assert_eq!(election.authorize_write("", Some(5)), Ok(()));
+        assert_eq!(
+            election.authorize_write("", Some(4)),
+            Err(AuthorizationError::NotPrimary)
+        );
+        assert_eq!(
+            election.authorize_write("", None),
+            Err(AuthorizationError::NotPrimary)
+        );
+        assert_eq!(
+            election.authorize_write("acl", Some(5)),
+            Err(AuthorizationError::UnknownRole)
+        );
+        election.handle_event(ElectionEvent::Disconnected(SessionId(1)));
+        assert_eq!(
+            election.authorize_write("", Some(5)),
+            Err(AuthorizationError::NotPrimary)
+        );
     }
 
-    fn input() -> impl Strategy<Value = Input> {
+    fn input() -> impl Strategy<Value = ElectionEvent> {
         let session = (0u64..6).prop_map(SessionId);
         let claim = (0u64..10, 0usize..3, proptest::option::of(0u128..6)).prop_map(
-            |(device, role, election_id)| Claim {
+            |(device, role, election_id)| ArbitrationRequest {
                 device_id: if device == 0 { 2 } else { DEVICE },
                 role: ["", "acl", "routing"][role].to_owned(),
                 election_id,
             },
         );
         prop_oneof![
-            2 => session.clone().prop_map(Input::Connected),
-            6 => (session.clone(), claim).prop_map(|(by, claim)| Input::Claimed(by, claim)),
-            1 => session.prop_map(Input::Disconnected),
+            2 => session.clone().prop_map(ElectionEvent::Connected),
+            6 => (session.clone(), claim).prop_map(|(by, claim)| ElectionEvent::ArbitrationReceived(by, claim)),
+            1 => session.prop_map(ElectionEvent::Disconnected),
         ]
     }
 
@@ -579,22 +645,22 @@ mod tests {
             bmv2 in any::<bool>(),
             inputs in proptest::collection::vec(input(), 0..60),
         ) {
-            let dialect = if bmv2 { Dialect::Bmv2 } else { Dialect::Specification };
+            let dialect = if bmv2 { ArbitrationDialect::Bmv2 } else { ArbitrationDialect::Specification };
             let mut election = election(dialect);
-            let mut told: BTreeMap<SessionId, Standing> = BTreeMap::new();
+            let mut told: BTreeMap<SessionId, ArbitrationStatus> = BTreeMap::new();
             for input in inputs {
-                if let Input::Disconnected(session) = input {
+                if let ElectionEvent::Disconnected(session) = input {
                     told.remove(&session);
                 }
-                for output in election.step(input) {
+                for output in election.handle_event(input) {
                     match output {
-                        Output::Notify(session, notice) => told.insert(session, notice.standing),
-                        Output::Close(session, _) => told.remove(&session),
+                        ElectionAction::Notify(session, notice) => told.insert(session, notice.status),
+                        ElectionAction::Close(session, _) => told.remove(&session),
                     };
                 }
                 prop_assert_eq!(election.check_invariant(), Ok(()));
                 for (&session, &standing) in &told {
-                    prop_assert_eq!(standing == Standing::Primary, election.is_primary(session));
+                    prop_assert_eq!(standing == ArbitrationStatus::Primary, election.is_primary(session));
                 }
             }
         }

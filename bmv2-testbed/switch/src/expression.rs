@@ -7,25 +7,25 @@
 //! others (order, division, right shift, saturation) where an operand could need more than 127
 //! bits.
 
-use crate::phv::{Field, Phv, Slot};
+use crate::phv::{FieldRef, Phv, PhvSlot};
 use crate::program::{HeaderIndex, StackIndex, VarbitIndex};
 
 /// An expression with a number as its value.
 #[derive(Clone, Debug)]
-pub(crate) enum Expr {
+pub(crate) enum NumberExpr {
     Const(i128),
     /// A constant of 128 bits that is not negative.
     Large(u128),
-    Field(Field),
+    Field(FieldRef),
     /// A runtime argument of the enclosing action and its width.
     Argument(usize, u32),
     /// 1 for true, 0 for false.
-    FromBool(Box<Cond>),
-    Unary(Unary, Box<Expr>),
-    Binary(Binary, Box<(Expr, Expr)>),
-    Choose(Box<(Cond, Expr, Expr)>),
+    FromBool(Box<BoolExpr>),
+    Unary(UnaryOp, Box<NumberExpr>),
+    Binary(BinaryOp, Box<(NumberExpr, NumberExpr)>),
+    Choose(Box<(BoolExpr, NumberExpr, NumberExpr)>),
     /// The field of a stack's element, found by its index; 0 beyond the stack.
-    Indexed(Box<(Expr, Box<[Field]>)>),
+    Indexed(Box<(NumberExpr, Box<[FieldRef]>)>),
     /// How many elements of a stack have been filled.
     StackCount(StackIndex),
 }
@@ -34,29 +34,29 @@ pub(crate) enum Expr {
 #[derive(Clone, Debug)]
 pub(crate) enum HeaderRef {
     Fixed(HeaderIndex),
-    Indexed(Box<(Expr, Box<[HeaderIndex]>)>),
+    Indexed(Box<(NumberExpr, Box<[HeaderIndex]>)>),
 }
 
 impl HeaderRef {
     /// The header for this packet; none beyond the stack.
     #[inline]
-    pub(crate) fn resolve(&self, phv: &Phv, arguments: &[u128]) -> Option<HeaderIndex> {
+    pub(crate) fn resolve_header(&self, phv: &Phv, arguments: &[u128]) -> Option<HeaderIndex> {
         match self {
             Self::Fixed(header) => Some(*header),
-            Self::Indexed(of) => element(&of.0, &of.1, phv, arguments),
+            Self::Indexed(of) => indexed_element(&of.0, &of.1, phv, arguments),
         }
     }
 }
 
 /// The element that an index chooses.
 #[inline]
-pub(crate) fn element<T: Copy>(
-    index: &Expr,
+pub(crate) fn indexed_element<T: Copy>(
+    index: &NumberExpr,
     elements: &[T],
     phv: &Phv,
     arguments: &[u128],
 ) -> Option<T> {
-    let at = usize::try_from(index.eval(phv, arguments)).ok()?;
+    let at = usize::try_from(index.eval_number(phv, arguments)).ok()?;
     elements.get(at).copied()
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn element<T: Copy>(
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderPair {
     pub(crate) headers: (HeaderIndex, HeaderIndex),
-    pub(crate) slots: Vec<(Slot, Slot)>,
+    pub(crate) slots: Vec<(PhvSlot, PhvSlot)>,
     pub(crate) varbits: Option<(VarbitIndex, VarbitIndex)>,
 }
 
 impl HeaderPair {
     /// Whether both are present and alike, as BMv2 compares them.
-    fn equal(&self, phv: &Phv) -> bool {
-        let alike = |pair: &(Slot, Slot)| phv.get(pair.0) == phv.get(pair.1);
+    fn is_equal(&self, phv: &Phv) -> bool {
+        let alike = |pair: &(PhvSlot, PhvSlot)| phv.get(pair.0) == phv.get(pair.1);
         phv.is_valid(self.headers.0)
             && phv.is_valid(self.headers.1)
             && self.slots.iter().all(alike)
@@ -83,32 +83,32 @@ impl HeaderPair {
 
 /// An expression with a truth value.
 #[derive(Clone, Debug)]
-pub(crate) enum Cond {
+pub(crate) enum BoolExpr {
     Const(bool),
     Valid(HeaderIndex),
     /// A number other than 0.
-    NonZero(Expr),
-    Not(Box<Cond>),
-    And(Box<(Cond, Cond)>),
-    Or(Box<(Cond, Cond)>),
-    Same(Box<(Cond, Cond)>),
-    Compare(Compare, Box<(Expr, Expr)>),
+    NonZero(NumberExpr),
+    Not(Box<BoolExpr>),
+    And(Box<(BoolExpr, BoolExpr)>),
+    Or(Box<(BoolExpr, BoolExpr)>),
+    SameTruth(Box<(BoolExpr, BoolExpr)>),
+    Compare(CompareOp, Box<(NumberExpr, NumberExpr)>),
     /// The same of numbers of 128 bits without a sign.
-    CompareLarge(Compare, Box<(Expr, Expr)>),
+    CompareLarge(CompareOp, Box<(NumberExpr, NumberExpr)>),
     /// The commonest comparison: a field with a constant.
-    FieldIs(Field, i128),
-    Choose(Box<(Cond, Cond, Cond)>),
+    FieldEquals(FieldRef, i128),
+    Choose(Box<(BoolExpr, BoolExpr, BoolExpr)>),
     /// The validity of a stack's element; false beyond the stack.
     ValidElement(HeaderRef),
     /// Whether some pair of headers is equal; of unions, the pairs of their members.
-    SomeEqual(Vec<HeaderPair>),
+    AnyPairEqual(Vec<HeaderPair>),
     /// Whether two variable-length fields hold the same bytes.
     SameVarbits(VarbitIndex, VarbitIndex),
 }
 
 /// Operations on one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unary {
+pub(crate) enum UnaryOp {
     Not,
     /// The value of the low bits read as two's complement of this width.
     Wrap(u32),
@@ -120,7 +120,7 @@ pub(crate) enum Unary {
 
 /// Operations on two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binary {
+pub(crate) enum BinaryOp {
     Add,
     Subtract,
     Multiply,
@@ -139,7 +139,7 @@ pub(crate) enum Binary {
 
 /// Comparisons of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
+pub(crate) enum CompareOp {
     Equal,
     NotEqual,
     Less,
@@ -148,14 +148,14 @@ pub(crate) enum Compare {
     GreaterOrEqual,
 }
 
-impl Expr {
+impl NumberExpr {
     /// The value for this packet, with the arguments of the action around it. Operands that are no
     /// operations, which most are, cost no call.
     #[inline]
-    pub(crate) fn eval(&self, phv: &Phv, arguments: &[u128]) -> i128 {
+    pub(crate) fn eval_number(&self, phv: &Phv, arguments: &[u128]) -> i128 {
         match self {
             Self::Const(value) => *value,
-            Self::Field(field) => phv.number(*field),
+            Self::Field(field) => phv.field_number(*field),
             Self::Argument(at, _) => arguments.get(*at).map_or(0, |value| *value as i128),
             operation => operation.eval_operation(phv, arguments),
         }
@@ -164,51 +164,58 @@ impl Expr {
     #[inline(never)]
     fn eval_operation(&self, phv: &Phv, arguments: &[u128]) -> i128 {
         match self {
-            Self::Const(_) | Self::Field(_) | Self::Argument(..) => self.eval(phv, arguments),
+            Self::Const(_) | Self::Field(_) | Self::Argument(..) => {
+                self.eval_number(phv, arguments)
+            }
             Self::Large(value) => *value as i128,
-            Self::FromBool(cond) => i128::from(cond.eval(phv, arguments)),
-            Self::Unary(op, of) => op.apply(of.eval(phv, arguments)),
-            Self::Binary(op, of) => op.apply(of.0.eval(phv, arguments), of.1.eval(phv, arguments)),
+            Self::FromBool(cond) => i128::from(cond.eval_condition(phv, arguments)),
+            Self::Unary(op, of) => op.apply_to(of.eval_number(phv, arguments)),
+            Self::Binary(op, of) => op.apply_to(
+                of.0.eval_number(phv, arguments),
+                of.1.eval_number(phv, arguments),
+            ),
             Self::Choose(of) => {
-                let chosen = if of.0.eval(phv, arguments) {
+                let chosen = if of.0.eval_condition(phv, arguments) {
                     &of.1
                 } else {
                     &of.2
                 };
-                chosen.eval(phv, arguments)
+                chosen.eval_number(phv, arguments)
             }
             Self::Indexed(of) => {
-                let field = element(&of.0, &of.1, phv, arguments);
-                field.map_or(0, |field| phv.number(field))
+                let field = indexed_element(&of.0, &of.1, phv, arguments);
+                field.map_or(0, |field| phv.field_number(field))
             }
-            Self::StackCount(stack) => phv.next(*stack) as i128,
+            Self::StackCount(stack) => phv.next_element(*stack) as i128,
         }
     }
 
     /// Whether 128 bits of two's complement, or 128 bits without a sign, hold the exact value.
     pub(crate) fn is_exact(&self) -> bool {
         let most = if self.is_unsigned() { 128 } else { 127 };
-        self.bits().is_some_and(|bits| bits <= most)
+        self.magnitude_bits().is_some_and(|bits| bits <= most)
     }
 
     /// Whether the value may need the 128th bit.
     pub(crate) fn is_large(&self) -> bool {
-        self.bits().is_none_or(|bits| bits > 127)
+        self.magnitude_bits().is_none_or(|bits| bits > 127)
     }
 
     /// A bound on the bits of the value's magnitude, or none where it may exceed 128.
-    pub(crate) fn bits(&self) -> Option<u32> {
+    pub(crate) fn magnitude_bits(&self) -> Option<u32> {
         let bits = match self {
             Self::Const(value) => 128 - value.unsigned_abs().leading_zeros(),
             Self::Large(_) => 128,
             Self::Field(field) => field.bits,
             Self::Argument(_, bits) => *bits,
             Self::FromBool(_) => 1,
-            Self::Unary(Unary::Not, of) => of.bits()? + 1,
-            Self::Unary(Unary::Wrap(bits), _) => *bits,
-            Self::Unary(Unary::SaturateUnsigned(bits) | Unary::SaturateSigned(bits), _) => *bits,
-            Self::Binary(op, of) => op.bits(&of.0, &of.1)?,
-            Self::Choose(of) => of.1.bits()?.max(of.2.bits()?),
+            Self::Unary(UnaryOp::Not, of) => of.magnitude_bits()? + 1,
+            Self::Unary(UnaryOp::Wrap(bits), _) => *bits,
+            Self::Unary(UnaryOp::SaturateUnsigned(bits) | UnaryOp::SaturateSigned(bits), _) => {
+                *bits
+            }
+            Self::Binary(op, of) => op.result_bits(&of.0, &of.1)?,
+            Self::Choose(of) => of.1.magnitude_bits()?.max(of.2.magnitude_bits()?),
             Self::Indexed(of) => of.1.first().map_or(0, |field| field.bits),
             Self::StackCount(_) => 32,
         };
@@ -221,9 +228,9 @@ impl Expr {
             Self::Const(value) => *value >= 0,
             Self::Field(field) => !field.signed,
             Self::Argument(..) | Self::FromBool(_) | Self::Large(_) => true,
-            Self::Unary(op, _) => matches!(op, Unary::SaturateUnsigned(_)),
-            Self::Binary(Binary::Subtract, _) => false,
-            Self::Binary(Binary::And, of) => of.0.is_unsigned() || of.1.is_unsigned(),
+            Self::Unary(op, _) => matches!(op, UnaryOp::SaturateUnsigned(_)),
+            Self::Binary(BinaryOp::Subtract, _) => false,
+            Self::Binary(BinaryOp::And, of) => of.0.is_unsigned() || of.1.is_unsigned(),
             Self::Binary(_, of) => of.0.is_unsigned() && of.1.is_unsigned(),
             Self::Choose(of) => of.1.is_unsigned() && of.2.is_unsigned(),
             Self::Indexed(of) => of.1.iter().all(|field| !field.signed),
@@ -232,14 +239,14 @@ impl Expr {
     }
 }
 
-impl Cond {
+impl BoolExpr {
     /// The truth for this packet. What most branches ask costs no call.
     #[inline]
-    pub(crate) fn eval(&self, phv: &Phv, arguments: &[u128]) -> bool {
+    pub(crate) fn eval_condition(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {
             Self::Valid(header) => phv.is_valid(*header),
-            Self::FieldIs(field, value) => phv.number(*field) == *value,
-            Self::NonZero(number) => number.eval(phv, arguments) != 0,
+            Self::FieldEquals(field, value) => phv.field_number(*field) == *value,
+            Self::NonZero(number) => number.eval_number(phv, arguments) != 0,
             compound => compound.eval_compound(phv, arguments),
         }
     }
@@ -247,38 +254,52 @@ impl Cond {
     #[inline(never)]
     fn eval_compound(&self, phv: &Phv, arguments: &[u128]) -> bool {
         match self {
-            Self::Valid(_) | Self::FieldIs(..) | Self::NonZero(_) => self.eval(phv, arguments),
+            Self::Valid(_) | Self::FieldEquals(..) | Self::NonZero(_) => {
+                self.eval_condition(phv, arguments)
+            }
             Self::Const(value) => *value,
-            Self::Not(of) => !of.eval(phv, arguments),
-            Self::And(of) => of.0.eval(phv, arguments) && of.1.eval(phv, arguments),
-            Self::Or(of) => of.0.eval(phv, arguments) || of.1.eval(phv, arguments),
-            Self::Same(of) => of.0.eval(phv, arguments) == of.1.eval(phv, arguments),
-            Self::Compare(op, of) => op.holds(of.0.eval(phv, arguments), of.1.eval(phv, arguments)),
+            Self::Not(of) => !of.eval_condition(phv, arguments),
+            Self::And(of) => {
+                of.0.eval_condition(phv, arguments) && of.1.eval_condition(phv, arguments)
+            }
+            Self::Or(of) => {
+                of.0.eval_condition(phv, arguments) || of.1.eval_condition(phv, arguments)
+            }
+            Self::SameTruth(of) => {
+                of.0.eval_condition(phv, arguments) == of.1.eval_condition(phv, arguments)
+            }
+            Self::Compare(op, of) => op.compare_values(
+                of.0.eval_number(phv, arguments),
+                of.1.eval_number(phv, arguments),
+            ),
             Self::CompareLarge(op, of) => {
-                let (left, right) = (of.0.eval(phv, arguments), of.1.eval(phv, arguments));
-                op.holds(left as u128, right as u128)
+                let (left, right) = (
+                    of.0.eval_number(phv, arguments),
+                    of.1.eval_number(phv, arguments),
+                );
+                op.compare_values(left as u128, right as u128)
             }
             Self::Choose(of) => {
-                let chosen = if of.0.eval(phv, arguments) {
+                let chosen = if of.0.eval_condition(phv, arguments) {
                     &of.1
                 } else {
                     &of.2
                 };
-                chosen.eval(phv, arguments)
+                chosen.eval_condition(phv, arguments)
             }
             Self::ValidElement(header) => {
-                let header = header.resolve(phv, arguments);
+                let header = header.resolve_header(phv, arguments);
                 header.is_some_and(|header| phv.is_valid(header))
             }
             Self::SameVarbits(a, b) => phv.varbit(*a) == phv.varbit(*b),
-            Self::SomeEqual(pairs) => pairs.iter().any(|pair| pair.equal(phv)),
+            Self::AnyPairEqual(pairs) => pairs.iter().any(|pair| pair.is_equal(phv)),
         }
     }
 }
 
-impl Unary {
+impl UnaryOp {
     #[inline]
-    fn apply(self, value: i128) -> i128 {
+    fn apply_to(self, value: i128) -> i128 {
         match self {
             Self::Not => !value,
             Self::Wrap(bits) => {
@@ -294,9 +315,9 @@ impl Unary {
     }
 }
 
-impl Binary {
+impl BinaryOp {
     #[inline]
-    fn apply(self, left: i128, right: i128) -> i128 {
+    fn apply_to(self, left: i128, right: i128) -> i128 {
         match self {
             Self::Add => left.wrapping_add(right),
             Self::Subtract => left.wrapping_sub(right),
@@ -314,24 +335,26 @@ impl Binary {
         }
     }
 
-    fn bits(self, left: &Expr, right: &Expr) -> Option<u32> {
-        let wider = || Some(left.bits()?.max(right.bits()?));
+    fn result_bits(self, left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
+        let wider = || Some(left.magnitude_bits()?.max(right.magnitude_bits()?));
         match self {
             Self::Add | Self::Subtract => Some(wider()? + 1),
-            Self::Multiply => Some(left.bits()? + right.bits()?),
-            Self::Divide => left.bits(),
+            Self::Multiply => Some(left.magnitude_bits()? + right.magnitude_bits()?),
+            Self::Divide => left.magnitude_bits(),
             Self::ShiftRight | Self::ShiftRightLarge => match right {
-                Expr::Const(by) => Some(
-                    left.bits()?
+                NumberExpr::Const(by) => Some(
+                    left.magnitude_bits()?
                         .saturating_sub(u32::try_from(*by).ok()?.min(127)),
                 ),
-                _ => left.bits(),
+                _ => left.magnitude_bits(),
             },
-            Self::Modulo => right.bits(),
+            Self::Modulo => right.magnitude_bits(),
             Self::And => narrowest_mask(left, right),
             Self::Or | Self::Xor => wider(),
             Self::ShiftLeft => match right {
-                Expr::Const(by) => Some(left.bits()? + u32::try_from(*by).ok()?.min(128)),
+                NumberExpr::Const(by) => {
+                    Some(left.magnitude_bits()? + u32::try_from(*by).ok()?.min(128))
+                }
                 _ => None,
             },
         }
@@ -339,10 +362,10 @@ impl Binary {
 }
 
 /// A mask with a number that is not negative bounds the result by that number.
-fn narrowest_mask(left: &Expr, right: &Expr) -> Option<u32> {
-    let bound = |side: &Expr| {
+fn narrowest_mask(left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
+    let bound = |side: &NumberExpr| {
         if side.is_unsigned() {
-            side.bits()
+            side.magnitude_bits()
         } else {
             None
         }
@@ -351,7 +374,7 @@ fn narrowest_mask(left: &Expr, right: &Expr) -> Option<u32> {
         (Some(left), Some(right)) => Some(left.min(right)),
         (one, other) => one
             .or(other)
-            .or_else(|| Some(left.bits()?.max(right.bits()?))),
+            .or_else(|| Some(left.magnitude_bits()?.max(right.magnitude_bits()?))),
     }
 }
 
@@ -360,9 +383,9 @@ fn shift_amount(by: i128) -> Option<u32> {
     u32::try_from(by).ok().filter(|by| *by < 128)
 }
 
-impl Compare {
+impl CompareOp {
     #[inline]
-    fn holds<T: Copy + PartialOrd>(self, left: T, right: T) -> bool {
+    fn compare_values<T: Copy + PartialOrd>(self, left: T, right: T) -> bool {
         match self {
             Self::Equal => left == right,
             Self::NotEqual => left != right,

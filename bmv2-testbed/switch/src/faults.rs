@@ -1,6 +1,6 @@
 //! Faults on purpose: what a switch does wrong, so that controllers can be tested against it.
 //!
-//! A [`Script`] is a value a test writes out, or draws from a seed and prints; [`Faults`] counts
+//! A [`FaultScript`] is a value a test writes out, or draws from a seed and prints; [`FaultInjector`] counts
 //! what [`crate::service`] does and says when a fault is due. The one decision here: faults are
 //! triggered by counts of updates, writes and messages, never by time, so a run with the same
 //! requests meets the same faults. Each fault happens once.
@@ -16,7 +16,7 @@ use tonic::Code;
 
 /// One misbehaviour. Counts begin at 1 when the switch begins to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// Refuses the `nth` update that writes to `table`.
     RefuseUpdate {
         /// The table's full P4Info name, as `IngressImpl.flow_pin`.
@@ -47,11 +47,11 @@ pub enum Fault {
 
 /// Every fault of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Script(pub Vec<Fault>);
+pub struct FaultScript(pub Vec<InjectedFault>);
 
-/// What [`Script::seeded`] draws from.
+/// What [`FaultScript::from_seed`] draws from.
 #[derive(Clone, Debug)]
-pub struct Mix {
+pub struct FaultMix {
     /// Tables whose updates may be refused, by full P4Info name.
     pub tables: Vec<String>,
     /// Number of refused updates; none if `tables` is empty.
@@ -68,18 +68,18 @@ pub struct Mix {
     pub horizon: u64,
 }
 
-impl Script {
+impl FaultScript {
     /// Draws an explicit script: the same seed and mix give the same faults.
     #[must_use]
-    pub fn seeded(seed: u64, mix: &Mix) -> Self {
+    pub fn from_seed(seed: u64, mix: &FaultMix) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut faults = Vec::new();
         for _ in 0..mix.refusals {
             let Some(table) = mix.tables.choose(&mut random).cloned() else {
                 break;
             };
-            let nth = nth(&mut random, mix);
-            faults.push(Fault::RefuseUpdate {
+            let nth = random_count(&mut random, mix);
+            faults.push(InjectedFault::RefuseUpdate {
                 table,
                 nth,
                 code: Code::Internal,
@@ -87,26 +87,26 @@ impl Script {
         }
         for _ in 0..mix.delays {
             let by = mix.longest_delay.mul_f64(random.random_range(0.0..=1.0));
-            faults.push(Fault::DelayWrite {
-                nth: nth(&mut random, mix),
+            faults.push(InjectedFault::DelayWrite {
+                nth: random_count(&mut random, mix),
                 by,
             });
         }
         for _ in 0..mix.drops {
-            faults.push(Fault::DropStream {
-                nth: nth(&mut random, mix),
+            faults.push(InjectedFault::DropStream {
+                nth: random_count(&mut random, mix),
             });
         }
         for _ in 0..mix.restarts {
-            faults.push(Fault::Restart {
-                nth: nth(&mut random, mix),
+            faults.push(InjectedFault::Restart {
+                nth: random_count(&mut random, mix),
             });
         }
         Self(faults)
     }
 }
 
-fn nth(random: &mut ChaCha8Rng, mix: &Mix) -> u64 {
+fn random_count(random: &mut ChaCha8Rng, mix: &FaultMix) -> u64 {
     random.random_range(1..=mix.horizon.max(1))
 }
 
@@ -121,17 +121,17 @@ pub struct WriteFault {
 
 /// The script together with what has happened so far.
 #[derive(Debug, Default)]
-pub struct Faults {
-    script: Script,
+pub struct FaultInjector {
+    script: FaultScript,
     writes: u64,
     messages: u64,
     updates: BTreeMap<String, u64>,
 }
 
-impl Faults {
+impl FaultInjector {
     /// Nothing has happened yet.
     #[must_use]
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: FaultScript) -> Self {
         Self {
             script,
             ..Self::default()
@@ -145,8 +145,8 @@ impl Faults {
         let mut found = WriteFault::default();
         for fault in &self.script.0 {
             match *fault {
-                Fault::DelayWrite { nth, by } if due(nth) => found.delay += by,
-                Fault::Restart { nth } if due(nth) => found.restart = true,
+                InjectedFault::DelayWrite { nth, by } if due(nth) => found.delay += by,
+                InjectedFault::Restart { nth } if due(nth) => found.restart = true,
                 _ => {}
             }
         }
@@ -161,7 +161,7 @@ impl Faults {
         let count = self.updates.entry(table.to_owned()).or_default();
         *count += 1;
         self.script.0.iter().find_map(|fault| match fault {
-            Fault::RefuseUpdate {
+            InjectedFault::RefuseUpdate {
                 table: of,
                 nth,
                 code,
@@ -173,8 +173,7 @@ impl Faults {
     /// A message was put on a stream: whether to break that stream after it.
     pub fn on_message(&mut self) -> bool {
         self.messages += 1;
-        let due =
-            |fault: &Fault| matches!(fault, Fault::DropStream { nth } if *nth == self.messages);
+        let due = |fault: &InjectedFault| matches!(fault, InjectedFault::DropStream { nth } if *nth == self.messages);
         self.script.0.iter().any(due)
     }
 }
@@ -183,8 +182,8 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn refuse(nth: u64) -> Fault {
-        Fault::RefuseUpdate {
+    fn refuse(nth: u64) -> InjectedFault {
+        InjectedFault::RefuseUpdate {
             table: "path".into(),
             nth,
             code: Code::Internal,
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_nth_update_of_the_named_table_is_refused_once() {
-        let mut faults = Faults::new(Script(vec![refuse(2)]));
+        let mut faults = FaultInjector::new(FaultScript(vec![refuse(2)]));
         let updates = ["path", "flow_pin", "path", "path"].map(|table| faults.on_update(table));
         assert_eq!(updates, [None, None, Some(Code::Internal), None]);
     }
@@ -201,8 +200,11 @@ mod tests {
     #[test]
     fn delays_and_restarts_count_writes() {
         let by = Duration::from_millis(5);
-        let script = vec![Fault::DelayWrite { nth: 1, by }, Fault::Restart { nth: 2 }];
-        let mut faults = Faults::new(Script(script));
+        let script = vec![
+            InjectedFault::DelayWrite { nth: 1, by },
+            InjectedFault::Restart { nth: 2 },
+        ];
+        let mut faults = FaultInjector::new(FaultScript(script));
         assert_eq!(
             faults.on_write(),
             WriteFault {
@@ -222,13 +224,14 @@ mod tests {
 
     #[test]
     fn the_nth_message_is_the_last_of_its_stream() {
-        let mut faults = Faults::new(Script(vec![Fault::DropStream { nth: 2 }]));
+        let mut faults =
+            FaultInjector::new(FaultScript(vec![InjectedFault::DropStream { nth: 2 }]));
         assert_eq!([1, 2, 3].map(|_| faults.on_message()), [false, true, false]);
     }
 
     #[test]
     fn a_seed_gives_the_same_script_again() {
-        let mix = Mix {
+        let mix = FaultMix {
             tables: vec!["path".into(), "flow_pin".into()],
             refusals: 3,
             delays: 2,
@@ -237,9 +240,9 @@ mod tests {
             restarts: 1,
             horizon: 100,
         };
-        let script = Script::seeded(7, &mix);
+        let script = FaultScript::from_seed(7, &mix);
         assert_eq!(script.0.len(), 7);
-        assert_eq!(script, Script::seeded(7, &mix));
-        assert_ne!(script, Script::seeded(8, &mix));
+        assert_eq!(script, FaultScript::from_seed(7, &mix));
+        assert_ne!(script, FaultScript::from_seed(8, &mix));
     }
 }

@@ -4,20 +4,20 @@
 //! after bit, most significant first, fields of absent headers skipped, and the last byte filled
 //! with zero bits. All buffers are reused; CRCs work from tables built at compile time.
 
-use crate::phv::{Field, Phv, mask};
+use crate::phv::{FieldRef, Phv, bit_mask};
 use crate::program::{HeaderIndex, VarbitIndex};
 
 /// A hash or checksum over some fields.
 #[derive(Clone, Debug)]
-pub(crate) struct Calculation {
-    pub(crate) algorithm: Algorithm,
-    pub(crate) inputs: Vec<Input>,
+pub(crate) struct HashCalculation {
+    pub(crate) algorithm: HashAlgorithm,
+    pub(crate) inputs: Vec<HashInput>,
 }
 
 /// One input of a calculation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Input {
-    Field(Field),
+pub(crate) enum HashInput {
+    Field(FieldRef),
     Const {
         value: u128,
         bits: u32,
@@ -34,7 +34,7 @@ pub(crate) enum Input {
 /// The algorithms of simple_switch that need no settings of their own. The `_custom` CRCs have the
 /// parameters they start with there; only Thrift could change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum HashAlgorithm {
     /// CRC-32 as in Ethernet.
     Crc32,
     /// CRC-16/ARC.
@@ -55,9 +55,9 @@ pub(crate) enum Algorithm {
     Identity,
 }
 
-impl Algorithm {
+impl HashAlgorithm {
     /// The algorithm of this name in the BMv2 JSON.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "crc32" | "crc32_custom" => Self::Crc32,
             "crc16" | "crc16_custom" => Self::Crc16,
@@ -72,16 +72,18 @@ impl Algorithm {
         })
     }
 
-    fn digest(self, bytes: &[u8]) -> u64 {
+    fn hash_bytes(self, bytes: &[u8]) -> u64 {
         match self {
             Self::Crc32 => u64::from(crc32(bytes)),
             Self::Crc16 => u64::from(crc16(bytes)),
             Self::Csum16 => u64::from(csum16(bytes)),
-            Self::Xor16 => u64::from(words(bytes).fold(0, |sum, word| sum ^ word)),
-            Self::Xor32 => bytes.chunks(4).fold(0, |sum, word| sum ^ leading(word, 4)),
-            Self::CrcCcitt => plain_crc(bytes, 16, 0x1021, 0xffff),
-            Self::Crc8 => plain_crc(bytes, 8, 0x07, 0),
-            Self::Crc64 => plain_crc(bytes, 64, 0x1b, 0),
+            Self::Xor16 => u64::from(u16_words(bytes).fold(0, |sum, word| sum ^ word)),
+            Self::Xor32 => bytes
+                .chunks(4)
+                .fold(0, |sum, word| sum ^ leading_number(word, 4)),
+            Self::CrcCcitt => unreflected_crc(bytes, 16, 0x1021, 0xffff),
+            Self::Crc8 => unreflected_crc(bytes, 8, 0x07, 0),
+            Self::Crc64 => unreflected_crc(bytes, 64, 0x1b, 0),
             Self::Identity => bytes
                 .iter()
                 .take(8)
@@ -90,26 +92,26 @@ impl Algorithm {
     }
 }
 
-impl Calculation {
+impl HashCalculation {
     /// The value for this packet; `scratch` is overwritten.
-    pub(crate) fn compute(&self, phv: &Phv, payload: &[u8], scratch: &mut Vec<u8>) -> u64 {
+    pub(crate) fn compute_hash(&self, phv: &Phv, payload: &[u8], scratch: &mut Vec<u8>) -> u64 {
         let mut bits = BitWriter::new(scratch);
         for input in &self.inputs {
             match *input {
-                Input::Field(field) if phv.is_valid(field.header) => {
-                    bits.push(phv.get(field.slot), field.bits);
+                HashInput::Field(field) if phv.is_valid(field.header) => {
+                    bits.push_bits(phv.get(field.slot), field.bits);
                 }
-                Input::Field(_) => {}
-                Input::Const { value, bits: width } => bits.push(value, width),
-                Input::Varbit { varbit, header } if phv.is_valid(header) => {
+                HashInput::Field(_) => {}
+                HashInput::Const { value, bits: width } => bits.push_bits(value, width),
+                HashInput::Varbit { varbit, header } if phv.is_valid(header) => {
                     bits.push_bytes(phv.varbit(varbit));
                 }
-                Input::Varbit { .. } => {}
-                Input::Payload => bits.push_bytes(payload),
+                HashInput::Varbit { .. } => {}
+                HashInput::Payload => bits.push_bytes(payload),
             }
         }
         bits.finish();
-        self.algorithm.digest(scratch)
+        self.algorithm.hash_bytes(scratch)
     }
 }
 
@@ -126,11 +128,11 @@ impl<'a> BitWriter<'a> {
     /// Starts over in `bytes`.
     pub(crate) fn new(bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
-        Self::after(bytes)
+        Self::append_to(bytes)
     }
 
     /// Continues after what `bytes` holds.
-    pub(crate) fn after(bytes: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn append_to(bytes: &'a mut Vec<u8>) -> Self {
         Self {
             bytes,
             pending: 0,
@@ -140,11 +142,11 @@ impl<'a> BitWriter<'a> {
 
     /// Appends the low `bits` bits of `value`, which has no others.
     #[inline]
-    pub(crate) fn push(&mut self, value: u128, bits: u32) {
+    pub(crate) fn push_bits(&mut self, value: u128, bits: u32) {
         if self.pending_bits + bits <= 64 {
             self.push_word(value as u64, bits);
         } else {
-            self.push_over(value, bits);
+            self.push_wide(value, bits);
         }
     }
 
@@ -155,19 +157,19 @@ impl<'a> BitWriter<'a> {
         self.pending_bits += bits;
     }
 
-    fn push_over(&mut self, value: u128, bits: u32) {
+    fn push_wide(&mut self, value: u128, bits: u32) {
         let mut left = bits;
         while left > 0 {
-            self.flush();
+            self.flush_bytes();
             let part = left.min(WORD_BITS);
             left -= part;
-            self.push_word((value >> left) as u64 & mask(part) as u64, part);
+            self.push_word((value >> left) as u64 & bit_mask(part) as u64, part);
         }
     }
 
     /// Writes the whole bytes that are pending. Always stores eight and keeps the right ones: a
     /// store of fixed size costs less than a copy of the right one.
-    fn flush(&mut self) {
+    fn flush_bytes(&mut self) {
         let end = self.bytes.len() + (self.pending_bits / 8) as usize;
         let word = self.pending.unbounded_shl(64 - self.pending_bits);
         self.bytes.extend_from_slice(&word.to_be_bytes());
@@ -178,35 +180,35 @@ impl<'a> BitWriter<'a> {
 
     /// Appends whole bytes.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
-        self.flush();
+        self.flush_bytes();
         if self.pending_bits == 0 {
             self.bytes.extend_from_slice(bytes);
         } else {
             bytes
                 .iter()
-                .for_each(|byte| self.push(u128::from(*byte), 8));
+                .for_each(|byte| self.push_bits(u128::from(*byte), 8));
         }
     }
 
     /// Writes what is pending, a last partial byte filled with zero bits.
     #[inline]
     pub(crate) fn finish(mut self) {
-        self.push(0, self.pending_bits.wrapping_neg() % 8);
-        self.flush();
+        self.push_bits(0, self.pending_bits.wrapping_neg() % 8);
+        self.flush_bytes();
     }
 }
 
 /// What fits a 64-bit word beside the up to 7 bits that no whole byte holds, in whole bytes.
 const WORD_BITS: u32 = 56;
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+fn u16_words(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes
         .chunks(2)
         .map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
 }
 
 fn csum16(bytes: &[u8]) -> u16 {
-    let sum: u64 = words(bytes).map(u64::from).sum();
+    let sum: u64 = u16_words(bytes).map(u64::from).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     !(((folded & 0xffff) + (folded >> 16)) as u16)
@@ -223,9 +225,9 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// A CRC of `width` bits whose bits are not reflected.
-fn plain_crc(bytes: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
+fn unreflected_crc(bytes: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
     let top = width - 1;
-    let all = mask(width) as u64;
+    let all = bit_mask(width) as u64;
     let shift = |crc: u64, _bit| match crc >> top & 1 {
         1 => (crc << 1 ^ polynomial) & all,
         _ => crc << 1 & all,
@@ -235,7 +237,7 @@ fn plain_crc(bytes: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
 }
 
 /// The first `length` bytes as a number, filled up with zero bytes at the end.
-fn leading(bytes: &[u8], length: usize) -> u64 {
+fn leading_number(bytes: &[u8], length: usize) -> u64 {
     let filled = bytes.iter().chain(std::iter::repeat(&0)).take(length);
     filled.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
@@ -244,7 +246,7 @@ static CRC32: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = reflected(byte as u32, 0xedb8_8320);
+        table[byte] = reflected_remainder(byte as u32, 0xedb8_8320);
         byte += 1;
     }
     table
@@ -254,14 +256,14 @@ static CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = reflected(byte as u32, 0xa001) as u16;
+        table[byte] = reflected_remainder(byte as u32, 0xa001) as u16;
         byte += 1;
     }
     table
 };
 
 /// The remainder of one byte under a polynomial written least significant bit first.
-const fn reflected(byte: u32, polynomial: u32) -> u32 {
+const fn reflected_remainder(byte: u32, polynomial: u32) -> u32 {
     let mut remainder = byte;
     let mut bit = 0;
     while bit < 8 {
@@ -282,29 +284,35 @@ mod tests {
     #[test]
     fn digests_agree_with_published_check_values() {
         let check = b"123456789";
-        assert_eq!(Algorithm::Crc32.digest(check), 0xcbf4_3926);
-        assert_eq!(Algorithm::Crc16.digest(check), 0xbb3d);
-        assert_eq!(Algorithm::CrcCcitt.digest(check), 0x29b1);
-        assert_eq!(Algorithm::Crc8.digest(check), 0xf4);
+        assert_eq!(HashAlgorithm::Crc32.hash_bytes(check), 0xcbf4_3926);
+        assert_eq!(HashAlgorithm::Crc16.hash_bytes(check), 0xbb3d);
+        assert_eq!(HashAlgorithm::CrcCcitt.hash_bytes(check), 0x29b1);
+        assert_eq!(HashAlgorithm::Crc8.hash_bytes(check), 0xf4);
         assert_eq!(
-            Algorithm::Xor32.digest(&[0x12, 0x34, 0x56, 0x78, 0x9a]),
+            HashAlgorithm::Xor32.hash_bytes(&[0x12, 0x34, 0x56, 0x78, 0x9a]),
             0x8834_5678
         );
-        assert_eq!(Algorithm::Identity.digest(check), 0x3132_3334_3536_3738);
-        assert_eq!(Algorithm::Xor16.digest(&[0x12, 0x34, 0x56]), 0x4434);
+        assert_eq!(
+            HashAlgorithm::Identity.hash_bytes(check),
+            0x3132_3334_3536_3738
+        );
+        assert_eq!(HashAlgorithm::Xor16.hash_bytes(&[0x12, 0x34, 0x56]), 0x4434);
         // The worked example of RFC 1071, section 3.
         let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(Algorithm::Csum16.digest(&example), u64::from(!0xddf2_u16));
+        assert_eq!(
+            HashAlgorithm::Csum16.hash_bytes(&example),
+            u64::from(!0xddf2_u16)
+        );
     }
 
     #[test]
     fn bits_are_packed_without_gaps() {
         let mut bytes = Vec::new();
         let mut bits = BitWriter::new(&mut bytes);
-        bits.push(0x4, 4);
-        bits.push(0x5, 4);
-        bits.push(1 << 96 | 1, 100);
-        bits.push(0b1, 1);
+        bits.push_bits(0x4, 4);
+        bits.push_bits(0x5, 4);
+        bits.push_bits(1 << 96 | 1, 100);
+        bits.push_bits(0b1, 1);
         bits.finish();
         let expected = [0x45, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x18];
         assert_eq!(bytes, expected);

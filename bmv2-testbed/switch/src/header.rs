@@ -5,7 +5,7 @@
 //! how fields of any width are carried; a variable-length field is kept as bytes beside them.
 
 use crate::hash::BitWriter;
-use crate::phv::{Phv, Slot, mask};
+use crate::phv::{Phv, PhvSlot, bit_mask};
 use crate::program::{HeaderIndex, StackIndex, VarbitIndex};
 
 /// How a header lies in the packet.
@@ -15,22 +15,22 @@ pub(crate) struct HeaderLayout {
     pub(crate) bytes: usize,
     /// The pieces in order, those behind the variable-length field excepted.
     pub(crate) fields: Vec<FieldLayout>,
-    pub(crate) variable: Option<Box<Variable>>,
+    pub(crate) variable: Option<Box<VarbitLayout>>,
     /// The other members of its header union: at most one member is valid.
-    pub(crate) rivals: Box<[HeaderIndex]>,
+    pub(crate) union_peers: Box<[HeaderIndex]>,
 }
 
 /// Where a piece of a field starts within its header, in bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldLayout {
-    pub(crate) slot: Slot,
+    pub(crate) slot: PhvSlot,
     pub(crate) offset: usize,
     pub(crate) bits: u32,
 }
 
 /// The variable-length field of a header and what follows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Variable {
+pub(crate) struct VarbitLayout {
     pub(crate) varbit: VarbitIndex,
     /// Where it starts, in bits.
     pub(crate) offset: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Variable {
 
 /// A header stack, or a stack of unions: then an element is the members of one union.
 #[derive(Clone, Debug)]
-pub(crate) struct Stack {
+pub(crate) struct HeaderStack {
     pub(crate) index: StackIndex,
     pub(crate) elements: Vec<Vec<HeaderIndex>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Stack {
 impl HeaderLayout {
     /// Reads every field from the packet's bytes, which start with the header and are enough.
     #[inline]
-    pub(crate) fn extract(&self, bytes: &[u8], phv: &mut Phv) {
+    pub(crate) fn extract_fields(&self, bytes: &[u8], phv: &mut Phv) {
         for field in &self.fields {
             phv.set(field.slot, read_bits(bytes, field.offset, field.bits));
         }
@@ -58,7 +58,7 @@ impl HeaderLayout {
 
     /// As [`HeaderLayout::extract`], with `length` bytes in the variable-length field.
     pub(crate) fn extract_variable(&self, bytes: &[u8], length: usize, phv: &mut Phv) {
-        self.extract(bytes, phv);
+        self.extract_fields(bytes, phv);
         let Some(variable) = &self.variable else {
             return;
         };
@@ -74,36 +74,36 @@ impl HeaderLayout {
 
     /// Bytes of the header as it is now.
     #[inline]
-    pub(crate) fn length(&self, phv: &Phv) -> usize {
+    pub(crate) fn byte_length(&self, phv: &Phv) -> usize {
         let variable = self.variable.as_ref();
         self.bytes + variable.map_or(0, |variable| phv.varbit(variable.varbit).len())
     }
 
     /// Writes every field to a packet.
     #[inline]
-    pub(crate) fn emit(&self, phv: &Phv, bits: &mut BitWriter<'_>) {
+    pub(crate) fn emit_fields(&self, phv: &Phv, bits: &mut BitWriter<'_>) {
         for field in &self.fields {
-            bits.push(phv.get(field.slot), field.bits);
+            bits.push_bits(phv.get(field.slot), field.bits);
         }
         if let Some(variable) = &self.variable {
             bits.push_bytes(phv.varbit(variable.varbit));
             for field in &variable.behind {
-                bits.push(phv.get(field.slot), field.bits);
+                bits.push_bits(phv.get(field.slot), field.bits);
             }
         }
     }
 
     /// Marks the header present and the other members of its union absent.
     #[inline]
-    pub(crate) fn validate(&self, header: HeaderIndex, phv: &mut Phv) {
-        for rival in &self.rivals {
+    pub(crate) fn mark_valid(&self, header: HeaderIndex, phv: &mut Phv) {
+        for rival in &self.union_peers {
             phv.set_valid(*rival, false);
         }
         phv.set_valid(header, true);
     }
 
     /// Sets every field to 0.
-    pub(crate) fn clear(&self, phv: &mut Phv) {
+    pub(crate) fn clear_fields(&self, phv: &mut Phv) {
         self.slots().for_each(|slot| phv.set(slot, 0));
         if let Some(variable) = &self.variable {
             phv.varbit_mut(variable.varbit).clear();
@@ -111,79 +111,84 @@ impl HeaderLayout {
     }
 
     /// The slots of all pieces, in order.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = PhvSlot> {
         let behind = self.variable.iter().flat_map(|variable| &variable.behind);
         self.fields.iter().chain(behind).map(|field| field.slot)
     }
 }
 
 /// Makes a header present with all fields 0, unless it is there already.
-pub(crate) fn add(headers: &[HeaderLayout], header: HeaderIndex, phv: &mut Phv) {
+pub(crate) fn add_header(headers: &[HeaderLayout], header: HeaderIndex, phv: &mut Phv) {
     let layout = &headers[header.0 as usize];
     if !phv.is_valid(header) {
-        layout.clear(phv);
-        layout.validate(header, phv);
+        layout.clear_fields(phv);
+        layout.mark_valid(header, phv);
         phv.packet_length += layout.bytes as u32;
     }
 }
 
 /// Makes a header absent.
-pub(crate) fn remove(headers: &[HeaderLayout], header: HeaderIndex, phv: &mut Phv) {
+pub(crate) fn remove_header(headers: &[HeaderLayout], header: HeaderIndex, phv: &mut Phv) {
     if phv.is_valid(header) {
-        let bytes = headers[header.0 as usize].length(phv) as u32;
+        let bytes = headers[header.0 as usize].byte_length(phv) as u32;
         phv.set_valid(header, false);
         phv.packet_length = phv.packet_length.saturating_sub(bytes);
     }
 }
 
 /// Gives one header the fields and the validity of another of its type.
-pub(crate) fn copy(headers: &[HeaderLayout], from: HeaderIndex, to: HeaderIndex, phv: &mut Phv) {
+pub(crate) fn copy_header(
+    headers: &[HeaderLayout],
+    from: HeaderIndex,
+    to: HeaderIndex,
+    phv: &mut Phv,
+) {
     if !phv.is_valid(from) {
         return phv.set_valid(to, false);
     }
     copy_fields(headers, from, to, phv);
-    headers[to.0 as usize].validate(to, phv);
+    headers[to.0 as usize].mark_valid(to, phv);
 }
 
-impl Stack {
+impl HeaderStack {
     /// Moves every element `by` places towards the end; the first become absent (P4 §8.18).
-    pub(crate) fn push(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
+    pub(crate) fn push_front(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
         let size = self.elements.len();
-        phv.set_next(
+        phv.set_next_element(
             self.index,
-            size.min(phv.next(self.index).saturating_add(by)),
+            size.min(phv.next_element(self.index).saturating_add(by)),
         );
         for to in (by..size).rev() {
-            self.shift(to - by, to, headers, phv);
+            self.move_element(to - by, to, headers, phv);
         }
         self.elements
             .iter()
             .take(by)
-            .for_each(|element| invalidate(element, phv));
+            .for_each(|element| invalidate_element(element, phv));
     }
 
     /// Moves every element `by` places towards the start; the last become absent.
-    pub(crate) fn pop(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
-        phv.set_next(self.index, phv.next(self.index).saturating_sub(by));
+    pub(crate) fn pop_front(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
+        phv.set_next_element(self.index, phv.next_element(self.index).saturating_sub(by));
         for from in by..self.elements.len() {
-            self.shift(from, from - by, headers, phv);
+            self.move_element(from, from - by, headers, phv);
         }
         let kept = self.elements.len().saturating_sub(by);
         self.elements
             .iter()
             .skip(kept)
-            .for_each(|element| invalidate(element, phv));
+            .for_each(|element| invalidate_element(element, phv));
     }
 
     /// Gives this stack the elements of another of its type.
-    pub(crate) fn assign(&self, from: &Self, headers: &[HeaderLayout], phv: &mut Phv) {
-        phv.set_next(self.index, phv.next(from.index));
+    pub(crate) fn assign_stack(&self, from: &Self, headers: &[HeaderLayout], phv: &mut Phv) {
+        phv.set_next_element(self.index, phv.next_element(from.index));
         for (from, to) in from.elements.iter().zip(&self.elements) {
             copy_element(from, to, headers, phv);
         }
     }
 
-    fn shift(&self, from: usize, to: usize, headers: &[HeaderLayout], phv: &mut Phv) {
+    fn move_element(&self, from: usize, to: usize, headers: &[HeaderLayout], phv: &mut Phv) {
         copy_element(&self.elements[from], &self.elements[to], headers, phv);
     }
 }
@@ -196,10 +201,10 @@ pub(crate) fn copy_element(
     phv: &mut Phv,
 ) {
     let pairs = from.iter().zip(to);
-    pairs.for_each(|(from, to)| copy(headers, *from, *to, phv));
+    pairs.for_each(|(from, to)| copy_header(headers, *from, *to, phv));
 }
 
-fn invalidate(element: &[HeaderIndex], phv: &mut Phv) {
+fn invalidate_element(element: &[HeaderIndex], phv: &mut Phv) {
     element
         .iter()
         .for_each(|header| phv.set_valid(*header, false));
@@ -235,7 +240,7 @@ fn read_bits_bytewise(bytes: &[u8], skip: u32, bits: u32) -> u128 {
     let high = whole
         .iter()
         .fold(0_u128, |word, byte| word << 8 | u128::from(*byte));
-    (high << (8 - spare) | u128::from(*last >> spare)) & mask(bits)
+    (high << (8 - spare) | u128::from(*last >> spare)) & bit_mask(bits)
 }
 
 #[cfg(test)]

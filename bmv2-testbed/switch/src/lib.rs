@@ -6,7 +6,7 @@
 //!
 //! From the outside in: [`Device`] is one switch as a synchronous state machine, packets in and
 //! packets out; [`Program`] is what it runs; `control` is the vocabulary of its tables. A
-//! [`FabricBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how
+//! [`EmulatedNetworkBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how
 //! the P4Runtime service reaches a device there.
 
 mod action;
@@ -17,8 +17,8 @@ mod deparser;
 mod device;
 mod ecn;
 pub mod election;
+mod emulated_network;
 mod expression;
-mod fabric;
 pub mod faults;
 mod hash;
 mod header;
@@ -39,21 +39,24 @@ mod table;
 pub use action::DROP_PORT;
 pub use arrays::RegisterSpec;
 pub use control::{
-    ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, Target,
+    ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, TableAction,
 };
-pub use counter::Count;
-pub use device::{Departure, Device, DeviceConfig, DeviceCounts, Digest, Nanos, Output, Outputs};
-pub use fabric::{
-    DeviceHandle, DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder,
-    FabricCounts, FabricError, FabricHandle, Gone, Outbox, Pace, Port, Wire, WireCounts, WireIndex,
-    WireState,
+pub use counter::CounterData;
+pub use device::{
+    Device, DeviceConfig, DeviceCounts, DeviceOutputs, Digest, Nanos, OutputPacket, QueuedPacket,
+};
+pub use emulated_network::{
+    ClockPace, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkCounts,
+    EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox,
+    NetworkEndpoint, OwnerStopped, WireCounts, WireEnd, WireIndex, WireSpec, WireState,
 };
 pub use meter::{MeterConfig, MeterSpec, MeterUnit};
 pub use program::{
-    ActionIndex, ActionSpec, CounterIndex, CounterSpec, DefaultIs, DirectMeter, KeySpec, LearnList,
-    LearnListIndex, LoadError, MatchKind, MeterIndex, Parameter, ProfileIndex, ProfileSpec,
-    Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex, ValueSetSpec,
+    ActionIndex, ActionParameter, ActionSpec, CounterIndex, CounterSpec, DefaultMutability,
+    DirectMeter, KeySpec, LearnList, LearnListIndex, LoadError, MatchKind, MeterIndex,
+    ProfileIndex, ProfileSpec, Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex,
+    ValueSetSpec,
 };
-pub use replication::{Change, CloneSession, Replica};
-pub use scheduler::{Dequeued, QueueCounts, QueueLimits, Scheduler, Wait};
+pub use replication::{CloneSession, Replica, ReplicationUpdate};
+pub use scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueLimits, QueueWait};
 pub use table::EntryView;

@@ -41,18 +41,18 @@ pub struct MeterSpec {
 
 /// One meter.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter {
+pub(crate) struct TwoRateMeter {
     unit: MeterUnit,
     config: Option<MeterConfig>,
-    committed: Bucket,
-    peak: Bucket,
+    committed: TokenBucket,
+    peak: TokenBucket,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+struct TokenBucket {
     tokens: u64,
     /// Tokens that had come since time 0 when it was last filled.
-    seen: u64,
+    accrued: u64,
 }
 
 /// The colours as numbers, as P4 programs see them.
@@ -60,10 +60,10 @@ const GREEN: u8 = 0;
 const YELLOW: u8 = 1;
 const RED: u8 = 2;
 
-impl Meter {
+impl TwoRateMeter {
     /// A meter without rates.
     pub(crate) fn new(unit: MeterUnit) -> Self {
-        let (committed, peak) = (Bucket::default(), Bucket::default());
+        let (committed, peak) = (TokenBucket::default(), TokenBucket::default());
         Self {
             unit,
             config: None,
@@ -78,18 +78,18 @@ impl Meter {
     }
 
     /// Sets or removes the rates; both buckets are full then.
-    pub(crate) fn configure(&mut self, config: Option<MeterConfig>) {
+    pub(crate) fn set_config(&mut self, config: Option<MeterConfig>) {
         self.config = config;
-        let full = |burst: fn(&MeterConfig) -> u64| Bucket {
+        let full = |burst: fn(&MeterConfig) -> u64| TokenBucket {
             tokens: config.as_ref().map_or(0, burst),
-            seen: 0,
+            accrued: 0,
         };
         self.committed = full(|config| config.cburst);
         self.peak = full(|config| config.pburst);
     }
 
     /// The colour of one packet.
-    pub(crate) fn execute(&mut self, now: Nanos, bytes: u64) -> u8 {
+    pub(crate) fn color_packet(&mut self, now: Nanos, bytes: u64) -> u8 {
         let Some(config) = self.config else {
             return GREEN;
         };
@@ -97,9 +97,12 @@ impl Meter {
             MeterUnit::Bytes => bytes,
             MeterUnit::Packets => 1,
         };
-        if !self.peak.take(now, config.pir, config.pburst, cost) {
+        if !self.peak.take_tokens(now, config.pir, config.pburst, cost) {
             RED
-        } else if !self.committed.take(now, config.cir, config.cburst, cost) {
+        } else if !self
+            .committed
+            .take_tokens(now, config.cir, config.cburst, cost)
+        {
             YELLOW
         } else {
             GREEN
@@ -107,13 +110,13 @@ impl Meter {
     }
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Fills the bucket up to now and takes `cost` tokens out, if it holds as many.
-    fn take(&mut self, now: Nanos, rate: u64, burst: u64, cost: u64) -> bool {
+    fn take_tokens(&mut self, now: Nanos, rate: u64, burst: u64, cost: u64) -> bool {
         let come = u128::from(now / 1_000) * u128::from(rate) / 1_000_000;
         let come = u64::try_from(come).unwrap_or(u64::MAX);
-        let new = come.saturating_sub(self.seen);
-        self.seen = come;
+        let new = come.saturating_sub(self.accrued);
+        self.accrued = come;
         self.tokens = self.tokens.saturating_add(new).min(burst);
         let enough = self.tokens >= cost;
         if enough {
@@ -130,9 +133,9 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     /// Two tokens a second committed, four peak; bursts of one and two.
-    fn meter() -> Meter {
-        let mut meter = Meter::new(MeterUnit::Packets);
-        meter.configure(Some(MeterConfig {
+    fn meter() -> TwoRateMeter {
+        let mut meter = TwoRateMeter::new(MeterUnit::Packets);
+        meter.set_config(Some(MeterConfig {
             cir: 2,
             cburst: 1,
             pir: 4,
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn a_burst_goes_from_green_over_yellow_to_red() {
         let mut meter = meter();
-        let at_once: Vec<u8> = (0..4).map(|_| meter.execute(0, 64)).collect();
+        let at_once: Vec<u8> = (0..4).map(|_| meter.color_packet(0, 64)).collect();
         assert_eq!(at_once, [GREEN, YELLOW, RED, RED]);
     }
 
@@ -153,7 +156,7 @@ mod tests {
         let mut meter = meter();
         let mut colours = |count: u64, gap: Nanos, from: Nanos| -> Vec<u8> {
             (0..count)
-                .map(|n| meter.execute(from + n * gap, 64))
+                .map(|n| meter.color_packet(from + n * gap, 64))
                 .collect()
         };
         assert_eq!(colours(4, SECOND / 2, SECOND), [GREEN; 4], "two a second");
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_meter_without_rates_is_green() {
-        let mut meter = Meter::new(MeterUnit::Bytes);
-        assert_eq!(meter.execute(0, 1500), GREEN);
+        let mut meter = TwoRateMeter::new(MeterUnit::Bytes);
+        assert_eq!(meter.color_packet(0, 1500), GREEN);
     }
 }

@@ -5,8 +5,8 @@
 //! decision behind it: a controller that pushes two artefacts of different builds hears of it when
 //! it pushes them, with the object and both values named, and not from a strange packet later.
 
-mod resolve;
-mod state;
+mod resolution;
+mod stateful_objects;
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub(crate) enum SchemaError {
 
 /// Everything the service needs to know about a pipeline, by P4Info id.
 #[derive(Debug, Default)]
-pub(crate) struct Schema {
+pub(crate) struct PipelineSchema {
     pub(crate) tables: BTreeMap<u32, TableSchema>,
     pub(crate) profiles: BTreeMap<u32, ProfileSchema>,
     pub(crate) counters: BTreeMap<u32, CounterIndex>,
@@ -71,13 +71,13 @@ pub(crate) struct Schema {
     pub(crate) registers: BTreeMap<u32, RegisterSchema>,
     pub(crate) digests: BTreeMap<u32, DigestSchema>,
     pub(crate) value_sets: BTreeMap<u32, ValueSetSchema>,
-    pub(crate) packet_in: PacketHeader,
-    pub(crate) packet_out: PacketHeader,
+    pub(crate) packet_in: ControllerPacketHeader,
+    pub(crate) packet_out: ControllerPacketHeader,
 }
 
-impl Schema {
+impl PipelineSchema {
     /// Whether the device may have something to tell on its own: digests or idle entries.
-    pub(crate) fn has_notices(&self) -> bool {
+    pub(crate) fn has_notifications(&self) -> bool {
         !self.digests.is_empty() || self.tables.values().any(|table| table.notifies_idle)
     }
 }
@@ -91,7 +91,7 @@ pub(crate) struct TableSchema {
     /// In the order of the program's key.
     pub(crate) fields: Vec<FieldSchema>,
     pub(crate) takes_priority: bool,
-    pub(crate) actions: ActionSet,
+    pub(crate) actions: TableActionSchemas,
     /// The default action that nothing can change.
     pub(crate) const_default: Option<u32>,
     pub(crate) is_const: bool,
@@ -137,7 +137,7 @@ pub(crate) struct FieldSchema {
 /// The actions of one table, by P4Info id. BMv2 has a copy of an action per table that uses it,
 /// so the way back is by index and belongs to the table as well.
 #[derive(Debug, Default)]
-pub(crate) struct ActionSet {
+pub(crate) struct TableActionSchemas {
     pub(crate) by_id: BTreeMap<u32, ActionSchema>,
     pub(crate) by_index: BTreeMap<ActionIndex, u32>,
 }
@@ -178,13 +178,13 @@ pub(crate) struct ProfileSchema {
 
 /// The header before a packet from or to the controller.
 #[derive(Debug, Default)]
-pub(crate) struct PacketHeader {
-    pub(crate) fields: Vec<HeaderField>,
+pub(crate) struct ControllerPacketHeader {
+    pub(crate) fields: Vec<PacketHeaderField>,
 }
 
 /// One field of such a header; padding may be left out by the sender.
 #[derive(Debug)]
-pub(crate) struct HeaderField {
+pub(crate) struct PacketHeaderField {
     pub(crate) field: ParameterSchema,
     pub(crate) is_padding: bool,
 }

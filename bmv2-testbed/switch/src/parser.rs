@@ -5,11 +5,11 @@
 //! extracted and lets the pipeline decide. Transition keys are compared as one number, which bounds
 //! them to 128 bits.
 
-use crate::action::{Action, Machine};
-use crate::expression::{Cond, Expr};
-use crate::header::{HeaderLayout, Stack, read_bits};
-use crate::phv::{Field, Phv, Slot, mask};
-use crate::program::{HeaderIndex, Next, ValueSetIndex};
+use crate::action::{CompiledAction, PacketContext};
+use crate::expression::{BoolExpr, NumberExpr};
+use crate::header::{HeaderLayout, HeaderStack, read_bits};
+use crate::phv::{FieldRef, Phv, PhvSlot, bit_mask};
+use crate::program::{HeaderIndex, NextNode, ValueSetIndex};
 
 /// A parser may pass through this many states; BMv2 would go on forever.
 const STATE_LIMIT: usize = 1024;
@@ -17,14 +17,14 @@ const STATE_LIMIT: usize = 1024;
 /// The parser of a program.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    pub(crate) states: Vec<State>,
-    pub(crate) start: Next,
-    pub(crate) errors: ErrorCodes,
+    pub(crate) states: Vec<ParserState>,
+    pub(crate) start: NextNode,
+    pub(crate) errors: ParserErrorCodes,
 }
 
 /// The numbers that the program gives to the errors the parser itself raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ErrorCodes {
+pub(crate) struct ParserErrorCodes {
     pub(crate) none: u32,
     pub(crate) packet_too_short: u32,
     pub(crate) parser_timeout: u32,
@@ -35,63 +35,63 @@ pub(crate) struct ErrorCodes {
 
 /// One state: operations, then a choice.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) operations: Vec<Operation>,
-    pub(crate) key: Vec<KeyPart>,
-    pub(crate) cases: Vec<Case>,
-    pub(crate) default: Next,
+pub(crate) struct ParserState {
+    pub(crate) operations: Vec<ParserOperation>,
+    pub(crate) key: Vec<SelectKeyPart>,
+    pub(crate) cases: Vec<SelectCase>,
+    pub(crate) default: NextNode,
 }
 
 /// What a state does before choosing.
 #[derive(Debug)]
-pub(crate) enum Operation {
+pub(crate) enum ParserOperation {
     Extract(HeaderIndex),
     /// Anything but a header of fixed length and place.
-    ExtractTo(Box<Extraction>),
-    Set(Field, Source),
-    Advance(Expr),
-    Verify(Cond, Expr),
-    Primitive(Action),
+    ExtractTo(Box<HeaderExtraction>),
+    Set(FieldRef, ValueSource),
+    Advance(NumberExpr),
+    Verify(BoolExpr, NumberExpr),
+    Primitive(CompiledAction),
 }
 
 /// Where to extract to, and how long the variable-length field is, in bits.
 #[derive(Debug)]
-pub(crate) struct Extraction {
-    pub(crate) to: Destination,
-    pub(crate) variable_bits: Option<Expr>,
+pub(crate) struct HeaderExtraction {
+    pub(crate) to: ExtractionTarget,
+    pub(crate) variable_bits: Option<NumberExpr>,
 }
 
 /// Where a header is extracted to.
 #[derive(Debug)]
-pub(crate) enum Destination {
+pub(crate) enum ExtractionTarget {
     Header(HeaderIndex),
     /// The next element of a stack; in a stack of unions this member of it.
     Stack {
-        stack: Stack,
+        stack: HeaderStack,
         member: usize,
     },
 }
 
 /// Where a value in the parser comes from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
-    Expr(Expr),
+pub(crate) enum ValueSource {
+    Expr(NumberExpr),
     Lookahead { offset: usize, bits: u32 },
 }
 
 /// One part of a transition key, padded to whole bytes.
 #[derive(Clone, Debug)]
-pub(crate) enum KeyPart {
-    Field(Slot, u32),
+pub(crate) enum SelectKeyPart {
+    Field(PhvSlot, u32),
     Lookahead {
         offset: usize,
         bits: u32,
     },
     /// A field of a stack's last element.
-    Computed(Expr, u32),
+    Computed(NumberExpr, u32),
 }
 
-impl KeyPart {
+impl SelectKeyPart {
     /// Its width without padding.
     pub(crate) fn bits(&self) -> u32 {
         match self {
@@ -102,14 +102,14 @@ impl KeyPart {
 
 /// One transition.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
-    pub(crate) test: Test,
-    pub(crate) next: Next,
+pub(crate) struct SelectCase {
+    pub(crate) select: SelectMatch,
+    pub(crate) next: NextNode,
 }
 
 /// When a transition is taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Test {
+pub(crate) enum SelectMatch {
     /// The masked key equals the value.
     Masked { value: u128, mask: u128 },
     /// The masked key is in a value set.
@@ -117,11 +117,11 @@ pub(crate) enum Test {
 }
 
 /// One member of a value set, over the whole key: value and mask.
-pub(crate) type SetMember = (u128, u128);
+pub(crate) type ValueSetMember = (u128, u128);
 
 /// What parsing a packet came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parsed {
+pub(crate) struct ParseOutcome {
     /// Bytes taken off the packet; the rest is payload.
     pub(crate) bytes: usize,
     /// The error code.
@@ -129,21 +129,21 @@ pub(crate) struct Parsed {
 }
 
 /// A packet on its way through the parser.
-struct Reading<'a> {
+struct ParserCursor<'a> {
     packet: &'a [u8],
     cursor: usize,
-    sets: &'a [Vec<SetMember>],
+    sets: &'a [Vec<ValueSetMember>],
 }
 
 impl Parser {
     /// Fills the header vector from the packet; `sets` are the members of each value set.
-    pub(crate) fn parse(
+    pub(crate) fn parse_packet(
         &self,
         packet: &[u8],
-        sets: &[Vec<SetMember>],
-        machine: &mut Machine<'_>,
-    ) -> Parsed {
-        let mut reading = Reading {
+        sets: &[Vec<ValueSetMember>],
+        machine: &mut PacketContext<'_>,
+    ) -> ParseOutcome {
+        let mut reading = ParserCursor {
             packet,
             cursor: 0,
             sets,
@@ -155,7 +155,7 @@ impl Parser {
                 error = self.errors.none;
                 break;
             };
-            match self.step(&self.states[state as usize], &mut reading, machine) {
+            match self.run_state(&self.states[state as usize], &mut reading, machine) {
                 Ok(state) => next = state,
                 Err(code) => {
                     error = code;
@@ -163,98 +163,100 @@ impl Parser {
                 }
             }
         }
-        Parsed {
+        ParseOutcome {
             bytes: reading.cursor,
             error,
         }
     }
 
-    fn step(
+    fn run_state(
         &self,
-        state: &State,
-        reading: &mut Reading<'_>,
-        machine: &mut Machine<'_>,
-    ) -> Result<Next, u32> {
+        state: &ParserState,
+        reading: &mut ParserCursor<'_>,
+        machine: &mut PacketContext<'_>,
+    ) -> Result<NextNode, u32> {
         for operation in &state.operations {
-            self.run(operation, reading, machine)?;
+            self.run_operation(operation, reading, machine)?;
         }
         if state.cases.is_empty() {
             return Ok(state.default);
         }
         let mut key = 0_u128;
         for part in &state.key {
-            let value = self.key_part(part, reading.rest(), machine.phv)?;
+            let value = self.read_key_part(part, reading.remaining_bytes(), machine.phv)?;
             key = key.unbounded_shl(part.bits().next_multiple_of(8)) | value;
         }
         let taken = state
             .cases
             .iter()
-            .find(|case| case.test.holds(key, reading.sets));
+            .find(|case| case.select.matches_key(key, reading.sets));
         Ok(taken.map_or(state.default, |case| case.next))
     }
 
-    fn run(
+    fn run_operation(
         &self,
-        operation: &Operation,
-        reading: &mut Reading<'_>,
-        machine: &mut Machine<'_>,
+        operation: &ParserOperation,
+        reading: &mut ParserCursor<'_>,
+        machine: &mut PacketContext<'_>,
     ) -> Result<(), u32> {
         match operation {
-            Operation::Extract(header) => {
+            ParserOperation::Extract(header) => {
                 let layout = &machine.headers[header.0 as usize];
-                let bytes = reading.rest().get(..layout.bytes);
-                layout.extract(bytes.ok_or(self.errors.packet_too_short)?, machine.phv);
-                layout.validate(*header, machine.phv);
+                let bytes = reading.remaining_bytes().get(..layout.bytes);
+                layout.extract_fields(bytes.ok_or(self.errors.packet_too_short)?, machine.phv);
+                layout.mark_valid(*header, machine.phv);
                 reading.cursor += layout.bytes;
             }
-            Operation::ExtractTo(extraction) => self.extract_to(extraction, reading, machine)?,
-            Operation::Set(field, source) => {
-                let value = self.value(source, reading.rest(), machine.phv)?;
-                machine.phv.assign(*field, value);
+            ParserOperation::ExtractTo(extraction) => {
+                self.extract_header(extraction, reading, machine)?
             }
-            Operation::Advance(bits) => {
-                let bytes = self.whole_bytes(bits, machine.phv)?;
-                if bytes > reading.rest().len() {
+            ParserOperation::Set(field, source) => {
+                let value = self.eval_source(source, reading.remaining_bytes(), machine.phv)?;
+                machine.phv.assign_field(*field, value);
+            }
+            ParserOperation::Advance(bits) => {
+                let bytes = self.eval_byte_count(bits, machine.phv)?;
+                if bytes > reading.remaining_bytes().len() {
                     return Err(self.errors.packet_too_short);
                 }
                 reading.cursor += bytes;
             }
-            Operation::Verify(cond, error) => {
-                if !cond.eval(machine.phv, &[]) {
-                    return Err(error.eval(machine.phv, &[]) as u32);
+            ParserOperation::Verify(cond, error) => {
+                if !cond.eval_condition(machine.phv, &[]) {
+                    return Err(error.eval_number(machine.phv, &[]) as u32);
                 }
             }
-            Operation::Primitive(action) => action.run(&[], machine),
+            ParserOperation::Primitive(action) => action.execute_primitives(&[], machine),
         }
         Ok(())
     }
 
-    fn extract_to(
+    fn extract_header(
         &self,
-        extraction: &Extraction,
-        reading: &mut Reading<'_>,
-        machine: &mut Machine<'_>,
+        extraction: &HeaderExtraction,
+        reading: &mut ParserCursor<'_>,
+        machine: &mut PacketContext<'_>,
     ) -> Result<(), u32> {
         let phv = &mut *machine.phv;
         let header = match &extraction.to {
-            Destination::Header(header) => *header,
-            Destination::Stack { stack, member } => {
-                let element = stack.elements.get(phv.next(stack.index));
+            ExtractionTarget::Header(header) => *header,
+            ExtractionTarget::Stack { stack, member } => {
+                let element = stack.elements.get(phv.next_element(stack.index));
                 element.ok_or(self.errors.stack_out_of_bounds)?[*member]
             }
         };
         let layout = &machine.headers[header.0 as usize];
         let variable = match &extraction.variable_bits {
-            Some(bits) => self.whole_bytes(bits, phv)?,
+            Some(bits) => self.eval_byte_count(bits, phv)?,
             None => 0,
         };
         let bytes = layout.bytes.saturating_add(variable);
-        self.check_length(layout, bytes, reading.rest())?;
-        layout.extract_variable(&reading.rest()[..bytes], variable, phv);
-        layout.validate(header, phv);
+        self.check_length(layout, bytes, reading.remaining_bytes())?;
+        layout.extract_variable(&reading.remaining_bytes()[..bytes], variable, phv);
+        layout.mark_valid(header, phv);
         reading.cursor += bytes;
-        if let Destination::Stack { stack, .. } = &extraction.to {
-            phv.set_next(stack.index, phv.next(stack.index) + 1);
+        if let ExtractionTarget::Stack { stack, .. } = &extraction.to {
+            phv.set_next_element(stack.index, phv.next_element(stack.index) + 1);
         }
         Ok(())
     }
@@ -273,8 +275,8 @@ impl Parser {
         }
     }
 
-    fn whole_bytes(&self, bits: &Expr, phv: &Phv) -> Result<usize, u32> {
-        let bits = usize::try_from(bits.eval(phv, &[])).unwrap_or(usize::MAX);
+    fn eval_byte_count(&self, bits: &NumberExpr, phv: &Phv) -> Result<usize, u32> {
+        let bits = usize::try_from(bits.eval_number(phv, &[])).unwrap_or(usize::MAX);
         if bits.is_multiple_of(8) {
             Ok(bits / 8)
         } else {
@@ -282,22 +284,26 @@ impl Parser {
         }
     }
 
-    fn value(&self, source: &Source, rest: &[u8], phv: &Phv) -> Result<i128, u32> {
+    fn eval_source(&self, source: &ValueSource, rest: &[u8], phv: &Phv) -> Result<i128, u32> {
         match source {
-            Source::Expr(expr) => Ok(expr.eval(phv, &[])),
-            Source::Lookahead { offset, bits } => Ok(self.look(rest, *offset, *bits)? as i128),
+            ValueSource::Expr(expr) => Ok(expr.eval_number(phv, &[])),
+            ValueSource::Lookahead { offset, bits } => {
+                Ok(self.read_ahead(rest, *offset, *bits)? as i128)
+            }
         }
     }
 
-    fn key_part(&self, part: &KeyPart, rest: &[u8], phv: &Phv) -> Result<u128, u32> {
+    fn read_key_part(&self, part: &SelectKeyPart, rest: &[u8], phv: &Phv) -> Result<u128, u32> {
         match part {
-            KeyPart::Field(slot, _) => Ok(phv.get(*slot)),
-            KeyPart::Lookahead { offset, bits } => self.look(rest, *offset, *bits),
-            KeyPart::Computed(expr, bits) => Ok(expr.eval(phv, &[]) as u128 & mask(*bits)),
+            SelectKeyPart::Field(slot, _) => Ok(phv.get(*slot)),
+            SelectKeyPart::Lookahead { offset, bits } => self.read_ahead(rest, *offset, *bits),
+            SelectKeyPart::Computed(expr, bits) => {
+                Ok(expr.eval_number(phv, &[]) as u128 & bit_mask(*bits))
+            }
         }
     }
 
-    fn look(&self, rest: &[u8], offset: usize, bits: u32) -> Result<u128, u32> {
+    fn read_ahead(&self, rest: &[u8], offset: usize, bits: u32) -> Result<u128, u32> {
         if (offset + bits as usize).div_ceil(8) > rest.len() {
             return Err(self.errors.packet_too_short);
         }
@@ -305,19 +311,19 @@ impl Parser {
     }
 }
 
-impl Reading<'_> {
-    fn rest(&self) -> &[u8] {
+impl ParserCursor<'_> {
+    fn remaining_bytes(&self) -> &[u8] {
         &self.packet[self.cursor..]
     }
 }
 
-impl Test {
+impl SelectMatch {
     #[inline]
-    fn holds(self, key: u128, sets: &[Vec<SetMember>]) -> bool {
+    fn matches_key(self, key: u128, sets: &[Vec<ValueSetMember>]) -> bool {
         match self {
             Self::Masked { value, mask } => key & mask == value,
             Self::InSet { set, mask } => {
-                let holds = |&(value, of): &SetMember| key & mask & of == value & mask;
+                let holds = |&(value, of): &ValueSetMember| key & mask & of == value & mask;
                 sets[set.0 as usize].iter().any(holds)
             }
         }

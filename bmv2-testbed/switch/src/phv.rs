@@ -3,7 +3,7 @@
 //!
 //! The parser fills it, expressions and actions read and write it, the deparser empties it. One
 //! `Phv` belongs to a device and is wiped for each packet, so that no packet allocates; copies of a
-//! packet (multicast, clones) take a copy of it. A field is a [`Slot`]: its place here is decided
+//! packet (multicast, clones) take a copy of it. A field is a [`PhvSlot`]: its place here is decided
 //! when the program is loaded, never looked up by name. A field of more than 128 bits is several
 //! slots, one after the other.
 
@@ -11,12 +11,12 @@ use crate::program::{HeaderIndex, StackIndex, VarbitIndex};
 
 /// The place of one field in the [`Phv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct PhvSlot(pub(crate) u32);
 
 /// A field as an expression's operand or target: its slot, width and the header it lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub(crate) slot: Slot,
+pub(crate) struct FieldRef {
+    pub(crate) slot: PhvSlot,
     /// 1 to 128.
     pub(crate) bits: u32,
     pub(crate) signed: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Field {
 
 /// What a program's header vector consists of.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shape {
+pub(crate) struct PhvLayout {
     /// How many slots there are.
     pub(crate) slots: usize,
     /// For each header, whether it is metadata and so always valid.
@@ -44,7 +44,7 @@ pub(crate) struct Phv {
     /// Which headers are valid before parsing: the metadata ones.
     metadata: Vec<bool>,
     /// For each stack, the element that is extracted to next.
-    next: Vec<usize>,
+    next_elements: Vec<usize>,
     varbits: Vec<Vec<u8>>,
     /// Length of the packet in bytes as headers come and go.
     pub(crate) packet_length: u32,
@@ -52,12 +52,12 @@ pub(crate) struct Phv {
 
 impl Phv {
     /// An empty vector.
-    pub(crate) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &PhvLayout) -> Self {
         Self {
             values: vec![0; shape.slots],
             valid: shape.metadata.clone(),
             metadata: shape.metadata.clone(),
-            next: vec![0; shape.stacks],
+            next_elements: vec![0; shape.stacks],
             varbits: vec![Vec::new(); shape.varbits],
             packet_length: 0,
         }
@@ -68,20 +68,20 @@ impl Phv {
     pub(crate) fn reset(&mut self, packet_length: u32) {
         self.values.fill(0);
         self.valid.copy_from_slice(&self.metadata);
-        self.next.fill(0);
+        self.next_elements.fill(0);
         self.varbits.iter_mut().for_each(Vec::clear);
         self.packet_length = packet_length;
     }
 
     /// The bits of a field, whether or not its header is valid.
     #[inline]
-    pub(crate) fn get(&self, slot: Slot) -> u128 {
+    pub(crate) fn get(&self, slot: PhvSlot) -> u128 {
         self.values[slot.0 as usize]
     }
 
     /// The number a field stands for: two's complement when the field is signed.
     #[inline]
-    pub(crate) fn number(&self, field: Field) -> i128 {
+    pub(crate) fn field_number(&self, field: FieldRef) -> i128 {
         let bits = self.get(field.slot) as i128;
         if field.signed {
             let spare = 128 - field.bits;
@@ -93,15 +93,15 @@ impl Phv {
 
     /// Writes bits already cut to the field's width.
     #[inline]
-    pub(crate) fn set(&mut self, slot: Slot, bits: u128) {
+    pub(crate) fn set(&mut self, slot: PhvSlot, bits: u128) {
         self.values[slot.0 as usize] = bits;
     }
 
     /// Writes a number into a field, keeping its low bits: the one place where values are
     /// truncated.
     #[inline]
-    pub(crate) fn assign(&mut self, field: Field, number: i128) {
-        self.set(field.slot, number as u128 & mask(field.bits));
+    pub(crate) fn assign_field(&mut self, field: FieldRef, number: i128) {
+        self.set(field.slot, number as u128 & bit_mask(field.bits));
     }
 
     /// Whether a header is present.
@@ -117,13 +117,13 @@ impl Phv {
     }
 
     /// How many elements of a stack have been filled.
-    pub(crate) fn next(&self, stack: StackIndex) -> usize {
-        self.next[stack.0 as usize]
+    pub(crate) fn next_element(&self, stack: StackIndex) -> usize {
+        self.next_elements[stack.0 as usize]
     }
 
     /// Says how many elements of a stack are filled.
-    pub(crate) fn set_next(&mut self, stack: StackIndex, next: usize) {
-        self.next[stack.0 as usize] = next;
+    pub(crate) fn set_next_element(&mut self, stack: StackIndex, next: usize) {
+        self.next_elements[stack.0 as usize] = next;
     }
 
     /// The bytes of a variable-length field.
@@ -143,14 +143,14 @@ impl Phv {
     }
 
     /// Sets every field of metadata headers to 0, as at the start of a packet.
-    pub(crate) fn reset_metadata(&mut self, metadata: &[Slot]) {
+    pub(crate) fn reset_metadata(&mut self, metadata: &[PhvSlot]) {
         metadata.iter().for_each(|slot| self.set(*slot, 0));
     }
 }
 
 /// The low `bits` bits set, for widths 0 to 128.
 #[inline]
-pub(crate) const fn mask(bits: u32) -> u128 {
+pub(crate) const fn bit_mask(bits: u32) -> u128 {
     if bits >= 128 {
         u128::MAX
     } else {

@@ -4,67 +4,71 @@
 //! makes for plain statements (no key, a constant default) are compiled to calls, since nobody can
 //! write them. Every walk ends, because a graph with a cycle is refused when the program is loaded.
 
-use crate::action::{Action, Machine};
-use crate::control::{ActionCall, Target};
-use crate::expression::Cond;
-use crate::profile::Profile;
-use crate::program::{Next, ProfileSpec, TableIndex, TableSpec};
-use crate::table::Table;
+use crate::action::{CompiledAction, PacketContext};
+use crate::control::{ActionCall, TableAction};
+use crate::expression::BoolExpr;
+use crate::profile::ActionProfile;
+use crate::program::{NextNode, ProfileSpec, TableIndex, TableSpec};
+use crate::table::MatchTable;
 
 /// The control flow of ingress or egress.
 #[derive(Debug)]
-pub(crate) struct Pipeline {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) start: Next,
+pub(crate) struct PipelineGraph {
+    pub(crate) nodes: Vec<PipelineNode>,
+    pub(crate) start: NextNode,
 }
 
 /// One step of the control flow.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum PipelineNode {
     Table(TableIndex),
     Branch {
-        cond: Cond,
-        yes: Next,
-        no: Next,
+        cond: BoolExpr,
+        yes: NextNode,
+        no: NextNode,
     },
     Call {
-        action: Action,
+        action: CompiledAction,
         arguments: Vec<u128>,
-        next: Next,
+        next: NextNode,
     },
 }
 
 /// What a pipeline looks up: the program's actions and profiles, the device's tables.
-pub(crate) struct Lookups<'a> {
-    pub(crate) actions: &'a [Action],
+pub(crate) struct LookupContext<'a> {
+    pub(crate) actions: &'a [CompiledAction],
     pub(crate) profile_specs: &'a [ProfileSpec],
-    pub(crate) tables: &'a mut [Table],
-    pub(crate) profiles: &'a [Profile],
+    pub(crate) tables: &'a mut [MatchTable],
+    pub(crate) profiles: &'a [ActionProfile],
 }
 
-impl Pipeline {
+impl PipelineGraph {
     /// Takes a packet from start to end, or to `exit`.
-    pub(crate) fn run(&self, lookups: &mut Lookups<'_>, machine: &mut Machine<'_>) {
+    pub(crate) fn run_packet(
+        &self,
+        lookups: &mut LookupContext<'_>,
+        machine: &mut PacketContext<'_>,
+    ) {
         machine.exit = false;
         let mut next = self.start;
         while let Some(node) = next
             && !machine.exit
         {
             next = match &self.nodes[node as usize] {
-                Node::Table(table) => lookups.apply(*table, machine),
-                Node::Branch { cond, yes, no } => {
-                    if cond.eval(machine.phv, &[]) {
+                PipelineNode::Table(table) => lookups.apply_table(*table, machine),
+                PipelineNode::Branch { cond, yes, no } => {
+                    if cond.eval_condition(machine.phv, &[]) {
                         *yes
                     } else {
                         *no
                     }
                 }
-                Node::Call {
+                PipelineNode::Call {
                     action,
                     arguments,
                     next,
                 } => {
-                    action.run(arguments, machine);
+                    action.execute_primitives(arguments, machine);
                     *next
                 }
             };
@@ -73,42 +77,43 @@ impl Pipeline {
 }
 
 /// Counter, meter and age of an entry that was hit.
-fn watch(table: &mut Table, entry: u32, machine: &mut Machine<'_>) {
+fn update_hit_state(table: &mut MatchTable, entry: u32, machine: &mut PacketContext<'_>) {
     if table.spec.direct_counter {
-        table.count(entry, machine.arrived_bytes);
+        table.count_hit(entry, machine.arrived_bytes);
     }
     if table.spec.idle_timeout {
-        table.touch(entry, machine.now);
+        table.touch_entry(entry, machine.now);
     }
     if let Some(meter) = table.spec.direct_meter {
-        let color = table.color(entry, machine.now, machine.arrived_bytes);
-        machine.phv.assign(meter.color, i128::from(color));
+        let color = table.color_packet(entry, machine.now, machine.arrived_bytes);
+        machine.phv.assign_field(meter.color, i128::from(color));
     }
 }
 
-impl Lookups<'_> {
+impl LookupContext<'_> {
     /// Looks the packet up in one table and runs what it finds. A hit on a group without members
     /// is a miss: BMv2 divides by zero there.
     #[inline]
-    fn apply(&mut self, table: TableIndex, machine: &mut Machine<'_>) -> Next {
+    fn apply_table(&mut self, table: TableIndex, machine: &mut PacketContext<'_>) -> NextNode {
         let at = table.0 as usize;
         let table = &mut self.tables[at];
         let entry = table.lookup(machine.phv);
         if let Some(entry) = entry
-            && table.spec.watches
+            && table.spec.tracks_hits
         {
-            watch(table, entry, machine);
+            update_hit_state(table, entry, machine);
         }
         let table = &self.tables[at];
         let flow = &table.spec.flow;
-        let hit = entry.and_then(|entry| self.resolve(&table.spec, table.target(entry), machine));
+        let hit = entry
+            .and_then(|entry| self.resolve_call(&table.spec, table.entry_action(entry), machine));
         match hit
             .map(|call| (call, &flow.hit))
-            .or(table.default().map(|call| (call, &flow.miss)))
+            .or(table.default_action().map(|call| (call, &flow.miss)))
         {
             Some((call, next)) => {
                 let action = call.action.0 as usize;
-                self.actions[action].run(&call.arguments, machine);
+                self.actions[action].execute_primitives(&call.arguments, machine);
                 next[action]
             }
             None => flow.none,
@@ -117,24 +122,24 @@ impl Lookups<'_> {
 
     /// The call a target stands for, through the table's action profile where it has one.
     #[inline]
-    fn resolve<'t>(
+    fn resolve_call<'t>(
         &'t self,
         spec: &TableSpec,
-        target: &'t Target,
-        machine: &mut Machine<'_>,
+        target: &'t TableAction,
+        machine: &mut PacketContext<'_>,
     ) -> Option<&'t ActionCall> {
         let profile = match (target, spec.profile) {
-            (Target::Action(call), _) => return Some(call),
+            (TableAction::Action(call), _) => return Some(call),
             (_, profile) => profile?.0 as usize,
         };
-        let Machine {
+        let PacketContext {
             phv,
             payload,
             scratch,
             ..
         } = machine;
         let selector = self.profile_specs[profile].selector.as_ref();
-        let hash = || selector.map_or(0, |selector| selector.compute(phv, payload, scratch));
-        self.profiles[profile].resolve(target, hash)
+        let hash = || selector.map_or(0, |selector| selector.compute_hash(phv, payload, scratch));
+        self.profiles[profile].resolve_call(target, hash)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`spawn`] gives a [`Device`] to a thread of its own (`ports/driver.rs`) that owns it, its ports
 //! and the clock. A port (`ports/port.rs`) is a line, which is the same strict-priority
-//! [`Scheduler`](crate::Scheduler) that wires of the in-process fabric have, here on the machine's
+//! [`PortScheduler`](crate::PortScheduler) that wires of the in-process fabric have, here on the machine's
 //! clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
 //! (`ports/capture.rs`). What becomes of interfaces is heard from the kernel (`ports/links.rs`).
 //!
@@ -11,10 +11,10 @@
 
 mod capture;
 mod driver;
-mod line;
 mod links;
 mod packet_socket;
 mod port;
+mod transmitter;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -25,13 +25,13 @@ use std::time::Duration;
 use nix::sys::eventfd::EventFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::counter::Count;
+use crate::counter::CounterData;
 use crate::device::{Device, DeviceCounts};
-use crate::fabric::{DeviceHandle, Gone};
+use crate::emulated_network::{DeviceHandle, OwnerStopped};
 use crate::scheduler::{QueueCounts, QueueLimits};
-use driver::Driver;
-pub use links::{LinkNews, Links};
-pub use packet_socket::{Batch, PacketSocket, Sent};
+use driver::PortsDriver;
+pub use links::{LinkMonitor, LinkUpdate};
+pub use packet_socket::{FrameBatch, PacketSocket, SendStatus};
 
 /// Commands that may wait for the owner before senders wait in turn.
 const COMMAND_LIMIT: usize = 1024;
@@ -42,14 +42,14 @@ pub struct PortConfig {
     /// Its number, below 512: P4's ports have nine bits.
     pub number: u16,
     /// What it is attached to.
-    pub medium: Medium,
+    pub medium: PortMedium,
     /// How fast it sends and how much may wait.
-    pub shape: Shape,
+    pub shape: PortShape,
 }
 
 /// What a port is attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Medium {
+pub enum PortMedium {
     /// A network interface of this machine: one end of a veth pair, a TAP, a real one.
     Interface(String),
     /// Packets come from one capture file, in the order of their times over all ports, and go to
@@ -64,7 +64,7 @@ pub enum Medium {
 
 /// How fast a port sends and how much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PortShape {
     /// Bits per second of whole frames, shared by all levels; without one, as fast as the interface
     /// takes them.
     pub bits_per_second: Option<NonZeroU64>,
@@ -72,12 +72,12 @@ pub struct Shape {
     pub queue: QueueLimits,
 }
 
-impl Default for Shape {
+impl Default for PortShape {
     /// No rate; 1 MiB for each level.
     fn default() -> Self {
         Self {
             bits_per_second: None,
-            queue: QueueLimits::bytes(1 << 20),
+            queue: QueueLimits::of_bytes(1 << 20),
         }
     }
 }
@@ -114,11 +114,11 @@ pub struct PortStatus {
     /// Whether it can carry packets.
     pub state: PortState,
     /// Received and given to the device.
-    pub received: Count,
+    pub received: CounterData,
     /// Received and refused: longer than the longest frame. Offloads of the sender are on.
     pub oversized: u64,
     /// Taken by the interface.
-    pub sent: Count,
+    pub sent: CounterData,
     /// Lost because the port was not up or the interface refused them.
     pub lost: u64,
     /// What each level has seen, from level 0.
@@ -154,45 +154,48 @@ pub enum PortsError {
     Start(#[source] io::Error),
     /// The ports have been stopped.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    Gone(#[from] OwnerStopped),
 }
 
 /// Running ports; the last handle that is dropped does not stop them, [`PortsHandle::stop`] does.
 #[derive(Clone, Debug)]
 pub struct PortsHandle {
-    commands: Commands,
+    commands: PortsCommandSender,
     states: watch::Receiver<Vec<(u16, PortState)>>,
 }
 
 /// Something for the owner to do between two packets.
-type Command = Box<dyn FnOnce(&mut Driver) + Send>;
+type PortsCommand = Box<dyn FnOnce(&mut PortsDriver) + Send>;
 
 /// The way to the owner: a bounded channel, and a bell since it sleeps on file descriptors.
 #[derive(Clone, Debug)]
-pub(crate) struct Commands {
-    sender: mpsc::Sender<Command>,
-    bell: Arc<EventFd>,
+pub(crate) struct PortsCommandSender {
+    sender: mpsc::Sender<PortsCommand>,
+    wakeup: Arc<EventFd>,
 }
 
 /// Gives the device to a thread of its own, with these ports.
 ///
 /// # Errors
 /// A port cannot be had, or the thread does not start.
-pub fn spawn(device: Device, options: &PortsOptions) -> Result<PortsHandle, PortsError> {
+pub fn spawn_ports(device: Device, options: &PortsOptions) -> Result<PortsHandle, PortsError> {
     let (sender, received) = mpsc::channel(COMMAND_LIMIT);
     let bell = EventFd::new().map_err(|errno| PortsError::Start(errno.into()))?;
     let bell = Arc::new(bell);
-    let mut driver = Driver::new(device, options, Arc::clone(&bell))?;
+    let mut driver = PortsDriver::new(device, options, Arc::clone(&bell))?;
     for port in &options.ports {
-        driver.add(port)?;
+        driver.add_port(port)?;
     }
-    let states = driver.states();
+    let states = driver.watch_states();
     std::thread::Builder::new()
         .name("ports".to_owned())
-        .spawn(move || driver.run(received))
+        .spawn(move || driver.run_loop(received))
         .map_err(PortsError::Start)?;
     Ok(PortsHandle {
-        commands: Commands { sender, bell },
+        commands: PortsCommandSender {
+            sender,
+            wakeup: bell,
+        },
         states,
     })
 }
@@ -207,67 +210,81 @@ impl PortsHandle {
     ///
     /// # Errors
     /// It cannot be had.
-    pub async fn add(&self, port: PortConfig) -> Result<(), PortsError> {
-        self.commands.call(move |driver| driver.add(&port)).await?
+    pub async fn add_port(&self, port: PortConfig) -> Result<(), PortsError> {
+        self.commands
+            .run_command(move |driver| driver.add_port(&port))
+            .await?
     }
 
     /// Detaches a port; what waits there is lost. False when there is none.
-    pub async fn remove(&self, number: u16) -> Result<bool, Gone> {
+    pub async fn remove_port(&self, number: u16) -> Result<bool, OwnerStopped> {
         self.commands
-            .call(move |driver| driver.remove(number))
+            .run_command(move |driver| driver.remove_port(number))
             .await
     }
 
     /// All ports, by number.
-    pub async fn status(&self) -> Result<Vec<PortStatus>, Gone> {
-        self.commands.call(|driver| driver.status()).await
+    pub async fn status(&self) -> Result<Vec<PortStatus>, OwnerStopped> {
+        self.commands
+            .run_command(|driver| driver.port_statuses())
+            .await
     }
 
     /// What has become of the device's packets, apart from its P4 counters.
-    pub async fn device_counts(&self) -> Result<DeviceCounts, Gone> {
-        self.device().with(|device| device.counts()).await
+    pub async fn device_counts(&self) -> Result<DeviceCounts, OwnerStopped> {
+        self.device().with_device(|device| device.counts()).await
     }
 
     /// The states of all ports, by number, whenever one changes.
-    pub fn states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
+    pub fn watch_states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
         self.states.clone()
     }
 
     /// Ends the thread once what was received has been worked off, and closes files.
     pub async fn stop(&self) {
         // An error means that it has ended already.
-        let _ended = self.commands.call(Driver::stop).await;
+        let _ended = self.commands.run_command(PortsDriver::stop).await;
     }
 }
 
-impl Commands {
-    async fn call<R: Send + 'static>(
+impl PortsCommandSender {
+    async fn run_command<R: Send + 'static>(
         &self,
-        run: impl FnOnce(&mut Driver) -> R + Send + 'static,
-    ) -> Result<R, Gone> {
+        run: impl FnOnce(&mut PortsDriver) -> R + Send + 'static,
+    ) -> Result<R, OwnerStopped> {
         let (reply, wait) = oneshot::channel();
-        let command: Command = Box::new(move |driver| {
+        let command: PortsCommand = Box::new(move |driver| {
             // Nobody may be waiting any more; what was asked for is done all the same.
             let _unheard = reply.send(run(driver));
         });
-        self.sender.send(command).await.map_err(|_| Gone)?;
+        self.sender.send(command).await.map_err(|_| OwnerStopped)?;
         // Fails only when the bell has been rung 2^64 times without being heard.
-        let _rung = self.bell.write(1);
-        wait.await.map_err(|_| Gone)
+        let _rung = self.wakeup.write(1);
+        wait.await.map_err(|_| OwnerStopped)
     }
 
     pub(crate) async fn with_device<R: Send + 'static>(
         &self,
         run: impl FnOnce(&mut Device) -> R + Send + 'static,
-    ) -> Result<R, Gone> {
-        self.call(move |driver| run(driver.device())).await
+    ) -> Result<R, OwnerStopped> {
+        self.run_command(move |driver| run(driver.device_mut()))
+            .await
     }
 
-    pub(crate) async fn set_packet_ins(&self, to: mpsc::Sender<Vec<u8>>) -> Result<(), Gone> {
-        self.call(move |driver| driver.set_packet_ins(to)).await
+    pub(crate) async fn set_packet_ins(
+        &self,
+        to: mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), OwnerStopped> {
+        self.run_command(move |driver| driver.set_packet_ins(to))
+            .await
     }
 
-    pub(crate) async fn inject(&self, port: u16, packet: Vec<u8>) -> Result<(), Gone> {
-        self.call(move |driver| driver.inject(port, &packet)).await
+    pub(crate) async fn inject_packet(
+        &self,
+        port: u16,
+        packet: Vec<u8>,
+    ) -> Result<(), OwnerStopped> {
+        self.run_command(move |driver| driver.inject_packet(port, &packet))
+            .await
     }
 }

@@ -7,32 +7,32 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::{ActionCall, ControlError, GroupId, GroupMember, MemberId, Target};
+use crate::control::{ActionCall, ControlError, GroupId, GroupMember, MemberId, TableAction};
 
 /// One action profile with its members and groups.
 #[derive(Debug)]
-pub(crate) struct Profile {
+pub(crate) struct ActionProfile {
     size: usize,
-    members: BTreeMap<MemberId, Member>,
-    groups: BTreeMap<GroupId, Group>,
+    members: BTreeMap<MemberId, ProfileMember>,
+    groups: BTreeMap<GroupId, ProfileGroup>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct ProfileMember {
     call: ActionCall,
     entries: usize,
     groups: usize,
 }
 
 #[derive(Debug)]
-struct Group {
+struct ProfileGroup {
     members: Vec<GroupMember>,
     /// Each member as often as its weight says, ascending.
     choices: Vec<MemberId>,
     entries: usize,
 }
 
-impl Profile {
+impl ActionProfile {
     /// An empty profile for `size` members.
     pub(crate) fn new(size: usize) -> Self {
         Self {
@@ -44,15 +44,15 @@ impl Profile {
 
     /// The action of a target that refers here; none for a group without members.
     #[inline]
-    pub(crate) fn resolve<'a>(
+    pub(crate) fn resolve_call<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a TableAction,
         hash: impl FnOnce() -> u64,
     ) -> Option<&'a ActionCall> {
         let member = match target {
-            Target::Action(call) => return Some(call),
-            Target::Member(member) => *member,
-            Target::Group(group) => {
+            TableAction::Action(call) => return Some(call),
+            TableAction::Member(member) => *member,
+            TableAction::Group(group) => {
                 let choices = &self.groups.get(group)?.choices;
                 let at = hash().checked_rem(choices.len() as u64)?;
                 choices[at as usize]
@@ -75,7 +75,7 @@ impl Profile {
         }
         self.members.insert(
             id,
-            Member {
+            ProfileMember {
                 call,
                 entries: 0,
                 groups: 0,
@@ -129,11 +129,11 @@ impl Profile {
         if self.groups.contains_key(&id) {
             return Err(ControlError::AlreadyExists);
         }
-        let choices = self.choices(&members)?;
-        self.join(&members);
+        let choices = self.weighted_choices(&members)?;
+        self.add_group_references(&members);
         self.groups.insert(
             id,
-            Group {
+            ProfileGroup {
                 members,
                 choices,
                 entries: 0,
@@ -148,15 +148,15 @@ impl Profile {
         id: GroupId,
         members: Vec<GroupMember>,
     ) -> Result<(), ControlError> {
-        let choices = self.choices(&members)?;
+        let choices = self.weighted_choices(&members)?;
         if !self.groups.contains_key(&id) {
             return Err(ControlError::NotFound);
         }
-        self.join(&members);
+        self.add_group_references(&members);
         if let Some(group) = self.groups.get_mut(&id) {
             group.choices = choices;
             let left = std::mem::replace(&mut group.members, members);
-            self.leave(&left);
+            self.remove_group_references(&left);
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Profile {
             return Err(ControlError::InUse("a table entry"));
         }
         if let Some(group) = self.groups.remove(&id) {
-            self.leave(&group.members);
+            self.remove_group_references(&group.members);
         }
         Ok(())
     }
@@ -186,39 +186,41 @@ impl Profile {
     }
 
     /// Whether what a target refers to exists.
-    pub(crate) fn check(&self, target: &Target) -> Result<(), ControlError> {
+    pub(crate) fn check_target(&self, target: &TableAction) -> Result<(), ControlError> {
         match target {
-            Target::Action(_) => Err(ControlError::TargetKind("members or groups of its profile")),
-            Target::Member(id) if self.members.contains_key(id) => Ok(()),
-            Target::Member(id) => Err(ControlError::NoSuchMember(*id)),
-            Target::Group(id) if self.groups.contains_key(id) => Ok(()),
-            Target::Group(id) => Err(ControlError::NoSuchGroup(*id)),
+            TableAction::Action(_) => {
+                Err(ControlError::TargetKind("members or groups of its profile"))
+            }
+            TableAction::Member(id) if self.members.contains_key(id) => Ok(()),
+            TableAction::Member(id) => Err(ControlError::NoSuchMember(*id)),
+            TableAction::Group(id) if self.groups.contains_key(id) => Ok(()),
+            TableAction::Group(id) => Err(ControlError::NoSuchGroup(*id)),
         }
     }
 
     /// Notes that one more entry refers to a checked target.
-    pub(crate) fn refer(&mut self, target: &Target) {
-        if let Some(entries) = self.entries_of(target) {
+    pub(crate) fn add_reference(&mut self, target: &TableAction) {
+        if let Some(entries) = self.entry_count_mut(target) {
             *entries += 1;
         }
     }
 
     /// Notes that one entry less refers to a target.
-    pub(crate) fn release(&mut self, target: &Target) {
-        if let Some(entries) = self.entries_of(target) {
+    pub(crate) fn remove_reference(&mut self, target: &TableAction) {
+        if let Some(entries) = self.entry_count_mut(target) {
             *entries -= 1;
         }
     }
 
-    fn entries_of(&mut self, target: &Target) -> Option<&mut usize> {
+    fn entry_count_mut(&mut self, target: &TableAction) -> Option<&mut usize> {
         match target {
-            Target::Action(_) => None,
-            Target::Member(id) => self.members.get_mut(id).map(|member| &mut member.entries),
-            Target::Group(id) => self.groups.get_mut(id).map(|group| &mut group.entries),
+            TableAction::Action(_) => None,
+            TableAction::Member(id) => self.members.get_mut(id).map(|member| &mut member.entries),
+            TableAction::Group(id) => self.groups.get_mut(id).map(|group| &mut group.entries),
         }
     }
 
-    fn choices(&self, members: &[GroupMember]) -> Result<Vec<MemberId>, ControlError> {
+    fn weighted_choices(&self, members: &[GroupMember]) -> Result<Vec<MemberId>, ControlError> {
         let mut weights = BTreeMap::new();
         for GroupMember { member, weight } in members {
             if !self.members.contains_key(member) {
@@ -238,7 +240,7 @@ impl Profile {
         Ok(spread.collect())
     }
 
-    fn join(&mut self, members: &[GroupMember]) {
+    fn add_group_references(&mut self, members: &[GroupMember]) {
         for GroupMember { member, .. } in members {
             if let Some(member) = self.members.get_mut(member) {
                 member.groups += 1;
@@ -246,7 +248,7 @@ impl Profile {
         }
     }
 
-    fn leave(&mut self, members: &[GroupMember]) {
+    fn remove_group_references(&mut self, members: &[GroupMember]) {
         for GroupMember { member, .. } in members {
             if let Some(member) = self.members.get_mut(member) {
                 member.groups -= 1;

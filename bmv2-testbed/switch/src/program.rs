@@ -9,30 +9,30 @@ mod actions;
 mod arrays;
 mod controls;
 mod expressions;
-mod groups;
+mod header_groups;
 mod headers;
 mod json;
-mod load;
+mod jump_threading;
+mod loader;
 mod objects;
 mod parsers;
 mod primitives;
-mod threading;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::action::Action;
+use crate::action::CompiledAction;
 use crate::arrays::RegisterSpec;
 use crate::control::{ActionCall, MatchKey};
-use crate::deparser::{Checksum, Deparser};
+use crate::deparser::{ChecksumField, Deparser};
 use crate::device::StandardMetadata;
-use crate::hash::Calculation;
+use crate::hash::HashCalculation;
 use crate::header::HeaderLayout;
 use crate::meter::{MeterSpec, MeterUnit};
 use crate::parser::Parser;
-use crate::phv::{Field, Shape, Slot};
-use crate::pipeline::Pipeline;
-pub use load::LoadError;
+use crate::phv::{FieldRef, PhvLayout, PhvSlot};
+use crate::pipeline::PipelineGraph;
+pub use loader::LoadError;
 
 /// The number of a table in a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,7 +103,7 @@ pub struct KeySpec {
 pub(crate) enum KeySource {
     /// A field, which reads as 0 while its header is absent; a static mask is applied first.
     Field {
-        slot: Slot,
+        slot: PhvSlot,
         header: HeaderIndex,
         mask: u128,
     },
@@ -131,14 +131,14 @@ pub struct TableSpec {
     /// Whether entries may have an idle timeout.
     pub idle_timeout: bool,
     /// Whether anything is noted on a hit: some of the three above.
-    pub(crate) watches: bool,
+    pub(crate) tracks_hits: bool,
     /// The default action at load; none means that a miss does nothing.
     pub default: Option<ActionCall>,
     /// How much of the default action the program fixes.
-    pub default_is: DefaultIs,
+    pub default_mutability: DefaultMutability,
     /// Entries written in the program; such a table takes no others.
     pub constant_entries: Option<Vec<(MatchKey, ActionCall)>>,
-    pub(crate) flow: Flow,
+    pub(crate) flow: NextNodes,
 }
 
 /// The meter of each entry of a table.
@@ -147,12 +147,12 @@ pub struct DirectMeter {
     /// What it counts.
     pub unit: MeterUnit,
     /// Where the colour of the packet goes.
-    pub(crate) color: Field,
+    pub(crate) color: FieldRef,
 }
 
 /// How much of a table's default action the program fixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultIs {
+pub enum DefaultMutability {
     /// Nothing: any action of the table may become the default.
     Free,
     /// The action: only its arguments may change.
@@ -175,17 +175,17 @@ impl TableSpec {
 
 /// Where control goes after a table, by the action that ran.
 #[derive(Clone, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct NextNodes {
     /// After a hit, indexed by action.
-    pub(crate) hit: Vec<Next>,
+    pub(crate) hit: Vec<NextNode>,
     /// After a miss with a default action, indexed by action.
-    pub(crate) miss: Vec<Next>,
+    pub(crate) miss: Vec<NextNode>,
     /// After a miss without one.
-    pub(crate) none: Next,
+    pub(crate) none: NextNode,
 }
 
 /// The next node of a pipeline; none is its end.
-pub(crate) type Next = Option<u32>;
+pub(crate) type NextNode = Option<u32>;
 
 /// An action as the control plane sees it.
 #[derive(Clone, Debug)]
@@ -193,12 +193,12 @@ pub struct ActionSpec {
     /// Its full name, as in the p4info preamble.
     pub name: String,
     /// Its parameters, in order.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<ActionParameter>,
 }
 
 /// One parameter of an action.
 #[derive(Clone, Debug)]
-pub struct Parameter {
+pub struct ActionParameter {
     /// Its name.
     pub name: String,
     /// Its width.
@@ -216,7 +216,7 @@ pub struct ProfileSpec {
     pub actions: Vec<ActionIndex>,
     /// Whether it has groups.
     pub with_selector: bool,
-    pub(crate) selector: Option<Calculation>,
+    pub(crate) selector: Option<HashCalculation>,
 }
 
 /// An indirect counter array.
@@ -245,12 +245,12 @@ pub struct LearnList {
     /// Its full name, as in the p4info preamble.
     pub name: String,
     /// The fields, in order.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<FieldRef>,
 }
 
 impl LearnList {
     /// The widths of the values of a digest, in order.
-    pub fn bits(&self) -> impl Iterator<Item = u32> {
+    pub fn value_widths(&self) -> impl Iterator<Item = u32> {
         self.fields.iter().map(|field| field.bits)
     }
 }
@@ -259,7 +259,7 @@ impl LearnList {
 #[derive(Debug)]
 pub struct Program {
     pub(crate) tables: Vec<Arc<TableSpec>>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<CompiledAction>,
     pub(crate) action_specs: Vec<ActionSpec>,
     pub(crate) profiles: Vec<ProfileSpec>,
     pub(crate) counters: Vec<CounterSpec>,
@@ -268,17 +268,17 @@ pub struct Program {
     pub(crate) value_sets: Vec<ValueSetSpec>,
     pub(crate) learn_lists: Vec<LearnList>,
     /// What copies of a packet keep.
-    pub(crate) field_lists: Vec<Vec<Slot>>,
-    pub(crate) names: Names,
-    pub(crate) shape: Shape,
+    pub(crate) field_lists: Vec<Vec<PhvSlot>>,
+    pub(crate) names: ObjectNames,
+    pub(crate) shape: PhvLayout,
     pub(crate) headers: Vec<HeaderLayout>,
     /// Every slot of a metadata header.
-    pub(crate) metadata_slots: Vec<Slot>,
+    pub(crate) metadata_slots: Vec<PhvSlot>,
     pub(crate) standard: StandardMetadata,
     pub(crate) parser: Parser,
-    pub(crate) verifications: Vec<Checksum>,
-    pub(crate) ingress: Pipeline,
-    pub(crate) egress: Pipeline,
+    pub(crate) verifications: Vec<ChecksumField>,
+    pub(crate) ingress: PipelineGraph,
+    pub(crate) egress: PipelineGraph,
     pub(crate) deparser: Deparser,
 }
 
@@ -369,7 +369,7 @@ impl Program {
 
 /// The names of what the control plane may ask for.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct ObjectNames {
     pub(crate) tables: BTreeMap<String, TableIndex>,
     pub(crate) profiles: BTreeMap<String, ProfileIndex>,
     pub(crate) counters: BTreeMap<String, CounterIndex>,

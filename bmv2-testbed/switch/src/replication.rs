@@ -26,12 +26,12 @@ pub struct CloneSession {
 
 /// The groups and sessions of one device.
 #[derive(Debug, Default)]
-pub(crate) struct Replication {
+pub(crate) struct ReplicationEngine {
     groups: BTreeMap<u16, Vec<Replica>>,
     sessions: BTreeMap<u16, CloneSession>,
 }
 
-impl Replication {
+impl ReplicationEngine {
     /// The copies of a packet to a group; an unknown group has none.
     pub(crate) fn group(&self, id: u16) -> &[Replica] {
         self.groups.get(&id).map_or(&[], Vec::as_slice)
@@ -54,28 +54,28 @@ impl Replication {
 
     pub(crate) fn write_group(
         &mut self,
-        change: Change,
+        change: ReplicationUpdate,
         id: u16,
         replicas: Vec<Replica>,
     ) -> Result<(), ControlError> {
         check_distinct(&replicas)?;
-        write(&mut self.groups, change, id, replicas)
+        write_object(&mut self.groups, change, id, replicas)
     }
 
     pub(crate) fn write_session(
         &mut self,
-        change: Change,
+        change: ReplicationUpdate,
         id: u16,
         session: CloneSession,
     ) -> Result<(), ControlError> {
         check_distinct(&session.replicas)?;
-        write(&mut self.sessions, change, id, session)
+        write_object(&mut self.sessions, change, id, session)
     }
 }
 
 /// What a write does to a group or session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ReplicationUpdate {
     /// Adds it.
     Insert,
     /// Replaces it.
@@ -84,16 +84,18 @@ pub enum Change {
     Delete,
 }
 
-fn write<T>(
+fn write_object<T>(
     map: &mut BTreeMap<u16, T>,
-    change: Change,
+    change: ReplicationUpdate,
     id: u16,
     value: T,
 ) -> Result<(), ControlError> {
     match (change, map.contains_key(&id)) {
-        (Change::Insert, true) => Err(ControlError::AlreadyExists),
-        (Change::Modify | Change::Delete, false) => Err(ControlError::NotFound),
-        (Change::Delete, true) => {
+        (ReplicationUpdate::Insert, true) => Err(ControlError::AlreadyExists),
+        (ReplicationUpdate::Modify | ReplicationUpdate::Delete, false) => {
+            Err(ControlError::NotFound)
+        }
+        (ReplicationUpdate::Delete, true) => {
             map.remove(&id);
             Ok(())
         }

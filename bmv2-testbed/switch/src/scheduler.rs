@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use crate::counter::Count;
+use crate::counter::CounterData;
 use crate::device::Nanos;
 
 /// Bits per byte times nanoseconds per second: bytes times this, over bits per second, is time.
@@ -18,8 +18,8 @@ const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
 /// The queues of one port and the rate they share; `T` is what waits.
 #[derive(Debug)]
-pub struct Scheduler<T> {
-    queues: Vec<Queue<T>>,
+pub struct PortScheduler<T> {
+    queues: Vec<PacketQueue<T>>,
     bits_per_second: u64,
     limits: QueueLimits,
     /// How many wait, over all levels.
@@ -42,7 +42,7 @@ pub struct QueueLimits {
 
 impl QueueLimits {
     /// So many bytes, and nothing is marked.
-    pub fn bytes(bytes: u64) -> Self {
+    pub fn of_bytes(bytes: u64) -> Self {
         Self {
             bytes,
             mark_from: None,
@@ -54,20 +54,20 @@ impl QueueLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Packets that left.
-    pub sent: Count,
+    pub sent: CounterData,
     /// Packets refused because the queue was full.
-    pub dropped: Count,
+    pub dropped: CounterData,
     /// Packets that found more waiting than [`QueueLimits::mark_from`].
     pub marked: u64,
     /// What waits now.
-    pub depth: Count,
+    pub depth: CounterData,
     /// The most bytes that have ever waited.
     pub deepest: u64,
 }
 
 /// How a packet has waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wait {
+pub struct QueueWait {
     /// Since when.
     pub since: Nanos,
     /// How many packets waited at the port, at all levels, before this one came.
@@ -78,9 +78,9 @@ pub struct Wait {
     pub marked: bool,
 }
 
-impl Wait {
+impl QueueWait {
     /// That of a packet which came to a free port at `now`.
-    pub fn none(now: Nanos) -> Self {
+    pub fn no_wait(now: Nanos) -> Self {
         Self {
             since: now,
             ..Self::default()
@@ -89,34 +89,34 @@ impl Wait {
 }
 
 #[derive(Debug)]
-struct Queue<T> {
-    items: VecDeque<Waiting<T>>,
+struct PacketQueue<T> {
+    items: VecDeque<QueuedItem<T>>,
     counts: QueueCounts,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct QueuedItem<T> {
     item: T,
     bytes: u64,
-    wait: Wait,
+    wait: QueueWait,
 }
 
-/// What [`Scheduler::dequeue`] finds.
+/// What [`PortScheduler::dequeue`] finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Dequeued<T> {
-    /// This is to go next; [`Scheduler::occupy`] puts it on the wire.
-    Next(T, Wait),
+pub enum DequeueOutcome<T> {
+    /// This is to go next; [`PortScheduler::occupy_wire`] puts it on the wire.
+    Next(T, QueueWait),
     /// The wire is busy until then.
     Busy(Nanos),
     /// Nothing waits.
     Empty,
 }
 
-impl<T> Scheduler<T> {
+impl<T> PortScheduler<T> {
     /// Empty queues for levels `0..levels`; the rate must not be 0.
     pub fn new(levels: u8, bits_per_second: u64, limits: QueueLimits) -> Self {
         Self {
-            queues: (0..levels.max(1)).map(|_| Queue::new()).collect(),
+            queues: (0..levels.max(1)).map(|_| PacketQueue::new()).collect(),
             bits_per_second: bits_per_second.max(1),
             limits,
             waiting: 0,
@@ -139,37 +139,37 @@ impl<T> Scheduler<T> {
             return Err(item);
         }
         let threshold = self.limits.mark_from.map_or(u64::MAX, u64::from);
-        let wait = Wait {
+        let wait = QueueWait {
             since: now,
             found: self.waiting,
             left: 0,
             marked: queue.counts.depth.bytes >= threshold,
         };
         self.waiting += 1;
-        queue.put(Waiting { item, bytes, wait });
+        queue.push_item(QueuedItem { item, bytes, wait });
         Ok(())
     }
 
     /// Takes out the first packet of the highest level that has one, if the wire is free.
-    pub fn dequeue(&mut self, now: Nanos) -> Dequeued<T> {
+    pub fn dequeue(&mut self, now: Nanos) -> DequeueOutcome<T> {
         if self.is_empty() {
-            return Dequeued::Empty;
+            return DequeueOutcome::Empty;
         }
         if now < self.free_at {
-            return Dequeued::Busy(self.free_at);
+            return DequeueOutcome::Busy(self.free_at);
         }
-        match self.queues.iter_mut().rev().find_map(Queue::take) {
-            None => Dequeued::Empty,
-            Some(Waiting { item, wait, .. }) => {
+        match self.queues.iter_mut().rev().find_map(PacketQueue::pop_item) {
+            None => DequeueOutcome::Empty,
+            Some(QueuedItem { item, wait, .. }) => {
                 self.waiting -= 1;
                 let left = self.waiting;
-                Dequeued::Next(item, Wait { left, ..wait })
+                DequeueOutcome::Next(item, QueueWait { left, ..wait })
             }
         }
     }
 
     /// Puts so many bytes on the wire, which must be free; when the last bit has left.
-    pub fn occupy(&mut self, bytes: usize, now: Nanos) -> Nanos {
+    pub fn occupy_wire(&mut self, bytes: usize, now: Nanos) -> Nanos {
         if now > self.free_at {
             self.remainder = 0;
         }
@@ -191,12 +191,12 @@ impl<T> Scheduler<T> {
     }
 
     /// What each level has seen, from level 0.
-    pub fn counts(&self) -> impl Iterator<Item = QueueCounts> {
+    pub fn queue_counts(&self) -> impl Iterator<Item = QueueCounts> {
         self.queues.iter().map(|queue| queue.counts)
     }
 }
 
-impl<T> Queue<T> {
+impl<T> PacketQueue<T> {
     fn new() -> Self {
         Self {
             items: VecDeque::new(),
@@ -204,7 +204,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn put(&mut self, waiting: Waiting<T>) {
+    fn push_item(&mut self, waiting: QueuedItem<T>) {
         let counts = &mut self.counts;
         counts.marked += u64::from(waiting.wait.marked);
         counts.depth.add_packet(waiting.bytes);
@@ -212,7 +212,7 @@ impl<T> Queue<T> {
         self.items.push_back(waiting);
     }
 
-    fn take(&mut self) -> Option<Waiting<T>> {
+    fn pop_item(&mut self) -> Option<QueuedItem<T>> {
         let waiting = self.items.pop_front()?;
         let counts = &mut self.counts;
         counts.depth.packets -= 1;
@@ -232,7 +232,7 @@ mod tests {
     /// Offers constant rates (Mbit/s, level 0 first) to a 10 Mbit/s port for ten seconds and
     /// compares what leaves (Mbit/s) with the fluid ideal.
     fn check_shares(offered: [u64; 3], ideal: [f64; 3]) {
-        let mut port = Scheduler::new(3, 10_000_000, QueueLimits::bytes(20 * PACKET as u64));
+        let mut port = PortScheduler::new(3, 10_000_000, QueueLimits::of_bytes(20 * PACKET as u64));
         // A packet of 10 kbit every 10 ms / rate, level by level, in the order of time.
         let mut arrivals: Vec<(Nanos, u8)> = Vec::new();
         for (level, rate) in offered.iter().enumerate() {
@@ -246,7 +246,7 @@ mod tests {
         }
         drain(&mut port, 10 * SECOND);
         let got: Vec<f64> = port
-            .counts()
+            .queue_counts()
             .map(|c| c.sent.bytes as f64 * 8.0 / 10e6)
             .collect();
         for (level, (got, ideal)) in got.iter().zip(ideal).enumerate() {
@@ -260,11 +260,11 @@ mod tests {
     }
 
     /// Whatever has its chance by `now`, each as soon as the wire is free.
-    fn drain(port: &mut Scheduler<()>, now: Nanos) {
+    fn drain(port: &mut PortScheduler<()>, now: Nanos) {
         while port.free_at() <= now {
             let at = port.free_at();
             match port.dequeue(at) {
-                Dequeued::Next(..) => port.occupy(PACKET, at),
+                DequeueOutcome::Next(..) => port.occupy_wire(PACKET, at),
                 _ => return,
             };
         }
@@ -280,29 +280,35 @@ mod tests {
     #[test]
     fn a_packet_takes_its_bits_over_the_rate_without_drift() {
         // 3 Gbit/s: 100 bytes take 266 2/3 ns; three packets take 800 ns exactly.
-        let mut port = Scheduler::new(1, 3_000_000_000, QueueLimits::bytes(1_000));
+        let mut port = PortScheduler::new(1, 3_000_000_000, QueueLimits::of_bytes(1_000));
         for _ in 0..3 {
             port.enqueue(0, (), 100, 0).unwrap();
         }
         let mut left = Vec::new();
-        while let Dequeued::Next((), _) = port.dequeue(port.free_at()) {
-            left.push(port.occupy(100, port.free_at()));
+        while let DequeueOutcome::Next((), _) = port.dequeue(port.free_at()) {
+            left.push(port.occupy_wire(100, port.free_at()));
         }
         assert_eq!(left, [266, 533, 800]);
     }
 
     #[test]
     fn a_full_queue_refuses_and_counts_per_level() {
-        let mut port = Scheduler::new(2, 1_000, QueueLimits::bytes(250));
+        let mut port = PortScheduler::new(2, 1_000, QueueLimits::of_bytes(250));
         assert_eq!(port.enqueue(0, 'a', 200, 0), Ok(()));
         assert_eq!(port.enqueue(0, 'b', 100, 0), Err('b'));
         assert_eq!(port.enqueue(1, 'c', 100, 0), Ok(()));
-        assert!(matches!(port.dequeue(5), Dequeued::Next('c', _)));
-        assert_eq!(port.occupy(100, 5), 5 + 800_000_000);
-        assert_eq!(port.dequeue(6), Dequeued::Busy(5 + 800_000_000));
-        let dropped: Vec<u64> = port.counts().map(|counts| counts.dropped.packets).collect();
+        assert!(matches!(port.dequeue(5), DequeueOutcome::Next('c', _)));
+        assert_eq!(port.occupy_wire(100, 5), 5 + 800_000_000);
+        assert_eq!(port.dequeue(6), DequeueOutcome::Busy(5 + 800_000_000));
+        let dropped: Vec<u64> = port
+            .queue_counts()
+            .map(|counts| counts.dropped.packets)
+            .collect();
         assert_eq!(dropped, [1, 0]);
-        let depth: Vec<u64> = port.counts().map(|counts| counts.depth.bytes).collect();
+        let depth: Vec<u64> = port
+            .queue_counts()
+            .map(|counts| counts.depth.bytes)
+            .collect();
         assert_eq!(depth, [200, 0]);
     }
 
@@ -312,14 +318,14 @@ mod tests {
             bytes: 1_000,
             mark_from: NonZeroU64::new(200),
         };
-        let mut port = Scheduler::new(2, 8_000_000_000, limits);
+        let mut port = PortScheduler::new(2, 8_000_000_000, limits);
         for (at, item) in ['a', 'b', 'c'].into_iter().enumerate() {
             port.enqueue(0, item, 100, at as Nanos).unwrap();
         }
         port.enqueue(1, 'd', 100, 3).unwrap();
         let mut seen = Vec::new();
-        while let Dequeued::Next(item, wait) = port.dequeue(port.free_at().max(9)) {
-            port.occupy(100, port.free_at().max(9));
+        while let DequeueOutcome::Next(item, wait) = port.dequeue(port.free_at().max(9)) {
+            port.occupy_wire(100, port.free_at().max(9));
             seen.push((item, wait.since, wait.found, wait.left, wait.marked));
         }
         let waited = [
@@ -329,7 +335,7 @@ mod tests {
             ('c', 2, 2, 0, true),
         ];
         assert_eq!(seen, waited);
-        let marks: Vec<_> = port.counts().map(|c| (c.marked, c.deepest)).collect();
+        let marks: Vec<_> = port.queue_counts().map(|c| (c.marked, c.deepest)).collect();
         assert_eq!(marks, [(1, 300), (0, 100)]);
     }
 }

@@ -1,6 +1,6 @@
 //! The P4Runtime server of one device, over tonic.
 //!
-//! [`serve`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions` carries
+//! [`apply_requests`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions` carries
 //! out what [`crate::election`] decides, `requests` takes each call to the device's thread in one
 //! hop, `pipeline` keeps the pipelines there, `write` and `read` do the entities, `entity` and
 //! `packet` translate. The decision behind it: one incarnation of the switch is one value, so that
@@ -12,21 +12,21 @@
 
 mod arrays;
 mod bytestring;
+mod controller_metadata;
+mod digests;
 mod entity;
+mod entity_reader;
+mod entity_writer;
 mod error;
-#[cfg(test)]
-mod laws;
-mod learning;
-mod ledger;
 mod packet;
 mod pipeline;
 mod profile;
-mod read;
+#[cfg(test)]
+mod proptests;
 mod replication;
 mod requests;
 mod sessions;
 mod stream;
-mod write;
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,12 +47,12 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::election::{Dialect, Rules};
-use crate::fabric::{DeviceHandle, Gone};
-use crate::faults::{Faults, Script};
-use crate::p4info::Schema;
-use pipeline::Pipelines;
-use sessions::Sessions;
+use crate::election::{ArbitrationDialect, ElectionSettings};
+use crate::emulated_network::{DeviceHandle, OwnerStopped};
+use crate::faults::{FaultInjector, FaultScript};
+use crate::p4info::PipelineSchema;
+use pipeline::DevicePipelines;
+use sessions::SessionRegistry;
 
 /// The version of the protocol, as `Capabilities` reports it.
 const API_VERSION: &str = "1.5.0";
@@ -61,24 +61,24 @@ const MAX_REQUEST_BYTES: usize = 128 << 20;
 /// The largest header list, as a controller must also accept it: 4 MiB.
 const MAX_HEADER_LIST_BYTES: u32 = 4 << 20;
 /// How long open calls may take to end when the switch stops serving.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// How the server behaves.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// What happens when a primary leaves.
-    pub dialect: Dialect,
+    pub dialect: ArbitrationDialect,
     /// Streams open at once.
     pub max_sessions: usize,
     /// What goes wrong on purpose.
-    pub faults: Script,
+    pub faults: FaultScript,
     /// How connections are protected; none means in the clear.
-    pub tls: Option<Tls>,
+    pub tls: Option<ServiceTls>,
 }
 
 /// The switch's identity, and whose it trusts; everything is PEM.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct ServiceTls {
     /// The switch's certificate, with those up to its root if there are any.
     pub certificate: Vec<u8>,
     /// Its private key.
@@ -87,8 +87,8 @@ pub struct Tls {
     pub client_roots: Option<Vec<u8>>,
 }
 
-impl Tls {
-    fn config(self) -> ServerTlsConfig {
+impl ServiceTls {
+    fn server_config(self) -> ServerTlsConfig {
         let identity = Identity::from_pem(self.certificate, self.key);
         let config = ServerTlsConfig::new().identity(identity);
         match self.client_roots {
@@ -102,9 +102,9 @@ impl Default for ServiceOptions {
     /// As the specification says, 16 streams as BMv2 has, no faults, in the clear.
     fn default() -> Self {
         Self {
-            dialect: Dialect::default(),
+            dialect: ArbitrationDialect::default(),
             max_sessions: 16,
-            faults: Script::default(),
+            faults: FaultScript::default(),
             tls: None,
         }
     }
@@ -121,7 +121,7 @@ pub enum ServeError {
     Tls(#[source] tonic::transport::Error),
     /// The device's thread is gone.
     #[error("there is no device to serve")]
-    Gone(#[from] Gone),
+    Gone(#[from] OwnerStopped),
     /// The server has ended already.
     #[error("the server has ended")]
     Ended,
@@ -131,14 +131,14 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct ServerHandle {
     local_addr: SocketAddr,
-    orders: mpsc::Sender<Order>,
-    counts: Arc<Counts>,
+    commands: mpsc::Sender<ServerCommand>,
+    counts: Arc<PacketInCounts>,
     task: JoinHandle<()>,
 }
 
 /// What the owner may ask of a server.
 #[derive(Debug)]
-enum Order {
+enum ServerCommand {
     Stop,
     /// Answered once the switch serves again.
     Restart(oneshot::Sender<()>),
@@ -146,11 +146,11 @@ enum Order {
 
 /// What has become of the packets for controllers.
 #[derive(Debug, Default)]
-struct Counts {
+struct PacketInCounts {
     packet_ins_dropped: AtomicU64,
 }
 
-impl Counts {
+impl PacketInCounts {
     fn drop_packet_in(&self) {
         self.packet_ins_dropped.fetch_add(1, Ordering::Relaxed);
     }
@@ -167,26 +167,28 @@ pub async fn serve(
 ) -> Result<ServerHandle, ServeError> {
     let local_addr = listener.local_addr()?;
     let listener = listener.into_std()?;
-    let device_id = device.with(|device| device.config().device_id).await?;
-    let counts = Arc::new(Counts::default());
+    let device_id = device
+        .with_device(|device| device.config().device_id)
+        .await?;
+    let counts = Arc::new(PacketInCounts::default());
     let (orders, received) = mpsc::channel(1);
-    let supervisor = Supervisor {
+    let supervisor = ServerSupervisor {
         listener,
-        builder: builder(options.tls)?,
+        builder: server_builder(options.tls)?,
         device,
-        rules: Rules {
+        rules: ElectionSettings {
             device_id,
             dialect: options.dialect,
             max_sessions: options.max_sessions,
         },
-        faults: Arc::new(Mutex::new(Faults::new(options.faults))),
+        faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
         counts: Arc::clone(&counts),
-        orders: received,
+        commands: received,
     };
-    let task = tokio::spawn(supervisor.run());
+    let task = tokio::spawn(supervisor.serve_instances());
     Ok(ServerHandle {
         local_addr,
-        orders,
+        commands: orders,
         counts,
         task,
     })
@@ -212,8 +214,8 @@ impl ServerHandle {
     /// [`ServeError::Ended`] when the server is gone.
     pub async fn restart(&self) -> Result<(), ServeError> {
         let (done, serving) = oneshot::channel();
-        self.orders
-            .send(Order::Restart(done))
+        self.commands
+            .send(ServerCommand::Restart(done))
             .await
             .map_err(|_| ServeError::Ended)?;
         serving.await.map_err(|_| ServeError::Ended)
@@ -222,29 +224,29 @@ impl ServerHandle {
     /// Ends every stream, lets open calls finish and stops listening. The device keeps what it has.
     pub async fn shutdown(self) {
         // Both fail only if the server has ended by itself, which is what is wanted.
-        let _ = self.orders.send(Order::Stop).await;
+        let _ = self.commands.send(ServerCommand::Stop).await;
         let _ = self.task.await;
     }
 }
 
 /// What outlives a restart.
 #[derive(Debug)]
-struct Supervisor {
+struct ServerSupervisor {
     listener: std::net::TcpListener,
     builder: Server,
     device: DeviceHandle,
-    rules: Rules,
-    faults: Arc<Mutex<Faults>>,
-    counts: Arc<Counts>,
-    orders: mpsc::Receiver<Order>,
+    rules: ElectionSettings,
+    faults: Arc<Mutex<FaultInjector>>,
+    counts: Arc<PacketInCounts>,
+    commands: mpsc::Receiver<ServerCommand>,
 }
 
-impl Supervisor {
+impl ServerSupervisor {
     /// Serves one incarnation of the switch after the other.
-    async fn run(mut self) {
+    async fn serve_instances(mut self) {
         let mut restarted = None;
         while let Ok(listener) = self.listener.try_clone().and_then(TcpListener::from_std) {
-            let switch = Arc::new(self.incarnate());
+            let switch = Arc::new(self.new_instance());
             let (stop, stopped) = oneshot::channel();
             let mut server = tokio::spawn(run_server(
                 self.builder.clone(),
@@ -252,43 +254,52 @@ impl Supervisor {
                 listener,
                 stopped,
             ));
-            let packets = tokio::spawn(Arc::clone(&switch).pump_packet_ins());
-            let notices = tokio::spawn(Arc::clone(&switch).pump_notices());
+            let packets = tokio::spawn(Arc::clone(&switch).forward_packet_ins());
+            let notices = tokio::spawn(Arc::clone(&switch).forward_notifications());
             if let Some(restarted) = restarted.take() {
                 let restarted: oneshot::Sender<()> = restarted;
                 // Whoever asked may have stopped waiting.
                 let _ = restarted.send(());
             }
             let order = tokio::select! {
-                order = self.orders.recv() => order.unwrap_or(Order::Stop),
-                () = switch.restart.notified() => Order::Restart(oneshot::channel().0),
-                _ = &mut server => Order::Stop,
+                order = self.commands.recv() => order.unwrap_or(ServerCommand::Stop),
+                () = switch.restart.notified() => ServerCommand::Restart(oneshot::channel().0),
+                _ = &mut server => ServerCommand::Stop,
             };
             packets.abort();
             notices.abort();
             let _ = stop.send(());
             let leaving = Status::unavailable("the switch stops serving");
             switch.sessions.write().await.end_all(&leaving);
-            if !server.is_finished() && tokio::time::timeout(GRACE, &mut server).await.is_err() {
+            if !server.is_finished()
+                && tokio::time::timeout(GRACE_PERIOD, &mut server)
+                    .await
+                    .is_err()
+            {
                 server.abort();
             }
             match order {
-                Order::Stop => return,
-                Order::Restart(done) => restarted = Some(done),
+                ServerCommand::Stop => return,
+                ServerCommand::Restart(done) => restarted = Some(done),
             }
-            if self.device.with(|device| device.unload()).await.is_err() {
+            if self
+                .device
+                .with_device(|device| device.unload_program())
+                .await
+                .is_err()
+            {
                 return;
             }
         }
     }
 
-    fn incarnate(&self) -> Switch {
-        Switch {
+    fn new_instance(&self) -> SwitchInstance {
+        SwitchInstance {
             device_id: self.rules.device_id,
             device: self.device.clone(),
             pipelines: Arc::default(),
             schema: watch::Sender::new(None),
-            sessions: RwLock::new(Sessions::new(self.rules, Arc::clone(&self.faults))),
+            sessions: RwLock::new(SessionRegistry::new(self.rules, Arc::clone(&self.faults))),
             faults: Arc::clone(&self.faults),
             restart: Notify::new(),
             counts: Arc::clone(&self.counts),
@@ -297,10 +308,12 @@ impl Supervisor {
 }
 
 /// What all incarnations have in common.
-fn builder(tls: Option<Tls>) -> Result<Server, ServeError> {
+fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
     let builder = Server::builder().http2_max_header_list_size(MAX_HEADER_LIST_BYTES);
     match tls {
-        Some(tls) => builder.tls_config(tls.config()).map_err(ServeError::Tls),
+        Some(tls) => builder
+            .tls_config(tls.server_config())
+            .map_err(ServeError::Tls),
         None => Ok(builder),
     }
 }
@@ -308,11 +321,11 @@ fn builder(tls: Option<Tls>) -> Result<Server, ServeError> {
 /// Answers until told to stop.
 async fn run_server(
     mut builder: Server,
-    switch: Arc<Switch>,
+    switch: Arc<SwitchInstance>,
     listener: TcpListener,
     stopped: oneshot::Receiver<()>,
 ) {
-    let service = P4RuntimeServer::new(Service(switch))
+    let service = P4RuntimeServer::new(P4RuntimeService(switch))
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -332,27 +345,27 @@ async fn run_server(
 
 /// One incarnation of the switch, shared by all its calls.
 #[derive(Debug)]
-struct Switch {
+struct SwitchInstance {
     device_id: u64,
     device: DeviceHandle,
     /// Locked on the device's thread only.
-    pipelines: Arc<Mutex<Pipelines>>,
+    pipelines: Arc<Mutex<DevicePipelines>>,
     /// The running pipeline, for the headers of packets.
-    schema: watch::Sender<Option<Arc<Schema>>>,
-    sessions: RwLock<Sessions>,
-    faults: Arc<Mutex<Faults>>,
+    schema: watch::Sender<Option<Arc<PipelineSchema>>>,
+    sessions: RwLock<SessionRegistry>,
+    faults: Arc<Mutex<FaultInjector>>,
     restart: Notify,
-    counts: Arc<Counts>,
+    counts: Arc<PacketInCounts>,
 }
 
-impl Switch {
+impl SwitchInstance {
     /// Carries packets from the CPU port to the primary until the device is gone.
-    async fn pump_packet_ins(self: Arc<Self>) {
-        let Ok(mut packets) = self.device.packet_ins().await else {
+    async fn forward_packet_ins(self: Arc<Self>) {
+        let Ok(mut packets) = self.device.subscribe_packet_ins().await else {
             return;
         };
         while let Some(packet) = packets.recv().await {
-            self.packet_in(&packet).await;
+            self.send_packet_in(&packet).await;
         }
     }
 }
@@ -360,26 +373,26 @@ impl Switch {
 /// How often a device that has digests or idle timeouts is asked for them.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(10);
 
-impl Switch {
+impl SwitchInstance {
     /// Carries digests and idle timeouts to the primary. A device does not call, it is asked; one
     /// whose program has neither is left alone.
-    async fn pump_notices(self: Arc<Self>) {
+    async fn forward_notifications(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(NOTICE_INTERVAL);
         loop {
             ticks.tick().await;
             let schema = self.schema.borrow().clone();
-            if !schema.is_some_and(|schema| schema.has_notices()) {
+            if !schema.is_some_and(|schema| schema.has_notifications()) {
                 continue;
             }
             let notices = self
-                .on_device(|pipelines, device| pipelines.notices(device))
+                .on_device(|pipelines, device| pipelines.take_notifications(device))
                 .await;
             let Ok(notices) = notices else {
                 return;
             };
             for notice in notices {
                 // Nobody to tell is no error: the next list may find a controller.
-                let _told = self.tell_primaries(&notice).await;
+                let _told = self.notify_primaries(&notice).await;
             }
         }
     }
@@ -387,20 +400,20 @@ impl Switch {
 
 /// The service as tonic wants it.
 #[derive(Debug)]
-struct Service(Arc<Switch>);
+struct P4RuntimeService(Arc<SwitchInstance>);
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
-impl P4Runtime for Service {
-    type ReadStream = Answers<p4rt::ReadResponse>;
-    type StreamChannelStream = Answers<p4rt::StreamMessageResponse>;
+impl P4Runtime for P4RuntimeService {
+    type ReadStream = ResponseStream<p4rt::ReadResponse>;
+    type StreamChannelStream = ResponseStream<p4rt::StreamMessageResponse>;
 
     async fn write(
         &self,
         request: Request<p4rt::WriteRequest>,
     ) -> Result<Response<p4rt::WriteResponse>, Status> {
-        self.0.write_request(request.into_inner()).await?;
+        self.0.handle_write(request.into_inner()).await?;
         Ok(Response::new(p4rt::WriteResponse {}))
     }
 
@@ -408,7 +421,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4rt::ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
-        let answer = self.0.read_request(request.into_inner()).await?;
+        let answer = self.0.handle_read(request.into_inner()).await?;
         Ok(Response::new(Box::pin(tokio_stream::iter(answer))))
     }
 
@@ -434,9 +447,9 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<p4rt::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let opened = self.0.sessions.write().await.open()?;
+        let opened = self.0.sessions.write().await.open_session()?;
         let switch = Arc::clone(&self.0);
-        tokio::spawn(switch.listen(opened.session, request.into_inner(), opened.ended));
+        tokio::spawn(switch.serve_stream(opened.session, request.into_inner(), opened.ended));
         Ok(Response::new(Box::pin(ReceiverStream::new(
             opened.messages,
         ))))

@@ -1,18 +1,18 @@
 //! STF: the small test format of the P4 compiler's own corpus, read and run on a device.
 //!
-//! A case is lines of text: entries to add, packets to send, packets to expect. [`Case::parse`]
+//! A case is lines of text: entries to add, packets to send, packets to expect. [`Case::parse_packet`]
 //! reads it, [`Case::run`] plays it on a fresh device and says in how far the outputs differ from
 //! what is expected. Names may be given from any dot on, as the corpus does, and in quotes, as
 //! p4testgen does. What this runner does not know is an error, never skipped: a case that passes
 //! has been played in full.
 
-mod play;
-mod value;
+mod runner;
+mod values;
 
 use thiserror::Error;
 
 use crate::control::ControlError;
-use value::{Pattern, hex};
+use values::{PacketPattern, parse_hex_bytes};
 
 /// Why a case cannot be read or played, or did not come out as it says.
 #[derive(Debug, Error)]
@@ -41,17 +41,17 @@ pub enum StfError {
 
 /// One test case.
 #[derive(Clone, Debug)]
-pub struct Case {
-    statements: Vec<(usize, Statement)>,
+pub struct StfCase {
+    statements: Vec<(usize, StfStatement)>,
 }
 
 /// One line of a case.
 #[derive(Clone, Debug)]
-enum Statement {
-    Add(Entry),
+enum StfStatement {
+    Add(StfEntry),
     SetDefault {
         table: String,
-        call: Call,
+        call: StfCall,
     },
     Packet {
         port: u16,
@@ -60,7 +60,7 @@ enum Statement {
     /// A packet on this port; without a pattern any number of any packets.
     Expect {
         port: u16,
-        pattern: Option<Pattern>,
+        pattern: Option<PacketPattern>,
     },
     Mirror {
         session: u16,
@@ -103,20 +103,20 @@ enum Statement {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct StfEntry {
     table: String,
     priority: Option<u32>,
     keys: Vec<(String, String)>,
-    call: Call,
+    call: StfCall,
 }
 
 #[derive(Clone, Debug)]
-struct Call {
+struct StfCall {
     action: String,
     arguments: Vec<(String, String)>,
 }
 
-impl Case {
+impl StfCase {
     /// Reads a case.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Case {
             if content.is_empty() {
                 continue;
             }
-            let statement = statement(content);
+            let statement = parse_statement(content);
             let wrong = || StfError::Syntax {
                 line: at + 1,
                 problem: format!("{content:?}"),
@@ -142,56 +142,59 @@ impl Case {
     }
 }
 
-fn statement(line: &str) -> Option<Statement> {
+fn parse_statement(line: &str) -> Option<StfStatement> {
     let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let words: Vec<&str> = rest.split_whitespace().collect();
     Some(match (command, words.as_slice()) {
-        ("add", _) => Statement::Add(entry(rest)?),
+        ("add", _) => StfStatement::Add(parse_entry(rest)?),
         ("setdefault", _) => {
             let (table, call) = rest.trim().split_once(char::is_whitespace)?;
-            Statement::SetDefault {
+            StfStatement::SetDefault {
                 table: table.to_owned(),
-                call: self::call(call)?,
+                call: self::parse_call(call)?,
             }
         }
-        ("packet", [port, digits @ ..]) => Statement::Packet {
+        ("packet", [port, digits @ ..]) => StfStatement::Packet {
             port: port.parse().ok()?,
-            bytes: hex(&digits.concat())?,
+            bytes: parse_hex_bytes(&digits.concat())?,
         },
-        ("expect", [port]) => Statement::Expect {
+        ("expect", [port]) => StfStatement::Expect {
             port: port.parse().ok()?,
             pattern: None,
         },
         ("expect", [port, digits @ ..]) => {
-            let pattern = Some(Pattern::parse(&digits.concat())?);
-            Statement::Expect {
+            let pattern = Some(PacketPattern::parse(&digits.concat())?);
+            StfStatement::Expect {
                 port: port.parse().ok()?,
                 pattern,
             }
         }
-        ("wait", _) => Statement::Wait,
-        _ => return replication(command, &words).or_else(|| arrays(command, &words)),
+        ("wait", _) => StfStatement::Wait,
+        _ => {
+            return parse_replication(command, &words)
+                .or_else(|| parse_array_access(command, &words));
+        }
     })
 }
 
-fn replication(command: &str, words: &[&str]) -> Option<Statement> {
+fn parse_replication(command: &str, words: &[&str]) -> Option<StfStatement> {
     let numbers: Option<Vec<u16>> = words.iter().map(|word| word.parse().ok()).collect();
     Some(match (command, numbers?.as_slice()) {
-        ("mirroring_add", [session, port]) => Statement::Mirror {
+        ("mirroring_add", [session, port]) => StfStatement::Mirror {
             session: *session,
             port: *port,
         },
-        ("mirroring_add_mc", [session, group]) => Statement::MirrorToGroup {
+        ("mirroring_add_mc", [session, group]) => StfStatement::MirrorToGroup {
             session: *session,
             group: *group,
         },
-        ("mirroring_get", [_]) => Statement::Wait,
-        ("mc_mgrp_create", [group]) => Statement::CreateGroup { group: *group },
-        ("mc_node_create", [instance, ports @ ..]) => Statement::CreateNode {
+        ("mirroring_get", [_]) => StfStatement::Wait,
+        ("mc_mgrp_create", [group]) => StfStatement::CreateGroup { group: *group },
+        ("mc_node_create", [instance, ports @ ..]) => StfStatement::CreateNode {
             instance: *instance,
             ports: ports.to_vec(),
         },
-        ("mc_node_associate", [group, node]) => Statement::Associate {
+        ("mc_node_associate", [group, node]) => StfStatement::Associate {
             group: *group,
             node: usize::from(*node),
         },
@@ -199,29 +202,29 @@ fn replication(command: &str, words: &[&str]) -> Option<Statement> {
     })
 }
 
-fn arrays(command: &str, words: &[&str]) -> Option<Statement> {
+fn parse_array_access(command: &str, words: &[&str]) -> Option<StfStatement> {
     let [name, rest @ ..] = words else {
         return None;
     };
     let name = (*name).to_owned();
     Some(match (command, rest) {
-        ("register_read", [cell]) => Statement::ReadRegister {
+        ("register_read", [cell]) => StfStatement::ReadRegister {
             name,
             cell: cell.parse().ok()?,
         },
-        ("register_reset", []) => Statement::ResetRegister { name },
+        ("register_reset", []) => StfStatement::ResetRegister { name },
         ("register_write", [cell, value]) => {
-            let value = value::number(value)?;
-            Statement::WriteRegister {
+            let value = values::parse_number(value)?;
+            StfStatement::WriteRegister {
                 name,
                 cell: cell.parse().ok()?,
                 value,
             }
         }
         ("check_counter", ["==" | "packets", ..]) => {
-            let (name, cell) = indexed(&name)?;
+            let (name, cell) = parse_cell(&name)?;
             let packets = rest.last()?.parse().ok()?;
-            Statement::CheckCounter {
+            StfStatement::CheckCounter {
                 name,
                 cell,
                 packets,
@@ -232,7 +235,7 @@ fn arrays(command: &str, words: &[&str]) -> Option<Statement> {
 }
 
 /// `name(3)` or just `name`, which is its cell 0.
-fn indexed(text: &str) -> Option<(String, usize)> {
+fn parse_cell(text: &str) -> Option<(String, usize)> {
     match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         Some((name, cell)) => Some((name.to_owned(), cell.parse().ok()?)),
         None => Some((text.to_owned(), 0)),
@@ -240,7 +243,7 @@ fn indexed(text: &str) -> Option<(String, usize)> {
 }
 
 /// `table [priority] key:value ... action(name:value, ...)`.
-fn entry(text: &str) -> Option<Entry> {
+fn parse_entry(text: &str) -> Option<StfEntry> {
     let open = text.find('(')?;
     let start = text[..open].trim_end().rfind(char::is_whitespace)?;
     let mut words = text[..start].split_whitespace().peekable();
@@ -249,30 +252,30 @@ fn entry(text: &str) -> Option<Entry> {
     if priority.is_some() {
         words.next();
     }
-    let keys = words.map(named_value).collect::<Option<_>>()?;
-    Some(Entry {
+    let keys = words.map(parse_named_value).collect::<Option<_>>()?;
+    Some(StfEntry {
         table,
         priority,
         keys,
-        call: call(&text[start..])?,
+        call: parse_call(&text[start..])?,
     })
 }
 
 /// `action(name:value, ...)`.
-fn call(text: &str) -> Option<Call> {
+fn parse_call(text: &str) -> Option<StfCall> {
     let (action, rest) = text.trim().split_once('(')?;
     let (arguments, _) = rest.split_once(')')?;
     let arguments = arguments
         .split(',')
         .map(str::trim)
         .filter(|word| !word.is_empty());
-    Some(Call {
+    Some(StfCall {
         action: action.trim().to_owned(),
-        arguments: arguments.map(named_value).collect::<Option<_>>()?,
+        arguments: arguments.map(parse_named_value).collect::<Option<_>>()?,
     })
 }
 
-fn named_value(word: &str) -> Option<(String, String)> {
+fn parse_named_value(word: &str) -> Option<(String, String)> {
     let (name, value) = word.rsplit_once(':')?;
     Some((name.trim().to_owned(), value.trim().to_owned()))
 }
@@ -282,7 +285,7 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: &str) {
-        let read = statement(line).map(|statement| format!("{statement:?}"));
+        let read = parse_statement(line).map(|statement| format!("{statement:?}"));
         assert_eq!(read.unwrap_or_default(), expected);
     }
 

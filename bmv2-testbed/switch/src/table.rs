@@ -10,13 +10,13 @@ mod index;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::control::{ActionCall, ControlError, MatchKey, Target, check_key};
-use crate::counter::Count;
+use crate::control::{ActionCall, ControlError, MatchKey, TableAction, check_key};
+use crate::counter::CounterData;
 use crate::device::Nanos;
-use crate::meter::{Meter, MeterConfig};
+use crate::meter::{MeterConfig, TwoRateMeter};
 use crate::phv::Phv;
-use crate::program::{DefaultIs, TableSpec};
-use index::Index;
+use crate::program::{DefaultMutability, TableSpec};
+use index::KeyIndex;
 
 /// One entry as the control plane reads it.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +24,9 @@ pub struct EntryView<'a> {
     /// The entry's key.
     pub key: &'a MatchKey,
     /// What it leads to.
-    pub target: &'a Target,
+    pub action: &'a TableAction,
     /// Its direct counter; stays 0 where the table has none.
-    pub count: Count,
+    pub count: CounterData,
     /// The rates of its direct meter, once configured.
     pub meter: Option<MeterConfig>,
     /// How long it may go without a hit before the controller hears of it; 0 means for ever.
@@ -37,35 +37,35 @@ pub struct EntryView<'a> {
 
 /// One table with its entries.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct MatchTable {
     pub(crate) spec: Arc<TableSpec>,
     by_key: BTreeMap<MatchKey, u32>,
     /// Entries by number; a deleted one leaves its number to `free`, and the lowest free one is
     /// taken first. As in BMv2, numbers decide between entries of equal priority.
-    entries: Vec<Entry>,
+    entries: Vec<StoredEntry>,
     free: BTreeSet<u32>,
     default: Option<ActionCall>,
-    index: Index,
+    index: KeyIndex,
 }
 
 #[derive(Debug)]
-struct Entry {
-    target: Target,
-    count: Count,
-    meter: Option<Meter>,
-    idle: Idle,
+struct StoredEntry {
+    action: TableAction,
+    count: CounterData,
+    meter: Option<TwoRateMeter>,
+    idle: IdleState,
 }
 
 /// How long an entry has been without a hit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Idle {
+struct IdleState {
     timeout: Nanos,
     since: Nanos,
     /// The controller has been told since the last hit.
-    told: bool,
+    notified: bool,
 }
 
-impl Table {
+impl MatchTable {
     /// The table as the program declares it: its constant entries and its default action.
     pub(crate) fn new(spec: &Arc<TableSpec>) -> Self {
         let mut table = Self {
@@ -74,10 +74,10 @@ impl Table {
             entries: Vec::new(),
             free: BTreeSet::new(),
             default: spec.default.clone(),
-            index: Index::new(spec),
+            index: KeyIndex::new(spec),
         };
         for (key, call) in spec.constant_entries.iter().flatten() {
-            table.place(key.clone(), Target::Action(call.clone()));
+            table.insert_entry(key.clone(), TableAction::Action(call.clone()));
         }
         table
     }
@@ -90,31 +90,33 @@ impl Table {
 
     /// What an entry found by [`Table::lookup`] leads to.
     #[inline]
-    pub(crate) fn target(&self, entry: u32) -> &Target {
-        &self.entries[entry as usize].target
+    pub(crate) fn entry_action(&self, entry: u32) -> &TableAction {
+        &self.entries[entry as usize].action
     }
 
     /// Counts a packet on an entry found by [`Table::lookup`].
     #[inline]
-    pub(crate) fn count(&mut self, entry: u32, bytes: u64) {
+    pub(crate) fn count_hit(&mut self, entry: u32, bytes: u64) {
         self.entries[entry as usize].count.add_packet(bytes);
     }
 
     /// Notes that an entry found by [`Table::lookup`] was hit.
-    pub(crate) fn touch(&mut self, entry: u32, now: Nanos) {
+    pub(crate) fn touch_entry(&mut self, entry: u32, now: Nanos) {
         let idle = &mut self.entries[entry as usize].idle;
-        (idle.since, idle.told) = (now, false);
+        (idle.since, idle.notified) = (now, false);
     }
 
     /// The colour of a packet by the direct meter of an entry found by [`Table::lookup`].
-    pub(crate) fn color(&mut self, entry: u32, now: Nanos, bytes: u64) -> u8 {
+    pub(crate) fn color_packet(&mut self, entry: u32, now: Nanos, bytes: u64) -> u8 {
         let meter = &mut self.entries[entry as usize].meter;
-        meter.as_mut().map_or(0, |meter| meter.execute(now, bytes))
+        meter
+            .as_mut()
+            .map_or(0, |meter| meter.color_packet(now, bytes))
     }
 
     /// The action of a miss.
     #[inline]
-    pub(crate) fn default(&self) -> Option<&ActionCall> {
+    pub(crate) fn default_action(&self) -> Option<&ActionCall> {
         self.default.as_ref()
     }
 
@@ -134,33 +136,33 @@ impl Table {
     }
 
     /// Whether an entry with this key is there to be changed.
-    pub(crate) fn check_present(&self, key: &MatchKey) -> Result<(), ControlError> {
+    pub(crate) fn check_existing(&self, key: &MatchKey) -> Result<(), ControlError> {
         self.check_writable()?;
-        self.number_of(key).map(|_| ())
+        self.entry_number(key).map(|_| ())
     }
 
     /// Replaces an entry's target and keeps its counter; returns the old target.
-    pub(crate) fn modify(
+    pub(crate) fn modify_entry(
         &mut self,
         key: &MatchKey,
-        target: Target,
-    ) -> Result<Target, ControlError> {
+        target: TableAction,
+    ) -> Result<TableAction, ControlError> {
         self.check_writable()?;
-        let number = self.number_of(key)?;
+        let number = self.entry_number(key)?;
         Ok(std::mem::replace(
-            &mut self.entries[number as usize].target,
+            &mut self.entries[number as usize].action,
             target,
         ))
     }
 
     /// Removes an entry and returns its target.
-    pub(crate) fn delete(&mut self, key: &MatchKey) -> Result<Target, ControlError> {
+    pub(crate) fn delete_entry(&mut self, key: &MatchKey) -> Result<TableAction, ControlError> {
         self.check_writable()?;
-        let number = self.number_of(key)?;
+        let number = self.entry_number(key)?;
         self.by_key.remove(key);
         self.index.remove(key, number);
         self.free.insert(number);
-        Ok(self.entries[number as usize].target.clone())
+        Ok(self.entries[number as usize].action.clone())
     }
 
     /// The entry with this key.
@@ -170,14 +172,14 @@ impl Table {
             .by_key
             .get_key_value(key)
             .ok_or(ControlError::NotFound)?;
-        Ok(self.view(key, *number))
+        Ok(self.entry_view(key, *number))
     }
 
     /// All entries, ordered by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = EntryView<'_>> {
         self.by_key
             .iter()
-            .map(|(key, number)| self.view(key, *number))
+            .map(|(key, number)| self.entry_view(key, *number))
     }
 
     /// How many entries there are.
@@ -186,11 +188,15 @@ impl Table {
     }
 
     /// Sets an entry's direct counter.
-    pub(crate) fn set_count(&mut self, key: &MatchKey, count: Count) -> Result<(), ControlError> {
+    pub(crate) fn set_counter(
+        &mut self,
+        key: &MatchKey,
+        count: CounterData,
+    ) -> Result<(), ControlError> {
         if !self.spec.direct_counter {
             return Err(ControlError::NoDirectCounter);
         }
-        let number = self.number_of(key)?;
+        let number = self.entry_number(key)?;
         self.entries[number as usize].count = count;
         Ok(())
     }
@@ -201,12 +207,12 @@ impl Table {
         key: &MatchKey,
         config: Option<MeterConfig>,
     ) -> Result<(), ControlError> {
-        let number = self.number_of(key)?;
+        let number = self.entry_number(key)?;
         let meter = &mut self.entries[number as usize].meter;
         meter
             .as_mut()
             .ok_or(ControlError::NoDirectMeter)?
-            .configure(config);
+            .set_config(config);
         Ok(())
     }
 
@@ -220,24 +226,24 @@ impl Table {
         if !self.spec.idle_timeout {
             return Err(ControlError::NoIdleTimeout);
         }
-        let number = self.number_of(key)?;
-        self.entries[number as usize].idle = Idle {
+        let number = self.entry_number(key)?;
+        self.entries[number as usize].idle = IdleState {
             timeout,
             since: now,
-            told: false,
+            notified: false,
         };
         Ok(())
     }
 
     /// The entries that have gone without a hit for longer than their timeout, each told once
     /// until its next hit.
-    pub(crate) fn take_idle(&mut self, now: Nanos) -> Vec<MatchKey> {
+    pub(crate) fn take_idle_entries(&mut self, now: Nanos) -> Vec<MatchKey> {
         let mut expired = Vec::new();
         for (key, number) in &self.by_key {
             let idle = &mut self.entries[*number as usize].idle;
             let is_over = idle.timeout > 0 && now.saturating_sub(idle.since) >= idle.timeout;
-            if is_over && !idle.told {
-                idle.told = true;
+            if is_over && !idle.notified {
+                idle.notified = true;
                 expired.push(key.clone());
             }
         }
@@ -251,12 +257,12 @@ impl Table {
             .default
             .as_ref()
             .is_some_and(|d| d.action == call.action);
-        match self.spec.default_is {
+        match self.spec.default_mutability {
             _ if self.spec.profile.is_some() => Err(ControlError::TargetKind(
                 "no default action from the control plane",
             )),
-            DefaultIs::Constant => Err(ControlError::Constant("the default action")),
-            DefaultIs::FixedAction if !same_action => {
+            DefaultMutability::Constant => Err(ControlError::Constant("the default action")),
+            DefaultMutability::FixedAction if !same_action => {
                 Err(ControlError::Constant("which action is the default"))
             }
             _ => {
@@ -272,12 +278,15 @@ impl Table {
     }
 
     /// Adds an entry that has passed [`Table::check_insert`].
-    pub(crate) fn place(&mut self, key: MatchKey, target: Target) {
-        let entry = Entry {
-            target,
-            count: Count::default(),
-            meter: self.spec.direct_meter.map(|meter| Meter::new(meter.unit)),
-            idle: Idle::default(),
+    pub(crate) fn insert_entry(&mut self, key: MatchKey, target: TableAction) {
+        let entry = StoredEntry {
+            action: target,
+            count: CounterData::default(),
+            meter: self
+                .spec
+                .direct_meter
+                .map(|meter| TwoRateMeter::new(meter.unit)),
+            idle: IdleState::default(),
         };
         let number = match self.free.pop_first() {
             Some(number) => {
@@ -293,19 +302,19 @@ impl Table {
         self.by_key.insert(key, number);
     }
 
-    fn view<'a>(&'a self, key: &'a MatchKey, number: u32) -> EntryView<'a> {
+    fn entry_view<'a>(&'a self, key: &'a MatchKey, number: u32) -> EntryView<'a> {
         let entry = &self.entries[number as usize];
         EntryView {
             key,
-            target: &entry.target,
+            action: &entry.action,
             count: entry.count,
-            meter: entry.meter.as_ref().and_then(Meter::config),
+            meter: entry.meter.as_ref().and_then(TwoRateMeter::config),
             idle_timeout: entry.idle.timeout,
             last_hit: entry.idle.since,
         }
     }
 
-    fn number_of(&self, key: &MatchKey) -> Result<u32, ControlError> {
+    fn entry_number(&self, key: &MatchKey) -> Result<u32, ControlError> {
         check_key(&self.spec, key)?;
         self.by_key.get(key).copied().ok_or(ControlError::NotFound)
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use switch::Program;
-use switch::stf::Case;
+use switch::stf::StfCase;
 
 fn check(json: &[u8], case: &str) {
-    let program = Arc::new(Program::load(json).expect("the program loads"));
-    let played = Case::parse(case).expect("the case is read").run(&program);
+    let program = Arc::new(Program::from_json(json).expect("the program loads"));
+    let played = StfCase::parse(case)
+        .expect("the case is read")
+        .run_on(&program);
     if let Err(error) = played {
         panic!("{error}");
     }
@@ -45,8 +47,8 @@ fn what_p4testgen_expects_of_fabric_p4() {
 
 #[test]
 fn a_case_that_does_not_hold_fails() {
-    let program = Program::load(include_bytes!("programs/shapes.json")).unwrap();
-    let case = Case::parse("packet 1 00 00 00 00\nexpect 2 00 00 00 65 $").unwrap();
-    let error = case.run(&Arc::new(program)).unwrap_err().to_string();
+    let program = Program::from_json(include_bytes!("programs/shapes.json")).unwrap();
+    let case = StfCase::parse("packet 1 00 00 00 00\nexpect 2 00 00 00 65 $").unwrap();
+    let error = case.run_on(&Arc::new(program)).unwrap_err().to_string();
     assert_eq!(error, "port 2: packet 0 is 00000064");
 }

@@ -4,15 +4,15 @@ use api::telemetry as proto;
 use planner::{CollectiveKind, FlowDocument, JobDocument};
 
 /// The announcement of a job.
-pub fn of(job: &JobDocument) -> proto::Announcement {
+pub fn announce_job(job: &JobDocument) -> proto::Announcement {
     proto::Announcement {
         job: job.id.clone(),
         tenant: job.tenant.clone(),
         model: job.model.clone(),
         gpus: job.gpus.clone(),
-        flows: job.flows.iter().flatten().map(flow).collect(),
+        flows: job.flows.iter().flatten().map(announce_flow).collect(),
         collective: job.collective.as_ref().map(|collective| proto::Collective {
-            kind: kind(collective.kind),
+            kind: collective_name(collective.kind),
             bytes: collective.bytes.unwrap_or(0.0),
             channels: Some(collective.channels),
         }),
@@ -23,7 +23,7 @@ pub fn of(job: &JobDocument) -> proto::Announcement {
     }
 }
 
-fn flow(flow: &FlowDocument) -> proto::Flow {
+fn announce_flow(flow: &FlowDocument) -> proto::Flow {
     proto::Flow {
         src: flow.src.clone(),
         dst: flow.dst.clone(),
@@ -35,20 +35,20 @@ fn flow(flow: &FlowDocument) -> proto::Flow {
 }
 
 /// As documents spell it.
-fn kind(kind: CollectiveKind) -> String {
+fn collective_name(kind: CollectiveKind) -> String {
     let spelt = serde_json::to_value(kind).ok();
     let spelt = spelt.as_ref().and_then(|value| value.as_str());
     spelt.unwrap_or_default().to_owned()
 }
 
 /// The host that speaks for a job, so that only one does: the first of those it has GPUs on.
-pub fn speaker(job: &JobDocument) -> Option<&str> {
+pub fn reporting_host(job: &JobDocument) -> Option<&str> {
     job.gpus.keys().next().map(String::as_str)
 }
 
 /// Share of a job's bytes that leaves `host`: of its flows as the document has them, by number if
 /// it has no bytes; members of a collective send alike.
-pub fn own_share(job: &JobDocument, host: &str) -> f64 {
+pub fn sent_share(job: &JobDocument, host: &str) -> f64 {
     let Some(flows) = &job.flows else {
         let hosts = job.gpus.len().max(1) as f64;
         let is_pipeline = |kind| kind == CollectiveKind::Pipeline;
@@ -90,18 +90,18 @@ mod tests {
             flows: Some(vec![flow("h1", 3.0), flow("h2", 1.0)]),
             ..JobDocument::default()
         };
-        assert_eq!(own_share(&job, "h1"), 0.75);
+        assert_eq!(sent_share(&job, "h1"), 0.75);
         job.flows = Some(vec![flow("h1", 0.0), flow("h2", 0.0)]);
-        assert_eq!(own_share(&job, "h1"), 0.5);
+        assert_eq!(sent_share(&job, "h1"), 0.5);
         job.flows = None;
         job.collective = Some(CollectiveDocument {
             kind: CollectiveKind::RingAllReduce,
             bytes: None,
             channels: 1,
         });
-        assert_eq!(own_share(&job, "h2"), 0.5);
-        assert_eq!(speaker(&job), Some("h1"));
-        let announced = of(&job).collective.expect("it has one");
+        assert_eq!(sent_share(&job, "h2"), 0.5);
+        assert_eq!(reporting_host(&job), Some("h1"));
+        let announced = announce_job(&job).collective.expect("it has one");
         assert_eq!(announced.kind, "ring_all_reduce");
     }
 }

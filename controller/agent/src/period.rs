@@ -12,24 +12,24 @@ use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
 /// Of the highest resemblance, what the shortest distance must reach to be the volume.
-const FIRST_OF_HIGHEST: f64 = 0.85;
+const MIN_PEAK_RATIO: f64 = 0.85;
 /// Less resemblance than this is none.
-const LEAST_CLARITY: f64 = 0.3;
+const MIN_CLARITY: f64 = 0.3;
 /// Iterations that a series must show.
-const LEAST_ITERATIONS: usize = 3;
+const MIN_ITERATIONS: usize = 3;
 /// How far iterations may be from where their number and the volume put them, in volumes.
-const STRAY: f64 = 0.2;
+const POSITION_TOLERANCE: f64 = 0.2;
 /// Shares of the bytes for one interval of time, and at most.
-const FINENESS: usize = 8;
+const SHARES_PER_INTERVAL: usize = 8;
 /// How often dwelling is spread over neighbouring shares. Stops whose distances differ by one share
 /// then resemble each other by exp(-1 / (2 * 6)) = 0.92, more than `FIRST_OF_HIGHEST`; with two
 /// times it would be 0.8.
-const SOFTENINGS: usize = 6;
-const MOST_SHARES: usize = 1 << 17;
+const SMOOTHING_PASSES: usize = 6;
+const MAX_SHARES: usize = 1 << 17;
 
 /// What repeats in a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Period {
+pub struct IterationPeriod {
     /// Seconds of an iteration, on average.
     pub seconds: f64,
     /// Bytes sent in one.
@@ -41,17 +41,17 @@ pub struct Period {
 /// The period of a series of `bytes`, sent in intervals of `interval_seconds` each. None if nothing
 /// repeats, or not three times, as in a job that never stops sending. Costs
 /// O(n log n) for n intervals.
-pub fn estimate(bytes: &[f64], interval_seconds: f64) -> Option<Period> {
-    let dwell = Dwell::new(bytes, interval_seconds)?;
-    let peaks = peaks(&resemblance(&dwell.seconds));
+pub fn estimate_period(bytes: &[f64], interval_seconds: f64) -> Option<IterationPeriod> {
+    let dwell = DwellTimes::new(bytes, interval_seconds)?;
+    let peaks = find_peaks(&normalised_correlation(&dwell.seconds));
     let highest = peaks.iter().map(|peak| peak.height).reduce(f64::max)?;
-    let is_high = |peak: &&Peak| peak.height >= FIRST_OF_HIGHEST * highest;
+    let is_high = |peak: &&CorrelationPeak| peak.height >= MIN_PEAK_RATIO * highest;
     let first = peaks.iter().find(is_high)?;
-    if first.height < LEAST_CLARITY {
+    if first.height < MIN_CLARITY {
         return None;
     }
-    let shares = refined(first, &peaks);
-    Some(Period {
+    let shares = refine_distance(first, &peaks);
+    Some(IterationPeriod {
         seconds: dwell.mean_seconds(shares)?,
         bytes: shares * dwell.share_bytes,
         clarity: first.height.min(1.0),
@@ -59,16 +59,16 @@ pub fn estimate(bytes: &[f64], interval_seconds: f64) -> Option<Period> {
 }
 
 /// How long the job dwelt at each share of all its bytes.
-struct Dwell {
+struct DwellTimes {
     seconds: Vec<f64>,
     share_bytes: f64,
 }
 
-impl Dwell {
+impl DwellTimes {
     /// None if nothing was sent.
     fn new(bytes: &[f64], interval_seconds: f64) -> Option<Self> {
         let total: f64 = bytes.iter().sum();
-        let shares = (FINENESS * bytes.len()).clamp(1, MOST_SHARES);
+        let shares = (SHARES_PER_INTERVAL * bytes.len()).clamp(1, MAX_SHARES);
         let share_bytes = total / shares as f64;
         if !(share_bytes > 0.0 && share_bytes.is_finite()) {
             return None;
@@ -77,7 +77,7 @@ impl Dwell {
         let mut sent = 0.0;
         for bytes in bytes {
             let (from, to) = (sent / share_bytes, (sent + bytes) / share_bytes);
-            spread(&mut seconds, (from, to), interval_seconds);
+            spread_seconds(&mut seconds, (from, to), interval_seconds);
             sent += bytes;
         }
         Some(Self {
@@ -95,18 +95,22 @@ impl Dwell {
             range.max_by(|a, b| self.seconds[*a].total_cmp(&self.seconds[*b]))
         };
         let first = longest(1.0, shares + 1.0)?;
-        let iterations = ((self.seconds.len() - first) as f64 / shares - STRAY).floor();
+        let iterations =
+            ((self.seconds.len() - first) as f64 / shares - POSITION_TOLERANCE).floor();
         if iterations < 1.0 {
             return None;
         }
         let last = first as f64 + iterations * shares;
-        let last = longest(last - STRAY * shares, last + STRAY * shares)?;
+        let last = longest(
+            last - POSITION_TOLERANCE * shares,
+            last + POSITION_TOLERANCE * shares,
+        )?;
         Some(self.seconds[first..last].iter().sum::<f64>() / iterations)
     }
 }
 
 /// Spreads `seconds` evenly over the shares `from` to `to`.
-fn spread(shares: &mut [f64], (from, to): (f64, f64), seconds: f64) {
+fn spread_seconds(shares: &mut [f64], (from, to): (f64, f64), seconds: f64) {
     let last = shares.len() - 1;
     let (start, end) = ((from as usize).min(last), (to as usize).min(last));
     if start == end {
@@ -121,7 +125,7 @@ fn spread(shares: &mut [f64], (from, to): (f64, f64), seconds: f64) {
 
 /// A distance at which a series resembles itself more than at those around.
 #[derive(Clone, Copy, Debug)]
-struct Peak {
+struct CorrelationPeak {
     /// In shares.
     distance: f64,
     height: f64,
@@ -130,16 +134,16 @@ struct Peak {
 /// By distance d, `2 sum(x[i] x[i+d]) / sum(x[i]^2 + x[i+d]^2)` of the values less their mean: 1
 /// where they are the same, -1 where they are opposite (McLeod and Wyvill, "A smarter way to find
 /// pitch", 2005).
-fn resemblance(values: &[f64]) -> Vec<f64> {
+fn normalised_correlation(values: &[f64]) -> Vec<f64> {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / (count.max(1) as f64);
     let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
-    let centred = (0..SOFTENINGS).fold(centred, |values, _| softened(&values));
+    let centred = (0..SMOOTHING_PASSES).fold(centred, |values, _| smooth_values(&values));
     let products = autocorrelation(&centred);
     let mut squares = 2.0 * centred.iter().map(|x| x * x).sum::<f64>();
     let floor = 1e-6 * mean * mean * count as f64;
     let mut resemblance = Vec::new();
-    for distance in 0..count.min(count / LEAST_ITERATIONS + 1) {
+    for distance in 0..count.min(count / MIN_ITERATIONS + 1) {
         let is_flat = squares <= floor;
         resemblance.push(if is_flat {
             0.0
@@ -154,7 +158,7 @@ fn resemblance(values: &[f64]) -> Vec<f64> {
 
 /// Each value with a half of its neighbours. Without it, spikes would meet only where they fall on
 /// the same share.
-fn softened(values: &[f64]) -> Vec<f64> {
+fn smooth_values(values: &[f64]) -> Vec<f64> {
     let at = |index: Option<usize>| index.and_then(|index| values.get(index)).copied();
     let neighbours =
         |index: usize| at(index.checked_sub(1)).unwrap_or(0.0) + at(Some(index + 1)).unwrap_or(0.0);
@@ -182,7 +186,7 @@ fn autocorrelation(values: &[f64]) -> Vec<f64> {
 }
 
 /// The highest distance of each stretch of positive resemblance, after the one around 0.
-fn peaks(resemblance: &[f64]) -> Vec<Peak> {
+fn find_peaks(resemblance: &[f64]) -> Vec<CorrelationPeak> {
     let mut peaks = Vec::new();
     let mut best: Option<usize> = None;
     let start = resemblance.iter().position(|height| *height <= 0.0);
@@ -191,16 +195,16 @@ fn peaks(resemblance: &[f64]) -> Vec<Peak> {
             let is_higher = best.is_none_or(|best| resemblance[distance] > resemblance[best]);
             best = if is_higher { Some(distance) } else { best };
         } else {
-            peaks.extend(best.take().and_then(|at| peak(resemblance, at)));
+            peaks.extend(best.take().and_then(|at| interpolate_peak(resemblance, at)));
         }
     }
-    peaks.extend(best.and_then(|at| peak(resemblance, at)));
+    peaks.extend(best.and_then(|at| interpolate_peak(resemblance, at)));
     peaks
 }
 
 /// The top of the parabola through a distance and its neighbours; none at the end, where the top
 /// may be beyond.
-fn peak(resemblance: &[f64], distance: usize) -> Option<Peak> {
+fn interpolate_peak(resemblance: &[f64], distance: usize) -> Option<CorrelationPeak> {
     let before = resemblance[distance - 1];
     let (at, after) = (resemblance[distance], *resemblance.get(distance + 1)?);
     let bend = before - 2.0 * at + after;
@@ -209,7 +213,7 @@ fn peak(resemblance: &[f64], distance: usize) -> Option<Peak> {
     } else {
         0.0
     };
-    Some(Peak {
+    Some(CorrelationPeak {
         distance: distance as f64 + aside,
         height: at - 0.25 * (before - after) * aside,
     })
@@ -217,14 +221,16 @@ fn peak(resemblance: &[f64], distance: usize) -> Option<Peak> {
 
 /// The distance of one iteration, from those of two, three and more as long as they are clear: what
 /// is uncertain about a distance is divided by the iterations in it.
-fn refined(first: &Peak, peaks: &[Peak]) -> f64 {
+fn refine_distance(first: &CorrelationPeak, peaks: &[CorrelationPeak]) -> f64 {
     let mut distance = first.distance;
     for iterations in 2.. {
         let iterations = f64::from(iterations);
-        let is_near = |peak: &&Peak| (peak.distance / distance - iterations).abs() < STRAY;
+        let is_near = |peak: &&CorrelationPeak| {
+            (peak.distance / distance - iterations).abs() < POSITION_TOLERANCE
+        };
         let near = peaks.iter().filter(is_near);
         match near.max_by(|a, b| a.height.total_cmp(&b.height)) {
-            Some(peak) if peak.height >= FIRST_OF_HIGHEST * first.height => {
+            Some(peak) if peak.height >= MIN_PEAK_RATIO * first.height => {
                 distance = peak.distance / iterations;
             }
             _ => break,

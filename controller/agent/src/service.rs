@@ -1,4 +1,4 @@
-//! The agent as it runs: counters, socket and uplink around a [`Watch`].
+//! The agent as it runs: counters, socket and uplink around a [`JobMonitor`].
 //!
 //! One task has everything, so nothing is shared. The decision: without the controller the agent
 //! does what it always does, and its reports are lost; nobody's training waits for it.
@@ -15,17 +15,17 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
-use crate::announcement::speaker;
-use crate::counters::Nic;
-use crate::gpus::Gpus;
-use crate::said::Answer;
-use crate::socket::{Socket, Visit};
-use crate::uplink::{Contact, Heard, Uplink};
-use crate::watch::{Limits, Owner, Watch};
+use crate::announcement::reporting_host;
+use crate::gpu_counters::GpuCounters;
+use crate::job_monitor::{JobMonitor, JobOwner, ReportLimits};
+use crate::nic_counters::NicCounters;
+use crate::process_message::ProcessReply;
+use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
+use crate::socket::{ProcessSocket, SocketEvent};
 
 /// What an agent is to do.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AgentSettings {
     /// The name of this host in the fabric document.
     pub host: String,
     /// Where processes tell of their jobs, if they can.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Where counters are, `/sys`.
     pub sys: PathBuf,
     /// How much is reported.
-    pub limits: Limits,
+    pub limits: ReportLimits,
 }
 
 /// Why an agent cannot run.
@@ -65,7 +65,7 @@ pub enum AgentError {
     },
     /// Two jobs whose bytes cannot be told apart.
     #[error("jobs {0} and {1} would be watched on the same NICs; give each its own in `nics`")]
-    Shared(String, String),
+    SharedNics(String, String),
     /// Too many jobs.
     #[error("job {job}")]
     Job {
@@ -73,7 +73,7 @@ pub enum AgentError {
         job: String,
         /// Why.
         #[source]
-        source: crate::watch::Refused,
+        source: crate::job_monitor::ReportRefusal,
     },
     /// The address of the controller is none.
     #[error("`{0}` is no address of a controller; HOST:PORT is one")]
@@ -88,43 +88,43 @@ pub enum AgentError {
 
 /// Where reports go.
 #[derive(Debug)]
-pub enum Outlet {
+pub enum ReportSink {
     /// To a controller.
-    Controller(Uplink),
+    Controller(ReportStream),
     /// To whoever reads them here.
-    Here(mpsc::UnboundedSender<Report>),
+    Local(mpsc::UnboundedSender<Report>),
 }
 
-impl Outlet {
+impl ReportSink {
     /// To a controller. Needs a tokio runtime.
     ///
     /// # Errors
-    /// As for [`Uplink::open`].
-    pub fn controller(contact: &Contact) -> Result<Self, AgentError> {
-        Uplink::open(contact).map(Self::Controller)
+    /// As for [`ReportStream::open`].
+    pub fn for_controller(contact: &ControllerTarget) -> Result<Self, AgentError> {
+        ReportStream::open(contact).map(Self::Controller)
     }
 
-    fn say(&self, report: Report) {
+    fn send_report(&self, report: Report) {
         let said = match self {
-            Self::Controller(uplink) => uplink.say(report),
-            Self::Here(reader) => reader.send(report).is_ok(),
+            Self::Controller(uplink) => uplink.send_report(report),
+            Self::Local(reader) => reader.send(report).is_ok(),
         };
         if !said {
             debug!("a report is lost");
         }
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next_event(&mut self) -> ReportStreamEvent {
         match self {
-            Self::Controller(uplink) => uplink.next().await,
-            Self::Here(_) => std::future::pending().await,
+            Self::Controller(uplink) => uplink.next_event().await,
+            Self::Local(_) => std::future::pending().await,
         }
     }
 }
 
 /// What counters showed of one NIC.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NicSeen {
+pub struct NicObservation {
     /// Its name.
     pub nic: String,
     /// Whether it counts RDMA.
@@ -141,124 +141,128 @@ pub struct NicSeen {
 
 /// A running agent.
 #[derive(Debug)]
-pub struct Agent {
-    watch: Watch,
-    outlet: Outlet,
-    socket: Option<Socket>,
+pub struct HostAgent {
+    watch: JobMonitor,
+    outlet: ReportSink,
+    socket: Option<ProcessSocket>,
     /// NICs of each job that is watched.
-    watched: BTreeMap<String, Vec<Nic>>,
-    gpus: Option<Gpus>,
-    answers: BTreeMap<u64, mpsc::Sender<Answer>>,
-    limits: Limits,
+    watched_nics: BTreeMap<String, Vec<NicCounters>>,
+    gpus: Option<GpuCounters>,
+    replies: BTreeMap<u64, mpsc::Sender<ProcessReply>>,
+    limits: ReportLimits,
     since: Instant,
 }
 
-impl Agent {
+impl HostAgent {
     /// Opens what it needs. Needs a tokio runtime.
     ///
     /// # Errors
     /// Something that was asked for by name is not there. GPU counters are not: they are read where
     /// they can be.
-    pub fn open(settings: Settings, outlet: Outlet) -> Result<Self, AgentError> {
+    pub fn open(settings: AgentSettings, outlet: ReportSink) -> Result<Self, AgentError> {
         let limits = settings.limits;
-        let watched = watched(&settings)?;
-        let socket = settings
-            .socket
-            .map(|path| Socket::bind(&path).map_err(|source| AgentError::Socket { path, source }));
+        let watched = open_watched_nics(&settings)?;
+        let socket = settings.socket.map(|path| {
+            ProcessSocket::bind(&path).map_err(|source| AgentError::Socket { path, source })
+        });
         let mut agent = Self {
-            watch: Watch::new(limits),
+            watch: JobMonitor::new(limits),
             outlet,
             socket: socket.transpose()?,
-            gpus: (!watched.is_empty()).then(gpus).flatten(),
-            watched,
-            answers: BTreeMap::new(),
+            gpus: (!watched.is_empty()).then(open_gpus).flatten(),
+            watched_nics: watched,
+            replies: BTreeMap::new(),
             limits,
             since: Instant::now(),
         };
         for job in settings.jobs {
             let id = job.id.clone();
-            if !agent.watched.contains_key(&id) {
+            if !agent.watched_nics.contains_key(&id) {
                 continue;
             }
-            let observed = agent.watch.observe(job, &settings.host, 0.0);
+            let observed = agent.watch.observe_job(job, &settings.host, 0.0);
             let report = observed.map_err(|source| AgentError::Job { job: id, source })?;
-            agent.outlet.say(report);
+            agent.outlet.send_report(report);
         }
         Ok(agent)
     }
 
     /// Watches and reports until `stop` is ready; then its jobs end.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) {
-        let mut samples = every(self.limits.sample_seconds);
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) {
+        let mut samples = tick_every(self.limits.sample_seconds);
         // A quarter of a window late is early enough.
-        let mut windows = every(self.limits.window_seconds / 4.0);
-        let mut read_at = self.now();
+        let mut windows = tick_every(self.limits.window_seconds / 4.0);
+        let mut read_at = self.elapsed_seconds();
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                visit = visit(&mut self.socket) => self.answer(visit),
-                heard = self.outlet.next() => self.heed(heard),
-                _ = samples.tick(), if !self.watched.is_empty() => {
-                    self.read(&mut read_at);
+                visit = next_socket_event(&mut self.socket) => self.handle_socket_event(visit),
+                heard = self.outlet.next_event() => self.handle_stream_event(heard),
+                _ = samples.tick(), if !self.watched_nics.is_empty() => {
+                    self.read_counters(&mut read_at);
                 }
                 _ = windows.tick() => {
-                    for report in self.watch.tick(self.now()) {
-                        self.outlet.say(report);
+                    for report in self.watch.tick_windows(self.elapsed_seconds()) {
+                        self.outlet.send_report(report);
                     }
                 }
             }
         }
-        for report in self.watch.close() {
-            self.outlet.say(report);
+        for report in self.watch.end_all() {
+            self.outlet.send_report(report);
         }
-        if let Outlet::Controller(uplink) = self.outlet {
+        if let ReportSink::Controller(uplink) = self.outlet {
             uplink.close().await;
         }
     }
 
-    fn now(&self) -> f64 {
+    fn elapsed_seconds(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
     }
 
-    fn read(&mut self, read_at: &mut f64) {
-        let now = self.now();
-        for (job, nics) in &self.watched {
-            let sent: std::io::Result<Vec<u64>> = nics.iter().map(Nic::sent).collect();
+    fn read_counters(&mut self, read_at: &mut f64) {
+        let now = self.elapsed_seconds();
+        for (job, nics) in &self.watched_nics {
+            let sent: std::io::Result<Vec<u64>> =
+                nics.iter().map(NicCounters::sent_bytes).collect();
             match sent {
-                Ok(sent) => self.watch.read(job, now, sent.iter().sum()),
+                Ok(sent) => self.watch.record_counter(job, now, sent.iter().sum()),
                 Err(error) => debug!(job, %error, "counters are not there now"),
             }
         }
-        if let Some(share) = self.gpus.as_ref().and_then(Gpus::busy) {
-            self.watch.busy(now - *read_at, share);
+        if let Some(share) = self.gpus.as_ref().and_then(GpuCounters::busy_share) {
+            self.watch.record_gpu_busy(now - *read_at, share);
         }
         *read_at = now;
     }
 
-    fn answer(&mut self, visit: Visit) {
+    fn handle_socket_event(&mut self, visit: SocketEvent) {
         match visit {
-            Visit::Came(process, answers) => {
-                self.answers.insert(process, answers);
+            SocketEvent::Connected(process, answers) => {
+                self.replies.insert(process, answers);
             }
-            Visit::Left(process) => {
-                self.answers.remove(&process);
-                for report in self.watch.leave(process) {
-                    self.outlet.say(report);
+            SocketEvent::Disconnected(process) => {
+                self.replies.remove(&process);
+                for report in self.watch.remove_process(process) {
+                    self.outlet.send_report(report);
                 }
             }
-            Visit::Said(process, said) => {
-                let job = job_of(&said);
-                match self.watch.hear(process, said, self.now()) {
+            SocketEvent::Message(process, said) => {
+                let job = message_job(&said);
+                match self
+                    .watch
+                    .handle_message(process, said, self.elapsed_seconds())
+                {
                     Ok(report) => report
                         .into_iter()
-                        .for_each(|report| self.outlet.say(report)),
+                        .for_each(|report| self.outlet.send_report(report)),
                     Err(refused) => {
                         let severity = "error".to_owned();
                         let text = refused.to_string();
-                        self.tell(
+                        self.send_reply(
                             process,
-                            Answer {
+                            ProcessReply {
                                 job,
                                 severity,
                                 text,
@@ -270,15 +274,15 @@ impl Agent {
         }
     }
 
-    fn heed(&mut self, heard: Heard) {
+    fn handle_stream_event(&mut self, heard: ReportStreamEvent) {
         let remark = match heard {
-            Heard::Opened => {
+            ReportStreamEvent::Opened => {
                 for report in self.watch.announcements() {
-                    self.outlet.say(report);
+                    self.outlet.send_report(report);
                 }
                 return;
             }
-            Heard::Remark(remark) => remark,
+            ReportStreamEvent::Feedback(remark) => remark,
         };
         let proto::Remark {
             job,
@@ -289,10 +293,10 @@ impl Agent {
             "info" => info!(job, "{text}"),
             _ => warn!(job, "{text}"),
         }
-        if let Some(Owner::Process(process)) = self.watch.owner(&job) {
-            self.tell(
+        if let Some(JobOwner::Process(process)) = self.watch.owner(&job) {
+            self.send_reply(
                 process,
-                Answer {
+                ProcessReply {
                     job,
                     severity,
                     text,
@@ -302,8 +306,8 @@ impl Agent {
     }
 
     /// One answer too many is lost.
-    fn tell(&self, process: u64, answer: Answer) {
-        if let Some(answers) = self.answers.get(&process) {
+    fn send_reply(&self, process: u64, answer: ProcessReply) {
+        if let Some(answers) = self.replies.get(&process) {
             drop(answers.try_send(answer));
         }
     }
@@ -313,68 +317,78 @@ impl Agent {
 ///
 /// # Errors
 /// There is no sysfs.
-pub async fn look(sys: &Path, limits: &Limits, time: Duration) -> Result<Vec<NicSeen>, AgentError> {
-    let nics = all_nics(sys)?;
+pub async fn observe_nics(
+    sys: &Path,
+    limits: &ReportLimits,
+    time: Duration,
+) -> Result<Vec<NicObservation>, AgentError> {
+    let nics = open_all_nics(sys)?;
     let intervals = (time.as_secs_f64() / limits.sample_seconds).ceil() as usize;
-    let series = crate::Series::new(limits.sample_seconds, intervals.max(1));
+    let series = crate::ByteSeries::new(limits.sample_seconds, intervals.max(1));
     let mut seen: Vec<_> = nics
         .into_iter()
         .map(|nic| (nic, series.clone(), (None, 0)))
         .collect();
-    let mut samples = every(limits.sample_seconds);
+    let mut samples = tick_every(limits.sample_seconds);
     let began = Instant::now();
     while began.elapsed() < time {
         samples.tick().await;
         for (nic, series, (first, last)) in &mut seen {
-            let Ok(sent) = nic.sent() else { continue };
-            series.read(began.elapsed().as_secs_f64(), sent);
+            let Ok(sent) = nic.sent_bytes() else { continue };
+            series.record_counter(began.elapsed().as_secs_f64(), sent);
             first.get_or_insert(sent);
             *last = sent;
         }
     }
-    let row = |(nic, series, (first, last)): (Nic, crate::Series, (Option<u64>, u64))| {
-        let period = series.period();
-        NicSeen {
-            rdma: nic.has_rdma(),
-            nic: nic.name,
-            bytes: last.saturating_sub(first.unwrap_or(last)),
-            period_seconds: period.map(|period| period.seconds),
-            period_bytes: period.map(|period| period.bytes),
-            clarity: period.map(|period| period.clarity),
-        }
-    };
+    let row =
+        |(nic, series, (first, last)): (NicCounters, crate::ByteSeries, (Option<u64>, u64))| {
+            let period = series.period();
+            NicObservation {
+                rdma: nic.has_rdma(),
+                nic: nic.name,
+                bytes: last.saturating_sub(first.unwrap_or(last)),
+                period_seconds: period.map(|period| period.seconds),
+                period_bytes: period.map(|period| period.bytes),
+                clarity: period.map(|period| period.clarity),
+            }
+        };
     Ok(seen.into_iter().map(row).collect())
 }
 
 /// The NICs of every job that this host speaks for.
-fn watched(settings: &Settings) -> Result<BTreeMap<String, Vec<Nic>>, AgentError> {
+fn open_watched_nics(
+    settings: &AgentSettings,
+) -> Result<BTreeMap<String, Vec<NicCounters>>, AgentError> {
     let own = settings.jobs.iter();
-    let own = own.filter(|job| speaker(job) == Some(settings.host.as_str()));
-    let mut watched: BTreeMap<String, Vec<Nic>> = BTreeMap::new();
+    let own = own.filter(|job| reporting_host(job) == Some(settings.host.as_str()));
+    let mut watched: BTreeMap<String, Vec<NicCounters>> = BTreeMap::new();
     for job in own {
         let nics = match settings.nics.get(&job.id) {
-            Some(names) => names.iter().map(|name| nic(&settings.sys, name)).collect(),
-            None => all_nics(&settings.sys),
+            Some(names) => names
+                .iter()
+                .map(|name| open_nic(&settings.sys, name))
+                .collect(),
+            None => open_all_nics(&settings.sys),
         };
         let nics = nics?;
-        let shares = |others: &&Vec<Nic>| others.iter().any(|other| nics.contains(other));
+        let shares = |others: &&Vec<NicCounters>| others.iter().any(|other| nics.contains(other));
         if let Some((other, _)) = watched.iter().find(|(_, others)| shares(others)) {
-            return Err(AgentError::Shared(other.clone(), job.id.clone()));
+            return Err(AgentError::SharedNics(other.clone(), job.id.clone()));
         }
         watched.insert(job.id.clone(), nics);
     }
     Ok(watched)
 }
 
-fn nic(sys: &Path, name: &str) -> Result<Nic, AgentError> {
-    Nic::named(sys, name).map_err(|source| no_nic(sys, name, source))
+fn open_nic(sys: &Path, name: &str) -> Result<NicCounters, AgentError> {
+    NicCounters::open_interface(sys, name).map_err(|source| nic_error(sys, name, source))
 }
 
-fn all_nics(sys: &Path) -> Result<Vec<Nic>, AgentError> {
-    Nic::all(sys).map_err(|source| no_nic(sys, "this host", source))
+fn open_all_nics(sys: &Path) -> Result<Vec<NicCounters>, AgentError> {
+    NicCounters::open_all(sys).map_err(|source| nic_error(sys, "this host", source))
 }
 
-fn no_nic(sys: &Path, name: &str, source: std::io::Error) -> AgentError {
+fn nic_error(sys: &Path, name: &str, source: std::io::Error) -> AgentError {
     AgentError::Nic {
         nic: name.to_owned(),
         sys: sys.join("class/net"),
@@ -382,8 +396,8 @@ fn no_nic(sys: &Path, name: &str, source: std::io::Error) -> AgentError {
     }
 }
 
-fn gpus() -> Option<Gpus> {
-    match Gpus::open() {
+fn open_gpus() -> Option<GpuCounters> {
+    match GpuCounters::open() {
         Ok(gpus) => {
             info!(gpus = gpus.count(), "reading GPU counters");
             Some(gpus)
@@ -395,24 +409,24 @@ fn gpus() -> Option<Gpus> {
     }
 }
 
-fn job_of(said: &crate::said::Said) -> String {
-    use crate::said::Said;
+fn message_job(said: &crate::process_message::ProcessMessage) -> String {
+    use crate::process_message::ProcessMessage;
     match said {
-        Said::Job(job) => job.id.clone(),
-        Said::Iteration(iteration) => iteration.job.clone(),
-        Said::End(job) => job.clone(),
+        ProcessMessage::Job(job) => job.id.clone(),
+        ProcessMessage::Iteration(iteration) => iteration.job.clone(),
+        ProcessMessage::End(job) => job.clone(),
     }
 }
 
-fn every(seconds: f64) -> Interval {
+fn tick_every(seconds: f64) -> Interval {
     let mut ticks = interval(Duration::from_secs_f64(seconds.max(1e-3)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks
 }
 
-async fn visit(socket: &mut Option<Socket>) -> Visit {
+async fn next_socket_event(socket: &mut Option<ProcessSocket>) -> SocketEvent {
     match socket {
-        Some(socket) => socket.next().await,
+        Some(socket) => socket.next_event().await,
         None => std::future::pending().await,
     }
 }

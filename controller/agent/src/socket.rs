@@ -1,6 +1,6 @@
 //! The Unix socket on which processes tell of their jobs.
 //!
-//! A line a message ([`said`]). The decision: everything is bounded: processes, bytes
+//! A line a message ([`process_message`]). The decision: everything is bounded: processes, bytes
 //! of a line, lines that wait. A process that says too much waits, as its own buffer fills up; one
 //! that says a line too long is hung up on, since where the next one begins is not known.
 
@@ -15,35 +15,35 @@ use tokio::task::JoinSet;
 use tokio_util::codec::{Framed, LinesCodec};
 use tracing::{info, warn};
 
-use crate::said::{self, Answer, MAX_LINE, Said};
+use crate::process_message::{self, MAX_LINE, ProcessMessage, ProcessReply};
 
 /// Processes at once.
-const PROCESSES: usize = 64;
+const MAX_PROCESSES: usize = 64;
 /// Lines that wait, of all of them.
-const LINES: usize = 256;
+const LINE_QUEUE: usize = 256;
 /// Answers that wait for a process that does not read; more are lost.
-const ANSWERS: usize = 16;
+const REPLY_QUEUE: usize = 16;
 
 /// What happens at the socket.
 #[derive(Debug)]
-pub enum Visit {
+pub enum SocketEvent {
     /// A process has come; answers go there.
-    Came(u64, mpsc::Sender<Answer>),
+    Connected(u64, mpsc::Sender<ProcessReply>),
     /// It says something.
-    Said(u64, Said),
+    Message(u64, ProcessMessage),
     /// It has gone.
-    Left(u64),
+    Disconnected(u64),
 }
 
 /// The socket. Dropping it closes it and removes its file.
 #[derive(Debug)]
-pub struct Socket {
+pub struct ProcessSocket {
     path: PathBuf,
-    visits: mpsc::Receiver<Visit>,
+    events: mpsc::Receiver<SocketEvent>,
     _tasks: JoinSet<()>,
 }
 
-impl Socket {
+impl ProcessSocket {
     /// Listens at `path`. A file that an agent has left behind is replaced.
     ///
     /// # Errors
@@ -57,19 +57,19 @@ impl Socket {
             std::fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
-        let (to_agent, visits) = mpsc::channel(LINES);
+        let (to_agent, visits) = mpsc::channel(LINE_QUEUE);
         let mut tasks = JoinSet::new();
-        tasks.spawn(admit(listener, to_agent));
+        tasks.spawn(accept_processes(listener, to_agent));
         Ok(Self {
             path: path.to_owned(),
-            visits,
+            events: visits,
             _tasks: tasks,
         })
     }
 
     /// The next thing that happens.
-    pub async fn next(&mut self) -> Visit {
-        match self.visits.recv().await {
+    pub async fn next_event(&mut self) -> SocketEvent {
+        match self.events.recv().await {
             Some(visit) => visit,
             // The task ends with this value, so it is there.
             None => std::future::pending().await,
@@ -77,22 +77,22 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ProcessSocket {
     fn drop(&mut self) {
         // Left behind, it would be replaced by the next agent.
         let _gone = std::fs::remove_file(&self.path);
     }
 }
 
-async fn admit(listener: UnixListener, to_agent: mpsc::Sender<Visit>) {
+async fn accept_processes(listener: UnixListener, to_agent: mpsc::Sender<SocketEvent>) {
     let mut talks = JoinSet::new();
     for number in 0.. {
-        while talks.len() >= PROCESSES {
+        while talks.len() >= MAX_PROCESSES {
             talks.join_next().await;
         }
         match listener.accept().await {
             Ok((stream, _)) => {
-                talks.spawn(talk(number, stream, to_agent.clone()));
+                talks.spawn(serve_process(number, stream, to_agent.clone()));
                 while talks.try_join_next().is_some() {}
             }
             Err(error) => {
@@ -104,51 +104,55 @@ async fn admit(listener: UnixListener, to_agent: mpsc::Sender<Visit>) {
 }
 
 /// One process, until it goes.
-async fn talk(number: u64, stream: UnixStream, to_agent: mpsc::Sender<Visit>) {
+async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<SocketEvent>) {
     let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE));
-    let (answers, mut outgoing) = mpsc::channel(ANSWERS);
-    if to_agent.send(Visit::Came(number, answers)).await.is_err() {
+    let (answers, mut outgoing) = mpsc::channel(REPLY_QUEUE);
+    if to_agent
+        .send(SocketEvent::Connected(number, answers))
+        .await
+        .is_err()
+    {
         return;
     }
     loop {
         let answer = tokio::select! {
             answer = outgoing.recv() => answer,
             line = lines.next() => match line {
-                Some(Ok(line)) => match said::read(&line) {
+                Some(Ok(line)) => match process_message::parse_message(&line) {
                     Ok(said) => {
-                        if to_agent.send(Visit::Said(number, said)).await.is_err() {
+                        if to_agent.send(SocketEvent::Message(number, said)).await.is_err() {
                             return;
                         }
                         continue;
                     }
-                    Err(text) => Some(misunderstood(&text)),
+                    Err(text) => Some(parse_error_reply(&text)),
                 },
                 Some(Err(error)) => {
                     info!(%error, "a process is hung up on");
                     let text = format!("{error}; a line has at most {MAX_LINE} bytes");
-                    drop(lines.send(as_line(&misunderstood(&text))).await);
+                    drop(lines.send(reply_line(&parse_error_reply(&text))).await);
                     break;
                 }
                 None => break,
             },
         };
         let Some(answer) = answer else { break };
-        if lines.send(as_line(&answer)).await.is_err() {
+        if lines.send(reply_line(&answer)).await.is_err() {
             break;
         }
     }
-    drop(to_agent.send(Visit::Left(number)).await);
+    drop(to_agent.send(SocketEvent::Disconnected(number)).await);
 }
 
-fn misunderstood(text: &str) -> Answer {
-    Answer {
+fn parse_error_reply(text: &str) -> ProcessReply {
+    ProcessReply {
         job: String::new(),
         severity: "error".to_owned(),
         text: format!("not understood: {text}"),
     }
 }
 
-fn as_line(answer: &Answer) -> String {
+fn reply_line(answer: &ProcessReply) -> String {
     serde_json::to_string(answer).expect("three texts are JSON")
 }
 
@@ -162,11 +166,11 @@ mod tests {
     async fn lines_come_in_and_answers_go_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.sock");
-        let mut socket = Socket::bind(&path).unwrap();
+        let mut socket = ProcessSocket::bind(&path).unwrap();
         let stream = UnixStream::connect(&path).await.unwrap();
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read).lines();
-        let Visit::Came(number, answers) = socket.next().await else {
+        let SocketEvent::Connected(number, answers) = socket.next_event().await else {
             panic!("nobody came");
         };
         write
@@ -174,21 +178,26 @@ mod tests {
             .await
             .unwrap();
         assert!(
-            matches!(socket.next().await, Visit::Said(from, Said::End(job))
+            matches!(socket.next_event().await, SocketEvent::Message(from, ProcessMessage::End(job))
             if from == number && job == "a")
         );
         let answer = read.next_line().await.unwrap().unwrap();
         assert!(answer.contains("not understood"), "{answer}");
-        answers.send(misunderstood("b")).await.unwrap();
+        answers.send(parse_error_reply("b")).await.unwrap();
         assert!(read.next_line().await.unwrap().unwrap().contains("b"));
         // No line end within the limit: hung up on.
         write.write_all(&vec![b'x'; MAX_LINE + 1]).await.unwrap();
-        assert!(matches!(socket.next().await, Visit::Left(left) if left == number));
-        assert!(Socket::bind(&path).is_err(), "one agent for a socket");
+        assert!(
+            matches!(socket.next_event().await, SocketEvent::Disconnected(left) if left == number)
+        );
+        assert!(
+            ProcessSocket::bind(&path).is_err(),
+            "one agent for a socket"
+        );
         drop(socket);
         assert!(!path.exists());
         // A file that was left behind is in nobody's way.
         std::os::unix::net::UnixListener::bind(&path).unwrap();
-        Socket::bind(&path).unwrap();
+        ProcessSocket::bind(&path).unwrap();
     }
 }

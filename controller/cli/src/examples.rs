@@ -3,7 +3,7 @@
 
 use clap::{Command, CommandFactory};
 
-use crate::Cli;
+use crate::CruxCli;
 
 /// The pages that have command lines.
 const PAGES: [(&str, &str); 9] = [
@@ -19,18 +19,18 @@ const PAGES: [(&str, &str); 9] = [
 ];
 
 /// The names of all commands that do something, depth first.
-fn commands(name: &str, command: &Command, found: &mut Vec<String>) {
+fn leaf_commands(name: &str, command: &Command, found: &mut Vec<String>) {
     let mut below = command.get_subcommands().peekable();
     if below.peek().is_none() {
         found.push(name.to_owned());
     }
     for command in below {
-        commands(&format!("{name} {}", command.get_name()), command, found);
+        leaf_commands(&format!("{name} {}", command.get_name()), command, found);
     }
 }
 
 /// The command lines in a text, up to what a shell does with what they print.
-fn lines(text: &str) -> Vec<String> {
+fn command_lines(text: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
     let shown = text
         .lines()
@@ -46,24 +46,24 @@ fn lines(text: &str) -> Vec<String> {
 }
 
 /// All command lines that the pages show.
-fn of_pages() -> Vec<String> {
+fn page_examples() -> Vec<String> {
     // Every other piece is a block of code; the first word of one is its language.
     let blocks = PAGES
         .iter()
         .flat_map(|(_, page)| page.split("```").skip(1).step_by(2));
     let shell = blocks.filter_map(|block| block.strip_prefix("sh\n"));
-    shell.flat_map(lines).collect()
+    shell.flat_map(command_lines).collect()
 }
 
 /// All command lines that the help of a command and of those below it shows.
-fn of_help(command: &Command) -> Vec<String> {
+fn help_examples(command: &Command) -> Vec<String> {
     let help = { command.get_after_help() }.map_or_else(String::new, ToString::to_string);
-    let below = command.get_subcommands().flat_map(of_help);
-    lines(&help).into_iter().chain(below).collect()
+    let below = command.get_subcommands().flat_map(help_examples);
+    command_lines(&help).into_iter().chain(below).collect()
 }
 
 /// The words of a command line, as a shell makes them of plain and quoted text.
-fn words(line: &str) -> Vec<String> {
+fn shell_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
     for letter in line.trim().chars() {
@@ -80,14 +80,16 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn every_example_parses_and_every_command_has_one() {
-    let examples = [of_pages(), of_help(&Cli::command())].concat();
+    let examples = [page_examples(), help_examples(&CruxCli::command())].concat();
     let wrong = |line: &String| {
-        let error = Cli::command().try_get_matches_from(words(line)).err()?;
+        let error = CruxCli::command()
+            .try_get_matches_from(shell_words(line))
+            .err()?;
         Some(format!("{line}\n{error}"))
     };
     let mut complaints: Vec<String> = examples.iter().filter_map(wrong).collect();
     let mut found = Vec::new();
-    commands("crux", &Cli::command(), &mut found);
+    leaf_commands("crux", &CruxCli::command(), &mut found);
     let is_shown = |name: &String| {
         let begins = |line: &String| format!("{line} ").starts_with(&format!("{name} "));
         examples.iter().any(begins)
@@ -99,7 +101,7 @@ fn every_example_parses_and_every_command_has_one() {
 
 #[test]
 fn every_endpoint_is_in_a_page() {
-    let document = controller::northbound::openapi::document();
+    let document = controller::northbound::openapi::openapi_document();
     let paths = document["paths"].as_object().unwrap().keys();
     let missing: Vec<_> = paths
         .filter(|path| !PAGES.iter().any(|(_, page)| page.contains(path.as_str())))

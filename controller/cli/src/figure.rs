@@ -4,27 +4,27 @@
 //! Legends and headings belong to the page around it. The decision: a figure never fills its
 //! background, so it looks at home on whatever surface it lies on.
 
-mod rows;
-mod series;
-pub(crate) mod sheet;
+mod row_figure;
+mod series_figure;
+pub(crate) mod svg_file;
 pub(crate) mod theme;
 
 use std::ops::Range;
 
 use plotters::prelude::*;
 
-pub(crate) use rows::{Row, bars, dots};
-pub(crate) use series::{Curve, Steps, curves, lines, stacked};
+pub(crate) use row_figure::{FigureRow, draw_bars, draw_dots};
+pub(crate) use series_figure::{PointCurve, StepSeries, draw_curves, draw_lines, draw_stacked};
 
 /// Width and height in pixels; a page scales them together.
-pub(crate) type Size = (u32, u32);
+pub(crate) type PixelSize = (u32, u32);
 
 /// The width of a figure that has a page's width to itself.
 pub(crate) const WIDE: u32 = 880;
 
 /// Axes of a figure: what they show and how far they go.
 #[derive(Clone, Debug)]
-pub(crate) struct Axes<'a> {
+pub(crate) struct FigureAxes<'a> {
     /// What x is, with its unit.
     pub(crate) x: &'a str,
     /// What y is, with its unit; empty where rows say it.
@@ -37,7 +37,7 @@ pub(crate) struct Axes<'a> {
 
 /// Draws into SVG text. Drawing into memory fails only for coordinates that are no numbers, and
 /// then the figure is empty.
-fn svg(size: Size, draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> String {
+fn draw_svg(size: PixelSize, draw: impl FnOnce(&SvgCanvas<'_>) -> DrawResult) -> String {
     let mut text = String::new();
     let drawn = {
         let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
@@ -49,11 +49,11 @@ fn svg(size: Size, draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> String {
     text
 }
 
-type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type SvgCanvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// The style of text in a colour, anchored as given.
-fn text(color: RGBColor, anchor: plotters::style::text_anchor::Pos) -> TextStyle<'static> {
+fn text_style(color: RGBColor, anchor: plotters::style::text_anchor::Pos) -> TextStyle<'static> {
     TextStyle {
         color: color.to_backend_color(),
         ..TextStyle::from(("sans-serif", 12).into_font()).pos(anchor)
@@ -61,14 +61,14 @@ fn text(color: RGBColor, anchor: plotters::style::text_anchor::Pos) -> TextStyle
 }
 
 /// A number for a tick: as few digits as tell ticks apart.
-fn tick(value: &f64) -> String {
+fn tick_label(value: &f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The points of a line of steps: `values` in equal parts of `range`, without points that lie on
 /// the way between two others.
-fn steps(range: &Range<f64>, values: &[f64]) -> Vec<(f64, f64)> {
+fn step_points(range: &Range<f64>, values: &[f64]) -> Vec<(f64, f64)> {
     let width = (range.end - range.start) / values.len().max(1) as f64;
     let x = |step: usize| range.start + step as f64 * width;
     let mut points = Vec::new();
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn ticks_are_short() {
         for (value, text) in [(0.0, "0"), (0.25, "0.25"), (120.0, "120"), (0.125, "0.12")] {
-            assert_eq!(tick(&value), text);
+            assert_eq!(tick_label(&value), text);
         }
     }
 
     #[test]
     fn steps_leave_out_what_is_flat() {
-        let line = steps(&(0.0..4.0), &[1.0, 1.0, 2.0, 2.0]);
+        let line = step_points(&(0.0..4.0), &[1.0, 1.0, 2.0, 2.0]);
         assert_eq!(line, [(0.0, 1.0), (2.0, 1.0), (2.0, 2.0), (4.0, 2.0)]);
-        assert_eq!(steps(&(0.0..1.0), &[]), []);
+        assert_eq!(step_points(&(0.0..1.0), &[]), []);
     }
 }

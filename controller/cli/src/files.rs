@@ -4,25 +4,25 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-use ::controller::northbound::service::Text;
-use planner::{FieldError, Job, JobsDocument, Policy, PolicyDocument};
+use ::controller::northbound::service::PolicyFile;
+use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
 use serde::de::DeserializeOwned;
-use simulator::workload::Models;
-use topology::document::{self, Format, MAX_DOCUMENT_BYTES};
+use simulator::workload::ModelTable;
+use topology::document::{self, DocumentFormat, MAX_DOCUMENT_BYTES};
 use topology::{Fabric, Finding, spec};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// Reads a document into the type that describes it.
-pub(crate) fn parse<T: DeserializeOwned>(name: &str) -> Result<T, Failure> {
-    let format = Format::of_file(name).map_err(Failure::document)?;
-    document::parse(&text(name)?, format, name).map_err(Failure::document)
+pub(crate) fn parse_document<T: DeserializeOwned>(name: &str) -> Result<T, CommandError> {
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    document::parse_document(&read_text(name)?, format, name).map_err(CommandError::document)
 }
 
 /// Reads a fabric document.
-pub(crate) fn fabric(name: &str) -> Result<Fabric, Failure> {
-    let format = Format::of_file(name).map_err(Failure::document)?;
-    spec::parse(&text(name)?, format, name).map_err(Failure::document)
+pub(crate) fn read_fabric(name: &str) -> Result<Fabric, CommandError> {
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    spec::parse_fabric(&read_text(name)?, format, name).map_err(CommandError::document)
 }
 
 /// Reads a policy document, or takes the defaults without one, which `change` may change before it
@@ -30,79 +30,88 @@ pub(crate) fn fabric(name: &str) -> Result<Fabric, Failure> {
 pub(crate) fn policy_with(
     name: Option<&str>,
     change: impl FnOnce(&mut PolicyDocument),
-) -> Result<Policy, Failure> {
+) -> Result<Policy, CommandError> {
     let Some(name) = name else {
         let mut document = PolicyDocument::default();
         change(&mut document);
-        return document.validate("policy").map_err(Failure::document);
+        return document.to_policy("policy").map_err(CommandError::document);
     };
     let (text, format) = (
-        text(name)?,
-        Format::of_file(name).map_err(Failure::document)?,
+        read_text(name)?,
+        DocumentFormat::from_file_name(name).map_err(CommandError::document)?,
     );
-    let parsed = document::parse::<PolicyDocument>(&text, format, name);
-    let mut document = parsed.map_err(Failure::document)?;
+    let parsed = document::parse_document::<PolicyDocument>(&text, format, name);
+    let mut document = parsed.map_err(CommandError::document)?;
     change(&mut document);
-    document.validate(name).map_err(located(&text, format))
+    document
+        .to_policy(name)
+        .map_err(locate_error(&text, format))
 }
 
 /// The failure of a document that makes no sense, with the line.
-fn located(text: &str, format: Format) -> impl Fn(FieldError) -> Failure {
-    move |error| Failure::document(error.in_text(text, format))
+fn locate_error(text: &str, format: DocumentFormat) -> impl Fn(DocumentFieldError) -> CommandError {
+    move |error| CommandError::document(error.with_line_in(text, format))
 }
 
 /// Reads a jobs document: its jobs on `fabric`, and what is odd about them.
-pub(crate) fn jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), Failure> {
+pub(crate) fn read_jobs(
+    name: &str,
+    fabric: &Fabric,
+) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
     let (text, format) = (
-        text(name)?,
-        Format::of_file(name).map_err(Failure::document)?,
+        read_text(name)?,
+        DocumentFormat::from_file_name(name).map_err(CommandError::document)?,
     );
-    let document = document::parse::<JobsDocument>(&text, format, name);
-    let resolved = document.map_err(Failure::document)?.resolve(fabric, name);
-    let resolved = resolved.map_err(located(&text, format))?;
+    let document = document::parse_document::<JobsDocument>(&text, format, name);
+    let resolved = document
+        .map_err(CommandError::document)?
+        .resolve_jobs(fabric, name);
+    let resolved = resolved.map_err(locate_error(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
 }
 
 /// The built-in models, and those of a file beside them or in their place.
-pub(crate) fn models(name: Option<&str>) -> Result<Models, Failure> {
-    let models = Models::built_in();
+pub(crate) fn read_models(name: Option<&str>) -> Result<ModelTable, CommandError> {
+    let models = ModelTable::built_in();
     match name {
-        Some(file) => models.with(&text(file)?, file).map_err(Failure::document),
+        Some(file) => models
+            .with_table(&read_text(file)?, file)
+            .map_err(CommandError::document),
         None => Ok(models),
     }
 }
 
 /// A text with the name of its file, as a controller takes it.
-pub(crate) fn named(name: &str) -> Result<Text, Failure> {
-    Ok(Text {
+pub(crate) fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
+    Ok(PolicyFile {
         file: name.to_owned(),
-        text: text(name)?,
+        text: read_text(name)?,
     })
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.
-pub(crate) fn text(name: &str) -> Result<String, Failure> {
+pub(crate) fn read_text(name: &str) -> Result<String, CommandError> {
     let limit = MAX_DOCUMENT_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let read = match name {
         "-" => io::stdin().lock().take(limit).read_to_end(&mut bytes),
         path => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
-    read.map_err(|error| Failure::input(name, error))?;
-    document::text(&bytes, name)
+    read.map_err(|error| CommandError::input(name, error))?;
+    document::decode_text(&bytes, name)
         .map(str::to_owned)
-        .map_err(Failure::document)
+        .map_err(CommandError::document)
 }
 
 /// Writes a text to the file, if one was asked for, and says so.
-pub(crate) fn write_asked(
+pub(crate) fn write_requested(
     name: Option<&str>,
     text: impl FnOnce() -> String,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let Some(name) = name else {
         return Ok(());
     };
-    fs::write(name, text()).map_err(|error| Failure::input(name, error))?;
+    fs::write(name, text()).map_err(|error| CommandError::input(name, error))?;
     eprintln!("wrote {name}");
     Ok(())
 }

@@ -1,26 +1,26 @@
 //! `crux`: the one binary. This file is a table of contents; each command is a module of
-//! [`commands`].
+//! [`leaf_commands`].
 
 mod client;
+mod command_error;
 mod commands;
 #[cfg(test)]
 mod examples;
-mod failure;
 mod figure;
 mod files;
-mod input;
-mod inventory;
+mod input_documents;
 mod output;
+mod switch_inventory;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use command_error::CommandError;
 use commands::{
-    agent, bench, compare, completions, controller, demo, events, fabric, job, look, man, place,
-    plan, policy, replay, replay_incident, reproduce, schema, simulate, switch, top,
+    agent, bench, compare, completions, controller, demo, events, fabric, job, man, place, plan,
+    policy, replay, replay_incident, reproduce, schema, simulate, status, switch, top,
 };
-use failure::Failure;
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
 ///
@@ -32,9 +32,9 @@ use failure::Failure;
 #[command(after_help = "\
 Start with:   crux demo
 Exit status:  0 done, 1 failed, 2 usage or bad input")]
-struct Cli {
+struct CruxCli {
     #[command(subcommand)]
-    command: Command,
+    command: CruxCommand,
     /// Log at this level to standard error: error, warn, info, debug, trace, or a filter such as
     /// controller=debug
     // Without an order of its own, its place in every page is the number of commands.
@@ -49,79 +49,79 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {
-    Demo(demo::Args),
-    Plan(plan::Args),
-    Simulate(simulate::Args),
-    Compare(compare::Args),
-    Replay(replay::Args),
-    Place(place::Args),
-    Reproduce(reproduce::Args),
+enum CruxCommand {
+    Demo(demo::DemoArgs),
+    Plan(plan::PlanArgs),
+    Simulate(simulate::SimulateArgs),
+    Compare(compare::CompareArgs),
+    Replay(replay::ReplayArgs),
+    Place(place::PlaceArgs),
+    Reproduce(reproduce::ReproduceArgs),
     #[command(subcommand)]
-    Bench(bench::Command),
+    Bench(bench::BenchCommand),
     #[command(subcommand)]
-    Fabric(fabric::Command),
-    Controller(controller::Args),
-    Agent(agent::Args),
+    Fabric(fabric::FabricCommand),
+    Controller(controller::ControllerArgs),
+    Agent(agent::AgentArgs),
     /// List the jobs of a running controller
-    Jobs(look::Args),
+    Jobs(status::StatusArgs),
     /// List the switches of a running controller, and what they hold
-    Switches(look::Args),
+    Switches(status::StatusArgs),
     /// List the links of a running controller, with their planned load by class
-    Links(look::Args),
+    Links(status::StatusArgs),
     /// Say why a job has its level and its flows their paths
-    Explain(look::Explain),
+    Explain(status::ExplainArgs),
     /// Say what is not as it should be at a running controller
-    Doctor(look::Args),
-    Events(events::Args),
-    Top(top::Args),
+    Doctor(status::StatusArgs),
+    Events(events::EventsArgs),
+    Top(top::TopArgs),
     #[command(subcommand)]
-    Policy(Box<policy::Command>),
-    ReplayIncident(replay_incident::Args),
-    Switch(Box<switch::Args>),
+    Policy(Box<policy::PolicyCommand>),
+    ReplayIncident(replay_incident::ReplayIncidentArgs),
+    Switch(Box<switch::SwitchArgs>),
     #[command(subcommand)]
-    Job(job::Command),
-    Schema(schema::Args),
-    Completions(completions::Args),
+    Job(job::JobCommand),
+    Schema(schema::SchemaArgs),
+    Completions(completions::CompletionsArgs),
     #[command(hide = true)]
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = CruxCli::parse();
     let run = start_logging(&cli.log).and_then(|()| match cli.command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Place(args) => place::run(&args),
-        Command::Reproduce(args) => reproduce::run(&args),
-        Command::Bench(command) => bench::run(&command),
-        Command::Fabric(command) => fabric::run(&command),
-        Command::Controller(args) => controller::run(&args),
-        Command::Agent(args) => agent::run(&args),
-        Command::Jobs(args) => look::jobs(&args),
-        Command::Switches(args) => look::switches(&args),
-        Command::Links(args) => look::links(&args),
-        Command::Explain(args) => look::explain(&args),
-        Command::Doctor(args) => look::doctor(&args),
-        Command::Events(args) => events::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::Policy(command) => policy::run(&command),
-        Command::ReplayIncident(args) => replay_incident::run(&args),
-        Command::Switch(args) => switch::run(&args),
-        Command::Job(command) => job::run(&command),
-        Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        CruxCommand::Demo(args) => demo::run_demo(&args),
+        CruxCommand::Plan(args) => plan::run_plan(&args),
+        CruxCommand::Simulate(args) => simulate::run_simulate(&args),
+        CruxCommand::Compare(args) => compare::run_compare(&args),
+        CruxCommand::Replay(args) => replay::run_replay(&args),
+        CruxCommand::Place(args) => place::run_place(&args),
+        CruxCommand::Reproduce(args) => reproduce::run_reproduce(&args),
+        CruxCommand::Bench(command) => bench::run_bench(&command),
+        CruxCommand::Fabric(command) => fabric::run_fabric(&command),
+        CruxCommand::Controller(args) => controller::run_controller(&args),
+        CruxCommand::Agent(args) => agent::run_agent(&args),
+        CruxCommand::Jobs(args) => status::print_jobs(&args),
+        CruxCommand::Switches(args) => status::print_switches(&args),
+        CruxCommand::Links(args) => status::print_links(&args),
+        CruxCommand::Explain(args) => status::print_explanation(&args),
+        CruxCommand::Doctor(args) => status::print_findings(&args),
+        CruxCommand::Events(args) => events::run_events(&args),
+        CruxCommand::Top(args) => top::run_top(&args),
+        CruxCommand::Policy(command) => policy::run_policy(&command),
+        CruxCommand::ReplayIncident(args) => replay_incident::run_replay_incident(&args),
+        CruxCommand::Switch(args) => switch::run_switch(&args),
+        CruxCommand::Job(command) => job::run_job(&command),
+        CruxCommand::Schema(args) => schema::run_schema(&args),
+        CruxCommand::Completions(args) => completions::run_completions(&args),
+        CruxCommand::Man(args) => man::run_man(&args),
     });
     run.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
-fn start_logging(filter: &str) -> Result<(), Failure> {
+fn start_logging(filter: &str) -> Result<(), CommandError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .map_err(|error| Failure::input("--log", error))?;
+        .map_err(|error| CommandError::input("--log", error))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

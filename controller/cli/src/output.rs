@@ -6,11 +6,11 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// For people
     #[default]
     Table,
@@ -23,11 +23,11 @@ pub(crate) enum Format {
 pub(crate) struct FormatArg {
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
 }
 
 /// An empty table with these headings.
-pub(crate) fn table<const N: usize>(headings: [&str; N]) -> Table {
+pub(crate) fn new_table<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -37,14 +37,14 @@ pub(crate) fn table<const N: usize>(headings: [&str; N]) -> Table {
 }
 
 /// Prints text and a line end. A reader that went away (`crux … | head`) is no failure.
-pub(crate) fn print(text: impl std::fmt::Display) -> Result<(), Failure> {
+pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), CommandError> {
     match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::work(&error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CommandError::failed(&error)),
         _ => Ok(()),
     }
 }
 
 /// Prints a value as JSON.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print(serde_json::to_string_pretty(value).map_err(|error| Failure::work(&error))?)
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+    print_line(serde_json::to_string_pretty(value).map_err(|error| CommandError::failed(&error))?)
 }

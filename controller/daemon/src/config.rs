@@ -17,21 +17,23 @@ mod telemetry;
 mod tls;
 mod traces;
 
-pub use counters::{Counters, RawCounters};
-pub use etcd::{Etcd, RawEtcd, User};
-pub use northbound::{Northbound, RawNorthbound, RawToken, Role, TlsFiles, Token};
-pub use telemetry::{RawTelemetry, Telemetry};
-pub use tls::{RawTls, Tls};
-pub use traces::{RawTraces, Traces};
+pub use counters::{CountersConfig, RawCounters};
+pub use etcd::{EtcdConfig, EtcdUser, RawEtcd};
+pub use northbound::{
+    AccessRole, AccessToken, NorthboundConfig, RawNorthbound, RawToken, TlsFiles,
+};
+pub use telemetry::{RawTelemetry, TelemetryConfig};
+pub use tls::{RawTls, TlsConfig};
+pub use traces::{RawTraces, TracesConfig};
 
 pub use raw::{
-    Foreign, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawLiveness, RawMessages,
-    RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
+    ForeignEntryPolicy, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawLiveness,
+    RawMessages, RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
 };
 
-use crate::discovery::Assumptions;
-use crate::liveness::Patience;
-use crate::recorder::Recording;
+use crate::discovery::DiscoveryDefaults;
+use crate::liveness::LivenessTimeouts;
+use crate::recorder::RecordingConfig;
 
 /// The most classes that `fabric.p4` can tell apart: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -55,7 +57,7 @@ pub enum ConfigError {
     },
     /// A field is no use without another one.
     #[error("{field}: no use without {other}; name both or neither")]
-    Alone {
+    MissingPartner {
         /// Path of the field, as `tls.cert`.
         field: &'static str,
         /// Path of the other.
@@ -81,37 +83,37 @@ pub struct Config {
     /// This controller's number.
     pub controller: u32,
     /// How long a primary may be away from few switches before another takes over.
-    pub grace: Duration,
+    pub primary_grace: Duration,
     /// Classes that every switch serves, 1..=8.
     pub levels: u8,
     /// File of the embedded store; without one, nothing outlives the controller.
     pub store: Option<PathBuf>,
     /// Where inputs and writes are recorded; nowhere without it.
-    pub recording: Option<Recording>,
+    pub recording: Option<RecordingConfig>,
     /// Who of several controllers leads, if etcd says that.
-    pub etcd: Option<Etcd>,
+    pub etcd: Option<EtcdConfig>,
     /// Events that wait for the state.
     pub event_queue: NonZeroUsize,
     /// How sessions deal with switches.
-    pub southbound: Southbound,
+    pub southbound: SouthboundConfig,
     /// How long what is seen of cables and switches must last to be believed.
-    pub patience: Patience,
+    pub liveness: LivenessTimeouts,
     /// How cables and hosts are found.
-    pub discovery: Discovery,
+    pub discovery: DiscoveryConfig,
     /// Where people and programs are served, and what they may do there.
-    pub northbound: Northbound,
+    pub northbound: NorthboundConfig,
     /// Events that are kept to be read again.
     pub events_kept: NonZeroUsize,
     /// How jobs may tell of themselves.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
     /// How often the switches' own counters are read.
-    pub counters: Counters,
+    pub counters: CountersConfig,
     /// Where traces of changes go, if anywhere.
-    pub traces: Option<Traces>,
+    pub traces: Option<TracesConfig>,
     /// What a drain may take, after which it is told to be late.
-    pub drain: Duration,
+    pub drain_deadline: Duration,
     /// What the switches may take to hold a change of policy, after which it is taken back.
-    pub verify: Duration,
+    pub verify_deadline: Duration,
     /// How long planning for a failure waits for its repair.
     pub repair_deadline: Duration,
     /// All sessions end within this when the controller stops.
@@ -121,22 +123,22 @@ pub struct Config {
 
 /// How cables and hosts are found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Discovery {
+pub struct DiscoveryConfig {
     /// Whether the controller probes by itself.
     pub is_enabled: bool,
     /// Between two probes from a port.
-    pub interval: Duration,
+    pub probe_interval: Duration,
     /// How long a cable without a probe counts as there.
-    pub stale: Duration,
+    pub stale_after: Duration,
     /// Ports below this number are probed though no document connects them.
     pub ports: u16,
     /// What is assumed of what is found, where that becomes the fabric.
-    pub assumed: Option<Assumptions>,
+    pub assumptions: Option<DiscoveryDefaults>,
 }
 
 /// How sessions deal with switches.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Southbound {
+pub struct SouthboundConfig {
     /// Messages that wait to be sent on a stream.
     pub stream_queue: NonZeroUsize,
     /// Opening a connection.
@@ -146,21 +148,21 @@ pub struct Southbound {
     /// Silence after which a connection is taken for dead.
     pub keepalive: Duration,
     /// Between two passes over a switch that is as it should be.
-    pub interval: Duration,
+    pub reconcile_interval: Duration,
     /// The waits before retries.
-    pub retry: Retry,
+    pub backoff: RetryBackoff,
     /// Updates in one write.
     pub batch: NonZeroUsize,
     /// Writes under way at once.
-    pub outstanding: NonZeroUsize,
+    pub concurrent_writes: NonZeroUsize,
     /// Switches that are read whole at once.
-    pub readers: NonZeroUsize,
+    pub concurrent_reads: NonZeroUsize,
     /// How long one of them may keep others waiting.
-    pub turn: Duration,
+    pub read_turn: Duration,
     /// What becomes of entries of others.
-    pub foreign: Foreign,
+    pub foreign: ForeignEntryPolicy,
     /// What secures connections, if anything does.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
     /// The largest answer, in bytes.
     pub receive_max: usize,
     /// The largest headers, in bytes.
@@ -169,16 +171,16 @@ pub struct Southbound {
 
 /// Waits before retries: the first, then each twice the one before, up to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryBackoff {
     /// Before the first retry; above zero.
     pub first: Duration,
     /// At most; not shorter than the first.
     pub longest: Duration,
 }
 
-impl Retry {
+impl RetryBackoff {
     /// The wait after `failures` failures in a row, of which there is at least one.
-    pub fn after(self, failures: u32) -> Duration {
+    pub fn wait_after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.longest)
     }
@@ -196,7 +198,7 @@ impl Config {
     }
 
     /// The effective configuration as a file would spell it, for printing.
-    pub fn effective(&self) -> &RawConfig {
+    pub fn effective_raw(&self) -> &RawConfig {
         &self.raw
     }
 }
@@ -213,7 +215,7 @@ impl TryFrom<RawConfig> for Config {
 
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let controller = raw.election.controller;
-        check(
+        check_field(
             "election.controller",
             &controller,
             "above 0",
@@ -221,47 +223,50 @@ impl TryFrom<RawConfig> for Config {
         )?;
         let levels = raw.switches.levels;
         let possible = (1..=MAX_LEVELS).contains(&levels);
-        check("switches.levels", &levels, "1 to 8", possible)?;
+        check_field("switches.levels", &levels, "1 to 8", possible)?;
         Ok(Self {
             term: raw.election.term,
             controller,
-            grace: duration("election.grace_ms", raw.election.grace_ms)?,
+            primary_grace: positive_duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
-            recording: recording(&raw.recorder)?,
-            etcd: raw.etcd.load(&raw)?,
-            event_queue: count("queues.events", raw.queues.events)?,
-            southbound: Southbound::try_from(&raw)?,
-            patience: Patience::try_from(&raw.liveness)?,
-            discovery: Discovery::try_from(&raw.discovery)?,
-            northbound: Northbound::try_from(&raw.northbound)?,
-            events_kept: count("northbound.events", raw.northbound.events)?,
-            telemetry: Telemetry::try_from(&raw.telemetry)?,
-            counters: Counters::try_from(&raw.counters)?,
-            traces: raw.traces.load()?,
-            drain: duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
-            verify: duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
-            repair_deadline: duration("deadlines.repair_ms", raw.deadlines.repair_ms)?,
-            shutdown_deadline: duration("deadlines.shutdown_ms", raw.deadlines.shutdown_ms)?,
+            recording: recording_config(&raw.recorder)?,
+            etcd: raw.etcd.load_etcd(&raw)?,
+            event_queue: positive_count("queues.events", raw.queues.events)?,
+            southbound: SouthboundConfig::try_from(&raw)?,
+            liveness: LivenessTimeouts::try_from(&raw.liveness)?,
+            discovery: DiscoveryConfig::try_from(&raw.discovery)?,
+            northbound: NorthboundConfig::try_from(&raw.northbound)?,
+            events_kept: positive_count("northbound.events", raw.northbound.events)?,
+            telemetry: TelemetryConfig::try_from(&raw.telemetry)?,
+            counters: CountersConfig::try_from(&raw.counters)?,
+            traces: raw.traces.load_traces()?,
+            drain_deadline: positive_duration("deadlines.drain_ms", raw.deadlines.drain_ms)?,
+            verify_deadline: positive_duration("deadlines.verify_ms", raw.deadlines.verify_ms)?,
+            repair_deadline: positive_duration("deadlines.repair_ms", raw.deadlines.repair_ms)?,
+            shutdown_deadline: positive_duration(
+                "deadlines.shutdown_ms",
+                raw.deadlines.shutdown_ms,
+            )?,
             raw,
         })
     }
 }
 
 /// What to record, and where, if anything.
-fn recording(raw: &RawRecorder) -> Result<Option<Recording>, ConfigError> {
+fn recording_config(raw: &RawRecorder) -> Result<Option<RecordingConfig>, ConfigError> {
     let enough = raw.file_bytes >= 4_096;
     let field = "recorder.file_bytes";
-    check(field, &raw.file_bytes, "at least 4096", enough)?;
-    let files = count("recorder.files", raw.files)?;
-    Ok(raw.folder.as_ref().map(|folder| Recording {
+    check_field(field, &raw.file_bytes, "at least 4096", enough)?;
+    let files = positive_count("recorder.files", raw.files)?;
+    Ok(raw.folder.as_ref().map(|folder| RecordingConfig {
         folder: folder.clone(),
         file_bytes: raw.file_bytes,
         files: files.get(),
     }))
 }
 
-impl TryFrom<&RawConfig> for Southbound {
+impl TryFrom<&RawConfig> for SouthboundConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawConfig) -> Result<Self, ConfigError> {
@@ -270,7 +275,7 @@ impl TryFrom<&RawConfig> for Southbound {
             headers_max,
         } = raw.messages;
         let enough = receive_max >= 4 << 20;
-        check(
+        check_field(
             "messages.receive_max",
             &receive_max,
             "at least 4 MiB",
@@ -278,32 +283,35 @@ impl TryFrom<&RawConfig> for Southbound {
         )?;
         // Less, and a batch with some hundred refused updates loses the reasons of all of them.
         let enough = headers_max >= 4 << 20;
-        check(
+        check_field(
             "messages.headers_max",
             &headers_max,
             "at least 4 MiB",
             enough,
         )?;
         Ok(Self {
-            stream_queue: count("queues.stream", raw.queues.stream)?,
-            connect_deadline: duration("deadlines.connect_ms", raw.deadlines.connect_ms)?,
-            rpc_deadline: duration("deadlines.rpc_ms", raw.deadlines.rpc_ms)?,
-            keepalive: duration("deadlines.keepalive_ms", raw.deadlines.keepalive_ms)?,
-            interval: duration("reconcile.interval_ms", raw.reconcile.interval_ms)?,
-            retry: Retry::try_from(&raw.reconcile)?,
-            batch: count("reconcile.batch", raw.reconcile.batch)?,
-            outstanding: count("reconcile.outstanding", raw.reconcile.outstanding)?,
-            readers: count("reconcile.readers", raw.reconcile.readers)?,
-            turn: duration("reconcile.turn_ms", raw.reconcile.turn_ms)?,
+            stream_queue: positive_count("queues.stream", raw.queues.stream)?,
+            connect_deadline: positive_duration("deadlines.connect_ms", raw.deadlines.connect_ms)?,
+            rpc_deadline: positive_duration("deadlines.rpc_ms", raw.deadlines.rpc_ms)?,
+            keepalive: positive_duration("deadlines.keepalive_ms", raw.deadlines.keepalive_ms)?,
+            reconcile_interval: positive_duration(
+                "reconcile.interval_ms",
+                raw.reconcile.interval_ms,
+            )?,
+            backoff: RetryBackoff::try_from(&raw.reconcile)?,
+            batch: positive_count("reconcile.batch", raw.reconcile.batch)?,
+            concurrent_writes: positive_count("reconcile.outstanding", raw.reconcile.outstanding)?,
+            concurrent_reads: positive_count("reconcile.readers", raw.reconcile.readers)?,
+            read_turn: positive_duration("reconcile.turn_ms", raw.reconcile.turn_ms)?,
             foreign: raw.reconcile.foreign,
-            tls: raw.tls.load(&tls::SWITCHES)?,
+            tls: raw.tls.load_files(&tls::SWITCHES)?,
             receive_max,
             headers_max,
         })
     }
 }
 
-impl TryFrom<&RawLiveness> for Patience {
+impl TryFrom<&RawLiveness> for LivenessTimeouts {
     type Error = ConfigError;
 
     fn try_from(raw: &RawLiveness) -> Result<Self, ConfigError> {
@@ -313,31 +321,31 @@ impl TryFrom<&RawLiveness> for Patience {
             "at least liveness.hold_down_ms",
         ];
         Ok(Self {
-            hold: retry(names, [raw.hold_down_ms, raw.hold_down_longest_ms])?,
-            silence: duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
-            returning: duration("liveness.return_ms", raw.return_ms)?,
+            hold_down: backoff_config(names, [raw.hold_down_ms, raw.hold_down_longest_ms])?,
+            switch_silence: positive_duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
+            return_limit: positive_duration("liveness.return_ms", raw.return_ms)?,
         })
     }
 }
 
-impl TryFrom<&RawDiscovery> for Discovery {
+impl TryFrom<&RawDiscovery> for DiscoveryConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawDiscovery) -> Result<Self, ConfigError> {
         let enough = raw.stale_ms >= raw.interval_ms.saturating_mul(2);
         let wanted = "at least two discovery.interval_ms";
-        check("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
+        check_field("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
         // Ports have nine bits, and the last are the program's own.
-        check(
+        check_field(
             "discovery.ports",
             &raw.ports,
             "at most 511",
             raw.ports <= 511,
         )?;
         let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
-        check("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
+        check_field("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
         let probes = raw.enabled || !raw.learn;
-        check(
+        check_field(
             "discovery.learn",
             &raw.learn,
             "false without discovery.enabled",
@@ -345,10 +353,10 @@ impl TryFrom<&RawDiscovery> for Discovery {
         )?;
         Ok(Self {
             is_enabled: raw.enabled,
-            interval: duration("discovery.interval_ms", raw.interval_ms)?,
-            stale: duration("discovery.stale_ms", raw.stale_ms)?,
+            probe_interval: positive_duration("discovery.interval_ms", raw.interval_ms)?,
+            stale_after: positive_duration("discovery.stale_ms", raw.stale_ms)?,
             ports: raw.ports,
-            assumed: raw.learn.then_some(Assumptions {
+            assumptions: raw.learn.then_some(DiscoveryDefaults {
                 gbps: raw.gbps,
                 gpus: raw.gpus,
             }),
@@ -356,7 +364,7 @@ impl TryFrom<&RawDiscovery> for Discovery {
     }
 }
 
-impl TryFrom<&RawReconcile> for Retry {
+impl TryFrom<&RawReconcile> for RetryBackoff {
     type Error = ConfigError;
 
     fn try_from(raw: &RawReconcile) -> Result<Self, ConfigError> {
@@ -365,26 +373,26 @@ impl TryFrom<&RawReconcile> for Retry {
             "reconcile.retry_longest_ms",
             "at least reconcile.retry_first_ms",
         ];
-        retry(names, [raw.retry_first_ms, raw.retry_longest_ms])
+        backoff_config(names, [raw.retry_first_ms, raw.retry_longest_ms])
     }
 }
 
 /// Waits that grow from a first to a longest, in milliseconds; the names of both fields, and what
 /// the second must be.
-fn retry(
+fn backoff_config(
     [first, longest, wanted]: [&'static str; 3],
     milliseconds: [u64; 2],
-) -> Result<Retry, ConfigError> {
+) -> Result<RetryBackoff, ConfigError> {
     let grows = milliseconds[1] >= milliseconds[0];
-    let retry = Retry {
-        first: duration(first, milliseconds[0])?,
+    let retry = RetryBackoff {
+        first: positive_duration(first, milliseconds[0])?,
         longest: Duration::from_millis(milliseconds[1]),
     };
-    check(longest, &milliseconds[1], wanted, grows)?;
+    check_field(longest, &milliseconds[1], wanted, grows)?;
     Ok(retry)
 }
 
-fn check(
+fn check_field(
     field: &'static str,
     found: &impl ToString,
     wanted: &'static str,
@@ -399,12 +407,12 @@ fn check(
     holds.then_some(()).ok_or_else(invalid)
 }
 
-fn duration(field: &'static str, milliseconds: u64) -> Result<Duration, ConfigError> {
-    check(field, &milliseconds, "above 0 ms", milliseconds > 0)?;
+fn positive_duration(field: &'static str, milliseconds: u64) -> Result<Duration, ConfigError> {
+    check_field(field, &milliseconds, "above 0 ms", milliseconds > 0)?;
     Ok(Duration::from_millis(milliseconds))
 }
 
-fn count(field: &'static str, found: usize) -> Result<NonZeroUsize, ConfigError> {
+fn positive_count(field: &'static str, found: usize) -> Result<NonZeroUsize, ConfigError> {
     NonZeroUsize::new(found).ok_or_else(|| ConfigError::Invalid {
         field,
         found: found.to_string(),
@@ -431,7 +439,7 @@ mod tests {
     fn a_value_given_is_a_value_used_and_printed() {
         let config = parse("[reconcile]\nbatch = 7\n[election]\nterm = 3").unwrap();
         assert_eq!((config.southbound.batch.get(), config.term), (7, 3));
-        assert_eq!(config.effective().reconcile.batch, 7);
+        assert_eq!(config.effective_raw().reconcile.batch, 7);
     }
 
     #[test]
@@ -498,11 +506,11 @@ mod tests {
 
     #[test]
     fn retries_double_up_to_the_longest() {
-        let retry = Retry {
+        let retry = RetryBackoff {
             first: Duration::from_millis(50),
             longest: Duration::from_secs(1),
         };
-        let waits = [1, 2, 3, 6, 40].map(|failures| retry.after(failures).as_millis());
+        let waits = [1, 2, 3, 6, 40].map(|failures| retry.wait_after(failures).as_millis());
         assert_eq!(waits, [50, 100, 200, 1000, 1000]);
     }
 }

@@ -2,7 +2,7 @@
 //! are.
 //!
 //! Each switch sends a probe out of each of its ports, and whichever switch receives it tells the
-//! controller: that is one direction of a cable. [`probe`] is the frame, [`Observer`] what was
+//! controller: that is one direction of a cable. [`probe`] is the frame, [`TopologyObserver`] what was
 //! heard and is not stale, [`compare()`] how that differs from the document, [`learned`](learned())
 //! the document of what was found; `growth` makes that the fabric where no document does. Two
 //! shells bring packets: the `scout` beside a running
@@ -11,68 +11,68 @@
 //! and nothing is concluded from silence before both ends have been listened to for long enough.
 
 mod arp;
-mod compare;
-mod growth;
-mod learned;
+mod cabling;
+mod learned_fabric;
+mod link_discovery;
 mod observer;
+mod one_shot;
 pub mod probe;
-mod scout;
-mod survey;
+mod topology_learner;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use topology::{Fabric, Mac, SwitchId};
+use topology::{Fabric, MacAddress, SwitchId};
 
-pub use compare::compare;
-pub use learned::{Assumptions, Learned, learned};
-pub use observer::Observer;
-pub use scout::Discovery;
-pub(crate) use scout::{Antenna, Scout, Surroundings};
-pub use survey::{Survey, SurveyError, survey};
+pub use cabling::compare_cabling;
+pub use learned_fabric::{DiscoveryDefaults, LearnedFabric, document_observed_fabric};
+pub use link_discovery::DiscoveryReport;
+pub(crate) use link_discovery::{DiscoveryInputs, LinkDiscovery, PacketIo};
+pub use observer::TopologyObserver;
+pub use one_shot::{OneShotDiscovery, OneShotError, discover_once};
 
 pub(crate) use arp::ETHERTYPE as ARP;
 pub(crate) use probe::ETHERTYPE as PROBE;
 
 /// A port of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct End {
+pub struct SwitchPort {
     /// The switch.
     pub switch: SwitchId,
     /// Its port.
     pub port: u16,
 }
 
-impl End {
+impl SwitchPort {
     /// Its name, `leaf1:4`.
-    pub fn name(self, fabric: &Fabric) -> String {
+    pub fn port_name(self, fabric: &Fabric) -> String {
         format!("{}:{}", fabric.switch(self.switch).name, self.port)
     }
 }
 
 /// A host's interface, by what it said of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Station {
+pub struct HostAttachment {
     /// Where it is connected.
-    pub at: End,
+    pub at: SwitchPort,
     /// Its Ethernet address.
-    pub mac: Mac,
+    pub mac: MacAddress,
 }
 
 /// What is seen of a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct ObservedTopology {
     /// Where probes arrive, by the port that they leave by.
-    pub links: BTreeMap<End, End>,
+    pub links: BTreeMap<SwitchPort, SwitchPort>,
     /// Hosts' interfaces, by their addresses.
-    pub stations: BTreeMap<Ipv4Addr, Station>,
+    pub hosts: BTreeMap<Ipv4Addr, HostAttachment>,
 }
 
-impl Sight {
+impl ObservedTopology {
     /// The cables: pairs of ports, the lesser first, between which probes get through at least one
     /// way; ascending.
-    pub fn cables(&self) -> Vec<(End, End)> {
-        let pair = |(&from, &to): (&End, &End)| (from.min(to), from.max(to));
+    pub fn cables(&self) -> Vec<(SwitchPort, SwitchPort)> {
+        let pair = |(&from, &to): (&SwitchPort, &SwitchPort)| (from.min(to), from.max(to));
         let mut cables: Vec<_> = self.links.iter().map(pair).collect();
         cables.sort_unstable();
         cables.dedup();

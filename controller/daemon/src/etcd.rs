@@ -8,14 +8,14 @@
 //! revision guards everything a leader stores. A controller that believes in a term that has passed
 //! can neither write to a switch nor to the store.
 
-mod calls;
+mod client;
+mod cluster_store;
 mod keys;
+mod lease_state;
 mod login;
 mod member;
-mod registry;
-mod tenure;
 
-pub use calls::{Calls, EtcdError};
-pub(crate) use member::{Desk, Door, Member, News};
-pub use registry::{Changes, Granted, Registry, Snapshot};
-pub use tenure::Leader;
+pub use client::{EtcdClient, EtcdError};
+pub use cluster_store::{ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges};
+pub use lease_state::ElectedLeader;
+pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, FluidError, JobIndex, JobTally, Network, Options};
+use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
 use planner::{Job, JobId, Plan, PlannedFlow};
 use topology::{Fabric, LinkId};
 
@@ -25,7 +25,7 @@ const MAX_ITERATIONS: f64 = 50_000.0;
 
 /// What the model foretells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Forecast {
+pub struct PlanForecast {
     /// Share of the jobs' GPU time in which they compute.
     pub gpu_utilization: f64,
     /// Mean seconds of an iteration of each job; none of a job that ends no iteration.
@@ -36,13 +36,17 @@ pub struct Forecast {
 ///
 /// # Errors
 /// A number of a job that makes no sense to the model.
-pub fn forecast(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> Result<Forecast, FluidError> {
-    let capacities = (0..fabric.links().len()).map(|link| capacity(fabric, link.into()));
-    let network = Network::new(capacities.collect())?;
-    let mut engine = Engine::new(&network, Options::default())?;
+pub fn forecast_plan(
+    fabric: &Fabric,
+    jobs: &[Job],
+    plan: &Plan,
+) -> Result<PlanForecast, FluidError> {
+    let capacities = (0..fabric.links().len()).map(|link| link_capacity(fabric, link.into()));
+    let network = FluidNetwork::new(capacities.collect())?;
+    let mut engine = Engine::new(&network, EngineOptions::default())?;
     let mut places = BTreeMap::new();
     for job in jobs {
-        let Some(running) = running(job, plan) else {
+        let Some(running) = fluid_job(job, plan) else {
             continue;
         };
         match engine.add_job(&running) {
@@ -52,32 +56,39 @@ pub fn forecast(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> Result<Forecast, 
             }
         }
     }
-    let (settling, counted) = horizon(jobs, plan);
-    let before = tallies(&mut engine, settling, &places)?;
-    let after = tallies(&mut engine, settling + counted, &places)?;
-    let passed = before.iter().zip(&after).map(|(before, after)| Passed {
-        iterations: after.iterations - before.iterations,
-        iteration_seconds: after.iteration_seconds - before.iteration_seconds,
-        busy_seconds: after.busy_seconds - before.busy_seconds,
-    });
-    let passed: BTreeMap<&JobId, Passed> = places.keys().copied().zip(passed).collect();
-    Ok(summary(jobs, &passed, counted))
+    let (settling, counted) = forecast_horizon(jobs, plan);
+    let before = tallies_at(&mut engine, settling, &places)?;
+    let after = tallies_at(&mut engine, settling + counted, &places)?;
+    let passed = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| CountedProgress {
+            iterations: after.iterations - before.iterations,
+            iteration_seconds: after.iteration_seconds - before.iteration_seconds,
+            busy_seconds: after.busy_seconds - before.busy_seconds,
+        });
+    let passed: BTreeMap<&JobId, CountedProgress> = places.keys().copied().zip(passed).collect();
+    Ok(summarise_progress(jobs, &passed, counted))
 }
 
 /// What a job did while it was counted.
-struct Passed {
+struct CountedProgress {
     iterations: u64,
     iteration_seconds: f64,
     busy_seconds: f64,
 }
 
-fn summary(jobs: &[Job], passed: &BTreeMap<&JobId, Passed>, seconds: f64) -> Forecast {
+fn summarise_progress(
+    jobs: &[Job],
+    passed: &BTreeMap<&JobId, CountedProgress>,
+    seconds: f64,
+) -> PlanForecast {
     let busy = |job: &Job| passed.get(&job.id).map_or(0.0, |job| job.busy_seconds);
     let gpus = |job: &Job| f64::from(job.gpu_count());
     let worked: f64 = jobs.iter().map(|job| gpus(job) * busy(job)).sum();
     let present: f64 = jobs.iter().map(gpus).sum::<f64>() * seconds;
     let iterated = passed.iter().filter(|(_, job)| job.iterations > 0);
-    Forecast {
+    PlanForecast {
         gpu_utilization: if present > 0.0 { worked / present } else { 0.0 },
         iteration_seconds: iterated
             .map(|(id, job)| ((*id).clone(), job.iteration_seconds / job.iterations as f64))
@@ -85,7 +96,7 @@ fn summary(jobs: &[Job], passed: &BTreeMap<&JobId, Passed>, seconds: f64) -> For
     }
 }
 
-fn tallies(
+fn tallies_at(
     engine: &mut Engine,
     until: f64,
     places: &BTreeMap<&JobId, JobIndex>,
@@ -98,7 +109,7 @@ fn tallies(
 }
 
 /// Seconds to settle, and seconds to count.
-fn horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
+fn forecast_horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
     let alone = jobs.iter().filter_map(|job| {
         let (_, planned) = plan.job(&job.id)?;
         let seconds = job.iteration_seconds(planned.bottleneck_seconds);
@@ -118,25 +129,25 @@ fn horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
 }
 
 /// The job as the plan has it run, if all its flows have paths.
-fn running(job: &Job, plan: &Plan) -> Option<fluid::Job> {
+fn fluid_job(job: &Job, plan: &Plan) -> Option<fluid::FluidJob> {
     let (position, planned) = plan.job(&job.id)?;
     let flows = job.flows.iter().zip(plan.flows_of(position));
     let flow = |(flow, planned): (&planner::Flow, &PlannedFlow)| {
         let path: Vec<u32> = planned.links.iter().map(|link| link.0).collect();
         let bytes = flow.bytes * ON_THE_WIRE;
-        (!path.is_empty()).then_some(fluid::Flow { path, bytes })
+        (!path.is_empty()).then_some(fluid::FluidFlow { path, bytes })
     };
-    Some(fluid::Job {
+    Some(fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
-        class: planned.level.into(),
+        level: planned.level.into(),
         flows: flows.map(flow).collect::<Option<_>>()?,
-        ..fluid::Job::default()
+        ..fluid::FluidJob::default()
     })
 }
 
 /// Bytes per second of a link; 0 while it is down.
-fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
+fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
     match fabric.is_up(link) {
         true => fabric.link(link).bandwidth.bytes_per_second(),
         false => 0.0,
@@ -145,9 +156,9 @@ fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use planner::{Input, JobsDocument, Policy};
-    use simulator::{Experiment, Scheduler, simulate};
-    use topology::document::{Format, parse};
+    use planner::{JobsDocument, PlanInput, Policy};
+    use simulator::{Scheduler, SimulationExperiment, simulate_experiment};
+    use topology::document::{DocumentFormat, parse_document};
     use topology::spec;
 
     use super::*;
@@ -180,24 +191,24 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
 
     #[test]
     fn what_is_foretold_is_what_the_simulator_finds() {
-        let fabric = spec::parse(FABRIC, Format::Toml, "lab.toml").unwrap();
-        let jobs: JobsDocument = parse(JOBS, Format::Toml, "jobs.toml").unwrap();
-        let jobs = jobs.resolve(&fabric, "jobs.toml").unwrap().jobs;
-        let input = Input { fabric, jobs };
+        let fabric = spec::parse_fabric(FABRIC, DocumentFormat::Toml, "lab.toml").unwrap();
+        let jobs: JobsDocument = parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
+        let jobs = jobs.resolve_jobs(&fabric, "jobs.toml").unwrap().jobs;
+        let input = PlanInput { fabric, jobs };
         let policy = Policy::default();
         let (plan, _) = planner::plan(&input, &policy, None);
-        let foretold = forecast(&input.fabric, &input.jobs, &plan).unwrap();
+        let foretold = forecast_plan(&input.fabric, &input.jobs, &plan).unwrap();
         let mut input = input;
         let flows = input.jobs.iter_mut().flat_map(|job| &mut job.flows);
         flows.for_each(|flow| flow.bytes *= ON_THE_WIRE);
-        let experiment = Experiment {
+        let experiment = SimulationExperiment {
             input,
             policy,
             seconds: 20.0,
             faults: Vec::new(),
             views: Vec::new(),
         };
-        let found = simulate(&experiment, Scheduler::Crux, &mut |_| {}).unwrap();
+        let found = simulate_experiment(&experiment, Scheduler::Crux, &mut |_| {}).unwrap();
         let is_near = |a: f64, b: f64| (a - b).abs() <= 0.01 * b;
         for job in &found.outcome.jobs {
             let seconds = foretold.iteration_seconds[&job.id.as_str().into()];

@@ -12,52 +12,53 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::southbound::arbitration::Standing;
+use crate::southbound::arbitration::Mastership;
 
 /// What one controller knows of who leads.
 #[derive(Clone, Debug)]
-pub struct Leadership {
+pub struct LeaderElection {
     /// The term to bid in.
     term: u64,
     /// How long a primary may be away from few switches.
-    grace: Duration,
+    primary_grace: Duration,
     /// Since when some switch is vacant, and the highest term seen at one.
-    vacant: Option<(Instant, u64)>,
+    without_primary: Option<(Instant, u64)>,
 }
 
-impl Leadership {
+impl LeaderElection {
     /// A controller that first bids in `term`.
     pub fn new(term: u64, grace: Duration) -> Self {
         Self {
             term,
-            grace,
-            vacant: None,
+            primary_grace: grace,
+            without_primary: None,
         }
     }
 
     /// The term to bid in at every switch, by the standings with all of them at `now`.
-    pub fn weigh(&mut self, standings: &[Standing], now: Instant) -> u64 {
+    pub fn choose_term(&mut self, standings: &[Mastership], now: Instant) -> u64 {
         let won = standings.iter().filter_map(|standing| standing.term());
         self.term = won.fold(self.term, u64::max);
         let vacancies = standings.iter().filter_map(|standing| match standing {
-            Standing::Vacant { highest } => Some(highest.term()),
+            Mastership::NoPrimary { highest } => Some(highest.term()),
             _ => None,
         });
         let is_succession = 2 * vacancies.clone().count() > standings.len();
-        let since = self.vacant.map_or(now, |(since, _)| since);
-        self.vacant = vacancies.max().map(|highest| (since, highest));
-        if let Some((since, highest)) = self.vacant
-            && (is_succession || now.duration_since(since) >= self.grace)
+        let since = self.without_primary.map_or(now, |(since, _)| since);
+        self.without_primary = vacancies.max().map(|highest| (since, highest));
+        if let Some((since, highest)) = self.without_primary
+            && (is_succession || now.duration_since(since) >= self.primary_grace)
         {
             self.term = self.term.max(highest.saturating_add(1));
-            self.vacant = None;
+            self.without_primary = None;
         }
         self.term
     }
 
     /// When to weigh again though no standing changes.
     pub fn next_due(&self) -> Option<Instant> {
-        self.vacant.map(|(since, _)| since + self.grace)
+        self.without_primary
+            .map(|(since, _)| since + self.primary_grace)
     }
 }
 
@@ -68,22 +69,26 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(1);
 
-    fn vacant(term: u64) -> Standing {
+    fn vacant(term: u64) -> Mastership {
         let highest = ElectionId::new(term, 9, 1);
-        Standing::Vacant { highest }
+        Mastership::NoPrimary { highest }
     }
 
-    fn backup() -> Standing {
+    fn backup() -> Mastership {
         let behind = ElectionId::new(7, 9, 1);
-        Standing::Backup { behind }
+        Mastership::Backup { primary: behind }
     }
 
-    fn check(standings: &[Standing], at_once: u64, in_the_end: u64) {
-        let mut leadership = Leadership::new(3, GRACE);
+    fn check(standings: &[Mastership], at_once: u64, in_the_end: u64) {
+        let mut leadership = LeaderElection::new(3, GRACE);
         let now = Instant::now();
-        assert_eq!(leadership.weigh(standings, now), at_once, "{standings:?}");
+        assert_eq!(
+            leadership.choose_term(standings, now),
+            at_once,
+            "{standings:?}"
+        );
         let due = leadership.next_due().unwrap_or(now + 9 * GRACE);
-        assert_eq!(leadership.weigh(standings, due), in_the_end);
+        assert_eq!(leadership.choose_term(standings, due), in_the_end);
     }
 
     #[test]
@@ -95,25 +100,33 @@ mod tests {
     fn a_primary_that_lost_one_switch_may_come_back() {
         check(&[vacant(7), backup(), backup()], 3, 8);
         // Whoever is cut off from most switches knows little.
-        check(&[vacant(7), Standing::Apart, Standing::Apart], 3, 8);
+        check(
+            &[
+                vacant(7),
+                Mastership::Disconnected,
+                Mastership::Disconnected,
+            ],
+            3,
+            8,
+        );
     }
 
     #[test]
     fn a_term_that_won_somewhere_is_bid_everywhere() {
         let election = ElectionId::new(12, 1, 4);
-        let won = Standing::Primary { election };
+        let won = Mastership::Primary { election };
         check(&[won, backup(), backup()], 12, 12);
         check(&[backup(), backup()], 3, 3);
     }
 
     #[test]
     fn a_vacancy_that_was_filled_is_forgotten() {
-        let mut leadership = Leadership::new(3, GRACE);
+        let mut leadership = LeaderElection::new(3, GRACE);
         let now = Instant::now();
-        leadership.weigh(&[vacant(7), backup(), backup()], now);
-        leadership.weigh(&[backup(), backup(), backup()], now);
+        leadership.choose_term(&[vacant(7), backup(), backup()], now);
+        leadership.choose_term(&[backup(), backup(), backup()], now);
         assert_eq!(leadership.next_due(), None);
-        leadership.weigh(&[vacant(7), backup(), backup()], now + 5 * GRACE);
+        leadership.choose_term(&[vacant(7), backup(), backup()], now + 5 * GRACE);
         assert_eq!(leadership.next_due(), Some(now + 6 * GRACE));
     }
 }

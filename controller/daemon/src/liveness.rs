@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::{Change, Fabric, LinkId, SwitchId};
+use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
 
-use crate::config::Retry;
+use crate::config::RetryBackoff;
 
 /// Something that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum FabricPart {
     /// A cable, named by either of its directions.
     Cable(LinkId),
     /// A switch; works as long as it answers.
@@ -26,7 +26,7 @@ pub enum Part {
 
 /// How something looks, or is believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum PartHealth {
     /// It works.
     Up,
     /// It does not.
@@ -35,140 +35,151 @@ pub enum Health {
 
 /// How long an observation must last to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct LivenessTimeouts {
     /// Before something that failed counts as working again: at first, and at most.
-    pub hold: Retry,
+    pub hold_down: RetryBackoff,
     /// Before a switch that does not answer counts as failed.
-    pub silence: Duration,
+    pub switch_silence: Duration,
     /// Before what works again is used although not all switches are seen to know of it.
-    pub returning: Duration,
+    pub return_limit: Duration,
 }
 
 /// What is believed of all parts. Parts never heard of work.
 #[derive(Clone, Debug)]
-pub struct Liveness {
-    patience: Patience,
-    parts: BTreeMap<Part, Track>,
+pub struct LivenessTracker {
+    timeouts: LivenessTimeouts,
+    parts: BTreeMap<FabricPart, PartRecord>,
 }
 
 /// What is known of one part.
 #[derive(Clone, Copy, Debug)]
-struct Track {
-    believed: Health,
-    seen: Health,
+struct PartRecord {
+    confirmed: PartHealth,
+    observed: PartHealth,
     /// Since when it looks so.
     since: Instant,
     /// Failures that are not forgotten.
     failures: u32,
 }
 
-impl Liveness {
+impl LivenessTracker {
     /// Everything works.
-    pub fn new(patience: Patience) -> Self {
+    pub fn new(patience: LivenessTimeouts) -> Self {
         let parts = BTreeMap::new();
-        Self { patience, parts }
+        Self {
+            timeouts: patience,
+            parts,
+        }
     }
 
     /// Turns to another fabric of the same switches: cables have other names, and those that have
     /// failed in it failed at `now`.
-    pub fn turn_to(&mut self, fabric: &Fabric, now: Instant) {
-        let is_switch = |part: &Part, _: &mut Track| matches!(part, Part::Switch(_));
+    pub fn adopt_fabric(&mut self, fabric: &Fabric, now: Instant) {
+        let is_switch =
+            |part: &FabricPart, _: &mut PartRecord| matches!(part, FabricPart::Switch(_));
         self.parts.retain(is_switch);
         let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
         let failed = cables.filter(|link| !fabric.is_cable_up(*link));
-        let track = Track {
-            believed: Health::Down,
-            seen: Health::Down,
+        let track = PartRecord {
+            confirmed: PartHealth::Down,
+            observed: PartHealth::Down,
             since: now,
             failures: 1,
         };
         self.parts
-            .extend(failed.map(|link| (Part::Cable(link), track)));
+            .extend(failed.map(|link| (FabricPart::Cable(link), track)));
     }
 
     /// Takes in how a part looks at `now`; what that changes at once.
-    pub fn observe(&mut self, part: Part, seen: Health, now: Instant) -> Option<Change> {
-        let part = whole(part);
-        let track = self.parts.entry(part).or_insert(Track {
-            believed: Health::Up,
-            seen: Health::Up,
+    pub fn observe_part(
+        &mut self,
+        part: FabricPart,
+        seen: PartHealth,
+        now: Instant,
+    ) -> Option<AvailabilityChange> {
+        let part = canonical_part(part);
+        let track = self.parts.entry(part).or_insert(PartRecord {
+            confirmed: PartHealth::Up,
+            observed: PartHealth::Up,
             since: now,
             failures: 0,
         });
-        if track.seen != seen {
-            let calm = now.duration_since(track.since) >= self.patience.hold.longest;
-            if seen == Health::Down {
-                let forgotten = track.believed == Health::Up && calm;
+        if track.observed != seen {
+            let calm = now.duration_since(track.since) >= self.timeouts.hold_down.longest;
+            if seen == PartHealth::Down {
+                let forgotten = track.confirmed == PartHealth::Up && calm;
                 track.failures = if forgotten { 1 } else { track.failures + 1 };
             }
-            (track.seen, track.since) = (seen, now);
+            (track.observed, track.since) = (seen, now);
         }
-        self.settle(part, now)
+        self.confirm_if_due(part, now)
     }
 
     /// What has lasted long enough by `now`.
-    pub fn due(&mut self, now: Instant) -> Vec<Change> {
-        let parts: Vec<Part> = self.parts.keys().copied().collect();
-        let settled = parts.into_iter().map(|part| self.settle(part, now));
+    pub fn take_due_changes(&mut self, now: Instant) -> Vec<AvailabilityChange> {
+        let parts: Vec<FabricPart> = self.parts.keys().copied().collect();
+        let settled = parts.into_iter().map(|part| self.confirm_if_due(part, now));
         settled.flatten().collect()
     }
 
-    /// When [`Liveness::due`] will next have something to say, if nothing else is observed.
+    /// When [`LivenessTracker::due`] will next have something to say, if nothing else is observed.
     pub fn next_due(&self) -> Option<Instant> {
         let pending = self.parts.iter();
-        let pending = pending.filter(|(_, track)| track.seen != track.believed);
-        let times = pending.filter(|(part, track)| self.may_settle(**part, track));
+        let pending = pending.filter(|(_, track)| track.observed != track.confirmed);
+        let times = pending.filter(|(part, track)| self.may_confirm(**part, track));
         times
-            .map(|(part, track)| self.believed_at(*part, track))
+            .map(|(part, track)| self.confirmed_at(*part, track))
             .min()
     }
 
     /// Believes what has lasted long enough.
-    fn settle(&mut self, part: Part, now: Instant) -> Option<Change> {
+    fn confirm_if_due(&mut self, part: FabricPart, now: Instant) -> Option<AvailabilityChange> {
         let track = *self.parts.get(&part)?;
-        let lasts = track.seen != track.believed && self.believed_at(part, &track) <= now;
-        if !lasts || !self.may_settle(part, &track) {
+        let lasts = track.observed != track.confirmed && self.confirmed_at(part, &track) <= now;
+        if !lasts || !self.may_confirm(part, &track) {
             return None;
         }
-        self.parts.get_mut(&part)?.believed = track.seen;
-        Some(change(part, track.seen))
+        self.parts.get_mut(&part)?.confirmed = track.observed;
+        Some(fabric_change(part, track.observed))
     }
 
-    fn believed_at(&self, part: Part, track: &Track) -> Instant {
-        let wait = match (part, track.seen) {
-            (_, Health::Up) => self.patience.hold.after(track.failures),
-            (Part::Cable(_), Health::Down) => Duration::ZERO,
-            (Part::Switch(_), Health::Down) => self.patience.silence,
+    fn confirmed_at(&self, part: FabricPart, track: &PartRecord) -> Instant {
+        let wait = match (part, track.observed) {
+            (_, PartHealth::Up) => self.timeouts.hold_down.wait_after(track.failures),
+            (FabricPart::Cable(_), PartHealth::Down) => Duration::ZERO,
+            (FabricPart::Switch(_), PartHealth::Down) => self.timeouts.switch_silence,
         };
         track.since + wait
     }
 
     /// Where half of the switches or more do not answer, it is the controller that is cut off, and
     /// nothing is known of them.
-    fn may_settle(&self, part: Part, track: &Track) -> bool {
-        let Part::Switch(_) = part else { return true };
+    fn may_confirm(&self, part: FabricPart, track: &PartRecord) -> bool {
+        let FabricPart::Switch(_) = part else {
+            return true;
+        };
         let switches = self.parts.iter();
-        let switches = switches.filter(|(part, _)| matches!(part, Part::Switch(_)));
-        let silent = |(_, track): &(&Part, &Track)| track.seen == Health::Down;
+        let switches = switches.filter(|(part, _)| matches!(part, FabricPart::Switch(_)));
+        let silent = |(_, track): &(&FabricPart, &PartRecord)| track.observed == PartHealth::Down;
         let all = switches.clone().count();
-        track.seen == Health::Up || 2 * switches.filter(silent).count() < all
+        track.observed == PartHealth::Up || 2 * switches.filter(silent).count() < all
     }
 }
 
 /// Both directions of a cable are one part.
-fn whole(part: Part) -> Part {
+fn canonical_part(part: FabricPart) -> FabricPart {
     match part {
-        Part::Cable(link) => Part::Cable(link.min(link.reverse())),
-        Part::Switch(_) => part,
+        FabricPart::Cable(link) => FabricPart::Cable(link.min(link.reverse())),
+        FabricPart::Switch(_) => part,
     }
 }
 
-fn change(part: Part, believed: Health) -> Change {
+fn fabric_change(part: FabricPart, believed: PartHealth) -> AvailabilityChange {
     match (part, believed) {
-        (Part::Cable(link), Health::Down) => Change::LinkDown(link),
-        (Part::Cable(link), Health::Up) => Change::LinkUp(link),
-        (Part::Switch(switch), Health::Down) => Change::SwitchDown(switch),
-        (Part::Switch(switch), Health::Up) => Change::SwitchUp(switch),
+        (FabricPart::Cable(link), PartHealth::Down) => AvailabilityChange::LinkDown(link),
+        (FabricPart::Cable(link), PartHealth::Up) => AvailabilityChange::LinkUp(link),
+        (FabricPart::Switch(switch), PartHealth::Down) => AvailabilityChange::SwitchDown(switch),
+        (FabricPart::Switch(switch), PartHealth::Up) => AvailabilityChange::SwitchUp(switch),
     }
 }
 
@@ -177,35 +188,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CABLE: Part = Part::Cable(LinkId(4));
-    const UP: Health = Health::Up;
-    const DOWN: Health = Health::Down;
+    const CABLE: FabricPart = FabricPart::Cable(LinkId(4));
+    const UP: PartHealth = PartHealth::Up;
+    const DOWN: PartHealth = PartHealth::Down;
 
-    fn patience() -> Patience {
-        Patience {
-            hold: Retry {
+    fn patience() -> LivenessTimeouts {
+        LivenessTimeouts {
+            hold_down: RetryBackoff {
                 first: Duration::from_secs(1),
                 longest: Duration::from_secs(8),
             },
-            silence: Duration::from_secs(3),
-            returning: Duration::from_secs(1),
+            switch_silence: Duration::from_secs(3),
+            return_limit: Duration::from_secs(1),
         }
     }
 
     /// What is believed when, in seconds, after observations of one part (others look well).
-    fn check(part: Part, seen: &[(u64, Health)], expected: &[(u64, Change)]) {
-        let mut liveness = Liveness::new(patience());
+    fn check(part: FabricPart, seen: &[(u64, PartHealth)], expected: &[(u64, AvailabilityChange)]) {
+        let mut liveness = LivenessTracker::new(patience());
         let start = Instant::now();
         for other in 1..=4 {
-            liveness.observe(Part::Switch(SwitchId(other)), UP, start);
+            liveness.observe_part(FabricPart::Switch(SwitchId(other)), UP, start);
         }
         let mut believed = Vec::new();
         for second in 0..40 {
             let now = start + Duration::from_secs(second);
             for (_, health) in seen.iter().filter(|(at, _)| *at == second) {
-                believed.extend(liveness.observe(part, *health, now));
+                believed.extend(liveness.observe_part(part, *health, now));
             }
-            believed.extend(liveness.due(now));
+            believed.extend(liveness.take_due_changes(now));
             let when = believed.len();
             let known = expected.iter().filter(|(at, _)| *at <= second).count();
             assert_eq!(when, known, "at {second} s: {believed:?}");
@@ -217,16 +228,22 @@ mod tests {
 
     #[test]
     fn a_cable_is_down_at_once_and_up_after_it_has_lasted() {
-        let (down, up) = (Change::LinkDown(LinkId(4)), Change::LinkUp(LinkId(4)));
+        let (down, up) = (
+            AvailabilityChange::LinkDown(LinkId(4)),
+            AvailabilityChange::LinkUp(LinkId(4)),
+        );
         check(CABLE, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
         // Either direction means the cable.
-        let back = Part::Cable(LinkId(5));
+        let back = FabricPart::Cable(LinkId(5));
         check(back, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
     }
 
     #[test]
     fn a_cable_that_flaps_stays_out_of_use_for_longer_each_time() {
-        let (down, up) = (Change::LinkDown(LinkId(4)), Change::LinkUp(LinkId(4)));
+        let (down, up) = (
+            AvailabilityChange::LinkDown(LinkId(4)),
+            AvailabilityChange::LinkUp(LinkId(4)),
+        );
         let seen = [(0, DOWN), (1, UP), (3, DOWN), (4, UP), (5, DOWN), (6, UP)];
         check(CABLE, &seen, &[(0, down), (2, up), (3, down), (10, up)]);
         // After a calm, as if nothing had been.
@@ -236,28 +253,34 @@ mod tests {
 
     #[test]
     fn a_switch_may_be_silent_for_a_moment() {
-        let part = Part::Switch(SwitchId(9));
+        let part = FabricPart::Switch(SwitchId(9));
         check(part, &[(1, DOWN), (3, UP)], &[]);
         let (down, up) = (
-            Change::SwitchDown(SwitchId(9)),
-            Change::SwitchUp(SwitchId(9)),
+            AvailabilityChange::SwitchDown(SwitchId(9)),
+            AvailabilityChange::SwitchUp(SwitchId(9)),
         );
         check(part, &[(1, DOWN), (10, UP)], &[(4, down), (11, up)]);
     }
 
     #[test]
     fn a_controller_that_is_cut_off_believes_no_switch_to_be_down() {
-        let mut liveness = Liveness::new(patience());
+        let mut liveness = LivenessTracker::new(patience());
         let start = Instant::now();
         for switch in 0..4 {
             let seen = if switch < 2 { DOWN } else { UP };
-            liveness.observe(Part::Switch(SwitchId(switch)), seen, start);
+            liveness.observe_part(FabricPart::Switch(SwitchId(switch)), seen, start);
         }
         let late = start + Duration::from_secs(60);
-        assert_eq!((liveness.next_due(), liveness.due(late)), (None, vec![]));
+        assert_eq!(
+            (liveness.next_due(), liveness.take_due_changes(late)),
+            (None, vec![])
+        );
         // One of the two comes back: the other one is really down.
-        liveness.observe(Part::Switch(SwitchId(1)), UP, late);
-        assert_eq!(liveness.due(late), [Change::SwitchDown(SwitchId(0))]);
+        liveness.observe_part(FabricPart::Switch(SwitchId(1)), UP, late);
+        assert_eq!(
+            liveness.take_due_changes(late),
+            [AvailabilityChange::SwitchDown(SwitchId(0))]
+        );
     }
 
     proptest! {
@@ -267,17 +290,17 @@ mod tests {
         fn belief_follows_sight(
             seen in proptest::collection::vec((0u64..5, any::<bool>()), 1..40)
         ) {
-            let mut liveness = Liveness::new(patience());
+            let mut liveness = LivenessTracker::new(patience());
             let mut now = Instant::now();
             let mut changes = Vec::new();
             for (wait, up) in &seen {
                 now += Duration::from_secs(*wait);
                 let health = if *up { UP } else { DOWN };
-                changes.extend(liveness.due(now));
-                changes.extend(liveness.observe(CABLE, health, now));
+                changes.extend(liveness.take_due_changes(now));
+                changes.extend(liveness.observe_part(CABLE, health, now));
             }
-            changes.extend(liveness.due(now + Duration::from_secs(8)));
-            let up = Change::LinkUp(LinkId(4));
+            changes.extend(liveness.take_due_changes(now + Duration::from_secs(8)));
+            let up = AvailabilityChange::LinkUp(LinkId(4));
             for (index, change) in changes.iter().enumerate() {
                 prop_assert_eq!(*change == up, index % 2 == 1);
             }

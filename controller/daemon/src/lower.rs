@@ -2,7 +2,7 @@
 //!
 //! [`state`](crate::state) makes the plan, sessions write the tables. The decision: a plan leaves
 //! no choice, so neither does lowering: no memory, no error, no clock; what might not fit a table
-//! was refused when the [`Wiring`] was made. Each module here owns the P4 tables it is named for,
+//! was refused when the [`FabricWiring`] was made. Each module here owns the P4 tables it is named for,
 //! and no other writes them. All rows are signed, so that who reads a switch knows whose they are.
 
 mod acl_punt;
@@ -15,7 +15,7 @@ mod liveness;
 mod local_host;
 mod path;
 mod roce_answer;
-mod site;
+mod switch_context;
 mod switch_salt;
 mod trust;
 mod wiring;
@@ -23,41 +23,45 @@ mod wiring;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use p4::Tables;
+use p4::SwitchTables;
 use p4::entry::TableEntry;
 use planner::Plan;
 use topology::{Fabric, SwitchId};
 
-pub(crate) use self::acl_punt::rows as punts;
-pub(crate) use self::job_classify::rules::rows as rule_rows;
-use self::site::{Site, Situation};
-pub use self::wiring::{Wiring, WiringError};
+pub(crate) use self::acl_punt::punt_rows as punts;
+pub(crate) use self::job_classify::adoption_rules::adoption_rows as rule_rows;
+use self::switch_context::{LoweringContext, SwitchContext};
+pub use self::wiring::{FabricWiring, WiringError};
 
 /// The modules that write tables, one for each table (or two).
-const TABLES: [fn(&Site<'_>) -> Vec<TableEntry>; 13] = [
-    acl_punt::entries,
-    local_host::entries,
-    dst_leaf::entries,
-    ecmp_group::entries,
-    path::entries,
-    flow_pin::entries,
-    job_classify::entries,
-    job_qos::entries,
-    roce_answer::entries,
-    trust::fabric_ports,
-    trust::dscp_levels,
-    liveness::entries,
-    switch_salt::entries,
+const TABLES: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 13] = [
+    acl_punt::build_entries,
+    local_host::build_entries,
+    dst_leaf::build_entries,
+    ecmp_group::build_entries,
+    path::build_entries,
+    flow_pin::build_entries,
+    job_classify::build_entries,
+    job_qos::build_entries,
+    roce_answer::build_entries,
+    trust::build_fabric_ports,
+    trust::build_dscp_levels,
+    liveness::build_entries,
+    switch_salt::build_entries,
 ];
 
 /// The tables that every switch of `fabric` should hold under `plan`, which was made for it.
 /// `wiring` is of the same fabric, with whatever failures.
-pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, Tables> {
-    let situation = Situation::new(wiring, fabric, plan);
+pub fn lower_plan(
+    wiring: &FabricWiring,
+    fabric: &Fabric,
+    plan: &Plan,
+) -> BTreeMap<SwitchId, SwitchTables> {
+    let situation = LoweringContext::new(wiring, fabric, plan);
     let switches = (0..fabric.switches().len()).map(SwitchId::from);
     let tables = switches.map(|switch| {
-        let site = Site {
-            all: &situation,
+        let site = SwitchContext {
+            shared: &situation,
             switch,
         };
         (
@@ -65,7 +69,7 @@ pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId
             TABLES
                 .iter()
                 .flat_map(|entries| entries(&site))
-                .map(TableEntry::signed)
+                .map(TableEntry::with_signature)
                 .collect(),
         )
     });
@@ -75,15 +79,15 @@ pub fn lower(wiring: &Wiring, fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId
 /// `tables` with the ports of what has failed in `fabric` out of use, which takes no plan and no
 /// look at the whole fabric: pinned flows leave by their backups until tables are lowered anew.
 /// Switches at which nothing has failed share their tables.
-pub fn protect(
-    wiring: &Wiring,
+pub fn protect_tables(
+    wiring: &FabricWiring,
     fabric: &Fabric,
-    tables: &BTreeMap<SwitchId, Arc<Tables>>,
-) -> BTreeMap<SwitchId, Arc<Tables>> {
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
     let protected = tables.iter().map(|(switch, tables)| {
-        let rows = liveness::rows(wiring, fabric, *switch);
+        let rows = liveness::failed_port_rows(wiring, fabric, *switch);
         let rows: Vec<TableEntry> = rows
-            .map(TableEntry::signed)
+            .map(TableEntry::with_signature)
             .filter(|row| tables.get(&row.key).is_none())
             .collect();
         let mut tables = Arc::clone(tables);

@@ -1,24 +1,24 @@
 //! What a running controller offers to people and programs, all at one address.
 //!
-//! Streams of reports (gRPC) go to the desk of [`telemetry`](crate::telemetry); questions and
+//! Streams of reports (gRPC) go to the desk of [`report_ingest`](crate::report_ingest); questions and
 //! commands (HTTP with JSON, gRPC) are answered by [`service`]; who may ask is for the gate to say.
 //! The decision: whatever is offered is a question to the state or an event for it, through
-//! [`Access`]; nothing here remembers anything about the fabric.
+//! [`ControllerAccess`]; nothing here remembers anything about the fabric.
 
-pub mod answers;
-mod doors;
+mod auth;
+pub mod controller_view;
 pub mod events;
-pub mod explain;
-mod gate;
+pub mod explanation;
 mod grpc;
 mod http;
+mod listener;
 pub mod metrics;
 pub mod openapi;
-mod pace;
 mod page;
+pub mod planner_input;
+mod rate_limiter;
+mod report_ingest;
 pub mod service;
-pub mod situation;
-mod telemetry;
 
 use std::future::IntoFuture;
 use std::net::SocketAddr;
@@ -33,24 +33,24 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::error;
 
-use self::doors::{Doors, Peer};
-use self::gate::Gate;
-use self::service::Service;
-use self::telemetry::Reception;
+use self::auth::AccessControl;
+use self::listener::{ClientPeer, ConnectionListener};
+use self::report_ingest::ReportIngest;
+use self::service::NorthboundService;
 use crate::config::Config;
-use crate::runtime::Access;
-use crate::telemetry::desk::Desk;
-use crate::telemetry::reader::Reader;
+use crate::runtime::ControllerAccess;
+use crate::telemetry::counter_reader::CounterReader;
+use crate::telemetry::task::TelemetryTask;
 
 /// A server. Dropping it stops it.
 #[derive(Debug)]
-pub struct Server {
+pub struct ApiServer {
     address: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl ApiServer {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ApiServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -74,31 +74,39 @@ impl Drop for Server {
 ///
 /// # Errors
 /// The listener has no address, or the files of TLS cannot be used.
-pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io::Result<Server> {
+pub fn start_server(
+    listener: TcpListener,
+    access: &ControllerAccess,
+    config: &Config,
+) -> std::io::Result<ApiServer> {
     let address = listener.local_addr()?;
-    let doors = Doors::open(listener, config.northbound.tls.as_ref())?;
+    let doors = ConnectionListener::wrap_listener(listener, config.northbound.tls.as_ref())?;
     let stop = CancellationToken::new();
-    let (reader, measured) = Reader::new(access.clone(), &config.counters, &config.southbound);
-    let (desk, calls) = Desk::new(access.clone(), config, measured.clone());
-    let disputes = desk.disputes();
-    let reception = Reception::new(calls, &config.telemetry);
-    let service = Service::new(access.clone(), config).measuring(measured, disputes);
+    let (reader, measured) =
+        CounterReader::new(access.clone(), &config.counters, &config.southbound);
+    let (desk, calls) = TelemetryTask::new(access.clone(), config, measured.clone());
+    let disputes = desk.dispute_receiver();
+    let reception = ReportIngest::new(calls, &config.telemetry);
+    let service =
+        NorthboundService::new(access.clone(), config).with_measurements(measured, disputes);
     let body_max = config.northbound.body_max.get();
     let operators = NorthboundServer::new(service.clone()).max_decoding_message_size(body_max);
     let grpc = Routes::new(TelemetryServer::new(reception))
         .add_service(operators)
-        .add_service(grpc::reflection());
-    let http = http::router(service).layer(DefaultBodyLimit::max(body_max));
-    let router = http.merge(page::router()).merge(grpc.into_axum_router());
+        .add_service(grpc::reflection_service());
+    let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
+    let router = http
+        .merge(page::page_router())
+        .merge(grpc.into_axum_router());
     let router = router.layer(from_fn_with_state(
-        Gate::new(&config.northbound),
-        gate::pass,
+        AccessControl::new(&config.northbound),
+        auth::enforce_access,
     ));
     let (stopping, of_desk, of_reader) = (stop.clone(), stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));
         let reader = tokio::spawn(reader.run(of_reader));
-        let service = router.into_make_service_with_connect_info::<Peer>();
+        let service = router.into_make_service_with_connect_info::<ClientPeer>();
         let serving = axum::serve(doors, service).into_future();
         // Streams of reports do not end by themselves, so nobody waits for them.
         if let Some(Err(why)) = stopping.run_until_cancelled(serving).await {
@@ -107,7 +115,7 @@ pub fn serve(listener: TcpListener, access: &Access, config: &Config) -> std::io
         drop(desk.await);
         drop(reader.await);
     });
-    Ok(Server {
+    Ok(ApiServer {
         address,
         stop,
         task,

@@ -1,6 +1,6 @@
 //! What a change of policy would do, before anything is written.
 //!
-//! Pure: a [`Question`] about the policy that is proposed, and what is in force. The decision: what
+//! Pure: a [`PlanRequest`] about the policy that is proposed, and what is in force. The decision: what
 //! is shown is made by the same planner, lowering and difference as what would be written, and told
 //! in the words of the documents, so that a person and a program read the same.
 
@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fluid::FluidError;
-use p4::{Pipeline, Tables};
+use p4::{ForwardingPipeline, SwitchTables};
 use planner::{JobId, Plan, PlanDocument, PlannedFlowDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, SwitchId};
 
-use crate::forecast::{Forecast, forecast};
-use crate::lower::lower;
-use crate::state::{Question, Realise};
+use crate::forecast::{PlanForecast, forecast_plan};
+use crate::lower::lower_plan;
+use crate::state::{PlanRequest, PlanRollout};
 
 /// What a change of policy would do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Preview {
+pub struct PolicyPreview {
     /// What the policy says differently, field by field.
     pub policy: Vec<String>,
     /// Jobs whose level or iteration time changes.
@@ -33,14 +33,14 @@ pub struct Preview {
     /// Switches to which something would be written.
     pub switches: Vec<SwitchChange>,
     /// Share of the jobs' GPU time in which they compute, by the fluid model.
-    pub gpu_utilization: Change<f64>,
+    pub gpu_utilization: ValueChange<f64>,
     /// What an operator should know.
     pub findings: Vec<Finding>,
 }
 
 /// What something is and would be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Change<T> {
+pub struct ValueChange<T> {
     /// Now.
     pub before: T,
     /// Then.
@@ -53,9 +53,9 @@ pub struct JobChange {
     /// Its name.
     pub id: String,
     /// Its level; none where it is not planned.
-    pub level: Change<Option<u8>>,
+    pub level: ValueChange<Option<u8>>,
     /// Seconds of an iteration by the fluid model; none where it ends none.
-    pub iteration_seconds: Change<Option<f64>>,
+    pub iteration_seconds: ValueChange<Option<f64>>,
 }
 
 /// A flow.
@@ -70,9 +70,9 @@ pub struct FlowChange {
     /// UDP source port.
     pub udp_src_port: u16,
     /// Hosts and switches on its way.
-    pub path: Change<Vec<String>>,
+    pub path: ValueChange<Vec<String>>,
     /// Whether switches are told.
-    pub pinned: Change<bool>,
+    pub pinned: ValueChange<bool>,
 }
 
 /// A switch.
@@ -88,28 +88,28 @@ pub struct SwitchChange {
 ///
 /// # Errors
 /// A number of a job that makes no sense to the fluid model.
-pub fn preview(
-    question: Question,
-    present: &Realise,
-    tables: &BTreeMap<SwitchId, Arc<Tables>>,
-) -> Result<Preview, FluidError> {
+pub fn preview_policy(
+    question: PlanRequest,
+    present: &PlanRollout,
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+) -> Result<PolicyPreview, FluidError> {
     let (fabric, jobs) = (question.fabric.clone(), question.jobs.clone());
-    let answer = question.answer();
-    let now = forecast(&present.fabric, &jobs, &present.plan)?;
-    let then = forecast(&fabric, &jobs, &answer.plan)?;
+    let answer = question.compute_plan();
+    let now = forecast_plan(&present.fabric, &jobs, &present.plan)?;
+    let then = forecast_plan(&fabric, &jobs, &answer.plan)?;
     let before = PlanDocument::new(&present.fabric, &present.plan, &present.report);
     let after = PlanDocument::new(&fabric, &answer.plan, &answer.report);
-    let lowered = lower(&present.wiring, &fabric, &answer.plan);
-    let (jobs, unchanged) = jobs_of(&present.plan, &answer.plan, &now, &then);
+    let lowered = lower_plan(&present.wiring, &fabric, &answer.plan);
+    let (jobs, unchanged) = job_changes(&present.plan, &answer.plan, &now, &then);
     let mut findings = answer.report.findings.clone();
-    findings.extend(supposed(&before, &after));
-    Ok(Preview {
+    findings.extend(ecmp_finding(&before, &after));
+    Ok(PolicyPreview {
         policy: Vec::new(),
         jobs,
         unchanged,
-        flows: flows_of(&before, &after),
-        switches: switches_of(&fabric, tables, &lowered),
-        gpu_utilization: Change {
+        flows: flow_changes(&before, &after),
+        switches: switch_changes(&fabric, tables, &lowered),
+        gpu_utilization: ValueChange {
             before: now.gpu_utilization,
             after: then.gpu_utilization,
         },
@@ -121,11 +121,11 @@ pub fn preview(
 const SAME: f64 = 1e-3;
 
 /// Jobs that change, and those that do not.
-fn jobs_of(
+fn job_changes(
     before: &Plan,
     after: &Plan,
-    now: &Forecast,
-    then: &Forecast,
+    now: &PlanForecast,
+    then: &PlanForecast,
 ) -> (Vec<JobChange>, Vec<JobChange>) {
     let names: BTreeSet<&JobId> = before
         .jobs
@@ -134,20 +134,20 @@ fn jobs_of(
         .map(|job| &job.id)
         .collect();
     let level = |plan: &Plan, id: &JobId| plan.job(id).map(|(_, job)| job.level);
-    let seconds = |forecast: &Forecast, id: &JobId| forecast.iteration_seconds.get(id).copied();
+    let seconds = |forecast: &PlanForecast, id: &JobId| forecast.iteration_seconds.get(id).copied();
     let change = |id: &JobId| JobChange {
         id: id.to_string(),
-        level: Change {
+        level: ValueChange {
             before: level(before, id),
             after: level(after, id),
         },
-        iteration_seconds: Change {
+        iteration_seconds: ValueChange {
             before: seconds(now, id),
             after: seconds(then, id),
         },
     };
     let differs = |job: &JobChange| {
-        let Change { before, after } = job.iteration_seconds;
+        let ValueChange { before, after } = job.iteration_seconds;
         let both = before.zip(after);
         let is_same = both.is_some_and(|(a, b)| (a - b).abs() <= SAME * a.max(b));
         job.level.before != job.level.after || (before != after && !is_same)
@@ -157,7 +157,7 @@ fn jobs_of(
 
 /// What the forecast takes for granted and nobody knows: where flows with a choice go that switches
 /// are not told of. Their hash takes in what only the hosts know (the queue pair).
-fn supposed(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> {
+fn ecmp_finding(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> {
     let left = |plan: &PlanDocument| {
         let flows = plan.flows.iter();
         // Under one leaf there is no choice: host, leaf, host.
@@ -173,7 +173,7 @@ fn supposed(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> {
     (before + after > 0).then(|| Finding::info("forecast", text))
 }
 
-fn flows_of(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
+fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
     let key = |flow: &PlannedFlowDocument| {
         let (src, dst) = (flow.src.clone(), flow.dst.clone());
         (src, flow.src_nic, dst, flow.dst_nic, flow.udp_src_port)
@@ -189,11 +189,11 @@ fn flows_of(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
         src: after.src.clone(),
         dst: after.dst.clone(),
         udp_src_port: after.udp_src_port,
-        path: Change {
+        path: ValueChange {
             before: before.path.clone(),
             after: after.path.clone(),
         },
-        pinned: Change {
+        pinned: ValueChange {
             before: before.pinned,
             after: after.pinned,
         },
@@ -201,21 +201,21 @@ fn flows_of(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> {
     differ.map(change).collect()
 }
 
-fn switches_of(
+fn switch_changes(
     fabric: &Fabric,
-    before: &BTreeMap<SwitchId, Arc<Tables>>,
-    after: &BTreeMap<SwitchId, Tables>,
+    before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    after: &BTreeMap<SwitchId, SwitchTables>,
 ) -> Vec<SwitchChange> {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let nothing = Arc::default();
-    let change = |(switch, desired): (&SwitchId, &Tables)| {
+    let change = |(switch, desired): (&SwitchId, &SwitchTables)| {
         let actual = before.get(switch).unwrap_or(&nothing);
-        let updates = p4::diff(&p4info, desired, actual);
+        let updates = p4::diff_tables(&p4info, desired, actual);
         SwitchChange {
             name: fabric.switch(*switch).name.clone(),
             entries: updates
                 .iter()
-                .map(|update| p4info.show(update).to_string())
+                .map(|update| p4info.display(update).to_string())
                 .collect(),
         }
     };

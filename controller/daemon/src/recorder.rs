@@ -2,15 +2,15 @@
 //! files that run again to the same plans.
 //!
 //! [`runtime`](crate::runtime) notes every call of [`State::step`]; a thread of its own turns the
-//! notes into lines of JSON and writes them to a ring of files, and [`replay`] runs a file
+//! notes into lines of JSON and writes them to a ring of files, and [`replay_recording`] runs a file
 //! again. Two decisions. The recorder is never waited for: where it cannot follow, it skips, and
 //! begins a new file. And every file begins with the whole state, so each can be read alone, and
 //! the oldest can go at any time.
 
 mod digest;
-mod line;
+mod file_ring;
+mod record;
 pub mod replay;
-mod ring;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -23,17 +23,17 @@ use std::thread::JoinHandle;
 use topology::SwitchId;
 use tracing::warn;
 
-use self::writer::Writer;
-use crate::ledger::UnixMs;
-use crate::southbound::{Board, Desired};
-use crate::state::{Effects, Event, Realise, State};
+use self::writer::RecordingWriter;
+use crate::policy_history::UnixMs;
+use crate::southbound::{DesiredTables, StatusBoard};
+use crate::state::{Effects, PlanRollout, State, StateEvent};
 
 /// Notes that wait for the disk.
-const NOTES: usize = 1_024;
+const QUEUED_NOTES: usize = 1_024;
 
 /// Where a controller records, and how much.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recording {
+pub struct RecordingConfig {
     /// The folder of the ring; it is made if it is not there.
     pub folder: PathBuf,
     /// A file that is longer is followed by the next.
@@ -44,74 +44,74 @@ pub struct Recording {
 
 /// A recorder, or none.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
-    line: Option<Line>,
+pub(crate) struct FlightRecorder {
+    thread: Option<RecorderThread>,
 }
 
 /// The way to the thread that writes.
 #[derive(Debug)]
-struct Line {
-    notes: Option<SyncSender<Note>>,
+struct RecorderThread {
+    notes: Option<SyncSender<RecorderNote>>,
     /// Whether the file is full, or could not be written.
     is_full: Arc<AtomicBool>,
     /// Whether something was skipped, or nothing is recorded yet.
-    begins: bool,
+    needs_new_file: bool,
     /// Whether the question that is out was asked in this file.
-    asked_here: bool,
+    requested_here: bool,
     /// What each switch was last noted to hold.
-    held: BTreeMap<SwitchId, Held>,
+    held: BTreeMap<SwitchId, HeldTables>,
     writing: Option<JoinHandle<()>>,
 }
 
 /// What the thread is told.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum RecorderNote {
     /// A new file, which begins with this state.
     Begin(UnixMs, Box<State>),
     /// The state took an event in.
-    Step(Box<Step>),
+    Step(Box<StepNote>),
     /// Switches were given tables.
-    Given(UnixMs, Arc<Desired>, Vec<String>),
+    Published(UnixMs, Arc<DesiredTables>, Vec<String>),
     /// A switch was seen to hold them.
-    Held(UnixMs, Held),
+    Held(UnixMs, HeldTables),
 }
 
 /// A call of [`State::step`].
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct StepNote {
     at_ms: UnixMs,
-    event: Event,
+    event: StateEvent,
     /// Whether the plan in the event is to be recorded whole, as the question was asked before the
     /// file began.
-    whole: bool,
-    came: Came,
+    has_whole_plan: bool,
+    effects: StepEffects,
 }
 
 /// What came of it.
 #[derive(Clone, Debug)]
-struct Came {
+struct StepEffects {
     generation: u64,
     refused: Option<String>,
-    asked: bool,
-    protect: Option<Realise>,
-    realise: Option<Realise>,
+    requested: bool,
+    protection: Option<PlanRollout>,
+    rollout: Option<PlanRollout>,
 }
 
-impl Came {
+impl StepEffects {
     fn new(effects: &Effects) -> Self {
         Self {
             generation: effects.generation,
             refused: effects.refusal.as_ref().map(|finding| finding.text.clone()),
-            asked: effects.question.is_some(),
-            protect: effects.protect.clone(),
-            realise: effects.realise.clone(),
+            requested: effects.plan_request.is_some(),
+            protection: effects.protection.clone(),
+            rollout: effects.rollout.clone(),
         }
     }
 }
 
 /// What a switch was seen to hold.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct HeldTables {
     switch: String,
     generation: u64,
     entries: usize,
@@ -122,31 +122,31 @@ pub(crate) struct Held {
 
 /// An event on its way into the state.
 #[derive(Debug)]
-pub(crate) struct Noted {
-    event: Event,
-    whole: bool,
+pub(crate) struct PendingStep {
+    event: StateEvent,
+    has_whole_plan: bool,
 }
 
-impl Recorder {
+impl FlightRecorder {
     /// Begins to record, where `recording` says so.
     ///
     /// # Errors
     /// The folder cannot be made or read.
-    pub(crate) fn open(recording: Option<&Recording>) -> std::io::Result<Self> {
+    pub(crate) fn open(recording: Option<&RecordingConfig>) -> std::io::Result<Self> {
         let Some(recording) = recording else {
             return Ok(Self::default());
         };
         let is_full = Arc::new(AtomicBool::new(false));
-        let (notes, queue) = sync_channel(NOTES);
-        let writer = Writer::open(recording, Arc::clone(&is_full))?;
+        let (notes, queue) = sync_channel(QUEUED_NOTES);
+        let writer = RecordingWriter::open(recording, Arc::clone(&is_full))?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
-        let writing = thread.spawn(move || writer.run(&queue))?;
+        let writing = thread.spawn(move || writer.write_notes(&queue))?;
         Ok(Self {
-            line: Some(Line {
+            thread: Some(RecorderThread {
                 notes: Some(notes),
                 is_full,
-                begins: true,
-                asked_here: false,
+                needs_new_file: true,
+                requested_here: false,
                 held: BTreeMap::new(),
                 writing: Some(writing),
             }),
@@ -154,57 +154,72 @@ impl Recorder {
     }
 
     /// Notes an event that `state` is about to take in.
-    pub(crate) fn note(&mut self, event: &Event, state: &State, now: UnixMs) -> Option<Noted> {
-        let line = self.line.as_mut()?;
-        if line.begins || line.is_full.swap(false, Ordering::Relaxed) {
-            line.begins = !line.send(Note::Begin(now, Box::new(state.clone())));
-            line.asked_here = false;
+    pub(crate) fn begin_step(
+        &mut self,
+        event: &StateEvent,
+        state: &State,
+        now: UnixMs,
+    ) -> Option<PendingStep> {
+        let line = self.thread.as_mut()?;
+        if line.needs_new_file || line.is_full.swap(false, Ordering::Relaxed) {
+            line.needs_new_file = !line.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
+            line.requested_here = false;
         }
-        (!line.begins).then(|| Noted {
+        (!line.needs_new_file).then(|| PendingStep {
             event: event.clone(),
-            whole: !line.asked_here,
+            has_whole_plan: !line.requested_here,
         })
     }
 
     /// Notes what came of it.
-    pub(crate) fn came(&mut self, noted: Option<Noted>, effects: &Effects, now: UnixMs) {
-        let (Some(line), Some(noted)) = (self.line.as_mut(), noted) else {
+    pub(crate) fn finish_step(
+        &mut self,
+        noted: Option<PendingStep>,
+        effects: &Effects,
+        now: UnixMs,
+    ) {
+        let (Some(line), Some(noted)) = (self.thread.as_mut(), noted) else {
             return;
         };
-        line.asked_here |= effects.question.is_some();
-        let came = Came::new(effects);
-        line.tell(Note::Step(Box::new(Step {
+        line.requested_here |= effects.plan_request.is_some();
+        let came = StepEffects::new(effects);
+        line.send_note(RecorderNote::Step(Box::new(StepNote {
             at_ms: now,
             event: noted.event,
-            whole: noted.whole,
-            came,
+            has_whole_plan: noted.has_whole_plan,
+            effects: came,
         })));
     }
 
     /// Notes what switches are given.
-    pub(crate) fn given(&mut self, desired: &Arc<Desired>, realise: &Realise, now: UnixMs) {
-        if let Some(line) = self.line.as_mut() {
+    pub(crate) fn note_published(
+        &mut self,
+        desired: &Arc<DesiredTables>,
+        realise: &PlanRollout,
+        now: UnixMs,
+    ) {
+        if let Some(line) = self.thread.as_mut() {
             let switches = realise.fabric.switches().iter();
             let names = switches.map(|switch| switch.name.clone()).collect();
-            line.tell(Note::Given(now, Arc::clone(desired), names));
+            line.send_note(RecorderNote::Published(now, Arc::clone(desired), names));
         }
     }
 
     /// Notes what switches were seen to hold since this was last asked.
-    pub(crate) fn look(&mut self, board: &Board, now: UnixMs) {
-        let Some(line) = self.line.as_mut() else {
+    pub(crate) fn note_held(&mut self, board: &StatusBoard, now: UnixMs) {
+        let Some(line) = self.thread.as_mut() else {
             return;
         };
         let mut news = Vec::new();
-        board.for_each(|switch, status| {
+        board.for_each_status(|switch, status| {
             let Some(verified) = status.verified else {
                 return;
             };
-            let held = Held {
+            let held = HeldTables {
                 switch: status.name.clone(),
                 generation: verified.generation,
                 entries: verified.entries,
-                written: status.written.entries(),
+                written: status.written.total_entries(),
                 refused: status.written.refused,
             };
             if line.held.get(&switch) != Some(&held) {
@@ -213,13 +228,13 @@ impl Recorder {
             }
         });
         news.into_iter()
-            .for_each(|held| line.tell(Note::Held(now, held)));
+            .for_each(|held| line.send_note(RecorderNote::Held(now, held)));
     }
 }
 
-impl Line {
+impl RecorderThread {
     /// Whether the note was taken.
-    fn send(&mut self, note: Note) -> bool {
+    fn try_send(&mut self, note: RecorderNote) -> bool {
         let Some(notes) = &self.notes else {
             return false;
         };
@@ -230,16 +245,16 @@ impl Line {
     }
 
     /// Sends a note of the present file, which ends where one is not taken.
-    fn tell(&mut self, note: Note) {
-        if !self.begins && !self.send(note) {
+    fn send_note(&mut self, note: RecorderNote) {
+        if !self.needs_new_file && !self.try_send(note) {
             warn!("the flight recorder cannot follow; it begins a new file");
-            self.begins = true;
+            self.needs_new_file = true;
         }
     }
 }
 
 /// What was noted is on its way to the disk when this returns.
-impl Drop for Line {
+impl Drop for RecorderThread {
     fn drop(&mut self) {
         self.notes = None;
         if let Some(writing) = self.writing.take() {

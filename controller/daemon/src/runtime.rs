@@ -1,8 +1,8 @@
 //! Puts the controller together: one task that feeds the state, one session per switch.
 //!
 //! Events come in through a bounded queue, [`State::step`](crate::State::step) decides,
-//! [`lower`](crate::lower()) makes tables, a `watch` gives them to the sessions; what the sessions
-//! learn comes back over the [`Board`](crate::southbound::Board), through
+//! [`lower_plan`](crate::lower_plan()) makes tables, a `watch` gives them to the sessions; what the sessions
+//! learn comes back over the [`StatusBoard`](crate::southbound::StatusBoard), through
 //! [`liveness`](crate::liveness). The decision: the task never thinks.
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
@@ -10,43 +10,43 @@
 mod access;
 mod archive;
 mod clock;
+mod cluster_sync;
 mod drains;
-mod following;
+mod effects;
 mod handle;
 mod log;
-mod making;
-mod office;
-mod realising;
-mod running;
-mod sight;
+mod lowering;
+mod membership;
+mod observation;
+mod plan_waiter;
+mod session_task;
 mod stages;
 mod task;
-mod waiting;
 
 use planner::Policy;
 use tokio::sync::mpsc;
 use topology::Fabric;
 use tracing::info;
 
-pub(crate) use self::access::Submission;
-pub use self::access::{Access, ControllerError, Receipt, Timing};
-use self::archive::Archive;
+pub(crate) use self::access::EventSubmission;
+pub use self::access::{ChangeTiming, ControllerAccess, ControllerError, SubmitReceipt};
+use self::archive::StateArchive;
 pub use self::clock::Clock;
-pub use self::drains::Drainage;
+pub use self::drains::DrainProgress;
 pub use self::handle::ControllerHandle;
-use self::log::log;
-pub use self::stages::{Histogram, Stages};
+use self::log::log_finding;
+pub use self::stages::{LatencyHistogram, StageHistograms};
 use self::task::Runtime;
-use crate::chronicle::Chronicler;
 use crate::config::Config;
-use crate::discovery::{Scout, Surroundings};
-use crate::recorder::Recorder;
-use crate::southbound::Grpc;
-use crate::southbound::connection::Network;
-use crate::traces::Teller;
+use crate::discovery::{DiscoveryInputs, LinkDiscovery};
+use crate::event_log::EventLogTask;
+use crate::recorder::FlightRecorder;
+use crate::southbound::GrpcNetwork;
+use crate::southbound::connection::SwitchNetwork;
+use crate::trace_export::TraceExporter;
 
 /// Packets from switches that wait to be looked at.
-const HEARD: usize = 4_096;
+const QUEUED_PACKETS: usize = 4_096;
 
 /// The controller; has no state of its own once started.
 #[derive(Debug)]
@@ -65,69 +65,71 @@ impl Controller {
         fabric: Fabric,
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
-        Self::start_on(Grpc, config, fabric, policy).await
+        Self::start_on(GrpcNetwork, config, fabric, policy).await
     }
 
     /// The same on a network of the caller's.
     ///
     /// # Errors
-    /// As for [`Controller::start`].
-    pub async fn start_on<N: Network>(
+    /// As for [`Controller::apply_start`].
+    pub async fn start_on<N: SwitchNetwork>(
         network: N,
         config: Config,
         fabric: Fabric,
         policy: Policy,
     ) -> Result<ControllerHandle, ControllerError> {
-        info!(config = ?config.effective(), fabric = fabric.name(), "starting");
-        let archive = Archive::open(config.store.as_deref(), config.term)?;
+        info!(config = ?config.effective_raw(), fabric = fabric.name(), "starting");
+        let archive = StateArchive::open(config.store.as_deref(), config.term)?;
         let clock = Clock::start();
         let mut lost = Vec::new();
-        let found = match config.discovery.assumed {
-            Some(_) => archive::or_lost(archive.found(&fabric), &mut lost).flatten(),
+        let found = match config.discovery.assumptions {
+            Some(_) => archive::or_finding(archive.learned_fabric(&fabric), &mut lost).flatten(),
             None => None,
         };
         let fabric = found.unwrap_or(fabric);
-        let (started, unfit) = archive.recall(fabric, &policy, clock.now());
-        lost.iter().chain(&unfit).for_each(log);
+        let (started, unfit) = archive.starting_event(fabric, &policy, clock.unix_now());
+        lost.iter().chain(&unfit).for_each(log_finding);
         let shutdown_deadline = config.shutdown_deadline;
         let (events, queue) = mpsc::channel(config.event_queue.get());
-        let (scout, antenna) = Scout::new(&config.discovery, HEARD);
-        let found = scout.found();
-        let chronicler = Chronicler::new(clock.now(), config.events_kept.get());
-        let recorder = Recorder::open(config.recording.as_ref())?;
+        let (scout, antenna) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
+        let found = scout.report_receiver();
+        let chronicler = EventLogTask::new(clock.unix_now(), config.events_kept.get());
+        let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let teller = config.traces.as_ref();
-        let teller = teller.map(|traces| Teller::new(traces, clock)).transpose();
+        let teller = teller
+            .map(|traces| TraceExporter::new(traces, clock))
+            .transpose();
         let teller = teller.map_err(ControllerError::Traces)?;
         let instruments = (clock, recorder, teller);
         let runtime = Runtime::new(network, config, archive, antenna, instruments);
-        let around = Surroundings {
-            realised: runtime.realised.subscribe(),
+        let around = DiscoveryInputs {
+            rollout: runtime.rollout.subscribe(),
             board: runtime.shared.board.clone(),
             events: events.clone(),
         };
         tokio::spawn(scout.run(around, runtime.stop.clone()));
-        let access = Access {
+        let access = ControllerAccess {
             clock: runtime.clock,
             events,
             desired: runtime.desired.subscribe(),
-            realised: runtime.realised.subscribe(),
-            edition: runtime.edition.subscribe(),
+            rollout: runtime.rollout.subscribe(),
+            revision: runtime.revision.subscribe(),
             board: runtime.shared.board.clone(),
-            mandate: runtime.shared.mandate.clone(),
-            stages: runtime.stopwatch.watch(),
-            found,
-            drainage: runtime.drainage.subscribe(),
-            told: chronicler.told(),
+            write_permit: runtime.shared.write_permit.clone(),
+            stages: runtime.stage_timer.watch_stages(),
+            discovered: found,
+            drains: runtime.drain_progress.subscribe(),
+            recent_events: chronicler.event_receiver(),
         };
         tokio::spawn(chronicler.run(access.clone(), runtime.stop.clone()));
         let handle = ControllerHandle {
             access,
             stop: runtime.stop.clone(),
-            task: tokio::spawn(runtime.run(queue)),
+            task: tokio::spawn(runtime.run_loop(queue)),
             shutdown_deadline,
         };
-        let started = handle.submit(started).await?;
-        match handle.realised() {
+        let started = handle.submit_event(started).await?;
+        match handle.current_rollout() {
             None => Err(ControllerError::Refused(started.findings)),
             Some(_) => Ok(handle),
         }

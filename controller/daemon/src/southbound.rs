@@ -1,71 +1,71 @@
 //! Everything between the desired tables and the switches: one session per switch.
 //!
-//! [`runtime`](crate::runtime) publishes [`Desired`] and starts a session for each [`Target`]; a
-//! session reads its switch, writes what differs and tells the [`Board`]. The decision: sessions
+//! [`runtime`](crate::runtime) publishes [`DesiredTables`] and starts a session for each [`SwitchTarget`]; a
+//! session reads its switch, writes what differs and tells the [`StatusBoard`]. The decision: sessions
 //! know nothing of plans, jobs or each other; all they get is tables with a generation.
 
 pub mod arbitration;
 mod client;
 pub mod connection;
-mod dialect;
-mod effort;
-mod foreign;
-pub mod mandate;
+mod foreign_entries;
+mod mastership_status;
+mod read_limiter;
 mod reconcile;
+mod reconcile_state;
 pub(crate) mod session;
 mod status;
-mod turns;
+pub mod write_permit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use p4::Tables;
+use p4::SwitchTables;
 use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
-pub use client::{Address, Client, ClientError, Grpc};
-pub use dialect::Verdict;
-pub use status::{Board, Pass, SwitchStatus, Verified, Written};
-pub(crate) use turns::Turns;
+pub use client::{ClientError, GrpcNetwork, SwitchAddress, SwitchClient};
+pub use mastership_status::MastershipStatus;
+pub(crate) use read_limiter::ReadLimiter;
+pub use status::{ReconcilePass, StatusBoard, SwitchStatus, VerifiedTables, WriteCounts};
 
 /// What the switches shall hold.
 #[derive(Clone, Debug)]
-pub struct Desired {
+pub struct DesiredTables {
     /// Rises with every change; 0 is before the first.
     pub generation: u64,
     /// The tables of every switch; the very same as in the generation before where they are equal.
-    pub tables: BTreeMap<SwitchId, Arc<Tables>>,
+    pub tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     /// What becomes of other entries.
-    pub others: Others,
+    pub unknown_entries: UnknownEntries,
     /// When it came to be.
-    pub made: Made,
+    pub timestamps: DesiredTimestamps,
 }
 
 /// What becomes of entries that no table tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum UnknownEntries {
     /// They go.
-    Go,
+    Delete,
     /// They stay, whoever wrote them: nothing is known of the fabric yet, and what the switches
     /// hold is better than nothing.
-    Stay,
+    Keep,
 }
 
-impl Others {
+impl UnknownEntries {
     /// What becomes of them where this is known of the fabric.
-    pub(crate) fn of(fabric: &Fabric) -> Self {
+    pub(crate) fn for_fabric(fabric: &Fabric) -> Self {
         match fabric.links().is_empty() {
-            true => Self::Stay,
-            false => Self::Go,
+            true => Self::Keep,
+            false => Self::Delete,
         }
     }
 }
 
 /// When a generation came to be, step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct DesiredTimestamps {
     /// What led to it.
-    pub origin: Origin,
+    pub origin: ChangeOrigin,
     /// The plan was made.
     pub planned: Instant,
     /// The plan was lowered to tables.
@@ -74,43 +74,43 @@ pub struct Made {
 
 /// What led to a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// What kind of event it was, as [`Event::kind`](crate::Event::kind) names it.
+pub struct ChangeOrigin {
+    /// What kind of event it was, as [`StateEvent::kind`](crate::StateEvent::kind) names it.
     pub cause: &'static str,
     /// The first of it was heard: the report, where a job told of itself.
-    pub heard: Instant,
+    pub first_reported: Instant,
     /// The event arrived.
     pub received: Instant,
     /// The planner was asked, unless the plan in force is realised anew.
-    pub asked: Option<Instant>,
+    pub planning_started: Option<Instant>,
 }
 
-impl Origin {
+impl ChangeOrigin {
     /// An event that arrived at this instant.
     pub(crate) fn new(cause: &'static str, received: Instant) -> Self {
         Self {
             cause,
-            heard: received,
+            first_reported: received,
             received,
-            asked: None,
+            planning_started: None,
         }
     }
 }
 
 /// A switch that a session deals with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
+pub struct SwitchTarget {
     /// The switch.
     pub switch: SwitchId,
     /// Its name.
     pub name: String,
     /// Where it is reached.
-    pub address: Address,
+    pub address: SwitchAddress,
 }
 
-impl Target {
+impl SwitchTarget {
     /// The switches of a fabric that say where they are reached.
-    pub fn all(fabric: &Fabric) -> Vec<Self> {
+    pub fn all_in_fabric(fabric: &Fabric) -> Vec<Self> {
         let switches = (0..fabric.switches().len()).map(SwitchId::from);
         let target = |id| {
             let switch = fabric.switch(id);
@@ -119,7 +119,7 @@ impl Target {
             Some(Self {
                 switch: id,
                 name: switch.name.clone(),
-                address: Address {
+                address: SwitchAddress {
                     p4runtime,
                     device_id,
                 },
@@ -130,7 +130,7 @@ impl Target {
 }
 
 /// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let causes = causes.map(|cause| format!(": {cause}"));
     error.to_string() + &causes.collect::<String>()

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use topology::Fabric;
 use topology::spec::FabricDocument;
 
-use crate::ledger::Edition;
+use crate::policy_history::PolicyRevision;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ const POLICIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("policies
 const TERM: &str = "term";
 const GENERATION: &str = "generation";
 const JOBS: &str = "jobs";
-const TOLD: &str = "told";
+const REPORTED_JOBS: &str = "told";
 const FABRIC: &str = "fabric";
 
 /// The store cannot be used.
@@ -59,90 +59,90 @@ pub enum StoreError {
 
 /// One change that is to outlive the controller.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Record {
+pub enum StoreRecord {
     /// This term is used up.
     Term(u64),
     /// Generations up to this one may be used up.
     Generation(u64),
     /// The edition of the policy that is in force.
-    Policy(Box<Edition>),
+    Policy(Box<PolicyRevision>),
     /// All jobs that documents tell of.
     Jobs(JobsDocument),
     /// All jobs that tell of themselves.
-    Told(JobsDocument),
+    ReportedJobs(JobsDocument),
     /// The fabric, where it was found.
     Fabric(FabricDocument),
 }
 
 /// What was recorded last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct StoredState {
     /// The last term used; 0 if none was.
     pub term: u64,
     /// The highest generation that may be used up.
     pub generation: u64,
     /// The edition of the policy that is in force.
-    pub policy: Option<Edition>,
+    pub policy: Option<PolicyRevision>,
     /// The jobs that documents tell of.
     pub jobs: Option<JobsDocument>,
     /// The jobs that told of themselves.
-    pub told: Option<JobsDocument>,
+    pub reported_jobs: Option<JobsDocument>,
     /// The fabric, where it was found.
     pub fabric: Option<FabricDocument>,
 }
 
-impl Memory {
+impl StoredState {
     /// Whether a record would change nothing.
-    pub fn holds(&self, record: &Record) -> bool {
+    pub fn holds_record(&self, record: &StoreRecord) -> bool {
         match record {
-            Record::Term(term) => self.term >= *term,
-            Record::Generation(generation) => self.generation >= *generation,
-            Record::Policy(policy) => self.policy.as_ref() == Some(&**policy),
-            Record::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
-            Record::Told(jobs) => self.told.as_ref() == Some(jobs),
-            Record::Fabric(fabric) => self.fabric.as_ref() == Some(fabric),
+            StoreRecord::Term(term) => self.term >= *term,
+            StoreRecord::Generation(generation) => self.generation >= *generation,
+            StoreRecord::Policy(policy) => self.policy.as_ref() == Some(&**policy),
+            StoreRecord::Jobs(jobs) => self.jobs.as_ref() == Some(jobs),
+            StoreRecord::ReportedJobs(jobs) => self.reported_jobs.as_ref() == Some(jobs),
+            StoreRecord::Fabric(fabric) => self.fabric.as_ref() == Some(fabric),
         }
     }
 
     /// The documents about the fabric, as records.
-    pub fn documents(&self) -> impl Iterator<Item = Record> + use<> {
-        let policy = self.policy.clone().map(Box::new).map(Record::Policy);
-        let jobs = self.jobs.clone().map(Record::Jobs);
-        let told = self.told.clone().map(Record::Told);
+    pub fn document_records(&self) -> impl Iterator<Item = StoreRecord> + use<> {
+        let policy = self.policy.clone().map(Box::new).map(StoreRecord::Policy);
+        let jobs = self.jobs.clone().map(StoreRecord::Jobs);
+        let told = self.reported_jobs.clone().map(StoreRecord::ReportedJobs);
         policy.into_iter().chain(jobs).chain(told)
     }
 
     /// No longer knows what is stored of this kind. Numbers only rise, and stay.
-    pub fn forget(&mut self, record: &Record) {
+    pub fn forget_record(&mut self, record: &StoreRecord) {
         match record {
-            Record::Term(_) | Record::Generation(_) => {}
-            Record::Policy(_) => self.policy = None,
-            Record::Jobs(_) => self.jobs = None,
-            Record::Told(_) => self.told = None,
-            Record::Fabric(_) => self.fabric = None,
+            StoreRecord::Term(_) | StoreRecord::Generation(_) => {}
+            StoreRecord::Policy(_) => self.policy = None,
+            StoreRecord::Jobs(_) => self.jobs = None,
+            StoreRecord::ReportedJobs(_) => self.reported_jobs = None,
+            StoreRecord::Fabric(_) => self.fabric = None,
         }
     }
 
     /// Takes a record in.
-    pub fn take(&mut self, record: Record) {
+    pub fn apply_record(&mut self, record: StoreRecord) {
         match record {
-            Record::Term(term) => self.term = term,
-            Record::Generation(generation) => self.generation = generation,
-            Record::Policy(policy) => self.policy = Some(*policy),
-            Record::Jobs(jobs) => self.jobs = Some(jobs),
-            Record::Told(jobs) => self.told = Some(jobs),
-            Record::Fabric(fabric) => self.fabric = Some(fabric),
+            StoreRecord::Term(term) => self.term = term,
+            StoreRecord::Generation(generation) => self.generation = generation,
+            StoreRecord::Policy(policy) => self.policy = Some(*policy),
+            StoreRecord::Jobs(jobs) => self.jobs = Some(jobs),
+            StoreRecord::ReportedJobs(jobs) => self.reported_jobs = Some(jobs),
+            StoreRecord::Fabric(fabric) => self.fabric = Some(fabric),
         }
     }
 }
 
 /// An embedded store in one file. One process at a time has it open.
 #[derive(Debug)]
-pub struct Store {
+pub struct EmbeddedStore {
     database: Database,
 }
 
-impl Store {
+impl EmbeddedStore {
     /// Opens the store at `path`, or begins one there.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Store {
     ///
     /// # Errors
     /// What is there is no store.
-    pub fn open_on(storage: impl StorageBackend) -> Result<Self, StoreError> {
+    pub fn open_backend(storage: impl StorageBackend) -> Result<Self, StoreError> {
         let database = Database::builder().create_with_backend(storage);
         let database = database.map_err(open_error)?;
         Ok(Self { database })
@@ -166,14 +166,14 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn recall(&self) -> Result<Memory, StoreError> {
-        Ok(Memory {
-            term: self.fact(TERM)?.unwrap_or_default(),
-            generation: self.fact(GENERATION)?.unwrap_or_default(),
-            policy: self.policies()?.pop(),
-            jobs: self.fact(JOBS)?,
-            told: self.fact(TOLD)?,
-            fabric: self.fact(FABRIC)?,
+    pub fn read_state(&self) -> Result<StoredState, StoreError> {
+        Ok(StoredState {
+            term: self.read_fact(TERM)?.unwrap_or_default(),
+            generation: self.read_fact(GENERATION)?.unwrap_or_default(),
+            policy: self.policy_revisions()?.pop(),
+            jobs: self.read_fact(JOBS)?,
+            reported_jobs: self.read_fact(REPORTED_JOBS)?,
+            fabric: self.read_fact(FABRIC)?,
         })
     }
 
@@ -181,7 +181,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn policies(&self) -> Result<Vec<Edition>, StoreError> {
+    pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
         let read = || {
             let transaction = self.database.begin_read()?;
             let table = match transaction.open_table(POLICIES) {
@@ -192,15 +192,15 @@ impl Store {
             rows.map(|row| Ok(row?.1.value().to_vec()))
                 .collect::<Result<Vec<Vec<u8>>, redb::Error>>()
         };
-        let rows = read().map_err(access("read"))?;
-        rows.iter().map(|row| parse("policies", row)).collect()
+        let rows = read().map_err(access_error("read"))?;
+        rows.iter().map(|row| parse_json("policies", row)).collect()
     }
 
     /// Records changes, all or none. They are on the disk when this returns.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    pub fn write(&self, records: &[Record]) -> Result<(), StoreError> {
+    pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
         let write = || {
             let transaction = self.database.begin_write()?;
             {
@@ -208,25 +208,29 @@ impl Store {
                 let mut policies = transaction.open_table(POLICIES)?;
                 for record in records {
                     match record {
-                        Record::Term(term) => facts.insert(TERM, &text(term)[..])?,
-                        Record::Generation(number) => {
-                            facts.insert(GENERATION, &text(number)[..])?
+                        StoreRecord::Term(term) => facts.insert(TERM, &to_json(term)[..])?,
+                        StoreRecord::Generation(number) => {
+                            facts.insert(GENERATION, &to_json(number)[..])?
                         }
-                        Record::Jobs(jobs) => facts.insert(JOBS, &text(jobs)[..])?,
-                        Record::Told(jobs) => facts.insert(TOLD, &text(jobs)[..])?,
-                        Record::Fabric(fabric) => facts.insert(FABRIC, &text(fabric)[..])?,
-                        Record::Policy(edition) => {
-                            policies.insert(edition.number, &text(edition)[..])?
+                        StoreRecord::Jobs(jobs) => facts.insert(JOBS, &to_json(jobs)[..])?,
+                        StoreRecord::ReportedJobs(jobs) => {
+                            facts.insert(REPORTED_JOBS, &to_json(jobs)[..])?
+                        }
+                        StoreRecord::Fabric(fabric) => {
+                            facts.insert(FABRIC, &to_json(fabric)[..])?
+                        }
+                        StoreRecord::Policy(edition) => {
+                            policies.insert(edition.number, &to_json(edition)[..])?
                         }
                     };
                 }
             }
             Ok(transaction.commit()?)
         };
-        write().map_err(access("write"))
+        write().map_err(access_error("write"))
     }
 
-    fn fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
+    fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
         let read = || {
             let transaction = self.database.begin_read()?;
             match transaction.open_table(FACTS) {
@@ -234,8 +238,8 @@ impl Store {
                 table => Ok(table?.get(name)?.map(|value| value.value().to_vec())),
             }
         };
-        let value: Option<Vec<u8>> = read().map_err(access("read"))?;
-        value.map(|value| parse(name, &value)).transpose()
+        let value: Option<Vec<u8>> = read().map_err(access_error("read"))?;
+        value.map(|value| parse_json(name, &value)).transpose()
     }
 }
 
@@ -275,11 +279,11 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
     }
 }
 
-fn text(value: &impl Serialize) -> Vec<u8> {
+fn to_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers and documents are JSON")
 }
 
-fn parse<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, StoreError> {
+fn parse_json<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(bytes).map_err(|source| StoreError::Content { what, source })
 }
 
@@ -287,7 +291,7 @@ fn open_error(source: redb::DatabaseError) -> StoreError {
     StoreError::Open(Box::new(source))
 }
 
-fn access(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
+fn access_error(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
     move |source| StoreError::Access {
         what,
         source: Box::new(source),

@@ -8,45 +8,45 @@
 //! counters of switches -> Gauges -> Measured: load of links, period and volume of jobs
 //! ```
 //!
-//! [`Census`] knows which jobs there are and what is known of each; the desk is the task that has
+//! [`ReportedJobRegistry`] knows which jobs there are and what is known of each; the desk is the task that has
 //! it, and [`northbound`](crate::northbound) serves the streams. The decision: reports stop here. A
 //! report changes sums of its own job and nothing else; the state hears only of jobs that came,
 //! went, or turned out to be different, so how much is reported has no part in how much is planned.
 
-mod census;
-mod convert;
-pub(crate) mod desk;
-pub mod gauges;
-mod plausible;
+mod conversion;
+pub mod counter_aggregator;
+pub(crate) mod counter_reader;
+mod plausibility;
 mod profile;
-pub(crate) mod reader;
+mod reported_jobs;
+pub(crate) mod task;
 
 use planner::JobDocument;
 use topology::Finding;
 
-pub use self::census::{Census, Remark};
-pub use self::convert::Unreadable;
-pub use self::plausible::Implausible;
-pub use self::profile::Profile;
+pub use self::conversion::InvalidReport;
+pub use self::plausibility::ImplausibleWindow;
+pub use self::profile::ReportedProfile;
+pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};
 
 /// One stream of reports, by a number that is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reporter(pub u64);
+pub struct ReporterId(pub u64);
 
 /// What a reporter says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Report {
+pub enum TelemetryReport {
     /// A job is there; what is not known yet is left out.
     Announcement(Box<JobDocument>),
     /// What a job did.
-    Window(Window),
+    Window(ReportWindow),
     /// The job of this name has ended.
     End(String),
 }
 
 /// What a job did in some seconds that have just passed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct ReportWindow {
     /// Its name.
     pub job: String,
     /// The length of the window.
@@ -65,11 +65,11 @@ pub struct Window {
     pub bytes: Option<f64>,
 }
 
-impl Window {
+impl ReportWindow {
     /// The same with bytes by flow, as far as bytes are known at all: each flow has its share as it
     /// was announced, the same if nothing was.
     #[must_use]
-    fn by_flow(mut self, job: &planner::Job) -> Self {
+    fn split_bytes_by_flow(mut self, job: &planner::Job) -> Self {
         let Some(bytes) = self.bytes.take().filter(|_| self.flow_bytes.is_empty()) else {
             return self;
         };
@@ -84,7 +84,7 @@ impl Window {
 }
 
 /// A finding about the job of this name.
-fn about(
+fn job_finding(
     job: &str,
     finding: impl FnOnce(String, String) -> Finding,
     text: impl Into<String>,

@@ -24,9 +24,9 @@ impl Ticks {
     pub(crate) const LAST: Self = Self((MAX_SECONDS * PER_SECOND) as u64);
 
     /// `seconds`, which must be from 0 to [`MAX_SECONDS`]; `what` names it in the error.
-    pub(crate) fn checked(what: &'static str, seconds: f64) -> Result<Self, FluidError> {
+    pub(crate) fn checked_seconds(what: &'static str, seconds: f64) -> Result<Self, FluidError> {
         if (0.0..=MAX_SECONDS).contains(&seconds) {
-            Ok(Self::rounded(seconds))
+            Ok(Self::from_seconds(seconds))
         } else {
             Err(FluidError::Seconds {
                 what,
@@ -36,22 +36,22 @@ impl Ticks {
     }
 
     /// `seconds` to the nearest tick; what is too long for the clock is [`Ticks::NEVER`].
-    pub(crate) fn rounded(seconds: f64) -> Self {
+    pub(crate) fn from_seconds(seconds: f64) -> Self {
         // The cast saturates.
         Self((seconds * PER_SECOND + 0.5) as u64)
     }
 
-    pub(crate) fn seconds(self) -> f64 {
+    pub(crate) fn as_seconds(self) -> f64 {
         self.0 as f64 / PER_SECOND
     }
 
     /// This instant, `duration` later.
-    pub(crate) fn after(self, duration: Self) -> Self {
+    pub(crate) fn saturating_add(self, duration: Self) -> Self {
         Self(self.0.saturating_add(duration.0))
     }
 
     /// Seconds from `earlier` to this instant.
     pub(crate) fn seconds_since(self, earlier: Self) -> f64 {
-        Self(self.0 - earlier.0).seconds()
+        Self(self.0 - earlier.0).as_seconds()
     }
 }

@@ -7,27 +7,27 @@
 //! The decision: bytes left are brought up to date only when a rate changes, so an instant costs
 //! what it changes and nothing else.
 
-mod changes;
 mod iteration;
-mod metering;
-mod present;
+mod meters;
+mod mutations;
+mod queries;
 
 use std::collections::VecDeque;
 
-use crate::agenda::Agenda;
 use crate::clock::Ticks;
 use crate::error::FluidError;
+use crate::event_queue::EventQueue;
 use crate::job::JobIndex;
-use crate::network::Network;
-use crate::observer::{Instant, Observer, Phase};
-use crate::sharing::{Changes, Sharing};
-use crate::tallies::Work;
-use iteration::Running;
-use metering::Meter;
+use crate::network::FluidNetwork;
+use crate::observer::{JobPhase, RunInstant, RunObserver};
+use crate::rate_allocation::{RateAllocator, RateChanges};
+use crate::tallies::WorkCounters;
+use iteration::EngineJob;
+use meters::LevelMeter;
 
 /// What holds for the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Options {
+pub struct EngineOptions {
     /// Time from link to link, seconds: the last byte of a flow arrives this long after it was
     /// sent, for each link of the path ("alpha"). The links are not held meanwhile.
     pub alpha_seconds_per_hop: f64,
@@ -36,14 +36,14 @@ pub struct Options {
 /// Equal flows of one job on one path, as time sees them; `sharing` has their links and rates
 /// under the same index.
 #[derive(Debug, Clone)]
-pub(crate) struct Strand {
+pub(crate) struct GroupProgress {
     pub(crate) job: JobIndex,
     /// Bytes of an iteration, and those left at `since`, of each flow.
     bytes: f64,
-    left: f64,
+    bytes_left: f64,
     /// Rate since then, bytes/s.
     rate: f64,
-    since: Ticks,
+    updated_at: Ticks,
     /// From sending to arriving.
     latency: Ticks,
 }
@@ -55,38 +55,38 @@ pub(crate) struct Strand {
 #[derive(Debug, Clone)]
 pub struct Engine {
     now: Ticks,
-    alpha: Ticks,
-    pub(crate) sharing: Sharing,
-    pub(crate) strands: Vec<Strand>,
-    jobs: Vec<Option<Running>>,
+    hop_latency: Ticks,
+    pub(crate) rate_allocator: RateAllocator,
+    pub(crate) group_progress: Vec<GroupProgress>,
+    jobs: Vec<Option<EngineJob>>,
     free_jobs: Vec<u32>,
-    agenda: Agenda,
-    meters: Vec<Meter>,
-    finished: VecDeque<JobIndex>,
+    event_queue: EventQueue,
+    meters: Vec<LevelMeter>,
+    finished_jobs: VecDeque<JobIndex>,
     events: u64,
     /// What the present instant made different.
-    pub(crate) changes: Changes,
-    pub(crate) turns: Vec<(JobIndex, Phase)>,
+    pub(crate) changes: RateChanges,
+    pub(crate) phase_changes: Vec<(JobIndex, JobPhase)>,
 }
 
 /// An entry of the agenda: even ids are strands that end, odd ids jobs whose time is up.
-enum Due {
-    Strand(u32),
+enum ScheduledEvent {
+    FlowGroup(u32),
     Job(JobIndex),
 }
 
-impl Due {
-    fn of(id: u32) -> Self {
+impl ScheduledEvent {
+    fn from_id(id: u32) -> Self {
         if id & 1 == 0 {
-            Self::Strand(id >> 1)
+            Self::FlowGroup(id >> 1)
         } else {
             Self::Job(JobIndex(id >> 1))
         }
     }
 
-    fn id(&self) -> u32 {
+    fn to_id(&self) -> u32 {
         match self {
-            Self::Strand(strand) => strand << 1,
+            Self::FlowGroup(strand) => strand << 1,
             Self::Job(job) => job.0 << 1 | 1,
         }
     }
@@ -97,41 +97,44 @@ impl Engine {
     ///
     /// # Errors
     /// [`FluidError::Seconds`] for an alpha that is no duration.
-    pub fn new(network: &Network, options: Options) -> Result<Self, FluidError> {
+    pub fn new(network: &FluidNetwork, options: EngineOptions) -> Result<Self, FluidError> {
         Ok(Self {
             now: Ticks(0),
-            alpha: Ticks::checked("alpha_seconds_per_hop", options.alpha_seconds_per_hop)?,
-            sharing: Sharing::new(network.capacity()),
-            strands: Vec::new(),
+            hop_latency: Ticks::checked_seconds(
+                "alpha_seconds_per_hop",
+                options.alpha_seconds_per_hop,
+            )?,
+            rate_allocator: RateAllocator::new(network.capacities()),
+            group_progress: Vec::new(),
             jobs: Vec::new(),
             free_jobs: Vec::new(),
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             meters: Vec::new(),
-            finished: VecDeque::new(),
+            finished_jobs: VecDeque::new(),
             events: 0,
-            changes: Changes::default(),
-            turns: Vec::new(),
+            changes: RateChanges::default(),
+            phase_changes: Vec::new(),
         })
     }
 
     /// The present, seconds.
     #[must_use]
-    pub fn now(&self) -> f64 {
-        self.now.seconds()
+    pub fn now_seconds(&self) -> f64 {
+        self.now.as_seconds()
     }
 
     /// Instants so far at which rates were shared anew.
     #[must_use]
-    pub fn events(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.events
     }
 
     /// Effort so far.
     #[must_use]
-    pub fn work(&self) -> Work {
-        Work {
+    pub fn work_counters(&self) -> WorkCounters {
+        WorkCounters {
             events: self.events,
-            flows_touched: self.sharing.touched(),
+            groups_computed: self.rate_allocator.groups_computed(),
         }
     }
 
@@ -140,8 +143,8 @@ impl Engine {
     /// # Errors
     /// [`FluidError::Seconds`] for what is no instant, [`FluidError::Past`] for one that is over.
     pub fn run_until(&mut self, seconds: f64) -> Result<(), FluidError> {
-        let until = self.future(seconds)?;
-        while self.instant(until) {}
+        let until = self.check_end_time(seconds)?;
+        while self.process_instant(until) {}
         self.now = until;
         Ok(())
     }
@@ -153,11 +156,11 @@ impl Engine {
     pub fn run_observed(
         &mut self,
         seconds: f64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn RunObserver,
     ) -> Result<(), FluidError> {
-        let until = self.future(seconds)?;
-        while self.instant(until) {
-            observer.instant(&Instant { engine: self });
+        let until = self.check_end_time(seconds)?;
+        while self.process_instant(until) {
+            observer.on_instant(&RunInstant { engine: self });
         }
         self.now = until;
         Ok(())
@@ -169,38 +172,38 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::run_until`].
-    pub fn step(&mut self, seconds: f64) -> Result<bool, FluidError> {
-        let until = self.future(seconds)?;
-        Ok(self.instant(until))
+    pub fn step_until(&mut self, seconds: f64) -> Result<bool, FluidError> {
+        let until = self.check_end_time(seconds)?;
+        Ok(self.process_instant(until))
     }
 
-    /// The instant that was taken last, as an observer sees it: for callers of [`Engine::step`]
+    /// The instant that was taken last, as an observer sees it: for callers of [`Engine::step_until`]
     /// who change something between instants.
     #[must_use]
-    pub fn latest(&self) -> Instant<'_> {
-        Instant { engine: self }
+    pub fn latest_instant(&self) -> RunInstant<'_> {
+        RunInstant { engine: self }
     }
 
     /// Runs until rates were shared `max` more times, or nothing happens any more. Returns how
     /// often they were.
     pub fn run_events(&mut self, max: u64) -> u64 {
         let before = self.events;
-        while self.events - before < max && self.instant(Ticks::LAST) {}
+        while self.events - before < max && self.process_instant(Ticks::LAST) {}
         self.events - before
     }
 
     /// A job that has run all its iterations since this was last asked, in order of time. It stays
     /// until it is removed.
     pub fn take_finished(&mut self) -> Option<JobIndex> {
-        self.finished.pop_front()
+        self.finished_jobs.pop_front()
     }
 
-    fn future(&self, seconds: f64) -> Result<Ticks, FluidError> {
-        let until = Ticks::checked("the end of the run", seconds)?;
+    fn check_end_time(&self, seconds: f64) -> Result<Ticks, FluidError> {
+        let until = Ticks::checked_seconds("the end of the run", seconds)?;
         if until < self.now {
             return Err(FluidError::Past {
                 to: seconds,
-                now: self.now(),
+                now: self.now_seconds(),
             });
         }
         Ok(until)
@@ -208,43 +211,44 @@ impl Engine {
 
     /// Handles everything that happens at the next instant, if that is not later than `until`:
     /// phases of jobs first, then rates, once. Changes from outside make the present an instant.
-    fn instant(&mut self, until: Ticks) -> bool {
-        self.changes.strands.clear();
-        self.changes.cells.clear();
-        self.turns.clear();
-        if self.sharing.is_settled() {
-            match self.agenda.next() {
+    fn process_instant(&mut self, until: Ticks) -> bool {
+        self.changes.groups.clear();
+        self.changes.link_levels.clear();
+        self.phase_changes.clear();
+        if self.rate_allocator.is_up_to_date() {
+            match self.event_queue.next_time() {
                 Some(at) if at <= until => self.now = at,
                 _ => return false,
             }
         }
-        while let Some(id) = self.agenda.take_due(self.now) {
-            match Due::of(id) {
-                Due::Strand(strand) => self.strand_ends(strand),
-                Due::Job(job) => self.job_is_due(job),
+        while let Some(id) = self.event_queue.take_due(self.now) {
+            match ScheduledEvent::from_id(id) {
+                ScheduledEvent::FlowGroup(strand) => self.end_group(strand),
+                ScheduledEvent::Job(job) => self.handle_job_event(job),
             }
         }
-        if self.sharing.settle(&mut self.changes) {
+        if self.rate_allocator.reallocate(&mut self.changes) {
             self.events += 1;
-            self.follow_rates();
-            self.meter();
+            self.apply_new_rates();
+            self.update_meters();
         }
         true
     }
 
     /// Takes over the rates that changed and works out when those strands end now.
-    fn follow_rates(&mut self) {
-        for index in 0..self.changes.strands.len() {
-            let id = self.changes.strands[index];
-            if !self.sharing.is_sending(id) {
+    fn apply_new_rates(&mut self) {
+        for index in 0..self.changes.groups.len() {
+            let id = self.changes.groups[index];
+            if !self.rate_allocator.is_sending(id) {
                 continue;
             }
-            let rate = self.sharing.rate(id);
-            let strand = &mut self.strands[id as usize];
-            strand.advance(self.now);
+            let rate = self.rate_allocator.group_rate(id);
+            let strand = &mut self.group_progress[id as usize];
+            strand.advance_to(self.now);
             strand.rate = rate;
-            let end = strand.end();
-            self.agenda.set(Due::Strand(id).id(), end);
+            let end = strand.end_time();
+            self.event_queue
+                .set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
         }
     }
 }
@@ -254,24 +258,25 @@ impl Engine {
 /// class that begins as its flow ends.
 const GRACE: f64 = 1e-9;
 
-impl Strand {
+impl GroupProgress {
     /// Brings the bytes left up to date, before the rate changes.
-    fn advance(&mut self, now: Ticks) {
-        let left = self.left_at(now);
-        self.left = if left > self.rate * GRACE { left } else { 0.0 };
-        self.since = now;
+    fn advance_to(&mut self, now: Ticks) {
+        let left = self.bytes_left_at(now);
+        self.bytes_left = if left > self.rate * GRACE { left } else { 0.0 };
+        self.updated_at = now;
     }
 
-    fn left_at(&self, now: Ticks) -> f64 {
-        (self.left - self.rate * now.seconds_since(self.since)).max(0.0)
+    fn bytes_left_at(&self, now: Ticks) -> f64 {
+        (self.bytes_left - self.rate * now.seconds_since(self.updated_at)).max(0.0)
     }
 
     /// When the last byte is sent if the rate stays.
-    fn end(&self) -> Ticks {
-        if self.left <= 0.0 {
-            self.since
+    fn end_time(&self) -> Ticks {
+        if self.bytes_left <= 0.0 {
+            self.updated_at
         } else if self.rate > 0.0 {
-            self.since.after(Ticks::rounded(self.left / self.rate))
+            self.updated_at
+                .saturating_add(Ticks::from_seconds(self.bytes_left / self.rate))
         } else {
             Ticks::NEVER
         }

@@ -11,28 +11,28 @@ pub struct JobIndex(pub u32);
 /// An iterative job: it computes, after `overlap_from` of the computation its flows start
 /// together, the iteration ends when computation and flows have ended, and the next begins at once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct FluidJob {
     /// Computation of one iteration, seconds.
     pub compute_seconds: f64,
     /// The part of the computation after which flows start, 0 to 1; 1 is no overlap.
     pub overlap_from: f64,
     /// Class of all its flows; the higher is served first.
-    pub class: u32,
+    pub level: u32,
     /// When the first iteration begins, seconds; an instant that has passed means now.
     pub start: f64,
     /// How many iterations it runs; `None` is until it is removed.
     pub iterations: Option<u64>,
     /// Flows of every iteration.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FluidFlow>,
 }
 
-impl Default for Job {
+impl Default for FluidJob {
     /// One second of computation without flows, no overlap, lowest class, from 0 without end.
     fn default() -> Self {
         Self {
             compute_seconds: 1.0,
             overlap_from: 1.0,
-            class: 0,
+            level: 0,
             start: 0.0,
             iterations: None,
             flows: Vec::new(),
@@ -42,24 +42,24 @@ impl Default for Job {
 
 /// One flow of a job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flow {
+pub struct FluidFlow {
     /// Indices of the links it passes, in order, each once.
     pub path: Vec<u32>,
     /// Bytes of one iteration; zero bytes take the latency of the path and nothing else.
     pub bytes: f64,
 }
 
-impl Job {
+impl FluidJob {
     /// Checks everything but the paths, which need the network.
-    pub(crate) fn check(&self, alpha: Ticks) -> Result<(), FluidError> {
-        Ticks::checked("compute_seconds", self.compute_seconds)?;
-        Ticks::checked("start", self.start)?;
+    pub(crate) fn check_fields(&self, alpha: Ticks) -> Result<(), FluidError> {
+        Ticks::checked_seconds("compute_seconds", self.compute_seconds)?;
+        Ticks::checked_seconds("start", self.start)?;
         if !(0.0..=1.0).contains(&self.overlap_from) {
             return Err(FluidError::OverlapFrom {
                 value: self.overlap_from,
             });
         }
-        for (flow, Flow { bytes: value, .. }) in (0..).zip(&self.flows) {
+        for (flow, FluidFlow { bytes: value, .. }) in (0..).zip(&self.flows) {
             if !(value.is_finite() && *value >= 0.0) {
                 return Err(FluidError::Bytes {
                     flow,
@@ -67,7 +67,7 @@ impl Job {
                 });
             }
         }
-        let computes = Ticks::rounded(self.compute_seconds) > Ticks(0);
+        let computes = Ticks::from_seconds(self.compute_seconds) > Ticks(0);
         let sends = self
             .flows
             .iter()

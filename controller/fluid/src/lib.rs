@@ -2,7 +2,7 @@
 //! inside a class. Exact and event driven; the judge of every plan, and nothing about fabrics or
 //! planning is known here: links are numbers, paths are lists of them.
 //!
-//! [`Engine`] holds jobs and time; `sharing` (private) holds links and rates; [`run`] does it all
+//! [`Engine`] holds jobs and time; `sharing` (private) holds links and rates; [`run_jobs`] does it all
 //! at once. docs/algorithms/fluid-model.md says what is modelled, why it is exact, and what it
 //! costs.
 //!
@@ -19,31 +19,35 @@
 //! # Ok::<(), fluid::FluidError>(())
 //! ```
 
-mod agenda;
 mod clock;
 mod engine;
 mod error;
+mod event_queue;
 mod job;
 mod network;
 mod observer;
-mod sharing;
+mod rate_allocation;
 mod tallies;
 
 pub use clock::MAX_SECONDS;
-pub use engine::{Engine, Options};
+pub use engine::{Engine, EngineOptions};
 pub use error::FluidError;
-pub use job::{Flow, Job, JobIndex};
-pub use network::Network;
-pub use observer::{FlowRate, Instant, LinkRate, Observer, Phase};
-pub use tallies::{JobTally, LinkTally, Tallies, Work};
+pub use job::{FluidFlow, FluidJob, JobIndex};
+pub use network::FluidNetwork;
+pub use observer::{FlowRate, JobPhase, LinkRate, RunInstant, RunObserver};
+pub use tallies::{JobTally, LinkLevelTally, RunTallies, WorkCounters};
 
 /// Runs `jobs` on `network` from 0 to `horizon` seconds without latency. Job `i` of the tallies is
 /// the `i`-th given; one that ends no iteration before the horizon has none in its tally.
 ///
 /// # Errors
 /// What [`Engine::add_job`] and [`Engine::run_until`] say.
-pub fn run(network: &Network, jobs: &[Job], horizon: f64) -> Result<Tallies, FluidError> {
-    let mut engine = Engine::new(network, Options::default())?;
+pub fn run_jobs(
+    network: &FluidNetwork,
+    jobs: &[FluidJob],
+    horizon: f64,
+) -> Result<RunTallies, FluidError> {
+    let mut engine = Engine::new(network, EngineOptions::default())?;
     for job in jobs {
         engine.add_job(job)?;
     }

@@ -5,11 +5,11 @@ use crate::error::FluidError;
 
 /// Directed links by dense index, each with a capacity in bytes/s. Zero is a failed link.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Network {
-    capacity: Vec<f64>,
+pub struct FluidNetwork {
+    capacities: Vec<f64>,
 }
 
-impl Network {
+impl FluidNetwork {
     /// A network of links with these capacities, bytes/s.
     ///
     /// # Errors
@@ -18,13 +18,15 @@ impl Network {
         for (link, value) in (0..).zip(&capacity) {
             check_capacity(link, *value)?;
         }
-        Ok(Self { capacity })
+        Ok(Self {
+            capacities: capacity,
+        })
     }
 
     /// Capacity of every link, bytes/s.
     #[must_use]
-    pub fn capacity(&self) -> &[f64] {
-        &self.capacity
+    pub fn capacities(&self) -> &[f64] {
+        &self.capacities
     }
 }
 

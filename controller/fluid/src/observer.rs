@@ -1,26 +1,26 @@
-//! Watching a run: after each instant at which something happened, an [`Observer`] sees what
+//! Watching a run: after each instant at which something happened, an [`RunObserver`] sees what
 //! became different. Time series and plots are made of this; the engine keeps no history.
 
 use crate::engine::Engine;
 use crate::job::JobIndex;
 
-/// Somebody who watches a run. Closures over [`Instant`] are observers.
-pub trait Observer {
+/// Somebody who watches a run. Closures over [`RunInstant`] are observers.
+pub trait RunObserver {
     /// Called once for each instant at which a job changed its phase or a rate changed, in order
     /// of time, after the rates were shared. Two calls may show the same time: a flow may turn out
     /// to end at the very instant at which its rate changed.
-    fn instant(&mut self, instant: &Instant<'_>);
+    fn on_instant(&mut self, instant: &RunInstant<'_>);
 }
 
-impl<F: FnMut(&Instant<'_>)> Observer for F {
-    fn instant(&mut self, instant: &Instant<'_>) {
+impl<F: FnMut(&RunInstant<'_>)> RunObserver for F {
+    fn on_instant(&mut self, instant: &RunInstant<'_>) {
         self(instant);
     }
 }
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum JobPhase {
     /// Its first iteration has not begun, or its next was postponed.
     Waiting,
     /// It computes and its flows have not started.
@@ -40,7 +40,7 @@ pub struct LinkRate {
     /// Index of the link.
     pub link: u32,
     /// The class.
-    pub class: u32,
+    pub level: u32,
     /// All its flows together, bytes/s.
     pub bytes_per_second: f64,
 }
@@ -60,15 +60,15 @@ pub struct FlowRate {
 
 /// An instant of a run: the engine as it is now, and what has just become different.
 #[derive(Debug)]
-pub struct Instant<'a> {
+pub struct RunInstant<'a> {
     pub(crate) engine: &'a Engine,
 }
 
-impl Instant<'_> {
+impl RunInstant<'_> {
     /// When it is, seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        self.engine.now()
+        self.engine.now_seconds()
     }
 
     /// The engine, rates shared.
@@ -78,36 +78,36 @@ impl Instant<'_> {
     }
 
     /// Jobs that entered a phase, in the order in which they did; a job may appear twice.
-    pub fn phases(&self) -> impl Iterator<Item = (JobIndex, Phase)> + '_ {
-        self.engine.turns.iter().copied()
+    pub fn phase_changes(&self) -> impl Iterator<Item = (JobIndex, JobPhase)> + '_ {
+        self.engine.phase_changes.iter().copied()
     }
 
     /// Classes on links whose rate may have changed.
-    pub fn links(&self) -> impl Iterator<Item = LinkRate> + '_ {
-        let sharing = &self.engine.sharing;
-        self.engine.changes.cells.iter().map(|&cell| {
-            let (link, class, bytes_per_second) = sharing.usage(cell);
+    pub fn link_rates(&self) -> impl Iterator<Item = LinkRate> + '_ {
+        let sharing = &self.engine.rate_allocator;
+        self.engine.changes.link_levels.iter().map(|&cell| {
+            let (link, class, bytes_per_second) = sharing.link_level_usage(cell);
             LinkRate {
                 link,
-                class,
+                level: class,
                 bytes_per_second,
             }
         })
     }
 
     /// Flows whose rate changed, those that ended included; a group may appear twice.
-    pub fn flows(&self) -> impl Iterator<Item = FlowRate> + '_ {
+    pub fn flow_rates(&self) -> impl Iterator<Item = FlowRate> + '_ {
         let Engine {
-            sharing,
+            rate_allocator: sharing,
             changes,
-            strands,
+            group_progress: strands,
             ..
         } = self.engine;
-        changes.strands.iter().map(|&strand| FlowRate {
+        changes.groups.iter().map(|&strand| FlowRate {
             job: strands[strand as usize].job,
-            path: sharing.path(strand).collect(),
-            flows: sharing.weight(strand) as u32,
-            bytes_per_second: sharing.weight(strand) * sharing.rate(strand),
+            path: sharing.group_path(strand).collect(),
+            flows: sharing.group_weight(strand) as u32,
+            bytes_per_second: sharing.group_weight(strand) * sharing.group_rate(strand),
         })
     }
 }

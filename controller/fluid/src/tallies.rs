@@ -40,9 +40,9 @@ impl JobTally {
 /// took (shares of the classes add up to at most 1); `in_use_seconds` is the time during which it
 /// sent anything at all (shares of classes may overlap).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct LinkTally {
+pub struct LinkLevelTally {
     /// The class.
-    pub class: u32,
+    pub level: u32,
     /// Bytes carried.
     pub bytes: f64,
     /// Time during which the class sent at any rate above zero, seconds.
@@ -51,20 +51,20 @@ pub struct LinkTally {
 
 /// All tallies at one instant.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tallies {
+pub struct RunTallies {
     /// The instant, seconds.
     pub seconds: f64,
     /// Per job, by index; places without a job are zero.
     pub jobs: Vec<JobTally>,
     /// Per link, by index, the classes that ever had a flow there, highest first.
-    pub links: Vec<Vec<LinkTally>>,
+    pub links: Vec<Vec<LinkLevelTally>>,
 }
 
 /// Effort of the engine so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Work {
+pub struct WorkCounters {
     /// Instants at which flows started, ended or were changed, so that rates were shared anew.
     pub events: u64,
     /// Groups of equal flows whose rate was computed, each time that it was, attempts included.
-    pub flows_touched: u64,
+    pub groups_computed: u64,
 }

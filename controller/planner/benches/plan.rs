@@ -5,8 +5,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use planner::compression::{Problem, compress};
-use planner::{Compression, ContentionDag, Edge, Policy, Reference, plan};
+use planner::compression::{CompressionProblem, compress_priorities};
+use planner::{
+    CompressionMethod, ContentionDag, ContentionEdge, CorrectionReference, Policy, plan,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -29,7 +31,7 @@ fn random_dag() -> ContentionDag {
         }
     }
     let intensities: Vec<f64> = (0..500).map(|_| random.random_range(1e13..1e16)).collect();
-    let edge = |(above, below): (usize, usize)| Edge {
+    let edge = |(above, below): (usize, usize)| ContentionEdge {
         above,
         below,
         weight: intensities[above],
@@ -51,7 +53,7 @@ fn benches(criterion: &mut Criterion) {
         bench.iter(|| plan(black_box(&input), &policy, Some(&previous)));
     });
     let contenders = Policy {
-        reference: Reference::Contenders,
+        reference: CorrectionReference::Contenders,
         ..Policy::default()
     };
     criterion.bench_function(
@@ -61,15 +63,15 @@ fn benches(criterion: &mut Criterion) {
         },
     );
     let dag = random_dag();
-    let problem = Problem {
+    let problem = CompressionProblem {
         dag: &dag,
-        classes: 8,
-        present: vec![None; dag.nodes],
+        level_count: 8,
+        current_levels: vec![None; dag.nodes],
     };
-    for method in [Compression::Exact, Compression::Sampled] {
+    for method in [CompressionMethod::Exact, CompressionMethod::Sampled] {
         let name = format!("compress 500 jobs, 10,000 edges, 8 classes, {method:?}");
         criterion.bench_function(&name, |bench| {
-            bench.iter(|| compress(black_box(&problem), method));
+            bench.iter(|| compress_priorities(black_box(&problem), method));
         });
     }
 }

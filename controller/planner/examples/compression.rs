@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use planner::compression::{Problem, compress};
-use planner::{Compression, ContentionDag, Edge};
+use planner::compression::{CompressionProblem, compress_priorities};
+use planner::{CompressionMethod, ContentionDag, ContentionEdge};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -22,7 +22,7 @@ fn dag(nodes: usize, edges: usize, seed: u64) -> ContentionDag {
     let intensities: Vec<f64> = (0..nodes)
         .map(|_| random.random_range(1e13..1e16))
         .collect();
-    let edge = |(above, below): (usize, usize)| Edge {
+    let edge = |(above, below): (usize, usize)| ContentionEdge {
         above,
         below,
         weight: intensities[above],
@@ -37,16 +37,16 @@ fn dag(nodes: usize, edges: usize, seed: u64) -> ContentionDag {
 fn measure(
     dag: &ContentionDag,
     classes: u8,
-    method: Compression,
+    method: CompressionMethod,
     present: Vec<Option<u8>>,
 ) -> (f64, Vec<u8>, f64) {
-    let problem = Problem {
+    let problem = CompressionProblem {
         dag,
-        classes,
-        present,
+        level_count: classes,
+        current_levels: present,
     };
     let started = Instant::now();
-    let found = compress(&problem, method);
+    let found = compress_priorities(&problem, method);
     let took = started.elapsed().as_secs_f64() * 1e3;
     (dag.cut_weight(&found), found, took)
 }
@@ -58,8 +58,8 @@ fn never_below() {
         let classes = if seed % 2 == 0 { 4 } else { 8 };
         let dag = dag(100, 500 + 40 * (seed as usize % 50), seed);
         let none = vec![None; dag.nodes];
-        let (exact, ..) = measure(&dag, classes, Compression::Exact, none.clone());
-        let (sampled, ..) = measure(&dag, classes, Compression::Sampled, none);
+        let (exact, ..) = measure(&dag, classes, CompressionMethod::Exact, none.clone());
+        let (sampled, ..) = measure(&dag, classes, CompressionMethod::Sampled, none);
         let share = sampled / exact;
         below += u32::from(share > 1.0 + 1e-12);
         worst = worst.min(share);
@@ -83,12 +83,12 @@ fn main() {
         for seed in 1..=3 {
             let dag = dag(nodes, edges, seed);
             let none = vec![None; nodes];
-            let (exact, found, cold) = measure(&dag, 8, Compression::Exact, none.clone());
+            let (exact, found, cold) = measure(&dag, 8, CompressionMethod::Exact, none.clone());
             let mut present: Vec<Option<u8>> = found.iter().copied().map(Some).collect();
             present[nodes / 2] = None;
-            let (_, again, warm) = measure(&dag, 8, Compression::Exact, present);
+            let (_, again, warm) = measure(&dag, 8, CompressionMethod::Exact, present);
             let moved = again.iter().zip(&found).filter(|(a, b)| a != b).count();
-            let (sampled, _, quick) = measure(&dag, 8, Compression::Sampled, none);
+            let (sampled, _, quick) = measure(&dag, 8, CompressionMethod::Sampled, none);
             println!(
                 "{nodes} jobs, {edges} edges: exact {cold:.1} ms, with one new job {warm:.1} ms \
                  ({moved} moved), sampled {quick:.1} ms and {:.4} of the weight",

@@ -10,38 +10,38 @@ use std::collections::BTreeMap;
 
 use topology::{Fabric, SwitchId};
 
-use crate::tally::Tally;
-use crate::traffic::{LeafPair, Route};
-use crate::ways::Ways;
+use crate::path_tables::PathTables;
+use crate::sparse_sums::SparseSums;
+use crate::traffic::{FlowRoute, LeafPair};
 
 /// Traffic added up so far, by what no choice of paths can change.
 #[derive(Debug)]
-pub(crate) struct LeastLoad<'a> {
-    ways: &'a Ways,
-    unavoidable: Tally,
-    leaving: Tally,
-    entering: Tally,
-    leaving_pods: Tally,
-    entering_pods: Tally,
+pub(crate) struct LoadLowerBound<'a> {
+    tables: &'a PathTables,
+    unavoidable: SparseSums,
+    leaving: SparseSums,
+    entering: SparseSums,
+    leaving_pods: SparseSums,
+    entering_pods: SparseSums,
     /// Amount and capacity between leaves that do not reach each other over all their links; where
     /// they do, what leaves a leaf bounds more.
     between: BTreeMap<(SwitchId, SwitchId), (f64, f64)>,
-    single: f64,
+    largest_single: f64,
 }
 
-impl<'a> LeastLoad<'a> {
+impl<'a> LoadLowerBound<'a> {
     /// No traffic yet.
-    pub(crate) fn new(fabric: &Fabric, ways: &'a Ways) -> Self {
-        let (switches, pods) = (fabric.switches().len(), ways.pods().count());
+    pub(crate) fn new(fabric: &Fabric, ways: &'a PathTables) -> Self {
+        let (switches, pods) = (fabric.switches().len(), ways.pods().pod_count());
         Self {
-            ways,
-            unavoidable: Tally::new(fabric.links().len()),
-            leaving: Tally::new(switches),
-            entering: Tally::new(switches),
-            leaving_pods: Tally::new(pods),
-            entering_pods: Tally::new(pods),
+            tables: ways,
+            unavoidable: SparseSums::new(fabric.links().len()),
+            leaving: SparseSums::new(switches),
+            entering: SparseSums::new(switches),
+            leaving_pods: SparseSums::new(pods),
+            entering_pods: SparseSums::new(pods),
             between: BTreeMap::new(),
-            single: 0.0,
+            largest_single: 0.0,
         }
     }
 
@@ -57,52 +57,58 @@ impl<'a> LeastLoad<'a> {
             tally.clear();
         }
         self.between.clear();
-        self.single = 0.0;
+        self.largest_single = 0.0;
     }
 
     /// Adds a flow of a pair that carries `amount`; one without a path adds nothing.
-    pub(crate) fn add(&mut self, route: &Route, pair: &LeafPair, amount: f64) {
+    pub(crate) fn add_flow(&mut self, route: &FlowRoute, pair: &LeafPair, amount: f64) {
         if !route.has_path {
             return;
         }
         for link in [route.up, route.down].iter().chain(&pair.unavoidable) {
-            self.unavoidable.add(link.index(), amount);
+            self.unavoidable.add_at(link.index(), amount);
         }
         if pair.crosses_fabric() {
-            self.cross(pair, amount);
+            self.add_crossing(pair, amount);
         }
     }
 
-    fn cross(&mut self, pair: &LeafPair, amount: f64) {
+    fn add_crossing(&mut self, pair: &LeafPair, amount: f64) {
         let (from, to) = (pair.ends.from, pair.ends.to);
-        self.leaving.add(from.index(), amount);
-        self.entering.add(to.index(), amount);
-        let all = self.ways.capacity_up(from).min(self.ways.capacity_up(to));
+        self.leaving.add_at(from.index(), amount);
+        self.entering.add_at(to.index(), amount);
+        let all = self
+            .tables
+            .capacity_up(from)
+            .min(self.tables.capacity_up(to));
         if pair.capacity < all {
             let between = self.between.entry((from, to)).or_default();
             *between = (between.0 + amount, pair.capacity);
         }
-        let (near, far) = (self.ways.pods().of(from), self.ways.pods().of(to));
+        let (near, far) = (
+            self.tables.pods().pod_of(from),
+            self.tables.pods().pod_of(to),
+        );
         if let (Some(near), Some(far)) = (near, far)
             && near != far
         {
-            self.leaving_pods.add(near as usize, amount);
-            self.entering_pods.add(far as usize, amount);
+            self.leaving_pods.add_at(near as usize, amount);
+            self.entering_pods.add_at(far as usize, amount);
         }
-        self.single = self.single.max(amount / pair.widest);
+        self.largest_single = self.largest_single.max(amount / pair.widest);
     }
 
     /// The lower bound: amount over capacity at the tightest place.
-    pub(crate) fn maximum(&self) -> f64 {
-        let ways = self.ways;
+    pub(crate) fn max_load(&self) -> f64 {
+        let ways = self.tables;
         let links = self.unavoidable.iter();
-        let links = links.map(|(link, sum)| sum / ways.capacity(link.into()));
+        let links = links.map(|(link, sum)| sum / ways.link_capacity(link.into()));
         let between = self.between.values().map(|(sum, capacity)| sum / capacity);
         let leaves = self.leaving.iter().chain(self.entering.iter());
         let leaves = leaves.map(|(leaf, sum)| sum / ways.capacity_up(leaf.into()));
         let pods = self.leaving_pods.iter().chain(self.entering_pods.iter());
-        let pods = pods.map(|(pod, sum)| sum / ways.pods().capacity(pod));
+        let pods = pods.map(|(pod, sum)| sum / ways.pods().pod_capacity(pod));
         let all = links.chain(between).chain(leaves).chain(pods);
-        all.fold(self.single, f64::max)
+        all.fold(self.largest_single, f64::max)
     }
 }

@@ -12,27 +12,27 @@ pub mod sampled;
 pub mod sincronia;
 
 use crate::contention::ContentionDag;
-use crate::policy::Compression;
+use crate::policy::CompressionMethod;
 
 /// A compression to make.
 #[derive(Clone, Debug)]
-pub struct Problem<'a> {
+pub struct CompressionProblem<'a> {
     /// The contention DAG.
     pub dag: &'a ContentionDag,
     /// `K`: number of classes, at least one.
-    pub classes: u8,
+    pub level_count: u8,
     /// The class that each node has now, if any: of equal optima the exact method takes the one
     /// that moves the fewest.
-    pub present: Vec<Option<u8>>,
+    pub current_levels: Vec<Option<u8>>,
 }
 
 /// The class of every node, `0..problem.classes`, the highest served first.
-pub fn compress(problem: &Problem<'_>, method: Compression) -> Vec<u8> {
-    let (dag, classes) = (problem.dag, problem.classes);
+pub fn compress_priorities(problem: &CompressionProblem<'_>, method: CompressionMethod) -> Vec<u8> {
+    let (dag, classes) = (problem.dag, problem.level_count);
     match method {
-        Compression::Exact => exact::classes(problem),
-        Compression::Sampled => sampled::classes(dag, classes, sampled::SEED),
-        Compression::Sincronia => sincronia::classes(dag.nodes, classes),
-        Compression::Balanced => balanced::classes(dag.nodes, classes),
+        CompressionMethod::Exact => exact::exact_levels(problem),
+        CompressionMethod::Sampled => sampled::sampled_levels(dag, classes, sampled::SEED),
+        CompressionMethod::Sincronia => sincronia::sincronia_levels(dag.nodes, classes),
+        CompressionMethod::Balanced => balanced::balanced_levels(dag.nodes, classes),
     }
 }

@@ -3,63 +3,63 @@
 //! Nodes are places in the order of priority, so every edge leads from a smaller to a larger number
 //! and the order itself is a topological one.
 
-use topology::Path;
+use topology::LinkPath;
 
-use crate::traffic::Traffic;
+use crate::traffic::IndexedTraffic;
 
 /// Which jobs share a directed link, host links included.
 #[derive(Clone, Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct LinkSharing {
     words: usize,
     bits: Vec<u64>,
 }
 
-impl Sharing {
+impl LinkSharing {
     /// Jobs that share a link of their `paths`, one per flow. Flows of zero bytes share nothing.
-    pub(crate) fn new(traffic: &Traffic<'_>, paths: &[Path]) -> Self {
+    pub(crate) fn new(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> Self {
         let jobs = traffic.jobs.len();
         let words = jobs.div_ceil(64);
         let mut sharing = Self {
             words,
             bits: vec![0; jobs * words],
         };
-        let mut visitors = Visitors::new(traffic.fabric.links().len());
+        let mut visitors = LinkVisitors::new(traffic.fabric.links().len());
         let flows = traffic.flows.iter().zip(paths);
         for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
             for link in path {
-                visitors.add(link.index(), flow.job as u32, |other| {
-                    sharing.meet(flow.job, other as usize);
+                visitors.add_visit(link.index(), flow.job as u32, |other| {
+                    sharing.mark_shared(flow.job, other as usize);
                 });
             }
         }
         sharing
     }
 
-    fn meet(&mut self, a: usize, b: usize) {
+    fn mark_shared(&mut self, a: usize, b: usize) {
         self.bits[a * self.words + b / 64] |= 1 << (b % 64);
         self.bits[b * self.words + a / 64] |= 1 << (a % 64);
     }
 
     /// Jobs that share a link with `job`, ascending, without itself.
-    pub(crate) fn with(&self, job: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn sharers_of(&self, job: usize) -> impl Iterator<Item = usize> + '_ {
         let row = &self.bits[job * self.words..][..self.words];
         let others = row
             .iter()
             .enumerate()
-            .flat_map(|(word, bits)| ones(*bits).map(move |bit| word * 64 + bit));
+            .flat_map(|(word, bits)| set_bits(*bits).map(move |bit| word * 64 + bit));
         others.filter(move |other| *other != job)
     }
 }
 
 /// Positions of the ones of a word, ascending.
-fn ones(bits: u64) -> impl Iterator<Item = usize> {
+fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
     let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
     rest.take_while(|bits| *bits != 0)
         .map(|bits| bits.trailing_zeros() as usize)
 }
 
 /// The jobs on every link, as chains through one list: there are many links, and few jobs on most.
-struct Visitors {
+struct LinkVisitors {
     /// The last visitor of each link.
     last: Vec<u32>,
     /// Job, and who came to the link before.
@@ -69,7 +69,7 @@ struct Visitors {
 /// Nobody came before.
 const NOBODY: u32 = u32::MAX;
 
-impl Visitors {
+impl LinkVisitors {
     fn new(links: usize) -> Self {
         Self {
             last: vec![NOBODY; links],
@@ -79,7 +79,7 @@ impl Visitors {
 
     /// A job comes to a link and is told who is there. Jobs come one after the other, so one that
     /// is there already is the last.
-    fn add(&mut self, link: usize, job: u32, mut tell: impl FnMut(u32)) {
+    fn add_visit(&mut self, link: usize, job: u32, mut tell: impl FnMut(u32)) {
         let before = self.last[link];
         if self
             .visits
@@ -100,7 +100,7 @@ impl Visitors {
 
 /// Two jobs that meet, the one above in priority first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Edge {
+pub struct ContentionEdge {
     /// Node of the job with the higher priority.
     pub above: usize,
     /// Node of the other; larger than `above`.
@@ -115,24 +115,24 @@ pub struct ContentionDag {
     /// Number of nodes.
     pub nodes: usize,
     /// Edges, ascending by `above`, then `below`; each pair once.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<ContentionEdge>,
 }
 
 impl ContentionDag {
     /// The DAG of jobs in descending priority (`order`) with their `intensities` by job.
-    pub(crate) fn new(sharing: &Sharing, order: &[usize], intensities: &[f64]) -> Self {
+    pub(crate) fn new(sharing: &LinkSharing, order: &[usize], intensities: &[f64]) -> Self {
         let mut place = vec![usize::MAX; intensities.len()];
         for (node, job) in order.iter().enumerate() {
             place[*job] = node;
         }
         let below = |(above, job): (usize, &usize)| {
             let weight = intensities[*job];
-            let places = sharing.with(*job).map(|other| place[other]);
+            let places = sharing.sharers_of(*job).map(|other| place[other]);
             let mut lower: Vec<usize> = places
                 .filter(|below| *below != usize::MAX && *below > above)
                 .collect();
             lower.sort_unstable();
-            lower.into_iter().map(move |below| Edge {
+            lower.into_iter().map(move |below| ContentionEdge {
                 above,
                 below,
                 weight,
@@ -145,9 +145,9 @@ impl ContentionDag {
     }
 
     /// Every node above the next, for as many classes as there are jobs.
-    pub(crate) fn chain(weights: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn from_chain(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
-        let edge = |(above, weight): (usize, &f64)| Edge {
+        let edge = |(above, weight): (usize, &f64)| ContentionEdge {
             above,
             below: above + 1,
             weight: *weight,
@@ -178,7 +178,7 @@ impl ContentionDag {
     }
 
     /// Whether no edge leads to a higher class.
-    pub fn allows(&self, classes: &[u8]) -> bool {
+    pub fn allows_levels(&self, classes: &[u8]) -> bool {
         self.edges
             .iter()
             .all(|edge| classes[edge.above] >= classes[edge.below])

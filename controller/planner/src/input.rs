@@ -77,7 +77,7 @@ impl Job {
 
 /// Everything a plan is made from, apart from policy and the previous plan.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct PlanInput {
     /// The fabric with its failed and drained parts.
     pub fabric: Fabric,
     /// The jobs; ids are unique.

@@ -4,16 +4,16 @@
 //! taken twice: first the least that any choice of paths allows (`bounds`), for the order; then on
 //! the chosen paths, for everything after.
 
-use topology::{LinkId, Path};
+use topology::{LinkId, LinkPath};
 
 use crate::input::Job;
-use crate::tally::Tally;
-use crate::traffic::Traffic;
-use crate::ways::Ways;
+use crate::path_tables::PathTables;
+use crate::sparse_sums::SparseSums;
+use crate::traffic::IndexedTraffic;
 
 /// What a job asks of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Demand {
+pub(crate) struct NetworkDemand {
     /// `t_j` in seconds.
     pub(crate) bottleneck_seconds: f64,
     /// The link that takes it, where paths are chosen.
@@ -32,7 +32,7 @@ impl Job {
     }
 
     /// `I_j` in FLOP/s, if its communication takes `bottleneck_seconds`; 0 if it takes no time.
-    pub fn intensity(&self, bottleneck_seconds: f64) -> f64 {
+    pub fn intensity_for(&self, bottleneck_seconds: f64) -> f64 {
         if bottleneck_seconds > 0.0 {
             self.flop_per_iteration / bottleneck_seconds
         } else {
@@ -41,38 +41,46 @@ impl Job {
     }
 }
 
-impl Demand {
+impl NetworkDemand {
     pub(crate) fn new(job: &Job, bottleneck_seconds: f64, bottleneck: Option<LinkId>) -> Self {
         Self {
             bottleneck_seconds,
             bottleneck,
-            intensity: job.intensity(bottleneck_seconds),
+            intensity: job.intensity_for(bottleneck_seconds),
             iteration_seconds: job.iteration_seconds(bottleneck_seconds),
         }
     }
 }
 
 /// Demands on the chosen `paths`, one per flow, empty where there is none.
-pub(crate) fn on_paths(traffic: &Traffic<'_>, paths: &[Path]) -> Vec<Demand> {
-    let mut bytes = Tally::new(traffic.fabric.links().len());
+pub(crate) fn demands_on_paths(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
+) -> Vec<NetworkDemand> {
+    let mut bytes = SparseSums::new(traffic.fabric.links().len());
     let jobs = traffic.jobs.iter().zip(&traffic.spans);
-    jobs.map(|(job, span)| demand(job, &paths[span.clone()], &traffic.ways, &mut bytes))
+    jobs.map(|(job, span)| demand_on_paths(job, &paths[span.clone()], &traffic.tables, &mut bytes))
         .collect()
 }
 
 /// Demand of a job on its `paths`; `bytes` is room for the sum at every link, empty before and
 /// after.
-fn demand(job: &Job, paths: &[Path], ways: &Ways, bytes: &mut Tally) -> Demand {
+fn demand_on_paths(
+    job: &Job,
+    paths: &[LinkPath],
+    ways: &PathTables,
+    bytes: &mut SparseSums,
+) -> NetworkDemand {
     for (flow, path) in job.flows.iter().zip(paths) {
         path.iter()
-            .for_each(|link| bytes.add(link.index(), flow.bytes));
+            .for_each(|link| bytes.add_at(link.index(), flow.bytes));
     }
     let seconds = bytes.iter().map(|(link, sum)| {
         let link = LinkId::from(link);
-        (sum / ways.capacity(link), link)
+        (sum / ways.link_capacity(link), link)
     });
     let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));
     bytes.clear();
-    Demand::new(job, seconds, link)
+    NetworkDemand::new(job, seconds, link)
 }

@@ -8,15 +8,15 @@
 //! Jobs that are searched afterwards meet no others, and are compressed by themselves too: what a
 //! search makes of their classes must not move anybody else the next time.
 
-use crate::compression::{Problem, compress};
-use crate::contention::{ContentionDag, Sharing};
+use crate::compression::{CompressionProblem, compress_priorities};
+use crate::contention::{ContentionDag, LinkSharing};
 use crate::input::Job;
-use crate::policy::{Override, Policy};
-use crate::previous::Previous;
-use crate::traffic::Traffic;
+use crate::policy::{JobOverride, Policy};
+use crate::previous_plan::PreviousPlan;
+use crate::traffic::IndexedTraffic;
 
 /// Jobs in descending priority, and what levels depend on.
-pub(crate) struct Ranked<'a> {
+pub(crate) struct RankedJobs<'a> {
     /// Jobs by descending priority.
     pub(crate) order: &'a [usize],
     /// Place of each job in that order.
@@ -24,50 +24,51 @@ pub(crate) struct Ranked<'a> {
     /// `I_j` by job.
     pub(crate) intensities: &'a [f64],
     /// Which jobs meet.
-    pub(crate) sharing: &'a Sharing,
+    pub(crate) sharing: &'a LinkSharing,
     /// Jobs that are searched afterwards.
     pub(crate) searched: &'a [usize],
 }
 
 /// Levels by job.
-pub(crate) fn assign(
-    traffic: &Traffic<'_>,
-    ranked: &Ranked<'_>,
+pub(crate) fn assign_levels(
+    traffic: &IndexedTraffic<'_>,
+    ranked: &RankedJobs<'_>,
     policy: &Policy,
-    previous: &Previous<'_>,
+    previous: &PreviousPlan<'_>,
 ) -> Vec<u8> {
     let given = policy.job_levels();
     let rule = |job: usize| policy.override_for(traffic.jobs[job]);
-    let is_bounded = |job: &usize| rule(*job).is_some_and(Override::bounds_level);
+    let is_bounded = |job: &usize| rule(*job).is_some_and(JobOverride::bounds_level);
     let (bounded, free): (Vec<usize>, Vec<usize>) =
         ranked.order.iter().partition(|j| is_bounded(j));
     let (searched, others): (Vec<usize>, Vec<usize>) =
         free.iter().partition(|job| ranked.searched.contains(job));
     let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
-    let is_floored = |job: usize| rule(job).is_some_and(|r| is_below_floor(traffic.jobs[job], r));
-    let present = |job: usize| previous.level(job).filter(|_| !is_floored(job));
+    let is_floored =
+        |job: usize| rule(job).is_some_and(|r| is_below_throughput_floor(traffic.jobs[job], r));
+    let present = |job: usize| previous.job_level(job).filter(|_| !is_floored(job));
     let room = if free.len() <= given.len() {
-        Room::ForAll
+        LevelSupply::OnePerJob
     } else {
-        Room::ForFew
+        LevelSupply::Scarce
     };
     for part in [searched, others] {
-        for (job, level) in compressed((&part, room), ranked, policy, &present) {
+        for (job, level) in compress_free_jobs((&part, room), ranked, policy, &present) {
             levels[job] = Some(level);
         }
     }
     for job in bounded {
-        let choice = Choice {
+        let choice = BoundedLevelChoice {
             job,
             rule: rule(job),
-            present: present(job),
+            current_level: present(job),
         };
-        levels[job] = Some(choice.best(&given, ranked, &levels));
+        levels[job] = Some(choice.best_level(&given, ranked, &levels));
     }
     let level = |(job, level): (usize, Option<u8>)| {
         let level = level.unwrap_or(given[0]);
         if is_floored(job) {
-            raised(level, &given, rule(job))
+            raise_level(level, &given, rule(job))
         } else {
             level
         }
@@ -77,30 +78,30 @@ pub(crate) fn assign(
 
 /// How many free jobs there are for the levels given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum LevelSupply {
     /// No more than levels.
-    ForAll,
+    OnePerJob,
     /// More.
-    ForFew,
+    Scarce,
 }
 
 /// Free jobs with their levels. Enough levels for all: every job has its own. Else those without
 /// contention go to the highest, and the rest are compressed.
-fn compressed(
-    (free, room): (&[usize], Room),
-    ranked: &Ranked<'_>,
+fn compress_free_jobs(
+    (free, room): (&[usize], LevelSupply),
+    ranked: &RankedJobs<'_>,
     policy: &Policy,
     present: &impl Fn(usize) -> Option<u8>,
 ) -> Vec<(usize, u8)> {
     let given = policy.job_levels();
     let dag = ContentionDag::new(ranked.sharing, free, ranked.intensities);
-    let has_room = room == Room::ForAll;
-    let contended = contended(&dag);
+    let has_room = room == LevelSupply::OnePerJob;
+    let contended = contended_nodes(&dag);
     let (in_dag, alone): (Vec<usize>, Vec<usize>) =
         (0..free.len()).partition(|node| has_room || contended[*node]);
     let jobs: Vec<usize> = in_dag.into_iter().map(|node| free[node]).collect();
     let dag = if has_room {
-        ContentionDag::chain(jobs.iter().map(|job| ranked.intensities[*job]))
+        ContentionDag::from_chain(jobs.iter().map(|job| ranked.intensities[*job]))
     } else {
         ContentionDag::new(ranked.sharing, &jobs, ranked.intensities)
     };
@@ -110,15 +111,15 @@ fn compressed(
             .ok()
             .and_then(|c| u8::try_from(c).ok())
     };
-    let problem = Problem {
+    let problem = CompressionProblem {
         dag: &dag,
-        classes: u8::try_from(given.len()).unwrap_or(u8::MAX),
-        present: jobs
+        level_count: u8::try_from(given.len()).unwrap_or(u8::MAX),
+        current_levels: jobs
             .iter()
             .map(|job| present(*job).and_then(class))
             .collect(),
     };
-    let classes = compress(&problem, policy.compression);
+    let classes = compress_priorities(&problem, policy.compression);
     let levels = classes.into_iter().map(|class| given[usize::from(class)]);
     let highest = given[given.len() - 1];
     let alone = alone.into_iter().map(|node| (free[node], highest));
@@ -126,7 +127,7 @@ fn compressed(
 }
 
 /// Which nodes have an edge.
-fn contended(dag: &ContentionDag) -> Vec<bool> {
+fn contended_nodes(dag: &ContentionDag) -> Vec<bool> {
     let mut contended = vec![false; dag.nodes];
     for edge in &dag.edges {
         contended[edge.above] = true;
@@ -136,13 +137,13 @@ fn contended(dag: &ContentionDag) -> Vec<bool> {
 }
 
 /// Whether a job ran slower lately than the share of its throughput alone that policy grants it.
-pub(crate) fn is_below_floor(job: &Job, rule: &Override) -> bool {
+pub(crate) fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
     let throughput = 1.0 / (1.0 + job.recent_slowdown);
     rule.min_throughput.is_some_and(|floor| throughput < floor)
 }
 
 /// The next higher level within the job's bounds.
-fn raised(level: u8, given: &[u8], rule: Option<&Override>) -> u8 {
+fn raise_level(level: u8, given: &[u8], rule: Option<&JobOverride>) -> u8 {
     let highest = rule.and_then(|rule| rule.max_level).unwrap_or(u8::MAX);
     let is_fixed = rule.is_some_and(|rule| rule.exempt);
     let higher = given
@@ -152,30 +153,35 @@ fn raised(level: u8, given: &[u8], rule: Option<&Override>) -> u8 {
 }
 
 /// The choice of a level for a job that policy bounds.
-struct Choice<'a> {
+struct BoundedLevelChoice<'a> {
     job: usize,
-    rule: Option<&'a Override>,
-    present: Option<u8>,
+    rule: Option<&'a JobOverride>,
+    current_level: Option<u8>,
 }
 
-impl Choice<'_> {
+impl BoundedLevelChoice<'_> {
     /// The level that cuts the most weight to the jobs placed so far; then the present one; then
     /// the highest.
-    fn best(&self, given: &[u8], ranked: &Ranked<'_>, levels: &[Option<u8>]) -> u8 {
+    fn best_level(&self, given: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
         let allowed = given
             .iter()
             .copied()
-            .filter(|level| self.allows(*level, given));
-        let worth = |level: u8| (self.cut(level, ranked, levels), self.present == Some(level));
+            .filter(|level| self.allows_level(*level, given));
+        let worth = |level: u8| {
+            (
+                self.cut_weight_at(level, ranked, levels),
+                self.current_level == Some(level),
+            )
+        };
         let best = allowed.max_by(|a, b| {
             let (x, y) = (worth(*a), worth(*b));
             x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)).then(a.cmp(b))
         });
         // Bounds between which every level is reserved leave the one nearest to them.
-        best.unwrap_or_else(|| self.nearest(given))
+        best.unwrap_or_else(|| self.nearest_level(given))
     }
 
-    fn allows(&self, level: u8, given: &[u8]) -> bool {
+    fn allows_level(&self, level: u8, given: &[u8]) -> bool {
         match self.rule {
             Some(rule) if rule.exempt => level == given[0],
             Some(rule) => {
@@ -185,7 +191,7 @@ impl Choice<'_> {
         }
     }
 
-    fn nearest(&self, given: &[u8]) -> u8 {
+    fn nearest_level(&self, given: &[u8]) -> u8 {
         let wanted = self
             .rule
             .and_then(|rule| rule.min_level.or(rule.max_level))
@@ -198,7 +204,7 @@ impl Choice<'_> {
     }
 
     /// Weight of the edges between this job and placed ones that `level` would cut.
-    fn cut(&self, level: u8, ranked: &Ranked<'_>, levels: &[Option<u8>]) -> f64 {
+    fn cut_weight_at(&self, level: u8, ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> f64 {
         let place = |job: usize| ranked.places[job];
         let own = place(self.job);
         let weight = |other: usize| match levels[other] {
@@ -206,6 +212,6 @@ impl Choice<'_> {
             Some(theirs) if place(other) < own && theirs > level => ranked.intensities[other],
             _ => 0.0,
         };
-        ranked.sharing.with(self.job).map(weight).sum()
+        ranked.sharing.sharers_of(self.job).map(weight).sum()
     }
 }

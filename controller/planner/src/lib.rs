@@ -5,78 +5,78 @@
 //! the same plan, and planning again from a plan's own result changes nothing.
 
 mod bounds;
-mod check;
 pub mod compression;
 mod contention;
-mod decide;
-mod document;
+mod decision;
+mod incremental;
 mod input;
 mod intensity;
+mod job_ranking;
+mod jobs_document;
+mod least_loaded_path;
 mod levels;
-mod names;
-mod occupancy;
+mod link_occupancy;
+mod model_profiles;
+mod name_matching;
 mod path_selection;
+mod path_tables;
 mod pins;
 mod plan;
+mod plan_check;
 mod plan_document;
 mod policy;
-mod previous;
+mod previous_plan;
 mod priority;
-mod profiles;
 mod report;
-mod routed;
 pub mod search;
-mod standing;
-mod tally;
+mod sparse_sums;
 mod traffic;
-mod walker;
-mod ways;
 
-pub use check::check;
-pub use contention::{ContentionDag, Edge};
-pub use document::{
+pub use contention::{ContentionDag, ContentionEdge};
+pub use incremental::{IncrementalPlanner, JobEventError};
+pub use input::{Flow, Job, JobId, PlanInput};
+pub use job_ranking::RoutedInput;
+pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, ResolvedJobs,
 };
-pub use input::{Flow, Input, Job, JobId};
-pub use names::FieldError;
+pub use model_profiles::{ModelProfile, builtin_profiles};
+pub use name_matching::DocumentFieldError;
 pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
+pub use plan_check::check_plan;
 pub use plan_document::{
     PlanDocument, PlannedBounds, PlannedCompression, PlannedFlowDocument, PlannedJobDocument,
     PlannedLink, PlannedRuleDocument,
 };
 pub use policy::{
-    Adoption, AdoptionDocument, Compression, MAX_RULES, Override, OverrideDocument, Paths, Policy,
-    PolicyDocument, Reference,
+    AdoptionDocument, AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES,
+    OverrideDocument, PathMethod, Policy, PolicyDocument,
 };
-pub use profiles::{Profile, profiles};
-pub use report::{Bounds, CompressionReport, LinkLoad, Report, Why};
-pub use routed::Routed;
-pub use standing::{EventError, Standing};
+pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 
-use crate::decide::Situation;
-use crate::previous::Previous;
-use crate::priority::Corrections;
-use crate::traffic::Traffic;
+use crate::decision::PlanContext;
+use crate::previous_plan::PreviousPlan;
+use crate::priority::CorrectionCache;
+use crate::traffic::IndexedTraffic;
 
 /// The plan for `input` under `policy`, and why it is so.
 ///
 /// `previous` is the plan in force: running flows stay on their paths and jobs in their classes
 /// unless something is gained. If nothing differs from it, it is returned as it is, generation
 /// included.
-pub fn plan(input: &Input, policy: &Policy, previous: Option<&Plan>) -> (Plan, Report) {
-    let traffic = Traffic::new(input);
-    let had = Previous::new(&traffic, previous);
+pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Plan, PlanReport) {
+    let traffic = IndexedTraffic::new(input);
+    let had = PreviousPlan::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let placement = path_selection::select(&traffic, &had, policy);
-    let situation = Situation {
+    let placement = path_selection::select_paths(&traffic, &had, policy);
+    let situation = PlanContext {
         traffic: &traffic,
         policy,
         previous: &had,
-        corrections: &Corrections::default(),
+        corrections: &CorrectionCache::default(),
     };
-    let decided = situation.decide(placement.paths(0..traffic.jobs.len()));
-    let plan = decided.plan.following(previous);
-    let report = situation.report(&plan, &decided.ranking);
+    let decided = situation.decide_plan(placement.paths_of(0..traffic.jobs.len()));
+    let plan = decided.plan.succeeding(previous);
+    let report = situation.build_report(&plan, &decided.ranking);
     (plan, report)
 }

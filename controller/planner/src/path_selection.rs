@@ -6,20 +6,22 @@
 //! policy asks. The search ends where no move is worth its price, and what it looks at does not
 //! depend on how the paths came to be; so planning again, given its own result, moves nothing.
 
-mod cheapest;
-mod improve;
-mod placement;
+mod cheapest_path;
+mod local_search;
+mod path_assignment;
 
 #[cfg(test)]
-pub(crate) use self::cheapest::Finder;
-pub(crate) use self::placement::Placement;
-use crate::intensity::Demand;
-use crate::policy::{Paths, Policy};
-use crate::previous::Previous;
-use crate::traffic::Traffic;
+pub(crate) use self::cheapest_path::CheapestPath;
+pub(crate) use self::path_assignment::PathAssignment;
+use crate::intensity::NetworkDemand;
+use crate::policy::{PathMethod, Policy};
+use crate::previous_plan::PreviousPlan;
+use crate::traffic::IndexedTraffic;
 
 /// The order in which jobs choose: descending intensity, then id.
-pub(crate) fn order<'d>(demands: impl Iterator<Item = &'d Demand>) -> Vec<usize> {
+pub(crate) fn order_by_intensity<'d>(
+    demands: impl Iterator<Item = &'d NetworkDemand>,
+) -> Vec<usize> {
     let intensities: Vec<f64> = demands.map(|demand| demand.intensity).collect();
     let mut jobs: Vec<usize> = (0..intensities.len()).collect();
     jobs.sort_by(|a, b| intensities[*b].total_cmp(&intensities[*a]).then(a.cmp(b)));
@@ -27,33 +29,37 @@ pub(crate) fn order<'d>(demands: impl Iterator<Item = &'d Demand>) -> Vec<usize>
 }
 
 /// All flows of `traffic` on their paths; the seat of a job is its ordinal.
-pub(crate) fn select(traffic: &Traffic<'_>, previous: &Previous<'_>, policy: &Policy) -> Placement {
-    let mut placement = Placement::new(traffic.fabric, &traffic.ways);
+pub(crate) fn select_paths(
+    traffic: &IndexedTraffic<'_>,
+    previous: &PreviousPlan<'_>,
+    policy: &Policy,
+) -> PathAssignment {
+    let mut placement = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
-        let seat = placement.seat(job, routes);
-        for (flow, had) in previous.paths(ordinal, job).enumerate() {
-            placement.keep(traffic.fabric, (seat, flow), had);
+        let seat = placement.add_job(job, routes);
+        for (flow, had) in previous.job_paths(ordinal, job).enumerate() {
+            placement.keep_path(traffic.fabric, (seat, flow), had);
         }
     }
-    let order = order(traffic.routes.iter().map(|routes| &routes.demand));
-    settle(&mut placement, &order, policy);
+    let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
+    assign_and_improve(&mut placement, &order, policy);
     placement
 }
 
 /// Gives every flow without a path one, if there is any, and improves. `order` is the seats of all
 /// jobs in the order of choice.
-pub(crate) fn settle(placement: &mut Placement, order: &[usize], policy: &Policy) {
+pub(crate) fn assign_and_improve(placement: &mut PathAssignment, order: &[usize], policy: &Policy) {
     for seat in order {
-        placement.place_rest(*seat);
+        placement.assign_remaining(*seat);
     }
     match policy.paths {
-        Paths::Greedy => {}
-        Paths::Improved => improve::improve(placement, order, policy.move_gain_min),
+        PathMethod::Greedy => {}
+        PathMethod::Improved => local_search::improve_paths(placement, order, policy.move_gain_min),
     }
 }
 
 /// Bytes per second that a flow averages while its job runs undisturbed.
-pub(crate) fn rate(bytes: f64, demand: &Demand) -> f64 {
+pub(crate) fn mean_rate(bytes: f64, demand: &NetworkDemand) -> f64 {
     let seconds = demand.iteration_seconds;
     if seconds > 0.0 { bytes / seconds } else { 0.0 }
 }

@@ -5,17 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use topology::{Finding, Path, SwitchId};
+use topology::{Finding, LinkPath, SwitchId};
 
 use crate::policy::Policy;
-use crate::traffic::{LeafPair, Traffic};
+use crate::traffic::{IndexedTraffic, LeafPair};
 
 /// Whether each flow is pinned. Where a switch has more flows to choose a way for than pins, those
 /// of the least intense jobs are left to ECMP. `order` is the jobs by descending intensity, and
 /// `paths` those of the flows.
-pub(crate) fn assign(
-    traffic: &Traffic<'_>,
-    paths: &[Path],
+pub(crate) fn assign_pins(
+    traffic: &IndexedTraffic<'_>,
+    paths: &[LinkPath],
     order: &[usize],
     policy: &Policy,
 ) -> Vec<bool> {
@@ -23,12 +23,13 @@ pub(crate) fn assign(
     let mut room = vec![policy.max_pins_per_switch; traffic.fabric.switches().len()];
     let is_roomy = has_room_for_all(traffic, paths, policy);
     for job in order {
-        for flow in wanted(traffic, *job, policy) {
-            let pair = pair_of(traffic, *job, flow);
+        for flow in flows_to_pin(traffic, *job, policy) {
+            let pair = leaf_pair_of(traffic, *job, flow);
             let path = &paths[traffic.spans[*job].start + flow];
-            let has_room = is_roomy || choosing(traffic, pair, path).all(|at| room[at.index()] > 0);
+            let has_room =
+                is_roomy || choosing_switches(traffic, pair, path).all(|at| room[at.index()] > 0);
             if has_room && !is_roomy {
-                choosing(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
+                choosing_switches(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
             }
             pinned[traffic.spans[*job].start + flow] = has_room;
         }
@@ -37,9 +38,9 @@ pub(crate) fn assign(
 }
 
 /// Whether no switch has more flows passing than pins, as is the rule.
-fn has_room_for_all(traffic: &Traffic<'_>, paths: &[Path], policy: &Policy) -> bool {
+fn has_room_for_all(traffic: &IndexedTraffic<'_>, paths: &[LinkPath], policy: &Policy) -> bool {
     let mut passing = vec![0_usize; traffic.fabric.switches().len()];
-    for link in paths.iter().flat_map(|path| path.segment()) {
+    for link in paths.iter().flat_map(|path| path.without_host_links()) {
         if let Some(switch) = traffic.fabric.link(*link).from.node.switch() {
             passing[switch.index()] += 1;
         }
@@ -50,12 +51,16 @@ fn has_room_for_all(traffic: &Traffic<'_>, paths: &[Path], policy: &Policy) -> b
 }
 
 /// A finding for each leaf some of whose flows found too few pins.
-pub(crate) fn findings(traffic: &Traffic<'_>, pinned: &[bool], policy: &Policy) -> Vec<Finding> {
+pub(crate) fn pin_findings(
+    traffic: &IndexedTraffic<'_>,
+    pinned: &[bool],
+    policy: &Policy,
+) -> Vec<Finding> {
     let mut spilled: BTreeMap<SwitchId, usize> = BTreeMap::new();
     for job in 0..traffic.jobs.len() {
         let start = traffic.spans[job].start;
-        for flow in wanted(traffic, job, policy).filter(|flow| !pinned[start + flow]) {
-            let leaf = pair_of(traffic, job, flow).ends.from;
+        for flow in flows_to_pin(traffic, job, policy).filter(|flow| !pinned[start + flow]) {
+            let leaf = leaf_pair_of(traffic, job, flow).ends.from;
             *spilled.entry(leaf).or_default() += 1;
         }
     }
@@ -71,8 +76,8 @@ pub(crate) fn findings(traffic: &Traffic<'_>, pinned: &[bool], policy: &Policy) 
 }
 
 /// Flows of a job with a choice, if policy does not exempt it.
-fn wanted<'t>(
-    traffic: &'t Traffic<'_>,
+fn flows_to_pin<'t>(
+    traffic: &'t IndexedTraffic<'_>,
     job: usize,
     policy: &Policy,
 ) -> impl Iterator<Item = usize> + use<'t> {
@@ -87,18 +92,18 @@ fn wanted<'t>(
     (0..flows).filter(has_choice)
 }
 
-fn pair_of<'t>(traffic: &'t Traffic<'_>, job: usize, flow: usize) -> &'t LeafPair {
+fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) -> &'t LeafPair {
     let routes = &traffic.routes[job];
     &routes.pairs[routes.flows[flow].pair]
 }
 
 /// The switches on a path that have several ways on.
-fn choosing<'p>(
-    traffic: &'p Traffic<'_>,
+fn choosing_switches<'p>(
+    traffic: &'p IndexedTraffic<'_>,
     pair: &'p LeafPair,
-    path: &'p Path,
+    path: &'p LinkPath,
 ) -> impl Iterator<Item = SwitchId> + 'p {
     let from = |link: &topology::LinkId| traffic.fabric.link(*link).from.node.switch();
-    let switches = path.segment().iter().filter_map(from);
-    switches.filter(|switch| traffic.ways.chooses(*switch, pair.ends.to))
+    let switches = path.without_host_links().iter().filter_map(from);
+    switches.filter(|switch| traffic.tables.has_choice(*switch, pair.ends.to))
 }

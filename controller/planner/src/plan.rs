@@ -3,12 +3,12 @@
 //! A plan names paths by directed links and jobs by their position in it. It is a value: made once,
 //! compared, printed, lowered to tables, and given back to the planner as `previous`.
 
-use topology::{NicId, Path};
+use topology::{LinkPath, NicId};
 
 use crate::input::JobId;
-use crate::intensity::Demand;
-use crate::priority::Priority;
-use crate::traffic::{RoutableFlow, Traffic};
+use crate::intensity::NetworkDemand;
+use crate::priority::JobPriority;
+use crate::traffic::{IndexedTraffic, RoutableFlow};
 
 /// Decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,13 +45,13 @@ pub struct PlannedFlow {
     pub udp_src_port: u16,
     /// The links it takes, from the sending NIC to the receiving one. Empty where no path exists;
     /// the report then has a finding.
-    pub links: Path,
+    pub links: LinkPath,
     /// Whether switches are told its path. `false`: left to ECMP (no choice, no path, or over the
     /// budget of pins).
     pub pinned: bool,
 }
 
-/// Flows of a job that it has not announced: those that match and are none of [`Plan::flows`].
+/// Flows of a job that it has not announced: those that match and are none of [`Plan::resolve_flows`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRule {
     /// Position of their job in [`Plan::jobs`].
@@ -84,7 +84,7 @@ pub struct Plan {
 impl Plan {
     /// The plan as the successor of `previous`: the very same where nothing differs, else of the
     /// next generation. The first plan has generation 1.
-    pub(crate) fn following(mut self, previous: Option<&Self>) -> Self {
+    pub(crate) fn succeeding(mut self, previous: Option<&Self>) -> Self {
         self.generation = previous.map_or(1, |plan| plan.generation);
         if previous.is_some_and(|plan| *plan != self) {
             self.generation += 1;
@@ -105,41 +105,42 @@ impl Plan {
 }
 
 /// What the phases decided, by ordinal.
-pub(crate) struct Decisions<'a> {
-    pub(crate) traffic: &'a Traffic<'a>,
+pub(crate) struct PhaseResults<'a> {
+    pub(crate) traffic: &'a IndexedTraffic<'a>,
     /// By flow; empty where there is none.
-    pub(crate) paths: &'a [Path],
-    pub(crate) demands: &'a [Demand],
-    pub(crate) priorities: &'a [Priority],
+    pub(crate) paths: &'a [LinkPath],
+    pub(crate) demands: &'a [NetworkDemand],
+    pub(crate) priorities: &'a [JobPriority],
     /// Place of each job in the order of priority, from 0.
-    pub(crate) places: &'a [usize],
+    pub(crate) positions: &'a [usize],
     pub(crate) levels: &'a [u8],
     pub(crate) numbers: Vec<u32>,
     pub(crate) rules: Vec<PlannedRule>,
 }
 
-impl Decisions<'_> {
-    /// The plan that says so; its generation is for [`Plan::following`].
-    pub(crate) fn plan(&self, pinned: &[bool], levels: u8) -> Plan {
+impl PhaseResults<'_> {
+    /// The plan that says so; its generation is for [`Plan::succeeding`].
+    pub(crate) fn build_plan(&self, pinned: &[bool], levels: u8) -> Plan {
         let flows = self.traffic.flows.iter().zip(self.paths).zip(pinned);
-        let flow = |((routable, path), pinned): ((&RoutableFlow<'_>, &Path), &bool)| PlannedFlow {
-            job: routable.job,
-            src: routable.flow.src,
-            dst: routable.flow.dst,
-            udp_src_port: routable.flow.udp_src_port,
-            links: *path,
-            pinned: *pinned,
-        };
+        let flow =
+            |((routable, path), pinned): ((&RoutableFlow<'_>, &LinkPath), &bool)| PlannedFlow {
+                job: routable.job,
+                src: routable.flow.src,
+                dst: routable.flow.dst,
+                udp_src_port: routable.flow.udp_src_port,
+                links: *path,
+                pinned: *pinned,
+            };
         Plan {
             generation: 1,
             levels,
-            jobs: self.jobs(),
+            jobs: self.planned_jobs(),
             flows: flows.map(flow).collect(),
             rules: self.rules.clone(),
         }
     }
 
-    fn jobs(&self) -> Vec<PlannedJob> {
+    fn planned_jobs(&self) -> Vec<PlannedJob> {
         let job = |job: usize| PlannedJob {
             id: self.traffic.jobs[job].id.clone(),
             number: self.numbers[job],
@@ -147,9 +148,9 @@ impl Decisions<'_> {
             bottleneck_seconds: self.demands[job].bottleneck_seconds,
             correction: self.priorities[job].correction,
             priority: self.priorities[job].value,
-            rank: u32::try_from(self.places[job] + 1).unwrap_or(u32::MAX),
+            rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
             level: self.levels[job],
         };
-        (0..self.places.len()).map(job).collect()
+        (0..self.positions.len()).map(job).collect()
     }
 }

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, Finding, HostId, LinkId, NicId, Node, Path};
+use topology::{Fabric, FabricNode, Finding, HostId, LinkId, LinkPath, NicId};
 
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
-use crate::policy::Compression;
-use crate::report::Report;
+use crate::policy::CompressionMethod;
+use crate::report::PlanReport;
 
 /// The Plan document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -125,7 +125,7 @@ pub struct PlannedLink {
 #[serde(deny_unknown_fields)]
 pub struct PlannedCompression {
     /// How it was made.
-    pub method: Compression,
+    pub method: CompressionMethod,
     /// Classes of the switches.
     pub levels: u8,
     /// Weight of the edges between different classes, FLOP/s.
@@ -146,7 +146,7 @@ pub struct PlannedBounds {
 
 impl PlanDocument {
     /// `plan` and its `report` in the names of `fabric`.
-    pub fn new(fabric: &Fabric, plan: &Plan, report: &Report) -> Self {
+    pub fn new(fabric: &Fabric, plan: &Plan, report: &PlanReport) -> Self {
         let mut moved = vec![false; plan.flows.len()];
         report.moved.iter().for_each(|flow| moved[*flow] = true);
         let name = |job: &usize| plan.jobs[*job].id.to_string();
@@ -183,20 +183,20 @@ impl PlanDocument {
 
     /// The plan in the ids of `fabric`, to plan on from, and a finding for every job some of whose
     /// flows or paths the fabric no longer has.
-    pub fn recall(&self, fabric: &Fabric) -> (Plan, Vec<Finding>) {
+    pub fn restore_plan(&self, fabric: &Fabric) -> (Plan, Vec<Finding>) {
         let mut jobs: Vec<PlannedJob> = self.jobs.iter().map(planned_job).collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let known = Known::new(fabric, &jobs);
+        let known = KnownNames::new(fabric, &jobs);
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         let mut flows = Vec::with_capacity(self.flows.len());
         for document in &self.flows {
-            match known.flow(document) {
+            match known.resolve_flow(document) {
                 Some(flow) => flows.push(flow),
                 None => *lost.entry(&document.job).or_default() += 1,
             }
         }
         let rules = self.rules.iter();
-        let rules = rules.filter_map(|rule| known.rule(rule)).collect();
+        let rules = rules.filter_map(|rule| known.resolve_rule(rule)).collect();
         let finding = |(job, count): (&str, usize)| {
             let text = format!("{count} flows of the previous plan are not of this fabric");
             Finding::warning(format!("job {job}"), text)
@@ -268,7 +268,7 @@ fn flow_document(
 ) -> PlannedFlowDocument {
     let host = |nic: NicId| {
         fabric
-            .node_name(Node::Host(fabric.nic(nic).host))
+            .node_name(FabricNode::Host(fabric.nic(nic).host))
             .to_owned()
     };
     let first = flow.links.first().map(|link| fabric.link(*link).from.node);
@@ -296,13 +296,13 @@ fn flow_document(
 }
 
 /// Names to ids, made once per document.
-struct Known<'a> {
+struct KnownNames<'a> {
     fabric: &'a Fabric,
     jobs: BTreeMap<&'a str, usize>,
     links: BTreeMap<String, LinkId>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownNames<'a> {
     fn new(fabric: &'a Fabric, jobs: &'a [PlannedJob]) -> Self {
         let links = (0..fabric.links().len()).map(LinkId::from);
         let jobs = jobs.iter().enumerate();
@@ -316,7 +316,7 @@ impl<'a> Known<'a> {
     }
 
     /// The rule, if its job and all its hosts are known.
-    fn rule(&self, document: &PlannedRuleDocument) -> Option<PlannedRule> {
+    fn resolve_rule(&self, document: &PlannedRuleDocument) -> Option<PlannedRule> {
         let nics = |names: &[String]| {
             let hosts = names.iter().map(|name| self.fabric.host_named(name));
             let hosts = hosts.collect::<Option<Vec<_>>>()?;
@@ -334,7 +334,7 @@ impl<'a> Known<'a> {
     }
 
     /// The flow, if its job, its NICs and all its links are known.
-    fn flow(&self, document: &PlannedFlowDocument) -> Option<PlannedFlow> {
+    fn resolve_flow(&self, document: &PlannedFlowDocument) -> Option<PlannedFlow> {
         let nic = |host: &str, index| self.fabric.nic_of(self.fabric.host_named(host)?, index);
         let links = document
             .links
@@ -345,7 +345,7 @@ impl<'a> Known<'a> {
             src: nic(&document.src, document.src_nic)?,
             dst: nic(&document.dst, document.dst_nic)?,
             udp_src_port: document.udp_src_port,
-            links: Path::new(&links.collect::<Option<Vec<_>>>()?)?,
+            links: LinkPath::new(&links.collect::<Option<Vec<_>>>()?)?,
             pinned: document.pinned,
         })
     }

@@ -2,27 +2,27 @@
 //! overrides of single jobs (Crux §7.2), and whose the flows are that nobody announced.
 //!
 //! A [`Policy`] is already valid; the one way to make it from a file is
-//! [`PolicyDocument::validate`], where every error names the field. The planner reads it and never
+//! [`PolicyDocument::to_policy`], where every error names the field. The planner reads it and never
 //! asks whether it makes sense.
 
-mod adoption;
+mod adoption_rules;
 mod document;
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Change, Fabric, Node, SwitchId};
+use topology::{AvailabilityChange, Fabric, FabricNode, SwitchId};
 
-pub use self::adoption::{Adoption, MAX_RULES};
+pub use self::adoption_rules::{AdoptionRule, MAX_RULES};
 pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
 use crate::input::Job;
-use crate::names::{self, FieldError};
+use crate::name_matching::{self, DocumentFieldError};
 
 /// How priorities become classes (Crux §4.3 and the schedulers it compares with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Compression {
+pub enum CompressionMethod {
     /// The optimum, by one minimum cut.
     #[default]
     Exact,
@@ -37,7 +37,7 @@ pub enum Compression {
 /// What a job is compared with to correct its intensity (Crux §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reference {
+pub enum CorrectionReference {
     /// The one job with the most bytes in an iteration, as in the paper.
     #[default]
     MostTraffic,
@@ -48,7 +48,7 @@ pub enum Reference {
 /// How flows get their paths (Crux §4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Paths {
+pub enum PathMethod {
     /// The paper's greedy pass, then local search while contention falls.
     #[default]
     Improved,
@@ -58,7 +58,7 @@ pub enum Paths {
 
 /// An operator's word on the jobs whose id or tenant matches a pattern.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Override {
+pub struct JobOverride {
     /// Glob over job ids and tenants: `*` is any text, `?` any one character. With `job:` or
     /// `tenant:` before it, over one of the two.
     pub pattern: String,
@@ -74,12 +74,13 @@ pub struct Override {
     pub min_throughput: Option<f64>,
 }
 
-impl Override {
+impl JobOverride {
     /// Whether this override is about `job`.
-    pub fn matches(&self, job: &Job) -> bool {
-        let is_job = |pattern| names::glob_matches(pattern, job.id.as_str());
+    pub fn matches_job(&self, job: &Job) -> bool {
+        let is_job = |pattern| name_matching::glob_matches(pattern, job.id.as_str());
         let tenant = job.tenant.as_deref();
-        let is_tenant = |pattern| tenant.is_some_and(|tenant| names::glob_matches(pattern, tenant));
+        let is_tenant =
+            |pattern| tenant.is_some_and(|tenant| name_matching::glob_matches(pattern, tenant));
         match self.pattern.split_once(':') {
             Some(("job", pattern)) => is_job(pattern),
             Some(("tenant", pattern)) => is_tenant(pattern),
@@ -88,7 +89,7 @@ impl Override {
     }
 
     /// An override that fixes a level, if there is one to fix.
-    pub fn at_level(pattern: &str, level: Option<u8>) -> Self {
+    pub fn fixing_level(pattern: &str, level: Option<u8>) -> Self {
         Self {
             pattern: pattern.to_owned(),
             min_level: level,
@@ -113,11 +114,11 @@ pub struct Policy {
     /// Classes never given to jobs; at least one is left.
     pub reserved_levels: BTreeSet<u8>,
     /// How flows get their paths.
-    pub paths: Paths,
+    pub paths: PathMethod,
     /// How priorities become classes.
-    pub compression: Compression,
+    pub compression: CompressionMethod,
     /// What a job is compared with.
-    pub reference: Reference,
+    pub reference: CorrectionReference,
     /// `f` in 0..=1: weight of recent slowdown against priority (Crux §7.2); 0 is the paper.
     pub fairness: f64,
     /// A running flow moves only when its busiest link gets idler by this share of time.
@@ -131,9 +132,9 @@ pub struct Policy {
     /// Switches by name, cables as `switch-switch`, that new traffic must avoid.
     pub drained: Vec<String>,
     /// Overrides; the first that matches a job is the one that counts.
-    pub overrides: Vec<Override>,
+    pub overrides: Vec<JobOverride>,
     /// Whose the flows are that no job has announced; the first rule that matches counts.
-    pub adopt: Vec<Adoption>,
+    pub adopt: Vec<AdoptionRule>,
 }
 
 impl Default for Policy {
@@ -141,9 +142,9 @@ impl Default for Policy {
         Self {
             levels: 8,
             reserved_levels: BTreeSet::new(),
-            paths: Paths::Improved,
-            compression: Compression::Exact,
-            reference: Reference::MostTraffic,
+            paths: PathMethod::Improved,
+            compression: CompressionMethod::Exact,
+            reference: CorrectionReference::MostTraffic,
             fairness: 0.0,
             move_gain_min: 0.02,
             max_pins_per_switch: 16_000,
@@ -164,15 +165,15 @@ impl Policy {
     }
 
     /// The override that counts for `job`.
-    pub fn override_for(&self, job: &Job) -> Option<&Override> {
-        self.overrides.iter().find(|rule| rule.matches(job))
+    pub fn override_for(&self, job: &Job) -> Option<&JobOverride> {
+        self.overrides.iter().find(|rule| rule.matches_job(job))
     }
 
     /// `fabric` with the parts in [`Policy::drained`] drained; a part not named there is as it was.
     ///
     /// # Errors
     /// A name that is neither a switch nor two nodes with a cable between them.
-    pub fn apply_drains(&self, fabric: &Fabric) -> Result<Fabric, FieldError> {
+    pub fn apply_drains(&self, fabric: &Fabric) -> Result<Fabric, DocumentFieldError> {
         let mut changes = Vec::new();
         for (index, name) in self.drained.iter().enumerate() {
             let found = drains_of(fabric, name);
@@ -181,17 +182,17 @@ impl Policy {
             }
             changes.extend(found);
         }
-        Ok(fabric.with(changes))
+        Ok(fabric.with_changes(changes))
     }
 }
 
-fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> FieldError {
-    let hint = names::hint(
+fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> DocumentFieldError {
+    let hint = name_matching::suggestion(
         name,
         fabric.switches().iter().map(|switch| switch.name.as_str()),
     );
     let problem = format!("the fabric has no switch or cable `{name}`{hint}");
-    FieldError {
+    DocumentFieldError {
         file: "policy".to_owned(),
         field: format!("drained[{index}]"),
         problem,
@@ -199,25 +200,27 @@ fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> FieldError {
 }
 
 /// The drains that a name means: one for a switch, one for each cable between two named nodes.
-fn drains_of(fabric: &Fabric, name: &str) -> Vec<Change> {
+fn drains_of(fabric: &Fabric, name: &str) -> Vec<AvailabilityChange> {
     if let Some(switch) = fabric.switch_named(name) {
-        return vec![Change::DrainSwitch(switch)];
+        return vec![AvailabilityChange::DrainSwitch(switch)];
     }
     // Names may hold dashes themselves, so every dash is tried as the one between the two.
     let dashes = name.match_indices('-').map(|(at, _)| at);
     let halves = dashes.map(|at| (&name[..at], &name[at + 1..]));
-    let mut ends = halves.filter_map(|(a, b)| Some((node(fabric, a)?, fabric.switch_named(b)?)));
+    let mut ends =
+        halves.filter_map(|(a, b)| Some((find_node(fabric, a)?, fabric.switch_named(b)?)));
     ends.next()
         .map_or_else(Vec::new, |(a, b)| cables_between(fabric, a, b))
 }
 
-fn node(fabric: &Fabric, name: &str) -> Option<Node> {
-    let switch = fabric.switch_named(name).map(Node::Switch);
-    switch.or_else(|| fabric.host_named(name).map(Node::Host))
+fn find_node(fabric: &Fabric, name: &str) -> Option<FabricNode> {
+    let switch = fabric.switch_named(name).map(FabricNode::Switch);
+    switch.or_else(|| fabric.host_named(name).map(FabricNode::Host))
 }
 
-fn cables_between(fabric: &Fabric, a: Node, b: SwitchId) -> Vec<Change> {
+fn cables_between(fabric: &Fabric, a: FabricNode, b: SwitchId) -> Vec<AvailabilityChange> {
     let ports = fabric.switch(b).ports.values();
     let to_a = ports.filter(|link| fabric.link(**link).to.node == a);
-    to_a.map(|link| Change::DrainLink(*link)).collect()
+    to_a.map(|link| AvailabilityChange::DrainLink(*link))
+        .collect()
 }

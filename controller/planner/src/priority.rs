@@ -9,15 +9,15 @@ pub(crate) mod timeline;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use self::timeline::Rhythm;
-use crate::contention::Sharing;
-use crate::intensity::Demand;
-use crate::policy::{Policy, Reference};
-use crate::traffic::Traffic;
+use self::timeline::IterationTiming;
+use crate::contention::LinkSharing;
+use crate::intensity::NetworkDemand;
+use crate::policy::{CorrectionReference, Policy};
+use crate::traffic::IndexedTraffic;
 
 /// Priority of one job and how it came to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Priority {
+pub(crate) struct JobPriority {
     /// `k_j`.
     pub(crate) correction: f64,
     /// `P_j` after fairness and policy, in FLOP/s.
@@ -25,30 +25,30 @@ pub(crate) struct Priority {
 }
 
 /// Priorities of all jobs. `demands` are those on the chosen paths.
-pub(crate) fn assign(
-    traffic: &Traffic<'_>,
-    demands: &[Demand],
-    sharing: &Sharing,
-    (policy, known): (&Policy, &Corrections),
-) -> Vec<Priority> {
-    let rhythms = rhythms(traffic, demands);
+pub(crate) fn assign_priorities(
+    traffic: &IndexedTraffic<'_>,
+    demands: &[NetworkDemand],
+    sharing: &LinkSharing,
+    (policy, known): (&Policy, &CorrectionCache),
+) -> Vec<JobPriority> {
+    let rhythms = iteration_timings(traffic, demands);
     let correction = |reference: usize, job: usize| match job == reference {
         true => 1.0,
-        false => known.of(&rhythms[reference], &rhythms[job], policy.max_correction),
+        false => known.correction_of(&rhythms[reference], &rhythms[job], policy.max_correction),
     };
     let corrections = match policy.reference {
-        Reference::MostTraffic => {
-            let reference = most_traffic(traffic, demands);
+        CorrectionReference::MostTraffic => {
+            let reference = most_traffic_job(traffic, demands);
             let against = |job| reference.map_or(1.0, |r| correction(r, job));
             (0..rhythms.len()).map(against).collect()
         }
-        Reference::Contenders => against_contenders(traffic, sharing, correction),
+        CorrectionReference::Contenders => mean_corrections(traffic, sharing, correction),
     };
-    weigh(traffic, demands, corrections, policy)
+    weigh_priorities(traffic, demands, corrections, policy)
 }
 
 /// Jobs by descending priority, then id; the position is the rank.
-pub(crate) fn order(priorities: &[Priority]) -> Vec<usize> {
+pub(crate) fn order_by_priority(priorities: &[JobPriority]) -> Vec<usize> {
     let mut jobs: Vec<usize> = (0..priorities.len()).collect();
     let value = |job: usize| priorities[job].value;
     jobs.sort_by(|a, b| value(*b).total_cmp(&value(*a)).then(a.cmp(b)));
@@ -56,7 +56,7 @@ pub(crate) fn order(priorities: &[Priority]) -> Vec<usize> {
 }
 
 /// The place of each job in `order`, from 0.
-pub(crate) fn places(order: &[usize]) -> Vec<usize> {
+pub(crate) fn positions_in(order: &[usize]) -> Vec<usize> {
     let mut places = vec![0; order.len()];
     for (place, job) in order.iter().enumerate() {
         places[*job] = place;
@@ -65,8 +65,13 @@ pub(crate) fn places(order: &[usize]) -> Vec<usize> {
 }
 
 /// The reference of the paper: most bytes in an iteration, then higher intensity, then id.
-pub(crate) fn most_traffic(traffic: &Traffic<'_>, demands: &[Demand]) -> Option<usize> {
-    let bytes: Vec<f64> = (0..demands.len()).map(|job| bytes(traffic, job)).collect();
+pub(crate) fn most_traffic_job(
+    traffic: &IndexedTraffic<'_>,
+    demands: &[NetworkDemand],
+) -> Option<usize> {
+    let bytes: Vec<f64> = (0..demands.len())
+        .map(|job| job_bytes(traffic, job))
+        .collect();
     (0..demands.len()).max_by(|&a, &b| {
         let by_intensity = demands[a].intensity.total_cmp(&demands[b].intensity);
         bytes[a]
@@ -76,16 +81,19 @@ pub(crate) fn most_traffic(traffic: &Traffic<'_>, demands: &[Demand]) -> Option<
     })
 }
 
-fn bytes(traffic: &Traffic<'_>, job: usize) -> f64 {
+fn job_bytes(traffic: &IndexedTraffic<'_>, job: usize) -> f64 {
     traffic.jobs[job].flows.iter().map(|flow| flow.bytes).sum()
 }
 
-fn rhythms(traffic: &Traffic<'_>, demands: &[Demand]) -> Vec<Rhythm> {
+fn iteration_timings(
+    traffic: &IndexedTraffic<'_>,
+    demands: &[NetworkDemand],
+) -> Vec<IterationTiming> {
     let jobs = traffic.jobs.iter().zip(demands);
-    jobs.map(|(job, demand)| Rhythm {
-        compute: job.compute_seconds,
-        lead: job.overlap_from * job.compute_seconds,
-        link: demand.bottleneck_seconds,
+    jobs.map(|(job, demand)| IterationTiming {
+        compute_seconds: job.compute_seconds,
+        flow_start_seconds: job.overlap_from * job.compute_seconds,
+        link_seconds: demand.bottleneck_seconds,
     })
     .collect()
 }
@@ -93,42 +101,51 @@ fn rhythms(traffic: &Traffic<'_>, demands: &[Demand]) -> Vec<Rhythm> {
 /// Corrections that were worked out for a plan and may be wanted again for the next: they depend on
 /// nothing but two rhythms.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Corrections {
-    before: BTreeMap<[u64; 7], f64>,
+pub(crate) struct CorrectionCache {
+    cached: BTreeMap<[u64; 7], f64>,
     used: RefCell<BTreeMap<[u64; 7], f64>>,
 }
 
-impl Corrections {
-    fn of(&self, reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
-        let numbers = [reference.compute, reference.lead, reference.link];
+impl CorrectionCache {
+    fn correction_of(&self, reference: &IterationTiming, job: &IterationTiming, cap: f64) -> f64 {
+        let numbers = [
+            reference.compute_seconds,
+            reference.flow_start_seconds,
+            reference.link_seconds,
+        ];
         let [a, b, c] = numbers.map(f64::to_bits);
-        let [d, e, f] = [job.compute, job.lead, job.link].map(f64::to_bits);
+        let [d, e, f] = [
+            job.compute_seconds,
+            job.flow_start_seconds,
+            job.link_seconds,
+        ]
+        .map(f64::to_bits);
         let key = [a, b, c, d, e, f, cap.to_bits()];
         let mut used = self.used.borrow_mut();
-        let known = || self.before.get(&key).copied();
-        let play = || timeline::correction(reference, job, cap);
+        let known = || self.cached.get(&key).copied();
+        let play = || timeline::correction_factor(reference, job, cap);
         *used
             .entry(key)
             .or_insert_with(|| known().unwrap_or_else(play))
     }
 
     /// Keeps what was asked for since the last time.
-    pub(crate) fn forget_unused(&mut self) {
-        self.before = self.used.take();
+    pub(crate) fn evict_unused(&mut self) {
+        self.cached = self.used.take();
     }
 }
 
 /// `k_j` as the byte-weighted mean over the jobs that share a link with it; 1 where none does.
-fn against_contenders(
-    traffic: &Traffic<'_>,
-    sharing: &Sharing,
+fn mean_corrections(
+    traffic: &IndexedTraffic<'_>,
+    sharing: &LinkSharing,
     correction: impl Fn(usize, usize) -> f64,
 ) -> Vec<f64> {
     let bytes: Vec<f64> = (0..traffic.jobs.len())
-        .map(|job| bytes(traffic, job))
+        .map(|job| job_bytes(traffic, job))
         .collect();
     let mean = |job: usize| {
-        let contenders = sharing.with(job);
+        let contenders = sharing.sharers_of(job);
         let weighted =
             contenders.map(|other| (bytes[other], bytes[other] * correction(other, job)));
         let (total, sum) = weighted.fold((0.0, 0.0), |so_far, (bytes, product)| {
@@ -141,12 +158,12 @@ fn against_contenders(
 
 /// `(1-f) * P_j + f * slowdown_j` (Crux §7.2), the slowdown in units of the highest priority so
 /// that `f = 0` is exactly the paper; then the policy's weight.
-fn weigh(
-    traffic: &Traffic<'_>,
-    demands: &[Demand],
+fn weigh_priorities(
+    traffic: &IndexedTraffic<'_>,
+    demands: &[NetworkDemand],
     corrections: Vec<f64>,
     policy: &Policy,
-) -> Vec<Priority> {
+) -> Vec<JobPriority> {
     let plain = |job: usize| corrections[job] * demands[job].intensity;
     let highest = (0..corrections.len()).map(plain).fold(0.0, f64::max);
     let fairness = policy.fairness;
@@ -160,6 +177,6 @@ fn weigh(
     let values: Vec<f64> = (0..corrections.len()).map(value).collect();
     let pairs = corrections.into_iter().zip(values);
     pairs
-        .map(|(correction, value)| Priority { correction, value })
+        .map(|(correction, value)| JobPriority { correction, value })
         .collect()
 }

@@ -5,33 +5,33 @@
 
 use topology::{Finding, LinkId};
 
-use crate::bounds::LeastLoad;
-use crate::contention::{ContentionDag, Sharing};
-use crate::intensity::Demand;
-use crate::names;
+use crate::bounds::LoadLowerBound;
+use crate::contention::{ContentionDag, LinkSharing};
+use crate::intensity::NetworkDemand;
+use crate::name_matching;
 use crate::path_selection;
 use crate::plan::{Plan, PlannedFlow};
-use crate::policy::{Compression, Override, Policy, Reference};
-use crate::previous::Previous;
-use crate::tally::Tally;
-use crate::traffic::Traffic;
+use crate::policy::{CompressionMethod, CorrectionReference, JobOverride, Policy};
+use crate::previous_plan::PreviousPlan;
+use crate::sparse_sums::SparseSums;
+use crate::traffic::IndexedTraffic;
 use crate::{pins, priority};
 
 /// What explains a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct PlanReport {
     /// Links that carry planned traffic, ascending.
     pub links: Vec<LinkLoad>,
     /// How priorities became levels.
     pub compression: CompressionReport,
     /// How good the paths are.
-    pub bounds: Bounds,
+    pub bounds: LoadBounds,
     /// What an operator should know: jobs without a path, flows left to ECMP.
     pub findings: Vec<Finding>,
-    /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
+    /// Positions in [`Plan::resolve_flows`] of flows that the previous plan had on another path, ascending.
     pub moved: Vec<usize>,
     /// The pieces behind each job's decisions, by position in [`Plan::jobs`].
-    pub why: Vec<Why>,
+    pub rationales: Vec<JobRationale>,
 }
 
 /// Planned load of one directed link.
@@ -49,7 +49,7 @@ pub struct LinkLoad {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompressionReport {
     /// How it was made.
-    pub method: Compression,
+    pub method: CompressionMethod,
     /// `K`: classes of the switches.
     pub levels: u8,
     /// Weight of the edges whose jobs are in different classes, FLOP/s.
@@ -60,7 +60,7 @@ pub struct CompressionReport {
 
 /// The busiest link against what is possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
+pub struct LoadBounds {
     /// Largest load of a link under the plan.
     pub max_load: f64,
     /// No choice of paths has a largest load below this.
@@ -69,7 +69,7 @@ pub struct Bounds {
 
 /// Why one job is treated as it is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Why {
+pub struct JobRationale {
     /// The link that takes `t_j`; none if the job has no traffic or no path.
     pub bottleneck: Option<LinkId>,
     /// `T_j`: an iteration alone on the chosen paths, in seconds.
@@ -85,53 +85,55 @@ pub struct Why {
 }
 
 /// What a report is made from.
-pub(crate) struct Evidence<'a> {
-    pub(crate) traffic: &'a Traffic<'a>,
-    pub(crate) demands: &'a [Demand],
-    pub(crate) sharing: &'a Sharing,
+pub(crate) struct ReportInputs<'a> {
+    pub(crate) traffic: &'a IndexedTraffic<'a>,
+    pub(crate) demands: &'a [NetworkDemand],
+    pub(crate) sharing: &'a LinkSharing,
     /// Jobs by descending priority.
     pub(crate) order: &'a [usize],
     pub(crate) policy: &'a Policy,
-    pub(crate) previous: &'a Previous<'a>,
+    pub(crate) previous: &'a PreviousPlan<'a>,
 }
 
-impl Evidence<'_> {
+impl ReportInputs<'_> {
     /// The report on `plan`.
-    pub(crate) fn report(&self, plan: &Plan) -> Report {
-        let links = self.links(plan);
-        let reference = self.reference();
+    pub(crate) fn build_report(&self, plan: &Plan) -> PlanReport {
+        let links = self.link_loads(plan);
+        let reference = self.reference_job();
         let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
         let max_load_lower_bound = self.lower_bound();
-        Report {
+        PlanReport {
             links,
-            compression: self.compression(plan),
-            bounds: Bounds {
+            compression: self.compression_report(plan),
+            bounds: LoadBounds {
                 max_load,
                 max_load_lower_bound,
             },
-            findings: self.findings(plan),
-            moved: self.moved(plan),
-            why: (0..plan.jobs.len())
-                .map(|job| self.why(plan, job, reference))
+            findings: self.collect_findings(plan),
+            moved: self.moved_flows(plan),
+            rationales: (0..plan.jobs.len())
+                .map(|job| self.explain_job(plan, job, reference))
                 .collect(),
         }
     }
 
     /// The job that all others are compared with, if policy has one.
-    fn reference(&self) -> Option<usize> {
+    fn reference_job(&self) -> Option<usize> {
         match self.policy.reference {
-            Reference::MostTraffic => priority::most_traffic(self.traffic, self.demands),
-            Reference::Contenders => None,
+            CorrectionReference::MostTraffic => {
+                priority::most_traffic_job(self.traffic, self.demands)
+            }
+            CorrectionReference::Contenders => None,
         }
     }
 
-    fn links(&self, plan: &Plan) -> Vec<LinkLoad> {
+    fn link_loads(&self, plan: &Plan) -> Vec<LinkLoad> {
         let links = self.traffic.fabric.links().len();
-        let mut rates = Tally::new(links);
+        let mut rates = SparseSums::new(links);
         let mut jobs: Vec<Vec<usize>> = vec![Vec::new(); links];
-        for (planned, rate) in plan.flows.iter().zip(self.rates()) {
+        for (planned, rate) in plan.flows.iter().zip(self.flow_rates()) {
             for link in &planned.links {
-                rates.add(link.index(), rate);
+                rates.add_at(link.index(), rate);
                 let on_link = &mut jobs[link.index()];
                 if on_link.last() != Some(&planned.job) {
                     on_link.push(planned.job);
@@ -142,27 +144,27 @@ impl Evidence<'_> {
         used.filter(|(_, jobs)| !jobs.is_empty())
             .map(|(index, jobs)| {
                 let link = LinkId::from(index);
-                let load = rates.at(index) / self.traffic.ways.capacity(link);
+                let load = rates.sum_at(index) / self.traffic.tables.link_capacity(link);
                 LinkLoad { link, load, jobs }
             })
             .collect()
     }
 
     /// Bytes per second of every flow, in the order of the plan.
-    fn rates(&self) -> impl Iterator<Item = f64> {
+    fn flow_rates(&self) -> impl Iterator<Item = f64> {
         let flows = self.traffic.flows.iter();
-        flows.map(|f| path_selection::rate(f.flow.bytes, &self.demands[f.job]))
+        flows.map(|f| path_selection::mean_rate(f.flow.bytes, &self.demands[f.job]))
     }
 
     fn lower_bound(&self) -> f64 {
-        let mut least = LeastLoad::new(self.traffic.fabric, &self.traffic.ways);
-        for (flow, rate) in self.traffic.flows.iter().zip(self.rates()) {
-            least.add(flow, self.traffic.pair(flow), rate);
+        let mut least = LoadLowerBound::new(self.traffic.fabric, &self.traffic.tables);
+        for (flow, rate) in self.traffic.flows.iter().zip(self.flow_rates()) {
+            least.add_flow(flow, self.traffic.leaf_pair(flow), rate);
         }
-        least.maximum()
+        least.max_load()
     }
 
-    fn compression(&self, plan: &Plan) -> CompressionReport {
+    fn compression_report(&self, plan: &Plan) -> CompressionReport {
         let intensities: Vec<f64> = self.demands.iter().map(|demand| demand.intensity).collect();
         let dag = ContentionDag::new(self.sharing, self.order, &intensities);
         let levels: Vec<u8> = self.order.iter().map(|job| plan.jobs[*job].level).collect();
@@ -174,23 +176,23 @@ impl Evidence<'_> {
         }
     }
 
-    fn findings(&self, plan: &Plan) -> Vec<Finding> {
+    fn collect_findings(&self, plan: &Plan) -> Vec<Finding> {
         let mut findings: Vec<Finding> = (0..plan.jobs.len())
-            .filter_map(|job| self.without_path(plan, job))
+            .filter_map(|job| self.pathless_finding(plan, job))
             .collect();
         let pinned: Vec<bool> = plan.flows.iter().map(|flow| flow.pinned).collect();
-        findings.extend(pins::findings(self.traffic, &pinned, self.policy));
-        findings.extend(self.idle_rules());
+        findings.extend(pins::pin_findings(self.traffic, &pinned, self.policy));
+        findings.extend(self.unmatched_overrides());
         findings
     }
 
     /// Overrides that match no job, while there are jobs: the name may be misspelt.
-    fn idle_rules(&self) -> Vec<Finding> {
+    fn unmatched_overrides(&self) -> Vec<Finding> {
         let jobs = &self.traffic.jobs;
-        let is_idle = |rule: &&Override| !jobs.iter().any(|job| rule.matches(job));
+        let is_idle = |rule: &&JobOverride| !jobs.iter().any(|job| rule.matches_job(job));
         let idle = self.policy.overrides.iter().filter(is_idle);
         let idle = idle.filter(|_| !jobs.is_empty());
-        let finding = |rule: &Override| {
+        let finding = |rule: &JobOverride| {
             let pattern = &rule.pattern;
             let name = pattern
                 .split_once(':')
@@ -199,7 +201,7 @@ impl Evidence<'_> {
                 let tenant = job.tenant.as_deref();
                 std::iter::once(job.id.as_str()).chain(tenant)
             });
-            let hint = names::hint(name, known);
+            let hint = name_matching::suggestion(name, known);
             Finding::warning(
                 "policy",
                 format!("the override `{pattern}` matches no job{hint}"),
@@ -209,7 +211,7 @@ impl Evidence<'_> {
     }
 
     /// A job some flow of which has no path.
-    fn without_path(&self, plan: &Plan, job: usize) -> Option<Finding> {
+    fn pathless_finding(&self, plan: &Plan, job: usize) -> Option<Finding> {
         let flows = &plan.flows[self.traffic.spans[job].clone()];
         let lost: Vec<&PlannedFlow> = flows.iter().filter(|flow| flow.links.is_empty()).collect();
         let first = lost.first()?;
@@ -229,22 +231,22 @@ impl Evidence<'_> {
         Some(Finding::error(format!("job {}", plan.jobs[job].id), text))
     }
 
-    fn moved(&self, plan: &Plan) -> Vec<usize> {
+    fn moved_flows(&self, plan: &Plan) -> Vec<usize> {
         let jobs = self.traffic.jobs.iter().enumerate();
-        let had = jobs.flat_map(|(ordinal, job)| self.previous.paths(ordinal, job));
+        let had = jobs.flat_map(|(ordinal, job)| self.previous.job_paths(ordinal, job));
         let flows = plan.flows.iter().zip(had).enumerate();
         let moved = flows.filter(|(_, (planned, had))| had.is_some_and(|had| had != planned.links));
         moved.map(|(position, _)| position).collect()
     }
 
-    fn why(&self, plan: &Plan, job: usize, reference: Option<usize>) -> Why {
-        let contenders: Vec<usize> = self.sharing.with(job).collect();
+    fn explain_job(&self, plan: &Plan, job: usize, reference: Option<usize>) -> JobRationale {
+        let contenders: Vec<usize> = self.sharing.sharers_of(job).collect();
         let own = &plan.jobs[job];
         let ties = |other: &&usize| {
             plan.jobs[**other].rank < own.rank && plan.jobs[**other].level == own.level
         };
         let rule = self.policy.override_for(self.traffic.jobs[job]);
-        Why {
+        JobRationale {
             bottleneck: self.demands[job].bottleneck,
             iteration_seconds: self.demands[job].iteration_seconds,
             reference,

@@ -2,32 +2,32 @@
 //! path it takes.
 //!
 //! The phases of a plan talk about jobs and flows by these ordinals, which are also their positions
-//! in the plan; names come back only there. What concerns one job alone ([`Routes`]) is made once
+//! in the plan; names come back only there. What concerns one job alone ([`JobRoutes`]) is made once
 //! per job and shared, so that a plan after a small change does not make it again.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
-use topology::{Fabric, LinkId, Path, SwitchId};
+use topology::{Fabric, LinkId, LinkPath, SwitchId};
 
-use crate::bounds::LeastLoad;
-use crate::input::{Flow, Input, Job};
-use crate::intensity::Demand;
-use crate::walker::{Ends, Walker};
-use crate::ways::Ways;
+use crate::bounds::LoadLowerBound;
+use crate::input::{Flow, Job, PlanInput};
+use crate::intensity::NetworkDemand;
+use crate::least_loaded_path::{LeafEnds, LeastLoadedPath};
+use crate::path_tables::PathTables;
 
 /// Jobs and flows of an input by ordinal, with the ways that each flow could take.
 #[derive(Debug)]
-pub(crate) struct Traffic<'a> {
+pub(crate) struct IndexedTraffic<'a> {
     /// The fabric they are in.
     pub(crate) fabric: &'a Fabric,
     /// The ways through it.
-    pub(crate) ways: Arc<Ways>,
+    pub(crate) tables: Arc<PathTables>,
     /// Jobs in the order of their ids.
     pub(crate) jobs: Vec<&'a Job>,
     /// Where the flows of each job may go.
-    pub(crate) routes: Vec<Arc<Routes>>,
+    pub(crate) routes: Vec<Arc<JobRoutes>>,
     /// Flows by job, then in the order of the job's flows: their order in the plan.
     pub(crate) flows: Vec<RoutableFlow<'a>>,
     /// The flows of each job.
@@ -42,22 +42,22 @@ pub(crate) struct RoutableFlow<'a> {
     /// Its job.
     pub(crate) job: usize,
     /// What holds for it on any path.
-    route: Route,
+    route: FlowRoute,
 }
 
 impl Deref for RoutableFlow<'_> {
-    type Target = Route;
+    type Target = FlowRoute;
 
-    fn deref(&self) -> &Route {
+    fn deref(&self) -> &FlowRoute {
         &self.route
     }
 }
 
 /// Where the flows of one job may go, and what it asks of the network at best.
 #[derive(Clone, Debug)]
-pub(crate) struct Routes {
+pub(crate) struct JobRoutes {
     /// In the order of the job's flows.
-    pub(crate) flows: Vec<Route>,
+    pub(crate) flows: Vec<FlowRoute>,
     /// Pairs of leaves that the flows join, each once.
     pub(crate) pairs: Vec<LeafPair>,
     /// Flows with a choice by the pair they join: those that may move together.
@@ -65,17 +65,17 @@ pub(crate) struct Routes {
     /// Flows by descending bytes, then position: large ones are the hardest to place.
     pub(crate) largest_first: Vec<usize>,
     /// The demand on the best spread over all paths.
-    pub(crate) demand: Demand,
+    pub(crate) demand: NetworkDemand,
 }
 
 /// What holds for a flow on any path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
+pub(crate) struct FlowRoute {
     /// Link from the sending NIC to its leaf.
     pub(crate) up: LinkId,
     /// Link from the last leaf to the receiving NIC.
     pub(crate) down: LinkId,
-    /// Its pair in [`Routes::pairs`].
+    /// Its pair in [`JobRoutes::pairs`].
     pub(crate) pair: usize,
     /// Whether there is any path: both host links usable, and the leaves joined.
     pub(crate) has_path: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Route {
 #[derive(Clone, Debug)]
 pub(crate) struct LeafPair {
     /// The leaves and the number of links between them.
-    pub(crate) ends: Ends,
+    pub(crate) ends: LeafEnds,
     /// Whether there is any segment.
     pub(crate) is_joined: bool,
     /// Whether there is more than one.
@@ -100,24 +100,24 @@ pub(crate) struct LeafPair {
     segments: OnceLock<Vec<Vec<LinkId>>>,
 }
 
-impl<'a> Traffic<'a> {
+impl<'a> IndexedTraffic<'a> {
     /// The dense view of `input`.
-    pub(crate) fn new(input: &'a Input) -> Self {
-        let ways = Arc::new(Ways::new(&input.fabric));
+    pub(crate) fn new(input: &'a PlanInput) -> Self {
+        let ways = Arc::new(PathTables::new(&input.fabric));
         let mut jobs: Vec<&Job> = input.jobs.iter().collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let mut surveyor = Surveyor::new(&input.fabric, &ways);
-        let routes = jobs.iter().map(|job| Arc::new(surveyor.routes(job)));
+        let mut surveyor = RouteFinder::new(&input.fabric, &ways);
+        let routes = jobs.iter().map(|job| Arc::new(surveyor.job_routes(job)));
         let routes = routes.collect();
-        Self::of(&input.fabric, ways, jobs, routes)
+        Self::from_routes(&input.fabric, ways, jobs, routes)
     }
 
     /// `jobs`, in the order of their ids, with the `routes` already known.
-    pub(crate) fn of(
+    pub(crate) fn from_routes(
         fabric: &'a Fabric,
-        ways: Arc<Ways>,
+        ways: Arc<PathTables>,
         jobs: Vec<&'a Job>,
-        routes: Vec<Arc<Routes>>,
+        routes: Vec<Arc<JobRoutes>>,
     ) -> Self {
         let mut flows = Vec::with_capacity(jobs.iter().map(|job| job.flows.len()).sum());
         let mut spans = Vec::with_capacity(jobs.len());
@@ -134,7 +134,7 @@ impl<'a> Traffic<'a> {
         }
         Self {
             fabric,
-            ways,
+            tables: ways,
             jobs,
             routes,
             flows,
@@ -143,7 +143,7 @@ impl<'a> Traffic<'a> {
     }
 
     /// The two leaves that a flow joins.
-    pub(crate) fn pair(&self, flow: &RoutableFlow<'_>) -> &LeafPair {
+    pub(crate) fn leaf_pair(&self, flow: &RoutableFlow<'_>) -> &LeafPair {
         &self.routes[flow.job].pairs[flow.pair]
     }
 
@@ -153,68 +153,72 @@ impl<'a> Traffic<'a> {
         if !flow.has_path {
             return &[];
         }
-        let pair = self.pair(flow);
-        pair.segments.get_or_init(|| self.ways.segments(&pair.ends))
+        let pair = self.leaf_pair(flow);
+        pair.segments
+            .get_or_init(|| self.tables.list_segments(&pair.ends))
     }
 
     /// The whole path of a flow over one of its segments.
-    pub(crate) fn path(flow: &Route, segment: &[LinkId]) -> Path {
-        let start = Path::EMPTY.then(flow.up);
-        let middle = segment.iter().fold(start, |path, link| path.then(*link));
-        middle.then(flow.down)
+    pub(crate) fn full_path(flow: &FlowRoute, segment: &[LinkId]) -> LinkPath {
+        let start = LinkPath::EMPTY.with_link(flow.up);
+        let middle = segment
+            .iter()
+            .fold(start, |path, link| path.with_link(*link));
+        middle.with_link(flow.down)
     }
 }
 
 /// Finds what holds for the flows of jobs in one fabric.
-pub(crate) struct Surveyor<'a> {
+pub(crate) struct RouteFinder<'a> {
     fabric: &'a Fabric,
-    ways: &'a Ways,
-    walker: Walker,
-    least: LeastLoad<'a>,
+    tables: &'a PathTables,
+    least_loaded: LeastLoadedPath,
+    lower_bound: LoadLowerBound<'a>,
 }
 
-impl<'a> Surveyor<'a> {
-    pub(crate) fn new(fabric: &'a Fabric, ways: &'a Ways) -> Self {
+impl<'a> RouteFinder<'a> {
+    pub(crate) fn new(fabric: &'a Fabric, ways: &'a PathTables) -> Self {
         Self {
             fabric,
-            ways,
-            walker: Walker::new(fabric.switches().len()),
-            least: LeastLoad::new(fabric, ways),
+            tables: ways,
+            least_loaded: LeastLoadedPath::new(fabric.switches().len()),
+            lower_bound: LoadLowerBound::new(fabric, ways),
         }
     }
 
     /// Where the flows of `job` may go.
-    pub(crate) fn routes(&mut self, job: &Job) -> Routes {
+    pub(crate) fn job_routes(&mut self, job: &Job) -> JobRoutes {
         let mut known = BTreeMap::new();
         let mut pairs = Vec::new();
         let mut flows = Vec::with_capacity(job.flows.len());
         for flow in &job.flows {
             let ends = (self.fabric.leaf_of(flow.src), self.fabric.leaf_of(flow.dst));
             let pair = *known.entry(ends).or_insert_with(|| {
-                pairs.push(self.pair(ends.0, ends.1));
+                pairs.push(self.leaf_pair(ends.0, ends.1));
                 pairs.len() - 1
             });
-            flows.push(self.route(flow, pair, &pairs));
+            flows.push(self.flow_route(flow, pair, &pairs));
         }
-        self.least.clear();
+        self.lower_bound.clear();
         for (flow, route) in job.flows.iter().zip(&flows) {
-            self.least.add(route, &pairs[route.pair], flow.bytes);
+            self.lower_bound
+                .add_flow(route, &pairs[route.pair], flow.bytes);
         }
-        Routes {
-            demand: Demand::new(job, self.least.maximum(), None),
-            groups: groups(job, &flows, &pairs),
+        JobRoutes {
+            demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
+            groups: movable_groups(job, &flows, &pairs),
             largest_first: largest_first(job),
             flows,
             pairs,
         }
     }
 
-    fn route(&self, flow: &Flow, pair: usize, pairs: &[LeafPair]) -> Route {
+    fn flow_route(&self, flow: &Flow, pair: usize, pairs: &[LeafPair]) -> FlowRoute {
         let fabric = self.fabric;
         let up = fabric.nic(flow.src).uplink;
         let down = fabric.nic(flow.dst).uplink.reverse();
         let hosts_connected = fabric.is_usable(up) && fabric.is_usable(down);
-        Route {
+        FlowRoute {
             up,
             down,
             pair,
@@ -222,9 +226,9 @@ impl<'a> Surveyor<'a> {
         }
     }
 
-    fn pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {
-        let distance = self.walker.distance(self.ways, from, to);
-        let ends = Ends {
+    fn leaf_pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {
+        let distance = self.least_loaded.leaf_distance(self.tables, from, to);
+        let ends = LeafEnds {
             from,
             to,
             distance: distance.unwrap_or(0),
@@ -239,9 +243,12 @@ impl<'a> Surveyor<'a> {
             segments: OnceLock::new(),
         };
         if ends.distance > 0 {
-            let layers = self.walker.layers(self.ways, &ends);
+            let layers = self.least_loaded.link_layers(self.tables, &ends);
             let capacity = |links: &Vec<LinkId>| -> f64 {
-                links.iter().map(|link| self.ways.capacity(*link)).sum()
+                links
+                    .iter()
+                    .map(|link| self.tables.link_capacity(*link))
+                    .sum()
             };
             let outer = layers
                 .first()
@@ -253,15 +260,15 @@ impl<'a> Surveyor<'a> {
             let only = layers.iter().filter(|links| links.len() == 1);
             pair.unavoidable = only.flatten().copied().collect();
             pair.widest = self
-                .walker
-                .widest(self.ways, &ends, |link| self.ways.capacity(link));
+                .least_loaded
+                .widest_capacity(self.tables, &ends, |link| self.tables.link_capacity(link));
         }
         pair
     }
 }
 
 /// Flows that send and have a choice, by pair.
-fn groups(job: &Job, flows: &[Route], pairs: &[LeafPair]) -> Vec<Vec<usize>> {
+fn movable_groups(job: &Job, flows: &[FlowRoute], pairs: &[LeafPair]) -> Vec<Vec<usize>> {
     let mut groups = vec![Vec::new(); pairs.len()];
     for (index, route) in flows.iter().enumerate() {
         if route.has_path && pairs[route.pair].has_choice && job.flows[index].bytes > 0.0 {

@@ -3,25 +3,25 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::Outcome;
-use crate::simulation::{Experiment, SimulationError, alone_seconds};
+use crate::outcome::SimulationOutcome;
+use crate::simulation::{SimulationError, SimulationExperiment, alone_seconds};
 
 /// Several outcomes of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Comparison {
+pub struct SchedulerComparison {
     /// Simulated time.
     pub seconds: f64,
     /// Each job by itself on the fabric, in the order of the input.
-    pub alone: Vec<Alone>,
+    pub alone: Vec<IsolatedJob>,
     /// What came of each scheduler, in the order asked for.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SimulationOutcome>,
 }
 
 /// A job by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Alone {
+pub struct IsolatedJob {
     /// Its name.
     pub id: String,
     /// Its GPUs.
@@ -30,12 +30,12 @@ pub struct Alone {
     pub iteration_seconds: Option<f64>,
 }
 
-impl Alone {
+impl IsolatedJob {
     /// Every job of the experiment by itself.
     ///
     /// # Errors
     /// A number of a job that makes no sense.
-    pub fn all(experiment: &Experiment) -> Result<Vec<Self>, SimulationError> {
+    pub fn for_experiment(experiment: &SimulationExperiment) -> Result<Vec<Self>, SimulationError> {
         let jobs = experiment.input.jobs.iter();
         jobs.map(|job| {
             let fabric = &experiment.input.fabric;
@@ -49,18 +49,18 @@ impl Alone {
     }
 }
 
-impl Comparison {
+impl SchedulerComparison {
     /// Iteration time of each job under an outcome, in units of that alone; none where either is
     /// unknown.
-    pub fn slowdowns(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+    pub fn job_slowdowns(&self, outcome: &SimulationOutcome) -> Vec<Option<f64>> {
         let jobs = outcome.jobs.iter().zip(&self.alone);
         jobs.map(|(job, alone)| Some(job.mean_iteration_seconds? / alone.iteration_seconds?))
             .collect()
     }
 
     /// The largest of them with the job; a job that never ended an iteration is not counted.
-    pub fn worst(&self, outcome: &Outcome) -> Option<(&Alone, f64)> {
-        let slowdowns = self.alone.iter().zip(self.slowdowns(outcome));
+    pub fn worst_slowdown(&self, outcome: &SimulationOutcome) -> Option<(&IsolatedJob, f64)> {
+        let slowdowns = self.alone.iter().zip(self.job_slowdowns(outcome));
         let known = slowdowns.filter_map(|(job, slowdown)| Some((job, slowdown?)));
         known.max_by(|a, b| a.1.total_cmp(&b.1))
     }

@@ -12,14 +12,14 @@
 //! processors examines many at a time.
 
 mod case;
-mod choices;
+mod evaluation;
 mod fairness;
-mod judge;
 mod optimum;
+mod segment_choices;
 mod steps;
 mod summary;
 
-pub use case::{Case, JOBS, LEVELS, case};
-pub use fairness::{FairPlanner, Fairness, FairnessPoint, fairness};
-pub use steps::{Examined, STEPS, Step, examine};
-pub use summary::{Distribution, Report, Summary};
+pub use case::{BenchmarkCase, CASE_JOBS, CASE_LEVELS, generate_case};
+pub use fairness::{FairPlanner, FairnessOutcome, FairnessPoint, measure_fairness};
+pub use steps::{CaseResult, PLANNING_STEPS, PlanningStep, examine_case};
+pub use summary::{DecisionReport, DecisionSummary, ShareDistribution};

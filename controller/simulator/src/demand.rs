@@ -1,16 +1,16 @@
 //! What one iteration of a job asks of the links on its paths: `M_{j,e} / B_e` (Crux §3.1).
 
-use planner::{Input, Job};
+use planner::{Job, PlanInput};
 use topology::{Fabric, LinkId};
 
 /// Seconds that one iteration of a job takes each link that it uses.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demand {
+pub struct LinkDemand {
     /// Links that it sends bytes over with the seconds each takes, ascending by link.
     pub links: Vec<(LinkId, f64)>,
 }
 
-impl Demand {
+impl LinkDemand {
     /// The demand of `job` on `paths`, one for each of its flows.
     pub fn new(fabric: &Fabric, job: &Job, paths: &[Vec<LinkId>]) -> Self {
         let flows = job.flows.iter().zip(paths);
@@ -31,7 +31,7 @@ impl Demand {
     }
 
     /// Demands of all jobs of `input`; `paths` by job, then by flow.
-    pub fn of_all(input: &Input, paths: &[Vec<Vec<LinkId>>]) -> Vec<Self> {
+    pub fn for_jobs(input: &PlanInput, paths: &[Vec<Vec<LinkId>>]) -> Vec<Self> {
         let jobs = input.jobs.iter().zip(paths);
         jobs.map(|(job, paths)| Self::new(&input.fabric, job, paths))
             .collect()

@@ -10,7 +10,7 @@ use topology::Finding;
 /// What came of one simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// The scheduler, by name.
     pub scheduler: String,
     /// Simulated time.
@@ -74,9 +74,9 @@ pub struct LevelOutcome {
     pub in_use_fraction: f64,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// The busiest `count` links, the busiest first.
-    pub fn busiest(&self, count: usize) -> Vec<&LinkOutcome> {
+    pub fn busiest_links(&self, count: usize) -> Vec<&LinkOutcome> {
         let mut links: Vec<&LinkOutcome> = self.links.iter().collect();
         links.sort_by(|a, b| b.busy_fraction.total_cmp(&a.busy_fraction));
         links.truncate(count);

@@ -1,19 +1,19 @@
 //! Placement: which GPUs a job gets, the floor above communication scheduling.
 //!
-//! A [`Policy`] looks at the [`State`] of a cluster (jobs that wait, jobs that run and where) and
-//! says what to do now, as [`Decision`]s; the [`Board`] holds that state, carries decisions out and
+//! A [`PlacementPolicy`] looks at the [`ClusterState`] of a cluster (jobs that wait, jobs that run and where) and
+//! says what to do now, as [`Decision`]s; the [`ClusterJobs`] holds that state, carries decisions out and
 //! refuses those that make no sense. So every policy is asked in the same way, whether a trace is
 //! replayed or one job is to be placed in a running fabric, and none keeps books of its own about
 //! what is free. All are gang scheduled: a job has all of its GPUs or none.
 //!
-//! The plain references are [`queue`]'s; [`hived`], [`muri`], [`sjf_bco`] and [`crius`] follow
+//! The plain references are [`queue`]'s; [`hived`], [`parse_muri`], [`sjf_bco`] and [`crius`] follow
 //! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are what Crius is compared with: like it,
 //! they look up how fast models are on each kind of GPU ([`throughput`]) and think ahead on an
-//! [`allocation`].
+//! [`empty_allocation`].
 
 pub mod allocation;
-mod board;
 mod cluster;
+mod cluster_jobs;
 pub mod crius;
 mod decision;
 pub mod elastic_flow;
@@ -21,16 +21,16 @@ pub mod fcfs;
 pub mod gavel;
 pub mod hived;
 pub mod muri;
-mod named;
+mod policies;
 pub mod queue;
 pub mod rounds;
 pub mod sjf_bco;
 pub mod throughput;
 
-pub use board::{Board, BoardError};
-pub use cluster::{Cluster, Free, Host};
-pub use decision::{Decision, Iteration, Pace, Start};
-pub use named::{Beliefs, Placement, PlacementError, UnknownPlacement};
+pub use cluster::{ClusterHost, FreeGpus, GpuCluster};
+pub use cluster_jobs::{ClusterJobs, PlacementDecisionError};
+pub use decision::{IterationPace, PlacementDecision, PlannedIteration, StartDecision};
+pub use policies::{PlacementAlgorithm, PlacementContext, PlacementError, UnknownPlacement};
 
 use std::collections::BTreeMap;
 
@@ -39,16 +39,16 @@ use serde_json::Value;
 use topology::HostId;
 
 /// GPUs of one job on each of its hosts; no host has none.
-pub type Gpus = BTreeMap<HostId, u32>;
+pub type GpusByHost = BTreeMap<HostId, u32>;
 
 /// What a job asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct PlacementRequest {
     /// Its number; unique on a board.
     pub job: u32,
     /// GPUs that it wants.
     pub gpus: u32,
-    /// The kind of GPU that it wants, a position in [`Cluster::kinds`]; none if any will do.
+    /// The kind of GPU that it wants, a position in [`GpuCluster::kind_count`]; none if any will do.
     pub kind: Option<u32>,
     /// When it came, in seconds.
     pub submitted_seconds: f64,
@@ -66,41 +66,41 @@ pub struct Request {
 
 /// A job that runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
+pub struct RunningJob {
     /// What it asked for; the remaining time is that of now.
-    pub request: Request,
+    pub request: PlacementRequest,
     /// The GPUs it has.
-    pub gpus: Gpus,
+    pub gpus: GpusByHost,
     /// The group that takes turns on these GPUs, if it shares them (Muri).
     pub group: Option<u32>,
     /// What an iteration is there.
-    pub pace: Pace,
+    pub pace: IterationPace,
 }
 
 /// What a policy sees.
 #[derive(Clone, Copy, Debug)]
-pub struct State<'a> {
+pub struct ClusterState<'a> {
     /// The time, in seconds.
     pub now_seconds: f64,
     /// The hosts.
-    pub cluster: &'a Cluster,
+    pub cluster: &'a GpuCluster,
     /// Jobs without GPUs, in order of arrival.
-    pub waiting: &'a [Request],
+    pub waiting: &'a [PlacementRequest],
     /// Jobs with GPUs, by number.
-    pub running: &'a [Running],
+    pub running: &'a [RunningJob],
 }
 
-impl State<'_> {
+impl ClusterState<'_> {
     /// GPUs that no job has.
-    pub fn free(&self) -> Free {
-        Free::of(self.cluster, self.running)
+    pub fn free_gpus(&self) -> FreeGpus {
+        FreeGpus::not_held_by(self.cluster, self.running)
     }
 }
 
 /// A way to place jobs. Deterministic: the same calls give the same decisions.
-pub trait Policy {
+pub trait PlacementPolicy {
     /// What to do now, in order: what an earlier decision frees, a later one may use.
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision>;
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision>;
 
     /// The time between decisions of a policy that works in rounds, in seconds; others decide when
     /// a job comes or goes.
@@ -109,8 +109,8 @@ pub trait Policy {
     }
 
     /// What it remembers from one decision to the next, so that an interrupted replay can go on;
-    /// `null` if all that it knows is in the [`State`].
-    fn memory(&self) -> Value {
+    /// `null` if all that it knows is in the [`ClusterState`].
+    fn save_state(&self) -> Value {
         Value::Null
     }
 
@@ -118,7 +118,7 @@ pub trait Policy {
     ///
     /// # Errors
     /// It is no such memory.
-    fn recall(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
+    fn restore_state(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
         <()>::deserialize(memory)
     }
 }

@@ -1,8 +1,8 @@
 //! Replays a trace on a fabric: jobs come, are placed, share the network, and leave.
 //!
-//! A [`Replay`] goes from one event to the next: an arrival, the end of a job, a round of a policy
+//! A [`TraceReplay`] goes from one event to the next: an arrival, the end of a job, a round of a policy
 //! that works in rounds. At each the [`placement`] policy decides on the
-//! [`Board`], the scheduler on whoever uses the network (`dispatcher`), and then nothing changes
+//! [`ClusterJobs`], the scheduler on whoever uses the network (`dispatcher`), and then nothing changes
 //! until the next event. So the replay does not simulate all of that time: `meeting` finds the jobs
 //! that share links, `steady` simulates each such neighbourhood until it is known how long
 //! iterations take there, and time jumps. A neighbourhood that an event does not touch stays known.
@@ -12,84 +12,87 @@
 //! test holds the result to that of one engine that simulates every iteration: the mean completion
 //! within 1 %, that of each job within 10 %.
 //!
-//! Pure: whoever calls [`Replay::step`] shows progress, stores a [`Checkpoint`] or stops.
+//! Pure: whoever calls [`TraceReplay::step`] shows progress, stores a [`ReplayCheckpoint`] or stops.
 
 mod advice;
 mod checkpoint;
-mod dispatcher;
-mod following;
-mod hours;
-mod meeting;
+mod hourly_usage;
+mod interference_groups;
+mod network_update;
+mod online_scheduler;
 mod outcome;
-mod passing;
-mod placing;
-mod steady;
+mod placement_round;
+mod planner_jobs;
+mod steady_state;
 mod summary;
-mod training;
+mod time_step;
 
 use std::collections::BTreeMap;
 
 use fluid::FluidError;
-use planner::{EventError, FieldError, Input, Policy};
+use planner::{DocumentFieldError, JobEventError, PlanInput, Policy};
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
-pub use self::advice::{Advice, Delayed, Question};
-pub use self::checkpoint::{Checkpoint, CheckpointError};
-pub use self::meeting::Hindrance;
-pub use self::outcome::{Hour, ReplayOutcome, ReplayedJob, Replays};
+pub use self::advice::{DelayedJob, PlacementAdvice, PlacementQuery};
+pub use self::checkpoint::{CheckpointError, ReplayCheckpoint};
+pub use self::interference_groups::InterferenceModel;
+pub use self::outcome::{HourlyUsage, ReplayComparison, ReplayOutcome, ReplayedJob};
 
-use self::dispatcher::Dispatcher;
-use self::hours::{Hours, Level};
-use self::meeting::Mover;
-use self::steady::Steady;
-use self::training::{Trainer, Training};
-use crate::placement::{self, Beliefs, Board, BoardError, Cluster, Placement, PlacementError};
+use self::hourly_usage::{ClusterUsage, UsageHistory};
+use self::interference_groups::JobTraffic;
+use self::online_scheduler::OnlineScheduler;
+use self::planner_jobs::{PlannerJob, PlannerJobBuilder};
+use self::steady_state::SteadyState;
+use crate::placement::{
+    self, ClusterJobs, GpuCluster, PlacementAlgorithm, PlacementContext, PlacementDecisionError,
+    PlacementError,
+};
 use crate::scheduler::Scheduler;
 use crate::simulation::SimulationError;
-use crate::trace::Trace;
-use crate::workload::Models;
+use crate::trace::JobTrace;
+use crate::workload::ModelTable;
 
 /// What to replay.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct ReplaySetup {
     /// The fabric, with its drained parts.
     pub fabric: Fabric,
     /// Its hosts as placement sees them.
-    pub cluster: Cluster,
+    pub cluster: GpuCluster,
     /// The jobs, in order of arrival.
-    pub trace: Trace,
+    pub trace: JobTrace,
     /// What they train.
-    pub models: Models,
+    pub models: ModelTable,
     /// Factor on every byte that they send: the communication share is the least known of all.
     pub volume: f64,
     /// The operator's policy.
     pub policy: Policy,
     /// Who decides on GPUs.
-    pub placement: Placement,
+    pub placement: PlacementAlgorithm,
     /// Who decides on paths and classes.
     pub scheduler: Scheduler,
     /// Who can hold up a job.
-    pub hindrance: Hindrance,
+    pub interference: InterferenceModel,
     /// Where chance comes from.
     pub seed: u64,
 }
 
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
+pub enum TraceReplayError {
     /// The policy does not work on this cluster.
     #[error("placement")]
     Placement(#[from] PlacementError),
     /// The policy decided what makes no sense.
     #[error("placement decides what cannot be")]
-    Board(#[from] BoardError),
+    Board(#[from] PlacementDecisionError),
     /// A job of the trace makes no job of the planner.
     #[error("trace")]
-    Job(#[from] FieldError),
+    Job(#[from] DocumentFieldError),
     /// The scheduler was told of a job twice.
     #[error("jobs of one name")]
-    Event(#[from] EventError),
+    Event(#[from] JobEventError),
     /// A job cannot be simulated by itself.
     #[error("a job by itself")]
     Alone(#[from] SimulationError),
@@ -103,7 +106,7 @@ pub enum ReplayError {
 
 /// What became of a job so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Record {
+struct JobRecord {
     /// Iterations that it has still to run.
     left: f64,
     started_seconds: Option<f64>,
@@ -115,7 +118,7 @@ struct Record {
 
 /// All that adds up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Progress {
+struct ReplayProgress {
     now: f64,
     /// Jobs of the trace that have come.
     arrived: usize,
@@ -123,8 +126,8 @@ struct Progress {
     round: Option<f64>,
     /// Whether its last round did nothing, and nobody came or left since.
     is_idle: bool,
-    records: Vec<Record>,
-    hours: Hours,
+    records: Vec<JobRecord>,
+    hours: UsageHistory,
     busy_gpu_seconds: f64,
     held_gpu_seconds: f64,
     /// GPU seconds of jobs, by how unsure their iteration times were.
@@ -135,71 +138,71 @@ struct Progress {
 
 /// A job on its GPUs.
 #[derive(Debug)]
-struct Active {
+struct ActiveJob {
     /// When its first iteration there may begin.
     ready_seconds: f64,
-    training: Training,
-    steady: Steady,
+    training: PlannerJob,
+    steady: SteadyState,
 }
 
 /// A neighbourhood and what is known of its members.
 #[derive(Debug)]
-struct Settled {
-    members: Vec<Mover>,
-    steady: Vec<Steady>,
+struct SettledGroup {
+    members: Vec<JobTraffic>,
+    steady: Vec<SteadyState>,
 }
 
 /// A replay under way.
-pub struct Replay<'a> {
-    setup: &'a Setup,
-    trainer: Trainer<'a>,
-    policy: Box<dyn placement::Policy>,
-    board: Board,
-    dispatcher: Dispatcher,
+pub struct TraceReplay<'a> {
+    setup: &'a ReplaySetup,
+    trainer: PlannerJobBuilder<'a>,
+    policy: Box<dyn placement::PlacementPolicy>,
+    board: ClusterJobs,
+    dispatcher: OnlineScheduler,
     /// Jobs with GPUs, by number.
-    active: BTreeMap<u32, Active>,
+    active: BTreeMap<u32, ActiveJob>,
     /// What is known of neighbourhoods, by their first member.
-    settled: BTreeMap<u32, Settled>,
+    settled: BTreeMap<u32, SettledGroup>,
     /// Seconds of an iteration alone, by job.
     alone: Vec<f64>,
     /// Seconds of all its iterations alone, by job.
     alone_run_seconds: Vec<f64>,
-    progress: Progress,
+    progress: ReplayProgress,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> TraceReplay<'a> {
     /// A replay before its first arrival.
     ///
     /// # Errors
     /// The policy does not work on the cluster, or a job makes no sense.
-    pub fn new(setup: &'a Setup) -> Result<Self, ReplayError> {
-        let mut trainer = Trainer::new(setup);
+    pub fn new(setup: &'a ReplaySetup) -> Result<Self, TraceReplayError> {
+        let mut trainer = PlannerJobBuilder::new(setup);
         let numbers = (0..).take(setup.trace.jobs.len());
         let alone = numbers.map(|number| trainer.alone_seconds(number));
         let alone = alone.collect::<Result<Vec<f64>, _>>()?;
         let jobs = setup.trace.jobs.iter().zip(&alone);
-        let records: Vec<Record> = jobs
-            .map(|(job, alone)| Record {
-                left: training::iterations(job, *alone),
-                ..Record::default()
+        let records: Vec<JobRecord> = jobs
+            .map(|(job, alone)| JobRecord {
+                left: planner_jobs::total_iterations(job, *alone),
+                ..JobRecord::default()
             })
             .collect();
         let runs = records.iter().zip(&alone);
         let alone_run_seconds = runs.map(|(record, alone)| record.left * alone).collect();
-        let input = Input {
+        let input = PlanInput {
             fabric: setup.fabric.clone(),
             jobs: Vec::new(),
         };
-        let beliefs = Beliefs::of(&setup.fabric, &setup.models, setup.seed);
+        let beliefs = PlacementContext::from_fabric(&setup.fabric, &setup.models, setup.seed);
         Ok(Self {
-            policy: setup.placement.policy(&setup.cluster, &beliefs)?,
-            board: Board::new(setup.cluster.clone()),
-            dispatcher: Dispatcher::new(setup.scheduler, &setup.policy, input, None),
+            policy: setup.placement.create_policy(&setup.cluster, &beliefs)?,
+            board: ClusterJobs::new(setup.cluster.clone()),
+            dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
             settled: BTreeMap::new(),
-            progress: Progress {
+            progress: ReplayProgress {
                 records,
-                ..Progress::default()
+                ..ReplayProgress::default()
             },
             setup,
             trainer,
@@ -209,35 +212,35 @@ impl<'a> Replay<'a> {
     }
 
     /// The time of the latest event, in seconds from the first arrival.
-    pub fn now(&self) -> f64 {
+    pub fn now_seconds(&self) -> f64 {
         self.progress.now
     }
 
     /// Jobs that have left.
-    pub fn left(&self) -> usize {
-        self.progress.arrived - self.active.len() - self.board.state(0.0).waiting.len()
+    pub fn departed_jobs(&self) -> usize {
+        self.progress.arrived - self.active.len() - self.board.state_at(0.0).waiting.len()
     }
 
     /// Goes to the next event; false if there is none any more.
     ///
     /// # Errors
     /// A decision or a job that makes no sense.
-    pub fn step(&mut self) -> Result<bool, ReplayError> {
-        let Some(next) = self.next() else {
+    pub fn step_event(&mut self) -> Result<bool, TraceReplayError> {
+        let Some(next) = self.next_event_seconds() else {
             return Ok(false);
         };
-        self.pass(next);
-        let mut changes = placing::Changes {
-            gone: self.end_jobs()?,
-            come: Vec::new(),
+        self.advance_time(next);
+        let mut changes = placement_round::PlacementChanges {
+            stopped: self.end_jobs()?,
+            started: Vec::new(),
         };
-        let has_arrivals = self.admit()?;
-        let is_event = has_arrivals || !changes.gone.is_empty();
+        let has_arrivals = self.admit_arrivals()?;
+        let is_event = has_arrivals || !changes.stopped.is_empty();
         self.progress.is_idle &= !is_event;
-        if self.is_due(is_event) {
-            self.place(&mut changes)?;
+        if self.is_round_due(is_event) {
+            self.run_policy(&mut changes)?;
         }
-        self.follow(changes)?;
+        self.apply_changes(changes)?;
         Ok(true)
     }
 }

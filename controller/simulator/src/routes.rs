@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Input, Job};
+use planner::{Flow, Job, PlanInput};
 use topology::{Fabric, LinkId, NextHops, SwitchId, next_hops};
 
 /// Ways through a fabric towards every leaf that some flow of a known job ends at.
 #[derive(Clone, Debug)]
-pub struct Routes {
+pub struct EqualCostRoutes {
     fabric: Fabric,
     towards: BTreeMap<SwitchId, NextHops>,
 }
 
-impl Routes {
+impl EqualCostRoutes {
     /// Those of no job yet.
     pub fn new(fabric: &Fabric) -> Self {
         Self {
@@ -26,14 +26,14 @@ impl Routes {
     }
 
     /// The ways that the flows of `input` may take.
-    pub fn of(input: &Input) -> Self {
+    pub fn for_input(input: &PlanInput) -> Self {
         let mut routes = Self::new(&input.fabric);
-        input.jobs.iter().for_each(|job| routes.learn(job));
+        input.jobs.iter().for_each(|job| routes.add_job(job));
         routes
     }
 
     /// The ways that the flows of `job` may take, too.
-    pub fn learn(&mut self, job: &Job) {
+    pub fn add_job(&mut self, job: &Job) {
         let Self { fabric, towards } = self;
         for flow in &job.flows {
             let leaf = fabric.leaf_of(flow.dst);
@@ -45,21 +45,21 @@ impl Routes {
 
     /// The path of a flow on which every switch chooses for itself: `choose` gets the switch and
     /// the links it may take, ascending and never empty. Empty where there is no way.
-    pub fn walk(
+    pub fn choose_path(
         &self,
         flow: &Flow,
         mut choose: impl FnMut(SwitchId, &[LinkId]) -> LinkId,
     ) -> Vec<LinkId> {
         let (Some((up, down)), Some(hops)) = (
-            self.ends(flow),
+            self.host_links(flow),
             self.towards.get(&self.fabric.leaf_of(flow.dst)),
         ) else {
             return Vec::new();
         };
         let mut path = vec![up];
         let mut at = self.fabric.leaf_of(flow.src);
-        while at != hops.to() {
-            let candidates = hops.at(at);
+        while at != hops.destination() {
+            let candidates = hops.links_at(at);
             if candidates.is_empty() {
                 return Vec::new();
             }
@@ -77,7 +77,7 @@ impl Routes {
     /// A value for every switch that a flow may pass, worked out from its last leaf back: that leaf
     /// has `end`, any other what `join` makes of the links it may take, ascending, each with the
     /// value of the switch behind it.
-    pub fn backwards<V: Copy>(
+    pub fn fold_backwards<V: Copy>(
         &self,
         flow: &Flow,
         end: V,
@@ -101,7 +101,7 @@ impl Routes {
         if let Some(known) = values.get(&at) {
             return *known;
         }
-        let links = hops.at(at).iter();
+        let links = hops.links_at(at).iter();
         let behind = links.filter_map(|link| {
             let next = self.fabric.switch_after(*link)?;
             Some((*link, self.value_at(next, hops, join, values)))
@@ -113,7 +113,7 @@ impl Routes {
     }
 
     /// The links of both hosts, if they may be used and the last leaf too.
-    fn ends(&self, flow: &Flow) -> Option<(LinkId, LinkId)> {
+    fn host_links(&self, flow: &Flow) -> Option<(LinkId, LinkId)> {
         let up = self.fabric.nic(flow.src).uplink;
         let down = self.fabric.nic(flow.dst).uplink.reverse();
         (self.fabric.is_usable(up) && self.fabric.is_usable(down)).then_some((up, down))

@@ -10,7 +10,7 @@ use topology::{Finding, LinkId};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScheduledJob {
     /// Its class; the highest is served first.
-    pub class: u32,
+    pub level: u32,
     /// Seconds that its first iteration waits, from its arrival.
     pub start_shift_seconds: f64,
     /// The grid that it keeps its iterations on, if it is held to one (CASSINI).
@@ -23,7 +23,7 @@ impl ScheduledJob {
     /// A job in `class` that starts when it arrives.
     pub fn new(class: u32, paths: Vec<Vec<LinkId>>) -> Self {
         Self {
-            class,
+            level: class,
             paths,
             ..Self::default()
         }
@@ -48,7 +48,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// A schedule without start shifts, from a class for each job and a path for each of its flows.
-    pub fn of_classes(classes: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
+    pub fn from_levels(classes: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
         let jobs = classes.iter().zip(paths);
         Self {
             jobs: jobs

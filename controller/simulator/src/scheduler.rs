@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use planner::{Input, Policy};
+use planner::{PlanInput, Policy};
 
-use crate::baseline::taccl::Sight;
-use crate::baseline::{cassini, ecmp, sincronia, taccl, varys};
-use crate::crux;
-use crate::routes::Routes;
+use crate::baselines::taccl::LoadVisibility;
+use crate::baselines::{cassini, ecmp, sincronia, taccl, varys};
+use crate::crux_variants;
+use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 
 /// A way to schedule: ours in parts, or one that it is compared with.
@@ -67,26 +67,40 @@ impl Scheduler {
     ///
     /// `previous` is the schedule in force, for schedulers that keep what they can of it (Crux);
     /// the baselines decide anew.
-    pub fn schedule(self, input: &Input, policy: &Policy, previous: Option<&Schedule>) -> Schedule {
+    pub fn schedule_jobs(
+        self,
+        input: &PlanInput,
+        policy: &Policy,
+        previous: Option<&Schedule>,
+    ) -> Schedule {
         match self {
-            Self::CruxPsPa => crux::paths_and_assignment(input, policy, previous),
-            Self::Crux => crux::full(input, policy, previous),
-            baseline => baseline.schedule_along(&Routes::of(input), input, policy),
+            Self::CruxPsPa => crux_variants::schedule_uncompressed(input, policy, previous),
+            Self::Crux => crux_variants::schedule_full(input, policy, previous),
+            baseline => {
+                baseline.schedule_along_routes(&EqualCostRoutes::for_input(input), input, policy)
+            }
         }
     }
 
     /// The same from nothing, for jobs all of which `routes` knows. The planner finds ways itself.
-    pub fn schedule_along(self, routes: &Routes, input: &Input, policy: &Policy) -> Schedule {
+    pub fn schedule_along_routes(
+        self,
+        routes: &EqualCostRoutes,
+        input: &PlanInput,
+        policy: &Policy,
+    ) -> Schedule {
         match self {
-            Self::Ecmp => ecmp::schedule(input, routes),
-            Self::Sincronia => sincronia::schedule(input, policy, routes),
-            Self::Varys => varys::schedule(input, policy, routes),
-            Self::Taccl => taccl::schedule(input, policy, routes, Sight::Flows),
-            Self::TacclJob => taccl::schedule(input, policy, routes, Sight::Jobs),
-            Self::Cassini => cassini::schedule(input, routes),
-            Self::CruxPa => crux::assignment(input, policy, routes),
-            Self::CruxPsPa => crux::paths_and_assignment(input, policy, None),
-            Self::Crux => crux::full(input, policy, None),
+            Self::Ecmp => ecmp::schedule_jobs(input, routes),
+            Self::Sincronia => sincronia::schedule_jobs(input, policy, routes),
+            Self::Varys => varys::schedule_jobs(input, policy, routes),
+            Self::Taccl => taccl::schedule_jobs(input, policy, routes, LoadVisibility::AllFlows),
+            Self::TacclJob => {
+                taccl::schedule_jobs(input, policy, routes, LoadVisibility::OtherJobs)
+            }
+            Self::Cassini => cassini::schedule_jobs(input, routes),
+            Self::CruxPa => crux_variants::schedule_priority_only(input, policy, routes),
+            Self::CruxPsPa => crux_variants::schedule_uncompressed(input, policy, None),
+            Self::Crux => crux_variants::schedule_full(input, policy, None),
         }
     }
 }

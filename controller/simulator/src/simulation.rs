@@ -8,31 +8,31 @@
 mod grid;
 mod summary;
 
-use fluid::{Engine, FluidError, JobIndex, MAX_SECONDS, Network, Options};
-use planner::{Input, JobId, Policy};
+use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, MAX_SECONDS};
+use planner::{JobId, PlanInput, Policy};
 use topology::{Fabric, Finding, LinkId};
 
-pub(crate) use self::grid::Grid;
-use crate::demand::Demand;
-use crate::fault::Fault;
-use crate::outcome::Outcome;
+pub(crate) use self::grid::IterationGrid;
+use crate::demand::LinkDemand;
+use crate::fault::FabricFault;
+use crate::outcome::SimulationOutcome;
 use crate::schedule::{Schedule, ScheduledJob};
 use crate::scheduler::Scheduler;
-use crate::timeline::{Recorder, Timeline, View};
+use crate::timeline::{Timeline, TimelineRecorder, TimelineView};
 
 /// What to simulate, whoever schedules.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub struct SimulationExperiment {
     /// Fabric and jobs at the start; all jobs arrive then.
-    pub input: Input,
+    pub input: PlanInput,
     /// The operator's policy.
     pub policy: Policy,
     /// Time to simulate, in seconds.
     pub seconds: f64,
     /// Failures and repairs, in any order.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<FabricFault>,
     /// What to record for plots; nothing costs nothing.
-    pub views: Vec<View>,
+    pub views: Vec<TimelineView>,
 }
 
 /// Why an experiment cannot be simulated.
@@ -73,9 +73,9 @@ const MAX_ITERATIONS: f64 = 1e8;
 
 /// What came of a simulation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Simulated {
+pub struct SimulationResult {
     /// The document.
-    pub outcome: Outcome,
+    pub outcome: SimulationOutcome,
     /// One for each view of the experiment.
     pub timelines: Vec<Timeline>,
 }
@@ -85,27 +85,27 @@ pub struct Simulated {
 ///
 /// # Errors
 /// A horizon or a job that makes no sense.
-pub fn simulate(
-    experiment: &Experiment,
+pub fn simulate_experiment(
+    experiment: &SimulationExperiment,
     scheduler: Scheduler,
     progress: &mut dyn FnMut(f64),
-) -> Result<Simulated, SimulationError> {
+) -> Result<SimulationResult, SimulationError> {
     let seconds = experiment.seconds;
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
         return Err(SimulationError::Horizon(seconds));
     }
-    let mut world = World::new(experiment, scheduler)?;
-    let mut faults: Vec<&Fault> = experiment.faults.iter().collect();
+    let mut world = SimulationRun::new(experiment, scheduler)?;
+    let mut faults: Vec<&FabricFault> = experiment.faults.iter().collect();
     faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
     for fault in faults
         .into_iter()
         .filter(|fault| fault.at_seconds < seconds)
     {
         world.run_until(fault.at_seconds, progress)?;
-        world.befall(fault)?;
+        world.apply_fault(fault)?;
     }
     world.run_until(seconds, progress)?;
-    Ok(world.finish())
+    Ok(world.into_result())
 }
 
 /// Seconds of an iteration of `job` by itself on the fabric, on the planner's paths; none if it has
@@ -118,22 +118,22 @@ pub fn alone_seconds(
     job: &planner::Job,
     policy: &Policy,
 ) -> Result<Option<f64>, SimulationError> {
-    let input = Input {
+    let input = PlanInput {
         fabric: fabric.clone(),
         jobs: vec![job.clone()],
     };
-    let schedule = Scheduler::Crux.schedule(&input, policy, None);
+    let schedule = Scheduler::Crux.schedule_jobs(&input, policy, None);
     let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
         return Ok(None);
     };
-    let mut engine = engine(fabric)?;
-    let once = fluid::Job {
+    let mut engine = create_engine(fabric)?;
+    let once = fluid::FluidJob {
         iterations: Some(1),
         ..fluid_job(job, scheduled)
     };
     let index = match engine.add_job(&once) {
         Err(FluidError::NothingToDo) => return Ok(None),
-        added => added.map_err(|source| about(job, source))?,
+        added => added.map_err(|source| job_error(job, source))?,
     };
     engine
         .run_until(MAX_SECONDS)
@@ -143,66 +143,69 @@ pub fn alone_seconds(
 }
 
 /// Everything that changes while time passes.
-struct World<'a> {
-    experiment: &'a Experiment,
+struct SimulationRun<'a> {
+    experiment: &'a SimulationExperiment,
     scheduler: Scheduler,
     /// The input with the fabric as it is now.
-    input: Input,
+    input: PlanInput,
     schedule: Schedule,
     engine: Engine,
     /// Where the engine has each job; nowhere if it does not run.
-    places: Vec<Option<JobIndex>>,
-    grid: Grid,
-    recorder: Recorder,
+    engine_jobs: Vec<Option<JobIndex>>,
+    grid: IterationGrid,
+    recorder: TimelineRecorder,
     findings: Vec<Finding>,
 }
 
 /// Reports of progress over a whole run.
 const REPORTS: f64 = 50.0;
 
-impl<'a> World<'a> {
-    fn new(experiment: &'a Experiment, scheduler: Scheduler) -> Result<Self, SimulationError> {
+impl<'a> SimulationRun<'a> {
+    fn new(
+        experiment: &'a SimulationExperiment,
+        scheduler: Scheduler,
+    ) -> Result<Self, SimulationError> {
         let input = experiment.input.clone();
-        let schedule = scheduler.schedule(&input, &experiment.policy, None);
+        let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None);
         for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
             check_iterations(&input.fabric, job, scheduled, experiment.seconds)?;
         }
         let mut world = Self {
             experiment,
             scheduler,
-            engine: engine(&input.fabric)?,
-            places: vec![None; input.jobs.len()],
-            grid: Grid::default(),
-            recorder: Recorder::new(&experiment.views, &input, &schedule),
+            engine: create_engine(&input.fabric)?,
+            engine_jobs: vec![None; input.jobs.len()],
+            grid: IterationGrid::default(),
+            recorder: TimelineRecorder::new(&experiment.views, &input, &schedule),
             findings: Vec::new(),
             input,
             schedule,
         };
-        world.hear_schedule();
-        world.place_jobs(0.0)?;
+        world.record_findings();
+        world.start_jobs(0.0)?;
         Ok(world)
     }
 
     /// Adds the jobs that can run and do not yet.
-    fn place_jobs(&mut self, now: f64) -> Result<(), SimulationError> {
-        for job in 0..self.places.len() {
+    fn start_jobs(&mut self, now: f64) -> Result<(), SimulationError> {
+        for job in 0..self.engine_jobs.len() {
             let scheduled = &self.schedule.jobs[job];
-            if self.places[job].is_some() || !scheduled.is_connected() {
+            if self.engine_jobs[job].is_some() || !scheduled.is_connected() {
                 continue;
             }
             let mut given = fluid_job(&self.input.jobs[job], scheduled);
             given.start += now;
             let place = match self.engine.add_job(&given) {
                 Err(FluidError::NothingToDo) => {
-                    self.find(job, "neither computes nor sends and is not simulated");
+                    self.add_finding(job, "neither computes nor sends and is not simulated");
                     continue;
                 }
-                added => added.map_err(|source| about(&self.input.jobs[job], source))?,
+                added => added.map_err(|source| job_error(&self.input.jobs[job], source))?,
             };
-            self.places[job] = Some(place);
-            self.recorder.placed(job, place);
+            self.engine_jobs[job] = Some(place);
+            self.recorder.set_engine_job(job, place);
             if let Some(period) = scheduled.period_seconds {
-                self.grid.hold(place, given.start, period);
+                self.grid.add_job(place, given.start, period);
             }
         }
         Ok(())
@@ -214,23 +217,23 @@ impl<'a> World<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), SimulationError> {
         let step = self.experiment.seconds / REPORTS;
-        while self.engine.now() < seconds {
-            let next = (self.engine.now() + step).min(seconds);
-            self.advance(next).map_err(SimulationError::Engine)?;
+        while self.engine.now_seconds() < seconds {
+            let next = (self.engine.now_seconds() + step).min(seconds);
+            self.advance_engine(next).map_err(SimulationError::Engine)?;
             progress(next);
         }
         Ok(())
     }
 
-    fn advance(&mut self, until: f64) -> Result<(), FluidError> {
+    fn advance_engine(&mut self, until: f64) -> Result<(), FluidError> {
         if self.grid.is_empty() && self.recorder.is_idle() {
             return self.engine.run_until(until);
         }
-        while self.engine.step(until)? {
-            let instant = self.engine.latest();
-            self.recorder.see(&instant);
-            for (job, seconds) in self.grid.postponements(&instant) {
-                self.engine.postpone(job, seconds)?;
+        while self.engine.step_until(until)? {
+            let instant = self.engine.latest_instant();
+            self.recorder.record_instant(&instant);
+            for (job, seconds) in self.grid.find_postponements(&instant) {
+                self.engine.postpone_iteration(job, seconds)?;
             }
         }
         self.engine.run_until(until)
@@ -238,54 +241,56 @@ impl<'a> World<'a> {
 
     /// A fault: links change, the scheduler decides again, flows that lose their path take the new
     /// one or wait for a repair where they are.
-    fn befall(&mut self, fault: &Fault) -> Result<(), SimulationError> {
+    fn apply_fault(&mut self, fault: &FabricFault) -> Result<(), SimulationError> {
         let before = self.input.fabric.clone();
-        self.input.fabric = before.with(fault.changes.iter().copied());
+        self.input.fabric = before.with_changes(fault.changes.iter().copied());
         let fabric = &self.input.fabric;
         for link in (0..fabric.links().len()).map(LinkId::from) {
             if before.is_up(link) != fabric.is_up(link) {
-                let set = self.engine.set_capacity(link.0, capacity(fabric, link));
+                let set = self
+                    .engine
+                    .set_capacity(link.0, link_capacity(fabric, link));
                 set.map_err(SimulationError::Engine)?;
             }
         }
         let policy = &self.experiment.policy;
         self.schedule = self
             .scheduler
-            .schedule(&self.input, policy, Some(&self.schedule));
-        self.recorder.rescheduled(&self.input, &self.schedule);
-        self.hear_schedule();
-        self.follow_schedule().map_err(SimulationError::Engine)?;
-        self.place_jobs(fault.at_seconds)
+            .schedule_jobs(&self.input, policy, Some(&self.schedule));
+        self.recorder.update_schedule(&self.input, &self.schedule);
+        self.record_findings();
+        self.apply_schedule().map_err(SimulationError::Engine)?;
+        self.start_jobs(fault.at_seconds)
     }
 
     /// Gives running jobs the classes and paths of the schedule.
-    fn follow_schedule(&mut self) -> Result<(), FluidError> {
-        for (place, scheduled) in self.places.iter().zip(&self.schedule.jobs) {
+    fn apply_schedule(&mut self) -> Result<(), FluidError> {
+        for (place, scheduled) in self.engine_jobs.iter().zip(&self.schedule.jobs) {
             let Some(place) = *place else { continue };
-            self.engine.set_class(place, scheduled.class)?;
+            self.engine.set_level(place, scheduled.level)?;
             for (flow, path) in (0..)
                 .zip(&scheduled.paths)
                 .filter(|(_, path)| !path.is_empty())
             {
-                self.engine.set_path(place, flow, &links(path))?;
+                self.engine.set_path(place, flow, &link_numbers(path))?;
             }
         }
         Ok(())
     }
 
     /// Takes over what the schedule tells people, and what it cannot do.
-    fn hear_schedule(&mut self) {
+    fn record_findings(&mut self) {
         let mut found = std::mem::take(&mut self.schedule.findings);
         found.retain(|finding| !self.findings.contains(finding));
         self.findings.extend(found);
         for job in 0..self.schedule.jobs.len() {
             if !self.schedule.jobs[job].is_connected() {
-                self.find(job, "has a flow without a path and waits for one");
+                self.add_finding(job, "has a flow without a path and waits for one");
             }
         }
     }
 
-    fn find(&mut self, job: usize, text: &str) {
+    fn add_finding(&mut self, job: usize, text: &str) {
         let finding = Finding::error(format!("job {}", self.input.jobs[job].id), text);
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
@@ -293,7 +298,7 @@ impl<'a> World<'a> {
     }
 }
 
-fn about(job: &planner::Job, source: FluidError) -> SimulationError {
+fn job_error(job: &planner::Job, source: FluidError) -> SimulationError {
     let id = job.id.clone();
     SimulationError::Job { id, source }
 }
@@ -304,7 +309,7 @@ fn check_iterations(
     scheduled: &ScheduledJob,
     seconds: f64,
 ) -> Result<(), SimulationError> {
-    let demand = Demand::new(fabric, job, &scheduled.paths);
+    let demand = LinkDemand::new(fabric, job, &scheduled.paths);
     let iteration = job.iteration_seconds(demand.bottleneck_seconds());
     let iterations = seconds / iteration;
     // What is no number is the engine's to name.
@@ -319,14 +324,14 @@ fn check_iterations(
     Ok(())
 }
 
-fn engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
-    let capacities = (0..fabric.links().len()).map(|link| capacity(fabric, link.into()));
-    let network = Network::new(capacities.collect()).map_err(SimulationError::Engine)?;
-    Engine::new(&network, Options::default()).map_err(SimulationError::Engine)
+fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
+    let capacities = (0..fabric.links().len()).map(|link| link_capacity(fabric, link.into()));
+    let network = FluidNetwork::new(capacities.collect()).map_err(SimulationError::Engine)?;
+    Engine::new(&network, EngineOptions::default()).map_err(SimulationError::Engine)
 }
 
 /// Bytes per second of a link; 0 while it is down.
-fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
+fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
     if fabric.is_up(link) {
         fabric.link(link).bandwidth.bytes_per_second()
     } else {
@@ -334,23 +339,23 @@ fn capacity(fabric: &Fabric, link: LinkId) -> f64 {
     }
 }
 
-fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::Job {
+fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
     let flows = job.flows.iter().zip(&scheduled.paths);
-    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::Flow {
-        path: links(path),
+    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::FluidFlow {
+        path: link_numbers(path),
         bytes: flow.bytes,
     };
-    fluid::Job {
+    fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
-        class: scheduled.class,
+        level: scheduled.level,
         start: scheduled.start_shift_seconds,
         iterations: None,
         flows: flows.map(flow).collect(),
     }
 }
 
-fn links(path: &[LinkId]) -> Vec<u32> {
+fn link_numbers(path: &[LinkId]) -> Vec<u32> {
     path.iter().map(|link| link.0).collect()
 }
 

@@ -1,20 +1,20 @@
 //! What a run did over time, in bins: for plots.
 //!
-//! A [`View`] says from when to when and how finely; a [`Timeline`] is what was seen through it; a
-//! [`Recorder`] makes it. The decision: every rate is added to its bins when it ends, so a timeline
+//! A [`TimelineView`] says from when to when and how finely; a [`Timeline`] is what was seen through it; a
+//! [`TimelineRecorder`] makes it. The decision: every rate is added to its bins when it ends, so a timeline
 //! holds its bins and nothing else, however long the run and however many events it has.
 
 mod recorder;
 
 use std::collections::BTreeMap;
 
-use topology::{Fabric, LinkId, Node};
+use topology::{Fabric, FabricNode, LinkId};
 
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::TimelineRecorder;
 
 /// From when to when to look, and how finely.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
+pub struct TimelineView {
     /// Begin, in seconds.
     pub from_seconds: f64,
     /// End, in seconds.
@@ -23,14 +23,14 @@ pub struct View {
     pub bins: usize,
 }
 
-impl View {
+impl TimelineView {
     /// Seconds of a bin.
     pub fn bin_seconds(&self) -> f64 {
         (self.until_seconds - self.from_seconds) / self.bins.max(1) as f64
     }
 
     /// Adds to `series` what has `value` from one time to another: to each bin the mean over it.
-    fn add(&self, series: &mut [f64], (from, until): (f64, f64), value: f64) {
+    fn add_value(&self, series: &mut [f64], (from, until): (f64, f64), value: f64) {
         let width = self.bin_seconds();
         let from = (from.max(self.from_seconds) - self.from_seconds) / width;
         let until = (until.min(self.until_seconds) - self.from_seconds) / width;
@@ -56,22 +56,22 @@ pub struct LinkSeries {
 
 /// Kinds of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireTier {
+pub enum LinkTier {
     /// Between hosts and leaves.
     Hosts,
     /// Between switches.
     Switches,
 }
 
-impl WireTier {
+impl LinkTier {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Hosts, Self::Switches];
 
     /// That of a link.
-    fn of(fabric: &Fabric, link: LinkId) -> Self {
+    fn of_link(fabric: &Fabric, link: LinkId) -> Self {
         let link = fabric.link(link);
         let ends = [link.from.node, link.to.node];
-        if ends.iter().any(|node| matches!(node, Node::Host(_))) {
+        if ends.iter().any(|node| matches!(node, FabricNode::Host(_))) {
             Self::Hosts
         } else {
             Self::Switches
@@ -81,9 +81,9 @@ impl WireTier {
 
 /// Whose traffic was on the links of one kind (as in Crux Fig. 24).
 #[derive(Clone, Debug, PartialEq)]
-pub struct WireSeries {
+pub struct TierSeries {
     /// The links.
-    pub tier: WireTier,
+    pub tier: LinkTier,
     /// Share of those links that each band of jobs took, by bin, the most intense band first. Bands
     /// are the same for every scheduler: jobs in the order of their intensity as far as the links
     /// of hosts limit it, in at most [`BANDS`] equal parts.
@@ -97,14 +97,14 @@ pub const BANDS: usize = 6;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     /// The view.
-    pub view: View,
+    pub view: TimelineView,
     /// Share of the jobs' GPUs that computed, by bin.
     pub computing: Vec<f64>,
     /// Intensity on the wire by bin, in FLOP/s: the sum over all links of the share of the link
     /// that a job takes times the job's intensity (as in Crux Fig. 24).
     pub intensity: Vec<f64>,
     /// Whose traffic was on the wire, for links of hosts and links between switches.
-    pub wire: [WireSeries; 2],
+    pub tiers: [TierSeries; 2],
     /// The links with the most planned traffic, the most first.
     pub links: Vec<LinkSeries>,
 }
@@ -119,8 +119,8 @@ impl LinkSeries {
 }
 
 impl Timeline {
-    fn new(view: View, watched: &[LinkId], bands: usize) -> Self {
-        let wire = WireTier::ALL.map(|tier| WireSeries {
+    fn new(view: TimelineView, watched: &[LinkId], bands: usize) -> Self {
+        let wire = LinkTier::ALL.map(|tier| TierSeries {
             tier,
             bands: vec![vec![0.0; view.bins]; bands],
         });
@@ -128,7 +128,7 @@ impl Timeline {
             view,
             computing: vec![0.0; view.bins],
             intensity: vec![0.0; view.bins],
-            wire,
+            tiers: wire,
             links: watched.iter().map(|link| LinkSeries::new(*link)).collect(),
         }
     }
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn values_are_spread_over_the_bins_they_last() {
-        let view = View {
+        let view = TimelineView {
             from_seconds: 10.0,
             until_seconds: 14.0,
             bins: 4,
         };
         let check = |span, expect: [f64; 4]| {
             let mut series = vec![0.0; 4];
-            view.add(&mut series, span, 2.0);
+            view.add_value(&mut series, span, 2.0);
             assert_eq!(series, expect, "{span:?}");
         };
         check((0.0, 20.0), [2.0; 4]);

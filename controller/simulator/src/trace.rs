@@ -1,27 +1,29 @@
 //! Traces of real clusters: which job came when, wanted how many GPUs, and ran how long.
 //!
-//! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`Reader`], an iterator over
+//! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`TraceReader`], an iterator over
 //! the lines of a file, so that a trace of any length needs the memory of one line. A row that
-//! makes no sense is skipped and counted by reason with its first line ([`Skipped`]); only a file
-//! that is no trace at all is an error. [`Trace::read`] keeps the jobs of a [`Selection`], in order
-//! of arrival. [`compose`] makes a workload from published facts instead, which is synthetic and
+//! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a file
+//! that is no trace at all is an error. [`JobTrace::read`] keeps the jobs of a [`TraceSelection`], in order
+//! of arrival. [`compose_trace`] makes a workload from published facts instead, which is synthetic and
 //! says so. Placement ([`crate::placement`]) decides where the jobs run.
 
-mod composer;
+mod arrival_pattern;
+mod composition;
+mod csv_rows;
 mod date;
 mod format;
 mod lingjun;
 mod reader;
-mod rhythm;
-mod rows;
-mod skipped;
+mod skipped_rows;
 
-pub use composer::{Composed, Composition, CompositionError, Peak, compose, peak};
-pub use format::Format;
-pub use lingjun::Workers;
-pub use reader::Reader;
-pub use rhythm::Rhythm;
-pub use skipped::{Count, SkipReason, Skipped};
+pub use arrival_pattern::ArrivalPattern;
+pub use composition::{
+    ComposedTrace, CompositionError, DemandPeak, TraceComposition, compose_trace, find_peak,
+};
+pub use format::TraceFormat;
+pub use lingjun::LingjunWorkers;
+pub use reader::TraceReader;
+pub use skipped_rows::{SkipCount, SkipReason, SkippedRows};
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -36,7 +38,7 @@ pub struct TraceJob {
     /// GPUs that it wants, all at once.
     pub gpus: u32,
     /// How long it is.
-    pub length: Length,
+    pub length: JobLength,
     /// The model it trains, if the trace says.
     pub model: Option<String>,
     /// Whose it is: a virtual cluster, a user.
@@ -45,7 +47,7 @@ pub struct TraceJob {
 
 /// How long a job is, in what the trace counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Length {
+pub enum JobLength {
     /// Seconds that it ran where the trace was taken.
     Seconds(f64),
     /// Iterations of its model.
@@ -85,12 +87,12 @@ pub enum TraceError {
     },
     /// No row was a job of the selection.
     #[error("no job of the selection in the trace; skipped: {0}")]
-    NoJobs(Skipped),
+    NoJobs(SkippedRows),
 }
 
 /// Which jobs of a trace to keep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Selection {
+pub struct TraceSelection {
     /// Only those of this tenant.
     pub tenant: Option<String>,
     /// Only those submitted in this window, in seconds on the clock of the trace.
@@ -99,7 +101,7 @@ pub struct Selection {
     pub max_jobs: usize,
 }
 
-impl Default for Selection {
+impl Default for TraceSelection {
     /// Every job, up to a million.
     fn default() -> Self {
         Self {
@@ -110,8 +112,8 @@ impl Default for Selection {
     }
 }
 
-impl Selection {
-    fn admits(&self, job: &TraceJob) -> bool {
+impl TraceSelection {
+    fn admits_job(&self, job: &TraceJob) -> bool {
         let of_tenant = self.tenant.is_none() || self.tenant == job.tenant;
         let in_window = |window: &Range<f64>| window.contains(&job.submitted_seconds);
         of_tenant && self.window.as_ref().is_none_or(in_window)
@@ -120,42 +122,42 @@ impl Selection {
 
 /// The jobs of a trace in order of arrival, the first at 0 seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trace {
+pub struct JobTrace {
     /// The jobs, by time of submission, then as they stand in the file.
     pub jobs: Vec<TraceJob>,
     /// Rows left out because they make no sense.
-    pub skipped: Skipped,
+    pub skipped: SkippedRows,
     /// What a reader of results should know of the trace, one sentence each.
     pub notes: Vec<String>,
 }
 
-impl Trace {
+impl JobTrace {
     /// Reads the jobs of `selection`.
     ///
     /// # Errors
     /// The input fails, holds more jobs than the selection allows, or none.
-    pub fn read<R: BufRead>(
-        mut reader: Reader<R>,
-        selection: &Selection,
+    pub fn read_jobs<R: BufRead>(
+        mut reader: TraceReader<R>,
+        selection: &TraceSelection,
     ) -> Result<Self, TraceError> {
         let mut jobs = Vec::new();
         while let Some(job) = reader.next() {
             let job = job?;
-            if !selection.admits(&job) {
+            if !selection.admits_job(&job) {
                 continue;
             }
             if jobs.len() == selection.max_jobs {
-                let (line, limit) = (reader.line(), selection.max_jobs);
+                let (line, limit) = (reader.line_number(), selection.max_jobs);
                 return Err(TraceError::TooMany { line, limit });
             }
             jobs.push(job);
         }
-        let notes = reader.notes();
+        let notes = reader.trace_notes();
         if jobs.is_empty() {
             return Err(TraceError::NoJobs(reader.into_skipped()));
         }
         Ok(Self {
-            jobs: from_zero(jobs),
+            jobs: sort_from_zero(jobs),
             skipped: reader.into_skipped(),
             notes,
         })
@@ -163,7 +165,7 @@ impl Trace {
 }
 
 /// The jobs in order of arrival, on a clock that starts with the first.
-fn from_zero(mut jobs: Vec<TraceJob>) -> Vec<TraceJob> {
+fn sort_from_zero(mut jobs: Vec<TraceJob>) -> Vec<TraceJob> {
     jobs.sort_by(|a, b| a.submitted_seconds.total_cmp(&b.submitted_seconds));
     let start = jobs.first().map_or(0.0, |job| job.submitted_seconds);
     for job in &mut jobs {

@@ -10,17 +10,17 @@ use p4rt::field_match::FieldMatchType;
 use p4rt::table_action::Type as TableActionType;
 use p4runtime_proto::v1 as p4rt;
 
-use crate::Tables;
+use crate::SwitchTables;
 use crate::bytes;
 use crate::entry::{
-    ActionCall, ActionId, ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Param, Row,
-    SIGNATURE, TableEntry, TableId, WeightedAction,
+    ActionCall, ActionId, ActionParam, ActionSpec, CONTROLLER_METADATA, EntryKey, EntryValue,
+    FieldMatch, RowField, TableEntry, TableId, TableRow, WeightedAction,
 };
-use crate::p4info::{DefaultAction, P4Info, Table};
+use crate::p4info::{DefaultAction, P4Info, TableInfo};
 
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Count {
+pub struct CounterValue {
     /// Packets.
     pub packets: u64,
     /// Bytes, as the switch counts them.
@@ -57,34 +57,34 @@ pub enum DecodeError {
     UnknownTable(u32),
 }
 
-/// The tables that answers to [`reads`](super::reads) describe. Other entities are ignored.
+/// The tables that answers to [`encode_scope_read`](super::encode_scope_read) describe. Other entities are ignored.
 pub fn decode_tables<'a>(
     p4info: &P4Info,
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> Result<Tables, DecodeError> {
+) -> Result<SwitchTables, DecodeError> {
     table_entries(entities)
         .filter(|entry| !entry.is_const)
-        .map(|entry| controllers_entry(p4info, entry))
+        .map(|entry| decode_controller_entry(p4info, entry))
         .filter_map(Result::transpose)
         .collect()
 }
 
-/// What rows have counted, by key, from answers to [`counts_of`](super::counts_of).
-pub fn decode_counts<'a>(
+/// What rows have counted, by key, from answers to [`encode_table_counter_read`](super::encode_table_counter_read).
+pub fn decode_row_counters<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> Result<BTreeMap<EntryKey, Count>, DecodeError> {
+) -> Result<BTreeMap<EntryKey, CounterValue>, DecodeError> {
     let counted = table_entries(entities).filter(|entry| !entry.is_default_action);
     let counted = counted.filter_map(|entry| Some((entry, entry.counter_data.as_ref()?)));
     counted
-        .map(|(entry, data)| Ok((decode_key(entry)?, decode_count(data)?)))
+        .map(|(entry, data)| Ok((decode_key(entry)?, decode_counter_data(data)?)))
         .collect()
 }
 
 /// What the cells of a counter have counted, by index, from answers to
-/// [`cells_of`](super::cells_of).
-pub fn decode_cells<'a>(
+/// [`encode_counter_read`](super::encode_counter_read).
+pub fn decode_counter_cells<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
-) -> Result<BTreeMap<u32, Count>, DecodeError> {
+) -> Result<BTreeMap<u32, CounterValue>, DecodeError> {
     let cells = entities
         .into_iter()
         .filter_map(|entity| match &entity.entity {
@@ -99,7 +99,10 @@ pub fn decode_cells<'a>(
                 .ok_or(DecodeError::Missing("index"))?
                 .index;
             let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
-            Ok((in_range("counter index", index)?, decode_count(data)?))
+            Ok((
+                convert_in_range("counter index", index)?,
+                decode_counter_data(data)?,
+            ))
         })
         .collect()
 }
@@ -112,7 +115,7 @@ pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError>
         .and_then(|action| action.r#type.as_ref());
     let action = decode_action(action.ok_or(DecodeError::Missing("action"))?)?;
     let metadata = match &entry.metadata[..] {
-        SIGNATURE => Cow::Borrowed(SIGNATURE),
+        CONTROLLER_METADATA => Cow::Borrowed(CONTROLLER_METADATA),
         other => Cow::Owned(other.to_vec()),
     };
     Ok(TableEntry {
@@ -133,7 +136,7 @@ pub(super) fn table_entries<'a>(
 }
 
 /// `None` for a default action that is the program's own.
-fn controllers_entry(
+fn decode_controller_entry(
     p4info: &P4Info,
     entry: &p4rt::TableEntry,
 ) -> Result<Option<TableEntry>, DecodeError> {
@@ -143,14 +146,14 @@ fn controllers_entry(
         return Ok(None);
     }
     let entry = decode_entry(entry)?;
-    Ok((!is_programs_own(table, &entry)).then_some(entry))
+    Ok((!is_program_default(table, &entry)).then_some(entry))
 }
 
-fn is_programs_own(table: &Table, entry: &TableEntry) -> bool {
+fn is_program_default(table: &TableInfo, entry: &TableEntry) -> bool {
     let initial = match (&entry.key.row, &table.default) {
-        (Row::Match { .. }, _) => return false,
-        (Row::Default, DefaultAction::Const) => return true,
-        (Row::Default, DefaultAction::Initially(initial)) => initial,
+        (TableRow::Match { .. }, _) => return false,
+        (TableRow::Default, DefaultAction::Const) => return true,
+        (TableRow::Default, DefaultAction::Initial(initial)) => initial,
     };
     initial.clone().map(ActionSpec::Direct).as_ref() == Some(&entry.value.action)
 }
@@ -158,15 +161,15 @@ fn is_programs_own(table: &Table, entry: &TableEntry) -> bool {
 fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
     let table = TableId(entry.table_id);
     if entry.is_default_action {
-        return Ok(EntryKey::default_of(table));
+        return Ok(EntryKey::for_default(table));
     }
     let fields = entry
         .r#match
         .iter()
         .map(decode_field)
         .filter_map(Result::transpose);
-    let priority = in_range("priority", entry.priority.into())?;
-    Ok(EntryKey::row(
+    let priority = convert_in_range("priority", entry.priority.into())?;
+    Ok(EntryKey::for_row(
         table,
         fields.collect::<Result<_, _>>()?,
         priority,
@@ -174,18 +177,18 @@ fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
 }
 
 /// `None` for a field that matches everything, which need not be written down.
-fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<Field>, DecodeError> {
+fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<RowField>, DecodeError> {
     let id = field.field_id;
-    let number = |bytes: &[u8]| value("match field", id, bytes);
+    let number = |bytes: &[u8]| decode_field_value("match field", id, bytes);
     let kind = field.field_match_type.as_ref();
     let matches = match kind.ok_or(DecodeError::Missing("field_match_type"))? {
         FieldMatchType::Exact(exact) => FieldMatch::Exact(number(&exact.value)?),
         FieldMatchType::Lpm(lpm) => FieldMatch::Lpm {
             value: number(&lpm.value)?,
-            prefix_len: in_range("prefix length", lpm.prefix_len.into())?,
+            prefix_len: convert_in_range("prefix length", lpm.prefix_len.into())?,
         },
         FieldMatchType::Ternary(ternary) => {
-            return Ok(Field::ternary(
+            return Ok(RowField::ternary(
                 id,
                 number(&ternary.value)?,
                 number(&ternary.mask)?,
@@ -199,23 +202,28 @@ fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<Field>, DecodeError> 
         FieldMatchType::Other(_) => return Err(DecodeError::UnknownMatch(id)),
     };
     let everything = matches!(matches, FieldMatch::Lpm { prefix_len: 0, .. });
-    Ok((!everything).then_some(Field { id, matches }))
+    Ok((!everything).then_some(RowField { id, matches }))
 }
 
 fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
     match action {
-        TableActionType::Action(call) => decode_call(call).map(ActionSpec::Direct),
+        TableActionType::Action(call) => decode_action_call(call).map(ActionSpec::Direct),
         TableActionType::ActionProfileMemberId(id) => Ok(ActionSpec::Member(*id)),
         TableActionType::ActionProfileGroupId(id) => Ok(ActionSpec::Group(*id)),
         TableActionType::ActionProfileActionSet(set) => {
-            let group = set.action_profile_actions.iter().map(decode_weighted);
+            let group = set
+                .action_profile_actions
+                .iter()
+                .map(decode_weighted_action);
             let group: Vec<_> = group.collect::<Result<_, _>>()?;
             Ok(ActionSpec::one_shot(group))
         }
     }
 }
 
-fn decode_weighted(weighted: &p4rt::ActionProfileAction) -> Result<WeightedAction, DecodeError> {
+fn decode_weighted_action(
+    weighted: &p4rt::ActionProfileAction,
+) -> Result<WeightedAction, DecodeError> {
     let call = weighted
         .action
         .as_ref()
@@ -225,19 +233,19 @@ fn decode_weighted(weighted: &p4rt::ActionProfileAction) -> Result<WeightedActio
         Some(WatchKind::WatchPort(port)) if !port.is_empty() => Some(port),
         _ => None,
     };
-    let watch_port = watch_port.map(|port| value("action's watch port", 1, port));
+    let watch_port = watch_port.map(|port| decode_field_value("action's watch port", 1, port));
     Ok(WeightedAction {
-        call: decode_call(call)?,
-        weight: in_range("weight", weighted.weight.into())?,
+        call: decode_action_call(call)?,
+        weight: convert_in_range("weight", weighted.weight.into())?,
         watch_port: watch_port.transpose()?,
     })
 }
 
-fn decode_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
+fn decode_action_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
     let params = call.params.iter().map(|param| {
         let id = param.param_id;
-        let value = value("parameter", id, &param.value)?;
-        Ok(Param { id, value })
+        let value = decode_field_value("parameter", id, &param.value)?;
+        Ok(ActionParam { id, value })
     });
     let mut params: Vec<_> = params.collect::<Result<_, _>>()?;
     params.sort_unstable();
@@ -245,17 +253,24 @@ fn decode_call(call: &p4rt::Action) -> Result<ActionCall, DecodeError> {
     Ok(ActionCall { action, params })
 }
 
-fn decode_count(data: &p4rt::CounterData) -> Result<Count, DecodeError> {
-    Ok(Count {
-        packets: in_range("packet count", data.packet_count)?,
-        bytes: in_range("byte count", data.byte_count)?,
+fn decode_counter_data(data: &p4rt::CounterData) -> Result<CounterValue, DecodeError> {
+    Ok(CounterValue {
+        packets: convert_in_range("packet count", data.packet_count)?,
+        bytes: convert_in_range("byte count", data.byte_count)?,
     })
 }
 
-pub(super) fn value(what: &'static str, id: u32, bytes: &[u8]) -> Result<u128, DecodeError> {
-    bytes::decode(bytes).ok_or(DecodeError::Value { what, id })
+pub(super) fn decode_field_value(
+    what: &'static str,
+    id: u32,
+    bytes: &[u8],
+) -> Result<u128, DecodeError> {
+    bytes::decode_value(bytes).ok_or(DecodeError::Value { what, id })
 }
 
-pub(super) fn in_range<T: TryFrom<i64>>(what: &'static str, value: i64) -> Result<T, DecodeError> {
+pub(super) fn convert_in_range<T: TryFrom<i64>>(
+    what: &'static str,
+    value: i64,
+) -> Result<T, DecodeError> {
     T::try_from(value).map_err(|_| DecodeError::Range { what, value })
 }

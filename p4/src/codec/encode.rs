@@ -9,13 +9,14 @@ use p4runtime_proto::v1 as p4rt;
 
 use crate::bytes;
 use crate::entry::{
-    ActionCall, ActionSpec, EntryKey, Field, FieldMatch, Row, TableEntry, TableId, WeightedAction,
+    ActionCall, ActionSpec, EntryKey, FieldMatch, RowField, TableEntry, TableId, TableRow,
+    WeightedAction,
 };
 use crate::p4info::{DefaultAction, P4Info};
-use crate::{Extent, Pipeline, Update, UpdateKind};
+use crate::{ForwardingPipeline, TableScope, TableUpdate, UpdateKind};
 
 /// The program as a switch takes it.
-pub fn encode_pipeline(pipeline: &Pipeline) -> p4rt::ForwardingPipelineConfig {
+pub fn encode_pipeline(pipeline: &ForwardingPipeline) -> p4rt::ForwardingPipelineConfig {
     let cookie = pipeline.cookie;
     p4rt::ForwardingPipelineConfig {
         p4info: Some(pipeline.p4info.message.clone()),
@@ -26,20 +27,20 @@ pub fn encode_pipeline(pipeline: &Pipeline) -> p4rt::ForwardingPipelineConfig {
 
 /// A write. A default action can only be modified, and returns to the program's own without action.
 /// What is deleted is told by its key alone.
-pub fn encode_update(update: &Update) -> p4rt::Update {
+pub fn encode_update(update: &TableUpdate) -> p4rt::Update {
     use p4rt::update::Type;
     let entry = match update.kind {
         UpdateKind::Insert | UpdateKind::Modify => encode_entry(&update.entry),
         UpdateKind::Delete => encode_key(&update.entry.key),
     };
     let kind = match (&update.entry.key.row, update.kind) {
-        (Row::Default, _) | (_, UpdateKind::Modify) => Type::Modify,
+        (TableRow::Default, _) | (_, UpdateKind::Modify) => Type::Modify,
         (_, UpdateKind::Insert) => Type::Insert,
         (_, UpdateKind::Delete) => Type::Delete,
     };
     p4rt::Update {
         r#type: kind.into(),
-        entity: Some(entity(Kind::TableEntry(entry))),
+        entity: Some(wrap_entity(Kind::TableEntry(entry))),
     }
 }
 
@@ -53,61 +54,61 @@ pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
 
 /// What to read to know a part of a switch's tables: of whole ones the rows, and the default
 /// actions that a controller may set. An entry without a field asks for its whole table.
-pub fn reads(p4info: &P4Info, of: &Extent) -> Vec<p4rt::Entity> {
+pub fn encode_scope_read(p4info: &P4Info, of: &TableScope) -> Vec<p4rt::Entity> {
     let tables = p4info.tables();
     let tables = tables.filter(|table| of.tables.contains(&table.id));
-    let rows = tables.clone().map(|table| rows_of(table.id));
+    let rows = tables.clone().map(|table| table_wildcard(table.id));
     let defaults = tables.filter(|table| table.default != DefaultAction::Const);
-    let defaults = defaults.map(|table| encode_key(&EntryKey::default_of(table.id)));
+    let defaults = defaults.map(|table| encode_key(&EntryKey::for_default(table.id)));
     let single = of.entries.iter().map(encode_key);
     let entries = rows.chain(defaults).chain(single);
     entries
-        .map(|entry| entity(Kind::TableEntry(entry)))
+        .map(|entry| wrap_entity(Kind::TableEntry(entry)))
         .collect()
 }
 
 /// What to read to know how much the rows of a table counted; see
-/// [`decode_counts`](super::decode_counts).
-pub fn counts_of(table: TableId) -> p4rt::Entity {
+/// [`decode_row_counters`](super::decode_row_counters).
+pub fn encode_table_counter_read(table: TableId) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
-    entity(Kind::TableEntry(p4rt::TableEntry {
+    wrap_entity(Kind::TableEntry(p4rt::TableEntry {
         counter_data,
-        ..rows_of(table)
+        ..table_wildcard(table)
     }))
 }
 
 /// What to read to know how much one row counted.
-pub fn count_of(key: &EntryKey) -> p4rt::Entity {
+pub fn encode_row_counter_read(key: &EntryKey) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
-    entity(Kind::TableEntry(p4rt::TableEntry {
+    wrap_entity(Kind::TableEntry(p4rt::TableEntry {
         counter_data,
         ..encode_key(key)
     }))
 }
 
 /// What to read to know one cell of an indexed counter.
-pub fn cell_of(counter_id: u32, index: u32) -> p4rt::Entity {
+pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
     let index = i64::from(index);
-    entity(Kind::CounterEntry(p4rt::CounterEntry {
+    wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id,
         index: Some(p4rt::Index { index }),
         ..Default::default()
     }))
 }
 
-/// What to read to know all cells of an indexed counter; see [`decode_cells`](super::decode_cells).
-pub fn cells_of(counter_id: u32) -> p4rt::Entity {
-    entity(Kind::CounterEntry(p4rt::CounterEntry {
+/// What to read to know all cells of an indexed counter; see [`decode_counter_cells`](super::decode_counter_cells).
+pub fn encode_counter_read(counter_id: u32) -> p4rt::Entity {
+    wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id,
         ..Default::default()
     }))
 }
 
-pub(super) fn entity(kind: Kind) -> p4rt::Entity {
+pub(super) fn wrap_entity(kind: Kind) -> p4rt::Entity {
     p4rt::Entity { entity: Some(kind) }
 }
 
-fn rows_of(table: TableId) -> p4rt::TableEntry {
+fn table_wildcard(table: TableId) -> p4rt::TableEntry {
     p4rt::TableEntry {
         table_id: table.0,
         ..Default::default()
@@ -115,10 +116,10 @@ fn rows_of(table: TableId) -> p4rt::TableEntry {
 }
 
 fn encode_key(key: &EntryKey) -> p4rt::TableEntry {
-    let mut encoded = rows_of(key.table);
+    let mut encoded = table_wildcard(key.table);
     match &key.row {
-        Row::Default => encoded.is_default_action = true,
-        Row::Match { fields, priority } => {
+        TableRow::Default => encoded.is_default_action = true,
+        TableRow::Match { fields, priority } => {
             encoded.r#match = fields.iter().map(encode_field).collect();
             encoded.priority = i32::try_from(*priority).unwrap_or(i32::MAX);
         }
@@ -126,9 +127,9 @@ fn encode_key(key: &EntryKey) -> p4rt::TableEntry {
     encoded
 }
 
-fn encode_field(field: &Field) -> p4rt::FieldMatch {
+fn encode_field(field: &RowField) -> p4rt::FieldMatch {
     use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
-    let text = bytes::encode;
+    let text = bytes::encode_value;
     let matches = match field.matches {
         FieldMatch::Exact(value) => FieldMatchType::Exact(Exact { value: text(value) }),
         FieldMatch::Lpm { value, prefix_len } => FieldMatchType::Lpm(Lpm {
@@ -153,11 +154,11 @@ fn encode_field(field: &Field) -> p4rt::FieldMatch {
 
 fn encode_action(action: &ActionSpec) -> p4rt::TableAction {
     let kind = match action {
-        ActionSpec::Direct(call) => TableActionType::Action(encode_call(call)),
+        ActionSpec::Direct(call) => TableActionType::Action(encode_action_call(call)),
         ActionSpec::Member(id) => TableActionType::ActionProfileMemberId(*id),
         ActionSpec::Group(id) => TableActionType::ActionProfileGroupId(*id),
         ActionSpec::OneShot(group) => {
-            let actions = group.iter().map(encode_weighted).collect();
+            let actions = group.iter().map(encode_weighted_action).collect();
             TableActionType::ActionProfileActionSet(p4rt::ActionProfileActionSet {
                 action_profile_actions: actions,
                 ..Default::default()
@@ -167,19 +168,19 @@ fn encode_action(action: &ActionSpec) -> p4rt::TableAction {
     p4rt::TableAction { r#type: Some(kind) }
 }
 
-fn encode_weighted(weighted: &WeightedAction) -> p4rt::ActionProfileAction {
-    let port = weighted.watch_port.map(bytes::encode);
+fn encode_weighted_action(weighted: &WeightedAction) -> p4rt::ActionProfileAction {
+    let port = weighted.watch_port.map(bytes::encode_value);
     p4rt::ActionProfileAction {
-        action: Some(encode_call(&weighted.call)),
+        action: Some(encode_action_call(&weighted.call)),
         weight: i32::try_from(weighted.weight).unwrap_or(i32::MAX),
         watch_kind: port.map(WatchKind::WatchPort),
     }
 }
 
-fn encode_call(call: &ActionCall) -> p4rt::Action {
+fn encode_action_call(call: &ActionCall) -> p4rt::Action {
     let params = call.params.iter().map(|param| p4rt::action::Param {
         param_id: param.id,
-        value: bytes::encode(param.value),
+        value: bytes::encode_value(param.value),
     });
     p4rt::Action {
         action_id: call.action.0,

@@ -3,9 +3,9 @@
 
 use p4runtime_proto::v1 as p4rt;
 
-use super::decode::{DecodeError, in_range, value};
+use super::decode::{DecodeError, convert_in_range, decode_field_value};
 use crate::bytes;
-use crate::fabric::{OutOfRange, Port};
+use crate::fabric::{OutOfRange, PortNumber};
 
 /// `packet_in.ingress_port`.
 const INGRESS_PORT: u32 = 1;
@@ -18,16 +18,16 @@ const SUBMIT_TO_INGRESS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOut {
     /// Where it goes.
-    pub outlet: Outlet,
+    pub target: PacketOutTarget,
     /// The frame, from its Ethernet header on.
     pub payload: Vec<u8>,
 }
 
 /// Where a packet from the controller goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlet {
+pub enum PacketOutTarget {
     /// Out of this port.
-    Port(Port),
+    Port(PortNumber),
     /// Where the switch's tables send it, as if it had come in.
     Tables,
 }
@@ -36,20 +36,23 @@ pub enum Outlet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
     /// The port that it came in by.
-    pub ingress_port: Port,
+    pub ingress_port: PortNumber,
     /// The frame, from its Ethernet header on.
     pub payload: Vec<u8>,
 }
 
 /// A packet for a switch.
 pub fn encode_packet_out(packet: PacketOut) -> p4rt::PacketOut {
-    let (port, submit) = match packet.outlet {
-        Outlet::Port(port) => (port.into(), 0),
-        Outlet::Tables => (0, 1),
+    let (port, submit) = match packet.target {
+        PacketOutTarget::Port(port) => (port.into(), 0),
+        PacketOutTarget::Tables => (0, 1),
     };
     p4rt::PacketOut {
         payload: packet.payload,
-        metadata: vec![field(EGRESS_PORT, port), field(SUBMIT_TO_INGRESS, submit)],
+        metadata: vec![
+            encode_metadata(EGRESS_PORT, port),
+            encode_metadata(SUBMIT_TO_INGRESS, submit),
+        ],
     }
 }
 
@@ -60,34 +63,34 @@ pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError>
         .iter()
         .find(|field| field.metadata_id == INGRESS_PORT);
     let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
-    let number = value("packet_in field", INGRESS_PORT, &port.value)?;
+    let number = decode_field_value("packet_in field", INGRESS_PORT, &port.value)?;
     let number = i64::try_from(number).unwrap_or(i64::MAX);
     let out_of_range = |OutOfRange { what, .. }| DecodeError::Range {
         what,
         value: number,
     };
-    let ingress_port = Port::new(in_range("port", number)?).map_err(out_of_range)?;
+    let ingress_port = PortNumber::new(convert_in_range("port", number)?).map_err(out_of_range)?;
     Ok(PacketIn {
         ingress_port,
         payload: packet.payload,
     })
 }
 
-fn field(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
+fn encode_metadata(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
     p4rt::PacketMetadata {
         metadata_id,
-        value: bytes::encode(value),
+        value: bytes::encode_value(value),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pipeline;
+    use crate::ForwardingPipeline;
 
     #[test]
     fn the_headers_are_those_of_the_program() {
-        let p4info = Pipeline::fabric().p4info;
+        let p4info = ForwardingPipeline::embedded_fabric().p4info;
         let fields = |header: &str| -> Vec<_> {
             let fields = p4info.packet_header(header).iter();
             fields.map(|field| (field.id, field.name.clone())).collect()

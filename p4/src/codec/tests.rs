@@ -10,11 +10,11 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::decode::table_entries;
-use super::encode::entity;
+use super::encode::wrap_entity;
 use super::*;
-use crate::entry::{ActionCall, EntryKey, Row, TableEntry, TableId};
-use crate::fabric::{self, Port};
-use crate::{Extent, Pipeline, Tables, Update, UpdateKind};
+use crate::entry::{ActionCall, EntryKey, TableEntry, TableId, TableRow};
+use crate::fabric::{self, PortNumber};
+use crate::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 
 /// As a switch returns it: byte strings padded, parts in another order.
 fn padded(entry: &TableEntry) -> p4rt::TableEntry {
@@ -35,7 +35,7 @@ fn padded(entry: &TableEntry) -> p4rt::TableEntry {
 
 fn entities(entries: impl IntoIterator<Item = p4rt::TableEntry>) -> Vec<p4rt::Entity> {
     let entities = entries.into_iter().map(Kind::TableEntry);
-    entities.map(entity).collect()
+    entities.map(wrap_entity).collect()
 }
 
 fn samples() -> impl Iterator<Item = TableEntry> {
@@ -44,25 +44,25 @@ fn samples() -> impl Iterator<Item = TableEntry> {
 
 #[test]
 fn what_is_written_is_what_is_read() {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     for entry in samples() {
         assert_eq!(decode_entry(&encode_entry(&entry)), Ok(entry.clone()));
         assert_eq!(decode_entry(&padded(&entry)), Ok(entry.clone()));
         let read = decode_tables(&p4info, &entities([padded(&entry)]));
-        assert_eq!(read, Ok(Tables::from_iter([entry])));
+        assert_eq!(read, Ok(SwitchTables::from_iter([entry])));
     }
 }
 
 #[test]
 fn what_belongs_to_the_program_is_not_read() {
-    let p4info = Pipeline::fabric().p4info;
-    let row = fabric::port_down(Port::CPU);
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let row = fabric::port_down(PortNumber::CPU);
     let constant = p4rt::TableEntry {
         is_const: true,
         ..encode_entry(&row)
     };
     let default_of = |table: TableId, action: ActionCall| {
-        encode_entry(&EntryKey::default_of(table).with(action.into()))
+        encode_entry(&EntryKey::for_default(table).with_action(action.into()))
     };
     let no_salt = ActionCall::new(fabric::action::SET_SALT, [0, 0]);
     let drop = ActionCall::new(fabric::action::DROP, []);
@@ -71,16 +71,19 @@ fn what_belongs_to_the_program_is_not_read() {
         default_of(fabric::table::SWITCH_SALT, no_salt),
         default_of(fabric::table::DST_LEAF, drop),
     ]);
-    assert_eq!(decode_tables(&p4info, &programs_own), Ok(Tables::default()));
+    assert_eq!(
+        decode_tables(&p4info, &programs_own),
+        Ok(SwitchTables::default())
+    );
 }
 
 #[test]
 fn default_actions_are_only_modified() {
     use p4rt::update::Type::{Delete, Insert, Modify};
     let salt = samples()
-        .find(|entry| entry.key.row == Row::Default)
+        .find(|entry| entry.key.row == TableRow::Default)
         .unwrap();
-    let row = fabric::port_down(Port::CPU);
+    let row = fabric::port_down(PortNumber::CPU);
     let cases = [
         (&row, UpdateKind::Insert, Insert, true),
         (&row, UpdateKind::Modify, Modify, true),
@@ -91,7 +94,7 @@ fn default_actions_are_only_modified() {
     ];
     for (entry, kind, expected, with_action) in cases {
         let entry = entry.clone();
-        let update = encode_update(&Update { kind, entry });
+        let update = encode_update(&TableUpdate { kind, entry });
         assert_eq!(update.r#type(), expected);
         let entities = update.entity.as_slice();
         let action = table_entries(entities).next().unwrap().action.as_ref();
@@ -101,8 +104,8 @@ fn default_actions_are_only_modified() {
 
 #[test]
 fn every_table_is_read_and_every_default_that_can_be_set() {
-    let p4info = Pipeline::fabric().p4info;
-    let reads = reads(&p4info, &Extent::of_tables(p4info.table_ids()));
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let reads = encode_scope_read(&p4info, &TableScope::whole_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries
         .iter()
@@ -121,7 +124,7 @@ fn nonsense_is_refused_by_name() {
     let check = |change: &dyn Fn(&mut p4rt::TableEntry), expected: &str| {
         let mut entry = encode_entry(&pin);
         change(&mut entry);
-        let p4info = Pipeline::fabric().p4info;
+        let p4info = ForwardingPipeline::embedded_fabric().p4info;
         let error = decode_tables(&p4info, &entities([entry])).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
@@ -155,19 +158,22 @@ fn counters_are_read_by_key_and_by_index() {
         counter_data: Some(data),
         ..encode_entry(&pin)
     };
-    let count = Count {
+    let count = CounterValue {
         packets: 2,
         bytes: 1500,
     };
-    let read = decode_counts(&entities([counted])).unwrap();
+    let read = decode_row_counters(&entities([counted])).unwrap();
     assert_eq!(read, BTreeMap::from([(pin.key, count)]));
 
-    let cell = entity(Kind::CounterEntry(p4rt::CounterEntry {
+    let cell = wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
         counter_id: fabric::PORT_LEVEL,
         index: Some(p4rt::Index { index: 9 }),
         data: Some(data),
     }));
-    assert_eq!(decode_cells(&[cell]), Ok(BTreeMap::from([(9, count)])));
+    assert_eq!(
+        decode_counter_cells(&[cell]),
+        Ok(BTreeMap::from([(9, count)]))
+    );
 }
 
 #[test]
@@ -178,15 +184,22 @@ fn packets_carry_their_ports() {
     };
     let cases = [
         (
-            Outlet::Port(Port::new(300).unwrap()),
+            PacketOutTarget::Port(PortNumber::new(300).unwrap()),
             [metadata(1, &[1, 44]), metadata(2, &[0])],
         ),
-        (Outlet::Tables, [metadata(1, &[0]), metadata(2, &[1])]),
+        (
+            PacketOutTarget::Tables,
+            [metadata(1, &[0]), metadata(2, &[1])],
+        ),
     ];
     for (outlet, expected) in cases {
         let payload = vec![1, 2];
         assert_eq!(
-            encode_packet_out(PacketOut { outlet, payload }).metadata,
+            encode_packet_out(PacketOut {
+                target: outlet,
+                payload
+            })
+            .metadata,
             expected
         );
     }
@@ -207,7 +220,7 @@ fn packets_carry_their_ports() {
 fn refusals_name_their_updates() {
     let kind = UpdateKind::Insert;
     let updates: Vec<_> = samples()
-        .map(|entry| Update { kind, entry })
+        .map(|entry| TableUpdate { kind, entry })
         .take(3)
         .collect();
     let error = |code: Code, text: &str| p4rt::Error {
@@ -234,7 +247,7 @@ fn refusals_name_their_updates() {
         "1 updates refused, the first because: ResourceExhausted: table is full"
     );
     let update = updates[1].clone();
-    let expected = Refusal {
+    let expected = RefusedUpdate {
         position: 1,
         update,
         code: Code::ResourceExhausted,

@@ -9,14 +9,14 @@ use p4runtime_proto::{rpc, v1 as p4rt};
 use prost::Message;
 use tonic::{Code, Status};
 
-use crate::Update;
+use crate::TableUpdate;
 
 /// Why a batch was not written as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Some updates were refused; the others are written.
-    #[error("{} updates refused, the first because: {}", .0.len(), first(.0))]
-    Refused(Vec<Refusal>),
+    #[error("{} updates refused, the first because: {}", .0.len(), first_reason(.0))]
+    Refused(Vec<RefusedUpdate>),
     /// The switch answered for the batch as a whole: what is written is unknown.
     #[error("batch failed with {code:?}: {message}")]
     Batch {
@@ -29,11 +29,11 @@ pub enum WriteError {
 
 /// One refused update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefusedUpdate {
     /// Its place in the batch, from 0.
     pub position: usize,
     /// The update.
-    pub update: Update,
+    pub update: TableUpdate,
     /// The reason as a code.
     pub code: Code,
     /// The reason in the switch's words.
@@ -41,10 +41,10 @@ pub struct Refusal {
 }
 
 /// What the answer `status` to a Write of `updates` says.
-pub fn decode_write_error(status: &Status, updates: &[Update]) -> WriteError {
-    let refusals = errors(status)
+pub fn decode_write_error(status: &Status, updates: &[TableUpdate]) -> WriteError {
+    let refusals = decode_update_errors(status)
         .filter(|errors| errors.len() == updates.len())
-        .map(|errors| refusals(&errors, updates))
+        .map(|errors| refused_updates(&errors, updates))
         .filter(|refusals| !refusals.is_empty());
     refusals.map_or_else(
         || WriteError::Batch {
@@ -55,7 +55,7 @@ pub fn decode_write_error(status: &Status, updates: &[Update]) -> WriteError {
     )
 }
 
-fn errors(status: &Status) -> Option<Vec<p4rt::Error>> {
+fn decode_update_errors(status: &Status) -> Option<Vec<p4rt::Error>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     let is_error = |url: &str| url.rsplit('/').next() == Some("p4.v1.Error");
     details
@@ -64,11 +64,11 @@ fn errors(status: &Status) -> Option<Vec<p4rt::Error>> {
         .collect()
 }
 
-fn refusals(errors: &[p4rt::Error], updates: &[Update]) -> Vec<Refusal> {
+fn refused_updates(errors: &[p4rt::Error], updates: &[TableUpdate]) -> Vec<RefusedUpdate> {
     let pairs = errors.iter().zip(updates).enumerate();
     let refused = pairs.filter(|(_, (error, _))| error.canonical_code != Code::Ok as i32);
     refused
-        .map(|(position, (error, update))| Refusal {
+        .map(|(position, (error, update))| RefusedUpdate {
             position,
             update: update.clone(),
             code: Code::from(error.canonical_code),
@@ -77,7 +77,7 @@ fn refusals(errors: &[p4rt::Error], updates: &[Update]) -> Vec<Refusal> {
         .collect()
 }
 
-fn first(refusals: &[Refusal]) -> String {
-    let reason = |refusal: &Refusal| format!("{:?}: {}", refusal.code, refusal.message);
+fn first_reason(refusals: &[RefusedUpdate]) -> String {
+    let reason = |refusal: &RefusedUpdate| format!("{:?}: {}", refusal.code, refusal.message);
     refusals.first().map(reason).unwrap_or_default()
 }

@@ -1,24 +1,24 @@
 //! Entries of every table of `fabric.p4`, as they are encoded and shown.
 
 use super::*;
-use crate::Pipeline;
+use crate::ForwardingPipeline;
 use crate::entry::FieldMatch;
-use crate::p4info::{MatchKind, P4Info, Slot};
+use crate::p4info::{FieldInfo, MatchKind, P4Info};
 
-fn port(number: u32) -> Port {
-    Port::new(number).unwrap()
+fn port(number: u32) -> PortNumber {
+    PortNumber::new(number).unwrap()
 }
 
-fn level(number: u32) -> Level {
-    Level::new(number).unwrap()
+fn level(number: u32) -> PriorityLevel {
+    PriorityLevel::new(number).unwrap()
 }
 
 fn job(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
 }
 
-fn prefix(address: [u8; 4], length: u8) -> Prefix {
-    Prefix::new(address.into(), length).unwrap()
+fn prefix(address: [u8; 4], length: u8) -> Ipv4Prefix {
+    Ipv4Prefix::new(address.into(), length).unwrap()
 }
 
 /// One or more entries of every table, with the text that people see.
@@ -27,7 +27,7 @@ pub(crate) fn samples() -> Vec<(TableEntry, &'static str)> {
 }
 
 fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
-    let flow = Flow::roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 0xc000);
+    let flow = FiveTuple::for_roce([10, 0, 1, 1].into(), [10, 0, 2, 1].into(), 0xc000);
     let priority = NonZeroU16::new(5).unwrap();
     let of_job = JobMatch {
         src: Some(prefix([10, 0, 1, 77], 24)),
@@ -36,15 +36,15 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
     };
     vec![
         (
-            acl_punt(&PuntMatch::EtherType(0x88cc), priority, Punt::Punt),
+            acl_punt(&PuntMatch::EtherType(0x88cc), priority, PuntAction::Punt),
             "acl_punt ether_type=35020 priority=5 -> punt()",
         ),
         (
-            acl_punt(&PuntMatch::UdpPort(53), priority, Punt::Drop),
+            acl_punt(&PuntMatch::UdpPort(53), priority, PuntAction::Drop),
             "acl_punt ether_type=2048 ip_proto=17 dport=53 priority=5 -> drop()",
         ),
         (
-            acl_punt(&PuntMatch::Any, priority, Punt::Drop),
+            acl_punt(&PuntMatch::Any, priority, PuntAction::Drop),
             "acl_punt priority=5 -> drop()",
         ),
         (
@@ -108,7 +108,7 @@ fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
 
 #[test]
 fn ids_and_names_are_those_of_the_program() {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     for (id, name) in table::ALL {
         assert_eq!(p4info.table(*id).unwrap().name, name.to_lowercase());
     }
@@ -123,9 +123,9 @@ fn ids_and_names_are_those_of_the_program() {
 
 #[test]
 fn every_table_has_a_constructor_whose_entries_fit_it() {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     for (entry, text) in samples() {
-        assert_eq!(p4info.show(&entry).to_string(), text);
+        assert_eq!(p4info.display(&entry).to_string(), text);
         assert_fits(&p4info, &entry, text);
     }
     for table in p4info.tables() {
@@ -138,7 +138,7 @@ fn every_table_has_a_constructor_whose_entries_fit_it() {
 
 #[test]
 fn the_order_of_writes_follows_the_references() {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let rank = |id| p4info.table(id).unwrap().rank;
     let behind = [
         (table::DST_LEAF, table::ECMP_GROUP),
@@ -156,29 +156,33 @@ fn the_order_of_writes_follows_the_references() {
 fn values_out_of_range_are_refused() {
     let message = |error: OutOfRange| error.to_string();
     assert_eq!(
-        Port::new(512).map_err(message),
+        PortNumber::new(512).map_err(message),
         Err("port 512 is above 511".into())
     );
     assert_eq!(
-        Level::new(8).map_err(message),
+        PriorityLevel::new(8).map_err(message),
         Err("level 8 is above 7".into())
     );
-    let prefix = Prefix::new([10, 0, 0, 1].into(), 33).map_err(message);
+    let prefix = Ipv4Prefix::new([10, 0, 0, 1].into(), 33).map_err(message);
     assert_eq!(prefix, Err("prefix length 33 is above 32".into()));
     assert_eq!(ecmp_group(2, []), None);
 }
 
 #[test]
 fn cells_of_the_port_level_counter_fit_it() {
-    let size = Pipeline::fabric().p4info.counter(PORT_LEVEL).unwrap().size;
+    let size = ForwardingPipeline::embedded_fabric()
+        .p4info
+        .counter(PORT_LEVEL)
+        .unwrap()
+        .size;
     assert_eq!(port_level_index(port(511), level(7)), 4095);
     assert_eq!(size, 4096);
 }
 
 fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
     let table = p4info.table(entry.key.table).unwrap();
-    if let crate::entry::Row::Match { fields, priority } = &entry.key.row {
-        assert_eq!(*priority > 0, table.prioritised(), "{text}");
+    if let crate::entry::TableRow::Match { fields, priority } = &entry.key.row {
+        assert_eq!(*priority > 0, table.needs_priority(), "{text}");
         for field in fields {
             let known = table.field(field.id).unwrap();
             let (kind, value) = match field.matches {
@@ -189,7 +193,7 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
                 FieldMatch::Optional(value) => (MatchKind::Optional, value),
             };
             assert_eq!(kind, known.kind, "{text}");
-            assert_value(&known.slot, value, text);
+            assert_value(&known.info, value, text);
         }
         let mandatory = table
             .fields
@@ -197,12 +201,12 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
             .filter(|field| field.kind == MatchKind::Exact);
         for field in mandatory {
             assert!(
-                fields.iter().any(|given| given.id == field.slot.id),
+                fields.iter().any(|given| given.id == field.info.id),
                 "{text}"
             );
         }
     }
-    for call in entry.value.action.calls() {
+    for call in entry.value.action.action_calls() {
         assert!(table.row_actions.contains(&call.action), "{text}");
         let params = &p4info.action(call.action).unwrap().params;
         assert_eq!(params.len(), call.params.len(), "{text}");
@@ -215,7 +219,7 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
     assert_eq!(indirect, table.profile.is_some(), "{text}");
 }
 
-fn assert_value(slot: &Slot, value: u128, text: &str) {
+fn assert_value(slot: &FieldInfo, value: u128, text: &str) {
     assert!(
         value >> slot.width == 0,
         "{} does not fit {}: {text}",

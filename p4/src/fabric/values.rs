@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::entry::{Field, FieldMatch};
+use crate::entry::{FieldMatch, RowField};
 
 /// TCP, of which IPv4 says 6.
 const TCP: u8 = 6;
@@ -15,11 +15,11 @@ const IPV4: u16 = 0x0800;
 
 /// A port of a switch: 9 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Port(u16);
+pub struct PortNumber(u16);
 
 /// A level: 3 bits, the highest served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Level(u8);
+pub struct PriorityLevel(u8);
 
 /// The bits of the ECMP hash by which a switch chooses: those from 0, 8 or 16 on. Groups have at
 /// most 64 ports, so that choices by different slices have no bit in common.
@@ -28,14 +28,14 @@ pub struct HashSlice(u8);
 
 /// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
+pub struct Ipv4Prefix {
     address: Ipv4Addr,
     length: u8,
 }
 
 /// The five fields that tell flows apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flow {
+pub struct FiveTuple {
     /// The sender.
     pub src: Ipv4Addr,
     /// The receiver.
@@ -52,9 +52,9 @@ pub struct Flow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobMatch {
     /// The sender's network.
-    pub src: Option<Prefix>,
+    pub src: Option<Ipv4Prefix>,
     /// The receiver's network.
-    pub dst: Option<Prefix>,
+    pub dst: Option<Ipv4Prefix>,
     /// The sender's TCP or UDP port.
     pub sport: Option<u16>,
     /// The receiver's TCP or UDP port.
@@ -70,7 +70,7 @@ pub enum PuntMatch {
     /// Frames of this EtherType.
     EtherType(u16),
     /// Frames that came in by this port.
-    IngressPort(Port),
+    IngressPort(PortNumber),
     /// Packets of this protocol over IPv4.
     Protocol(u8),
     /// TCP packets to this port, over IPv4.
@@ -93,7 +93,7 @@ pub struct OutOfRange {
     pub max: u32,
 }
 
-impl Port {
+impl PortNumber {
     const MAX: u16 = 0x1ff;
 
     /// The port that leads to the controller.
@@ -101,7 +101,7 @@ impl Port {
 
     /// The port with this number.
     pub fn new(number: u32) -> Result<Self, OutOfRange> {
-        within("port", number, Self::MAX.into()).map(Self)
+        check_range("port", number, Self::MAX.into()).map(Self)
     }
 
     /// Its number.
@@ -110,17 +110,17 @@ impl Port {
     }
 }
 
-impl Level {
+impl PriorityLevel {
     /// The width of a level.
     pub const BITS: u32 = 3;
 
     /// The level with this number.
     pub fn new(number: u32) -> Result<Self, OutOfRange> {
-        within("level", number, (1 << Self::BITS) - 1).map(Self)
+        check_range("level", number, (1 << Self::BITS) - 1).map(Self)
     }
 
     /// All levels, the least urgent first.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub fn all_levels() -> impl Iterator<Item = Self> {
         (0..1 << Self::BITS).map(Self)
     }
 
@@ -144,25 +144,25 @@ impl HashSlice {
     pub const THIRD: Self = Self(16);
 }
 
-impl Prefix {
+impl Ipv4Prefix {
     /// The addresses that agree with `address` in the first `length` bits, at most 32.
     pub fn new(address: Ipv4Addr, length: u8) -> Result<Self, OutOfRange> {
-        let length = within("prefix length", length.into(), 32)?;
+        let length = check_range("prefix length", length.into(), 32)?;
         let address = Ipv4Addr::from_bits(address.to_bits() & prefix_mask(length));
         Ok(Self { address, length })
     }
 
-    pub(super) fn lpm(self, id: u32) -> Option<Field> {
-        Field::lpm(id, self.address.to_bits().into(), self.length.into(), 32)
+    pub(super) fn lpm_field(self, id: u32) -> Option<RowField> {
+        RowField::lpm(id, self.address.to_bits().into(), self.length.into(), 32)
     }
 
-    fn ternary(self, id: u32) -> Option<Field> {
+    fn ternary_field(self, id: u32) -> Option<RowField> {
         let mask = prefix_mask(self.length).into();
-        Field::ternary(id, self.address.to_bits().into(), mask)
+        RowField::ternary(id, self.address.to_bits().into(), mask)
     }
 }
 
-impl From<Ipv4Addr> for Prefix {
+impl From<Ipv4Addr> for Ipv4Prefix {
     /// Just this address.
     fn from(address: Ipv4Addr) -> Self {
         Self {
@@ -172,9 +172,9 @@ impl From<Ipv4Addr> for Prefix {
     }
 }
 
-impl Flow {
+impl FiveTuple {
     /// A RoCEv2 flow: the UDP source port tells the flows between two NICs apart.
-    pub fn roce(src: Ipv4Addr, dst: Ipv4Addr, sport: u16) -> Self {
+    pub fn for_roce(src: Ipv4Addr, dst: Ipv4Addr, sport: u16) -> Self {
         let (protocol, dport) = (UDP, ROCE);
         Self {
             src,
@@ -187,12 +187,12 @@ impl Flow {
 }
 
 impl JobMatch {
-    pub(super) fn fields(&self) -> Vec<Field> {
+    pub(super) fn match_fields(&self) -> Vec<RowField> {
         let fields = [
-            self.src.and_then(|prefix| prefix.ternary(1)),
-            self.dst.and_then(|prefix| prefix.ternary(2)),
-            self.dport.map(|port| whole(3, port, u16::MAX)),
-            self.sport.map(|port| whole(4, port, u16::MAX)),
+            self.src.and_then(|prefix| prefix.ternary_field(1)),
+            self.dst.and_then(|prefix| prefix.ternary_field(2)),
+            self.dport.map(|port| full_mask_field(3, port, u16::MAX)),
+            self.sport.map(|port| full_mask_field(4, port, u16::MAX)),
         ];
         fields.into_iter().flatten().collect()
     }
@@ -200,30 +200,30 @@ impl JobMatch {
 
 impl PuntMatch {
     /// Keys of IPv4 come with its EtherType, as the program's `@entry_restriction` asks.
-    pub(super) fn fields(&self) -> Vec<Field> {
-        let ether_type = |value: u16| whole(1, value, u16::MAX);
-        let protocol = |value: u8| whole(3, value, u8::MAX);
-        let dport = |value: u16| whole(4, value, u16::MAX);
+    pub(super) fn match_fields(&self) -> Vec<RowField> {
+        let ether_type = |value: u16| full_mask_field(1, value, u16::MAX);
+        let protocol = |value: u8| full_mask_field(3, value, u8::MAX);
+        let dport = |value: u16| full_mask_field(4, value, u16::MAX);
         match *self {
             Self::Any => vec![],
             Self::EtherType(value) => vec![ether_type(value)],
-            Self::IngressPort(port) => vec![whole(2, port.0, Port::MAX)],
+            Self::IngressPort(port) => vec![full_mask_field(2, port.0, PortNumber::MAX)],
             Self::Protocol(value) => vec![ether_type(IPV4), protocol(value)],
             Self::TcpPort(port) => vec![ether_type(IPV4), protocol(TCP), dport(port)],
             Self::UdpPort(port) => vec![ether_type(IPV4), protocol(UDP), dport(port)],
-            Self::Ttl(ttl) => vec![ether_type(IPV4), whole(5, ttl, u8::MAX)],
+            Self::Ttl(ttl) => vec![ether_type(IPV4), full_mask_field(5, ttl, u8::MAX)],
         }
     }
 }
 
 /// A ternary field all of whose bits matter.
-fn whole<T: Into<u128>>(id: u32, value: T, mask: T) -> Field {
+fn full_mask_field<T: Into<u128>>(id: u32, value: T, mask: T) -> RowField {
     let (value, mask) = (value.into(), mask.into());
     let matches = FieldMatch::Ternary { value, mask };
-    Field { id, matches }
+    RowField { id, matches }
 }
 
-fn within<T: TryFrom<u32>>(what: &'static str, value: u32, max: u32) -> Result<T, OutOfRange> {
+fn check_range<T: TryFrom<u32>>(what: &'static str, value: u32, max: u32) -> Result<T, OutOfRange> {
     let fitting = T::try_from(value).ok().filter(|_| value <= max);
     fitting.ok_or(OutOfRange { what, value, max })
 }
@@ -251,4 +251,4 @@ macro_rules! value_of {
     };
 }
 
-value_of!(Port, Level, HashSlice);
+value_of!(PortNumber, PriorityLevel, HashSlice);

@@ -11,17 +11,17 @@ use std::process::ExitCode;
 use crate::{generate, tree};
 
 /// What a rule finds: the places that break it, each with the remedy.
-pub(crate) type Violations = Vec<String>;
+pub(crate) type RuleViolations = Vec<String>;
 
-type Rule = fn(&Path) -> Result<Violations, String>;
+type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, Rule); 5] = [
-    ("layout", layout::check),
-    ("floors", floors::check),
-    ("budgets", budgets::check),
-    ("dependencies", dependencies::check),
-    ("generated files", generate::check),
+const RULES: [(&str, RuleCheck); 5] = [
+    ("layout", layout::check_layout),
+    ("floors", floors::check_floors),
+    ("budgets", budgets::check_budgets),
+    ("dependencies", dependencies::check_dependencies),
+    ("generated files", generate::check_generated),
 ];
 
 const FMT: [&str; 3] = ["fmt", "--all", "--check"];
@@ -36,9 +36,9 @@ const CLIPPY: [&str; 6] = [
 const DOC: [&str; 4] = ["doc", "--workspace", "--no-deps", "--quiet"];
 
 /// Runs every rule, reports all violations, and succeeds when there are none.
-pub(crate) fn run(root: &Path) -> ExitCode {
+pub(crate) fn run_checks(root: &Path) -> ExitCode {
     let cargo = [("fmt", FMT.as_slice()), ("clippy", &CLIPPY), ("doc", &DOC)];
-    let by_cargo = cargo.map(|(name, arguments)| (name, with_cargo(root, arguments)));
+    let by_cargo = cargo.map(|(name, arguments)| (name, run_cargo(root, arguments)));
     let by_reading = RULES.map(|(name, rule)| (name, rule(root)));
     let mut broken = 0;
     for (name, result) in by_cargo.into_iter().chain(by_reading) {
@@ -63,8 +63,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     }
 }
 
-fn with_cargo(root: &Path, arguments: &[&str]) -> Result<Violations, String> {
-    tree::run(root, "cargo", arguments).map(|()| Vec::new())
+fn run_cargo(root: &Path, arguments: &[&str]) -> Result<RuleViolations, String> {
+    tree::run_command(root, "cargo", arguments).map(|()| Vec::new())
 }
 
 #[cfg(test)]
@@ -78,7 +78,11 @@ mod tests {
             .into_iter()
             .filter(|(name, _)| *name != "generated files")
         {
-            assert_eq!(rule(&tree::root()), Ok(Violations::new()), "rule {name}");
+            assert_eq!(
+                rule(&tree::workspace_root()),
+                Ok(RuleViolations::new()),
+                "rule {name}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::check::Violations;
+use crate::check::RuleViolations;
 use crate::tree;
 
 const SCHEMAS: [&str; 8] = [
@@ -19,21 +19,21 @@ const SCHEMAS: [&str; 8] = [
 ];
 
 /// A generated file: its path from the root and its text.
-struct Generated {
+struct GeneratedFile {
     path: String,
     text: String,
 }
 
 /// Writes every generated file.
-pub(crate) fn run(root: &Path) -> ExitCode {
-    let write = |file: Generated| {
+pub(crate) fn write_generated(root: &Path) -> ExitCode {
+    let write = |file: GeneratedFile| {
         let path = root.join(&file.path);
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         folder
             .and_then(|()| std::fs::write(&path, file.text))
             .map_err(|e| e.to_string())
     };
-    match generated(root).and_then(|files| files.into_iter().try_for_each(write)) {
+    match generate_files(root).and_then(|files| files.into_iter().try_for_each(write)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask generate: {error}");
@@ -43,33 +43,33 @@ pub(crate) fn run(root: &Path) -> ExitCode {
 }
 
 /// Generated files that are not what the program writes today.
-pub(crate) fn check(root: &Path) -> Result<Violations, String> {
-    let stale = |file: &Generated| {
+pub(crate) fn check_generated(root: &Path) -> Result<RuleViolations, String> {
+    let stale = |file: &GeneratedFile| {
         let kept = std::fs::read_to_string(root.join(&file.path)).unwrap_or_default();
         kept != file.text
     };
-    let stale = generated(root)?.into_iter().filter(stale);
+    let stale = generate_files(root)?.into_iter().filter(stale);
     Ok(stale
         .map(|file| format!("{}: stale; run cargo xtask generate", file.path))
         .collect())
 }
 
-fn generated(root: &Path) -> Result<Vec<Generated>, String> {
+fn generate_files(root: &Path) -> Result<Vec<GeneratedFile>, String> {
     let mut files = Vec::new();
     for kind in SCHEMAS {
-        let text = crux(root, &["schema", kind])?;
-        files.push(Generated {
+        let text = run_crux(root, &["schema", kind])?;
+        files.push(GeneratedFile {
             path: format!("docs/schemas/{kind}.schema.json"),
             text,
         });
     }
-    files.push(Generated {
+    files.push(GeneratedFile {
         path: "docs/openapi.json".to_owned(),
-        text: crux(root, &["schema", "openapi"])?,
+        text: run_crux(root, &["schema", "openapi"])?,
     });
-    for page in crux(root, &["man", "--list"])?.lines() {
-        let text = crux(root, &["man", page])?;
-        files.push(Generated {
+    for page in run_crux(root, &["man", "--list"])?.lines() {
+        let text = run_crux(root, &["man", page])?;
+        files.push(GeneratedFile {
             path: format!("docs/man/{page}.1"),
             text,
         });
@@ -77,7 +77,7 @@ fn generated(root: &Path) -> Result<Vec<Generated>, String> {
     Ok(files)
 }
 
-fn crux(root: &Path, arguments: &[&str]) -> Result<String, String> {
+fn run_crux(root: &Path, arguments: &[&str]) -> Result<String, String> {
     let run = [&["run", "--quiet", "--package", "crux", "--"], arguments].concat();
-    tree::output(root, "cargo", &run)
+    tree::command_output(root, "cargo", &run)
 }

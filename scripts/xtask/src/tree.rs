@@ -13,13 +13,13 @@ pub(crate) struct SourceFile {
 }
 
 /// The root of the workspace: two folders above this crate.
-pub(crate) fn root() -> PathBuf {
+pub(crate) fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Paths of all files that git tracks or would track, from the root, ascending.
-pub(crate) fn files(root: &Path) -> Result<Vec<String>, String> {
-    let listing = output(
+pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
+    let listing = command_output(
         root,
         "git",
         &["ls-files", "--cached", "--others", "--exclude-standard"],
@@ -41,7 +41,7 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<SourceFile>, String> {
         })
         .map_err(|e| format!("{path}: {e}"))
     };
-    files(root)?
+    tracked_files(root)?
         .into_iter()
         .filter(|path| path.ends_with(".rs"))
         .map(read)
@@ -49,7 +49,11 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<SourceFile>, String> {
 }
 
 /// What a program prints, or why it could not.
-pub(crate) fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn command_output(
+    root: &Path,
+    program: &str,
+    arguments: &[&str],
+) -> Result<String, String> {
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -65,7 +69,7 @@ pub(crate) fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<S
 }
 
 /// Runs a program with its output going to the terminal.
-pub(crate) fn run(root: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
+pub(crate) fn run_command(root: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     let status = Command::new(program)
         .args(arguments)
         .current_dir(root)

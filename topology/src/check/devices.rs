@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::list;
+use super::join_names;
 use crate::draft::CPU_PORT;
 use crate::fabric::{Fabric, Switch};
 use crate::finding::Finding;
@@ -12,28 +12,29 @@ const MAX_PORT: u32 = 510;
 
 /// Two switches with one device id at one address are one device; sharing either alone confuses.
 pub(super) fn shared_identities(fabric: &Fabric) -> Vec<Finding> {
-    let both = shared(fabric, |switch| {
+    let both = switches_sharing(fabric, |switch| {
         Some((switch.device_id, switch.p4runtime.as_deref()?))
     });
-    let device = shared(fabric, |switch| Some(switch.device_id));
-    let server = shared(fabric, |switch| switch.p4runtime.as_deref());
+    let device = switches_sharing(fabric, |switch| Some(switch.device_id));
+    let server = switches_sharing(fabric, |switch| switch.p4runtime.as_deref());
     let same = both.values().map(|names| {
         Finding::error(
-            list(names),
+            join_names(names),
             "have the same device id at the same p4runtime address",
         )
     });
     let same_device = device
         .iter()
         .filter(|(_, names)| !both.values().any(|same| same == *names));
-    let same_device = same_device
-        .map(|(id, names)| Finding::warning(list(names), format!("have the same device id, {id}")));
+    let same_device = same_device.map(|(id, names)| {
+        Finding::warning(join_names(names), format!("have the same device id, {id}"))
+    });
     let same_server = server
         .iter()
         .filter(|(_, names)| !both.values().any(|same| same == *names));
     let same_server = same_server.map(|(address, names)| {
         Finding::warning(
-            list(names),
+            join_names(names),
             format!("have the same p4runtime address, {address}"),
         )
     });
@@ -41,7 +42,7 @@ pub(super) fn shared_identities(fabric: &Fabric) -> Vec<Finding> {
 }
 
 /// The names of the switches that share a key, for each key that is shared.
-fn shared<'a, K: Ord>(
+fn switches_sharing<'a, K: Ord>(
     fabric: &'a Fabric,
     key: impl Fn(&'a Switch) -> Option<K>,
 ) -> BTreeMap<K, Vec<&'a str>> {
@@ -55,7 +56,7 @@ fn shared<'a, K: Ord>(
     names
 }
 
-pub(super) fn ports_that_no_switch_has(fabric: &Fabric) -> Vec<Finding> {
+pub(super) fn invalid_ports(fabric: &Fabric) -> Vec<Finding> {
     let cpu = fabric
         .switches()
         .iter()
@@ -75,7 +76,7 @@ pub(super) fn ports_that_no_switch_has(fabric: &Fabric) -> Vec<Finding> {
     cpu.chain(high).collect()
 }
 
-pub(super) fn switches_without_a_server(fabric: &Fabric) -> Vec<Finding> {
+pub(super) fn switches_without_server(fabric: &Fabric) -> Vec<Finding> {
     let without = fabric
         .switches()
         .iter()
@@ -84,7 +85,7 @@ pub(super) fn switches_without_a_server(fabric: &Fabric) -> Vec<Finding> {
     match names.is_empty() {
         true => Vec::new(),
         false => vec![Finding::info(
-            list(&names),
+            join_names(&names),
             "no p4runtime address; can only be planned for",
         )],
     }

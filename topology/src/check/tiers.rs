@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::fabric::{Fabric, Tier};
 use crate::finding::Finding;
-use crate::ids::{LinkId, Node, SwitchId};
+use crate::ids::{FabricNode, LinkId, SwitchId};
 
-pub(super) fn switches_without_purpose(fabric: &Fabric) -> Vec<Finding> {
+pub(super) fn unconnected_switches(fabric: &Fabric) -> Vec<Finding> {
     let purpose = |id: SwitchId| {
         let switch = fabric.switch(id);
         if switch.ports.is_empty() {
@@ -19,13 +19,13 @@ pub(super) fn switches_without_purpose(fabric: &Fabric) -> Vec<Finding> {
             None
         }
     };
-    let findings = switches(fabric)
+    let findings = all_switch_ids(fabric)
         .filter_map(|id| purpose(id).map(|text| Finding::warning(&*fabric.switch(id).name, text)));
     findings.collect()
 }
 
-pub(super) fn links_that_no_path_takes(fabric: &Fabric) -> Vec<Finding> {
-    let tier = |node: Node| node.switch().map(|id| fabric.switch(id).tier);
+pub(super) fn unused_links(fabric: &Fabric) -> Vec<Finding> {
+    let tier = |node: FabricNode| node.switch().map(|id| fabric.switch(id).tier);
     let level = |link: &LinkId| {
         let link = fabric.link(*link);
         tier(link.from.node).is_some() && tier(link.from.node) == tier(link.to.node)
@@ -44,14 +44,14 @@ pub(super) fn links_that_no_path_takes(fabric: &Fabric) -> Vec<Finding> {
 /// Uplinks of a switch: how many, how fast the slowest and the fastest are, how much together, in
 /// thousandths of a Gb/s so that they can be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Uplinks {
+struct UplinkCapacity {
     count: usize,
     slowest: u64,
     fastest: u64,
     total: u64,
 }
 
-impl std::fmt::Display for Uplinks {
+impl std::fmt::Display for UplinkCapacity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -73,18 +73,18 @@ pub(super) fn uneven_uplinks(fabric: &Fabric) -> Vec<Finding> {
 }
 
 fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
-    let uplinks: Vec<(SwitchId, Uplinks)> = fabric
-        .tier(tier)
-        .map(|id| (id, Uplinks::of(fabric, id)))
+    let uplinks: Vec<(SwitchId, UplinkCapacity)> = fabric
+        .switches_of_tier(tier)
+        .map(|id| (id, UplinkCapacity::of_switch(fabric, id)))
         .collect();
-    let mut frequency: BTreeMap<Uplinks, usize> = BTreeMap::new();
+    let mut frequency: BTreeMap<UplinkCapacity, usize> = BTreeMap::new();
     for (_, uplinks) in &uplinks {
         *frequency.entry(*uplinks).or_default() += 1;
     }
     let Some((usual, _)) = frequency.into_iter().max_by_key(|&(_, times)| times) else {
         return Vec::new();
     };
-    let finding = |(id, found): (SwitchId, Uplinks)| {
+    let finding = |(id, found): (SwitchId, UplinkCapacity)| {
         let text = if found != usual {
             format!("has {found} in all; a usual one has {usual}")
         } else if found.slowest != found.fastest {
@@ -97,8 +97,8 @@ fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
     uplinks.into_iter().filter_map(finding).collect()
 }
 
-impl Uplinks {
-    fn of(fabric: &Fabric, id: SwitchId) -> Self {
+impl UplinkCapacity {
+    fn of_switch(fabric: &Fabric, id: SwitchId) -> Self {
         let speed = |&link: &LinkId| (fabric.link(link).bandwidth.gbps() * 1e3).round() as u64;
         let speeds = || fabric.up_links(id).iter().map(speed);
         Self {
@@ -111,10 +111,10 @@ impl Uplinks {
 }
 
 /// How much can enter a switch from below for each unit that can leave it upwards, one way.
-pub(super) fn capacity(fabric: &Fabric) -> Vec<Finding> {
+pub(super) fn oversubscription_ratios(fabric: &Fabric) -> Vec<Finding> {
     let of_tier = |tier| {
         let with_uplinks = fabric
-            .tier(tier)
+            .switches_of_tier(tier)
             .filter(|&id| !fabric.up_links(id).is_empty());
         let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
         // The least upwards for what comes from below; the first of equals.
@@ -150,6 +150,6 @@ fn gbps_below(fabric: &Fabric, id: SwitchId) -> f64 {
     all - gbps_above(fabric, id)
 }
 
-fn switches(fabric: &Fabric) -> impl Iterator<Item = SwitchId> {
+fn all_switch_ids(fabric: &Fabric) -> impl Iterator<Item = SwitchId> {
     (0..fabric.switches().len()).map(SwitchId::from)
 }

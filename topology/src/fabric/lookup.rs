@@ -6,19 +6,19 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use super::{Endpoint, Fabric};
-use crate::ids::{HostId, LinkId, NicId, Node, SwitchId};
+use super::{Fabric, LinkEndpoint};
+use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 
 /// A range of IPv4 addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
+pub struct AddressPrefix {
     /// The first address of the range.
     pub address: Ipv4Addr,
     /// Number of bits that all addresses share, 0..=32.
     pub length: u8,
 }
 
-impl std::fmt::Display for Prefix {
+impl std::fmt::Display for AddressPrefix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
     }
@@ -26,15 +26,17 @@ impl std::fmt::Display for Prefix {
 
 impl Fabric {
     /// The host or switch of that name.
-    pub fn node_named(&self, name: &str) -> Option<Node> {
-        let host = || self.host_named(name).map(Node::Host);
-        self.switch_named(name).map(Node::Switch).or_else(host)
+    pub fn node_named(&self, name: &str) -> Option<FabricNode> {
+        let host = || self.host_named(name).map(FabricNode::Host);
+        self.switch_named(name)
+            .map(FabricNode::Switch)
+            .or_else(host)
     }
 
     /// The end of a cable of that name, `leaf1:4`, if a cable is there.
-    pub fn endpoint_named(&self, name: &str) -> Option<Endpoint> {
+    pub fn endpoint_named(&self, name: &str) -> Option<LinkEndpoint> {
         let (node, port) = name.rsplit_once(':')?;
-        let endpoint = Endpoint {
+        let endpoint = LinkEndpoint {
             node: self.node_named(node)?,
             port: port.parse().ok()?,
         };
@@ -64,42 +66,42 @@ impl Fabric {
     }
 
     /// The links from one node to another, ascending; parallel links are several.
-    pub fn links_between(&self, from: Node, to: Node) -> Vec<LinkId> {
+    pub fn links_between(&self, from: FabricNode, to: FabricNode) -> Vec<LinkId> {
         let mut links = self.links_from(from);
         links.retain(|&link| self.link(link).to.node == to);
         links
     }
 
     /// All links that leave a node, ascending.
-    pub fn links_from(&self, node: Node) -> Vec<LinkId> {
+    pub fn links_from(&self, node: FabricNode) -> Vec<LinkId> {
         let mut links: Vec<LinkId> = match node {
-            Node::Host(host) => self
+            FabricNode::Host(host) => self
                 .host(host)
                 .nics
                 .iter()
                 .map(|&nic| self.nic(nic).uplink)
                 .collect(),
-            Node::Switch(switch) => self.switch(switch).ports.values().copied().collect(),
+            FabricNode::Switch(switch) => self.switch(switch).ports.values().copied().collect(),
         };
         links.sort_unstable();
         links
     }
 
     /// The link that leaves through a port.
-    pub fn link_at(&self, endpoint: Endpoint) -> Option<LinkId> {
+    pub fn link_at(&self, endpoint: LinkEndpoint) -> Option<LinkId> {
         match endpoint.node {
-            Node::Host(host) => self
+            FabricNode::Host(host) => self
                 .nic_of(host, endpoint.port)
                 .map(|nic| self.nic(nic).uplink),
-            Node::Switch(switch) => self.switch(switch).ports.get(&endpoint.port).copied(),
+            FabricNode::Switch(switch) => self.switch(switch).ports.get(&endpoint.port).copied(),
         }
     }
 
     /// The NIC that a link leads to; `None` for a link to a switch.
     pub fn nic_after(&self, link: LinkId) -> Option<NicId> {
         match self.link(link).to {
-            Endpoint {
-                node: Node::Host(host),
+            LinkEndpoint {
+                node: FabricNode::Host(host),
                 port,
             } => self.nic_of(host, port),
             _ => None,
@@ -121,22 +123,22 @@ impl Fabric {
 
     /// The addresses that are routed to a leaf, ascending: the /24 of each of its NICs where no NIC
     /// of another leaf is in it, else the NIC's own /32.
-    pub fn leaf_prefixes(&self, leaf: SwitchId) -> BTreeSet<Prefix> {
+    pub fn leaf_prefixes(&self, leaf: SwitchId) -> BTreeSet<AddressPrefix> {
         self.nics_on(leaf)
             .map(|nic| self.prefix_of(self.nic(nic).ip, leaf))
             .collect()
     }
 
-    fn prefix_of(&self, ip: Ipv4Addr, leaf: SwitchId) -> Prefix {
+    fn prefix_of(&self, ip: Ipv4Addr, leaf: SwitchId) -> AddressPrefix {
         let [a, b, c, _] = ip.octets();
         let (first, last) = (Ipv4Addr::new(a, b, c, 0), Ipv4Addr::new(a, b, c, 255));
         let mut neighbours = self.structure.nic_addresses.range(first..=last);
         match neighbours.all(|(_, &nic)| self.leaf_of(nic) == leaf) {
-            true => Prefix {
+            true => AddressPrefix {
                 address: first,
                 length: 24,
             },
-            false => Prefix {
+            false => AddressPrefix {
                 address: ip,
                 length: 32,
             },
@@ -155,7 +157,7 @@ mod tests {
             parallel_uplinks: 2,
             ..ClosSpec::default()
         };
-        clos::build("parallel", &spec).unwrap()
+        clos::build_clos("parallel", &spec).unwrap()
     }
 
     #[test]
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn names_with_dashes_are_told_apart() {
-        let mut document = spec::document(&parallel());
+        let mut document = spec::explicit_document(&parallel());
         document.switches[0].name = "leaf-a".to_owned();
         for link in &mut document.links {
             link.b = link.b.replace("leaf1:", "leaf-a:");
@@ -213,7 +215,7 @@ mod tests {
             host_links: 2,
             ..ClosSpec::default()
         };
-        let fabric = clos::build("dual", &spec).unwrap();
+        let fabric = clos::build_clos("dual", &spec).unwrap();
         let leaf1 = fabric.switch_named("leaf1").unwrap();
         let hosts: Vec<u32> = fabric
             .hosts_on(leaf1)
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn leaves_that_share_a_range_are_routed_by_address() {
-        let mut document = spec::document(&parallel());
+        let mut document = spec::explicit_document(&parallel());
         document.hosts[3].ips = vec!["10.0.1.77".to_owned()];
         let fabric = Fabric::try_from(&document).unwrap();
         let prefixes = |leaf: &str| -> Vec<String> {

@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ImportError, Imported, SkipReason};
-use crate::draft::{Draft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
+use super::{ImportError, ImportedFabric, RowSkipReason};
+use crate::draft::{FabricDraft, MAX_CABLES, MAX_NICS_PER_LEAF, MAX_SWITCHES_PER_TIER};
 use crate::fabric::{Fabric, Tier};
 use crate::ids::SwitchId;
-use crate::spec::{self, FieldError};
+use crate::spec::{self, FabricFieldError};
 use crate::units::Bandwidth;
 
 const COLUMNS: &str = "ip,DSW,PSW,ASW";
@@ -58,19 +58,19 @@ impl Default for LingjunOptions {
 ///
 /// # Errors
 /// The text has not the columns of `topo.csv` or no good row, or `options` makes no fabric.
-pub fn lingjun(csv: &str, options: &LingjunOptions) -> Result<Imported, ImportError> {
-    let speeds = options.speeds()?;
-    let mut rows = Rows::read(csv)?;
-    rows.fit(options)?;
-    let groups = Groups::of(&rows);
+pub fn import_lingjun(csv: &str, options: &LingjunOptions) -> Result<ImportedFabric, ImportError> {
+    let speeds = options.link_speeds()?;
+    let mut rows = TopologyRows::parse_rows(csv)?;
+    rows.drop_unaddressable(options)?;
+    let groups = SwitchGroups::from_rows(&rows);
     options.check_sizes(&rows, &groups)?;
-    let fabric = options.build(&rows, &groups, speeds);
+    let fabric = options.build_fabric(&rows, &groups, speeds);
     // A name of the data that is also a generated one is found like in any document.
-    Fabric::try_from(&spec::document(&fabric))?;
-    Ok(Imported {
+    Fabric::try_from(&spec::explicit_document(&fabric))?;
+    Ok(ImportedFabric {
         fabric,
         skipped: rows.skipped,
-        assumptions: options.assumptions(),
+        assumptions: options.list_assumptions(),
     })
 }
 
@@ -79,19 +79,19 @@ type LeafKey<'a> = (&'a str, &'a str, &'a str);
 
 /// The good rows, and how many were not.
 #[derive(Default)]
-struct Rows<'a> {
+struct TopologyRows<'a> {
     /// Hosts by leaf, in the order of the file.
     leaves: BTreeMap<LeafKey<'a>, Vec<&'a str>>,
     seen: BTreeSet<&'a str>,
-    skipped: BTreeMap<SkipReason, usize>,
+    skipped: BTreeMap<RowSkipReason, usize>,
 }
 
-impl<'a> Rows<'a> {
-    fn read(csv: &'a str) -> Result<Self, ImportError> {
+impl<'a> TopologyRows<'a> {
+    fn parse_rows(csv: &'a str) -> Result<Self, ImportError> {
         let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
         let mut lines = csv.lines().filter(|line| !line.trim().is_empty());
         let header = lines.next().unwrap_or_default();
-        if columns(header).join(",") != COLUMNS {
+        if split_columns(header).join(",") != COLUMNS {
             let found = header.chars().take(80).collect();
             return Err(ImportError::Header {
                 expected: COLUMNS,
@@ -100,42 +100,42 @@ impl<'a> Rows<'a> {
         }
         let mut rows = Self::default();
         for line in lines {
-            if let Err(reason) = rows.add(line) {
-                rows.skip(reason, 1);
+            if let Err(reason) = rows.add_row(line) {
+                rows.count_skipped(reason, 1);
             }
         }
         Ok(rows)
     }
 
-    fn add(&mut self, line: &'a str) -> Result<(), SkipReason> {
-        let [ip, dsw, psw, asw] = columns(line)[..] else {
-            return Err(SkipReason::Columns);
+    fn add_row(&mut self, line: &'a str) -> Result<(), RowSkipReason> {
+        let [ip, dsw, psw, asw] = split_columns(line)[..] else {
+            return Err(RowSkipReason::Columns);
         };
-        if ![ip, dsw, psw, asw].into_iter().all(spec::is_name) {
-            return Err(SkipReason::Value);
+        if ![ip, dsw, psw, asw].into_iter().all(spec::is_valid_name) {
+            return Err(RowSkipReason::Value);
         }
         if !self.seen.insert(ip) {
-            return Err(SkipReason::Duplicate);
+            return Err(RowSkipReason::Duplicate);
         }
         self.leaves.entry((dsw, psw, asw)).or_default().push(ip);
         Ok(())
     }
 
-    fn skip(&mut self, reason: SkipReason, rows: usize) {
+    fn count_skipped(&mut self, reason: RowSkipReason, rows: usize) {
         if rows > 0 {
             *self.skipped.entry(reason).or_default() += rows;
         }
     }
 
     /// Leaves out hosts that cannot be addressed.
-    fn fit(&mut self, options: &LingjunOptions) -> Result<(), ImportError> {
+    fn drop_unaddressable(&mut self, options: &LingjunOptions) -> Result<(), ImportError> {
         let hosts_per_leaf = (MAX_NICS_PER_LEAF / u64::from(options.host_links)) as usize;
         let mut too_many = 0;
         for hosts in self.leaves.values_mut() {
             too_many += hosts.len().saturating_sub(hosts_per_leaf);
             hosts.truncate(hosts_per_leaf);
         }
-        self.skip(SkipReason::LeafFull, too_many);
+        self.count_skipped(RowSkipReason::LeafFull, too_many);
         match self.host_count() {
             0 => Err(ImportError::NoHosts {
                 skipped: self.skipped.values().sum(),
@@ -149,21 +149,21 @@ impl<'a> Rows<'a> {
     }
 
     /// Whether the first characters of the hosts' addresses tell them apart.
-    fn short_names(&self) -> bool {
+    fn has_unique_short_names(&self) -> bool {
         let hosts = self.leaves.values().flatten();
-        let short: BTreeSet<&str> = hosts.map(|ip| shortened(ip)).collect();
+        let short: BTreeSet<&str> = hosts.map(|ip| shorten_address(ip)).collect();
         short.len() == self.host_count()
     }
 }
 
-fn columns(line: &str) -> Vec<&str> {
+fn split_columns(line: &str) -> Vec<&str> {
     line.split(',')
         .map(|value| value.trim().trim_matches('"'))
         .collect()
 }
 
 /// The first characters of a hashed address; one that is short is not hashed and stays.
-fn shortened(ip: &str) -> &str {
+fn shorten_address(ip: &str) -> &str {
     if ip.len() <= 2 * NAME_LENGTH {
         ip
     } else {
@@ -172,27 +172,31 @@ fn shortened(ip: &str) -> &str {
 }
 
 #[derive(Clone, Copy)]
-struct Speeds {
+struct LinkSpeeds {
     host: Bandwidth,
     uplink: Bandwidth,
     core: Bandwidth,
 }
 
 impl LingjunOptions {
-    fn speeds(&self) -> Result<Speeds, FieldError> {
-        spec::all_at_least_one(&[
+    fn link_speeds(&self) -> Result<LinkSpeeds, FabricFieldError> {
+        spec::check_minimum_counts(&[
             ("spines", self.spines),
             ("gpus_per_host", self.gpus_per_host),
             ("host_links", self.host_links),
         ])?;
-        Ok(Speeds {
-            host: spec::speed("host_gbps", self.host_gbps)?,
-            uplink: spec::speed("uplink_gbps", self.uplink_gbps)?,
-            core: spec::speed("core_gbps", self.core_gbps)?,
+        Ok(LinkSpeeds {
+            host: spec::checked_speed("host_gbps", self.host_gbps)?,
+            uplink: spec::checked_speed("uplink_gbps", self.uplink_gbps)?,
+            core: spec::checked_speed("core_gbps", self.core_gbps)?,
         })
     }
 
-    fn check_sizes(&self, rows: &Rows<'_>, groups: &Groups<'_>) -> Result<(), FieldError> {
+    fn check_sizes(
+        &self,
+        rows: &TopologyRows<'_>,
+        groups: &SwitchGroups<'_>,
+    ) -> Result<(), FabricFieldError> {
         let product = |a: usize, b: u32| (a as u64).saturating_mul(u64::from(b));
         let [leaves, pods] = [rows.leaves.len(), groups.pods.len()];
         let cores = product(groups.cores.len(), self.cores);
@@ -202,7 +206,7 @@ impl LingjunOptions {
             product(pods, self.spines).saturating_mul(u64::from(self.cores)),
         ];
         let cables = cables.into_iter().fold(0, u64::saturating_add);
-        spec::within_limits(&[
+        spec::check_limits(&[
             ("spines", "leaves", leaves as u64, MAX_SWITCHES_PER_TIER),
             (
                 "spines",
@@ -215,12 +219,17 @@ impl LingjunOptions {
         ])
     }
 
-    fn build(&self, rows: &Rows<'_>, groups: &Groups<'_>, speeds: Speeds) -> Fabric {
-        let mut draft = Draft::named("lingjun");
+    fn build_fabric(
+        &self,
+        rows: &TopologyRows<'_>,
+        groups: &SwitchGroups<'_>,
+        speeds: LinkSpeeds,
+    ) -> Fabric {
+        let mut draft = FabricDraft::with_name("lingjun");
         let leaves = draft.add_switches(Tier::Leaf, rows.leaves.len());
         let spines = draft.add_switches(Tier::Spine, groups.pods.len() * self.spines as usize);
         let cores = draft.add_switches(Tier::Core, groups.cores.len() * self.cores as usize);
-        draft.rename(
+        draft.rename_switches(
             &leaves,
             rows.leaves
                 .keys()
@@ -228,23 +237,29 @@ impl LingjunOptions {
         );
         self.add_hosts(&mut draft, rows, &leaves, speeds.host);
         for (&(dsw, psw, _), &leaf) in rows.leaves.keys().zip(&leaves) {
-            for &spine in chunk(&spines, self.spines, groups.pods[&(dsw, psw)]) {
-                draft.connect(leaf, spine, speeds.uplink);
+            for &spine in group_switches(&spines, self.spines, groups.pods[&(dsw, psw)]) {
+                draft.connect_switches(leaf, spine, speeds.uplink);
             }
         }
         for (&(dsw, _), &pod) in &groups.pods {
-            for &spine in chunk(&spines, self.spines, pod) {
-                for &core in chunk(&cores, self.cores, groups.cores[dsw]) {
-                    draft.connect(spine, core, speeds.core);
+            for &spine in group_switches(&spines, self.spines, pod) {
+                for &core in group_switches(&cores, self.cores, groups.cores[dsw]) {
+                    draft.connect_switches(spine, core, speeds.core);
                 }
             }
         }
-        draft.finish()
+        draft.into_fabric()
     }
 
-    fn add_hosts(&self, draft: &mut Draft, rows: &Rows<'_>, leaves: &[SwitchId], speed: Bandwidth) {
-        let name: fn(&str) -> &str = if rows.short_names() {
-            shortened
+    fn add_hosts(
+        &self,
+        draft: &mut FabricDraft,
+        rows: &TopologyRows<'_>,
+        leaves: &[SwitchId],
+        speed: Bandwidth,
+    ) {
+        let name: fn(&str) -> &str = if rows.has_unique_short_names() {
+            shorten_address
         } else {
             |ip| ip
         };
@@ -256,7 +271,7 @@ impl LingjunOptions {
         }
     }
 
-    fn assumptions(&self) -> Vec<String> {
+    fn list_assumptions(&self) -> Vec<String> {
         vec![
             format!("{} GPUs per host", self.gpus_per_host),
             format!(
@@ -276,13 +291,13 @@ impl LingjunOptions {
 }
 
 /// Positions of the PSW groups (with their DSW group) and of the DSW groups, by name.
-struct Groups<'a> {
+struct SwitchGroups<'a> {
     pods: BTreeMap<(&'a str, &'a str), usize>,
     cores: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Groups<'a> {
-    fn of(rows: &Rows<'a>) -> Self {
+impl<'a> SwitchGroups<'a> {
+    fn from_rows(rows: &TopologyRows<'a>) -> Self {
         let pods: BTreeSet<_> = rows
             .leaves
             .keys()
@@ -297,7 +312,7 @@ impl<'a> Groups<'a> {
 }
 
 /// The switches of one group.
-fn chunk(switches: &[SwitchId], size: u32, group: usize) -> &[SwitchId] {
+fn group_switches(switches: &[SwitchId], size: u32, group: usize) -> &[SwitchId] {
     let size = size as usize;
     &switches[group * size..(group + 1) * size]
 }
@@ -305,7 +320,7 @@ fn chunk(switches: &[SwitchId], size: u32, group: usize) -> &[SwitchId] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Severity, check};
+    use crate::{Severity, check_fabric};
 
     const TOPO: &str = "ip,DSW,PSW,ASW\n\
         aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,G6,P10,S14\n\
@@ -320,15 +335,15 @@ mod tests {
 
     #[test]
     fn groups_become_tiers_and_bad_rows_are_counted() {
-        let imported = lingjun(TOPO, &LingjunOptions::default()).unwrap();
+        let imported = import_lingjun(TOPO, &LingjunOptions::default()).unwrap();
         let fabric = &imported.fabric;
         let leaves: Vec<&str> = fabric
-            .tier(Tier::Leaf)
+            .switches_of_tier(Tier::Leaf)
             .map(|leaf| &*fabric.switch(leaf).name)
             .collect();
         assert_eq!(leaves, ["G6.P10.S14", "G6.P10.S2", "G6.P12.S14"]);
-        assert_eq!(fabric.tier(Tier::Spine).count(), 32);
-        assert_eq!(fabric.tier(Tier::Core).count(), 16);
+        assert_eq!(fabric.switches_of_tier(Tier::Spine).count(), 32);
+        assert_eq!(fabric.switches_of_tier(Tier::Core).count(), 16);
         let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
         assert_eq!(
             hosts,
@@ -341,14 +356,14 @@ mod tests {
         );
         let skipped: Vec<_> = imported.skipped.into_iter().collect();
         let expected = [
-            (SkipReason::Columns, 1),
-            (SkipReason::Value, 2),
-            (SkipReason::Duplicate, 1),
+            (RowSkipReason::Columns, 1),
+            (RowSkipReason::Value, 2),
+            (RowSkipReason::Duplicate, 1),
         ];
         assert_eq!(skipped, expected);
         assert_eq!(imported.assumptions.len(), 4);
         assert!(
-            check(fabric)
+            check_fabric(fabric)
                 .iter()
                 .all(|finding| finding.severity == Severity::Info)
         );
@@ -359,7 +374,7 @@ mod tests {
         let alike = "ip,DSW,PSW,ASW\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1,G,P,S\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2,G,P,S\n";
-        let imported = lingjun(alike, &LingjunOptions::default()).unwrap();
+        let imported = import_lingjun(alike, &LingjunOptions::default()).unwrap();
         assert_eq!(
             imported.fabric.hosts()[1].name,
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2"
@@ -371,14 +386,15 @@ mod tests {
         let rows: String = (0..70)
             .map(|host| format!("10.1.1.{host},G,P,S\n"))
             .collect();
-        let imported = lingjun(&format!("{COLUMNS}\n{rows}"), &LingjunOptions::default()).unwrap();
+        let imported =
+            import_lingjun(&format!("{COLUMNS}\n{rows}"), &LingjunOptions::default()).unwrap();
         assert_eq!(imported.fabric.hosts().len(), 63);
-        assert_eq!(imported.skipped[&SkipReason::LeafFull], 7);
+        assert_eq!(imported.skipped[&RowSkipReason::LeafFull], 7);
     }
 
     #[test]
     fn what_is_no_topology_is_refused() {
-        let refused = |csv: &str, options| lingjun(csv, &options).unwrap_err().to_string();
+        let refused = |csv: &str, options| import_lingjun(csv, &options).unwrap_err().to_string();
         let options = LingjunOptions::default;
         let header = "the first line must have the columns ip,DSW,PSW,ASW, found \"a,b\"";
         assert_eq!(refused("a,b\n1,2\n", options()), header);

@@ -21,7 +21,9 @@ use p4rt::entity::Entity;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, DeviceHandle, FabricBuilder, FabricHandle, Outputs};
+use switch::{
+    DeviceConfig, DeviceHandle, DeviceOutputs, EmulatedNetworkBuilder, EmulatedNetworkHandle,
+};
 use tonic::Code;
 
 /// Packets under way at once: bmv2 drops what does not fit its queues of 64.
@@ -103,7 +105,7 @@ struct Trial {
     ours: Controller,
     device: DeviceHandle,
     _server: ServerHandle,
-    _fabric: FabricHandle,
+    _fabric: EmulatedNetworkHandle,
     packets: u64,
     out: u64,
     updates: u64,
@@ -118,7 +120,7 @@ impl Trial {
             p4_device_config: plan.json.to_vec(),
             cookie: None,
         };
-        let mut builder = FabricBuilder::new();
+        let mut builder = EmulatedNetworkBuilder::new();
         let device = builder.add_device(DeviceConfig {
             device_id: 1,
             cpu_port: 510,
@@ -206,16 +208,16 @@ impl Trial {
     async fn through_ours(&self, packets: &[Sent]) -> Result<Vec<Sent>, Box<dyn Error>> {
         let packets = packets.to_vec();
         let run = move |device: &mut switch::Device| {
-            let mut out = Outputs::default();
+            let mut out = DeviceOutputs::default();
             for (port, packet) in &packets {
-                device.process(*port, packet, 0, &mut out);
+                device.process_packet(*port, packet, 0, &mut out);
             }
             out.packets
                 .into_iter()
                 .map(|output| (output.port, output.packet))
                 .collect()
         };
-        Ok(self.device.with(run).await?)
+        Ok(self.device.with_device(run).await?)
     }
 
     /// Entries and counters of both.

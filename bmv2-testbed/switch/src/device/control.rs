@@ -3,57 +3,58 @@
 //! Everything the P4Runtime service does to a device goes through here. A call either does all it
 //! says or returns why not and changes nothing.
 
-use super::{Device, Loaded};
+use super::{Device, LoadedProgram};
 use crate::control::{
-    ActionCall, ControlError, GroupId, GroupMember, MatchKey, MemberId, Target, check_arguments,
+    ActionCall, ControlError, GroupId, GroupMember, MatchKey, MemberId, TableAction,
+    check_arguments,
 };
-use crate::counter::Count;
-use crate::profile::Profile;
+use crate::counter::CounterData;
+use crate::profile::ActionProfile;
 use crate::program::{ActionIndex, CounterIndex, ProfileIndex, TableIndex};
-use crate::table::{EntryView, Table};
+use crate::table::{EntryView, MatchTable};
 
 impl Device {
     /// Adds an entry.
-    pub fn insert(
+    pub fn insert_entry(
         &mut self,
         table: TableIndex,
         key: MatchKey,
-        target: Target,
+        target: TableAction,
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         loaded.check_target(table, &target)?;
         loaded.table(table)?.check_insert(&key)?;
-        loaded.refer(table, &target);
-        loaded.table_mut(table)?.place(key, target);
+        loaded.add_reference(table, &target);
+        loaded.table_mut(table)?.insert_entry(key, target);
         Ok(())
     }
 
     /// Replaces what an entry leads to; its direct counter stays.
-    pub fn modify(
+    pub fn modify_entry(
         &mut self,
         table: TableIndex,
         key: &MatchKey,
-        target: Target,
+        target: TableAction,
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         loaded.check_target(table, &target)?;
-        loaded.table(table)?.check_present(key)?;
-        loaded.refer(table, &target);
-        let old = loaded.table_mut(table)?.modify(key, target)?;
-        loaded.release(table, &old);
+        loaded.table(table)?.check_existing(key)?;
+        loaded.add_reference(table, &target);
+        let old = loaded.table_mut(table)?.modify_entry(key, target)?;
+        loaded.remove_reference(table, &old);
         Ok(())
     }
 
     /// Removes an entry.
-    pub fn delete(&mut self, table: TableIndex, key: &MatchKey) -> Result<(), ControlError> {
+    pub fn delete_entry(&mut self, table: TableIndex, key: &MatchKey) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
-        let old = loaded.table_mut(table)?.delete(key)?;
-        loaded.release(table, &old);
+        let old = loaded.table_mut(table)?.delete_entry(key)?;
+        loaded.remove_reference(table, &old);
         Ok(())
     }
 
     /// The entry with this key.
-    pub fn get(&self, table: TableIndex, key: &MatchKey) -> Result<EntryView<'_>, ControlError> {
+    pub fn entry(&self, table: TableIndex, key: &MatchKey) -> Result<EntryView<'_>, ControlError> {
         self.loaded_ref()?.table(table)?.get(key)
     }
 
@@ -72,11 +73,15 @@ impl Device {
 
     /// The default action of a table; none does nothing.
     pub fn default_action(&self, table: TableIndex) -> Result<Option<&ActionCall>, ControlError> {
-        Ok(self.loaded_ref()?.table(table)?.default())
+        Ok(self.loaded_ref()?.table(table)?.default_action())
     }
 
     /// Changes the default action of a table, as far as the program leaves it free.
-    pub fn set_default(&mut self, table: TableIndex, call: ActionCall) -> Result<(), ControlError> {
+    pub fn set_default_action(
+        &mut self,
+        table: TableIndex,
+        call: ActionCall,
+    ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         let spec = &loaded.table(table)?.spec;
         loaded.check_call(&spec.name, &spec.actions, &call)?;
@@ -84,7 +89,7 @@ impl Device {
     }
 
     /// Puts back the default action that the program declares.
-    pub fn reset_default(&mut self, table: TableIndex) -> Result<(), ControlError> {
+    pub fn reset_default_action(&mut self, table: TableIndex) -> Result<(), ControlError> {
         self.loaded_mut()?.table_mut(table)?.reset_default();
         Ok(())
     }
@@ -94,9 +99,9 @@ impl Device {
         &mut self,
         table: TableIndex,
         key: &MatchKey,
-        count: Count,
+        count: CounterData,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?.table_mut(table)?.set_count(key, count)
+        self.loaded_mut()?.table_mut(table)?.set_counter(key, count)
     }
 
     /// Adds a member to an action profile.
@@ -107,7 +112,7 @@ impl Device {
         call: ActionCall,
     ) -> Result<(), ControlError> {
         self.loaded_mut()?
-            .profile_for(profile, &call)?
+            .profile_for_call(profile, &call)?
             .insert_member(id, call)
     }
 
@@ -119,7 +124,7 @@ impl Device {
         call: ActionCall,
     ) -> Result<(), ControlError> {
         self.loaded_mut()?
-            .profile_for(profile, &call)?
+            .profile_for_call(profile, &call)?
             .modify_member(id, call)
     }
 
@@ -198,12 +203,12 @@ impl Device {
     }
 
     /// All cells of an indirect counter.
-    pub fn counter(&self, counter: CounterIndex) -> Result<&[Count], ControlError> {
+    pub fn counter_cells(&self, counter: CounterIndex) -> Result<&[CounterData], ControlError> {
         let counters = &self.loaded_ref()?.arrays.counters;
         let cells = counters.get(counter.0 as usize);
         cells
             .map(Vec::as_slice)
-            .ok_or(no_such("counter", counter.0))
+            .ok_or(no_such_object("counter", counter.0))
     }
 
     /// Sets one cell of an indirect counter.
@@ -211,12 +216,12 @@ impl Device {
         &mut self,
         counter: CounterIndex,
         cell: usize,
-        count: Count,
+        count: CounterData,
     ) -> Result<(), ControlError> {
         let counters = &mut self.loaded_mut()?.arrays.counters;
         let cells = counters
             .get_mut(counter.0 as usize)
-            .ok_or(no_such("counter", counter.0))?;
+            .ok_or(no_such_object("counter", counter.0))?;
         let size = cells.len();
         *cells
             .get_mut(cell)
@@ -224,46 +229,46 @@ impl Device {
         Ok(())
     }
 
-    pub(super) fn loaded_ref(&self) -> Result<&Loaded, ControlError> {
+    pub(super) fn loaded_ref(&self) -> Result<&LoadedProgram, ControlError> {
         self.loaded.as_ref().ok_or(ControlError::NoProgram)
     }
 
-    pub(super) fn loaded_mut(&mut self) -> Result<&mut Loaded, ControlError> {
+    pub(super) fn loaded_mut(&mut self) -> Result<&mut LoadedProgram, ControlError> {
         self.loaded.as_mut().ok_or(ControlError::NoProgram)
     }
 }
 
-impl Loaded {
-    fn table(&self, table: TableIndex) -> Result<&Table, ControlError> {
+impl LoadedProgram {
+    fn table(&self, table: TableIndex) -> Result<&MatchTable, ControlError> {
         self.tables
             .get(table.0 as usize)
-            .ok_or(no_such("table", table.0))
+            .ok_or(no_such_object("table", table.0))
     }
 
-    pub(super) fn table_mut(&mut self, table: TableIndex) -> Result<&mut Table, ControlError> {
+    pub(super) fn table_mut(&mut self, table: TableIndex) -> Result<&mut MatchTable, ControlError> {
         self.tables
             .get_mut(table.0 as usize)
-            .ok_or(no_such("table", table.0))
+            .ok_or(no_such_object("table", table.0))
     }
 
-    fn profile(&self, profile: ProfileIndex) -> Result<&Profile, ControlError> {
+    fn profile(&self, profile: ProfileIndex) -> Result<&ActionProfile, ControlError> {
         self.profiles
             .get(profile.0 as usize)
-            .ok_or(no_such("action profile", profile.0))
+            .ok_or(no_such_object("action profile", profile.0))
     }
 
-    fn profile_mut(&mut self, profile: ProfileIndex) -> Result<&mut Profile, ControlError> {
+    fn profile_mut(&mut self, profile: ProfileIndex) -> Result<&mut ActionProfile, ControlError> {
         self.profiles
             .get_mut(profile.0 as usize)
-            .ok_or(no_such("action profile", profile.0))
+            .ok_or(no_such_object("action profile", profile.0))
     }
 
     /// A profile that has groups.
-    fn selector_mut(&mut self, profile: ProfileIndex) -> Result<&mut Profile, ControlError> {
+    fn selector_mut(&mut self, profile: ProfileIndex) -> Result<&mut ActionProfile, ControlError> {
         let specs = &self.program.profiles;
         let spec = specs
             .get(profile.0 as usize)
-            .ok_or(no_such("action profile", profile.0))?;
+            .ok_or(no_such_object("action profile", profile.0))?;
         if !spec.with_selector {
             return Err(ControlError::TargetKind(
                 "single members only: its profile has no selector",
@@ -273,27 +278,27 @@ impl Loaded {
     }
 
     /// A profile whose members may make this call.
-    fn profile_for(
+    fn profile_for_call(
         &mut self,
         profile: ProfileIndex,
         call: &ActionCall,
-    ) -> Result<&mut Profile, ControlError> {
+    ) -> Result<&mut ActionProfile, ControlError> {
         let specs = &self.program.profiles;
         let spec = specs
             .get(profile.0 as usize)
-            .ok_or(no_such("action profile", profile.0))?;
+            .ok_or(no_such_object("action profile", profile.0))?;
         self.check_call(&spec.name, &spec.actions, call)?;
         self.profile_mut(profile)
     }
 
-    fn check_target(&self, table: TableIndex, target: &Target) -> Result<(), ControlError> {
+    fn check_target(&self, table: TableIndex, target: &TableAction) -> Result<(), ControlError> {
         let spec = &self.table(table)?.spec;
         match (spec.profile, target) {
-            (None, Target::Action(call)) => self.check_call(&spec.name, &spec.actions, call),
+            (None, TableAction::Action(call)) => self.check_call(&spec.name, &spec.actions, call),
             (None, _) => Err(ControlError::TargetKind(
                 "actions: it has no action profile",
             )),
-            (Some(profile), target) => self.profile(profile)?.check(target),
+            (Some(profile), target) => self.profile(profile)?.check_target(target),
         }
     }
 
@@ -306,7 +311,7 @@ impl Loaded {
         let specs = &self.program.action_specs;
         let spec = specs
             .get(call.action.0 as usize)
-            .ok_or(no_such("action", call.action.0))?;
+            .ok_or(no_such_object("action", call.action.0))?;
         if !allowed.contains(&call.action) {
             return Err(ControlError::ForeignAction {
                 action: spec.name.clone(),
@@ -316,24 +321,24 @@ impl Loaded {
         check_arguments(spec, &call.arguments)
     }
 
-    fn refer(&mut self, table: TableIndex, target: &Target) {
-        if let Some(profile) = self.profile_of(table) {
-            profile.refer(target);
+    fn add_reference(&mut self, table: TableIndex, target: &TableAction) {
+        if let Some(profile) = self.table_profile(table) {
+            profile.add_reference(target);
         }
     }
 
-    fn release(&mut self, table: TableIndex, target: &Target) {
-        if let Some(profile) = self.profile_of(table) {
-            profile.release(target);
+    fn remove_reference(&mut self, table: TableIndex, target: &TableAction) {
+        if let Some(profile) = self.table_profile(table) {
+            profile.remove_reference(target);
         }
     }
 
-    fn profile_of(&mut self, table: TableIndex) -> Option<&mut Profile> {
+    fn table_profile(&mut self, table: TableIndex) -> Option<&mut ActionProfile> {
         let profile = self.tables.get(table.0 as usize)?.spec.profile?;
         self.profiles.get_mut(profile.0 as usize)
     }
 }
 
-pub(super) fn no_such(what: &'static str, index: u32) -> ControlError {
+pub(super) fn no_such_object(what: &'static str, index: u32) -> ControlError {
     ControlError::NoSuchObject { what, index }
 }

@@ -3,27 +3,27 @@
 
 use std::collections::BTreeMap;
 
-use super::control::no_such;
+use super::control::no_such_object;
 use super::{Device, Nanos};
 use crate::control::{ControlError, MatchKey};
-use crate::meter::{Meter, MeterConfig};
-use crate::parser::SetMember;
-use crate::phv::mask;
+use crate::meter::{MeterConfig, TwoRateMeter};
+use crate::parser::ValueSetMember;
+use crate::phv::bit_mask;
 use crate::program::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
-use crate::replication::{Change, CloneSession, Replica};
+use crate::replication::{CloneSession, Replica, ReplicationUpdate};
 
 /// Meters.
 impl Device {
     /// The rates of every cell of an indirect meter.
-    pub fn meter(
+    pub fn meter_configs(
         &self,
         meter: MeterIndex,
     ) -> Result<impl ExactSizeIterator<Item = Option<MeterConfig>>, ControlError> {
         let meters = &self.loaded_ref()?.arrays.meters;
         let cells = meters
             .get(meter.0 as usize)
-            .ok_or(no_such("meter", meter.0))?;
-        Ok(cells.iter().map(Meter::config))
+            .ok_or(no_such_object("meter", meter.0))?;
+        Ok(cells.iter().map(TwoRateMeter::config))
     }
 
     /// Sets or removes the rates of one cell of an indirect meter.
@@ -37,8 +37,8 @@ impl Device {
         let meters = &mut self.loaded_mut()?.arrays.meters;
         let cells = meters
             .get_mut(meter.0 as usize)
-            .ok_or(no_such("meter", meter.0))?;
-        cell_of(cells, cell)?.configure(config);
+            .ok_or(no_such_object("meter", meter.0))?;
+        cell_mut(cells, cell)?.set_config(config);
         Ok(())
     }
 
@@ -57,10 +57,10 @@ impl Device {
 /// Registers.
 impl Device {
     /// All cells of a register array.
-    pub fn register(&self, register: RegisterIndex) -> Result<&[u128], ControlError> {
+    pub fn register_cells(&self, register: RegisterIndex) -> Result<&[u128], ControlError> {
         let registers = &self.loaded_ref()?.arrays.registers;
         let found = registers.get(register.0 as usize);
-        let found = found.ok_or(no_such("register", register.0))?;
+        let found = found.ok_or(no_such_object("register", register.0))?;
         Ok(&found.cells)
     }
 
@@ -73,11 +73,11 @@ impl Device {
     ) -> Result<(), ControlError> {
         let registers = &mut self.loaded_mut()?.arrays.registers;
         let found = registers.get_mut(register.0 as usize);
-        let found = found.ok_or(no_such("register", register.0))?;
-        if value & !mask(found.bits()) != 0 {
+        let found = found.ok_or(no_such_object("register", register.0))?;
+        if value & !bit_mask(found.bits()) != 0 {
             return Err(ControlError::RegisterWidth(found.bits()));
         }
-        *cell_of(&mut found.cells, cell)? = value;
+        *cell_mut(&mut found.cells, cell)? = value;
         Ok(())
     }
 }
@@ -85,9 +85,9 @@ impl Device {
 /// Replication.
 impl Device {
     /// Adds, replaces or removes a multicast group.
-    pub fn write_group(
+    pub fn write_multicast_group(
         &mut self,
-        change: Change,
+        change: ReplicationUpdate,
         id: u16,
         replicas: Vec<Replica>,
     ) -> Result<(), ControlError> {
@@ -99,7 +99,7 @@ impl Device {
     /// Adds, replaces or removes a clone session.
     pub fn write_clone_session(
         &mut self,
-        change: Change,
+        change: ReplicationUpdate,
         id: u16,
         session: CloneSession,
     ) -> Result<(), ControlError> {
@@ -129,19 +129,19 @@ impl Device {
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
         let spec = loaded.program.value_sets.get(set.0 as usize);
-        let spec = spec.ok_or(no_such("value set", set.0))?;
+        let spec = spec.ok_or(no_such_object("value set", set.0))?;
         if members.len() > spec.size {
             return Err(ControlError::Full { size: spec.size });
         }
         let member = |parts: &Vec<(u128, u128)>| match parts.len() == spec.bits.len() {
-            true => Ok(join(parts, &spec.bits)),
+            true => Ok(join_key_parts(parts, &spec.bits)),
             false => Err(ControlError::KeyLength {
                 expected: spec.bits.len(),
                 found: parts.len(),
             }),
         };
-        let members: Vec<SetMember> = members.iter().map(member).collect::<Result<_, _>>()?;
-        loaded.sets[set.0 as usize] = members;
+        let members: Vec<ValueSetMember> = members.iter().map(member).collect::<Result<_, _>>()?;
+        loaded.value_sets[set.0 as usize] = members;
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Device {
 
     /// The entries of all tables that have been idle for longer than they may; each is told once
     /// until its next hit.
-    pub fn take_idle(&mut self) -> Vec<(TableIndex, MatchKey)> {
+    pub fn take_idle_entries(&mut self) -> Vec<(TableIndex, MatchKey)> {
         let now = self.now;
         let Some(loaded) = &mut self.loaded else {
             return Vec::new();
@@ -168,7 +168,7 @@ impl Device {
         let tables = loaded.tables.iter_mut().enumerate();
         let ageing = tables.filter(|(_, table)| table.spec.idle_timeout);
         let idle = ageing.flat_map(|(number, table)| {
-            let keys = table.take_idle(now).into_iter();
+            let keys = table.take_idle_entries(now).into_iter();
             keys.map(move |key| (TableIndex(number as u32), key))
         });
         idle.collect()
@@ -176,10 +176,10 @@ impl Device {
 }
 
 /// Parts of a key as the parser joins them: each padded to whole bytes.
-fn join(parts: &[(u128, u128)], bits: &[u32]) -> SetMember {
-    let put = |(value, of): SetMember, (part, bits): (&(u128, u128), &u32)| {
+fn join_key_parts(parts: &[(u128, u128)], bits: &[u32]) -> ValueSetMember {
+    let put = |(value, of): ValueSetMember, (part, bits): (&(u128, u128), &u32)| {
         let place = bits.next_multiple_of(8);
-        let padding = mask(place) & !mask(*bits);
+        let padding = bit_mask(place) & !bit_mask(*bits);
         (
             value.unbounded_shl(place) | part.0,
             of.unbounded_shl(place) | part.1 | padding,
@@ -195,7 +195,7 @@ fn check_rates(config: Option<MeterConfig>) -> Result<(), ControlError> {
     }
 }
 
-fn cell_of<T>(cells: &mut [T], cell: usize) -> Result<&mut T, ControlError> {
+fn cell_mut<T>(cells: &mut [T], cell: usize) -> Result<&mut T, ControlError> {
     let size = cells.len();
     cells
         .get_mut(cell)

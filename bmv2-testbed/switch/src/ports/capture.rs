@@ -16,26 +16,26 @@ use super::PortsError;
 
 /// Packets of capture files yet to arrive, the next one last.
 #[derive(Debug, Default)]
-pub(super) struct Replay {
-    packets: Vec<Recorded>,
+pub(super) struct CaptureReplay {
+    packets: Vec<CapturedPacket>,
 }
 
 /// A packet of a capture file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Recorded {
+pub(super) struct CapturedPacket {
     time: Duration,
     pub(super) port: u16,
     /// Its place in its file.
-    place: usize,
+    position: usize,
     pub(super) packet: Vec<u8>,
 }
 
-impl Replay {
+impl CaptureReplay {
     /// Adds the packets of a file, to arrive at `port`.
     ///
     /// # Errors
     /// The file is not a pcap file, or ends within a packet.
-    pub(super) fn add(&mut self, port: u16, file: &Path) -> Result<(), PortsError> {
+    pub(super) fn add_file(&mut self, port: u16, file: &Path) -> Result<(), PortsError> {
         let failed = |source| PortsError::Capture {
             file: file.to_owned(),
             source,
@@ -47,10 +47,10 @@ impl Replay {
         let mut place = 0;
         while let Some(packet) = reader.next_packet() {
             let packet = packet.map_err(io_error).map_err(failed)?;
-            self.packets.push(Recorded {
+            self.packets.push(CapturedPacket {
                 time: packet.timestamp,
                 port,
-                place,
+                position: place,
                 packet: packet.data.into_owned(),
             });
             place += 1;
@@ -60,25 +60,25 @@ impl Replay {
     }
 
     /// The next packet.
-    pub(super) fn next(&mut self) -> Option<Recorded> {
+    pub(super) fn next_packet(&mut self) -> Option<CapturedPacket> {
         self.packets.pop()
     }
 
     /// Whether all packets have arrived.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.packets.is_empty()
     }
 }
 
 /// A capture file that is written; it is whole once this is dropped.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(super) struct CaptureWriter {
     writer: PcapWriter<BufWriter<File>>,
     /// The first failure; a full disk must not stop a switch.
     failed: bool,
 }
 
-impl Recorder {
+impl CaptureWriter {
     /// Starts the file afresh.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Recorder {
     }
 
     /// Adds a packet; `time` is since the epoch.
-    pub(super) fn add(&mut self, packet: &[u8], time: Duration) {
+    pub(super) fn write_packet(&mut self, packet: &[u8], time: Duration) {
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let packet = PcapPacket::new(time, length, packet);
         if let Err(error) = self.writer.write_packet(&packet) {

@@ -18,52 +18,54 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
-use super::capture::Replay;
-use super::line::Exit as _;
-use super::links::{LinkNews, Links};
-use super::packet_socket::{BATCH, Batch, Sent};
-use super::port::{Egress, Heard, Port};
-use super::{Command, Medium, PortConfig, PortState, PortStatus, PortsError, PortsOptions};
-use crate::device::{Departure, Device, Nanos, Outputs};
-use crate::scheduler::Wait;
+use super::capture::CaptureReplay;
+use super::links::{LinkMonitor, LinkUpdate};
+use super::packet_socket::{BATCH, FrameBatch, SendStatus};
+use super::port::{DeviceEgress, DevicePort, PortChange};
+use super::transmitter::PacketEgress as _;
+use super::{
+    PortConfig, PortMedium, PortState, PortStatus, PortsCommand, PortsError, PortsOptions,
+};
+use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::scheduler::QueueWait;
 
 /// Ports have nine bits.
 const PORT_LIMIT: u16 = 512;
 /// Commands that are run before packets have their turn again.
-const COMMANDS_A_ROUND: usize = 64;
+const COMMANDS_PER_ROUND: usize = 64;
 /// Wakes of one round.
-const EVENTS_A_ROUND: usize = 64;
+const EVENTS_PER_ROUND: usize = 64;
 
 /// Whose file descriptor woke the thread; ports are their number.
-const TOKEN_BELL: u64 = 1 << 32;
-const TOKEN_LINKS: u64 = TOKEN_BELL + 1;
-const TOKEN_TIMER: u64 = TOKEN_BELL + 2;
+const TOKEN_WAKEUP: u64 = 1 << 32;
+const TOKEN_LINKS: u64 = TOKEN_WAKEUP + 1;
+const TOKEN_TIMER: u64 = TOKEN_WAKEUP + 2;
 
 /// The owner.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct PortsDriver {
     device: Device,
     /// By number.
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<DevicePort>>,
     /// Numbers of the ports there are, in order.
     numbers: Vec<u16>,
-    outputs: Outputs,
+    outputs: DeviceOutputs,
     packet_ins: Option<mpsc::Sender<Vec<u8>>>,
     /// Sent to a controller that did not take them in time, or to none.
     packet_ins_lost: u64,
-    replay: Replay,
+    replay: CaptureReplay,
     options: PortsOptions,
     states: watch::Sender<Vec<(u16, PortState)>>,
-    links: Links,
-    bell: Arc<EventFd>,
+    links: LinkMonitor,
+    wakeup: Arc<EventFd>,
     timer: TimerFd,
     epoll: Epoll,
-    since: Instant,
+    started_at: Instant,
     now: Nanos,
     stopped: bool,
 }
 
-impl Driver {
+impl PortsDriver {
     /// A device without ports.
     pub(super) fn new(
         device: Device,
@@ -76,32 +78,32 @@ impl Driver {
             device,
             ports: Vec::new(),
             numbers: Vec::new(),
-            outputs: Outputs::default(),
+            outputs: DeviceOutputs::default(),
             packet_ins: None,
             packet_ins_lost: 0,
-            replay: Replay::default(),
+            replay: CaptureReplay::default(),
             options: options.clone(),
             states: watch::Sender::new(Vec::new()),
-            links: Links::open().map_err(PortsError::Start)?,
-            bell,
+            links: LinkMonitor::open().map_err(PortsError::Start)?,
+            wakeup: bell,
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(start)?,
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?,
-            since: Instant::now(),
+            started_at: Instant::now(),
             now: 0,
             stopped: false,
         };
-        listen(&driver.epoll, driver.bell.as_fd(), TOKEN_BELL).map_err(start)?;
-        listen(&driver.epoll, driver.links.as_fd(), TOKEN_LINKS).map_err(start)?;
-        listen(&driver.epoll, driver.timer.as_fd(), TOKEN_TIMER).map_err(start)?;
+        register_fd(&driver.epoll, driver.wakeup.as_fd(), TOKEN_WAKEUP).map_err(start)?;
+        register_fd(&driver.epoll, driver.links.as_fd(), TOKEN_LINKS).map_err(start)?;
+        register_fd(&driver.epoll, driver.timer.as_fd(), TOKEN_TIMER).map_err(start)?;
         Ok(driver)
     }
 
-    pub(super) fn device(&mut self) -> &mut Device {
-        self.device.advance(self.now);
+    pub(super) fn device_mut(&mut self) -> &mut Device {
+        self.device.advance_clock(self.now);
         &mut self.device
     }
 
-    pub(super) fn states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
+    pub(super) fn watch_states(&self) -> watch::Receiver<Vec<(u16, PortState)>> {
         self.states.subscribe()
     }
 
@@ -110,57 +112,57 @@ impl Driver {
     }
 
     /// Attaches a port.
-    pub(super) fn add(&mut self, config: &PortConfig) -> Result<(), PortsError> {
+    pub(super) fn add_port(&mut self, config: &PortConfig) -> Result<(), PortsError> {
         let number = config.number;
-        let at = self.free_place(number)?;
-        if let Medium::Files { input, .. } = &config.medium {
-            self.replay.add(number, input)?;
+        let at = self.reserve_port_slot(number)?;
+        if let PortMedium::Files { input, .. } = &config.medium {
+            self.replay.add_file(number, input)?;
         }
         let levels = self.device.config().levels;
-        let port = Port::open(config, levels, self.options.record.as_deref())?;
+        let port = DevicePort::open(config, levels, self.options.record.as_deref())?;
         let listened = port
             .as_fd()
-            .map_or(Ok(()), |fd| listen(&self.epoll, fd, u64::from(number)));
+            .map_or(Ok(()), |fd| register_fd(&self.epoll, fd, u64::from(number)));
         listened.map_err(|errno| PortsError::Start(errno.into()))?;
         self.ports[at] = Some(port);
         self.numbers.push(number);
         self.numbers.sort_unstable();
-        self.publish();
+        self.publish_states();
         // What the kernel said of it before now was of no interest.
-        self.links.ask().map_err(PortsError::Start)
+        self.links.request_links().map_err(PortsError::Start)
     }
 
     /// Detaches a port; false when there is none.
-    pub(super) fn remove(&mut self, number: u16) -> bool {
+    pub(super) fn remove_port(&mut self, number: u16) -> bool {
         let place = self.ports.get_mut(usize::from(number));
         let removed = place.and_then(Option::take).is_some();
         self.numbers.retain(|other| *other != number);
-        self.publish();
+        self.publish_states();
         removed
     }
 
     /// All ports, by number.
-    pub(super) fn status(&self) -> Vec<PortStatus> {
+    pub(super) fn port_statuses(&self) -> Vec<PortStatus> {
         let ports = self
             .numbers
             .iter()
             .filter_map(|n| self.ports[usize::from(*n)].as_ref());
-        ports.map(Port::status).collect()
+        ports.map(DevicePort::status).collect()
     }
 
     /// Gives the device a packet as if it had arrived on `port` now.
-    pub(super) fn inject(&mut self, port: u16, packet: &[u8]) {
+    pub(super) fn inject_packet(&mut self, port: u16, packet: &[u8]) {
         self.read_clock();
-        self.take(port, packet);
-        self.deliver();
+        self.receive_packet(port, packet);
+        self.queue_departures();
     }
 
     /// Has a packet arrive at a port of the device now.
-    fn take(&mut self, port: u16, packet: &[u8]) {
-        let mut buffer = self.outputs.buffer();
+    fn receive_packet(&mut self, port: u16, packet: &[u8]) {
+        let mut buffer = self.outputs.take_buffer();
         buffer.extend_from_slice(packet);
         self.device
-            .receive(port, buffer, self.now, &mut self.outputs);
+            .receive_packet(port, buffer, self.now, &mut self.outputs);
     }
 
     /// Ends after this round.
@@ -169,11 +171,11 @@ impl Driver {
     }
 
     /// Works until told to stop.
-    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut events = [EpollEvent::empty(); EVENTS_A_ROUND];
-        let mut batch = Batch::default();
+    pub(super) fn run_loop(mut self, mut commands: mpsc::Receiver<PortsCommand>) {
+        let mut events = [EpollEvent::empty(); EVENTS_PER_ROUND];
+        let mut batch = FrameBatch::default();
         while !self.stopped {
-            let woken = self.sleep(&mut events).unwrap_or_else(|error| {
+            let woken = self.wait_for_events(&mut events).unwrap_or_else(|error| {
                 tracing::error!(%error, "the ports cannot wait for packets; stopping");
                 self.stopped = true;
                 0
@@ -182,21 +184,25 @@ impl Driver {
             self.send_due();
             for event in &events[..woken] {
                 match event.data() {
-                    TOKEN_BELL => self.obey(&mut commands),
-                    TOKEN_LINKS => self.links.news().iter().for_each(|news| self.hear(news)),
+                    TOKEN_WAKEUP => self.run_commands(&mut commands),
+                    TOKEN_LINKS => self
+                        .links
+                        .receive_updates()
+                        .iter()
+                        .for_each(|news| self.handle_link_update(news)),
                     // Non-blocking, and whether it fails makes no difference: it was due.
                     TOKEN_TIMER => drop(self.timer.wait()),
-                    number => self.receive(number as u16, &mut batch),
+                    number => self.receive_batch(number as u16, &mut batch),
                 }
             }
-            self.replay_due();
+            self.replay_packets();
             self.send_due();
         }
     }
 
-    fn obey(&mut self, commands: &mut mpsc::Receiver<Command>) {
-        let _rings = self.bell.read();
-        for _ in 0..COMMANDS_A_ROUND {
+    fn run_commands(&mut self, commands: &mut mpsc::Receiver<PortsCommand>) {
+        let _rings = self.wakeup.read();
+        for _ in 0..COMMANDS_PER_ROUND {
             match commands.try_recv() {
                 Ok(command) => command(self),
                 Err(TryRecvError::Empty) => return,
@@ -204,53 +210,53 @@ impl Driver {
             }
         }
         // There may be more; ring for the next round.
-        let _rung = self.bell.write(1);
+        let _rung = self.wakeup.write(1);
     }
 
     /// Takes one batch from a port through the device.
-    fn receive(&mut self, number: u16, batch: &mut Batch) {
+    fn receive_batch(&mut self, number: u16, batch: &mut FrameBatch) {
         let Some(Some(port)) = self.ports.get_mut(usize::from(number)) else {
             return;
         };
-        let count = port.receive(batch);
+        let count = port.receive_batch(batch);
         for frame in batch.frames(count) {
             match frame {
                 Some(frame) => {
                     port.count_received(frame);
-                    let mut buffer = self.outputs.buffer();
+                    let mut buffer = self.outputs.take_buffer();
                     buffer.extend_from_slice(frame);
                     self.device
-                        .receive(number, buffer, self.now, &mut self.outputs);
+                        .receive_packet(number, buffer, self.now, &mut self.outputs);
                 }
                 None => port.count_oversized(),
             }
         }
-        self.deliver();
+        self.queue_departures();
     }
 
     /// Queues what the device wants to send, and what follows from it.
-    fn deliver(&mut self) {
+    fn queue_departures(&mut self) {
         let cpu_port = self.device.config().cpu_port;
-        while let Some(departure) = self.outputs.departures.pop_front() {
+        while let Some(departure) = self.outputs.queued.pop_front() {
             if departure.port == cpu_port {
-                self.tell_controller(departure);
+                self.send_packet_in(departure);
                 continue;
             }
-            let mut egress = Egress {
+            let mut egress = DeviceEgress {
                 device: &mut self.device,
                 outputs: &mut self.outputs,
             };
             match self.ports.get_mut(usize::from(departure.port)) {
-                Some(Some(port)) => port.enqueue(departure, self.now, &mut egress),
-                _ => egress.discard(departure),
+                Some(Some(port)) => port.enqueue_packet(departure, self.now, &mut egress),
+                _ => egress.discard_packet(departure),
             }
         }
     }
 
     /// The controller's port has no queue.
-    fn tell_controller(&mut self, departure: Departure) {
-        let (wait, outputs) = (Wait::none(self.now), &mut self.outputs);
-        if let Some(packet) = self.device.depart(departure, wait, self.now, outputs) {
+    fn send_packet_in(&mut self, departure: QueuedPacket) {
+        let (wait, outputs) = (QueueWait::no_wait(self.now), &mut self.outputs);
+        if let Some(packet) = self.device.run_egress(departure, wait, self.now, outputs) {
             let sent = self.packet_ins.as_ref().map(|to| to.try_send(packet));
             self.packet_ins_lost += u64::from(!matches!(sent, Some(Ok(()))));
         }
@@ -262,66 +268,67 @@ impl Driver {
             let Some(port) = &mut self.ports[usize::from(*number)] else {
                 continue;
             };
-            if !port.has_due(self.now) {
+            if !port.has_due_packets(self.now) {
                 continue;
             }
-            let before = port.sending();
-            let mut egress = Egress {
+            let before = port.send_status();
+            let mut egress = DeviceEgress {
                 device: &mut self.device,
                 outputs: &mut self.outputs,
             };
-            port.send_due(self.now, &mut egress);
-            if let (true, Some(fd)) = (port.sending() != before, port.as_fd()) {
-                let mut event = EpollEvent::new(interest(port.sending()), u64::from(*number));
+            port.send_due_packets(self.now, &mut egress);
+            if let (true, Some(fd)) = (port.send_status() != before, port.as_fd()) {
+                let mut event =
+                    EpollEvent::new(interest_flags(port.send_status()), u64::from(*number));
                 // Fails only for a descriptor that is not listened to, which cannot send either.
                 let _modified = self.epoll.modify(fd, &mut event);
             }
         }
-        self.deliver();
+        self.queue_departures();
     }
 
     /// Packets of capture files arrive once their time has come.
-    fn replay_due(&mut self) {
-        if self.now < nanos(self.options.replay_after) {
+    fn replay_packets(&mut self) {
+        if self.now < duration_nanos(self.options.replay_after) {
             return;
         }
         for _ in 0..BATCH {
-            let Some(recorded) = self.replay.next() else {
+            let Some(recorded) = self.replay.next_packet() else {
                 return;
             };
             if let Some(Some(port)) = self.ports.get_mut(usize::from(recorded.port)) {
                 port.count_received(&recorded.packet);
-                self.take(recorded.port, &recorded.packet);
-                self.deliver();
+                self.receive_packet(recorded.port, &recorded.packet);
+                self.queue_departures();
             }
         }
     }
 
-    fn hear(&mut self, news: &LinkNews) {
+    fn handle_link_update(&mut self, news: &LinkUpdate) {
         let mut changed = false;
         for number in &self.numbers {
             let Some(port) = &mut self.ports[usize::from(*number)] else {
                 continue;
             };
-            let heard = port.hear(news);
-            if heard == Heard::Attached {
+            let heard = port.handle_link_update(news);
+            if heard == PortChange::Attached {
                 // Fails only for an interface that has gone again, which is heard of next.
                 let _fleeting = port
                     .as_fd()
-                    .map(|fd| listen(&self.epoll, fd, u64::from(*number)));
+                    .map(|fd| register_fd(&self.epoll, fd, u64::from(*number)));
             }
-            if heard != Heard::Nothing {
+            if heard != PortChange::Unchanged {
                 changed = true;
                 tracing::info!(port = number, interface = news.name, state = ?news.state, "port");
             }
         }
         if changed {
-            self.publish();
+            self.publish_states();
         }
     }
 
     /// Tells those who watch, if a port has come, gone or changed.
-    fn publish(&self) {
+    fn publish_states(&self) {
         let ports = self
             .numbers
             .iter()
@@ -335,12 +342,12 @@ impl Driver {
     }
 
     /// Sleeps until something is to be done; how many descriptors have something.
-    fn sleep(&mut self, events: &mut [EpollEvent]) -> io::Result<usize> {
+    fn wait_for_events(&mut self, events: &mut [EpollEvent]) -> io::Result<usize> {
         self.read_clock();
-        let timeout = match self.due() {
+        let timeout = match self.next_deadline() {
             Some(due) if due <= self.now => EpollTimeout::ZERO,
             Some(due) => {
-                self.arm(due)?;
+                self.arm_timer(due)?;
                 EpollTimeout::NONE
             }
             None => EpollTimeout::NONE,
@@ -353,23 +360,27 @@ impl Driver {
     }
 
     /// When something is to be done though no descriptor says so.
-    fn due(&self) -> Option<Nanos> {
+    fn next_deadline(&self) -> Option<Nanos> {
         let ports = self
             .numbers
             .iter()
             .filter_map(|n| self.ports[usize::from(*n)].as_ref());
-        let replay = (!self.replay.is_over()).then(|| nanos(self.options.replay_after));
-        ports.filter_map(Port::due).chain(replay).min()
+        let replay =
+            (!self.replay.is_finished()).then(|| duration_nanos(self.options.replay_after));
+        ports
+            .filter_map(DevicePort::next_deadline)
+            .chain(replay)
+            .min()
     }
 
-    fn arm(&self, due: Nanos) -> io::Result<()> {
+    fn arm_timer(&self, due: Nanos) -> io::Result<()> {
         let wait = i64::try_from(due - self.now).unwrap_or(i64::MAX);
         let once = Expiration::OneShot(TimeSpec::nanoseconds(wait));
         self.timer.set(once, TimerSetTimeFlags::empty())?;
         Ok(())
     }
 
-    fn free_place(&mut self, number: u16) -> Result<usize, PortsError> {
+    fn reserve_port_slot(&mut self, number: u16) -> Result<usize, PortsError> {
         if number >= PORT_LIMIT {
             return Err(PortsError::Number(number, "the highest is 511"));
         }
@@ -387,23 +398,23 @@ impl Driver {
     }
 
     fn read_clock(&mut self) {
-        self.now = nanos(self.since.elapsed());
+        self.now = duration_nanos(self.started_at.elapsed());
     }
 }
 
 /// Has a descriptor wake the thread when something has arrived.
-fn listen(epoll: &Epoll, fd: BorrowedFd<'_>, token: u64) -> nix::Result<()> {
+fn register_fd(epoll: &Epoll, fd: BorrowedFd<'_>, token: u64) -> nix::Result<()> {
     epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
 }
 
 /// What a port's descriptor shall wake the thread for.
-fn interest(sending: Sent) -> EpollFlags {
+fn interest_flags(sending: SendStatus) -> EpollFlags {
     match sending {
-        Sent::All => EpollFlags::EPOLLIN,
-        Sent::Full => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT,
+        SendStatus::All => EpollFlags::EPOLLIN,
+        SendStatus::Full => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT,
     }
 }
 
-fn nanos(time: Duration) -> Nanos {
+fn duration_nanos(time: Duration) -> Nanos {
     Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }

@@ -28,14 +28,14 @@ const KERNEL_BYTES: usize = 1 << 20;
 
 /// The kernel's news of interfaces.
 #[derive(Debug)]
-pub struct Links {
+pub struct LinkMonitor {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
 /// An interface as the kernel last told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkNews {
+pub struct LinkUpdate {
     /// Its name.
     pub name: String,
     /// The number of this incarnation of the interface.
@@ -44,7 +44,7 @@ pub struct LinkNews {
     pub state: PortState,
 }
 
-impl Links {
+impl LinkMonitor {
     /// Listens, and asks for all interfaces there are.
     ///
     /// # Errors
@@ -62,12 +62,12 @@ impl Links {
             fd,
             buffer: vec![0; DATAGRAM],
         };
-        links.ask()?;
+        links.request_links()?;
         Ok(links)
     }
 
     /// Asks for all interfaces; the answers come like news.
-    pub(super) fn ask(&self) -> io::Result<()> {
+    pub(super) fn request_links(&self) -> io::Result<()> {
         let payload = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_DUMP | NLM_F_REQUEST;
@@ -83,7 +83,7 @@ impl Links {
     ///
     /// # Errors
     /// The kernel refuses to say when.
-    pub fn wait(&self) -> io::Result<()> {
+    pub fn wait_readable(&self) -> io::Result<()> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&self.fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         match epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE) {
@@ -93,7 +93,7 @@ impl Links {
     }
 
     /// What the kernel has told since; asks again by itself when some of it was lost.
-    pub fn news(&mut self) -> Vec<LinkNews> {
+    pub fn receive_updates(&mut self) -> Vec<LinkUpdate> {
         let mut news = Vec::new();
         loop {
             match recv(
@@ -101,11 +101,11 @@ impl Links {
                 &mut self.buffer,
                 MsgFlags::MSG_DONTWAIT,
             ) {
-                Ok(length) => read_datagram(&self.buffer[..length], &mut news),
+                Ok(length) => parse_datagram(&self.buffer[..length], &mut news),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => {
                     tracing::warn!("news of interfaces were lost; asking again");
-                    if self.ask().is_err() {
+                    if self.request_links().is_err() {
                         return news;
                     }
                 }
@@ -115,16 +115,16 @@ impl Links {
     }
 }
 
-impl AsFd for Links {
+impl AsFd for LinkMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-fn read_datagram(mut bytes: &[u8], news: &mut Vec<LinkNews>) {
+fn parse_datagram(mut bytes: &[u8], news: &mut Vec<LinkUpdate>) {
     while let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
         if let NetlinkPayload::InnerMessage(message) = message.payload {
-            news.extend(read_message(&message));
+            news.extend(parse_message(&message));
         }
         let length = (message.header.length as usize).next_multiple_of(4);
         match bytes.get(length..) {
@@ -134,7 +134,7 @@ fn read_datagram(mut bytes: &[u8], news: &mut Vec<LinkNews>) {
     }
 }
 
-fn read_message(message: &RouteNetlinkMessage) -> Option<LinkNews> {
+fn parse_message(message: &RouteNetlinkMessage) -> Option<LinkUpdate> {
     let (link, exists) = match message {
         RouteNetlinkMessage::NewLink(link) => (link, true),
         RouteNetlinkMessage::DelLink(link) => (link, false),
@@ -155,7 +155,7 @@ fn read_message(message: &RouteNetlinkMessage) -> Option<LinkNews> {
     } else {
         PortState::Down
     };
-    Some(LinkNews {
+    Some(LinkUpdate {
         name: name?,
         index: link.header.index,
         state,

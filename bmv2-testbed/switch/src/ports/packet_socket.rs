@@ -42,7 +42,7 @@ pub struct PacketSocket {
 
 /// What became of the packets that were given to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendStatus {
     /// It took all of them or refused some for good.
     All,
     /// It takes no more for now.
@@ -51,13 +51,13 @@ pub enum Sent {
 
 /// Buffers for one batch of received frames, shared by all ports of a device.
 #[derive(Debug)]
-pub struct Batch {
+pub struct FrameBatch {
     frames: Box<[[u8; FRAME_LIMIT]]>,
     lengths: [usize; BATCH],
     headers: MultiHeaders<()>,
 }
 
-impl Default for Batch {
+impl Default for FrameBatch {
     fn default() -> Self {
         Self {
             frames: vec![[0; FRAME_LIMIT]; BATCH].into_boxed_slice(),
@@ -67,7 +67,7 @@ impl Default for Batch {
     }
 }
 
-impl Batch {
+impl FrameBatch {
     /// The first `count` frames; `None` in place of one that was longer than a frame may be.
     pub fn frames(&self, count: usize) -> impl Iterator<Item = Option<&[u8]>> {
         let frames = self.frames.iter().zip(self.lengths).take(count);
@@ -95,7 +95,7 @@ impl PacketSocket {
         let _default = setsockopt(&fd, sockopt::RcvBufForce, &KERNEL_BYTES);
         let _default = setsockopt(&fd, sockopt::SndBufForce, &KERNEL_BYTES);
         let socket = Self { fd };
-        socket.drain();
+        socket.discard_pending();
         Ok(socket)
     }
 
@@ -103,8 +103,8 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The interface is down or gone.
-    pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
-        let Batch {
+    pub fn receive_batch(&self, batch: &mut FrameBatch) -> io::Result<usize> {
+        let FrameBatch {
             frames,
             lengths,
             headers,
@@ -130,21 +130,21 @@ impl PacketSocket {
 
     /// Gives packets to the interface, in order; those that are sent go to `sent`, those that it
     /// refuses for good to `refused`.
-    pub fn send(
+    pub fn send_packets(
         &self,
         packets: &mut VecDeque<Vec<u8>>,
         sent: &mut Vec<Vec<u8>>,
         refused: &mut Vec<Vec<u8>>,
-    ) -> Sent {
+    ) -> SendStatus {
         while !packets.is_empty() {
             match self.send_batch(packets) {
                 Ok(count) => sent.extend(packets.drain(..count)),
-                Err(Errno::EAGAIN) => return Sent::Full,
+                Err(Errno::EAGAIN) => return SendStatus::Full,
                 Err(Errno::EINTR) => {}
                 Err(_) => refused.extend(packets.pop_front()),
             }
         }
-        Sent::All
+        SendStatus::All
     }
 
     fn send_batch(&self, packets: &VecDeque<Vec<u8>>) -> Result<usize, Errno> {
@@ -162,9 +162,9 @@ impl PacketSocket {
     }
 
     /// Between opening and binding, a packet socket hears every interface.
-    fn drain(&self) {
-        let mut batch = Batch::default();
-        while self.receive(&mut batch).is_ok_and(|count| count > 0) {}
+    fn discard_pending(&self) {
+        let mut batch = FrameBatch::default();
+        while self.receive_batch(&mut batch).is_ok_and(|count| count > 0) {}
     }
 }
 

@@ -4,23 +4,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::capture::Recorder;
-use super::line::{self, Line};
-use super::links::LinkNews;
-use super::packet_socket::{Batch, PacketSocket, Sent};
-use super::{Medium, PortConfig, PortState, PortStatus, PortsError};
-use crate::counter::Count;
-use crate::device::{Departure, Device, Nanos, Outputs};
-use crate::scheduler::Wait;
+use super::capture::CaptureWriter;
+use super::links::LinkUpdate;
+use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
+use super::transmitter::{self, PortTransmitter};
+use super::{PortConfig, PortMedium, PortState, PortStatus, PortsError};
+use crate::counter::CounterData;
+use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::scheduler::QueueWait;
 
 /// A port of the device.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct DevicePort {
     status: PortStatus,
-    line: Line<Departure>,
-    exit: Exit,
-    sending: Sent,
-    recorders: Option<Recorders>,
+    transmitter: PortTransmitter<QueuedPacket>,
+    output: PortOutput,
+    send_status: SendStatus,
+    capture: Option<InterfaceCapture>,
     /// What a call has sent and refused, kept for its buffers.
     sent: Vec<Vec<u8>>,
     refused: Vec<Vec<u8>>,
@@ -28,52 +28,57 @@ pub(super) struct Port {
 
 /// Where packets leave.
 #[derive(Debug)]
-enum Exit {
+enum PortOutput {
     Interface {
         socket: Option<PacketSocket>,
         /// The incarnation of the interface that the socket is bound to, once the kernel told it.
         index: Option<u32>,
     },
-    File(Recorder),
+    File(CaptureWriter),
 }
 
 /// What is recorded of an interface.
 #[derive(Debug)]
-struct Recorders {
-    received: Recorder,
-    sent: Recorder,
+struct InterfaceCapture {
+    received: CaptureWriter,
+    sent: CaptureWriter,
 }
 
 /// A device's egress at the end of its ports' queues.
 #[derive(Debug)]
-pub(super) struct Egress<'a> {
+pub(super) struct DeviceEgress<'a> {
     pub(super) device: &'a mut Device,
     /// Where buffers go back to, and what egress sends elsewhere.
-    pub(super) outputs: &'a mut Outputs,
+    pub(super) outputs: &'a mut DeviceOutputs,
 }
 
-impl line::Exit<Departure> for Egress<'_> {
-    fn finish(&mut self, departure: Departure, wait: Wait, now: Nanos) -> Option<Vec<u8>> {
-        self.device.depart(departure, wait, now, self.outputs)
+impl transmitter::PacketEgress<QueuedPacket> for DeviceEgress<'_> {
+    fn finish_packet(
+        &mut self,
+        departure: QueuedPacket,
+        wait: QueueWait,
+        now: Nanos,
+    ) -> Option<Vec<u8>> {
+        self.device.run_egress(departure, wait, now, self.outputs)
     }
 
-    fn discard(&mut self, departure: Departure) {
-        self.device.discard(departure, self.outputs);
+    fn discard_packet(&mut self, departure: QueuedPacket) {
+        self.device.discard_packet(departure, self.outputs);
     }
 }
 
 /// What news of an interface mean for a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum PortChange {
     /// Nothing new.
-    Nothing,
+    Unchanged,
     /// Its state is another.
     Changed,
     /// It has a socket on a new incarnation of its interface.
     Attached,
 }
 
-impl Port {
+impl DevicePort {
     /// Opens the medium of a port; `record` is the folder for what passes an interface.
     pub(super) fn open(
         config: &PortConfig,
@@ -81,31 +86,31 @@ impl Port {
         record: Option<&Path>,
     ) -> Result<Self, PortsError> {
         let (name, exit) = match &config.medium {
-            Medium::Interface(name) => (name.clone(), Exit::interface(name)?),
-            Medium::Files { input, output } => {
-                let recorder = Recorder::create(output)?;
-                (input.display().to_string(), Exit::File(recorder))
+            PortMedium::Interface(name) => (name.clone(), PortOutput::open_interface(name)?),
+            PortMedium::Files { input, output } => {
+                let recorder = CaptureWriter::create(output)?;
+                (input.display().to_string(), PortOutput::File(recorder))
             }
         };
-        let record = record.filter(|_| matches!(exit, Exit::Interface { .. }));
+        let record = record.filter(|_| matches!(exit, PortOutput::Interface { .. }));
         let recorders = record
-            .map(|folder| Recorders::create(folder, &name))
+            .map(|folder| InterfaceCapture::create(folder, &name))
             .transpose()?;
         Ok(Self {
             status: PortStatus {
                 number: config.number,
                 name,
                 state: PortState::Up,
-                received: Count::default(),
+                received: CounterData::default(),
                 oversized: 0,
-                sent: Count::default(),
+                sent: CounterData::default(),
                 lost: 0,
                 levels: Vec::new(),
             },
-            line: Line::new(levels, config.shape),
-            exit,
-            sending: Sent::All,
-            recorders,
+            transmitter: PortTransmitter::new(levels, config.shape),
+            output: exit,
+            send_status: SendStatus::All,
+            capture: recorders,
             sent: Vec::new(),
             refused: Vec::new(),
         })
@@ -120,42 +125,42 @@ impl Port {
     }
 
     /// Whether the interface takes more.
-    pub(super) fn sending(&self) -> Sent {
-        self.sending
+    pub(super) fn send_status(&self) -> SendStatus {
+        self.send_status
     }
 
     /// The port and what has happened to its packets.
     pub(super) fn status(&self) -> PortStatus {
         PortStatus {
-            levels: self.line.counts().collect(),
+            levels: self.transmitter.queue_counts().collect(),
             ..self.status.clone()
         }
     }
 
     /// What wakes the thread for this port; none for files and for an absent interface.
     pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.exit {
-            Exit::Interface { socket, .. } => socket.as_ref().map(AsFd::as_fd),
-            Exit::File(_) => None,
+        match &self.output {
+            PortOutput::Interface { socket, .. } => socket.as_ref().map(AsFd::as_fd),
+            PortOutput::File(_) => None,
         }
     }
 
     /// Fills the batch with frames that have arrived; how many.
-    pub(super) fn receive(&mut self, batch: &mut Batch) -> usize {
+    pub(super) fn receive_batch(&mut self, batch: &mut FrameBatch) -> usize {
         // Reading again is also what clears an error of the interface; news of it come apart.
-        self.sending = Sent::All;
-        match &self.exit {
-            Exit::Interface { socket, .. } => socket
+        self.send_status = SendStatus::All;
+        match &self.output {
+            PortOutput::Interface { socket, .. } => socket
                 .as_ref()
-                .map_or(0, |socket| socket.receive(batch).unwrap_or(0)),
-            Exit::File(_) => 0,
+                .map_or(0, |socket| socket.receive_batch(batch).unwrap_or(0)),
+            PortOutput::File(_) => 0,
         }
     }
 
     pub(super) fn count_received(&mut self, packet: &[u8]) {
         self.status.received.add_packet(packet.len() as u64);
-        if let Some(recorders) = &mut self.recorders {
-            recorders.received.add(packet, since_epoch());
+        if let Some(recorders) = &mut self.capture {
+            recorders.received.write_packet(packet, since_epoch());
         }
     }
 
@@ -171,107 +176,121 @@ impl Port {
     }
 
     /// Takes a packet from the device; a full queue drops and counts it.
-    pub(super) fn enqueue(&mut self, departure: Departure, now: Nanos, egress: &mut Egress<'_>) {
-        let (level, bytes) = (departure.level, departure.bytes());
-        self.line.enqueue(level, (departure, bytes), now, egress);
+    pub(super) fn enqueue_packet(
+        &mut self,
+        departure: QueuedPacket,
+        now: Nanos,
+        egress: &mut DeviceEgress<'_>,
+    ) {
+        let (level, bytes) = (departure.level, departure.queued_bytes());
+        self.transmitter
+            .enqueue_packet(level, (departure, bytes), now, egress);
     }
 
-    /// Whether [`Port::send_due`] has something to do.
-    pub(super) fn has_due(&self, now: Nanos) -> bool {
-        let is_blocked = self.sending == Sent::Full;
-        !is_blocked && (self.line.has_ready() || self.line.due().is_some_and(|due| due <= now))
+    /// Whether [`Port::send_due_packets`] has something to do.
+    pub(super) fn has_due_packets(&self, now: Nanos) -> bool {
+        let is_blocked = self.send_status == SendStatus::Full;
+        !is_blocked
+            && (self.transmitter.has_ready()
+                || self
+                    .transmitter
+                    .next_deadline()
+                    .is_some_and(|due| due <= now))
     }
 
     /// When it will have, if nothing else happens.
-    pub(super) fn due(&self) -> Option<Nanos> {
-        match self.sending {
-            Sent::Full => None,
-            Sent::All if self.line.has_ready() => Some(0),
-            Sent::All => self.line.due(),
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        match self.send_status {
+            SendStatus::Full => None,
+            SendStatus::All if self.transmitter.has_ready() => Some(0),
+            SendStatus::All => self.transmitter.next_deadline(),
         }
     }
 
     /// Lets out what has left the wire by `now`.
-    pub(super) fn send_due(&mut self, now: Nanos, egress: &mut Egress<'_>) {
-        self.line.advance(now, egress);
-        while self.line.has_ready() {
+    pub(super) fn send_due_packets(&mut self, now: Nanos, egress: &mut DeviceEgress<'_>) {
+        self.transmitter.advance_to(now, egress);
+        while self.transmitter.has_ready() {
             self.send_ready();
-            if let Some(recorders) = &mut self.recorders {
+            if let Some(recorders) = &mut self.capture {
                 let time = since_epoch();
                 self.sent
                     .iter()
-                    .for_each(|packet| recorders.sent.add(packet, time));
+                    .for_each(|packet| recorders.sent.write_packet(packet, time));
             }
             for packet in self.sent.drain(..) {
                 self.status.sent.add_packet(packet.len() as u64);
-                egress.outputs.recycle(packet);
+                egress.outputs.recycle_buffer(packet);
             }
             self.status.lost += self.refused.len() as u64;
             self.refused
                 .drain(..)
-                .for_each(|packet| egress.outputs.recycle(packet));
-            if self.sending == Sent::Full {
+                .for_each(|packet| egress.outputs.recycle_buffer(packet));
+            if self.send_status == SendStatus::Full {
                 return;
             }
-            self.line.advance(now, egress);
+            self.transmitter.advance_to(now, egress);
         }
     }
 
     fn send_ready(&mut self) {
-        let ready = self.line.ready();
-        match &mut self.exit {
-            Exit::Interface { socket, .. } => match socket {
+        let ready = self.transmitter.ready_packets();
+        match &mut self.output {
+            PortOutput::Interface { socket, .. } => match socket {
                 Some(socket) if self.status.state == PortState::Up => {
-                    self.sending = socket.send(ready, &mut self.sent, &mut self.refused);
+                    self.send_status =
+                        socket.send_packets(ready, &mut self.sent, &mut self.refused);
                 }
                 _ => self.refused.extend(ready.drain(..)),
             },
-            Exit::File(recorder) => {
+            PortOutput::File(recorder) => {
                 let time = since_epoch();
-                ready.iter().for_each(|packet| recorder.add(packet, time));
+                ready
+                    .iter()
+                    .for_each(|packet| recorder.write_packet(packet, time));
                 self.sent.extend(ready.drain(..));
             }
         }
     }
 
     /// The kernel has told of an interface, this port's or another.
-    pub(super) fn hear(&mut self, news: &LinkNews) -> Heard {
-        let Exit::Interface { socket, index } = &mut self.exit else {
-            return Heard::Nothing;
+    pub(super) fn handle_link_update(&mut self, news: &LinkUpdate) -> PortChange {
+        let PortOutput::Interface { socket, index } = &mut self.output else {
+            return PortChange::Unchanged;
         };
         if news.name != self.status.name {
-            return Heard::Nothing;
+            return PortChange::Unchanged;
         }
         let is_other = index.is_some_and(|index| index != news.index);
         if news.state == PortState::Absent {
             // The farewell of an incarnation that has a successor already is no news.
             if is_other || self.status.state == PortState::Absent {
-                return Heard::Nothing;
+                return PortChange::Unchanged;
             }
             *socket = None;
             *index = None;
             self.status.state = PortState::Absent;
-            return Heard::Changed;
+            return PortChange::Changed;
         }
         *index = Some(news.index);
         if socket.is_none() || is_other {
             *socket = PacketSocket::open(&news.name).ok();
-            self.sending = Sent::All;
+            self.send_status = SendStatus::All;
             self.status.state = news.state;
-            return Heard::Attached;
+            return PortChange::Attached;
         }
         let changed = self.status.state != news.state;
         self.status.state = news.state;
         if changed {
-            Heard::Changed
+            PortChange::Changed
         } else {
-            Heard::Nothing
+            PortChange::Unchanged
         }
     }
 }
 
-impl Exit {
-    fn interface(name: &str) -> Result<Self, PortsError> {
+impl PortOutput {
+    fn open_interface(name: &str) -> Result<Self, PortsError> {
         let socket = PacketSocket::open(name).map_err(|source| PortsError::Interface {
             name: name.to_owned(),
             source,
@@ -283,11 +302,11 @@ impl Exit {
     }
 }
 
-impl Recorders {
+impl InterfaceCapture {
     fn create(folder: &Path, interface: &str) -> Result<Self, PortsError> {
         Ok(Self {
-            received: Recorder::create(&folder.join(format!("{interface}_in.pcap")))?,
-            sent: Recorder::create(&folder.join(format!("{interface}_out.pcap")))?,
+            received: CaptureWriter::create(&folder.join(format!("{interface}_in.pcap")))?,
+            sent: CaptureWriter::create(&folder.join(format!("{interface}_out.pcap")))?,
         })
     }
 }

@@ -1,27 +1,30 @@
 //! Actions and checksums of the JSON compiled to what `action` runs.
 
-use super::expressions::Compiler;
-use super::objects::Objects;
-use super::{ActionSpec, LoadError, Parameter, json, primitives};
-use crate::action::{Action, Primitive};
-use crate::deparser::Checksum;
+use super::expressions::ExprCompiler;
+use super::objects::ProgramObjects;
+use super::{ActionParameter, ActionSpec, LoadError, json, primitives};
+use crate::action::{ActionPrimitive, CompiledAction};
+use crate::deparser::ChecksumField;
 
-impl Objects<'_> {
+impl ProgramObjects<'_> {
     /// An action's body.
-    pub(super) fn action(&self, declared: &json::Action) -> Result<Action, LoadError> {
+    pub(super) fn compile_action(
+        &self,
+        declared: &json::ActionDecl,
+    ) -> Result<CompiledAction, LoadError> {
         let parameters: Vec<u32> = declared.runtime_data.iter().map(|p| p.bitwidth).collect();
-        self.body(&declared.primitives, &parameters, &declared.name)
+        self.compile_body(&declared.primitives, &parameters, &declared.name)
     }
 
     /// A list of primitives, wherever it stands. A primitive that becomes several moves the goals
     /// of the jumps over it.
-    pub(super) fn body(
+    pub(super) fn compile_body(
         &self,
-        declared: &[json::Primitive],
+        declared: &[json::PrimitiveDecl],
         parameters: &[u32],
         at: &str,
-    ) -> Result<Action, LoadError> {
-        let compiler = Compiler {
+    ) -> Result<CompiledAction, LoadError> {
+        let compiler = ExprCompiler {
             headers: self.headers,
             parameters,
             at,
@@ -30,31 +33,38 @@ impl Objects<'_> {
         let mut primitives = Vec::new();
         for primitive in declared {
             starts.push(primitives.len());
-            primitives.extend(primitives::compile(self, compiler, primitive)?);
+            primitives.extend(primitives::compile_primitive(self, compiler, primitive)?);
         }
         starts.push(primitives.len());
         for primitive in &mut primitives {
-            if let Primitive::Jump { to } | Primitive::JumpUnless { to, .. } = primitive {
+            if let ActionPrimitive::Jump { to } | ActionPrimitive::JumpUnless { to, .. } = primitive
+            {
                 let start = starts.get(*to);
                 *to = *start.ok_or_else(|| LoadError::malformed("a jump to nowhere", at))?;
             }
         }
-        Ok(Action { primitives })
+        Ok(CompiledAction { primitives })
     }
 
     /// A checksum with its condition.
-    pub(super) fn checksum(&self, declared: &json::Checksum) -> Result<Checksum, LoadError> {
+    pub(super) fn compile_checksum(
+        &self,
+        declared: &json::ChecksumDecl,
+    ) -> Result<ChecksumField, LoadError> {
         let at = &declared.name;
         let (header, field) = &declared.target;
         let calculation = self.calculations.get(declared.calculation.as_str());
-        let compiler = Compiler {
+        let compiler = ExprCompiler {
             headers: self.headers,
             parameters: &[],
             at,
         };
-        let condition = declared.if_cond.as_ref().map(|cond| compiler.truth(cond));
-        Ok(Checksum {
-            field: self.headers.field(header, field, at)?,
+        let condition = declared
+            .if_cond
+            .as_ref()
+            .map(|cond| compiler.compile_condition(cond));
+        Ok(ChecksumField {
+            field: self.headers.plain_field(header, field, at)?,
             calculation: calculation
                 .ok_or_else(|| LoadError::missing("calculation", &declared.calculation, at))?
                 .clone(),
@@ -64,9 +74,9 @@ impl Objects<'_> {
 }
 
 /// An action as the control plane sees it.
-pub(super) fn action_spec(declared: &json::Action) -> Result<ActionSpec, LoadError> {
-    let parameter = |data: &json::RuntimeData| match data.bitwidth {
-        bits @ 1..=128 => Ok(Parameter {
+pub(super) fn action_spec(declared: &json::ActionDecl) -> Result<ActionSpec, LoadError> {
+    let parameter = |data: &json::RuntimeDataDecl| match data.bitwidth {
+        bits @ 1..=128 => Ok(ActionParameter {
             name: data.name.clone(),
             bits,
         }),

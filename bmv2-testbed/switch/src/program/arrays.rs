@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::headers::Headers;
+use super::headers::HeaderCatalog;
 use super::{CounterSpec, DirectMeter, LoadError, json};
 use crate::arrays::RegisterSpec;
 use crate::meter::{MeterSpec, MeterUnit};
@@ -12,50 +12,50 @@ use crate::meter::{MeterSpec, MeterUnit};
 const MAX_CELLS: usize = 1 << 22;
 
 /// The indirect counters.
-pub(super) fn counters(root: &json::Root) -> Result<Vec<CounterSpec>, LoadError> {
+pub(super) fn counter_specs(root: &json::ProgramDocument) -> Result<Vec<CounterSpec>, LoadError> {
     let indirect = root.counter_arrays.iter().filter(|array| !array.is_direct);
-    let spec = |array: &json::CounterArray| CounterSpec {
+    let spec = |array: &json::CounterArrayDecl| CounterSpec {
         name: array.name.clone(),
         size: array.size,
     };
     let specs: Vec<CounterSpec> = indirect.map(spec).collect();
-    check_cells("counter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
+    check_cell_count("counter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
 }
 
 /// The indirect meters.
-pub(super) fn meters(root: &json::Root) -> Result<Vec<MeterSpec>, LoadError> {
+pub(super) fn meter_specs(root: &json::ProgramDocument) -> Result<Vec<MeterSpec>, LoadError> {
     let indirect = root.meter_arrays.iter().filter(|array| !array.is_direct);
-    let spec = |array: &json::MeterArray| {
+    let spec = |array: &json::MeterArrayDecl| {
         let (name, size) = (array.name.clone(), array.size);
         Ok(MeterSpec {
             name,
             size,
-            unit: unit(array)?,
+            unit: meter_unit(array)?,
         })
     };
     let specs: Vec<MeterSpec> = indirect.map(spec).collect::<Result<_, LoadError>>()?;
-    check_cells("meter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
+    check_cell_count("meter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
 }
 
 /// The direct meters, by name.
 pub(super) fn direct_meters(
-    root: &json::Root,
-    headers: &Headers,
+    root: &json::ProgramDocument,
+    headers: &HeaderCatalog,
 ) -> Result<BTreeMap<String, DirectMeter>, LoadError> {
     let direct = root.meter_arrays.iter().filter(|array| array.is_direct);
-    let meter = |array: &json::MeterArray| {
+    let meter = |array: &json::MeterArrayDecl| {
         let at = &array.name;
         let target = array.result_target.as_ref();
         let target = target.ok_or_else(|| LoadError::malformed("a meter without target", at))?;
-        let (unit, color) = (unit(array)?, headers.target(target, at)?);
+        let (unit, color) = (meter_unit(array)?, headers.writable_field(target, at)?);
         Ok((at.clone(), DirectMeter { unit, color }))
     };
     direct.map(meter).collect()
 }
 
-fn unit(array: &json::MeterArray) -> Result<MeterUnit, LoadError> {
+fn meter_unit(array: &json::MeterArrayDecl) -> Result<MeterUnit, LoadError> {
     match (array.kind.as_str(), array.rate_count) {
         ("bytes", 2) => Ok(MeterUnit::Bytes),
         ("packets", 2) => Ok(MeterUnit::Packets),
@@ -67,8 +67,8 @@ fn unit(array: &json::MeterArray) -> Result<MeterUnit, LoadError> {
 }
 
 /// The registers.
-pub(super) fn registers(root: &json::Root) -> Result<Vec<RegisterSpec>, LoadError> {
-    let spec = |array: &json::RegisterArray| match array.bitwidth {
+pub(super) fn register_specs(root: &json::ProgramDocument) -> Result<Vec<RegisterSpec>, LoadError> {
+    let spec = |array: &json::RegisterArrayDecl| match array.bitwidth {
         bits @ 1..=128 => Ok(RegisterSpec {
             name: array.name.clone(),
             size: array.size,
@@ -81,11 +81,11 @@ pub(super) fn registers(root: &json::Root) -> Result<Vec<RegisterSpec>, LoadErro
     };
     let specs = root.register_arrays.iter().map(spec);
     let specs: Vec<RegisterSpec> = specs.collect::<Result<_, _>>()?;
-    check_cells("register", specs.iter().map(|spec| (&spec.name, spec.size)))?;
+    check_cell_count("register", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
 }
 
-fn check_cells<'a>(
+fn check_cell_count<'a>(
     what: &str,
     arrays: impl Iterator<Item = (&'a String, usize)>,
 ) -> Result<(), LoadError> {

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::expressions::{Compiler, unsigned};
-use super::headers::{Headers, Reference, plain};
-use super::objects::calculation;
+use super::expressions::{ExprCompiler, parse_unsigned_hex};
+use super::headers::{FieldReference, HeaderCatalog, require_plain};
+use super::objects::compile_calculation;
 use super::{
-    ActionIndex, ActionSpec, DefaultIs, DirectMeter, Flow, KeySource, KeySpec, LoadError,
-    MatchKind, Next, ProfileIndex, ProfileSpec, TableIndex, TableSpec, json,
+    ActionIndex, ActionSpec, DefaultMutability, DirectMeter, KeySource, KeySpec, LoadError,
+    MatchKind, NextNode, NextNodes, ProfileIndex, ProfileSpec, TableIndex, TableSpec, json,
 };
-use crate::action::Action;
+use crate::action::CompiledAction;
 use crate::control::{ActionCall, KeyField, MatchKey, check_arguments, check_key};
-use crate::phv::mask;
-use crate::pipeline::{Node, Pipeline};
+use crate::phv::bit_mask;
+use crate::pipeline::{PipelineGraph, PipelineNode};
 
 /// The tables and profiles of both pipelines, as they are compiled one after the other.
-pub(super) struct Controls<'a> {
-    pub(super) headers: &'a Headers,
-    pub(super) actions: &'a [Action],
+pub(super) struct ControlCompiler<'a> {
+    pub(super) headers: &'a HeaderCatalog,
+    pub(super) actions: &'a [CompiledAction],
     pub(super) action_specs: &'a [ActionSpec],
     /// From the JSON's action ids.
     pub(super) action_ids: BTreeMap<u32, ActionIndex>,
@@ -28,53 +28,59 @@ pub(super) struct Controls<'a> {
     pub(super) direct_meters: BTreeMap<String, DirectMeter>,
 }
 
-impl Controls<'_> {
+impl ControlCompiler<'_> {
     /// Compiles ingress or egress.
-    pub(super) fn pipeline(&mut self, declared: &json::Pipeline) -> Result<Pipeline, LoadError> {
+    pub(super) fn compile_pipeline(
+        &mut self,
+        declared: &json::PipelineDecl,
+    ) -> Result<PipelineGraph, LoadError> {
         let first_profile = self.profiles.len();
         for profile in &declared.action_profiles {
-            let compiled = self.profile(profile)?;
+            let compiled = self.profile_spec(profile)?;
             self.profiles.push(compiled);
         }
-        let nodes = NodeNumbers::of(declared);
-        let mut pipeline = Pipeline {
+        let nodes = NodeNumbers::from_pipeline(declared);
+        let mut pipeline = PipelineGraph {
             nodes: Vec::new(),
-            start: nodes.next(&declared.init_table, &declared.name)?,
+            start: nodes.next_node(&declared.init_table, &declared.name)?,
         };
         for table in &declared.tables {
-            let spec = self.table(table, &nodes, first_profile)?;
+            let spec = self.compile_table(table, &nodes, first_profile)?;
             pipeline.nodes.push(self.table_node(spec));
         }
         for branch in &declared.conditionals {
-            let compiler = Compiler {
+            let compiler = ExprCompiler {
                 headers: self.headers,
                 parameters: &[],
                 at: &branch.name,
             };
-            pipeline.nodes.push(Node::Branch {
-                cond: compiler.truth(&branch.expression)?,
-                yes: nodes.next(&branch.true_next, &branch.name)?,
-                no: nodes.next(&branch.false_next, &branch.name)?,
+            pipeline.nodes.push(PipelineNode::Branch {
+                cond: compiler.compile_condition(&branch.expression)?,
+                yes: nodes.next_node(&branch.true_next, &branch.name)?,
+                no: nodes.next_node(&branch.false_next, &branch.name)?,
             });
         }
         for call in &declared.action_calls {
-            let action = self.action_of(call.action_id, &call.name)?;
-            pipeline.nodes.push(Node::Call {
+            let action = self.action_index(call.action_id, &call.name)?;
+            pipeline.nodes.push(PipelineNode::Call {
                 action: self.actions[action.0 as usize].clone(),
                 arguments: Vec::new(),
-                next: nodes.next(&call.next_node, &call.name)?,
+                next: nodes.next_node(&call.next_node, &call.name)?,
             });
         }
         Ok(pipeline)
     }
 
     /// A table nobody can write is a plain call.
-    fn table_node(&mut self, spec: TableSpec) -> Node {
+    fn table_node(&mut self, spec: TableSpec) -> PipelineNode {
         let call = match &spec.default {
-            Some(call) if spec.keys.is_empty() && spec.default_is == DefaultIs::Constant => {
+            Some(call)
+                if spec.keys.is_empty()
+                    && spec.default_mutability == DefaultMutability::Constant =>
+            {
                 let at = call.action.0 as usize;
                 let (action, arguments) = (self.actions[at].clone(), call.arguments.clone());
-                Some(Node::Call {
+                Some(PipelineNode::Call {
                     action,
                     arguments,
                     next: spec.flow.miss[at],
@@ -83,12 +89,14 @@ impl Controls<'_> {
             _ => None,
         };
         self.tables.push(Arc::new(spec));
-        call.unwrap_or(Node::Table(TableIndex(self.tables.len() as u32 - 1)))
+        call.unwrap_or(PipelineNode::Table(TableIndex(
+            self.tables.len() as u32 - 1,
+        )))
     }
 
-    fn profile(&self, declared: &json::ActionProfile) -> Result<ProfileSpec, LoadError> {
+    fn profile_spec(&self, declared: &json::ActionProfileDecl) -> Result<ProfileSpec, LoadError> {
         let selector = declared.selector.as_ref().map(|selector| {
-            calculation(
+            compile_calculation(
                 &selector.algo,
                 &selector.input,
                 &declared.name,
@@ -104,9 +112,9 @@ impl Controls<'_> {
         })
     }
 
-    fn table(
+    fn compile_table(
         &mut self,
-        declared: &json::Table,
+        declared: &json::TableDecl,
         nodes: &NodeNumbers<'_>,
         first_profile: usize,
     ) -> Result<TableSpec, LoadError> {
@@ -116,22 +124,27 @@ impl Controls<'_> {
             found.ok_or_else(|| LoadError::missing("direct meter", name, at))
         };
         let direct_meter = declared.direct_meters.as_ref().map(meter).transpose()?;
-        let keys = declared.key.iter().map(|key| self.key(key, at));
-        let actions = declared.action_ids.iter().map(|id| self.action_of(*id, at));
+        let keys = declared.key.iter().map(|key| self.key_spec(key, at));
+        let actions = declared
+            .action_ids
+            .iter()
+            .map(|id| self.action_index(*id, at));
         let mut spec = TableSpec {
             name: declared.name.clone(),
             keys: keys.collect::<Result<_, _>>()?,
             size: declared.max_size,
             actions: actions.collect::<Result<_, _>>()?,
-            profile: self.profile_of(declared, first_profile)?,
+            profile: self.profile_index(declared, first_profile)?,
             direct_counter: declared.with_counters,
             direct_meter,
             idle_timeout: declared.support_timeout,
-            watches: declared.with_counters || declared.support_timeout || direct_meter.is_some(),
+            tracks_hits: declared.with_counters
+                || declared.support_timeout
+                || direct_meter.is_some(),
             default: None,
-            default_is: DefaultIs::Free,
+            default_mutability: DefaultMutability::Free,
             constant_entries: None,
-            flow: Flow {
+            flow: NextNodes {
                 hit: Vec::new(),
                 miss: Vec::new(),
                 none: None,
@@ -146,28 +159,28 @@ impl Controls<'_> {
         {
             return Err(LoadError::malformed("more than one lpm field", at));
         }
-        spec.flow = self.flow(declared, &spec, nodes)?;
+        spec.flow = self.next_nodes(declared, &spec, nodes)?;
         if let Some(entry) = &declared.default_entry {
-            let call = self.call(entry.action_id, &entry.action_data, &spec)?;
+            let call = self.action_call(entry.action_id, &entry.action_data, &spec)?;
             spec.default = Some(call);
-            spec.default_is = match (entry.action_const, entry.action_entry_const) {
-                (_, true) => DefaultIs::Constant,
-                (true, false) => DefaultIs::FixedAction,
-                (false, false) => DefaultIs::Free,
+            spec.default_mutability = match (entry.action_const, entry.action_entry_const) {
+                (_, true) => DefaultMutability::Constant,
+                (true, false) => DefaultMutability::FixedAction,
+                (false, false) => DefaultMutability::Free,
             };
         }
         let entries = declared
             .entries
             .as_ref()
-            .map(|entries| self.entries(entries, &spec));
+            .map(|entries| self.constant_entries(entries, &spec));
         spec.constant_entries = entries.transpose()?;
         self.share_actions(&spec);
         Ok(spec)
     }
 
-    fn profile_of(
+    fn profile_index(
         &self,
-        declared: &json::Table,
+        declared: &json::TableDecl,
         first: usize,
     ) -> Result<Option<ProfileIndex>, LoadError> {
         let at = &declared.name;
@@ -195,7 +208,7 @@ impl Controls<'_> {
         }
     }
 
-    fn key(&self, declared: &json::Key, at: &str) -> Result<KeySpec, LoadError> {
+    fn key_spec(&self, declared: &json::KeyDecl, at: &str) -> Result<KeySpec, LoadError> {
         let kind = match declared.match_type.as_str() {
             "exact" | "valid" => MatchKind::Exact,
             "lpm" => MatchKind::Lpm,
@@ -205,7 +218,10 @@ impl Controls<'_> {
             other => return Err(LoadError::unsupported(format!("match type {other}"), at)),
         };
         let (source, bits) = match declared.target.as_str() {
-            Some(header) => (KeySource::Valid(self.headers.header(header, at)?.index), 1),
+            Some(header) => (
+                KeySource::Valid(self.headers.find_header(header, at)?.index),
+                1,
+            ),
             None => self.key_source(declared, at)?,
         };
         let name = declared
@@ -220,11 +236,17 @@ impl Controls<'_> {
         })
     }
 
-    fn key_source(&self, declared: &json::Key, at: &str) -> Result<(KeySource, u32), LoadError> {
-        let field = match self.headers.reference(&declared.target, at)? {
-            Reference::Content(content) => plain(&content, &declared.target.to_string(), at)?,
-            Reference::Valid(header) => return Ok((KeySource::Valid(header), 1)),
-            Reference::ValidUnion(_) => {
+    fn key_source(
+        &self,
+        declared: &json::KeyDecl,
+        at: &str,
+    ) -> Result<(KeySource, u32), LoadError> {
+        let field = match self.headers.resolve_field(&declared.target, at)? {
+            FieldReference::Content(content) => {
+                require_plain(&content, &declared.target.to_string(), at)?
+            }
+            FieldReference::Valid(header) => return Ok((KeySource::Valid(header), 1)),
+            FieldReference::ValidUnion(_) => {
                 return Err(LoadError::unsupported(
                     "the validity of a union as a key",
                     at,
@@ -232,8 +254,8 @@ impl Controls<'_> {
             }
         };
         let mask = match &declared.mask {
-            Some(mask) => unsigned(mask, field.bits, at)?,
-            None => mask(field.bits),
+            Some(mask) => parse_unsigned_hex(mask, field.bits, at)?,
+            None => bit_mask(field.bits),
         };
         Ok((
             KeySource::Field {
@@ -245,18 +267,18 @@ impl Controls<'_> {
         ))
     }
 
-    fn flow(
+    fn next_nodes(
         &self,
-        declared: &json::Table,
+        declared: &json::TableDecl,
         spec: &TableSpec,
         nodes: &NodeNumbers<'_>,
-    ) -> Result<Flow, LoadError> {
+    ) -> Result<NextNodes, LoadError> {
         let at = &declared.name;
-        let none: Next = match declared.next_tables.get("__MISS__") {
-            Some(miss) => nodes.next(miss, at)?,
-            None => nodes.next(&declared.base_default_next, at)?,
+        let none: NextNode = match declared.next_tables.get("__MISS__") {
+            Some(miss) => nodes.next_node(miss, at)?,
+            None => nodes.next_node(&declared.base_default_next, at)?,
         };
-        let mut flow = Flow {
+        let mut flow = NextNodes {
             hit: vec![None; self.actions.len()],
             miss: vec![None; self.actions.len()],
             none,
@@ -278,15 +300,15 @@ impl Controls<'_> {
             } else {
                 (name, name)
             };
-            flow.hit[number] = nodes.next(find(hit), at)?;
-            flow.miss[number] = nodes.next(find(miss), at)?;
+            flow.hit[number] = nodes.next_node(find(hit), at)?;
+            flow.miss[number] = nodes.next_node(find(miss), at)?;
         }
         Ok(flow)
     }
 
-    fn entries(
+    fn constant_entries(
         &self,
-        declared: &[json::Entry],
+        declared: &[json::EntryDecl],
         spec: &TableSpec,
     ) -> Result<Vec<(MatchKey, ActionCall)>, LoadError> {
         // In the JSON the smaller priority wins; in P4Runtime and here the larger.
@@ -298,7 +320,7 @@ impl Controls<'_> {
         let mut entries = Vec::new();
         for entry in declared {
             let fields = entry.match_key.iter().zip(&spec.keys);
-            let fields = fields.map(|(field, key)| entry_field(field, key, &spec.name));
+            let fields = fields.map(|(field, key)| entry_key_field(field, key, &spec.name));
             let fields: Vec<KeyField> = fields.collect::<Result<_, _>>()?;
             let priority = if spec.takes_priority() {
                 (highest - entry.priority).saturating_add(1)
@@ -308,14 +330,24 @@ impl Controls<'_> {
             let key = MatchKey { fields, priority };
             check_key(spec, &key).map_err(|e| LoadError::malformed(e.to_string(), &spec.name))?;
             let action = &entry.action_entry;
-            entries.push((key, self.call(action.action_id, &action.action_data, spec)?));
+            entries.push((
+                key,
+                self.action_call(action.action_id, &action.action_data, spec)?,
+            ));
         }
         Ok(entries)
     }
 
-    fn call(&self, id: u32, data: &[String], spec: &TableSpec) -> Result<ActionCall, LoadError> {
-        let action = self.action_of(id, &spec.name)?;
-        let values = data.iter().map(|text| unsigned(text, 128, &spec.name));
+    fn action_call(
+        &self,
+        id: u32,
+        data: &[String],
+        spec: &TableSpec,
+    ) -> Result<ActionCall, LoadError> {
+        let action = self.action_index(id, &spec.name)?;
+        let values = data
+            .iter()
+            .map(|text| parse_unsigned_hex(text, 128, &spec.name));
         let call = ActionCall {
             action,
             arguments: values.collect::<Result<_, _>>()?,
@@ -325,16 +357,20 @@ impl Controls<'_> {
         Ok(call)
     }
 
-    fn action_of(&self, id: u32, at: &str) -> Result<ActionIndex, LoadError> {
+    fn action_index(&self, id: u32, at: &str) -> Result<ActionIndex, LoadError> {
         let found = self.action_ids.get(&id).copied();
         found.ok_or_else(|| LoadError::missing("action", &id.to_string(), at))
     }
 }
 
-fn entry_field(field: &json::EntryKey, key: &KeySpec, at: &str) -> Result<KeyField, LoadError> {
+fn entry_key_field(
+    field: &json::EntryKeyDecl,
+    key: &KeySpec,
+    at: &str,
+) -> Result<KeyField, LoadError> {
     let read = |text: Option<&str>| {
         let text = text.ok_or_else(|| LoadError::malformed("an entry lacks a value", at))?;
-        unsigned(text, key.bits, at)
+        parse_unsigned_hex(text, key.bits, at)
     };
     let value = || match &field.key {
         Some(serde_json::Value::Bool(valid)) => Ok(u128::from(*valid)),
@@ -345,7 +381,7 @@ fn entry_field(field: &json::EntryKey, key: &KeySpec, at: &str) -> Result<KeyFie
         MatchKind::Lpm => {
             let prefix = field.prefix_length.unwrap_or(0).min(key.bits);
             KeyField::Lpm {
-                value: value()? & !mask(key.bits - prefix),
+                value: value()? & !bit_mask(key.bits - prefix),
                 prefix,
             }
         }
@@ -371,7 +407,7 @@ fn entry_field(field: &json::EntryKey, key: &KeySpec, at: &str) -> Result<KeyFie
 struct NodeNumbers<'a>(BTreeMap<&'a str, u32>);
 
 impl<'a> NodeNumbers<'a> {
-    fn of(declared: &'a json::Pipeline) -> Self {
+    fn from_pipeline(declared: &'a json::PipelineDecl) -> Self {
         let tables = declared.tables.iter().map(|table| table.name.as_str());
         let branches = declared
             .conditionals
@@ -387,7 +423,7 @@ impl<'a> NodeNumbers<'a> {
         )
     }
 
-    fn next(&self, name: &Option<String>, at: &str) -> Result<Next, LoadError> {
+    fn next_node(&self, name: &Option<String>, at: &str) -> Result<NextNode, LoadError> {
         let Some(name) = name else { return Ok(None) };
         match self.0.get(name.as_str()) {
             Some(number) => Ok(Some(*number)),

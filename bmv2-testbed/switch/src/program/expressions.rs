@@ -3,26 +3,26 @@
 //! The JSON does not say whether an expression is a number or a truth value; its operation does. An
 //! operation whose exact operands may not fit the interpreter's numbers is refused here.
 
+mod conditions;
 mod constants;
 mod masks;
 mod references;
-mod truth;
 
 use serde_json::Value;
 
-use self::constants::{constant, wide_constant};
-pub(super) use self::constants::{number, unsigned};
-pub(super) use self::masks::cut;
-use self::references::{UnionRef, some_valid};
-use super::headers::{Content, Headers, Reference};
+use self::constants::{parse_constant, parse_wide_constant};
+pub(super) use self::constants::{parse_hex, parse_unsigned_hex};
+pub(super) use self::masks::strip_masks;
+use self::references::{UnionRef, any_member_valid};
+use super::headers::{FieldContent, FieldReference, HeaderCatalog};
 use super::{LoadError, json};
-use crate::expression::{Binary, Cond, Expr, Unary};
-use crate::phv::Field;
+use crate::expression::{BinaryOp, BoolExpr, NumberExpr, UnaryOp};
+use crate::phv::FieldRef;
 
 /// Compiles expressions in one place of the program.
 #[derive(Clone, Copy)]
-pub(super) struct Compiler<'a> {
-    pub(super) headers: &'a Headers,
+pub(super) struct ExprCompiler<'a> {
+    pub(super) headers: &'a HeaderCatalog,
     /// Widths of the enclosing action's parameters.
     pub(super) parameters: &'a [u32],
     /// The place, for errors.
@@ -30,69 +30,82 @@ pub(super) struct Compiler<'a> {
 }
 
 /// What a typed value turns out to be.
-enum Node {
-    Operation(Box<json::Operation>),
-    Plain(json::Typed),
+enum UnwrappedValue {
+    Operation(Box<json::OperationDecl>),
+    Plain(json::TypedValue),
 }
 
-impl Compiler<'_> {
+impl ExprCompiler<'_> {
     /// An expression with a number as its value.
-    pub(super) fn number(&self, typed: &json::Typed) -> Result<Expr, LoadError> {
-        match self.open(typed)? {
-            Node::Plain(plain) => self.plain_number(&plain),
-            Node::Operation(operation) if self.is_truth(&operation)? => {
-                Ok(from_truth(self.truth(typed)?))
+    pub(super) fn compile_number(&self, typed: &json::TypedValue) -> Result<NumberExpr, LoadError> {
+        match self.unwrap_value(typed)? {
+            UnwrappedValue::Plain(plain) => self.compile_plain_number(&plain),
+            UnwrappedValue::Operation(operation) if self.is_condition(&operation)? => {
+                Ok(number_from_bool(self.compile_condition(typed)?))
             }
-            Node::Operation(operation) => self.computed_number(&operation),
+            UnwrappedValue::Operation(operation) => self.compile_operation(&operation),
         }
     }
 
     /// An expression with a truth value.
-    pub(super) fn truth(&self, typed: &json::Typed) -> Result<Cond, LoadError> {
-        match self.open(typed)? {
-            Node::Plain(plain) => match (plain.kind.as_str(), &plain.value) {
-                ("bool", Value::Bool(value)) => Ok(Cond::Const(*value)),
-                _ => Ok(Cond::NonZero(self.plain_number(&plain)?)),
+    pub(super) fn compile_condition(
+        &self,
+        typed: &json::TypedValue,
+    ) -> Result<BoolExpr, LoadError> {
+        match self.unwrap_value(typed)? {
+            UnwrappedValue::Plain(plain) => match (plain.kind.as_str(), &plain.value) {
+                ("bool", Value::Bool(value)) => Ok(BoolExpr::Const(*value)),
+                _ => Ok(BoolExpr::NonZero(self.compile_plain_number(&plain)?)),
             },
-            Node::Operation(operation) if self.is_truth(&operation)? => {
-                self.computed_truth(&operation)
+            UnwrappedValue::Operation(operation) if self.is_condition(&operation)? => {
+                self.compile_logic(&operation)
             }
-            Node::Operation(operation) => Ok(Cond::NonZero(self.computed_number(&operation)?)),
+            UnwrappedValue::Operation(operation) => {
+                Ok(BoolExpr::NonZero(self.compile_operation(&operation)?))
+            }
         }
     }
 
     /// Unwraps nested `expression` objects down to an operation or a plain value.
-    fn open(&self, typed: &json::Typed) -> Result<Node, LoadError> {
+    fn unwrap_value(&self, typed: &json::TypedValue) -> Result<UnwrappedValue, LoadError> {
         if typed.kind != "expression" {
-            return Ok(Node::Plain(typed.clone()));
+            return Ok(UnwrappedValue::Plain(typed.clone()));
         }
         if typed.value.get("op").is_some() {
-            return Ok(Node::Operation(Box::new(self.read(&typed.value)?)));
+            return Ok(UnwrappedValue::Operation(Box::new(
+                self.deserialize_value(&typed.value)?,
+            )));
         }
-        self.open(&self.read(&typed.value)?)
+        self.unwrap_value(&self.deserialize_value(&typed.value)?)
     }
 
-    fn read<T: serde::de::DeserializeOwned>(&self, value: &Value) -> Result<T, LoadError> {
+    fn deserialize_value<T: serde::de::DeserializeOwned>(
+        &self,
+        value: &Value,
+    ) -> Result<T, LoadError> {
         T::deserialize(value).map_err(|error| LoadError::malformed(error.to_string(), self.at))
     }
 
-    fn plain_number(&self, plain: &json::Typed) -> Result<Expr, LoadError> {
+    fn compile_plain_number(&self, plain: &json::TypedValue) -> Result<NumberExpr, LoadError> {
         match plain.kind.as_str() {
-            "field" => match self.headers.reference(&plain.value, self.at)? {
-                Reference::Valid(header) => Ok(Expr::FromBool(Box::new(Cond::Valid(header)))),
-                Reference::ValidUnion(members) => Ok(Expr::FromBool(Box::new(some_valid(
-                    &UnionRef::Fixed(members),
-                )))),
-                Reference::Content(_) => {
-                    self.headers.target(&plain.value, self.at).map(Expr::Field)
+            "field" => match self.headers.resolve_field(&plain.value, self.at)? {
+                FieldReference::Valid(header) => {
+                    Ok(NumberExpr::FromBool(Box::new(BoolExpr::Valid(header))))
                 }
+                FieldReference::ValidUnion(members) => Ok(NumberExpr::FromBool(Box::new(
+                    any_member_valid(&UnionRef::Fixed(members)),
+                ))),
+                FieldReference::Content(_) => self
+                    .headers
+                    .writable_field(&plain.value, self.at)
+                    .map(NumberExpr::Field),
             },
-            "hexstr" => constant(plain.value.as_str().unwrap_or(""), self.at),
-            "bool" => Ok(Expr::Const(i128::from(
+            "hexstr" => parse_constant(plain.value.as_str().unwrap_or(""), self.at),
+            "bool" => Ok(NumberExpr::Const(i128::from(
                 plain.value.as_bool().unwrap_or(false),
             ))),
-            "runtime_data" | "local" => self.argument(&plain.value),
-            "stack_field" => self.last_field(&plain.value),
+            "runtime_data" | "local" => self.action_argument(&plain.value),
+            "stack_field" => self.last_element_field(&plain.value),
             kind => Err(LoadError::unsupported(
                 format!("operand of type {kind}"),
                 self.at,
@@ -100,92 +113,108 @@ impl Compiler<'_> {
         }
     }
 
-    fn argument(&self, value: &Value) -> Result<Expr, LoadError> {
+    fn action_argument(&self, value: &Value) -> Result<NumberExpr, LoadError> {
         let at = value.as_u64().and_then(|at| usize::try_from(at).ok());
-        let found = at.and_then(|at| Some(Expr::Argument(at, *self.parameters.get(at)?)));
+        let found = at.and_then(|at| Some(NumberExpr::Argument(at, *self.parameters.get(at)?)));
         found.ok_or_else(|| LoadError::missing("action parameter", &value.to_string(), self.at))
     }
 
-    fn computed_number(&self, of: &json::Operation) -> Result<Expr, LoadError> {
+    fn compile_operation(&self, of: &json::OperationDecl) -> Result<NumberExpr, LoadError> {
         if of.op == "?" {
-            let cond = self.truth(&self.side(&of.cond)?)?;
+            let cond = self.compile_condition(&self.required_operand(&of.cond)?)?;
             let (yes, no) = (
-                self.number(&self.side(&of.left)?)?,
-                self.number(&self.side(&of.right)?)?,
+                self.compile_number(&self.required_operand(&of.left)?)?,
+                self.compile_number(&self.required_operand(&of.right)?)?,
             );
-            return Ok(Expr::Choose(Box::new((cond, yes, no))));
+            return Ok(NumberExpr::Choose(Box::new((cond, yes, no))));
         }
         if of.op == "access_field" {
             return self.access_field(of);
         }
-        let right = self.side(&of.right)?;
+        let right = self.required_operand(&of.right)?;
         match of.op.as_str() {
             "last_stack_index" | "size_stack" => {
                 let name = right.value.as_str().unwrap_or("");
-                let count = Expr::StackCount(self.headers.groups.stack(name, self.at)?.index);
+                let count =
+                    NumberExpr::StackCount(self.headers.groups.find_stack(name, self.at)?.index);
                 Ok(match of.op.as_str() {
                     "size_stack" => count,
-                    _ => Expr::Binary(Binary::Subtract, Box::new((count, Expr::Const(1)))),
+                    _ => NumberExpr::Binary(
+                        BinaryOp::Subtract,
+                        Box::new((count, NumberExpr::Const(1))),
+                    ),
                 })
             }
-            "b2d" => Ok(from_truth(self.truth(&right)?)),
-            "~" => Ok(Expr::Unary(Unary::Not, Box::new(self.number(&right)?))),
-            "two_comp_mod" | "usat_cast" | "sat_cast" => self.cast(of),
+            "b2d" => Ok(number_from_bool(self.compile_condition(&right)?)),
+            "~" => Ok(NumberExpr::Unary(
+                UnaryOp::Not,
+                Box::new(self.compile_number(&right)?),
+            )),
+            "two_comp_mod" | "usat_cast" | "sat_cast" => self.compile_cast(of),
             op => {
-                let mut op = self.binary(op)?;
-                let (left, right) = (self.number(&self.side(&of.left)?)?, self.number(&right)?);
+                let mut op = self.binary_op(op)?;
+                let (left, right) = (
+                    self.compile_number(&self.required_operand(&of.left)?)?,
+                    self.compile_number(&right)?,
+                );
                 match op {
-                    Binary::Divide | Binary::Modulo => {
-                        self.check_small(&of.op, &[&left, &right])?;
+                    BinaryOp::Divide | BinaryOp::Modulo => {
+                        self.refuse_large(&of.op, &[&left, &right])?;
                     }
-                    Binary::ShiftRight if left.is_large() => {
-                        self.check_exact(&of.op, &[&left])?;
-                        op = Binary::ShiftRightLarge;
+                    BinaryOp::ShiftRight if left.is_large() => {
+                        self.refuse_inexact(&of.op, &[&left])?;
+                        op = BinaryOp::ShiftRightLarge;
                     }
                     _ => {}
                 }
-                Ok(masks::operation(op, left, right))
+                Ok(masks::binary_operation(op, left, right))
             }
         }
     }
 
-    fn cast(&self, of: &json::Operation) -> Result<Expr, LoadError> {
-        let value = self.number(&self.side(&of.left)?)?;
-        let bits = match self.number(&self.side(&of.right)?)? {
-            Expr::Const(bits @ 1..=128) => bits as u32,
+    fn compile_cast(&self, of: &json::OperationDecl) -> Result<NumberExpr, LoadError> {
+        let value = self.compile_number(&self.required_operand(&of.left)?)?;
+        let bits = match self.compile_number(&self.required_operand(&of.right)?)? {
+            NumberExpr::Const(bits @ 1..=128) => bits as u32,
             _ => return Err(LoadError::malformed(format!("width of {}", of.op), self.at)),
         };
         let op = match of.op.as_str() {
-            "two_comp_mod" => Unary::Wrap(bits),
+            "two_comp_mod" => UnaryOp::Wrap(bits),
             saturating => {
-                self.check_small(saturating, &[&value])?;
+                self.refuse_large(saturating, &[&value])?;
                 if bits > 126 {
                     let construct = format!("{saturating} to {bits} bits");
                     return Err(LoadError::unsupported(construct, self.at));
                 }
                 if saturating == "usat_cast" {
-                    Unary::SaturateUnsigned(bits)
+                    UnaryOp::SaturateUnsigned(bits)
                 } else {
-                    Unary::SaturateSigned(bits)
+                    UnaryOp::SaturateSigned(bits)
                 }
             }
         };
-        Ok(Expr::Unary(op, Box::new(value)))
+        Ok(NumberExpr::Unary(op, Box::new(value)))
     }
 
     /// The pieces of a wide value, cut as those of the field it is for.
-    pub(super) fn wide(&self, typed: &json::Typed, like: &[Field]) -> Result<Vec<Expr>, LoadError> {
+    pub(super) fn compile_wide(
+        &self,
+        typed: &json::TypedValue,
+        like: &[FieldRef],
+    ) -> Result<Vec<NumberExpr>, LoadError> {
         match typed.kind.as_str() {
-            "field" => match self.headers.reference(&typed.value, self.at)? {
-                Reference::Content(Content::Wide(pieces)) if pieces.len() == like.len() => {
-                    Ok(pieces.into_iter().map(Expr::Field).collect())
+            "field" => match self.headers.resolve_field(&typed.value, self.at)? {
+                FieldReference::Content(FieldContent::Wide(pieces))
+                    if pieces.len() == like.len() =>
+                {
+                    Ok(pieces.into_iter().map(NumberExpr::Field).collect())
                 }
                 _ => Err(LoadError::unsupported(
                     "mixing fields over 128 bits",
                     self.at,
                 )),
             },
-            "hexstr" => wide_constant(typed.value.as_str().unwrap_or(""), like, self.at),
+            "hexstr" => parse_wide_constant(typed.value.as_str().unwrap_or(""), like, self.at),
             kind => {
                 let construct = format!("a {kind} for a field over 128 bits");
                 Err(LoadError::unsupported(construct, self.at))
@@ -193,24 +222,24 @@ impl Compiler<'_> {
         }
     }
 
-    fn binary(&self, op: &str) -> Result<Binary, LoadError> {
+    fn binary_op(&self, op: &str) -> Result<BinaryOp, LoadError> {
         Ok(match op {
-            "+" => Binary::Add,
-            "-" => Binary::Subtract,
-            "*" => Binary::Multiply,
-            "/" => Binary::Divide,
-            "%" => Binary::Modulo,
-            "&" => Binary::And,
-            "|" => Binary::Or,
-            "^" => Binary::Xor,
-            "<<" => Binary::ShiftLeft,
-            ">>" => Binary::ShiftRight,
+            "+" => BinaryOp::Add,
+            "-" => BinaryOp::Subtract,
+            "*" => BinaryOp::Multiply,
+            "/" => BinaryOp::Divide,
+            "%" => BinaryOp::Modulo,
+            "&" => BinaryOp::And,
+            "|" => BinaryOp::Or,
+            "^" => BinaryOp::Xor,
+            "<<" => BinaryOp::ShiftLeft,
+            ">>" => BinaryOp::ShiftRight,
             op => return Err(LoadError::unsupported(format!("operation {op}"), self.at)),
         })
     }
 
     /// Refuses operands that do not fit 127 bits and a sign.
-    fn check_small(&self, op: &str, operands: &[&Expr]) -> Result<(), LoadError> {
+    fn refuse_large(&self, op: &str, operands: &[&NumberExpr]) -> Result<(), LoadError> {
         match operands.iter().any(|operand| operand.is_large()) {
             true => {
                 let construct = format!("operation {op} on more than 127 bits");
@@ -221,7 +250,7 @@ impl Compiler<'_> {
     }
 
     /// Refuses operands that fit neither 128 bits nor 127 and a sign.
-    fn check_exact(&self, op: &str, operands: &[&Expr]) -> Result<(), LoadError> {
+    fn refuse_inexact(&self, op: &str, operands: &[&NumberExpr]) -> Result<(), LoadError> {
         if operands.iter().all(|operand| operand.is_exact()) {
             return Ok(());
         }
@@ -231,18 +260,18 @@ impl Compiler<'_> {
         ))
     }
 
-    fn side(&self, value: &Value) -> Result<json::Typed, LoadError> {
+    fn required_operand(&self, value: &Value) -> Result<json::TypedValue, LoadError> {
         if value.is_null() {
             return Err(LoadError::malformed("an operand is missing", self.at));
         }
-        self.read(value)
+        self.deserialize_value(value)
     }
 }
 
 /// 1 for true and 0 for false.
-fn from_truth(of: Cond) -> Expr {
+fn number_from_bool(of: BoolExpr) -> NumberExpr {
     match of {
-        Cond::Const(value) => Expr::Const(i128::from(value)),
-        of => Expr::FromBool(Box::new(of)),
+        BoolExpr::Const(value) => NumberExpr::Const(i128::from(value)),
+        of => NumberExpr::FromBool(Box::new(of)),
     }
 }

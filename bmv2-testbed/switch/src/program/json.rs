@@ -8,51 +8,51 @@ use serde_json::Value;
 
 /// The root object.
 #[derive(Debug, Deserialize)]
-pub(super) struct Root {
-    pub(super) header_types: Vec<HeaderType>,
-    pub(super) headers: Vec<Header>,
+pub(super) struct ProgramDocument {
+    pub(super) header_types: Vec<HeaderTypeDecl>,
+    pub(super) headers: Vec<HeaderDecl>,
     #[serde(default)]
-    pub(super) header_stacks: Vec<HeaderStack>,
+    pub(super) header_stacks: Vec<HeaderStackDecl>,
     #[serde(default)]
-    pub(super) header_union_types: Vec<UnionType>,
+    pub(super) header_union_types: Vec<UnionTypeDecl>,
     #[serde(default)]
-    pub(super) header_unions: Vec<HeaderUnion>,
+    pub(super) header_unions: Vec<HeaderUnionDecl>,
     #[serde(default)]
-    pub(super) header_union_stacks: Vec<UnionStack>,
+    pub(super) header_union_stacks: Vec<UnionStackDecl>,
     #[serde(default)]
     pub(super) errors: Vec<(String, u32)>,
-    pub(super) parsers: Vec<Parser>,
-    pub(super) deparsers: Vec<Deparser>,
+    pub(super) parsers: Vec<ParserDecl>,
+    pub(super) deparsers: Vec<DeparserDecl>,
     #[serde(default)]
-    pub(super) parse_vsets: Vec<ValueSet>,
+    pub(super) parse_vsets: Vec<ValueSetDecl>,
     #[serde(default)]
-    pub(super) meter_arrays: Vec<MeterArray>,
+    pub(super) meter_arrays: Vec<MeterArrayDecl>,
     #[serde(default)]
-    pub(super) register_arrays: Vec<RegisterArray>,
+    pub(super) register_arrays: Vec<RegisterArrayDecl>,
     #[serde(default)]
-    pub(super) learn_lists: Vec<FieldList>,
+    pub(super) learn_lists: Vec<FieldListDecl>,
     #[serde(default)]
-    pub(super) field_lists: Vec<FieldList>,
+    pub(super) field_lists: Vec<FieldListDecl>,
     #[serde(default)]
-    pub(super) extern_instances: Vec<Named>,
+    pub(super) extern_instances: Vec<NamedObject>,
     #[serde(default)]
-    pub(super) counter_arrays: Vec<CounterArray>,
+    pub(super) counter_arrays: Vec<CounterArrayDecl>,
     #[serde(default)]
-    pub(super) calculations: Vec<Calculation>,
-    pub(super) actions: Vec<Action>,
-    pub(super) pipelines: Vec<Pipeline>,
+    pub(super) calculations: Vec<CalculationDecl>,
+    pub(super) actions: Vec<ActionDecl>,
+    pub(super) pipelines: Vec<PipelineDecl>,
     #[serde(default)]
-    pub(super) checksums: Vec<Checksum>,
+    pub(super) checksums: Vec<ChecksumDecl>,
 }
 
 /// Anything of which only the name is needed.
 #[derive(Debug, Deserialize)]
-pub(super) struct Named {
+pub(super) struct NamedObject {
     pub(super) name: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct HeaderType {
+pub(super) struct HeaderTypeDecl {
     pub(super) name: String,
     /// Name, width (`"*"` when it varies) and, optionally, whether it is signed.
     pub(super) fields: Vec<Vec<Value>>,
@@ -62,41 +62,41 @@ pub(super) struct HeaderType {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct HeaderStack {
+pub(super) struct HeaderStackDecl {
     pub(super) name: String,
     pub(super) header_ids: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct UnionType {
+pub(super) struct UnionTypeDecl {
     pub(super) name: String,
     /// Member names and header types.
     pub(super) headers: Vec<(String, String)>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct HeaderUnion {
+pub(super) struct HeaderUnionDecl {
     pub(super) name: String,
     pub(super) id: u32,
     pub(super) header_ids: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct UnionStack {
+pub(super) struct UnionStackDecl {
     pub(super) name: String,
     pub(super) union_type: String,
     pub(super) header_union_ids: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ValueSet {
+pub(super) struct ValueSetDecl {
     pub(super) name: String,
     #[serde(default)]
     pub(super) max_size: usize,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct MeterArray {
+pub(super) struct MeterArrayDecl {
     pub(super) name: String,
     #[serde(default)]
     pub(super) is_direct: bool,
@@ -110,21 +110,21 @@ pub(super) struct MeterArray {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct RegisterArray {
+pub(super) struct RegisterArrayDecl {
     pub(super) name: String,
     pub(super) size: usize,
     pub(super) bitwidth: u32,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct FieldList {
+pub(super) struct FieldListDecl {
     pub(super) id: u32,
     pub(super) name: String,
-    pub(super) elements: Vec<Typed>,
+    pub(super) elements: Vec<TypedValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Header {
+pub(super) struct HeaderDecl {
     pub(super) name: String,
     pub(super) id: u32,
     pub(super) header_type: String,
@@ -133,29 +133,29 @@ pub(super) struct Header {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Parser {
+pub(super) struct ParserDecl {
     pub(super) name: String,
     pub(super) init_state: Option<String>,
-    pub(super) parse_states: Vec<ParseState>,
+    pub(super) parse_states: Vec<ParseStateDecl>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ParseState {
+pub(super) struct ParseStateDecl {
     pub(super) name: String,
-    pub(super) parser_ops: Vec<ParserOp>,
-    pub(super) transitions: Vec<Transition>,
+    pub(super) parser_ops: Vec<ParserOpDecl>,
+    pub(super) transitions: Vec<TransitionDecl>,
     #[serde(default)]
-    pub(super) transition_key: Vec<Typed>,
+    pub(super) transition_key: Vec<TypedValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ParserOp {
+pub(super) struct ParserOpDecl {
     pub(super) op: String,
     pub(super) parameters: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Transition {
+pub(super) struct TransitionDecl {
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
     pub(super) value: Option<String>,
@@ -165,7 +165,7 @@ pub(super) struct Transition {
 
 /// The format's "type value object".
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Typed {
+pub(super) struct TypedValue {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(default)]
@@ -175,7 +175,7 @@ pub(super) struct Typed {
 
 /// The value of an `expression`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Operation {
+pub(super) struct OperationDecl {
     pub(super) op: String,
     #[serde(default)]
     pub(super) left: Value,
@@ -187,15 +187,15 @@ pub(super) struct Operation {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Deparser {
+pub(super) struct DeparserDecl {
     pub(super) name: String,
     pub(super) order: Vec<String>,
     #[serde(default)]
-    pub(super) primitives: Vec<Primitive>,
+    pub(super) primitives: Vec<PrimitiveDecl>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct CounterArray {
+pub(super) struct CounterArrayDecl {
     pub(super) name: String,
     #[serde(default)]
     pub(super) size: usize,
@@ -205,50 +205,50 @@ pub(super) struct CounterArray {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Calculation {
+pub(super) struct CalculationDecl {
     pub(super) name: String,
     pub(super) algo: String,
-    pub(super) input: Vec<Typed>,
+    pub(super) input: Vec<TypedValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Action {
+pub(super) struct ActionDecl {
     pub(super) name: String,
     pub(super) id: u32,
-    pub(super) runtime_data: Vec<RuntimeData>,
-    pub(super) primitives: Vec<Primitive>,
+    pub(super) runtime_data: Vec<RuntimeDataDecl>,
+    pub(super) primitives: Vec<PrimitiveDecl>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct RuntimeData {
+pub(super) struct RuntimeDataDecl {
     pub(super) name: String,
     pub(super) bitwidth: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Primitive {
+pub(super) struct PrimitiveDecl {
     pub(super) op: String,
-    pub(super) parameters: Vec<Typed>,
+    pub(super) parameters: Vec<TypedValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Pipeline {
+pub(super) struct PipelineDecl {
     pub(super) name: String,
     pub(super) init_table: Option<String>,
     #[serde(default)]
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<TableDecl>,
     #[serde(default)]
-    pub(super) action_profiles: Vec<ActionProfile>,
+    pub(super) action_profiles: Vec<ActionProfileDecl>,
     #[serde(default)]
-    pub(super) conditionals: Vec<Conditional>,
+    pub(super) conditionals: Vec<ConditionalDecl>,
     #[serde(default)]
-    pub(super) action_calls: Vec<ActionCallNode>,
+    pub(super) action_calls: Vec<ActionCallDecl>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Table {
+pub(super) struct TableDecl {
     pub(super) name: String,
-    pub(super) key: Vec<Key>,
+    pub(super) key: Vec<KeyDecl>,
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) action_profile: Option<String>,
@@ -261,12 +261,12 @@ pub(super) struct Table {
     pub(super) action_ids: Vec<u32>,
     pub(super) base_default_next: Option<String>,
     pub(super) next_tables: std::collections::BTreeMap<String, Option<String>>,
-    pub(super) default_entry: Option<DefaultEntry>,
-    pub(super) entries: Option<Vec<Entry>>,
+    pub(super) default_entry: Option<DefaultEntryDecl>,
+    pub(super) entries: Option<Vec<EntryDecl>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Key {
+pub(super) struct KeyDecl {
     pub(super) match_type: String,
     pub(super) name: Option<String>,
     pub(super) target: Value,
@@ -274,7 +274,7 @@ pub(super) struct Key {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct DefaultEntry {
+pub(super) struct DefaultEntryDecl {
     pub(super) action_id: u32,
     #[serde(default)]
     pub(super) action_const: bool,
@@ -285,15 +285,15 @@ pub(super) struct DefaultEntry {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Entry {
-    pub(super) match_key: Vec<EntryKey>,
-    pub(super) action_entry: EntryAction,
+pub(super) struct EntryDecl {
+    pub(super) match_key: Vec<EntryKeyDecl>,
+    pub(super) action_entry: EntryActionDecl,
     #[serde(default)]
     pub(super) priority: u32,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct EntryKey {
+pub(super) struct EntryKeyDecl {
     pub(super) key: Option<Value>,
     pub(super) mask: Option<String>,
     pub(super) prefix_length: Option<u32>,
@@ -302,42 +302,42 @@ pub(super) struct EntryKey {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct EntryAction {
+pub(super) struct EntryActionDecl {
     pub(super) action_id: u32,
     #[serde(default)]
     pub(super) action_data: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ActionProfile {
+pub(super) struct ActionProfileDecl {
     pub(super) name: String,
     pub(super) max_size: usize,
-    pub(super) selector: Option<Selector>,
+    pub(super) selector: Option<SelectorDecl>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Selector {
+pub(super) struct SelectorDecl {
     pub(super) algo: String,
-    pub(super) input: Vec<Typed>,
+    pub(super) input: Vec<TypedValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Conditional {
+pub(super) struct ConditionalDecl {
     pub(super) name: String,
-    pub(super) expression: Typed,
+    pub(super) expression: TypedValue,
     pub(super) true_next: Option<String>,
     pub(super) false_next: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ActionCallNode {
+pub(super) struct ActionCallDecl {
     pub(super) name: String,
     pub(super) action_id: u32,
     pub(super) next_node: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Checksum {
+pub(super) struct ChecksumDecl {
     pub(super) name: String,
     pub(super) target: (String, String),
     pub(super) calculation: String,
@@ -345,7 +345,7 @@ pub(super) struct Checksum {
     pub(super) update: bool,
     #[serde(default = "yes")]
     pub(super) verify: bool,
-    pub(super) if_cond: Option<Typed>,
+    pub(super) if_cond: Option<TypedValue>,
 }
 
 fn yes() -> bool {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::expressions::unsigned;
-use super::headers::{Content, Headers, Reference};
+use super::expressions::parse_unsigned_hex;
+use super::headers::{FieldContent, FieldReference, HeaderCatalog};
 use super::{FieldListIndex, LearnList, LearnListIndex, LoadError, json};
-use crate::hash::{Algorithm, Calculation, Input};
-use crate::phv::{Field, Slot};
+use crate::hash::{HashAlgorithm, HashCalculation, HashInput};
+use crate::phv::{FieldRef, PhvSlot};
 
 /// The objects of a program besides its headers.
-pub(super) struct Objects<'a> {
-    pub(super) headers: &'a Headers,
-    pub(super) calculations: BTreeMap<&'a str, Calculation>,
+pub(super) struct ProgramObjects<'a> {
+    pub(super) headers: &'a HeaderCatalog,
+    pub(super) calculations: BTreeMap<&'a str, HashCalculation>,
     /// Numbers of the indirect counter arrays, in the JSON's order.
     pub(super) counters: BTreeMap<&'a str, usize>,
     /// Numbers of the indirect meter arrays, likewise.
@@ -23,12 +23,16 @@ pub(super) struct Objects<'a> {
     field_list_ids: BTreeMap<u32, FieldListIndex>,
 }
 
-impl<'a> Objects<'a> {
+impl<'a> ProgramObjects<'a> {
     /// Resolves the calculations and numbers everything else.
-    pub(super) fn resolve(root: &'a json::Root, headers: &'a Headers) -> Result<Self, LoadError> {
+    pub(super) fn resolve_objects(
+        root: &'a json::ProgramDocument,
+        headers: &'a HeaderCatalog,
+    ) -> Result<Self, LoadError> {
         let mut calculations = BTreeMap::new();
         for declared in &root.calculations {
-            let resolved = calculation(&declared.algo, &declared.input, &declared.name, headers)?;
+            let resolved =
+                compile_calculation(&declared.algo, &declared.input, &declared.name, headers)?;
             calculations.insert(declared.name.as_str(), resolved);
         }
         let counters = root.counter_arrays.iter().filter(|array| !array.is_direct);
@@ -38,10 +42,10 @@ impl<'a> Objects<'a> {
         Ok(Self {
             headers,
             calculations,
-            counters: numbered(counters.map(|array| &array.name)),
-            meters: numbered(meters.map(|array| &array.name)),
-            registers: numbered(root.register_arrays.iter().map(|array| &array.name)),
-            value_sets: numbered(root.parse_vsets.iter().map(|set| &set.name)),
+            counters: number_by_name(counters.map(|array| &array.name)),
+            meters: number_by_name(meters.map(|array| &array.name)),
+            registers: number_by_name(root.register_arrays.iter().map(|array| &array.name)),
+            value_sets: number_by_name(root.parse_vsets.iter().map(|set| &set.name)),
             learn_ids: learn_ids
                 .map(|(at, list)| (list.id, LearnListIndex(at as u32)))
                 .collect(),
@@ -52,26 +56,29 @@ impl<'a> Objects<'a> {
     }
 
     /// The learn list with this id.
-    pub(super) fn learn_list(&self, id: u32, at: &str) -> Result<LearnListIndex, LoadError> {
+    pub(super) fn learn_list_index(&self, id: u32, at: &str) -> Result<LearnListIndex, LoadError> {
         let found = self.learn_ids.get(&id).copied();
         found.ok_or_else(|| LoadError::missing("learn list", &id.to_string(), at))
     }
 
     /// The field list with this id.
-    pub(super) fn field_list(&self, id: u32, at: &str) -> Result<FieldListIndex, LoadError> {
+    pub(super) fn field_list_index(&self, id: u32, at: &str) -> Result<FieldListIndex, LoadError> {
         let found = self.field_list_ids.get(&id).copied();
         found.ok_or_else(|| LoadError::missing("field list", &id.to_string(), at))
     }
 
     /// What digests carry.
-    pub(super) fn learn_lists(&self, root: &json::Root) -> Result<Vec<LearnList>, LoadError> {
-        let list = |declared: &json::FieldList| {
+    pub(super) fn learn_lists(
+        &self,
+        root: &json::ProgramDocument,
+    ) -> Result<Vec<LearnList>, LoadError> {
+        let list = |declared: &json::FieldListDecl| {
             let elements = declared.elements.iter();
             let fields = elements.map(|element| match element.kind.as_str() {
-                "field" => self.headers.target(&element.value, &declared.name),
+                "field" => self.headers.writable_field(&element.value, &declared.name),
                 kind => Err(unsupported_element(kind, &declared.name)),
             });
-            let fields: Vec<Field> = fields.collect::<Result<_, _>>()?;
+            let fields: Vec<FieldRef> = fields.collect::<Result<_, _>>()?;
             Ok(LearnList {
                 name: declared.name.clone(),
                 fields,
@@ -81,12 +88,15 @@ impl<'a> Objects<'a> {
     }
 
     /// What copies of a packet keep; constants in such a list say nothing.
-    pub(super) fn field_lists(&self, root: &json::Root) -> Result<Vec<Vec<Slot>>, LoadError> {
-        let list = |declared: &json::FieldList| {
+    pub(super) fn field_lists(
+        &self,
+        root: &json::ProgramDocument,
+    ) -> Result<Vec<Vec<PhvSlot>>, LoadError> {
+        let list = |declared: &json::FieldListDecl| {
             let mut slots = Vec::new();
             for element in &declared.elements {
                 match element.kind.as_str() {
-                    "field" => slots.extend(self.slots(&element.value, &declared.name)?),
+                    "field" => slots.extend(self.field_slots(&element.value, &declared.name)?),
                     "hexstr" => {}
                     kind => return Err(unsupported_element(kind, &declared.name)),
                 }
@@ -96,10 +106,10 @@ impl<'a> Objects<'a> {
         root.field_lists.iter().map(list).collect()
     }
 
-    fn slots(&self, field: &serde_json::Value, at: &str) -> Result<Vec<Slot>, LoadError> {
-        match self.headers.reference(field, at)? {
-            Reference::Content(Content::Plain(field)) => Ok(vec![field.slot]),
-            Reference::Content(Content::Wide(pieces)) => {
+    fn field_slots(&self, field: &serde_json::Value, at: &str) -> Result<Vec<PhvSlot>, LoadError> {
+        match self.headers.resolve_field(field, at)? {
+            FieldReference::Content(FieldContent::Plain(field)) => Ok(vec![field.slot]),
+            FieldReference::Content(FieldContent::Wide(pieces)) => {
                 Ok(pieces.iter().map(|piece| piece.slot).collect())
             }
             _ => Err(unsupported_element("validity or varbit", at)),
@@ -111,7 +121,7 @@ fn unsupported_element(kind: &str, at: &str) -> LoadError {
     LoadError::unsupported(format!("a {kind} in a field list"), at)
 }
 
-fn numbered<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
+fn number_by_name<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
     names
         .enumerate()
         .map(|(at, name)| (name.as_str(), at))
@@ -119,47 +129,56 @@ fn numbered<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, us
 }
 
 /// An algorithm with its inputs.
-pub(super) fn calculation(
+pub(super) fn compile_calculation(
     algorithm: &str,
-    inputs: &[json::Typed],
+    inputs: &[json::TypedValue],
     at: &str,
-    headers: &Headers,
-) -> Result<Calculation, LoadError> {
-    let found = Algorithm::named(algorithm);
+    headers: &HeaderCatalog,
+) -> Result<HashCalculation, LoadError> {
+    let found = HashAlgorithm::from_name(algorithm);
     let algorithm =
         found.ok_or_else(|| LoadError::unsupported(format!("hash algorithm {algorithm}"), at))?;
-    let mut calculation = Calculation {
+    let mut calculation = HashCalculation {
         algorithm,
         inputs: Vec::new(),
     };
     for declared in inputs {
-        calculation.inputs.extend(input(declared, at, headers)?);
+        calculation
+            .inputs
+            .extend(hash_inputs(declared, at, headers)?);
     }
     Ok(calculation)
 }
 
-fn input(declared: &json::Typed, at: &str, headers: &Headers) -> Result<Vec<Input>, LoadError> {
+fn hash_inputs(
+    declared: &json::TypedValue,
+    at: &str,
+    headers: &HeaderCatalog,
+) -> Result<Vec<HashInput>, LoadError> {
     let text = declared.value.as_str().unwrap_or("");
     match (declared.kind.as_str(), declared.bitwidth) {
-        ("field", _) => match headers.reference(&declared.value, at)? {
-            Reference::Content(content) => {
-                let (header, _) = super::headers::pair(&declared.value, at)?;
-                Ok(content_inputs(&content, headers.header(header, at)?.index))
+        ("field", _) => match headers.resolve_field(&declared.value, at)? {
+            FieldReference::Content(content) => {
+                let (header, _) = super::headers::field_names(&declared.value, at)?;
+                Ok(content_inputs(
+                    &content,
+                    headers.find_header(header, at)?.index,
+                ))
             }
             _ => Err(LoadError::unsupported("hash input $valid$", at)),
         },
         ("header", _) => {
-            let header = headers.header(text, at)?;
+            let header = headers.find_header(text, at)?;
             let fields = header.fields.iter();
             Ok(fields
                 .flat_map(|content| content_inputs(content, header.index))
                 .collect())
         }
         ("hexstr", Some(bits @ 0..=128)) => {
-            let value = unsigned(text, bits, at)?;
-            Ok(vec![Input::Const { value, bits }])
+            let value = parse_unsigned_hex(text, bits, at)?;
+            Ok(vec![HashInput::Const { value, bits }])
         }
-        ("payload", _) => Ok(vec![Input::Payload]),
+        ("payload", _) => Ok(vec![HashInput::Payload]),
         (kind, _) => Err(LoadError::unsupported(
             format!("hash input of type {kind}"),
             at,
@@ -167,11 +186,11 @@ fn input(declared: &json::Typed, at: &str, headers: &Headers) -> Result<Vec<Inpu
     }
 }
 
-fn content_inputs(content: &Content, header: super::HeaderIndex) -> Vec<Input> {
+fn content_inputs(content: &FieldContent, header: super::HeaderIndex) -> Vec<HashInput> {
     match content {
-        Content::Plain(field) => vec![Input::Field(*field)],
-        Content::Wide(pieces) => pieces.iter().copied().map(Input::Field).collect(),
-        Content::Variable(varbit) => vec![Input::Varbit {
+        FieldContent::Plain(field) => vec![HashInput::Field(*field)],
+        FieldContent::Wide(pieces) => pieces.iter().copied().map(HashInput::Field).collect(),
+        FieldContent::Variable(varbit) => vec![HashInput::Varbit {
             varbit: *varbit,
             header,
         }],

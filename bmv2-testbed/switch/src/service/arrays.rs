@@ -7,40 +7,45 @@ use p4runtime_proto::v1 as p4rt;
 
 use super::bytestring;
 use super::entity::decode_key;
-use super::error::Failure;
-use super::read::{Entities, Reader, entity};
-use super::write::{Writer, cell_of, only_modify, table_of};
+use super::entity_reader::{EntityReader, ReadResult, wrap_entity};
+use super::entity_writer::{EntityWriter, cell_position, find_table, require_modify};
+use super::error::RequestFailure;
 use crate::meter::MeterConfig;
-use crate::p4info::{RegisterSchema, Schema, TableSchema};
+use crate::p4info::{PipelineSchema, RegisterSchema, TableSchema};
 use crate::program::MeterIndex;
 
-impl Writer<'_> {
+impl EntityWriter<'_> {
     /// Sets the rates of one cell or of all; no rates put the meter back to green.
-    pub(super) fn meter(&mut self, kind: Kind, meter: &p4rt::MeterEntry) -> Result<(), Failure> {
-        only_modify(kind, "MeterEntry")?;
+    pub(super) fn write_meter(
+        &mut self,
+        kind: Kind,
+        meter: &p4rt::MeterEntry,
+    ) -> Result<(), RequestFailure> {
+        require_modify(kind, "MeterEntry")?;
         refuse_counters(meter.counter_data.as_ref())?;
-        let index = meter_of(self.schema, meter.meter_id)?;
-        let size = self.device.meter(index)?.len();
+        let index = find_meter(self.schema, meter.meter_id)?;
+        let size = self.device.meter_configs(index)?.len();
         let config = meter.config.as_ref().map(decode_rates).transpose()?;
-        for cell in cells(meter.index.as_ref(), size)? {
+        for cell in selected_cells(meter.index.as_ref(), size)? {
             self.device.set_meter(index, cell, config)?;
         }
         Ok(())
     }
 
     /// Sets the rates of an entry's meter.
-    pub(super) fn direct_meter(
+    pub(super) fn write_direct_meter(
         &mut self,
         kind: Kind,
         meter: &p4rt::DirectMeterEntry,
-    ) -> Result<(), Failure> {
-        only_modify(kind, "DirectMeterEntry")?;
+    ) -> Result<(), RequestFailure> {
+        require_modify(kind, "DirectMeterEntry")?;
         refuse_counters(meter.counter_data.as_ref())?;
         let entry = meter.table_entry.as_ref();
-        let entry = entry.ok_or_else(|| Failure::invalid("the table entry is missing"))?;
-        let table = table_with_meter(self.schema, entry.table_id)?;
+        let entry =
+            entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
+        let table = find_metered_table(self.schema, entry.table_id)?;
         if entry.is_default_action {
-            return Err(Failure::unimplemented(
+            return Err(RequestFailure::unimplemented(
                 "the direct meter of a default action",
             ));
         }
@@ -50,41 +55,47 @@ impl Writer<'_> {
     }
 
     /// Sets one cell or all.
-    pub(super) fn register(
+    pub(super) fn write_register(
         &mut self,
         kind: Kind,
         register: &p4rt::RegisterEntry,
-    ) -> Result<(), Failure> {
-        only_modify(kind, "RegisterEntry")?;
-        let found = register_of(self.schema, register.register_id)?;
-        let size = self.device.register(found.index)?.len();
+    ) -> Result<(), RequestFailure> {
+        require_modify(kind, "RegisterEntry")?;
+        let found = find_register(self.schema, register.register_id)?;
+        let size = self.device.register_cells(found.index)?.len();
         let data = register.data.as_ref().and_then(|data| data.data.as_ref());
         let Some(Data::Bitstring(bytes)) = data else {
-            return Err(Failure::invalid("a register takes a bitstring"));
+            return Err(RequestFailure::invalid_argument(
+                "a register takes a bitstring",
+            ));
         };
-        let value = bytestring::decode(bytes, found.bits)?;
-        for cell in cells(register.index.as_ref(), size)? {
+        let value = bytestring::decode_bytestring(bytes, found.bits)?;
+        for cell in selected_cells(register.index.as_ref(), size)? {
             self.device.set_register(found.index, cell, value)?;
         }
         Ok(())
     }
 }
 
-impl Reader<'_> {
-    pub(super) fn meters(self, query: &p4rt::MeterEntry) -> Entities {
+impl EntityReader<'_> {
+    pub(super) fn read_meters(self, query: &p4rt::MeterEntry) -> ReadResult {
         let ids: Vec<u32> = match query.meter_id {
-            0 if query.index.is_some() => return Err(Failure::invalid("an index needs a meter")),
+            0 if query.index.is_some() => {
+                return Err(RequestFailure::invalid_argument("an index needs a meter"));
+            }
             0 => self.schema.meters.keys().copied().collect(),
             id => vec![id],
         };
         let mut found = Vec::new();
         for meter_id in ids {
-            let configs = self.device.meter(meter_of(self.schema, meter_id)?)?;
+            let configs = self
+                .device
+                .meter_configs(find_meter(self.schema, meter_id)?)?;
             let configs: Vec<Option<MeterConfig>> = configs.collect();
-            for cell in cells(query.index.as_ref(), configs.len())? {
-                found.push(entity(Entity::MeterEntry(p4rt::MeterEntry {
+            for cell in selected_cells(query.index.as_ref(), configs.len())? {
+                found.push(wrap_entity(Entity::MeterEntry(p4rt::MeterEntry {
                     meter_id,
-                    index: Some(index_of(cell)),
+                    index: Some(cell_index(cell)),
                     config: configs[cell].map(encode_rates),
                     counter_data: None,
                 })));
@@ -93,9 +104,10 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    pub(super) fn direct_meters(self, query: &p4rt::DirectMeterEntry) -> Entities {
+    pub(super) fn read_direct_meters(self, query: &p4rt::DirectMeterEntry) -> ReadResult {
         let entry = query.table_entry.as_ref();
-        let entry = entry.ok_or_else(|| Failure::invalid("the table entry is missing"))?;
+        let entry =
+            entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
         let tables: Vec<&TableSchema> = match entry.table_id {
             0 => self
                 .schema
@@ -103,28 +115,32 @@ impl Reader<'_> {
                 .values()
                 .filter(|table| table.direct_meter)
                 .collect(),
-            id => vec![table_with_meter(self.schema, id)?],
+            id => vec![find_metered_table(self.schema, id)?],
         };
         let mut found = Vec::new();
         for table in tables {
-            for view in self.views(table, entry)? {
-                found.push(entity(Entity::DirectMeterEntry(p4rt::DirectMeterEntry {
-                    table_entry: Some(super::read::key_entry(table, view.key)),
-                    config: view.meter.map(encode_rates),
-                    counter_data: None,
-                })));
+            for view in self.matching_entries(table, entry)? {
+                found.push(wrap_entity(Entity::DirectMeterEntry(
+                    p4rt::DirectMeterEntry {
+                        table_entry: Some(super::entity_reader::key_entry(table, view.key)),
+                        config: view.meter.map(encode_rates),
+                        counter_data: None,
+                    },
+                )));
             }
         }
         if found.is_empty() && !entry.r#match.is_empty() {
-            return Err(Failure::not_found("there is no such entry"));
+            return Err(RequestFailure::not_found("there is no such entry"));
         }
         Ok(found)
     }
 
-    pub(super) fn registers(self, query: &p4rt::RegisterEntry) -> Entities {
+    pub(super) fn read_registers(self, query: &p4rt::RegisterEntry) -> ReadResult {
         let ids: Vec<u32> = match query.register_id {
             0 if query.index.is_some() => {
-                return Err(Failure::invalid("an index needs a register"));
+                return Err(RequestFailure::invalid_argument(
+                    "an index needs a register",
+                ));
             }
             0 => self.schema.registers.keys().copied().collect(),
             id => vec![id],
@@ -133,12 +149,12 @@ impl Reader<'_> {
         for register_id in ids {
             let values = self
                 .device
-                .register(register_of(self.schema, register_id)?.index)?;
-            for cell in cells(query.index.as_ref(), values.len())? {
-                let data = Data::Bitstring(bytestring::encode(values[cell]));
-                found.push(entity(Entity::RegisterEntry(p4rt::RegisterEntry {
+                .register_cells(find_register(self.schema, register_id)?.index)?;
+            for cell in selected_cells(query.index.as_ref(), values.len())? {
+                let data = Data::Bitstring(bytestring::encode_bytestring(values[cell]));
+                found.push(wrap_entity(Entity::RegisterEntry(p4rt::RegisterEntry {
                     register_id,
-                    index: Some(index_of(cell)),
+                    index: Some(cell_index(cell)),
                     data: Some(p4rt::P4Data { data: Some(data) }),
                 })));
             }
@@ -148,12 +164,13 @@ impl Reader<'_> {
 }
 
 /// The rates of a meter; the excess burst belongs to another type of meter.
-pub(super) fn decode_rates(config: &p4rt::MeterConfig) -> Result<MeterConfig, Failure> {
+pub(super) fn decode_rates(config: &p4rt::MeterConfig) -> Result<MeterConfig, RequestFailure> {
     if config.eburst != 0 {
-        return Err(Failure::unimplemented("eburst"));
+        return Err(RequestFailure::unimplemented("eburst"));
     }
     let unsigned = |value: i64, name: &str| {
-        u64::try_from(value).map_err(|_| Failure::invalid(format!("{name} is negative")))
+        u64::try_from(value)
+            .map_err(|_| RequestFailure::invalid_argument(format!("{name} is negative")))
     };
     Ok(MeterConfig {
         cir: unsigned(config.cir, "cir")?,
@@ -174,48 +191,51 @@ pub(super) fn encode_rates(config: MeterConfig) -> p4rt::MeterConfig {
     }
 }
 
-fn refuse_counters(data: Option<&p4rt::MeterCounterData>) -> Result<(), Failure> {
+fn refuse_counters(data: Option<&p4rt::MeterCounterData>) -> Result<(), RequestFailure> {
     match data {
-        Some(_) => Err(Failure::unimplemented("MeterCounterData")),
+        Some(_) => Err(RequestFailure::unimplemented("MeterCounterData")),
         None => Ok(()),
     }
 }
 
-fn meter_of(schema: &Schema, id: u32) -> Result<MeterIndex, Failure> {
+fn find_meter(schema: &PipelineSchema, id: u32) -> Result<MeterIndex, RequestFailure> {
     let found = schema.meters.get(&id).copied();
-    found.ok_or_else(|| Failure::invalid(format!("there is no meter {id}")))
+    found.ok_or_else(|| RequestFailure::invalid_argument(format!("there is no meter {id}")))
 }
 
-fn register_of(schema: &Schema, id: u32) -> Result<&RegisterSchema, Failure> {
+fn find_register(schema: &PipelineSchema, id: u32) -> Result<&RegisterSchema, RequestFailure> {
     let found = schema.registers.get(&id);
-    found.ok_or_else(|| Failure::invalid(format!("there is no register {id}")))
+    found.ok_or_else(|| RequestFailure::invalid_argument(format!("there is no register {id}")))
 }
 
-fn table_with_meter(schema: &Schema, id: u32) -> Result<&TableSchema, Failure> {
-    let table = table_of(schema, id)?;
+fn find_metered_table(schema: &PipelineSchema, id: u32) -> Result<&TableSchema, RequestFailure> {
+    let table = find_table(schema, id)?;
     if table.direct_meter {
         return Ok(table);
     }
-    Err(Failure::invalid(format!(
+    Err(RequestFailure::invalid_argument(format!(
         "table {} has no direct meter",
         table.name
     )))
 }
 
 /// The cells that an index selects: one, or all without an index.
-fn cells(index: Option<&p4rt::Index>, size: usize) -> Result<std::ops::Range<usize>, Failure> {
+fn selected_cells(
+    index: Option<&p4rt::Index>,
+    size: usize,
+) -> Result<std::ops::Range<usize>, RequestFailure> {
     let Some(index) = index else {
         return Ok(0..size);
     };
-    match cell_of(index)? {
+    match cell_position(index)? {
         cell if cell < size => Ok(cell..cell + 1),
-        cell => Err(Failure::out_of_range(format!(
+        cell => Err(RequestFailure::out_of_range(format!(
             "cell {cell} is beyond the size {size}"
         ))),
     }
 }
 
-fn index_of(cell: usize) -> p4rt::Index {
+fn cell_index(cell: usize) -> p4rt::Index {
     p4rt::Index {
         index: i64::try_from(cell).unwrap_or(i64::MAX),
     }

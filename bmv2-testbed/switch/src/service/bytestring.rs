@@ -3,12 +3,12 @@
 //! Leading zeros are accepted and never sent, so what is read back is canonical whatever was
 //! written (P4Runtime v1.5, "Bytestrings").
 
-use super::error::Failure;
+use super::error::RequestFailure;
 
 /// Reads an unsigned value of at most `bits` bits.
-pub(super) fn decode(bytes: &[u8], bits: u32) -> Result<u128, Failure> {
+pub(super) fn decode_bytestring(bytes: &[u8], bits: u32) -> Result<u128, RequestFailure> {
     if bytes.is_empty() {
-        return Err(Failure::out_of_range("the value is empty"));
+        return Err(RequestFailure::out_of_range("the value is empty"));
     }
     let start = bytes
         .iter()
@@ -22,11 +22,12 @@ pub(super) fn decode(bytes: &[u8], bits: u32) -> Result<u128, Failure> {
                 .fold(0u128, |value, &byte| value << 8 | u128::from(byte))
         })
         .filter(|value| 128 - value.leading_zeros() <= bits);
-    value.ok_or_else(|| Failure::out_of_range(format!("the value is wider than {bits} bits")))
+    value
+        .ok_or_else(|| RequestFailure::out_of_range(format!("the value is wider than {bits} bits")))
 }
 
 /// Writes a value in as few bytes as it needs, zero in one.
-pub(super) fn encode(value: u128) -> Vec<u8> {
+pub(super) fn encode_bytestring(value: u128) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     let start = bytes
         .iter()
@@ -45,7 +46,8 @@ mod tests {
     /// The tables of valid and invalid encodings in the specification, unsigned rows.
     #[test]
     fn the_examples_of_the_specification_hold() {
-        let read = |bytes: &[u8], bits| decode(bytes, bits).map_err(|failure| failure.code);
+        let read =
+            |bytes: &[u8], bits| decode_bytestring(bytes, bits).map_err(|failure| failure.code);
         assert_eq!(read(b"\x63", 8), Ok(0x63));
         assert_eq!(read(b"\x00\x63", 16), Ok(0x63));
         assert_eq!(read(b"\x00\x30\x64", 16), Ok(0x3064));
@@ -69,8 +71,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back_in_the_shortest_form(value: u128) {
-            let bytes = encode(value);
-            prop_assert_eq!(decode(&bytes, 128), Ok(value));
+            let bytes = encode_bytestring(value);
+            prop_assert_eq!(decode_bytestring(&bytes, 128), Ok(value));
             prop_assert!(bytes.len() == 1 || bytes[0] != 0);
         }
     }

@@ -1,6 +1,6 @@
-//! Keys, actions and counts: protobuf to control API and back, through the [`Schema`].
+//! Keys, actions and counts: protobuf to control API and back, through the [`PipelineSchema`].
 //!
-//! Every function is total and pure: any message gives a value or a [`Failure`] that names the
+//! Every function is total and pure: any message gives a value or a [`RequestFailure`] that names the
 //! field at fault, and whatever is decoded encodes to the canonical form, in the order of the
 //! P4Info.
 
@@ -11,16 +11,16 @@ use p4runtime_proto::config_v1::action_ref::Scope;
 use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
-use super::bytestring::{decode, encode};
-use super::error::Failure;
+use super::bytestring::{decode_bytestring, encode_bytestring};
+use super::error::RequestFailure;
 use crate::control::{ActionCall, KeyField, MatchKey};
-use crate::counter::Count;
-use crate::p4info::{ActionSet, FieldSchema, TableSchema};
+use crate::counter::CounterData;
+use crate::p4info::{FieldSchema, TableActionSchemas, TableSchema};
 use crate::program::MatchKind;
 
 /// Where an action is to stand, which its scope in the P4Info may forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ActionUse {
     Entry,
     Default,
 }
@@ -30,16 +30,17 @@ pub(super) fn decode_key(
     table: &TableSchema,
     fields: &[p4rt::FieldMatch],
     priority: i32,
-) -> Result<MatchKey, Failure> {
+) -> Result<MatchKey, RequestFailure> {
     let fields = decode_fields(table, fields)?;
-    let priority = u32::try_from(priority)
-        .map_err(|_| Failure::invalid(format!("priority {priority} is negative")))?;
+    let priority = u32::try_from(priority).map_err(|_| {
+        RequestFailure::invalid_argument(format!("priority {priority} is negative"))
+    })?;
     match (table.takes_priority, priority) {
-        (true, 0) => Err(Failure::invalid(format!(
+        (true, 0) => Err(RequestFailure::invalid_argument(format!(
             "table {} needs a priority",
             table.name
         ))),
-        (false, 1..) => Err(Failure::invalid(format!(
+        (false, 1..) => Err(RequestFailure::invalid_argument(format!(
             "table {} takes no priority",
             table.name
         ))),
@@ -51,7 +52,7 @@ pub(super) fn decode_key(
 pub(super) fn decode_fields(
     table: &TableSchema,
     fields: &[p4rt::FieldMatch],
-) -> Result<Vec<KeyField>, Failure> {
+) -> Result<Vec<KeyField>, RequestFailure> {
     let mut given = BTreeMap::new();
     for field in fields {
         if table
@@ -60,10 +61,10 @@ pub(super) fn decode_fields(
             .all(|schema| schema.id != field.field_id)
         {
             let message = format!("table {} has no match field {}", table.name, field.field_id);
-            return Err(Failure::invalid(message));
+            return Err(RequestFailure::invalid_argument(message));
         }
         if given.insert(field.field_id, field).is_some() {
-            return Err(Failure::invalid(format!(
+            return Err(RequestFailure::invalid_argument(format!(
                 "match field {} is given twice",
                 field.field_id
             )));
@@ -71,10 +72,10 @@ pub(super) fn decode_fields(
     }
     let decode = |schema: &FieldSchema| match given.get(&schema.id) {
         Some(field) => decode_field(schema, field),
-        None => anything(schema),
+        None => wildcard_match(schema),
     };
-    let place = |failure: Failure, schema: &FieldSchema| {
-        failure.at(&format!(
+    let place = |failure: RequestFailure, schema: &FieldSchema| {
+        failure.in_context(&format!(
             "table {}, match field {}",
             table.name, schema.name
         ))
@@ -87,9 +88,11 @@ pub(super) fn decode_fields(
 }
 
 /// What a match that is left out stands for.
-pub(super) fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
+pub(super) fn wildcard_match(schema: &FieldSchema) -> Result<KeyField, RequestFailure> {
     match schema.kind {
-        MatchKind::Exact => Err(Failure::invalid("an exact match is missing")),
+        MatchKind::Exact => Err(RequestFailure::invalid_argument(
+            "an exact match is missing",
+        )),
         MatchKind::Lpm => Ok(KeyField::Lpm {
             value: 0,
             prefix: 0,
@@ -97,7 +100,7 @@ pub(super) fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
         MatchKind::Ternary => Ok(KeyField::Ternary { value: 0, mask: 0 }),
         MatchKind::Range => Ok(KeyField::Range {
             low: 0,
-            high: ones(schema.bits),
+            high: low_bits(schema.bits),
         }),
         MatchKind::Optional => Ok(KeyField::Optional(None)),
     }
@@ -107,55 +110,67 @@ pub(super) fn anything(schema: &FieldSchema) -> Result<KeyField, Failure> {
 pub(super) fn decode_field(
     schema: &FieldSchema,
     field: &p4rt::FieldMatch,
-) -> Result<KeyField, Failure> {
+) -> Result<KeyField, RequestFailure> {
     let bits = schema.bits;
     let field = match (schema.kind, &field.field_match_type) {
         (MatchKind::Exact, Some(FieldMatchType::Exact(exact))) => {
-            KeyField::Exact(decode(&exact.value, bits)?)
+            KeyField::Exact(decode_bytestring(&exact.value, bits)?)
         }
         (MatchKind::Lpm, Some(FieldMatchType::Lpm(lpm))) => decode_lpm(lpm, bits)?,
         (MatchKind::Ternary, Some(FieldMatchType::Ternary(ternary))) => {
-            let (value, mask) = (decode(&ternary.value, bits)?, decode(&ternary.mask, bits)?);
+            let (value, mask) = (
+                decode_bytestring(&ternary.value, bits)?,
+                decode_bytestring(&ternary.mask, bits)?,
+            );
             if value & !mask != 0 {
-                return Err(Failure::invalid("the value has bits outside the mask"));
+                return Err(RequestFailure::invalid_argument(
+                    "the value has bits outside the mask",
+                ));
             }
             KeyField::Ternary { value, mask }
         }
         (MatchKind::Range, Some(FieldMatchType::Range(range))) => {
-            let (low, high) = (decode(&range.low, bits)?, decode(&range.high, bits)?);
+            let (low, high) = (
+                decode_bytestring(&range.low, bits)?,
+                decode_bytestring(&range.high, bits)?,
+            );
             if low > high {
-                return Err(Failure::invalid("the low bound is above the high one"));
+                return Err(RequestFailure::invalid_argument(
+                    "the low bound is above the high one",
+                ));
             }
             KeyField::Range { low, high }
         }
         (MatchKind::Optional, Some(FieldMatchType::Optional(optional))) => {
-            KeyField::Optional(Some(decode(&optional.value, bits)?))
+            KeyField::Optional(Some(decode_bytestring(&optional.value, bits)?))
         }
         (kind, _) => {
-            return Err(Failure::invalid(format!(
+            return Err(RequestFailure::invalid_argument(format!(
                 "a match of kind {kind:?} is needed"
             )));
         }
     };
-    if schema.kind != MatchKind::Exact && anything(schema).as_ref() == Ok(&field) {
-        return Err(Failure::invalid("a match of anything must be left out"));
+    if schema.kind != MatchKind::Exact && wildcard_match(schema).as_ref() == Ok(&field) {
+        return Err(RequestFailure::invalid_argument(
+            "a match of anything must be left out",
+        ));
     }
     Ok(field)
 }
 
-fn decode_lpm(lpm: &p4rt::field_match::Lpm, bits: u32) -> Result<KeyField, Failure> {
-    let value = decode(&lpm.value, bits)?;
+fn decode_lpm(lpm: &p4rt::field_match::Lpm, bits: u32) -> Result<KeyField, RequestFailure> {
+    let value = decode_bytestring(&lpm.value, bits)?;
     let prefix = u32::try_from(lpm.prefix_len)
         .ok()
         .filter(|&prefix| prefix <= bits);
     let prefix = prefix.ok_or_else(|| {
-        Failure::invalid(format!(
+        RequestFailure::invalid_argument(format!(
             "a prefix of {} bits in a field of {bits}",
             lpm.prefix_len
         ))
     })?;
-    if value & ones(bits - prefix) != 0 {
-        return Err(Failure::invalid(format!(
+    if value & low_bits(bits - prefix) != 0 {
+        return Err(RequestFailure::invalid_argument(format!(
             "the value has bits beyond its /{prefix}"
         )));
     }
@@ -168,7 +183,7 @@ pub(super) fn encode_fields(table: &TableSchema, key: &MatchKey) -> Vec<p4rt::Fi
         .fields
         .iter()
         .zip(&key.fields)
-        .filter(|(schema, field)| anything(schema).as_ref() != Ok(field))
+        .filter(|(schema, field)| wildcard_match(schema).as_ref() != Ok(field))
         .map(|(schema, field)| p4rt::FieldMatch {
             field_id: schema.id,
             field_match_type: encode_field(*field),
@@ -182,44 +197,43 @@ fn encode_field(field: KeyField) -> Option<FieldMatchType> {
     use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
     Some(match field {
         KeyField::Exact(value) => FieldMatchType::Exact(Exact {
-            value: encode(value),
+            value: encode_bytestring(value),
         }),
         KeyField::Lpm { value, prefix } => FieldMatchType::Lpm(Lpm {
-            value: encode(value),
-            prefix_len: saturated(prefix),
+            value: encode_bytestring(value),
+            prefix_len: saturating_i32(prefix),
         }),
         KeyField::Ternary { value, mask } => FieldMatchType::Ternary(Ternary {
-            value: encode(value),
-            mask: encode(mask),
+            value: encode_bytestring(value),
+            mask: encode_bytestring(mask),
         }),
         KeyField::Range { low, high } => FieldMatchType::Range(Range {
-            low: encode(low),
-            high: encode(high),
+            low: encode_bytestring(low),
+            high: encode_bytestring(high),
         }),
         KeyField::Optional(value) => FieldMatchType::Optional(Optional {
-            value: encode(value?),
+            value: encode_bytestring(value?),
         }),
     })
 }
 
 /// An action call of one table, or of the profile that serves it.
 pub(super) fn decode_action(
-    actions: &ActionSet,
+    actions: &TableActionSchemas,
     action: &p4rt::Action,
-    place: Place,
-) -> Result<ActionCall, Failure> {
+    place: ActionUse,
+) -> Result<ActionCall, RequestFailure> {
     let id = action.action_id;
-    let schema = actions
-        .by_id
-        .get(&id)
-        .ok_or_else(|| Failure::invalid(format!("action {id} is not one of the table's")))?;
+    let schema = actions.by_id.get(&id).ok_or_else(|| {
+        RequestFailure::invalid_argument(format!("action {id} is not one of the table's"))
+    })?;
     let refused = match place {
-        Place::Entry => Scope::DefaultOnly,
-        Place::Default => Scope::TableOnly,
+        ActionUse::Entry => Scope::DefaultOnly,
+        ActionUse::Default => Scope::TableOnly,
     };
     if schema.scope == refused {
         let message = format!("action {} is {}", schema.name, refused.as_str_name());
-        return Err(Failure::new(Code::PermissionDenied, message));
+        return Err(RequestFailure::new(Code::PermissionDenied, message));
     }
     let mut given = BTreeMap::new();
     for param in &action.params {
@@ -229,10 +243,10 @@ pub(super) fn decode_action(
             .all(|declared| declared.id != param.param_id)
         {
             let message = format!("action {} has no parameter {}", schema.name, param.param_id);
-            return Err(Failure::invalid(message));
+            return Err(RequestFailure::invalid_argument(message));
         }
         if given.insert(param.param_id, &param.value).is_some() {
-            return Err(Failure::invalid(format!(
+            return Err(RequestFailure::invalid_argument(format!(
                 "parameter {} is given twice",
                 param.param_id
             )));
@@ -242,10 +256,10 @@ pub(super) fn decode_action(
         let place = format!("action {}, parameter {}", schema.name, declared.name);
         let value = given
             .get(&declared.id)
-            .ok_or_else(|| Failure::invalid("it is missing"));
+            .ok_or_else(|| RequestFailure::invalid_argument("it is missing"));
         value
-            .and_then(|value| decode(value, declared.bits))
-            .map_err(|failure| failure.at(&place))
+            .and_then(|value| decode_bytestring(value, declared.bits))
+            .map_err(|failure| failure.in_context(&place))
     };
     let arguments = schema
         .parameters
@@ -259,7 +273,10 @@ pub(super) fn decode_action(
 }
 
 /// An action call as a controller would write it; `None` for one that is not in the P4Info.
-pub(super) fn encode_action(actions: &ActionSet, call: &ActionCall) -> Option<p4rt::Action> {
+pub(super) fn encode_action(
+    actions: &TableActionSchemas,
+    call: &ActionCall,
+) -> Option<p4rt::Action> {
     let &action_id = actions.by_index.get(&call.action)?;
     let parameters = &actions.by_id.get(&action_id)?.parameters;
     let params = parameters
@@ -267,25 +284,27 @@ pub(super) fn encode_action(actions: &ActionSet, call: &ActionCall) -> Option<p4
         .zip(&call.arguments)
         .map(|(declared, &value)| p4rt::action::Param {
             param_id: declared.id,
-            value: encode(value),
+            value: encode_bytestring(value),
         })
         .collect();
     Some(p4rt::Action { action_id, params })
 }
 
 /// Counter values from the wire, where they are signed.
-pub(super) fn decode_count(data: &p4rt::CounterData) -> Result<Count, Failure> {
+pub(super) fn decode_count(data: &p4rt::CounterData) -> Result<CounterData, RequestFailure> {
     match (
         u64::try_from(data.packet_count),
         u64::try_from(data.byte_count),
     ) {
-        (Ok(packets), Ok(bytes)) => Ok(Count { packets, bytes }),
-        _ => Err(Failure::invalid("a counter cannot be negative")),
+        (Ok(packets), Ok(bytes)) => Ok(CounterData { packets, bytes }),
+        _ => Err(RequestFailure::invalid_argument(
+            "a counter cannot be negative",
+        )),
     }
 }
 
 /// Counter values for the wire.
-pub(super) fn encode_count(count: Count) -> p4rt::CounterData {
+pub(super) fn encode_count(count: CounterData) -> p4rt::CounterData {
     p4rt::CounterData {
         packet_count: i64::try_from(count.packets).unwrap_or(i64::MAX),
         byte_count: i64::try_from(count.bytes).unwrap_or(i64::MAX),
@@ -293,7 +312,7 @@ pub(super) fn encode_count(count: Count) -> p4rt::CounterData {
 }
 
 /// The kind of an entity, as messages name it.
-pub(super) fn kind_of(entity: &p4rt::entity::Entity) -> &'static str {
+pub(super) fn entity_kind(entity: &p4rt::entity::Entity) -> &'static str {
     use p4rt::entity::Entity;
     match entity {
         Entity::ExternEntry(_) => "ExternEntry",
@@ -311,11 +330,11 @@ pub(super) fn kind_of(entity: &p4rt::entity::Entity) -> &'static str {
     }
 }
 
-fn ones(bits: u32) -> u128 {
+fn low_bits(bits: u32) -> u128 {
     u128::MAX.checked_shr(128 - bits.min(128)).unwrap_or(0)
 }
 
 /// A small unsigned number as the signed one of the wire.
-pub(super) fn saturated(number: u32) -> i32 {
+pub(super) fn saturating_i32(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,6 @@
 //! What a request is refused with: a canonical code and a sentence, and its way into a status.
 //!
-//! One update or one read filter fails with a [`Failure`]; a batch of them becomes one status whose
+//! One update or one read filter fails with a [`RequestFailure`]; a batch of them becomes one status whose
 //! details hold a `p4.v1.Error` per item, those that succeeded included.
 
 use p4runtime_proto::{rpc, v1 as p4rt};
@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use crate::control::ControlError;
-use crate::election::{Denial, Refusal};
+use crate::election::{ArbitrationError, AuthorizationError};
 use crate::p4info::SchemaError;
 
 /// The type of the messages packed into `google.rpc.Status.details`.
@@ -16,12 +16,12 @@ const ERROR_TYPE_URL: &str = "type.googleapis.com/p4.v1.Error";
 
 /// Why one thing was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) code: Code,
     pub(crate) message: String,
 }
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -29,7 +29,7 @@ impl Failure {
         }
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid_argument(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
 
@@ -50,7 +50,7 @@ impl Failure {
     }
 
     /// The same failure, saying where.
-    pub(crate) fn at(self, place: &str) -> Self {
+    pub(crate) fn in_context(self, place: &str) -> Self {
         Self {
             message: format!("{place}: {}", self.message),
             ..self
@@ -58,7 +58,7 @@ impl Failure {
     }
 }
 
-impl From<ControlError> for Failure {
+impl From<ControlError> for RequestFailure {
     fn from(error: ControlError) -> Self {
         let code = match &error {
             ControlError::NoProgram | ControlError::InUse(_) => Code::FailedPrecondition,
@@ -89,48 +89,55 @@ impl From<ControlError> for Failure {
     }
 }
 
-impl From<SchemaError> for Failure {
+impl From<SchemaError> for RequestFailure {
     fn from(error: SchemaError) -> Self {
-        Self::invalid(error.to_string())
+        Self::invalid_argument(error.to_string())
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<ArbitrationError> for RequestFailure {
+    fn from(refusal: ArbitrationError) -> Self {
         let code = match &refusal {
-            Refusal::UnknownDevice { .. } => Code::NotFound,
-            Refusal::DeviceChanged { .. } | Refusal::RoleChanged { .. } => Code::FailedPrecondition,
-            Refusal::ElectionIdInUse(_) => Code::InvalidArgument,
-            Refusal::TooManySessions(_) | Refusal::TooManyRoles => Code::ResourceExhausted,
+            ArbitrationError::UnknownDevice { .. } => Code::NotFound,
+            ArbitrationError::DeviceChanged { .. } | ArbitrationError::RoleChanged { .. } => {
+                Code::FailedPrecondition
+            }
+            ArbitrationError::ElectionIdInUse(_) => Code::InvalidArgument,
+            ArbitrationError::TooManySessions(_) | ArbitrationError::TooManyRoles => {
+                Code::ResourceExhausted
+            }
         };
         Self::new(code, refusal.to_string())
     }
 }
 
-impl From<Denial> for Failure {
-    fn from(denial: Denial) -> Self {
+impl From<AuthorizationError> for RequestFailure {
+    fn from(denial: AuthorizationError) -> Self {
         let code = match denial {
-            Denial::UnknownRole => Code::NotFound,
-            Denial::NotPrimary => Code::PermissionDenied,
+            AuthorizationError::UnknownRole => Code::NotFound,
+            AuthorizationError::NotPrimary => Code::PermissionDenied,
         };
         Self::new(code, denial.to_string())
     }
 }
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for Status {
+    fn from(failure: RequestFailure) -> Self {
         Self::new(failure.code, failure.message)
     }
 }
 
 /// One status for a whole batch: nothing if every item succeeded.
-pub(crate) fn batch_status(what: &str, results: &[Result<(), Failure>]) -> Result<(), Status> {
+pub(crate) fn batch_status(
+    what: &str,
+    results: &[Result<(), RequestFailure>],
+) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {
         return Ok(());
     }
     let message = format!("{failed} of {} {what} failed", results.len());
-    let details = results.iter().map(pack).collect();
+    let details = results.iter().map(pack_error).collect();
     let status = rpc::Status {
         code: Code::Unknown as i32,
         message: message.clone(),
@@ -143,7 +150,7 @@ pub(crate) fn batch_status(what: &str, results: &[Result<(), Failure>]) -> Resul
     ))
 }
 
-fn pack(result: &Result<(), Failure>) -> prost_types::Any {
+fn pack_error(result: &Result<(), RequestFailure>) -> prost_types::Any {
     let error = match result {
         Ok(()) => p4rt::Error::default(),
         Err(failure) => p4rt::Error {

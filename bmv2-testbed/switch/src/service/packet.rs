@@ -8,43 +8,51 @@ use std::collections::BTreeMap;
 use p4runtime_proto::v1 as p4rt;
 
 use super::bytestring;
-use super::error::Failure;
-use crate::p4info::PacketHeader;
+use super::error::RequestFailure;
+use crate::p4info::ControllerPacketHeader;
 
 /// The bytes to put into the CPU port for a packet-out. Padding may be left out.
-pub(super) fn encode_out(
-    header: &PacketHeader,
+pub(super) fn encode_packet_out(
+    header: &ControllerPacketHeader,
     packet: &p4rt::PacketOut,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, RequestFailure> {
     let mut given = BTreeMap::new();
     for metadata in &packet.metadata {
         let id = metadata.metadata_id;
         if header.fields.iter().all(|declared| declared.field.id != id) {
-            return Err(Failure::invalid(format!(
+            return Err(RequestFailure::invalid_argument(format!(
                 "the packet-out header has no field {id}"
             )));
         }
         if given.insert(id, &metadata.value).is_some() {
-            return Err(Failure::invalid(format!("field {id} is given twice")));
+            return Err(RequestFailure::invalid_argument(format!(
+                "field {id} is given twice"
+            )));
         }
     }
-    let mut bits = Bits::default();
+    let mut bits = HeaderBits::default();
     for declared in &header.fields {
         let field = &declared.field;
         let value = match given.get(&field.id) {
-            Some(value) => bytestring::decode(value, field.bits),
+            Some(value) => bytestring::decode_bytestring(value, field.bits),
             None if declared.is_padding => Ok(0),
-            None => Err(Failure::invalid("it is missing")),
+            None => Err(RequestFailure::invalid_argument("it is missing")),
         };
         let place = format!("packet-out field {}", field.name);
-        bits.push(value.map_err(|failure| failure.at(&place))?, field.bits);
+        bits.push_bits(
+            value.map_err(|failure| failure.in_context(&place))?,
+            field.bits,
+        );
     }
     bits.bytes.extend_from_slice(&packet.payload);
     Ok(bits.bytes)
 }
 
 /// The packet-in that the bytes out of the CPU port stand for; `None` if they are too short.
-pub(super) fn decode_in(header: &PacketHeader, packet: &[u8]) -> Option<p4rt::PacketIn> {
+pub(super) fn decode_packet_in(
+    header: &ControllerPacketHeader,
+    packet: &[u8],
+) -> Option<p4rt::PacketIn> {
     let length: u32 = header
         .fields
         .iter()
@@ -52,11 +60,11 @@ pub(super) fn decode_in(header: &PacketHeader, packet: &[u8]) -> Option<p4rt::Pa
         .sum();
     let (head, payload) = packet.split_at_checked(usize::try_from(length / 8).ok()?)?;
     let mut at = 0;
-    let read = |declared: &crate::p4info::HeaderField| {
+    let read = |declared: &crate::p4info::PacketHeaderField| {
         let field = &declared.field;
         let value = read_bits(head, at, field.bits);
         at += field.bits;
-        let value = bytestring::encode(value);
+        let value = bytestring::encode_bytestring(value);
         p4rt::PacketMetadata {
             metadata_id: field.id,
             value,
@@ -71,14 +79,14 @@ pub(super) fn decode_in(header: &PacketHeader, packet: &[u8]) -> Option<p4rt::Pa
 
 /// Bytes filled from the most significant bit on.
 #[derive(Debug, Default)]
-struct Bits {
+struct HeaderBits {
     bytes: Vec<u8>,
     /// Bits taken of the last byte.
     used: u32,
 }
 
-impl Bits {
-    fn push(&mut self, value: u128, bits: u32) {
+impl HeaderBits {
+    fn push_bits(&mut self, value: u128, bits: u32) {
         for bit in (0..bits).rev() {
             if self.used.is_multiple_of(8) {
                 self.bytes.push(0);
@@ -101,13 +109,13 @@ fn read_bits(bytes: &[u8], at: u32, bits: u32) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use crate::p4info::{HeaderField, ParameterSchema};
+    use crate::p4info::{PacketHeaderField, ParameterSchema};
 
     use super::*;
 
     /// The packet-out header of fabric.p4: 9 bits of port, one flag, 6 bits of padding.
-    fn header() -> PacketHeader {
-        let field = |id, name: &str, bits| HeaderField {
+    fn header() -> ControllerPacketHeader {
+        let field = |id, name: &str, bits| PacketHeaderField {
             field: ParameterSchema {
                 id,
                 name: name.into(),
@@ -120,7 +128,7 @@ mod tests {
             field(2, "submit", 1),
             field(3, "_pad", 6),
         ];
-        PacketHeader { fields }
+        ControllerPacketHeader { fields }
     }
 
     fn metadata(values: &[(u32, &[u8])]) -> Vec<p4rt::PacketMetadata> {
@@ -138,13 +146,13 @@ mod tests {
             payload: b"hi".to_vec(),
             metadata: metadata.clone(),
         };
-        let bytes = encode_out(&header(), &out).unwrap();
+        let bytes = encode_packet_out(&header(), &out).unwrap();
         assert_eq!(bytes, b"\x81\xc0hi");
         let packet = p4rt::PacketIn {
             payload: b"hi".to_vec(),
             metadata,
         };
-        assert_eq!(decode_in(&header(), &bytes), Some(packet));
+        assert_eq!(decode_packet_in(&header(), &bytes), Some(packet));
     }
 
     #[test]
@@ -154,7 +162,7 @@ mod tests {
             metadata: metadata(values),
         };
         let refusal = |values: &[(u32, &[u8])]| {
-            encode_out(&header(), &packet(values)).map_err(|failure| failure.message)
+            encode_packet_out(&header(), &packet(values)).map_err(|failure| failure.message)
         };
         assert_eq!(refusal(&[(1, b"\x03"), (2, b"\x00")]), Ok(vec![0x01, 0x80]));
         assert_eq!(
@@ -173,6 +181,6 @@ mod tests {
 
     #[test]
     fn a_packet_shorter_than_the_header_is_no_packet_in() {
-        assert_eq!(decode_in(&header(), b"\x81"), None);
+        assert_eq!(decode_packet_in(&header(), b"\x81"), None);
     }
 }

@@ -12,56 +12,61 @@ use p4rt::stream_message_response::Update;
 use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
-use super::error::Failure;
-use super::learning::{digest_of, encode_digest};
-use super::ledger::Ledger;
-use super::read::Reader;
-use super::write::Writer;
+use super::controller_metadata::ControllerMetadata;
+use super::digests::{encode_digest, find_digest};
+use super::entity_reader::EntityReader;
+use super::entity_writer::EntityWriter;
+use super::error::RequestFailure;
 use crate::control::MatchKey;
 use crate::device::Device;
-use crate::p4info::Schema;
+use crate::p4info::PipelineSchema;
 use crate::program::{Program, TableIndex};
 
 /// A configuration that passed verification.
 #[derive(Clone, Debug)]
-pub(super) struct Pipeline {
-    pub(super) schema: Arc<Schema>,
+pub(super) struct VerifiedPipeline {
+    pub(super) schema: Arc<PipelineSchema>,
     program: Arc<Program>,
     config: Arc<p4rt::ForwardingPipelineConfig>,
 }
 
 /// A pipeline together with what is noted beside the device.
 #[derive(Debug)]
-struct Plane {
-    pipeline: Pipeline,
-    ledger: Ledger,
+struct PipelineState {
+    pipeline: VerifiedPipeline,
+    metadata: ControllerMetadata,
 }
 
 /// A saved pipeline and the device it is rehearsed on.
 #[derive(Debug)]
-struct Saved {
-    plane: Plane,
+struct SavedPipeline {
+    state: PipelineState,
     device: Device,
 }
 
 /// All pipelines of one device.
 #[derive(Debug, Default)]
-pub(super) struct Pipelines {
-    running: Option<Plane>,
-    saved: Option<Saved>,
+pub(super) struct DevicePipelines {
+    running: Option<PipelineState>,
+    saved: Option<SavedPipeline>,
 }
 
-impl Pipeline {
+impl VerifiedPipeline {
     /// Checks that the switch can run the configuration and that its two halves agree.
-    pub(super) fn verify(config: p4rt::ForwardingPipelineConfig) -> Result<Self, Failure> {
+    pub(super) fn verify_config(
+        config: p4rt::ForwardingPipelineConfig,
+    ) -> Result<Self, RequestFailure> {
         let info = config.p4info.as_ref();
-        let info = info.ok_or_else(|| Failure::invalid("the config has no P4Info"))?;
+        let info =
+            info.ok_or_else(|| RequestFailure::invalid_argument("the config has no P4Info"))?;
         if config.p4_device_config.is_empty() {
-            return Err(Failure::invalid("the config has no device config"));
+            return Err(RequestFailure::invalid_argument(
+                "the config has no device config",
+            ));
         }
-        let program = Program::load(&config.p4_device_config)
-            .map_err(|error| Failure::invalid(format!("device config: {error}")))?;
-        let schema = Arc::new(Schema::resolve(info, &program)?);
+        let program = Program::from_json(&config.p4_device_config)
+            .map_err(|error| RequestFailure::invalid_argument(format!("device config: {error}")))?;
+        let schema = Arc::new(PipelineSchema::from_p4info(info, &program)?);
         Ok(Self {
             schema,
             program: Arc::new(program),
@@ -70,140 +75,154 @@ impl Pipeline {
     }
 }
 
-impl Plane {
-    fn new(pipeline: Pipeline) -> Self {
+impl PipelineState {
+    fn new(pipeline: VerifiedPipeline) -> Self {
         Self {
             pipeline,
-            ledger: Ledger::default(),
+            metadata: ControllerMetadata::default(),
         }
     }
 
-    fn apply(&mut self, device: &mut Device, update: &p4rt::Update) -> Result<(), Failure> {
-        let (schema, ledger) = (&*self.pipeline.schema, &mut self.ledger);
-        Writer {
+    fn apply_update(
+        &mut self,
+        device: &mut Device,
+        update: &p4rt::Update,
+    ) -> Result<(), RequestFailure> {
+        let (schema, ledger) = (&*self.pipeline.schema, &mut self.metadata);
+        EntityWriter {
             schema,
-            ledger,
+            metadata: ledger,
             device,
         }
-        .apply(update)
+        .apply_update(update)
     }
 
-    fn reader<'a>(&'a self, device: &'a Device) -> Reader<'a> {
-        Reader {
+    fn entity_reader<'a>(&'a self, device: &'a Device) -> EntityReader<'a> {
+        EntityReader {
             schema: &self.pipeline.schema,
-            ledger: &self.ledger,
+            metadata: &self.metadata,
             device,
         }
     }
 }
 
-impl Pipelines {
-    /// Keeps a pipeline for a later [`Pipelines::commit`]; packets see nothing of it.
-    pub(super) fn save(&mut self, pipeline: Pipeline, device: &Device) {
+impl DevicePipelines {
+    /// Keeps a pipeline for a later [`DevicePipelines::commit_saved`]; packets see nothing of it.
+    pub(super) fn save_pipeline(&mut self, pipeline: VerifiedPipeline, device: &Device) {
         let mut rehearsal = Device::new(device.config());
-        rehearsal.load(Arc::clone(&pipeline.program));
-        self.saved = Some(Saved {
-            plane: Plane::new(pipeline),
+        rehearsal.load_program(Arc::clone(&pipeline.program));
+        self.saved = Some(SavedPipeline {
+            state: PipelineState::new(pipeline),
             device: rehearsal,
         });
     }
 
     /// Runs a pipeline with no state but the program's own.
-    pub(super) fn replace(&mut self, pipeline: Pipeline, device: &mut Device) {
-        device.load(Arc::clone(&pipeline.program));
+    pub(super) fn replace_pipeline(&mut self, pipeline: VerifiedPipeline, device: &mut Device) {
+        device.load_program(Arc::clone(&pipeline.program));
         *self = Self {
-            running: Some(Plane::new(pipeline)),
+            running: Some(PipelineState::new(pipeline)),
             saved: None,
         };
     }
 
     /// Runs the saved pipeline with the state written to it since it was saved.
-    pub(super) fn commit(&mut self, device: &mut Device) -> Result<(), Failure> {
+    pub(super) fn commit_saved(&mut self, device: &mut Device) -> Result<(), RequestFailure> {
         let saved = self
             .saved
             .as_ref()
-            .ok_or_else(|| Failure::not_found("no config is saved"))?;
-        let state = saved.plane.reader(&saved.device).snapshot()?;
-        self.replace(saved.plane.pipeline.clone(), device);
-        self.repeat(device, &state)
+            .ok_or_else(|| RequestFailure::not_found("no config is saved"))?;
+        let state = saved.state.entity_reader(&saved.device).state_updates()?;
+        self.replace_pipeline(saved.state.pipeline.clone(), device);
+        self.replay_updates(device, &state)
     }
 
     /// Runs a pipeline with the state of the running one, or leaves everything as it is.
-    pub(super) fn reconcile(
+    pub(super) fn reconcile_pipeline(
         &mut self,
-        pipeline: Pipeline,
+        pipeline: VerifiedPipeline,
         device: &mut Device,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let state = match &self.running {
-            Some(running) => running.reader(device).snapshot()?,
+            Some(running) => running.entity_reader(device).state_updates()?,
             None => Vec::new(),
         };
         let (mut trial, mut rehearsal) = (Self::default(), Device::new(device.config()));
-        trial.replace(pipeline.clone(), &mut rehearsal);
+        trial.replace_pipeline(pipeline.clone(), &mut rehearsal);
         trial
-            .repeat(&mut rehearsal, &state)
-            .map_err(|failure| Failure::invalid(failure.message).at("the state cannot be kept"))?;
-        self.replace(pipeline, device);
-        self.repeat(device, &state)
+            .replay_updates(&mut rehearsal, &state)
+            .map_err(|failure| {
+                RequestFailure::invalid_argument(failure.message)
+                    .in_context("the state cannot be kept")
+            })?;
+        self.replace_pipeline(pipeline, device);
+        self.replay_updates(device, &state)
     }
 
-    fn repeat(&mut self, device: &mut Device, updates: &[p4rt::Update]) -> Result<(), Failure> {
-        let running = self.running.as_mut().ok_or_else(no_pipeline)?;
+    fn replay_updates(
+        &mut self,
+        device: &mut Device,
+        updates: &[p4rt::Update],
+    ) -> Result<(), RequestFailure> {
+        let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
         updates
             .iter()
-            .try_for_each(|update| running.apply(device, update))
+            .try_for_each(|update| running.apply_update(device, update))
     }
 
     /// Carries out one update after the other. `refuse` may forbid one, by the name of its table.
-    pub(super) fn write(
+    pub(super) fn write_updates(
         &mut self,
         device: &mut Device,
         updates: &[p4rt::Update],
         mut refuse: impl FnMut(&str) -> Option<Code>,
-    ) -> Result<Vec<Result<(), Failure>>, Failure> {
+    ) -> Result<Vec<Result<(), RequestFailure>>, RequestFailure> {
         let (plane, device) = match (&mut self.saved, &mut self.running) {
-            (Some(saved), _) => (&mut saved.plane, &mut saved.device),
+            (Some(saved), _) => (&mut saved.state, &mut saved.device),
             (None, Some(running)) => (running, device),
-            (None, None) => return Err(no_pipeline()),
+            (None, None) => return Err(no_pipeline_failure()),
         };
         let mut attempt = |update: &p4rt::Update| {
             let table = table_name(&plane.pipeline.schema, update);
             match table.and_then(&mut refuse) {
-                Some(code) => Err(Failure::new(code, "refused by the fault script")),
-                None => plane.apply(device, update),
+                Some(code) => Err(RequestFailure::new(code, "refused by the fault script")),
+                None => plane.apply_update(device, update),
             }
         };
         Ok(updates.iter().map(&mut attempt).collect())
     }
 
     /// Answers each query.
-    pub(super) fn read(
+    pub(super) fn read_entities(
         &self,
         device: &Device,
         queries: &[p4rt::Entity],
-    ) -> Result<Vec<Result<Vec<p4rt::Entity>, Failure>>, Failure> {
+    ) -> Result<Vec<Result<Vec<p4rt::Entity>, RequestFailure>>, RequestFailure> {
         let reader = match (&self.saved, &self.running) {
-            (Some(saved), _) => saved.plane.reader(&saved.device),
-            (None, Some(running)) => running.reader(device),
-            (None, None) => return Err(no_pipeline()),
+            (Some(saved), _) => saved.state.entity_reader(&saved.device),
+            (None, Some(running)) => running.entity_reader(device),
+            (None, None) => return Err(no_pipeline_failure()),
         };
-        Ok(queries.iter().map(|query| reader.read(query)).collect())
+        Ok(queries
+            .iter()
+            .map(|query| reader.read_entity(query))
+            .collect())
     }
 
     /// What controllers are to be told since the last call: lists of digests, and idle entries.
-    pub(super) fn notices(&mut self, device: &mut Device) -> Vec<Update> {
+    pub(super) fn take_notifications(&mut self, device: &mut Device) -> Vec<Update> {
         let Some(running) = &mut self.running else {
             return Vec::new();
         };
         let now = device.now();
         let timestamp = i64::try_from(now).unwrap_or(i64::MAX);
         let schema = &*running.pipeline.schema;
-        let learning = &mut running.ledger.learning;
+        let learning = &mut running.metadata.digests;
         for digest in device.take_digests() {
-            learning.learn(digest, now);
+            learning.add_digest(digest, now);
         }
         let mut notices = Vec::new();
-        for (index, list_id, values) in learning.due(now) {
+        for (index, list_id, values) in learning.take_due_lists(now) {
             let known = schema
                 .digests
                 .iter()
@@ -221,8 +240,8 @@ impl Pipelines {
                 })
             }));
         }
-        let idle = device.take_idle();
-        let reader = running.reader(device);
+        let idle = device.take_idle_entries();
+        let reader = running.entity_reader(device);
         let entry = |(table, key): &(TableIndex, MatchKey)| {
             let table = schema
                 .tables
@@ -242,19 +261,25 @@ impl Pipelines {
     }
 
     /// A controller has taken note of a list of digests.
-    pub(super) fn acknowledge(&mut self, ack: &p4rt::DigestListAck) -> Result<(), Failure> {
-        let running = self.running.as_mut().ok_or_else(no_pipeline)?;
-        let digest = digest_of(&running.pipeline.schema, ack.digest_id)?;
+    pub(super) fn acknowledge_digests(
+        &mut self,
+        ack: &p4rt::DigestListAck,
+    ) -> Result<(), RequestFailure> {
+        let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
+        let digest = find_digest(&running.pipeline.schema, ack.digest_id)?;
         running
-            .ledger
-            .learning
-            .acknowledge(digest.index, ack.list_id)
+            .metadata
+            .digests
+            .acknowledge_list(digest.index, ack.list_id)
     }
 
     /// The configuration that requests refer to, with the parts asked for.
-    pub(super) fn config(&self, parts: ResponseType) -> Option<p4rt::ForwardingPipelineConfig> {
+    pub(super) fn pipeline_config(
+        &self,
+        parts: ResponseType,
+    ) -> Option<p4rt::ForwardingPipelineConfig> {
         let plane = match (&self.saved, &self.running) {
-            (Some(saved), _) => &saved.plane,
+            (Some(saved), _) => &saved.state,
             (None, running) => running.as_ref()?,
         };
         let config = &plane.pipeline.config;
@@ -274,31 +299,34 @@ impl Pipelines {
 
     /// The updates that make the same state of an empty device under the same pipeline.
     #[cfg(test)]
-    pub(super) fn snapshot(&self, device: &Device) -> Result<Vec<p4rt::Update>, Failure> {
+    pub(super) fn state_updates(
+        &self,
+        device: &Device,
+    ) -> Result<Vec<p4rt::Update>, RequestFailure> {
         self.running
             .as_ref()
-            .ok_or_else(no_pipeline)?
-            .reader(device)
-            .snapshot()
+            .ok_or_else(no_pipeline_failure)?
+            .entity_reader(device)
+            .state_updates()
     }
 
     /// The schema of the pipeline that handles packets.
-    pub(super) fn running_schema(&self) -> Option<Arc<Schema>> {
+    pub(super) fn running_schema(&self) -> Option<Arc<PipelineSchema>> {
         self.running
             .as_ref()
             .map(|running| Arc::clone(&running.pipeline.schema))
     }
 }
 
-fn no_pipeline() -> Failure {
-    Failure::new(
+fn no_pipeline_failure() -> RequestFailure {
+    RequestFailure::new(
         Code::FailedPrecondition,
         "no forwarding pipeline config has been set",
     )
 }
 
 /// The table that an update writes to, if it is a table entry of a known table.
-fn table_name<'a>(schema: &'a Schema, update: &p4rt::Update) -> Option<&'a str> {
+fn table_name<'a>(schema: &'a PipelineSchema, update: &p4rt::Update) -> Option<&'a str> {
     match update.entity.as_ref()?.entity.as_ref()? {
         p4rt::entity::Entity::TableEntry(entry) => schema
             .tables

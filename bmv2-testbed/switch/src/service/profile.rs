@@ -1,9 +1,9 @@
 //! Updates of action profiles: members and groups written one by one, and one-shot action sets.
 //!
-//! A one-shot becomes a group and members of its own under unused numbers, and [`Ledger`] remembers
+//! A one-shot becomes a group and members of its own under unused numbers, and [`ControllerMetadata`] remembers
 //! what was written. As the specification demands, a profile is used in one style at a time.
 //!
-//! [`Ledger`]: super::ledger::Ledger
+//! [`ControllerMetadata`]: super::ledger::Ledger
 
 use std::collections::BTreeSet;
 
@@ -11,29 +11,30 @@ use p4rt::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 
-use super::entity::{Place, decode_action};
-use super::error::Failure;
-use super::ledger::{Choice, OneShot};
-use super::write::{Writer, table_of};
-use crate::control::{ControlError, GroupId, GroupMember, MatchKey, MemberId, Target};
-use crate::p4info::{ProfileSchema, Schema, TableSchema};
+use super::controller_metadata::{OneShot, OneShotAction};
+use super::entity::{ActionUse, decode_action};
+use super::entity_writer::{EntityWriter, find_table};
+use super::error::RequestFailure;
+use crate::control::{ControlError, GroupId, GroupMember, MatchKey, MemberId, TableAction};
+use crate::p4info::{PipelineSchema, ProfileSchema, TableSchema};
 
-impl Writer<'_> {
-    pub(super) fn member(
+impl EntityWriter<'_> {
+    pub(super) fn write_member(
         &mut self,
         kind: Kind,
         member: &p4rt::ActionProfileMember,
-    ) -> Result<(), Failure> {
-        let profile = profile_of(self.schema, member.action_profile_id)?;
-        let id = given_id(member.member_id, "member")?;
-        self.check_style(profile)?;
+    ) -> Result<(), RequestFailure> {
+        let profile = find_profile(self.schema, member.action_profile_id)?;
+        let id = require_id(member.member_id, "member")?;
+        self.check_programming_style(profile)?;
         if kind == Kind::Delete {
             return Ok(self.device.delete_member(profile.index, id)?);
         }
         let action = member.action.as_ref();
-        let action = action.ok_or_else(|| Failure::invalid("the member has no action"))?;
-        let table = table_of(self.schema, profile.table)?;
-        let call = decode_action(&table.actions, action, Place::Entry)?;
+        let action =
+            action.ok_or_else(|| RequestFailure::invalid_argument("the member has no action"))?;
+        let table = find_table(self.schema, profile.table)?;
+        let call = decode_action(&table.actions, action, ActionUse::Entry)?;
         match kind {
             Kind::Insert => self.device.insert_member(profile.index, id, call)?,
             _ => self.device.modify_member(profile.index, id, call)?,
@@ -41,45 +42,50 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn group(
+    pub(super) fn write_group(
         &mut self,
         kind: Kind,
         group: &p4rt::ActionProfileGroup,
-    ) -> Result<(), Failure> {
-        let profile = profile_of(self.schema, group.action_profile_id)?;
-        let id = given_id(group.group_id, "group")?;
+    ) -> Result<(), RequestFailure> {
+        let profile = find_profile(self.schema, group.action_profile_id)?;
+        let id = require_id(group.group_id, "group")?;
         if !profile.with_selector {
             let message = format!("action profile {} has no selector", profile.name);
-            return Err(Failure::invalid(message));
+            return Err(RequestFailure::invalid_argument(message));
         }
-        self.check_style(profile)?;
+        self.check_programming_style(profile)?;
         let place = (profile.index, id);
         if kind == Kind::Delete {
             self.device.delete_group(profile.index, id)?;
-            self.ledger.groups.remove(&place);
+            self.metadata.groups.remove(&place);
             return Ok(());
         }
-        let members = group_members(profile, group)?;
+        let members = decode_group_members(profile, group)?;
         match kind {
             Kind::Insert => self.device.insert_group(profile.index, id, members)?,
             _ => {
-                let written = self.ledger.groups.get(&place);
+                let written = self.metadata.groups.get(&place);
                 if written.is_some_and(|written| written.max_size != group.max_size) {
-                    return Err(Failure::invalid("the max_size of a group cannot change"));
+                    return Err(RequestFailure::invalid_argument(
+                        "the max_size of a group cannot change",
+                    ));
                 }
                 self.device.modify_group(profile.index, id, members)?;
             }
         }
-        self.ledger.groups.insert(place, group.clone());
+        self.metadata.groups.insert(place, group.clone());
         Ok(())
     }
 
     /// Members and groups may be named only while no one-shot uses the profile.
-    pub(super) fn check_style(&self, profile: &ProfileSchema) -> Result<(), Failure> {
-        if !self.ledger.has_one_shots(profile.index) {
+    pub(super) fn check_programming_style(
+        &self,
+        profile: &ProfileSchema,
+    ) -> Result<(), RequestFailure> {
+        if !self.metadata.has_one_shots(profile.index) {
             return Ok(());
         }
-        Err(Failure::invalid(format!(
+        Err(RequestFailure::invalid_argument(format!(
             "action profile {} is in use by one-shots",
             profile.name
         )))
@@ -90,16 +96,16 @@ impl Writer<'_> {
         table: &TableSchema,
         key: &MatchKey,
         set: &p4rt::ActionProfileActionSet,
-    ) -> Result<OneShot, Failure> {
-        let profile = selector_of(self.schema, table)?;
+    ) -> Result<OneShot, RequestFailure> {
+        let profile = find_selector(self.schema, table)?;
         let mut one_shot = self.decode_one_shot(profile, table, set)?;
-        self.check_room(profile, &one_shot, 0)?;
+        self.check_capacity(profile, &one_shot, 0)?;
         one_shot.group = self.unused_group(profile)?;
         self.insert_choices(&mut one_shot)?;
         self.device
-            .insert_group(profile.index, one_shot.group, weighted(&one_shot))?;
-        let target = Target::Group(one_shot.group);
-        if let Err(refused) = self.device.insert(table.index, key.clone(), target) {
+            .insert_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
+        let target = TableAction::Group(one_shot.group);
+        if let Err(refused) = self.device.insert_entry(table.index, key.clone(), target) {
             self.delete_one_shot(&one_shot)?;
             return Err(refused.into());
         }
@@ -113,14 +119,14 @@ impl Writer<'_> {
         table: &TableSchema,
         key: &MatchKey,
         set: &p4rt::ActionProfileActionSet,
-    ) -> Result<OneShot, Failure> {
-        let profile = selector_of(self.schema, table)?;
+    ) -> Result<OneShot, RequestFailure> {
+        let profile = find_selector(self.schema, table)?;
         let mut one_shot = self.decode_one_shot(profile, table, set)?;
-        let note = self.ledger.entry(table.index, key);
+        let note = self.metadata.entry_metadata(table.index, key);
         let old = note
             .and_then(|note| note.one_shot.clone())
             .ok_or(ControlError::NotFound)?;
-        self.check_room(profile, &one_shot, old.members.len())?;
+        self.check_capacity(profile, &one_shot, old.members.len())?;
         self.device
             .modify_group(profile.index, old.group, Vec::new())?;
         for &member in &old.members {
@@ -129,12 +135,12 @@ impl Writer<'_> {
         one_shot.group = old.group;
         self.insert_choices(&mut one_shot)?;
         self.device
-            .modify_group(profile.index, one_shot.group, weighted(&one_shot))?;
+            .modify_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
         Ok(one_shot)
     }
 
     /// Removes the group and members of a one-shot that no entry refers to any more.
-    pub(super) fn delete_one_shot(&mut self, one_shot: &OneShot) -> Result<(), Failure> {
+    pub(super) fn delete_one_shot(&mut self, one_shot: &OneShot) -> Result<(), RequestFailure> {
         self.device.delete_group(one_shot.profile, one_shot.group)?;
         for &member in &one_shot.members {
             self.device.delete_member(one_shot.profile, member)?;
@@ -148,20 +154,21 @@ impl Writer<'_> {
         profile: &ProfileSchema,
         table: &TableSchema,
         set: &p4rt::ActionProfileActionSet,
-    ) -> Result<OneShot, Failure> {
-        check_modes(profile, set)?;
+    ) -> Result<OneShot, RequestFailure> {
+        check_selector_modes(profile, set)?;
         let choice = |action: &p4rt::ActionProfileAction| {
             let call = action.action.as_ref();
-            let call = call.ok_or_else(|| Failure::invalid("a choice has no action"))?;
-            Ok(Choice {
-                call: decode_action(&table.actions, call, Place::Entry)?,
-                weight: weight(action.weight)?,
+            let call =
+                call.ok_or_else(|| RequestFailure::invalid_argument("a choice has no action"))?;
+            Ok(OneShotAction {
+                call: decode_action(&table.actions, call, ActionUse::Entry)?,
+                weight: decode_weight(action.weight)?,
                 watch: action.watch_kind.clone(),
             })
         };
         let choices = set.action_profile_actions.iter().map(choice);
-        let choices = choices.collect::<Result<Vec<_>, Failure>>()?;
-        check_size(
+        let choices = choices.collect::<Result<Vec<_>, RequestFailure>>()?;
+        check_group_size(
             profile,
             profile.max_group_size,
             choices.iter().map(|choice| choice.weight),
@@ -170,33 +177,33 @@ impl Writer<'_> {
             profile: profile.index,
             group: 0,
             members: Vec::new(),
-            choices,
+            actions: choices,
             selection_mode: set.action_selection_mode,
             size_semantics: set.size_semantics,
         })
     }
 
     /// Whether the profile has room once `freed` members are gone, and is not used the other way.
-    fn check_room(
+    fn check_capacity(
         &self,
         profile: &ProfileSchema,
         one_shot: &OneShot,
         freed: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let members = self.device.members(profile.index)?.count();
         let groups = self.device.groups(profile.index)?.count();
-        if members + groups > 0 && !self.ledger.has_one_shots(profile.index) {
+        if members + groups > 0 && !self.metadata.has_one_shots(profile.index) {
             let message = format!("action profile {} is in use by members", profile.name);
-            return Err(Failure::invalid(message));
+            return Err(RequestFailure::invalid_argument(message));
         }
         let total: u64 = one_shot
-            .choices
+            .actions
             .iter()
             .map(|choice| u64::from(choice.weight))
             .sum();
         let members = members
             .saturating_sub(freed)
-            .saturating_add(one_shot.choices.len());
+            .saturating_add(one_shot.actions.len());
         if members > profile.size || total > profile.size as u64 {
             return Err(ControlError::Full { size: profile.size }.into());
         }
@@ -204,14 +211,14 @@ impl Writer<'_> {
     }
 
     /// Adds one member per choice under unused numbers.
-    fn insert_choices(&mut self, one_shot: &mut OneShot) -> Result<(), Failure> {
+    fn insert_choices(&mut self, one_shot: &mut OneShot) -> Result<(), RequestFailure> {
         let used: BTreeSet<MemberId> = self
             .device
             .members(one_shot.profile)?
             .map(|(id, _)| id)
             .collect();
         let unused = (1..=MemberId::MAX).filter(|id| !used.contains(id));
-        for (id, choice) in unused.zip(&one_shot.choices) {
+        for (id, choice) in unused.zip(&one_shot.actions) {
             self.device
                 .insert_member(one_shot.profile, id, choice.call.clone())?;
             one_shot.members.push(id);
@@ -219,7 +226,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn unused_group(&self, profile: &ProfileSchema) -> Result<GroupId, Failure> {
+    fn unused_group(&self, profile: &ProfileSchema) -> Result<GroupId, RequestFailure> {
         let used = self.device.groups(profile.index)?.map(|(id, _)| id);
         // Groups come in ascending order: the first gap is where the count leaves them.
         let gap = used.zip(1..).find(|&(id, expected)| id != expected);
@@ -237,33 +244,43 @@ impl Writer<'_> {
 }
 
 /// The profile with this id.
-pub(super) fn profile_of(schema: &Schema, id: u32) -> Result<&ProfileSchema, Failure> {
-    let unknown = || Failure::invalid(format!("there is no action profile {id}"));
+pub(super) fn find_profile(
+    schema: &PipelineSchema,
+    id: u32,
+) -> Result<&ProfileSchema, RequestFailure> {
+    let unknown = || RequestFailure::invalid_argument(format!("there is no action profile {id}"));
     schema.profiles.get(&id).ok_or_else(unknown)
 }
 
-fn selector_of<'a>(schema: &'a Schema, table: &TableSchema) -> Result<&'a ProfileSchema, Failure> {
+fn find_selector<'a>(
+    schema: &'a PipelineSchema,
+    table: &TableSchema,
+) -> Result<&'a ProfileSchema, RequestFailure> {
     let profile = table
         .profile
         .and_then(|profile| schema.profiles.get(&profile));
     let selector = profile.filter(|profile| profile.with_selector);
-    selector.ok_or_else(|| Failure::invalid(format!("table {} has no selector", table.name)))
+    selector.ok_or_else(|| {
+        RequestFailure::invalid_argument(format!("table {} has no selector", table.name))
+    })
 }
 
-fn given_id(id: u32, what: &str) -> Result<u32, Failure> {
+fn require_id(id: u32, what: &str) -> Result<u32, RequestFailure> {
     if id == 0 {
-        return Err(Failure::invalid(format!("the {what} has no id")));
+        return Err(RequestFailure::invalid_argument(format!(
+            "the {what} has no id"
+        )));
     }
     Ok(id)
 }
 
-fn weight(weight: i32) -> Result<u32, Failure> {
+fn decode_weight(weight: i32) -> Result<u32, RequestFailure> {
     let positive = u32::try_from(weight).ok().filter(|&weight| weight > 0);
-    positive.ok_or_else(|| Failure::invalid(format!("{weight} is not a weight")))
+    positive.ok_or_else(|| RequestFailure::invalid_argument(format!("{weight} is not a weight")))
 }
 
-fn weighted(one_shot: &OneShot) -> Vec<GroupMember> {
-    let pairs = one_shot.members.iter().zip(&one_shot.choices);
+fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
+    let pairs = one_shot.members.iter().zip(&one_shot.actions);
     pairs
         .map(|(&member, choice)| GroupMember {
             member,
@@ -273,28 +290,28 @@ fn weighted(one_shot: &OneShot) -> Vec<GroupMember> {
 }
 
 /// A group's members as the device wants them.
-fn group_members(
+fn decode_group_members(
     profile: &ProfileSchema,
     group: &p4rt::ActionProfileGroup,
-) -> Result<Vec<GroupMember>, Failure> {
+) -> Result<Vec<GroupMember>, RequestFailure> {
     let limit = profile.max_group_size;
     let fits = if limit > 0 { 1..=limit } else { 0..=i32::MAX };
     if !fits.contains(&group.max_size) {
         let message = format!("max_size {} is not within {fits:?}", group.max_size);
-        return Err(Failure::invalid(message));
+        return Err(RequestFailure::invalid_argument(message));
     }
     let member = |member: &p4rt::action_profile_group::Member| {
         Ok(GroupMember {
             member: member.member_id,
-            weight: weight(member.weight)?,
+            weight: decode_weight(member.weight)?,
         })
     };
     let members = group
         .members
         .iter()
         .map(member)
-        .collect::<Result<Vec<_>, Failure>>()?;
-    check_size(
+        .collect::<Result<Vec<_>, RequestFailure>>()?;
+    check_group_size(
         profile,
         group.max_size,
         members.iter().map(|member| member.weight),
@@ -303,18 +320,18 @@ fn group_members(
 }
 
 /// Holds a group against its greatest size, where 0 stands for none.
-fn check_size(
+fn check_group_size(
     profile: &ProfileSchema,
     limit: i32,
     weights: impl Iterator<Item = u32> + Clone,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let size: u64 = match profile.max_member_weight {
         Some(heaviest) if heaviest > 0 => {
             if let Some(weight) = weights
                 .clone()
                 .find(|&w| i64::from(w) > i64::from(heaviest))
             {
-                return Err(Failure::invalid(format!(
+                return Err(RequestFailure::invalid_argument(format!(
                     "weight {weight} is above {heaviest}"
                 )));
             }
@@ -324,7 +341,7 @@ fn check_size(
         None => weights.map(u64::from).sum(),
     };
     match u64::try_from(limit) {
-        Ok(limit) if limit > 0 && size > limit => Err(Failure::invalid(format!(
+        Ok(limit) if limit > 0 && size > limit => Err(RequestFailure::invalid_argument(format!(
             "the group's size {size} is above {limit}"
         ))),
         _ => Ok(()),
@@ -332,23 +349,34 @@ fn check_size(
 }
 
 /// Accepts the selector's own settings only: hashing, and the size that the P4Info declares.
-fn check_modes(profile: &ProfileSchema, set: &p4rt::ActionProfileActionSet) -> Result<(), Failure> {
+fn check_selector_modes(
+    profile: &ProfileSchema,
+    set: &p4rt::ActionProfileActionSet,
+) -> Result<(), RequestFailure> {
     let counts_members = profile.max_member_weight.is_some();
     match ActionSelectionMode::try_from(set.action_selection_mode) {
         Ok(ActionSelectionMode::Random) => {
-            return Err(Failure::unimplemented("action selection mode RANDOM"));
+            return Err(RequestFailure::unimplemented(
+                "action selection mode RANDOM",
+            ));
         }
         Ok(_) => {}
-        Err(_) => return Err(Failure::invalid("the action selection mode is unknown")),
+        Err(_) => {
+            return Err(RequestFailure::invalid_argument(
+                "the action selection mode is unknown",
+            ));
+        }
     }
     match SizeSemantics::try_from(set.size_semantics) {
-        Ok(SizeSemantics::SumOfWeights) if counts_members => {
-            Err(Failure::unimplemented("SUM_OF_WEIGHTS for this selector"))
-        }
-        Ok(SizeSemantics::SumOfMembers) if !counts_members => {
-            Err(Failure::unimplemented("SUM_OF_MEMBERS for this selector"))
-        }
+        Ok(SizeSemantics::SumOfWeights) if counts_members => Err(RequestFailure::unimplemented(
+            "SUM_OF_WEIGHTS for this selector",
+        )),
+        Ok(SizeSemantics::SumOfMembers) if !counts_members => Err(RequestFailure::unimplemented(
+            "SUM_OF_MEMBERS for this selector",
+        )),
         Ok(_) => Ok(()),
-        Err(_) => Err(Failure::invalid("the size semantics are unknown")),
+        Err(_) => Err(RequestFailure::invalid_argument(
+            "the size semantics are unknown",
+        )),
     }
 }

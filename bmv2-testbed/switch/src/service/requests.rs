@@ -9,48 +9,48 @@ use p4runtime_proto::v1 as p4rt;
 use tokio::sync::RwLockReadGuard;
 use tonic::{Code, Status};
 
-use super::Switch;
-use super::error::{Failure, batch_status};
-use super::pipeline::{Pipeline, Pipelines};
-use super::sessions::{Sessions, from_uint128};
+use super::SwitchInstance;
+use super::error::{RequestFailure, batch_status};
+use super::pipeline::{DevicePipelines, VerifiedPipeline};
+use super::sessions::{SessionRegistry, from_uint128};
 use crate::device::Device;
 
 /// Entities per `ReadResponse`: a table entry takes about 100 bytes, so a message about 100 kB.
-const CHUNK: usize = 1024;
+const ENTITIES_PER_RESPONSE: usize = 1024;
 
 /// What a `Read` streams.
-pub(super) type ReadAnswer = Vec<Result<p4rt::ReadResponse, Status>>;
+pub(super) type ReadResponses = Vec<Result<p4rt::ReadResponse, Status>>;
 
-impl Switch {
-    pub(super) fn check_device(&self, asked: u64) -> Result<(), Failure> {
+impl SwitchInstance {
+    pub(super) fn check_device(&self, asked: u64) -> Result<(), RequestFailure> {
         let here = self.device_id;
         if asked == here {
             return Ok(());
         }
-        Err(Failure::not_found(format!(
+        Err(RequestFailure::not_found(format!(
             "device {asked} is not here; this switch is device {here}"
         )))
     }
 
     /// Holds the right to write: as long as the guard lives, no other controller is told that it is
     /// the primary, so a write that has begun ends before the next primary begins.
-    async fn authorize(
+    async fn authorize_write(
         &self,
         role: &str,
         election_id: Option<p4rt::Uint128>,
-    ) -> Result<RwLockReadGuard<'_, Sessions>, Failure> {
+    ) -> Result<RwLockReadGuard<'_, SessionRegistry>, RequestFailure> {
         let sessions = self.sessions.read().await;
         sessions
             .election()
-            .authorize(role, election_id.map(from_uint128))?;
+            .authorize_write(role, election_id.map(from_uint128))?;
         Ok(sessions)
     }
 
     /// Runs one step on the device's thread.
     pub(super) async fn on_device<R: Send + 'static>(
         &self,
-        step: impl FnOnce(&mut Pipelines, &mut Device) -> R + Send + 'static,
-    ) -> Result<R, Failure> {
+        step: impl FnOnce(&mut DevicePipelines, &mut Device) -> R + Send + 'static,
+    ) -> Result<R, RequestFailure> {
         let pipelines = Arc::clone(&self.pipelines);
         let run = move |device: &mut Device| {
             step(
@@ -58,15 +58,18 @@ impl Switch {
                 device,
             )
         };
-        Ok(self.device.with(run).await?)
+        Ok(self.device.with_device(run).await?)
     }
 
-    pub(super) async fn write_request(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
+    pub(super) async fn handle_write(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
         self.check_device(request.device_id)?;
-        drop(self.authorize(&request.role, request.election_id).await?);
+        drop(
+            self.authorize_write(&request.role, request.election_id)
+                .await?,
+        );
         if request.atomicity() != Atomicity::ContinueOnError {
             let feature = request.atomicity().as_str_name();
-            return Err(Failure::unimplemented(feature).into());
+            return Err(RequestFailure::unimplemented(feature).into());
         }
         let fault = self
             .faults
@@ -76,12 +79,14 @@ impl Switch {
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }
-        let sessions = self.authorize(&request.role, request.election_id).await?;
+        let sessions = self
+            .authorize_write(&request.role, request.election_id)
+            .await?;
         let (updates, faults) = (request.updates, Arc::clone(&self.faults));
         let results = self
             .on_device(move |pipelines, device| {
                 let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
-                pipelines.write(device, &updates, |table| faults.on_update(table))
+                pipelines.write_updates(device, &updates, |table| faults.on_update(table))
             })
             .await??;
         drop(sessions);
@@ -92,14 +97,14 @@ impl Switch {
     }
 
     /// The answers in bounded messages; failed queries are reported after the last.
-    pub(super) async fn read_request(
+    pub(super) async fn handle_read(
         &self,
         request: p4rt::ReadRequest,
-    ) -> Result<ReadAnswer, Status> {
+    ) -> Result<ReadResponses, Status> {
         self.check_device(request.device_id)?;
         let queries = request.entities;
         let answers = self
-            .on_device(move |pipelines, device| pipelines.read(device, &queries))
+            .on_device(move |pipelines, device| pipelines.read_entities(device, &queries))
             .await??;
         let mut entities = Vec::new();
         let mut results = Vec::new();
@@ -108,10 +113,10 @@ impl Switch {
         }
         let mut entities = entities.into_iter();
         let chunk = || {
-            let entities: Vec<_> = entities.by_ref().take(CHUNK).collect();
+            let entities: Vec<_> = entities.by_ref().take(ENTITIES_PER_RESPONSE).collect();
             (!entities.is_empty()).then_some(Ok(p4rt::ReadResponse { entities }))
         };
-        let mut messages: ReadAnswer = iter::from_fn(chunk).collect();
+        let mut messages: ReadResponses = iter::from_fn(chunk).collect();
         messages.extend(batch_status("queries", &results).err().map(Err));
         Ok(messages)
     }
@@ -121,21 +126,25 @@ impl Switch {
         request: p4rt::SetForwardingPipelineConfigRequest,
     ) -> Result<(), Status> {
         self.check_device(request.device_id)?;
-        let sessions = self.authorize(&request.role, request.election_id).await?;
+        let sessions = self
+            .authorize_write(&request.role, request.election_id)
+            .await?;
         let action = request.action();
         let verified = match (action, request.config) {
-            (Action::Unspecified, _) => return Err(Failure::invalid("no action is given").into()),
+            (Action::Unspecified, _) => {
+                return Err(RequestFailure::invalid_argument("no action is given").into());
+            }
             (Action::Commit, Some(_)) => {
-                return Err(Failure::invalid("COMMIT takes no config").into());
+                return Err(RequestFailure::invalid_argument("COMMIT takes no config").into());
             }
             (Action::Commit, None) => None,
-            (_, Some(config)) => Some(Pipeline::verify(config)?),
-            (_, None) => return Err(Failure::invalid("no config is given").into()),
+            (_, Some(config)) => Some(VerifiedPipeline::verify_config(config)?),
+            (_, None) => return Err(RequestFailure::invalid_argument("no config is given").into()),
         };
         let schema = self
             .on_device(move |pipelines, device| {
-                realize(pipelines, device, action, verified)?;
-                Ok::<_, Failure>(pipelines.running_schema())
+                apply_pipeline_action(pipelines, device, action, verified)?;
+                Ok::<_, RequestFailure>(pipelines.running_schema())
             })
             .await??;
         self.schema.send_replace(schema);
@@ -150,31 +159,33 @@ impl Switch {
         self.check_device(request.device_id)?;
         let parts = request.response_type();
         Ok(self
-            .on_device(move |pipelines, _| pipelines.config(parts))
+            .on_device(move |pipelines, _| pipelines.pipeline_config(parts))
             .await?)
     }
 }
 
 /// What each action does with the verified config, if it takes one.
-fn realize(
-    pipelines: &mut Pipelines,
+fn apply_pipeline_action(
+    pipelines: &mut DevicePipelines,
     device: &mut Device,
     action: Action,
-    verified: Option<Pipeline>,
-) -> Result<(), Failure> {
+    verified: Option<VerifiedPipeline>,
+) -> Result<(), RequestFailure> {
     match (action, verified) {
-        (Action::VerifyAndSave, Some(pipeline)) => pipelines.save(pipeline, device),
-        (Action::VerifyAndCommit, Some(pipeline)) => pipelines.replace(pipeline, device),
-        (Action::ReconcileAndCommit, Some(pipeline)) => pipelines.reconcile(pipeline, device)?,
-        (Action::Commit, _) => pipelines.commit(device)?,
+        (Action::VerifyAndSave, Some(pipeline)) => pipelines.save_pipeline(pipeline, device),
+        (Action::VerifyAndCommit, Some(pipeline)) => pipelines.replace_pipeline(pipeline, device),
+        (Action::ReconcileAndCommit, Some(pipeline)) => {
+            pipelines.reconcile_pipeline(pipeline, device)?
+        }
+        (Action::Commit, _) => pipelines.commit_saved(device)?,
         _ => {}
     }
     Ok(())
 }
 
 /// What a failure to reach the device means to a controller.
-impl From<crate::Gone> for Failure {
-    fn from(gone: crate::Gone) -> Self {
+impl From<crate::OwnerStopped> for RequestFailure {
+    fn from(gone: crate::OwnerStopped) -> Self {
         Self::new(Code::Unavailable, gone.to_string())
     }
 }

@@ -12,53 +12,56 @@ use p4runtime_proto::{rpc, v1 as p4rt};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::error::Failure;
-use crate::election::{Claim, Election, Input, Notice, Output, Rules, SessionId, Standing};
-use crate::faults::Faults;
+use super::error::RequestFailure;
+use crate::election::{
+    ArbitrationNotice, ArbitrationRequest, ArbitrationStatus, ControllerElection, ElectionAction,
+    ElectionEvent, ElectionSettings, SessionId,
+};
+use crate::faults::FaultInjector;
 
 /// Messages that may wait for one controller.
-pub(super) const QUEUE: usize = 1024;
-/// The part of [`QUEUE`] that packets leave free.
-const KEPT_FOR_NOTICES: usize = 64;
+pub(super) const MESSAGE_LIMIT: usize = 1024;
+/// The part of [`MESSAGE_LIMIT`] that packets leave free.
+const RESERVED_FOR_NOTICES: usize = 64;
 
 /// What a stream carries to its controller.
-pub(super) type Message = Result<p4rt::StreamMessageResponse, Status>;
+pub(super) type StreamMessage = Result<p4rt::StreamMessageResponse, Status>;
 
 /// All streams of one device.
 #[derive(Debug)]
-pub(super) struct Sessions {
-    election: Election,
-    rules: Rules,
-    outboxes: BTreeMap<SessionId, Outbox>,
+pub(super) struct SessionRegistry {
+    election: ControllerElection,
+    settings: ElectionSettings,
+    outboxes: BTreeMap<SessionId, StreamOutbox>,
     opened: u64,
     closed: bool,
-    faults: Arc<Mutex<Faults>>,
+    faults: Arc<Mutex<FaultInjector>>,
 }
 
 /// The switch's end of one stream. Dropping it ends the stream and its listener.
 #[derive(Debug)]
-struct Outbox {
-    messages: mpsc::Sender<Message>,
+struct StreamOutbox {
+    messages: mpsc::Sender<StreamMessage>,
     /// Never used, only dropped.
     _ended: oneshot::Sender<()>,
 }
 
 /// A stream just opened.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedStream {
     pub(super) session: SessionId,
     /// What to send to the controller.
-    pub(super) messages: mpsc::Receiver<Message>,
+    pub(super) messages: mpsc::Receiver<StreamMessage>,
     /// Resolves when the switch has ended the stream.
     pub(super) ended: oneshot::Receiver<()>,
 }
 
-impl Sessions {
-    pub(super) fn new(rules: Rules, faults: Arc<Mutex<Faults>>) -> Self {
-        let (election, outboxes) = (Election::new(rules), BTreeMap::new());
+impl SessionRegistry {
+    pub(super) fn new(rules: ElectionSettings, faults: Arc<Mutex<FaultInjector>>) -> Self {
+        let (election, outboxes) = (ControllerElection::new(rules), BTreeMap::new());
         Self {
             election,
-            rules,
+            settings: rules,
             outboxes,
             opened: 0,
             closed: false,
@@ -67,34 +70,37 @@ impl Sessions {
     }
 
     /// Who may write.
-    pub(super) fn election(&self) -> &Election {
+    pub(super) fn election(&self) -> &ControllerElection {
         &self.election
     }
 
     /// Admits a new stream.
-    pub(super) fn open(&mut self) -> Result<Opened, Failure> {
+    pub(super) fn open_session(&mut self) -> Result<OpenedStream, RequestFailure> {
         if self.closed {
-            return Err(Failure::new(
+            return Err(RequestFailure::new(
                 Code::Unavailable,
                 "the switch is shutting down",
             ));
         }
         self.opened += 1;
         let session = SessionId(self.opened);
-        if let Some(Output::Close(_, refusal)) = self.election.step(Input::Connected(session)).pop()
+        if let Some(ElectionAction::Close(_, refusal)) = self
+            .election
+            .handle_event(ElectionEvent::Connected(session))
+            .pop()
         {
             return Err(refusal.into());
         }
-        let (sender, messages) = mpsc::channel(QUEUE);
+        let (sender, messages) = mpsc::channel(MESSAGE_LIMIT);
         let (_ended, ended) = oneshot::channel();
         self.outboxes.insert(
             session,
-            Outbox {
+            StreamOutbox {
                 messages: sender,
                 _ended,
             },
         );
-        Ok(Opened {
+        Ok(OpenedStream {
             session,
             messages,
             ended,
@@ -102,16 +108,20 @@ impl Sessions {
     }
 
     /// A controller claims an election id.
-    pub(super) fn claim(&mut self, session: SessionId, claim: Claim) {
-        let outputs = self.election.step(Input::Claimed(session, claim));
-        self.carry_out(outputs);
+    pub(super) fn handle_arbitration(&mut self, session: SessionId, claim: ArbitrationRequest) {
+        let outputs = self
+            .election
+            .handle_event(ElectionEvent::ArbitrationReceived(session, claim));
+        self.apply_actions(outputs);
     }
 
     /// A stream is over; with an error, its controller is told.
-    pub(super) fn end(&mut self, session: SessionId, error: Option<Status>) {
-        self.hang_up(session, error);
-        let outputs = self.election.step(Input::Disconnected(session));
-        self.carry_out(outputs);
+    pub(super) fn end_session(&mut self, session: SessionId, error: Option<Status>) {
+        self.close_stream(session, error);
+        let outputs = self
+            .election
+            .handle_event(ElectionEvent::Disconnected(session));
+        self.apply_actions(outputs);
     }
 
     /// Ends all streams and admits no more.
@@ -119,65 +129,68 @@ impl Sessions {
         self.closed = true;
         let sessions: Vec<SessionId> = self.outboxes.keys().copied().collect();
         for session in sessions {
-            self.hang_up(session, Some(error.clone()));
+            self.close_stream(session, Some(error.clone()));
         }
-        self.election = Election::new(self.rules);
+        self.election = ControllerElection::new(self.settings);
     }
 
     /// Sends what a controller may miss: false if it is not taking messages fast enough.
     #[must_use]
-    pub(super) fn offer(&self, session: SessionId, update: Update) -> Offer {
+    pub(super) fn offer_message(&self, session: SessionId, update: Update) -> DeliveryStatus {
         let outbox = self.outboxes.get(&session).map(|outbox| &outbox.messages);
-        let Some(outbox) = outbox.filter(|outbox| outbox.capacity() > KEPT_FOR_NOTICES) else {
-            return Offer::Dropped;
+        let Some(outbox) = outbox.filter(|outbox| outbox.capacity() > RESERVED_FOR_NOTICES) else {
+            return DeliveryStatus::Dropped;
         };
-        match outbox.try_send(message(update)) {
-            Err(_) => Offer::Dropped,
-            Ok(()) if self.breaks_here() => Offer::SentAndBroken,
-            Ok(()) => Offer::Sent,
+        match outbox.try_send(wrap_message(update)) {
+            Err(_) => DeliveryStatus::Dropped,
+            Ok(()) if self.count_message() => DeliveryStatus::SentAndBroken,
+            Ok(()) => DeliveryStatus::Sent,
         }
     }
 
-    fn carry_out(&mut self, outputs: Vec<Output>) {
+    fn apply_actions(&mut self, outputs: Vec<ElectionAction>) {
         let mut pending = VecDeque::from(outputs);
         while let Some(output) = pending.pop_front() {
             match output {
-                Output::Close(session, refusal) => {
-                    self.hang_up(session, Some(Failure::from(refusal).into()));
+                ElectionAction::Close(session, refusal) => {
+                    self.close_stream(session, Some(RequestFailure::from(refusal).into()));
                 }
-                Output::Notify(session, notice) => {
-                    if let Err(error) = self.notify(session, notice) {
-                        self.hang_up(session, Some(error));
-                        pending.extend(self.election.step(Input::Disconnected(session)));
+                ElectionAction::Notify(session, notice) => {
+                    if let Err(error) = self.send_notice(session, notice) {
+                        self.close_stream(session, Some(error));
+                        pending.extend(
+                            self.election
+                                .handle_event(ElectionEvent::Disconnected(session)),
+                        );
                     }
                 }
             }
         }
     }
 
-    fn notify(&self, session: SessionId, notice: Notice) -> Result<(), Status> {
+    fn send_notice(&self, session: SessionId, notice: ArbitrationNotice) -> Result<(), Status> {
         let Some(outbox) = self.outboxes.get(&session) else {
             return Ok(());
         };
-        let update = Update::Arbitration(self.arbitration(notice));
-        let sent = outbox.messages.try_send(message(update));
+        let update = Update::Arbitration(self.arbitration_update(notice));
+        let sent = outbox.messages.try_send(wrap_message(update));
         sent.map_err(|_| Status::resource_exhausted("the controller takes no notices"))?;
-        if self.breaks_here() {
-            Err(broken())
+        if self.count_message() {
+            Err(fault_status())
         } else {
             Ok(())
         }
     }
 
-    fn arbitration(&self, notice: Notice) -> p4rt::MasterArbitrationUpdate {
-        let (code, text) = match notice.standing {
-            Standing::Primary => (Code::Ok, "you are the primary"),
-            Standing::Backup => (Code::AlreadyExists, "another controller is the primary"),
-            Standing::Vacant => (Code::NotFound, "there is no primary"),
+    fn arbitration_update(&self, notice: ArbitrationNotice) -> p4rt::MasterArbitrationUpdate {
+        let (code, text) = match notice.status {
+            ArbitrationStatus::Primary => (Code::Ok, "you are the primary"),
+            ArbitrationStatus::Backup => (Code::AlreadyExists, "another controller is the primary"),
+            ArbitrationStatus::NoPrimary => (Code::NotFound, "there is no primary"),
         };
         let role = Some(notice.role).filter(|role| !role.is_empty());
         p4rt::MasterArbitrationUpdate {
-            device_id: self.rules.device_id,
+            device_id: self.settings.device_id,
             role: role.map(|name| p4rt::Role {
                 name,
                 ..p4rt::Role::default()
@@ -191,14 +204,14 @@ impl Sessions {
         }
     }
 
-    fn hang_up(&mut self, session: SessionId, error: Option<Status>) {
+    fn close_stream(&mut self, session: SessionId, error: Option<Status>) {
         if let (Some(outbox), Some(error)) = (self.outboxes.remove(&session), error) {
             // A full queue only means that the controller learns of the end without the reason.
             let _ = outbox.messages.try_send(Err(error));
         }
     }
 
-    fn breaks_here(&self) -> bool {
+    fn count_message(&self) -> bool {
         self.faults
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -208,7 +221,7 @@ impl Sessions {
 
 /// What became of a message that may be missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum DeliveryStatus {
     Sent,
     /// Sent, and the fault script wants the stream to end here.
     SentAndBroken,
@@ -216,7 +229,7 @@ pub(super) enum Offer {
 }
 
 /// The error of a stream that the fault script breaks.
-pub(super) fn broken() -> Status {
+pub(super) fn fault_status() -> Status {
     Status::unavailable("the fault script breaks this stream")
 }
 
@@ -233,7 +246,7 @@ fn to_uint128(id: u128) -> p4rt::Uint128 {
     }
 }
 
-fn message(update: Update) -> Message {
+fn wrap_message(update: Update) -> StreamMessage {
     Ok(p4rt::StreamMessageResponse {
         update: Some(update),
     })

@@ -9,15 +9,15 @@ use p4runtime_proto::v1 as p4rt;
 use tokio::sync::oneshot;
 use tonic::{Code, Status, Streaming};
 
-use super::Switch;
-use super::error::Failure;
+use super::SwitchInstance;
+use super::error::RequestFailure;
 use super::packet;
-use super::sessions::{Offer, broken, from_uint128};
-use crate::election::{Claim, SessionId};
+use super::sessions::{DeliveryStatus, fault_status, from_uint128};
+use crate::election::{ArbitrationRequest, SessionId};
 
-impl Switch {
+impl SwitchInstance {
     /// Serves what one controller sends until either side ends the stream.
-    pub(super) async fn listen(
+    pub(super) async fn serve_stream(
         self: Arc<Self>,
         session: SessionId,
         mut requests: Streaming<p4rt::StreamMessageRequest>,
@@ -40,7 +40,7 @@ impl Switch {
     }
 
     async fn end_session(&self, session: SessionId, error: Option<Status>) {
-        self.sessions.write().await.end(session, error);
+        self.sessions.write().await.end_session(session, error);
     }
 
     /// An error here ends the stream; everything else is reported on it.
@@ -48,14 +48,17 @@ impl Switch {
         &self,
         session: SessionId,
         request: p4rt::StreamMessageRequest,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let (failure, details) = match request.update {
             Some(Request::Arbitration(update)) => {
-                let claim = claim_of(update)?;
-                self.sessions.write().await.claim(session, claim);
+                let claim = decode_arbitration(update)?;
+                self.sessions
+                    .write()
+                    .await
+                    .handle_arbitration(session, claim);
                 return Ok(());
             }
-            Some(Request::Packet(packet)) => match self.packet_out(session, &packet).await {
+            Some(Request::Packet(packet)) => match self.handle_packet_out(session, &packet).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
                     let packet_out = Some(packet);
@@ -65,7 +68,7 @@ impl Switch {
                     )
                 }
             },
-            Some(Request::DigestAck(ack)) => match self.acknowledge(session, ack).await {
+            Some(Request::DigestAck(ack)) => match self.acknowledge_digests(session, ack).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
                     let digest_list_ack = Some(ack);
@@ -76,11 +79,15 @@ impl Switch {
             Some(Request::Other(other)) => {
                 let details = p4rt::StreamOtherError { other: Some(other) };
                 (
-                    Failure::unimplemented("a message of another type"),
+                    RequestFailure::unimplemented("a message of another type"),
                     Details::Other(details),
                 )
             }
-            None => return Err(Failure::invalid("the stream message is empty")),
+            None => {
+                return Err(RequestFailure::invalid_argument(
+                    "the stream message is empty",
+                ));
+            }
         };
         let error = p4rt::StreamError {
             canonical_code: failure.code as i32,
@@ -88,90 +95,101 @@ impl Switch {
             details: Some(details),
             ..p4rt::StreamError::default()
         };
-        self.offer(session, Response::Error(error)).await;
+        self.offer_message(session, Response::Error(error)).await;
         Ok(())
     }
 
-    async fn acknowledge(
+    async fn acknowledge_digests(
         &self,
         session: SessionId,
         ack: p4rt::DigestListAck,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         self.check_primary(session, "acknowledge digests").await?;
-        self.on_device(move |pipelines, _| pipelines.acknowledge(&ack))
+        self.on_device(move |pipelines, _| pipelines.acknowledge_digests(&ack))
             .await?
     }
 
-    async fn check_primary(&self, session: SessionId, what: &str) -> Result<(), Failure> {
+    async fn check_primary(&self, session: SessionId, what: &str) -> Result<(), RequestFailure> {
         if self.sessions.read().await.election().is_primary(session) {
             return Ok(());
         }
         let message = format!("only the primary may {what}");
-        Err(Failure::new(Code::PermissionDenied, message))
+        Err(RequestFailure::new(Code::PermissionDenied, message))
     }
 
-    async fn packet_out(
+    async fn handle_packet_out(
         &self,
         session: SessionId,
         packet: &p4rt::PacketOut,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         self.check_primary(session, "send packets").await?;
         let schema = self.schema.borrow().clone();
         let no_pipeline = || {
-            Failure::new(
+            RequestFailure::new(
                 Code::FailedPrecondition,
                 "no forwarding pipeline config has been set",
             )
         };
         let schema = schema.ok_or_else(no_pipeline)?;
-        let bytes = packet::encode_out(&schema.packet_out, packet)?;
-        self.device.packet_out(bytes).await?;
+        let bytes = packet::encode_packet_out(&schema.packet_out, packet)?;
+        self.device.send_packet_out(bytes).await?;
         Ok(())
     }
 
     /// Hands a packet from the device's CPU port to every primary.
-    pub(super) async fn packet_in(&self, bytes: &[u8]) {
+    pub(super) async fn send_packet_in(&self, bytes: &[u8]) {
         let schema = self.schema.borrow().clone();
-        let packet = schema.and_then(|schema| packet::decode_in(&schema.packet_in, bytes));
+        let packet = schema.and_then(|schema| packet::decode_packet_in(&schema.packet_in, bytes));
         let Some(packet) = packet else {
             return self.counts.drop_packet_in();
         };
-        if !self.tell_primaries(&Response::Packet(packet)).await {
+        if !self.notify_primaries(&Response::Packet(packet)).await {
             self.counts.drop_packet_in();
         }
     }
 
     /// Sends a message to every primary; false when there is none, or one does not take it.
-    pub(super) async fn tell_primaries(&self, message: &Response) -> bool {
-        let primaries: Vec<SessionId> = self.sessions.read().await.election().primaries().collect();
+    pub(super) async fn notify_primaries(&self, message: &Response) -> bool {
+        let primaries: Vec<SessionId> = self
+            .sessions
+            .read()
+            .await
+            .election()
+            .primary_sessions()
+            .collect();
         let mut is_told = !primaries.is_empty();
         for primary in primaries {
-            is_told &= self.offer(primary, message.clone()).await != Offer::Dropped;
+            is_told &=
+                self.offer_message(primary, message.clone()).await != DeliveryStatus::Dropped;
         }
         is_told
     }
 
-    async fn offer(&self, session: SessionId, response: Response) -> Offer {
-        let offer = self.sessions.read().await.offer(session, response);
-        if offer == Offer::SentAndBroken {
-            self.end_session(session, Some(broken())).await;
+    async fn offer_message(&self, session: SessionId, response: Response) -> DeliveryStatus {
+        let offer = self.sessions.read().await.offer_message(session, response);
+        if offer == DeliveryStatus::SentAndBroken {
+            self.end_session(session, Some(fault_status())).await;
         }
         offer
     }
 }
 
-fn claim_of(update: p4rt::MasterArbitrationUpdate) -> Result<Claim, Failure> {
+fn decode_arbitration(
+    update: p4rt::MasterArbitrationUpdate,
+) -> Result<ArbitrationRequest, RequestFailure> {
     let role = update.role.unwrap_or_default();
     #[allow(deprecated)] // Refused by name, not overlooked.
     let number = role.id;
     if number != 0 {
-        return Err(Failure::unimplemented("a numeric role id"));
+        return Err(RequestFailure::unimplemented("a numeric role id"));
     }
     if role.config.is_some() {
-        return Err(Failure::invalid("this switch knows no role configs"));
+        return Err(RequestFailure::invalid_argument(
+            "this switch knows no role configs",
+        ));
     }
     let election_id = update.election_id.map(from_uint128);
-    Ok(Claim {
+    Ok(ArbitrationRequest {
         device_id: update.device_id,
         role: role.name,
         election_id,

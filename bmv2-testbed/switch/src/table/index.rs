@@ -10,21 +10,21 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::control::{KeyField, MatchKey};
-use crate::phv::{Phv, mask};
+use crate::phv::{Phv, bit_mask};
 use crate::program::{KeySource, MatchKind, TableSpec};
 
 /// The lookup structure of one table.
 #[derive(Debug)]
-pub(super) struct Index {
-    places: Vec<Place>,
+pub(super) struct KeyIndex {
+    places: Vec<KeyPlace>,
     /// The packet's key, reused from packet to packet.
     scratch: Vec<u128>,
-    entries: Entries,
+    entries: IndexEntries,
 }
 
 /// Where a field sits in the packed key.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct KeyPlace {
     word: usize,
     shift: u32,
     bits: u32,
@@ -32,14 +32,14 @@ struct Place {
 }
 
 #[derive(Debug)]
-enum Entries {
+enum IndexEntries {
     /// No key: nothing can match.
     None,
     Exact(ExactMap),
     /// One map per prefix length in use, the longest first.
     Prefixes(Vec<PrefixMap>),
     /// In the order of preference: priority downwards, then number upwards.
-    Ordered(Vec<Rule>),
+    Ordered(Vec<OrderedRule>),
 }
 
 #[derive(Debug)]
@@ -50,31 +50,31 @@ struct PrefixMap {
 }
 
 #[derive(Debug)]
-struct Rule {
+struct OrderedRule {
     priority: u32,
     number: u32,
     /// Mask and value of each word of the key.
     words: Vec<(u128, u128)>,
-    ranges: Vec<Bounds>,
+    ranges: Vec<FieldRange>,
 }
 
 #[derive(Debug)]
-struct Bounds {
-    place: Place,
+struct FieldRange {
+    place: KeyPlace,
     low: u128,
     high: u128,
 }
 
-impl Index {
+impl KeyIndex {
     pub(super) fn new(spec: &TableSpec) -> Self {
-        let places = places(spec);
+        let places = key_places(spec);
         let words = places.last().map_or(0, |place| place.word + 1);
         let has_prefix = spec.keys.iter().any(|key| key.kind == MatchKind::Lpm);
         let entries = match words {
-            0 => Entries::None,
-            _ if spec.takes_priority() => Entries::Ordered(Vec::new()),
-            _ if has_prefix => Entries::Prefixes(Vec::new()),
-            _ => Entries::Exact(ExactMap::new(words)),
+            0 => IndexEntries::None,
+            _ if spec.takes_priority() => IndexEntries::Ordered(Vec::new()),
+            _ if has_prefix => IndexEntries::Prefixes(Vec::new()),
+            _ => IndexEntries::Exact(ExactMap::new(words)),
         };
         Self {
             places,
@@ -87,12 +87,12 @@ impl Index {
     #[inline]
     pub(super) fn lookup(&mut self, phv: &Phv) -> Option<u32> {
         match &self.entries {
-            Entries::Exact(map) if map.is_empty() => None,
-            Entries::Ordered(rules) if rules.is_empty() => None,
-            Entries::Prefixes(maps) if maps.is_empty() => None,
-            Entries::None => None,
-            Entries::Exact(ExactMap::Narrow(map)) => {
-                let part = |place: &Place| read(place.source, phv) << place.shift;
+            IndexEntries::Exact(map) if map.is_empty() => None,
+            IndexEntries::Ordered(rules) if rules.is_empty() => None,
+            IndexEntries::Prefixes(maps) if maps.is_empty() => None,
+            IndexEntries::None => None,
+            IndexEntries::Exact(ExactMap::Narrow(map)) => {
+                let part = |place: &KeyPlace| read_source(place.source, phv) << place.shift;
                 let key = self.places.iter().fold(0, |key, place| key | part(place));
                 map.get(&key).copied()
             }
@@ -100,31 +100,31 @@ impl Index {
         }
     }
 
-    /// As [`Index::lookup`], for keys that may be longer or are not hashed.
+    /// As [`KeyIndex::lookup`], for keys that may be longer or are not hashed.
     fn lookup_packed(&mut self, phv: &Phv) -> Option<u32> {
         self.scratch.fill(0);
         for place in &self.places {
-            self.scratch[place.word] |= read(place.source, phv) << place.shift;
+            self.scratch[place.word] |= read_source(place.source, phv) << place.shift;
         }
         match &self.entries {
-            Entries::None => None,
-            Entries::Exact(map) => map.get(&self.scratch),
-            Entries::Prefixes(maps) => longest(maps, &self.scratch),
-            Entries::Ordered(rules) => rules
+            IndexEntries::None => None,
+            IndexEntries::Exact(map) => map.get(&self.scratch),
+            IndexEntries::Prefixes(maps) => longest_prefix(maps, &self.scratch),
+            IndexEntries::Ordered(rules) => rules
                 .iter()
-                .find(|rule| rule.matches(&self.scratch))
+                .find(|rule| rule.matches_key(&self.scratch))
                 .map(|rule| rule.number),
         }
     }
 
     /// Adds an entry whose key is not there yet.
     pub(super) fn insert(&mut self, key: &MatchKey, number: u32) {
-        let packed = self.pack(key);
+        let packed = self.pack_key(key);
         match &mut self.entries {
-            Entries::None => {}
-            Entries::Exact(map) => map.insert(&packed.values(), number),
-            Entries::Prefixes(maps) => {
-                let prefix = prefix_of(key);
+            IndexEntries::None => {}
+            IndexEntries::Exact(map) => map.insert(&packed.values(), number),
+            IndexEntries::Prefixes(maps) => {
+                let prefix = prefix_length(key);
                 let at = maps.partition_point(|map| map.prefix > prefix);
                 if maps.get(at).is_none_or(|map| map.prefix != prefix) {
                     let map = ExactMap::new(packed.words.len());
@@ -139,14 +139,14 @@ impl Index {
                 }
                 maps[at].map.insert(&packed.values(), number);
             }
-            Entries::Ordered(rules) => {
+            IndexEntries::Ordered(rules) => {
                 let preference = |priority: u32, number: u32| (Reverse(priority), number);
                 let own = preference(key.priority, number);
                 let at = rules.partition_point(|rule| preference(rule.priority, rule.number) < own);
-                let Packed { words, ranges } = packed;
+                let PackedKey { words, ranges } = packed;
                 rules.insert(
                     at,
-                    Rule {
+                    OrderedRule {
                         priority: key.priority,
                         number,
                         words,
@@ -159,12 +159,12 @@ impl Index {
 
     /// Forgets an entry.
     pub(super) fn remove(&mut self, key: &MatchKey, number: u32) {
-        let packed = self.pack(key);
+        let packed = self.pack_key(key);
         match &mut self.entries {
-            Entries::None => {}
-            Entries::Exact(map) => map.remove(&packed.values()),
-            Entries::Prefixes(maps) => {
-                let prefix = prefix_of(key);
+            IndexEntries::None => {}
+            IndexEntries::Exact(map) => map.remove(&packed.values()),
+            IndexEntries::Prefixes(maps) => {
+                let prefix = prefix_length(key);
                 if let Some(at) = maps.iter().position(|map| map.prefix == prefix) {
                     maps[at].map.remove(&packed.values());
                     if maps[at].map.is_empty() {
@@ -172,24 +172,24 @@ impl Index {
                     }
                 }
             }
-            Entries::Ordered(rules) => rules.retain(|rule| rule.number != number),
+            IndexEntries::Ordered(rules) => rules.retain(|rule| rule.number != number),
         }
     }
 
-    fn pack(&self, key: &MatchKey) -> Packed {
-        let mut packed = Packed {
+    fn pack_key(&self, key: &MatchKey) -> PackedKey {
+        let mut packed = PackedKey {
             words: vec![(0, 0); self.scratch.len()],
             ranges: Vec::new(),
         };
         for (field, place) in key.fields.iter().zip(&self.places) {
-            let all = mask(place.bits);
+            let all = bit_mask(place.bits);
             let (field_mask, value) = match *field {
                 KeyField::Exact(value) | KeyField::Optional(Some(value)) => (all, value),
-                KeyField::Lpm { value, prefix } => (all & !mask(place.bits - prefix), value),
+                KeyField::Lpm { value, prefix } => (all & !bit_mask(place.bits - prefix), value),
                 KeyField::Ternary { value, mask } => (mask, value),
                 KeyField::Optional(None) => (0, 0),
                 KeyField::Range { low, high } => {
-                    packed.ranges.push(Bounds {
+                    packed.ranges.push(FieldRange {
                         place: *place,
                         low,
                         high,
@@ -206,12 +206,12 @@ impl Index {
 }
 
 /// An entry's key as words of mask and value.
-struct Packed {
+struct PackedKey {
     words: Vec<(u128, u128)>,
-    ranges: Vec<Bounds>,
+    ranges: Vec<FieldRange>,
 }
 
-impl Packed {
+impl PackedKey {
     fn masks(&self) -> Vec<u128> {
         self.words.iter().map(|word| word.0).collect()
     }
@@ -221,34 +221,34 @@ impl Packed {
     }
 }
 
-impl Rule {
+impl OrderedRule {
     #[inline]
-    fn matches(&self, key: &[u128]) -> bool {
+    fn matches_key(&self, key: &[u128]) -> bool {
         let masked = self
             .words
             .iter()
             .zip(key)
             .all(|((mask, value), word)| word & mask == *value);
-        masked && self.ranges.iter().all(|bounds| bounds.hold(key))
+        masked && self.ranges.iter().all(|bounds| bounds.contains_key(key))
     }
 }
 
-impl Bounds {
-    fn hold(&self, key: &[u128]) -> bool {
-        let value = (key[self.place.word] >> self.place.shift) & mask(self.place.bits);
+impl FieldRange {
+    fn contains_key(&self, key: &[u128]) -> bool {
+        let value = (key[self.place.word] >> self.place.shift) & bit_mask(self.place.bits);
         (self.low..=self.high).contains(&value)
     }
 }
 
 /// Fields in order, each within one word: a field that does not fit what is left starts the next.
-fn places(spec: &TableSpec) -> Vec<Place> {
+fn key_places(spec: &TableSpec) -> Vec<KeyPlace> {
     let (mut word, mut used) = (0, 0);
     let mut places = Vec::with_capacity(spec.keys.len());
     for key in &spec.keys {
         if used + key.bits > 128 {
             (word, used) = (word + 1, 0);
         }
-        places.push(Place {
+        places.push(KeyPlace {
             word,
             shift: used,
             bits: key.bits,
@@ -260,7 +260,7 @@ fn places(spec: &TableSpec) -> Vec<Place> {
 }
 
 #[inline]
-fn read(source: KeySource, phv: &Phv) -> u128 {
+fn read_source(source: KeySource, phv: &Phv) -> u128 {
     match source {
         KeySource::Field { slot, header, mask } if phv.is_valid(header) => phv.get(slot) & mask,
         KeySource::Field { .. } => 0,
@@ -268,7 +268,7 @@ fn read(source: KeySource, phv: &Phv) -> u128 {
     }
 }
 
-fn longest(maps: &[PrefixMap], key: &[u128]) -> Option<u32> {
+fn longest_prefix(maps: &[PrefixMap], key: &[u128]) -> Option<u32> {
     if let [word] = key {
         return maps
             .iter()
@@ -283,7 +283,7 @@ fn longest(maps: &[PrefixMap], key: &[u128]) -> Option<u32> {
     maps.iter().find_map(|map| map.map.get(&masked(map)))
 }
 
-fn prefix_of(key: &MatchKey) -> u32 {
+fn prefix_length(key: &MatchKey) -> u32 {
     let prefix = |field: &KeyField| match field {
         KeyField::Lpm { prefix, .. } => Some(*prefix),
         _ => None,
@@ -345,7 +345,7 @@ struct KeyHasher(u64);
 
 impl KeyHasher {
     #[inline]
-    fn mix(&mut self, word: u64) {
+    fn mix_word(&mut self, word: u64) {
         // 2^64 divided by the golden ratio, made odd.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let product = u128::from((self.0 ^ word).wrapping_add(1)) * u128::from(SPREAD);
@@ -362,18 +362,18 @@ impl Hasher for KeyHasher {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.mix(u64::from_le_bytes(word));
+            self.mix_word(u64::from_le_bytes(word));
         }
     }
 
     #[inline]
     fn write_u64(&mut self, word: u64) {
-        self.mix(word);
+        self.mix_word(word);
     }
 
     #[inline]
     fn write_u128(&mut self, word: u128) {
-        self.mix(word as u64);
-        self.mix((word >> 64) as u64);
+        self.mix_word(word as u64);
+        self.mix_word((word >> 64) as u64);
     }
 }

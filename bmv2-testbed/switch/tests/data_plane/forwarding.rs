@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use switch::{Count, Device, KeyField, MatchKey};
+use switch::{CounterData, Device, KeyField, MatchKey};
 
 use crate::support::{
     ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, call, exact, index, internet_checksum, ip_header,
@@ -55,7 +55,8 @@ fn ecmp_spreads_flows_and_keeps_each_on_its_path() {
     }
     assert_eq!(ports_of_many_flows(&mut leaf), ports);
     let salted = call("switch_salt", "set_salt", &[0x1234_5678, 0]);
-    leaf.set_default(index("switch_salt"), salted).unwrap();
+    leaf.set_default_action(index("switch_salt"), salted)
+        .unwrap();
     assert_ne!(ports_of_many_flows(&mut leaf), ports);
 }
 
@@ -65,7 +66,9 @@ fn flows_by_ports(shift: u128) -> BTreeMap<[u16; 2], u32> {
     let salted = |salt, shift| {
         let mut switch = leaf();
         let action = call("switch_salt", "set_salt", &[salt, shift]);
-        switch.set_default(index("switch_salt"), action).unwrap();
+        switch
+            .set_default_action(index("switch_salt"), action)
+            .unwrap();
         switch
     };
     let (mut leaf, mut spine) = (salted(0x1234_5678, 0), salted(0x9abc_def0, shift));
@@ -123,11 +126,11 @@ fn a_pin_chooses_the_path_and_counts() {
         assert_eq!(leaf.send_one(1, &FLOW.packet(200)).port, 11);
     }
     let entry = leaf
-        .get(index("flow_pin"), &unranked(&pin_key(FLOW)))
+        .entry(index("flow_pin"), &unranked(&pin_key(FLOW)))
         .unwrap();
     assert_eq!(
         entry.count,
-        Count {
+        CounterData {
             packets: 3,
             bytes: 600
         }
@@ -142,7 +145,7 @@ fn a_down_port_gives_way_to_the_backup_and_then_to_ecmp() {
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 12);
     leaf.add("backup_down", &[exact(12)], "mark_down", &[]);
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, ecmp_port);
-    leaf.delete(index("port_down"), &unranked(&[exact(11)]))
+    leaf.delete_entry(index("port_down"), &unranked(&[exact(11)]))
         .unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 11);
 }
@@ -284,11 +287,11 @@ fn egress_counts_by_port_and_level() {
     leaf.add("job_qos", &[exact(42)], "set_class", &[5, 40]);
     leaf.send_one(1, &FLOW.packet(300));
     let counter = program().counter_named("EgressImpl.port_level").unwrap();
-    let cells = leaf.counter(counter).unwrap();
+    let cells = leaf.counter_cells(counter).unwrap();
     assert_eq!(cells.len(), 4096);
     assert_eq!(
         cells[11 * 8 + 5],
-        Count {
+        CounterData {
             packets: 1,
             bytes: 300
         }
@@ -296,7 +299,7 @@ fn egress_counts_by_port_and_level() {
     assert_eq!(
         cells
             .iter()
-            .filter(|cell| **cell != Count::default())
+            .filter(|cell| **cell != CounterData::default())
             .count(),
         1
     );
@@ -308,7 +311,7 @@ fn a_priority_without_a_queue_drops_the_packet_as_bmv2_does() {
         levels: 2,
         ..crate::support::config(1)
     });
-    leaf.load(program());
+    leaf.load_program(program());
     leaf.add("local_host", &[exact(THERE)], "to_host", &[1, 0]);
     leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
     leaf.add("dscp_level", &[exact(8)], "set_level", &[1]);

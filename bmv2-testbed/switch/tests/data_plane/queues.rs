@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use switch::{
-    Count, DeviceHandle, DeviceIndex, Endpoint, FabricBuilder, FabricHandle, Nanos, Outbox, Port,
-    Program, QueueLimits, Wire, WireIndex,
+    CounterData, DeviceHandle, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle,
+    EndpointOutbox, Nanos, NetworkEndpoint, Program, QueueLimits, WireEnd, WireIndex, WireSpec,
 };
 
 use super::support::{MILLISECOND, config, internet_checksum};
@@ -20,31 +20,31 @@ const CE: u8 = 3;
 #[derive(Default)]
 struct Sink(Vec<(Nanos, Vec<u8>)>);
 
-impl Endpoint for Sink {
-    fn receive(&mut self, _nic: u32, packet: &[u8], now: Nanos, _out: &mut Outbox) {
+impl NetworkEndpoint for Sink {
+    fn receive_packet(&mut self, _nic: u32, packet: &[u8], now: Nanos, _out: &mut EndpointOutbox) {
         self.0.push((now, packet.to_vec()));
     }
 
-    fn timer(&mut self, _token: u64, _now: Nanos, _out: &mut Outbox) {}
+    fn handle_timer(&mut self, _token: u64, _now: Nanos, _out: &mut EndpointOutbox) {}
 }
 
 /// A switch that runs `queue.p4`, with a slow wire at port 2.
-async fn start(queue: QueueLimits) -> (FabricHandle, DeviceHandle) {
-    let mut builder = FabricBuilder::new();
+async fn start(queue: QueueLimits) -> (EmulatedNetworkHandle, DeviceHandle) {
+    let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(config(1));
     let sink = builder.add_endpoint(Box::new(Sink::default()));
-    let wire = Wire {
+    let wire = WireSpec {
         bits_per_second: 1_000_000,
         delay_ns: 0,
         queue,
     };
-    let ends = (Port::Device(device, 2), Port::Nic(sink, 0));
-    builder.connect(ends.0, ends.1, wire).unwrap();
+    let ends = (WireEnd::Device(device, 2), WireEnd::Nic(sink, 0));
+    builder.connect_wire(ends.0, ends.1, wire).unwrap();
     let fabric = builder.spawn().unwrap();
     let device = fabric.device(DeviceIndex(0));
-    let program = Program::load(include_bytes!("../programs/queue.json")).unwrap();
-    let load = move |device: &mut switch::Device| device.load(Arc::new(program));
-    device.with(load).await.unwrap();
+    let program = Program::from_json(include_bytes!("../programs/queue.json")).unwrap();
+    let load = move |device: &mut switch::Device| device.load_program(Arc::new(program));
+    device.with_device(load).await.unwrap();
     (fabric, device)
 }
 
@@ -60,10 +60,10 @@ fn packet(level: u8, ecn: u8) -> Vec<u8> {
 }
 
 /// What arrived: milliseconds, depth found, milliseconds waited, depth left, ECN.
-async fn arrived(fabric: &FabricHandle) -> Vec<(Nanos, u32, u32, u32, u8)> {
+async fn arrived(fabric: &EmulatedNetworkHandle) -> Vec<(Nanos, u32, u32, u32, u8)> {
     fabric.run_until(20 * MILLISECOND).await.unwrap();
     let sink = fabric.endpoint(switch::EndpointIndex(0));
-    let packets = sink.with(|sink: &mut Sink, _, _| std::mem::take(&mut sink.0));
+    let packets = sink.with_endpoint(|sink: &mut Sink, _, _| std::mem::take(&mut sink.0));
     let packets = packets.await.unwrap();
     let read = |(at, packet): &(Nanos, Vec<u8>)| {
         assert_eq!(internet_checksum(&packet[14..34]), 0);
@@ -81,13 +81,13 @@ async fn arrived(fabric: &FabricHandle) -> Vec<(Nanos, u32, u32, u32, u8)> {
 
 async fn offer(device: &DeviceHandle, packets: &[(u8, u8)]) {
     for (level, ecn) in packets {
-        device.inject(1, packet(*level, *ecn)).await.unwrap();
+        device.inject_packet(1, packet(*level, *ecn)).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_program_learns_how_long_a_packet_waited_and_behind_how_many() {
-    let (fabric, device) = start(QueueLimits::bytes(10_000)).await;
+    let (fabric, device) = start(QueueLimits::of_bytes(10_000)).await;
     offer(&device, &[(0, 0), (0, 0), (0, 0), (1, 0)]).await;
     let seen = arrived(&fabric).await;
     let first = (1, 0, 0, 0, NOT_ECT);
@@ -97,18 +97,18 @@ async fn a_program_learns_how_long_a_packet_waited_and_behind_how_many() {
 
 #[tokio::test]
 async fn what_a_full_queue_drops_is_not_counted_by_egress() {
-    let (fabric, device) = start(QueueLimits::bytes(2 * BYTES as u64)).await;
+    let (fabric, device) = start(QueueLimits::of_bytes(2 * BYTES as u64)).await;
     offer(&device, &[(0, 0); 4]).await;
     assert_eq!(arrived(&fabric).await.len(), 3);
-    let counted = device.with(|device| {
+    let counted = device.with_device(|device| {
         let left = device.program().unwrap().counter_named("EgressImpl.left");
-        device.counter(left.unwrap()).unwrap()[0].packets
+        device.counter_cells(left.unwrap()).unwrap()[0].packets
     });
     assert_eq!(counted.await, Ok(3));
     let counts = fabric.wire_counts(WireIndex(0)).await.unwrap();
     let level = counts[0].levels[0];
     assert_eq!((level.dropped.packets, level.sent.packets), (1, 3));
-    let (empty, deepest) = (Count::default(), 2 * BYTES as u64);
+    let (empty, deepest) = (CounterData::default(), 2 * BYTES as u64);
     assert_eq!((level.depth, level.deepest), (empty, deepest));
 }
 
@@ -128,14 +128,14 @@ async fn behind_the_threshold_senders_that_take_part_are_told() {
 
 #[tokio::test]
 async fn a_program_that_is_replaced_takes_its_queue_with_it() {
-    let (fabric, device) = start(QueueLimits::bytes(10_000)).await;
+    let (fabric, device) = start(QueueLimits::of_bytes(10_000)).await;
     offer(&device, &[(0, 0); 3]).await;
     let again = |device: &mut switch::Device| {
         let program = Arc::clone(device.program().unwrap());
-        device.load(program);
+        device.load_program(program);
     };
-    device.with(again).await.unwrap();
+    device.with_device(again).await.unwrap();
     assert_eq!(arrived(&fabric).await.len(), 1);
-    let counts = device.with(|device| device.counts()).await.unwrap();
+    let counts = device.with_device(|device| device.counts()).await.unwrap();
     assert_eq!((counts.sent, counts.dropped_without_program), (1, 2));
 }

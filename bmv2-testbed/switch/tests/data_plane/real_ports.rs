@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 use switch::ports::{
-    self, Medium, PortConfig, PortState, PortStatus, PortsError, PortsHandle, PortsOptions, Shape,
+    self, PortConfig, PortMedium, PortShape, PortState, PortStatus, PortsError, PortsHandle,
+    PortsOptions,
 };
 use switch::{Device, DeviceCounts};
 
@@ -35,8 +36,8 @@ fn switch_of_two_hosts() -> Device {
 fn interface(number: u16, name: &str) -> PortConfig {
     PortConfig {
         number,
-        medium: Medium::Interface(name.to_owned()),
-        shape: Shape::default(),
+        medium: PortMedium::Interface(name.to_owned()),
+        shape: PortShape::default(),
     }
 }
 
@@ -98,14 +99,14 @@ async fn packets_of_capture_files_are_forwarded_in_the_order_of_their_times() {
     write_capture(&file("b_in.pcap"), &[(2, numbered(2)), (4, numbered(4))]);
     let port = |number, name: &str| PortConfig {
         number,
-        medium: Medium::Files {
+        medium: PortMedium::Files {
             input: file(&format!("{name}_in.pcap")),
             output: file(&format!("{name}_out.pcap")),
         },
-        shape: Shape::default(),
+        shape: PortShape::default(),
     };
     let ports = vec![port(1, "a"), port(2, "b")];
-    let ports = ports::spawn(switch_of_two_hosts(), &options(ports)).unwrap();
+    let ports = ports::spawn_ports(switch_of_two_hosts(), &options(ports)).unwrap();
     await_ports(&ports, |status| status[1].sent.packets == 4).await;
     ports.stop().await;
     drop(ports);
@@ -124,7 +125,7 @@ async fn packets_of_capture_files_are_forwarded_in_the_order_of_their_times() {
 
 #[test]
 fn ports_that_cannot_be_had_are_named() {
-    let refused = |port| ports::spawn(device(), &options(vec![port])).unwrap_err();
+    let refused = |port| ports::spawn_ports(device(), &options(vec![port])).unwrap_err();
     let missing = refused(interface(1, "no-such-port"));
     // Without the right to open packet sockets that is what it says; the name is there anyhow.
     assert!(missing.to_string().contains("no-such-port"), "{missing}");
@@ -133,7 +134,7 @@ fn ports_that_cannot_be_had_are_named() {
         assert!(matches!(error, PortsError::Number(refused, _) if refused == number));
     }
     let file = PortConfig {
-        medium: Medium::Files {
+        medium: PortMedium::Files {
             input: "/no/such/file".into(),
             output: "/no/such/file".into(),
         },
@@ -189,8 +190,8 @@ impl Cables {
             let port = |number| interface(number, &name(self, number));
             options(vec![port(1), port(2)])
         };
-        let switch = ports::spawn(switch_of_two_hosts(), &ports(Self::switch)).unwrap();
-        let hosts = ports::spawn(device(), &ports(Self::host)).unwrap();
+        let switch = ports::spawn_ports(switch_of_two_hosts(), &ports(Self::switch)).unwrap();
+        let hosts = ports::spawn_ports(device(), &ports(Self::host)).unwrap();
         (switch, hosts)
     }
 }
@@ -212,7 +213,7 @@ fn ip(arguments: &[&str]) -> bool {
 async fn send(hosts: &PortsHandle, port: u16, packet: &[u8]) {
     let mut out = vec![(port >> 1) as u8, (port << 7) as u8];
     out.extend_from_slice(packet);
-    hosts.device().packet_out(out).await.unwrap();
+    hosts.device().send_packet_out(out).await.unwrap();
 }
 
 #[tokio::test]
@@ -270,13 +271,18 @@ async fn ports_come_and_go_at_run_time() {
         return;
     };
     let (switch, hosts) = cables.devices();
-    assert!(switch.remove(2).await.unwrap());
-    assert!(!switch.remove(2).await.unwrap());
-    let states: Vec<u16> = switch.states().borrow().iter().map(|port| port.0).collect();
+    assert!(switch.remove_port(2).await.unwrap());
+    assert!(!switch.remove_port(2).await.unwrap());
+    let states: Vec<u16> = switch
+        .watch_states()
+        .borrow()
+        .iter()
+        .map(|port| port.0)
+        .collect();
     assert_eq!(states, [1]);
     let again = interface(2, &cables.switch(2));
-    switch.add(again.clone()).await.unwrap();
-    let taken = switch.add(again).await.unwrap_err();
+    switch.add_port(again.clone()).await.unwrap();
+    let taken = switch.add_port(again).await.unwrap_err();
     assert!(matches!(taken, PortsError::Number(2, _)), "{taken}");
     send(&hosts, 1, &FLOW.packet(200)).await;
     await_ports(&hosts, |ports| ports[1].received.packets == 1).await;

@@ -45,16 +45,16 @@ proptest! {
     ) {
         let mut root: Value = serde_json::from_slice(JSON).unwrap();
         replace(&mut root, &path, with);
-        if let Ok(program) = Program::load(root.to_string().as_bytes()) {
+        if let Ok(program) = Program::from_json(root.to_string().as_bytes()) {
             let mut device = switch::Device::new(crate::support::config(1));
-            device.load(std::sync::Arc::new(program));
+            device.load_program(std::sync::Arc::new(program));
             device.send(1, &FLOW.packet(100));
         }
     }
 
     #[test]
     fn a_cut_program_is_refused(length in 0..JSON.len() - 2) {
-        prop_assert!(matches!(Program::load(&JSON[..length]), Err(LoadError::Json(_))));
+        prop_assert!(matches!(Program::from_json(&JSON[..length]), Err(LoadError::Json(_))));
     }
 }
 
@@ -87,7 +87,7 @@ fn check_load(pointer: &str, with: Value, why: &str) {
     *root
         .pointer_mut(pointer)
         .expect("the pointer leads somewhere") = with;
-    let refused = Program::load(root.to_string().as_bytes()).expect_err(why);
+    let refused = Program::from_json(root.to_string().as_bytes()).expect_err(why);
     assert_eq!(refused.to_string(), why);
 }
 

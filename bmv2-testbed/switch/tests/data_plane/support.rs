@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use switch::{
-    ActionCall, ControlError, Device, DeviceConfig, GroupMember, KeyField, MatchKey, Nanos, Output,
-    Outputs, ProfileIndex, Program, TableIndex, Target,
+    ActionCall, ControlError, Device, DeviceConfig, DeviceOutputs, GroupMember, KeyField, MatchKey,
+    Nanos, OutputPacket, ProfileIndex, Program, TableAction, TableIndex,
 };
 
 pub(crate) const JSON: &[u8] = include_bytes!("../../../../p4/fabric.json");
@@ -18,7 +18,9 @@ pub(crate) const LEAF: u128 = 7;
 
 pub(crate) fn program() -> Arc<Program> {
     static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
-    Arc::clone(PROGRAM.get_or_init(|| Arc::new(Program::load(JSON).expect("fabric.json loads"))))
+    Arc::clone(
+        PROGRAM.get_or_init(|| Arc::new(Program::from_json(JSON).expect("fabric.json loads"))),
+    )
 }
 
 pub(crate) fn config(device_id: u64) -> DeviceConfig {
@@ -31,7 +33,7 @@ pub(crate) fn config(device_id: u64) -> DeviceConfig {
 
 pub(crate) fn device() -> Device {
     let mut device = Device::new(config(1));
-    device.load(program());
+    device.load_program(program());
     device
 }
 
@@ -66,8 +68,8 @@ pub(crate) trait ByName {
         arguments: &[u128],
     ) -> Result<(), ControlError>;
     fn ecmp(&mut self, group: u32, ports: &[u128]);
-    fn send(&mut self, port: u16, packet: &[u8]) -> Vec<Output>;
-    fn send_one(&mut self, port: u16, packet: &[u8]) -> Output;
+    fn send(&mut self, port: u16, packet: &[u8]) -> Vec<OutputPacket>;
+    fn send_one(&mut self, port: u16, packet: &[u8]) -> OutputPacket;
 }
 
 impl ByName for Device {
@@ -84,7 +86,7 @@ impl ByName for Device {
         arguments: &[u128],
     ) -> Result<(), ControlError> {
         let call = call(table, action, arguments);
-        self.insert(index(table), key, Target::Action(call))
+        self.insert_entry(index(table), key, TableAction::Action(call))
     }
 
     fn ecmp(&mut self, group: u32, ports: &[u128]) {
@@ -98,17 +100,17 @@ impl ByName for Device {
         }
         self.insert_group(profile, group, members).unwrap();
         let key = unranked(&[KeyField::Exact(LEAF)]);
-        self.insert(index("ecmp_group"), key, Target::Group(group))
+        self.insert_entry(index("ecmp_group"), key, TableAction::Group(group))
             .unwrap();
     }
 
-    fn send(&mut self, port: u16, packet: &[u8]) -> Vec<Output> {
-        let mut out = Outputs::default();
-        self.process(port, packet, 0, &mut out);
+    fn send(&mut self, port: u16, packet: &[u8]) -> Vec<OutputPacket> {
+        let mut out = DeviceOutputs::default();
+        self.process_packet(port, packet, 0, &mut out);
         out.packets
     }
 
-    fn send_one(&mut self, port: u16, packet: &[u8]) -> Output {
+    fn send_one(&mut self, port: u16, packet: &[u8]) -> OutputPacket {
         let mut out = self.send(port, packet);
         assert_eq!(out.len(), 1, "one packet in, one out");
         out.remove(0)

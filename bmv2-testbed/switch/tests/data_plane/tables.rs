@@ -1,6 +1,8 @@
 //! The control API: what is accepted, what is refused, and which entry wins.
 
-use switch::{ControlError, Count, Device, DeviceConfig, GroupMember, KeyField, MatchKey, Target};
+use switch::{
+    ControlError, CounterData, Device, DeviceConfig, GroupMember, KeyField, MatchKey, TableAction,
+};
 
 use crate::support::{
     ByName, FLOW, Flow, HERE, LEAF, THERE, call, device, exact, index, leaf, pin_key, prefix,
@@ -25,7 +27,7 @@ fn the_longest_prefix_wins_whatever_the_order() {
             let to = call("ecmp_group", "to_ecmp_port", &[*id]);
             leaf.insert_member(selector(), member, to).unwrap();
             let key = unranked(&[KeyField::Exact(*id)]);
-            leaf.insert(index("ecmp_group"), key, Target::Member(member))
+            leaf.insert_entry(index("ecmp_group"), key, TableAction::Member(member))
                 .unwrap();
         }
         for (dst, port) in [
@@ -39,7 +41,7 @@ fn the_longest_prefix_wins_whatever_the_order() {
                 port
             );
         }
-        leaf.delete(index("dst_leaf"), &unranked(&[prefix(THERE, 32)]))
+        leaf.delete_entry(index("dst_leaf"), &unranked(&[prefix(THERE, 32)]))
             .unwrap();
         assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 22);
     }
@@ -60,7 +62,7 @@ fn among_equal_ternary_priorities_the_first_place_wins() {
     leaf.try_add("job_classify", from(0xffff_ff00), "set_job", &[2])
         .unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 1);
-    leaf.delete(index("job_classify"), &from(0xffff_0000))
+    leaf.delete_entry(index("job_classify"), &from(0xffff_0000))
         .unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 2);
     // A new entry takes the place that was freed, before the other one, as in bmv2.
@@ -90,7 +92,7 @@ fn a_full_table_refuses_and_a_deleted_entry_makes_room() {
     }
     let one_more = |leaf: &mut Device| leaf.try_add("acl_punt", rule(65), "drop", &[]);
     assert_eq!(one_more(&mut leaf), Err(ControlError::Full { size: 64 }));
-    leaf.delete(index("acl_punt"), &rule(3)).unwrap();
+    leaf.delete_entry(index("acl_punt"), &rule(3)).unwrap();
     assert_eq!(one_more(&mut leaf), Ok(()));
     assert_eq!(leaf.entry_count(index("acl_punt")), Ok(64));
 }
@@ -177,21 +179,25 @@ fn foreign_actions_and_constant_defaults_are_refused() {
     let foreign = call("path", "to_uplink", &[1, 2]);
     let key = unranked(&[exact(THERE)]);
     assert!(matches!(
-        leaf.insert(index("local_host"), key.clone(), Target::Action(foreign)),
+        leaf.insert_entry(
+            index("local_host"),
+            key.clone(),
+            TableAction::Action(foreign)
+        ),
         Err(ControlError::ForeignAction { .. })
     ));
-    let refused = leaf.insert(index("local_host"), key.clone(), Target::Member(1));
+    let refused = leaf.insert_entry(index("local_host"), key.clone(), TableAction::Member(1));
     assert!(matches!(refused, Err(ControlError::TargetKind(_))));
     let default = call("local_host", "to_host", &[1, 2]);
-    let refused = leaf.set_default(index("local_host"), default);
+    let refused = leaf.set_default_action(index("local_host"), default);
     assert_eq!(refused, Err(ControlError::Constant("the default action")));
     assert_eq!(
-        leaf.delete(index("local_host"), &key),
+        leaf.delete_entry(index("local_host"), &key),
         Err(ControlError::NotFound)
     );
-    let nothing = leaf.modify(index("path"), &key, Target::Member(0));
+    let nothing = leaf.modify_entry(index("path"), &key, TableAction::Member(0));
     assert!(matches!(nothing, Err(ControlError::TargetKind(_))));
-    let refused = leaf.set_direct_count(index("local_host"), &key, Count::default());
+    let refused = leaf.set_direct_count(index("local_host"), &key, CounterData::default());
     assert_eq!(refused, Err(ControlError::NoDirectCounter));
 }
 
@@ -213,7 +219,7 @@ fn a_device_without_a_program_drops_and_refuses() {
 #[test]
 fn loading_again_wipes_what_was_written() {
     let mut leaf = leaf();
-    leaf.load(program());
+    leaf.load_program(program());
     assert_eq!(leaf.entry_count(index("local_host")), Ok(0));
     assert_eq!(leaf.members(selector()).unwrap().count(), 0);
 }
@@ -249,7 +255,7 @@ fn members_and_groups_in_use_stay() {
         leaf.modify_group(profile, 1, twice),
         Err(ControlError::BadGroup(100))
     );
-    leaf.delete(index("ecmp_group"), &unranked(&[KeyField::Exact(LEAF)]))
+    leaf.delete_entry(index("ecmp_group"), &unranked(&[KeyField::Exact(LEAF)]))
         .unwrap();
     leaf.delete_group(profile, 1).unwrap();
     leaf.delete_member(profile, 100).unwrap();
@@ -288,14 +294,18 @@ fn entries_read_back_in_key_order_with_their_counters() {
     leaf.set_direct_count(
         pins,
         &key,
-        Count {
+        CounterData {
             packets: 7,
             bytes: 70,
         },
     )
     .unwrap();
-    leaf.modify(pins, &key, Target::Action(call("flow_pin", "pin", &[5, 6])))
-        .unwrap();
+    leaf.modify_entry(
+        pins,
+        &key,
+        TableAction::Action(call("flow_pin", "pin", &[5, 6])),
+    )
+    .unwrap();
     let read: Vec<(KeyField, u64)> = leaf
         .entries(pins)
         .unwrap()

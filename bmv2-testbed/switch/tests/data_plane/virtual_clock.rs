@@ -1,8 +1,9 @@
 //! The fabric: times to the nanosecond, wires that fail, overload, and the same result every time.
 
 use switch::{
-    Device, Endpoint, EndpointIndex, FabricBuilder, FabricHandle, Gone, Nanos, Outbox, Pace, Port,
-    QueueLimits, Wire, WireIndex, WireState,
+    ClockPace, Device, EmulatedNetworkBuilder, EmulatedNetworkHandle, EndpointIndex,
+    EndpointOutbox, Nanos, NetworkEndpoint, OwnerStopped, QueueLimits, WireEnd, WireIndex,
+    WireSpec, WireState,
 };
 
 use crate::support::{
@@ -32,19 +33,19 @@ impl Host {
     }
 }
 
-impl Endpoint for Host {
-    fn receive(&mut self, _nic: u32, packet: &[u8], now: Nanos, _out: &mut Outbox) {
+impl NetworkEndpoint for Host {
+    fn receive_packet(&mut self, _nic: u32, packet: &[u8], now: Nanos, _out: &mut EndpointOutbox) {
         self.received.push((now, packet.to_vec()));
     }
 
-    fn timer(&mut self, token: u64, now: Nanos, out: &mut Outbox) {
+    fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
         for entropy in 0..self.burst {
             let sport = self
                 .flow
                 .sport
                 .wrapping_add(entropy)
                 .wrapping_add(token as u16);
-            out.send(0, &Flow { sport, ..self.flow }.packet(self.bytes));
+            out.send_packet(0, &Flow { sport, ..self.flow }.packet(self.bytes));
         }
         out.set_timer(now + self.interval, token + 1);
     }
@@ -52,7 +53,7 @@ impl Endpoint for Host {
 
 /// Two leaves, two spines, one host at each leaf.
 struct Network {
-    fabric: FabricHandle,
+    fabric: EmulatedNetworkHandle,
     hosts: [EndpointIndex; 2],
     /// From each leaf to each spine.
     uplinks: Vec<WireIndex>,
@@ -61,7 +62,7 @@ struct Network {
 impl Network {
     /// Leaf 0 is for `HERE`, leaf 1 for `THERE`; leaf ports: 1 host, 10 and 11 spines.
     async fn start(burst: u16) -> Self {
-        let mut builder = FabricBuilder::new();
+        let mut builder = EmulatedNetworkBuilder::new();
         let devices: Vec<_> = (0..4).map(|id| builder.add_device(config(id))).collect();
         let back = Flow {
             src: THERE,
@@ -69,28 +70,28 @@ impl Network {
             ..FLOW
         };
         let hosts = [FLOW, back].map(|flow| builder.add_endpoint(Host::boxed(flow, burst)));
-        let wire = Wire {
+        let wire = WireSpec {
             bits_per_second: GIGABIT,
             delay_ns: 1_000,
-            queue: QueueLimits::bytes(50 * 1250),
+            queue: QueueLimits::of_bytes(50 * 1250),
         };
         let mut uplinks = Vec::new();
         for leaf in 0..2 {
-            let nic = Port::Nic(hosts[leaf], 0);
+            let nic = WireEnd::Nic(hosts[leaf], 0);
             builder
-                .connect(nic, Port::Device(devices[leaf], 1), wire)
+                .connect_wire(nic, WireEnd::Device(devices[leaf], 1), wire)
                 .unwrap();
             for spine in 0..2 {
-                let up = Port::Device(devices[leaf], 10 + spine as u16);
-                let down = Port::Device(devices[2 + spine], 1 + leaf as u16);
-                uplinks.push(builder.connect(up, down, wire).unwrap());
+                let up = WireEnd::Device(devices[leaf], 10 + spine as u16);
+                let down = WireEnd::Device(devices[2 + spine], 1 + leaf as u16);
+                uplinks.push(builder.connect_wire(up, down, wire).unwrap());
             }
         }
         let fabric = builder.spawn().unwrap();
         for (at, device) in devices.iter().enumerate() {
             fabric
                 .device(*device)
-                .with(move |device| configure(device, at))
+                .with_device(move |device| configure(device, at))
                 .await
                 .unwrap();
         }
@@ -105,7 +106,7 @@ impl Network {
         for host in self.hosts {
             let handle = self.fabric.endpoint(host);
             handle
-                .with(|_: &mut Host, now, out| out.set_timer(now, 0))
+                .with_endpoint(|_: &mut Host, now, out| out.set_timer(now, 0))
                 .await
                 .unwrap();
         }
@@ -114,7 +115,7 @@ impl Network {
     async fn received(&self, host: usize) -> Vec<(Nanos, Vec<u8>)> {
         let handle = self.fabric.endpoint(self.hosts[host]);
         handle
-            .with(|host: &mut Host, _, _| host.received.clone())
+            .with_endpoint(|host: &mut Host, _, _| host.received.clone())
             .await
             .unwrap()
     }
@@ -122,7 +123,7 @@ impl Network {
 
 /// Devices 0 and 1 are leaves, 2 and 3 spines.
 fn configure(device: &mut Device, at: usize) {
-    device.load(program());
+    device.load_program(program());
     let hosts = [HERE, THERE];
     if at < 2 {
         device.add("local_host", &[exact(hosts[at])], "to_host", &[1, 0]);
@@ -169,13 +170,13 @@ async fn the_same_commands_at_holds_give_the_same_result() {
         network.fabric.run_until(5 * MILLISECOND).await.unwrap();
         network
             .fabric
-            .set_wire(network.uplinks[0], WireState::Down)
+            .set_wire_state(network.uplinks[0], WireState::Down)
             .await
             .unwrap();
         network.fabric.run_until(9 * MILLISECOND).await.unwrap();
         network
             .fabric
-            .set_wire(network.uplinks[0], WireState::Up)
+            .set_wire_state(network.uplinks[0], WireState::Up)
             .await
             .unwrap();
         network.fabric.run_until(15 * MILLISECOND).await.unwrap();
@@ -201,7 +202,7 @@ async fn a_wire_that_goes_down_takes_what_is_under_way() {
     for wire in &network.uplinks {
         network
             .fabric
-            .set_wire(*wire, WireState::Down)
+            .set_wire_state(*wire, WireState::Down)
             .await
             .unwrap();
     }
@@ -230,26 +231,26 @@ async fn what_a_nic_cannot_queue_is_a_counted_drop() {
 async fn the_controller_hears_and_speaks_while_the_clock_is_held() {
     let network = Network::start(1).await;
     let leaf = network.fabric.device(switch::DeviceIndex(0));
-    let mut packet_ins = leaf.packet_ins().await.unwrap();
+    let mut packet_ins = leaf.subscribe_packet_ins().await.unwrap();
     let any = crate::support::ternary(0, 0);
     let everything = switch::MatchKey {
         fields: vec![any; 5],
         priority: 1,
     };
-    leaf.with(|leaf| leaf.try_add("acl_punt", everything, "punt", &[]))
+    leaf.with_device(|leaf| leaf.try_add("acl_punt", everything, "punt", &[]))
         .await
         .unwrap()
         .unwrap();
-    leaf.inject(10, FLOW.packet(100)).await.unwrap();
+    leaf.inject_packet(10, FLOW.packet(100)).await.unwrap();
     let packet = packet_ins.recv().await.unwrap();
     assert_eq!(packet[..2], (10_u16 << 7).to_be_bytes());
     let mut out = (1_u16 << 7).to_be_bytes().to_vec();
     out.extend(FLOW.packet(1250));
-    leaf.packet_out(out).await.unwrap();
+    leaf.send_packet_out(out).await.unwrap();
     assert_eq!(network.fabric.now().await, Ok(0));
     network.fabric.run_until(MILLISECOND).await.unwrap();
     assert_eq!(network.received(0).await, [(11_000, FLOW.packet(1250))]);
-    leaf.inject(CPU, (300_u16 << 7).to_be_bytes().to_vec())
+    leaf.inject_packet(CPU, (300_u16 << 7).to_be_bytes().to_vec())
         .await
         .unwrap();
     assert_eq!(network.fabric.counts().await.unwrap().unwired, 1);
@@ -259,49 +260,57 @@ async fn the_controller_hears_and_speaks_while_the_clock_is_held() {
 async fn a_released_clock_runs_until_it_is_held() {
     let network = Network::start(1).await;
     network.start_sending().await;
-    network.fabric.release(Pace::Free).await.unwrap();
+    network.fabric.release_clock(ClockPace::Free).await.unwrap();
     while network.received(1).await.len() < 10 {
         tokio::task::yield_now().await;
     }
-    let held = network.fabric.hold().await.unwrap();
+    let held = network.fabric.hold_clock().await.unwrap();
     assert!(held >= 9 * MILLISECOND, "{held}");
     assert_eq!(network.fabric.now().await, Ok(held));
-    network.fabric.release(Pace::RealTime).await.unwrap();
+    network
+        .fabric
+        .release_clock(ClockPace::RealTime)
+        .await
+        .unwrap();
     while network.fabric.now().await.unwrap() < held + MILLISECOND {
         tokio::task::yield_now().await;
     }
     network.fabric.stop().await;
-    assert_eq!(network.fabric.now().await, Err(Gone));
+    assert_eq!(network.fabric.now().await, Err(OwnerStopped));
 }
 
 #[tokio::test]
 async fn a_fabric_that_makes_no_sense_is_refused() {
-    let mut builder = FabricBuilder::new();
+    let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(config(1));
-    let wire = Wire {
+    let wire = WireSpec {
         bits_per_second: GIGABIT,
         delay_ns: 0,
-        queue: QueueLimits::bytes(1_000),
+        queue: QueueLimits::of_bytes(1_000),
     };
-    let (a, b) = (Port::Device(device, 1), Port::Device(device, 2));
+    let (a, b) = (WireEnd::Device(device, 1), WireEnd::Device(device, 2));
     assert!(
         builder
-            .connect(a, Port::Nic(EndpointIndex(0), 0), wire)
+            .connect_wire(a, WireEnd::Nic(EndpointIndex(0), 0), wire)
             .is_err()
     );
-    assert!(builder.connect(a, a, wire).is_err());
+    assert!(builder.connect_wire(a, a, wire).is_err());
     assert!(
         builder
-            .connect(
+            .connect_wire(
                 a,
                 b,
-                Wire {
+                WireSpec {
                     bits_per_second: 0,
                     ..wire
                 }
             )
             .is_err()
     );
-    builder.connect(a, b, wire).unwrap();
-    assert!(builder.connect(Port::Device(device, 3), b, wire).is_err());
+    builder.connect_wire(a, b, wire).unwrap();
+    assert!(
+        builder
+            .connect_wire(WireEnd::Device(device, 3), b, wire)
+            .is_err()
+    );
 }

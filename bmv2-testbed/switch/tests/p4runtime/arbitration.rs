@@ -1,7 +1,7 @@
 //! Streams, election ids and who may write.
 
 use p4runtime_proto::v1 as p4rt;
-use switch::election::Dialect;
+use switch::election::ArbitrationDialect;
 use switch::service::ServiceOptions;
 use tonic::Code;
 
@@ -28,7 +28,7 @@ async fn the_primary_writes_and_the_others_are_told() {
 }
 
 /// What the remaining backup hears when the primary leaves, in each dialect.
-async fn heard_when_the_primary_leaves(dialect: Dialect) -> (Code, Option<u128>) {
+async fn heard_when_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Option<u128>) {
     let options = ServiceOptions {
         dialect,
         ..ServiceOptions::default()
@@ -43,9 +43,9 @@ async fn heard_when_the_primary_leaves(dialect: Dialect) -> (Code, Option<u128>)
 
 #[tokio::test]
 async fn a_vacancy_is_filled_by_bmv2_only() {
-    let specified = heard_when_the_primary_leaves(Dialect::Specification).await;
+    let specified = heard_when_the_primary_leaves(ArbitrationDialect::Specification).await;
     assert_eq!(specified, (Code::NotFound, Some(5)));
-    let bmv2 = heard_when_the_primary_leaves(Dialect::Bmv2).await;
+    let bmv2 = heard_when_the_primary_leaves(ArbitrationDialect::Bmv2).await;
     assert_eq!(bmv2, (Code::Ok, Some(3)));
 }
 

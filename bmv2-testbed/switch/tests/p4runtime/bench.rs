@@ -9,7 +9,7 @@ use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, DeviceHandle, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, DeviceHandle, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -52,14 +52,14 @@ pub(crate) fn config_of(json: &[u8], info: &str) -> p4rt::ForwardingPipelineConf
 
 /// One device, served.
 pub(crate) struct Bench {
-    pub(crate) fabric: FabricHandle,
+    pub(crate) fabric: EmulatedNetworkHandle,
     pub(crate) device: DeviceHandle,
     pub(crate) server: ServerHandle,
 }
 
 impl Bench {
     pub(crate) async fn start(options: ServiceOptions) -> Self {
-        let mut builder = FabricBuilder::new();
+        let mut builder = EmulatedNetworkBuilder::new();
         let index = builder.add_device(DeviceConfig {
             device_id: DEVICE,
             cpu_port: CPU_PORT,

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use p4runtime_proto::v1 as p4rt;
-use switch::faults::{Fault, Script};
+use switch::faults::{FaultScript, InjectedFault};
 use switch::service::ServiceOptions;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, soon};
 use crate::samples::{Samples, insert, table_entry};
 
-async fn with(faults: Vec<Fault>) -> (Bench, Controller) {
+async fn with(faults: Vec<InjectedFault>) -> (Bench, Controller) {
     let options = ServiceOptions {
-        faults: Script(faults),
+        faults: FaultScript(faults),
         ..ServiceOptions::default()
     };
     let bench = Bench::start(options).await;
@@ -30,7 +30,7 @@ async fn expect_empty(bench: &Bench) {
 #[tokio::test]
 async fn the_nth_update_of_a_table_is_refused() {
     let table = "IngressImpl.local_host".to_owned();
-    let (_bench, mut controller) = with(vec![Fault::RefuseUpdate {
+    let (_bench, mut controller) = with(vec![InjectedFault::RefuseUpdate {
         table,
         nth: 2,
         code: Code::Internal,
@@ -47,7 +47,7 @@ async fn the_nth_update_of_a_table_is_refused() {
 #[tokio::test]
 async fn a_write_is_delayed() {
     let by = Duration::from_millis(50);
-    let (_bench, mut controller) = with(vec![Fault::DelayWrite { nth: 1, by }]).await;
+    let (_bench, mut controller) = with(vec![InjectedFault::DelayWrite { nth: 1, by }]).await;
     controller.commit(1).await.unwrap();
     let start = Instant::now();
     controller.write(Vec::new()).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_write_is_delayed() {
 
 #[tokio::test]
 async fn a_stream_is_dropped_and_can_be_opened_again() {
-    let (bench, mut controller) = with(vec![Fault::DropStream { nth: 2 }]).await;
+    let (bench, mut controller) = with(vec![InjectedFault::DropStream { nth: 2 }]).await;
     controller.claim(2).await;
     controller.notice().await;
     assert_eq!(controller.next().await.unwrap_err(), Code::Unavailable);
@@ -66,7 +66,7 @@ async fn a_stream_is_dropped_and_can_be_opened_again() {
 
 #[tokio::test]
 async fn a_restart_by_script_empties_the_switch() {
-    let (bench, mut controller) = with(vec![Fault::Restart { nth: 1 }]).await;
+    let (bench, mut controller) = with(vec![InjectedFault::Restart { nth: 1 }]).await;
     controller.commit(1).await.unwrap();
     let samples = Samples::new();
     let entry = insert(&samples.entry(samples.table("local_host"), 1, 0));

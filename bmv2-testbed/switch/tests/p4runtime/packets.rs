@@ -5,7 +5,7 @@ use p4rt::stream_error::Details;
 use p4rt::stream_message_request::Update as Request;
 use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::v1 as p4rt;
-use switch::Pace;
+use switch::ClockPace;
 use switch::service::ServiceOptions;
 use tonic::Code;
 
@@ -38,7 +38,9 @@ async fn packet_out(controller: &mut Controller, values: &[(u32, &[u8])]) {
 async fn start() -> (Bench, Controller) {
     let bench = Bench::start(ServiceOptions::default()).await;
     let controller = bench.primary().await;
-    soon(bench.fabric.release(Pace::Free)).await.unwrap();
+    soon(bench.fabric.release_clock(ClockPace::Free))
+        .await
+        .unwrap();
     (bench, controller)
 }
 
@@ -98,7 +100,7 @@ async fn a_punted_packet_reaches_the_primary_only() {
         ..p4rt::TableEntry::default()
     };
     controller.write(vec![insert(&entry)]).await.unwrap();
-    soon(bench.device.inject(3, frame())).await.unwrap();
+    soon(bench.device.inject_packet(3, frame())).await.unwrap();
     let packet = p4rt::PacketIn {
         payload: frame(),
         metadata: metadata(&[(1, &[3]), (2, &[0])]),

@@ -10,7 +10,7 @@ use p4rt::stream_message_request::Update as Request;
 use p4rt::stream_message_response::Update as Response;
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
-use switch::Outputs;
+use switch::DeviceOutputs;
 use switch::service::ServiceOptions;
 use tonic::Code;
 
@@ -74,14 +74,14 @@ async fn send(bench: &Bench, kind: u16, verb: u8, value: u16) -> Vec<(u16, Vec<u
     packet.extend(value.to_be_bytes());
     packet.push(0);
     let run = move |device: &mut switch::Device| {
-        let mut out = Outputs::default();
-        device.process(1, &packet, device.now(), &mut out);
+        let mut out = DeviceOutputs::default();
+        device.process_packet(1, &packet, device.now(), &mut out);
         out.packets
             .into_iter()
             .map(|output| (output.port, output.packet))
             .collect()
     };
-    bench.device.with(run).await.unwrap()
+    bench.device.with_device(run).await.unwrap()
 }
 
 /// Writes an entity and reads the same back.

@@ -4,7 +4,7 @@
 
 use p4rt::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::{ServiceOptions, Tls};
+use switch::service::{ServiceOptions, ServiceTls};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use crate::bench::{Bench, soon};
@@ -12,7 +12,7 @@ use crate::bench::{Bench, soon};
 const ROOTS: &[u8] = include_bytes!("tls/roots.pem");
 
 fn switch(client_roots: Option<&[u8]>) -> ServiceOptions {
-    let tls = Tls {
+    let tls = ServiceTls {
         certificate: include_bytes!("tls/switch.pem").to_vec(),
         key: include_bytes!("tls/switch.key.pem").to_vec(),
         client_roots: client_roots.map(<[u8]>::to_vec),

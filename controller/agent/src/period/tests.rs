@@ -1,12 +1,12 @@
 //! Series whose iterations are known: alike, jittered, stretched by contention, and none at all.
 
-use fluid::{Engine, Flow, Job, Network, Options};
+use fluid::{Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::Series;
+use crate::ByteSeries;
 
 /// Iterations of a job: bursts at shares of the iteration, each a length and a weight.
 struct Pulses {
@@ -21,23 +21,23 @@ impl Pulses {
     /// The series of `seconds`, and the mean length of the iterations in it.
     fn series(&self, interval_seconds: f64, seconds: f64) -> (Vec<f64>, f64) {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        let mut series = Series::new(interval_seconds, 1 << 16);
+        let mut series = ByteSeries::new(interval_seconds, 1 << 16);
         let (mut start, mut sent, mut iterations) = (0.0, 0.0_f64, 0);
-        series.read(0.0, 0);
+        series.record_counter(0.0, 0);
         while start < seconds {
             // The sum of twelve uniform numbers is close to normal, with deviation 1.
             let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
             let length = self.period_seconds * (1.0 + self.jitter * normal).max(0.5);
             for (at, lasts, weight) in self.bursts {
-                series.read(start + at * length, sent as u64);
+                series.record_counter(start + at * length, sent as u64);
                 sent += weight * 1e9 * lasts * self.period_seconds;
-                series.read(start + (at + lasts) * length, sent as u64);
+                series.record_counter(start + (at + lasts) * length, sent as u64);
             }
             start += length;
             iterations += 1;
-            series.read(start, sent as u64);
+            series.record_counter(start, sent as u64);
         }
-        (series.bytes(), start / f64::from(iterations))
+        (series.interval_bytes(), start / f64::from(iterations))
     }
 }
 
@@ -57,7 +57,7 @@ fn iterations_that_are_alike_are_found_to_a_thousandth() {
                 seed: 1,
             };
             let (bytes, _) = pulses.series(0.005, 20.0);
-            let found = estimate(&bytes, 0.005).expect("iterations repeat");
+            let found = estimate_period(&bytes, 0.005).expect("iterations repeat");
             let error = (found.seconds / period_seconds - 1.0).abs();
             assert!(error < 1e-3, "{period_seconds} s {bursts:?}: {found:?}");
         }
@@ -72,7 +72,12 @@ fn nothing_repeats() {
     let mut once = vec![0.0; 2000];
     once[700..900].fill(1.0);
     for bytes in [vec![], vec![1.0], vec![3.0; 2000], noise, ramp, once] {
-        assert_eq!(estimate(&bytes, 0.01), None, "{} intervals", bytes.len());
+        assert_eq!(
+            estimate_period(&bytes, 0.01),
+            None,
+            "{} intervals",
+            bytes.len()
+        );
     }
     // Two iterations and a half are too few.
     let pulses = Pulses {
@@ -81,25 +86,28 @@ fn nothing_repeats() {
         jitter: 0.0,
         seed: 1,
     };
-    assert_eq!(estimate(&pulses.series(0.01, 2.5).0[..250], 0.01), None);
+    assert_eq!(
+        estimate_period(&pulses.series(0.01, 2.5).0[..250], 0.01),
+        None
+    );
 }
 
 /// GPT and two BERTs of the demo, all through one link of 12.5 GB/s that gets no class above the
 /// others, watched by their counters.
 #[test]
 fn contention_lengthens_iterations_and_the_period_follows() {
-    let network = Network::new(vec![12.5e9]).expect("the capacity is one");
+    let network = FluidNetwork::new(vec![12.5e9]).expect("the capacity is one");
     let mut engine =
-        Engine::new(&network, Options::default()).expect("the options are the default");
-    let job = |compute_seconds: f64, overlap_from: f64, seconds_alone: f64, start: f64| Job {
+        Engine::new(&network, EngineOptions::default()).expect("the options are the default");
+    let job = |compute_seconds: f64, overlap_from: f64, seconds_alone: f64, start: f64| FluidJob {
         compute_seconds,
         overlap_from,
         start,
-        flows: vec![Flow {
+        flows: vec![FluidFlow {
             path: vec![0],
             bytes: seconds_alone * 12.5e9,
         }],
-        ..Job::default()
+        ..FluidJob::default()
     };
     let jobs = [
         job(1.1, 0.3, 0.7, 0.0),
@@ -109,13 +117,13 @@ fn contention_lengthens_iterations_and_the_period_follows() {
     for job in &jobs {
         engine.add_job(job).expect("the job is possible");
     }
-    let mut series = vec![Series::new(0.01, 3000); jobs.len()];
+    let mut series = vec![ByteSeries::new(0.01, 3000); jobs.len()];
     for tick in 1..3000 {
         engine
             .run_until(f64::from(tick) * 0.01)
             .expect("time passes");
         for (series, tally) in series.iter_mut().zip(engine.tallies().jobs) {
-            series.read(engine.now(), tally.bytes as u64);
+            series.record_counter(engine.now_seconds(), tally.bytes as u64);
         }
     }
     for (series, tally) in series.iter().zip(engine.tallies().jobs) {
@@ -139,7 +147,7 @@ proptest! {
         let bursts = [ONE_BURST, SHORT_BURST, TWO_BURSTS, MOSTLY_SENDING][which];
         let pulses = Pulses { period_seconds, bursts, jitter: 0.05, seed };
         let (bytes, mean_seconds) = pulses.series(0.01, 40.0);
-        let found = estimate(&bytes, 0.01).expect("iterations repeat");
+        let found = estimate_period(&bytes, 0.01).expect("iterations repeat");
         let error = (found.seconds / mean_seconds - 1.0).abs();
         prop_assert!(error < 0.02, "{:.4} s, found {:?}", mean_seconds, found);
     }
@@ -156,7 +164,7 @@ fn stops_at_the_edge_of_a_share_count_once() {
         seed: 848,
     };
     let (bytes, mean_seconds) = pulses.series(0.01, 40.0);
-    let found = estimate(&bytes, 0.01).expect("iterations repeat");
+    let found = estimate_period(&bytes, 0.01).expect("iterations repeat");
     let error = (found.seconds / mean_seconds - 1.0).abs();
     assert!(error < 0.02, "{mean_seconds:.4} s, found {found:?}");
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::uplink::Contact;
+use agent::report_stream::ControllerTarget;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -14,12 +14,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::files;
 
 /// What is shown to a controller, and what it must show.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Credentials {
+pub(crate) struct ClientCredentials {
     /// File with the token that the controller wants (northbound.tokens of its configuration)
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<String>,
@@ -34,9 +34,9 @@ pub(crate) struct Credentials {
     pub(crate) key: Option<String>,
 }
 
-impl Credentials {
+impl ClientCredentials {
     /// These, or where there are none, those.
-    pub(crate) fn or(self, those: Self) -> Self {
+    pub(crate) fn with_fallback(self, those: Self) -> Self {
         Self {
             token_file: self.token_file.or(those.token_file),
             ca: self.ca.or(those.ca),
@@ -46,30 +46,36 @@ impl Credentials {
     }
 
     /// The token, if there is one.
-    pub(super) fn token(&self) -> Result<Option<String>, Failure> {
-        let token = self.token_file.as_deref().map(files::text).transpose()?;
+    pub(super) fn read_token(&self) -> Result<Option<String>, CommandError> {
+        let token = self
+            .token_file
+            .as_deref()
+            .map(files::read_text)
+            .transpose()?;
         Ok(token.map(|token| token.trim().to_owned()))
     }
 
     /// What connections are made with, if TLS is wanted.
-    pub(super) fn connector(&self) -> Result<Option<TlsConnector>, Failure> {
+    pub(super) fn tls_connector(&self) -> Result<Option<TlsConnector>, CommandError> {
         let Some(ca) = &self.ca else {
             return Ok(None);
         };
         let mut roots = RootCertStore::empty();
-        for root in certificates(ca)? {
-            roots.add(root).map_err(|error| Failure::input(ca, error))?;
+        for root in load_certificates(ca)? {
+            roots
+                .add(root)
+                .map_err(|error| CommandError::input(ca, error))?;
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| Failure::work(&error))?;
+        let builder = builder.map_err(|error| CommandError::failed(&error))?;
         let builder = builder.with_root_certificates(roots);
         let config = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
-                let wrong = |error: &dyn std::fmt::Display| Failure::input(key, error);
+                let wrong = |error: &dyn std::fmt::Display| CommandError::input(key, error);
                 let secret = PrivateKeyDer::from_pem_file(Path::new(key));
                 let secret = secret.map_err(|error| wrong(&error))?;
-                let config = builder.with_client_auth_cert(certificates(cert)?, secret);
+                let config = builder.with_client_auth_cert(load_certificates(cert)?, secret);
                 config.map_err(|error| wrong(&error))?
             }
             _ => builder.with_no_client_auth(),
@@ -78,22 +84,24 @@ impl Credentials {
     }
 
     /// The same for a stream of reports to the controller at `address`.
-    pub(crate) fn contact(&self, address: &str) -> Result<Contact, Failure> {
-        let contact = Contact {
-            token: self.token()?,
-            ..Contact::at(address)
+    pub(crate) fn report_endpoint(&self, address: &str) -> Result<ControllerTarget, CommandError> {
+        let contact = ControllerTarget {
+            token: self.read_token()?,
+            ..ControllerTarget::from_address(address)
         };
         let Some(ca) = &self.ca else {
             return Ok(contact);
         };
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(files::text(ca)?));
+        let tls =
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(files::read_text(ca)?));
         let tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                tls.identity(Identity::from_pem(files::text(cert)?, files::text(key)?))
-            }
+            (Some(cert), Some(key)) => tls.identity(Identity::from_pem(
+                files::read_text(cert)?,
+                files::read_text(key)?,
+            )),
             _ => tls,
         };
-        Ok(Contact {
+        Ok(ControllerTarget {
             tls: Some(tls),
             ..contact
         })
@@ -101,11 +109,11 @@ impl Credentials {
 }
 
 /// The certificates of a file, at least one.
-fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+fn load_certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, CommandError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|error| Failure::input(file, error))?;
+    let read = read.map_err(|error| CommandError::input(file, error))?;
     match read.is_empty() {
-        true => Err(Failure::input(file, "no certificate in PEM is there")),
+        true => Err(CommandError::input(file, "no certificate in PEM is there")),
         false => Ok(read),
     }
 }

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct EventFrame {
     /// Its position.
     pub(crate) id: String,
     /// Its kind; empty for what happened.
@@ -22,26 +22,26 @@ pub(crate) struct Frame {
 
 /// Frames that an answer goes on to bring.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FrameStream {
     body: Incoming,
-    reader: Reader,
+    reader: FrameDecoder,
 }
 
-impl Frames {
+impl FrameStream {
     pub(super) fn new(body: Incoming) -> Self {
-        let reader = Reader::default();
+        let reader = FrameDecoder::default();
         Self { body, reader }
     }
 
     /// The next; none when the connection has ended.
-    pub(crate) async fn next(&mut self) -> Option<Frame> {
+    pub(crate) async fn next(&mut self) -> Option<EventFrame> {
         loop {
             if let Some(frame) = self.reader.whole.pop_front() {
                 return Some(frame);
             }
             let piece = self.body.frame().await?.ok()?;
             if let Some(bytes) = piece.data_ref() {
-                self.reader.take(bytes);
+                self.reader.push_bytes(bytes);
             }
         }
     }
@@ -49,14 +49,14 @@ impl Frames {
 
 /// Puts lines and frames together.
 #[derive(Debug, Default)]
-struct Reader {
+struct FrameDecoder {
     line: Vec<u8>,
-    frame: Frame,
-    whole: VecDeque<Frame>,
+    frame: EventFrame,
+    whole: VecDeque<EventFrame>,
 }
 
-impl Reader {
-    fn take(&mut self, bytes: &[u8]) {
+impl FrameDecoder {
+    fn push_bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             match byte {
                 b'\n' => self.end_line(),
@@ -94,15 +94,15 @@ mod tests {
     fn frames_are_whole_however_they_arrive() {
         let text =
             b": crux\nretry: 1000\n\nid: 7.1\ndata: {\"a\": 1}\n\nevent: missed\ndata: 2\n\nid: ";
-        let frame = |id: &str, event: &str, data: &str| Frame {
+        let frame = |id: &str, event: &str, data: &str| EventFrame {
             id: id.to_owned(),
             event: event.to_owned(),
             data: data.to_owned(),
         };
         let expected = [frame("7.1", "", "{\"a\": 1}"), frame("", "missed", "2")];
         for size in [1, 3, 7, text.len()] {
-            let mut reader = Reader::default();
-            text.chunks(size).for_each(|piece| reader.take(piece));
+            let mut reader = FrameDecoder::default();
+            text.chunks(size).for_each(|piece| reader.push_bytes(piece));
             assert_eq!(reader.whole, expected, "pieces of {size}");
         }
     }

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent::service::{self, Agent, NicSeen, Outlet};
-use agent::{AgentError, Limits, Settings, lines};
+use agent::service::{self, HostAgent, NicObservation, ReportSink};
+use agent::{AgentError, AgentSettings, ReportLimits, report_json};
 use planner::{JobDocument, JobsDocument};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::client::Credentials;
-use crate::failure::{Failure, chain};
+use crate::client::ClientCredentials;
+use crate::command_error::{CommandError, error_chain};
 use crate::{files, output};
 
 /// Seconds of which counters are looked at.
@@ -49,7 +49,7 @@ A configuration file:
   sample_ms = 10
   [nics]
   gpt = [\"eth0\", \"eth1\"]")]
-pub(crate) struct Args {
+pub(crate) struct AgentArgs {
     /// Configuration file; flags count before it
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
     #[command(flatten)]
-    credentials: Credentials,
+    credentials: ClientCredentials,
     /// Name of this host in the fabric document [default: what the machine calls itself]
     #[arg(long)]
     host: Option<String>,
@@ -103,73 +103,76 @@ struct AgentDocument {
 
 /// What `--once` prints.
 #[derive(Serialize)]
-struct Seen {
+struct HostCounters {
     host: String,
     seconds: u32,
-    nics: Vec<NicSeen>,
+    nics: Vec<NicObservation>,
     /// How many GPUs NVML reads, or why none.
-    gpus: Gpus,
+    gpus: GpuCounterReport,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Gpus {
+enum GpuCounterReport {
     Counted { count: u32, busy: Option<f64> },
     Absent { why: String },
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     let mut document: AgentDocument = match &args.config {
-        Some(file) => files::parse(file)?,
+        Some(file) => files::parse_document(file)?,
         None => AgentDocument::default(),
     };
     let controller = args.controller.clone().or(document.controller.take());
-    let written = Credentials {
+    let written = ClientCredentials {
         token_file: document.token_file.take(),
         ca: document.ca.take(),
         cert: document.cert.take(),
         key: document.key.take(),
     };
-    let credentials = args.credentials.clone().or(written);
-    let settings = settings(args, document)?;
+    let credentials = args.credentials.clone().with_fallback(written);
+    let settings = resolve_settings(args, document)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| Failure::work(&error))?;
+    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
     runtime.block_on(async {
         match (args.once, args.dry_run) {
-            (true, _) => once(&settings, args.seconds).await,
-            (_, true) => rehearse(settings).await,
-            _ => serve(settings, controller, &credentials).await,
+            (true, _) => print_counters(&settings, args.seconds).await,
+            (_, true) => print_reports(settings).await,
+            _ => report_to_controller(settings, controller, &credentials).await,
         }
     })
 }
 
-fn settings(args: &Args, document: AgentDocument) -> Result<Settings, Failure> {
+fn resolve_settings(
+    args: &AgentArgs,
+    document: AgentDocument,
+) -> Result<AgentSettings, CommandError> {
     let jobs = args.jobs.clone().or(document.jobs);
-    let jobs: Option<JobsDocument> = jobs.map(|file| files::parse(&file)).transpose()?;
+    let jobs: Option<JobsDocument> = jobs.map(|file| files::parse_document(&file)).transpose()?;
     let jobs: Vec<JobDocument> = jobs.map_or_else(Vec::new, |document| document.jobs);
     let unknown = |job: &&String| !jobs.iter().any(|known| known.id == **job);
     if let Some(job) = document.nics.keys().find(unknown) {
         let text = format_args!("no job {job} in the jobs document");
-        return Err(Failure::input("nics", text));
+        return Err(CommandError::input("nics", text));
     }
     let milliseconds =
         |name: &str, flag: Option<u32>, written: Option<u32>, default: u32| match flag
             .or(written)
             .unwrap_or(default)
         {
-            0 => Err(Failure::input(name, "0; at least 1 is right")),
+            0 => Err(CommandError::input(name, "0; at least 1 is right")),
             value => Ok(f64::from(value) / 1e3),
         };
-    let limits = Limits {
+    let limits = ReportLimits {
         window_seconds: milliseconds("window_ms", args.window_ms, document.window_ms, 1000)?,
         sample_seconds: milliseconds("sample_ms", args.sample_ms, document.sample_ms, 10)?,
         presence_seconds: PRESENCE_SECONDS,
         memory_seconds: MEMORY_SECONDS,
         jobs: 64,
     };
-    Ok(Settings {
+    Ok(AgentSettings {
         host: args
             .host
             .clone()
@@ -183,63 +186,64 @@ fn settings(args: &Args, document: AgentDocument) -> Result<Settings, Failure> {
     })
 }
 
-fn own_name() -> Result<String, Failure> {
-    let name = files::text("/proc/sys/kernel/hostname")?;
+fn own_name() -> Result<String, CommandError> {
+    let name = files::read_text("/proc/sys/kernel/hostname")?;
     Ok(name.trim().to_owned())
 }
 
-async fn serve(
-    settings: Settings,
+async fn report_to_controller(
+    settings: AgentSettings,
     controller: Option<String>,
-    credentials: &Credentials,
-) -> Result<(), Failure> {
-    let missing = || Failure::input("--controller", "missing; where does the controller listen?");
+    credentials: &ClientCredentials,
+) -> Result<(), CommandError> {
+    let missing =
+        || CommandError::input("--controller", "missing; where does the controller listen?");
     let controller = controller.ok_or_else(missing)?;
-    let contact = credentials.contact(&controller)?;
-    let outlet = Outlet::controller(&contact).map_err(|error| unusable(&error))?;
-    let agent = Agent::open(settings, outlet).map_err(|error| unusable(&error))?;
-    agent.run(stop()?).await;
+    let contact = credentials.report_endpoint(&controller)?;
+    let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
+    let agent = HostAgent::open(settings, outlet).map_err(|error| agent_error(&error))?;
+    agent.run_until(stop_signal()?).await;
     Ok(())
 }
 
 /// Prints what would be sent.
-async fn rehearse(settings: Settings) -> Result<(), Failure> {
+async fn print_reports(settings: AgentSettings) -> Result<(), CommandError> {
     let (to_printer, mut reports) = mpsc::unbounded_channel();
-    let agent = Agent::open(settings, Outlet::Here(to_printer));
-    let agent = agent.map_err(|error| unusable(&error))?;
+    let agent = HostAgent::open(settings, ReportSink::Local(to_printer));
+    let agent = agent.map_err(|error| agent_error(&error))?;
     let printing = async {
         while let Some(report) = reports.recv().await {
-            output::print(lines::report(&report))?;
+            output::print_line(report_json::report_to_json(&report))?;
         }
         Ok(())
     };
-    let ((), printed) = tokio::join!(agent.run(stop()?), printing);
+    let ((), printed) = tokio::join!(agent.run_until(stop_signal()?), printing);
     printed
 }
 
-async fn once(settings: &Settings, seconds: u32) -> Result<(), Failure> {
+async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), CommandError> {
     let time = Duration::from_secs(seconds.into());
-    let nics = service::look(&settings.sys, &settings.limits, time).await;
-    let gpus = match agent::gpus::Gpus::open() {
-        Ok(gpus) => Gpus::Counted {
+    let nics = service::observe_nics(&settings.sys, &settings.limits, time).await;
+    let gpus = match agent::gpu_counters::GpuCounters::open() {
+        Ok(gpus) => GpuCounterReport::Counted {
             count: gpus.count(),
-            busy: gpus.busy(),
+            busy: gpus.busy_share(),
         },
-        Err(why) => Gpus::Absent {
+        Err(why) => GpuCounterReport::Absent {
             why: why.to_string(),
         },
     };
-    output::print_json(&Seen {
+    output::print_json(&HostCounters {
         host: settings.host.clone(),
         seconds,
-        nics: nics.map_err(|error| unusable(&error))?,
+        nics: nics.map_err(|error| agent_error(&error))?,
         gpus,
     })
 }
 
 /// Ready when a person or the system wants it to end.
-fn stop() -> Result<impl Future<Output = ()>, Failure> {
-    let heard = |kind| signal(kind).map_err(|error| Failure::work(&error));
+fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
+    let heard = |kind| signal(kind).map_err(|error| CommandError::failed(&error));
     let mut interrupt = heard(SignalKind::interrupt())?;
     let mut terminate = heard(SignalKind::terminate())?;
     Ok(async move {
@@ -250,12 +254,12 @@ fn stop() -> Result<impl Future<Output = ()>, Failure> {
     })
 }
 
-fn unusable(error: &AgentError) -> Failure {
+fn agent_error(error: &AgentError) -> CommandError {
     match error {
-        AgentError::Address(_) => Failure::input("--controller", error),
-        AgentError::Token => Failure::input("--token-file", error),
-        AgentError::Tls(_) => Failure::input("--ca", chain(error)),
-        AgentError::Shared(..) | AgentError::Job { .. } => Failure::input("--jobs", error),
-        AgentError::Nic { .. } | AgentError::Socket { .. } => Failure::work(error),
+        AgentError::Address(_) => CommandError::input("--controller", error),
+        AgentError::Token => CommandError::input("--token-file", error),
+        AgentError::Tls(_) => CommandError::input("--ca", error_chain(error)),
+        AgentError::SharedNics(..) | AgentError::Job { .. } => CommandError::input("--jobs", error),
+        AgentError::Nic { .. } | AgentError::Socket { .. } => CommandError::failed(error),
     }
 }

@@ -1,33 +1,33 @@
 //! `crux bench`: what the system promises, tried on this machine.
 
-mod cases;
 mod decisions;
 mod fairness;
 mod faults;
+mod parallel_cases;
 mod period;
 mod progress;
 mod soak;
 
 use clap::Subcommand;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// Try what the system promises on this machine.
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Decisions(decisions::Args),
-    Fairness(fairness::Args),
-    Faults(faults::Args),
-    Period(period::Args),
-    Soak(soak::Args),
+pub(crate) enum BenchCommand {
+    Decisions(decisions::DecisionsArgs),
+    Fairness(fairness::FairnessArgs),
+    Faults(faults::FaultsArgs),
+    Period(period::PeriodArgs),
+    Soak(soak::SoakArgs),
 }
 
-pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
     match command {
-        Command::Decisions(args) => decisions::run(args),
-        Command::Fairness(args) => fairness::run(args),
-        Command::Faults(args) => faults::run(args),
-        Command::Period(args) => period::run(args),
-        Command::Soak(args) => soak::run(args),
+        BenchCommand::Decisions(args) => decisions::run_decisions(args),
+        BenchCommand::Fairness(args) => fairness::run_fairness(args),
+        BenchCommand::Faults(args) => faults::run_faults(args),
+        BenchCommand::Period(args) => period::run_period(args),
+        BenchCommand::Soak(args) => soak::run_soak(args),
     }
 }

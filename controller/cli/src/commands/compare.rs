@@ -1,7 +1,7 @@
 //! `crux compare`: several schedulers on one experiment, side by side.
 //!
 //! Schedulers are simulated in parallel, each by itself; then [`table`] puts the outcomes beside
-//! each job alone, and [`page`] draws them.
+//! each job alone, and [`render_page`] draws them.
 
 pub(super) mod page;
 mod table;
@@ -11,14 +11,15 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 use simulator::{
-    Alone, Comparison, Experiment, Scheduler, Simulated, SimulationError, Timeline, View,
+    IsolatedJob, Scheduler, SchedulerComparison, SimulationError, SimulationExperiment,
+    SimulationResult, Timeline, TimelineView,
 };
 use topology::Finding;
 
 use super::simulate::experiment::ExperimentArgs;
-use super::simulate::progress::Progress;
-use crate::failure::Failure;
-use crate::output::{self, Format, FormatArg};
+use super::simulate::progress::SimulationProgress;
+use crate::command_error::CommandError;
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Simulate several schedulers on the same jobs and compare utilisation and iteration times.
 ///
@@ -30,7 +31,7 @@ Examples:
   crux compare --fabric lab.toml --jobs jobs.toml
   crux compare --fabric lab.toml --jobs jobs.toml --schedulers ecmp,crux --seconds 60 --levels 3
   crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html")]
-pub(crate) struct Args {
+pub(crate) struct CompareArgs {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// Schedulers by name, separated by commas; gains are over the first
@@ -49,25 +50,25 @@ pub(crate) struct Args {
 }
 
 /// Everything that a comparison showed.
-pub(super) struct Compared {
-    pub(super) comparison: Comparison,
+pub(super) struct ComparedRuns {
+    pub(super) comparison: SchedulerComparison,
     /// By scheduler: the whole run, then the close-up.
     timelines: Vec<[Timeline; 2]>,
     findings: Vec<Finding>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (experiment, findings) = args.experiment.read()?;
-    let compared = compare(experiment.clone(), &args.schedulers, findings);
-    let compared = compared.map_err(|error| args.experiment.failure(&error))?;
+pub(crate) fn run_compare(args: &CompareArgs) -> Result<(), CommandError> {
+    let (experiment, findings) = args.experiment.read_experiment()?;
+    let compared = compare_schedulers(experiment.clone(), &args.schedulers, findings);
+    let compared = compared.map_err(|error| args.experiment.simulation_error(&error))?;
     if let Some(file) = &args.html {
-        let page = page::page(&experiment, &compared);
-        fs::write(file, page).map_err(|error| Failure::input(file, error))?;
+        let page = page::render_page(&experiment, &compared);
+        fs::write(file, page).map_err(|error| CommandError::input(file, error))?;
         eprintln!("wrote {file}");
     }
     match args.output.format {
-        Format::Json => output::print_json(&compared.comparison),
-        Format::Table => table::print(&compared),
+        OutputFormat::Json => output::print_json(&compared.comparison),
+        OutputFormat::Table => table::print_comparison(&compared),
     }
 }
 
@@ -81,18 +82,18 @@ const CLOSE_UP_ITERATIONS: f64 = 6.0;
 const CLOSE_UP_BINS: usize = 480;
 
 /// Simulates every one of `schedulers`, for the comparison and its figures.
-pub(super) fn compare(
-    mut experiment: Experiment,
+pub(super) fn compare_schedulers(
+    mut experiment: SimulationExperiment,
     schedulers: &[Scheduler],
     findings: Vec<Finding>,
-) -> Result<Compared, SimulationError> {
-    let alone = Alone::all(&experiment)?;
+) -> Result<ComparedRuns, SimulationError> {
+    let alone = IsolatedJob::for_experiment(&experiment)?;
     let seconds = experiment.seconds;
     let slowest = alone.iter().filter_map(|job| job.iteration_seconds);
     let slowest = slowest.fold(0.0, f64::max);
     let close_up = CLOSE_UP_ITERATIONS * slowest;
     let bins = seconds / (BIN_ITERATIONS * slowest);
-    let view = |from_seconds: f64, bins| View {
+    let view = |from_seconds: f64, bins| TimelineView {
         from_seconds,
         until_seconds: seconds,
         bins,
@@ -101,19 +102,21 @@ pub(super) fn compare(
         view(0.0, bins.clamp(*BINS.start(), *BINS.end()) as usize),
         view((seconds - close_up).max(0.0), CLOSE_UP_BINS),
     ];
-    let simulated: Vec<Simulated> = schedulers
+    let simulated: Vec<SimulationResult> = schedulers
         .par_iter()
         .map(|scheduler| {
-            let mut progress = Progress::new(scheduler.name(), seconds);
-            simulator::simulate(&experiment, *scheduler, &mut |now| progress.tell(now))
+            let mut progress = SimulationProgress::new(scheduler.name(), seconds);
+            simulator::simulate_experiment(&experiment, *scheduler, &mut |now| {
+                progress.report_position(now)
+            })
         })
         .collect::<Result<_, _>>()?;
     let (outcomes, timelines): (Vec<_>, Vec<_>) = simulated
         .into_iter()
         .filter_map(|s| Some((s.outcome, <[Timeline; 2]>::try_from(s.timelines).ok()?)))
         .unzip();
-    Ok(Compared {
-        comparison: Comparison {
+    Ok(ComparedRuns {
+        comparison: SchedulerComparison {
             seconds,
             alone,
             outcomes,

@@ -3,19 +3,19 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::failure::Failure;
-use crate::{Cli, output};
+use crate::command_error::CommandError;
+use crate::{CruxCli, output};
 
 /// Print the completion script of a shell.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux completions bash > /etc/bash_completion.d/crux")]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_completions(args: &CompletionsArgs) -> Result<(), CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "crux", &mut script);
-    output::print(String::from_utf8_lossy(&script).trim_end())
+    clap_complete::generate(args.shell, &mut CruxCli::command(), "crux", &mut script);
+    output::print_line(String::from_utf8_lossy(&script).trim_end())
 }

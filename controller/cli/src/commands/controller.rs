@@ -4,20 +4,21 @@
 //! decision: what an operator changes is a document, and SIGHUP says that one has changed; what is
 //! in force is then told as a line when every switch was seen to hold it.
 
-mod carriers;
-mod watch;
+mod carrier_monitor;
+mod file_watch;
 
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::controller::ledger::{Content, Signature, UnixMs};
-use ::controller::liveness::{Health, Part};
-use ::controller::northbound::{self, Server};
-use ::controller::southbound::mandate::Mandate;
+use ::controller::liveness::{FabricPart, PartHealth};
+use ::controller::northbound::{self, ApiServer};
+use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
+use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{
-    Config, ConfigError, Controller, ControllerError, ControllerHandle, Event, Proposal, Realise,
+    Config, ConfigError, Controller, ControllerError, ControllerHandle, PlanRollout,
+    PolicyProposal, StateEvent,
 };
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
@@ -25,10 +26,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use topology::{Fabric, Severity, Switch};
 
-use self::carriers::Carriers;
-use self::watch::Watch;
-use crate::failure::Failure;
-use crate::{files, inventory, output};
+use self::carrier_monitor::CarrierMonitor;
+use self::file_watch::FileWatch;
+use crate::command_error::CommandError;
+use crate::{files, output, switch_inventory};
 
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///
@@ -49,7 +50,7 @@ Examples:
   crux controller --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
 
 Signals:  SIGHUP reads --jobs and --policy again; SIGINT and SIGTERM end it")]
-pub(crate) struct Args {
+pub(crate) struct ControllerArgs {
     /// Configuration of the daemon (.toml, .yaml, .json); without one, the defaults
     #[arg(long)]
     config: Option<PathBuf>,
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, required_unless_present = "switch")]
     fabric: Option<String>,
     /// A switch, its P4Runtime address and its device id, where there is no document
-    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = inventory::switch)]
+    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch_inventory::parse_switch)]
     #[arg(conflicts_with = "fabric")]
     switch: Vec<Switch>,
     /// Jobs document; without one, the jobs that are stored
@@ -79,13 +80,13 @@ pub(crate) struct Args {
 }
 
 /// What an operator can change while it runs, as far as there is a file of it.
-struct Wanted {
+struct OperatorDocuments {
     policy: Option<Policy>,
     jobs: Option<Vec<Job>>,
 }
 
-impl Wanted {
-    fn read(args: &Args, fabric: &Fabric) -> Result<Self, Failure> {
+impl OperatorDocuments {
+    fn read_documents(args: &ControllerArgs, fabric: &Fabric) -> Result<Self, CommandError> {
         let policy = args.policy.as_deref();
         let policy = policy
             .map(|file| files::policy_with(Some(file), |_| {}))
@@ -95,109 +96,125 @@ impl Wanted {
             |policy: &Policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok();
         let policy = policy.filter(makes_sense);
         let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
-        let jobs = file.map(|file| jobs(file, fabric)).transpose()?;
+        let jobs = file.map(|file| read_jobs(file, fabric)).transpose()?;
         Ok(Self { policy, jobs })
     }
 
     /// The changes that lead there, signed by the document at `now`.
-    fn events(self, file: Option<&str>, now: UnixMs) -> impl Iterator<Item = Event> + use<> {
-        let signature = Signature {
+    fn into_events(
+        self,
+        file: Option<&str>,
+        now: UnixMs,
+    ) -> impl Iterator<Item = StateEvent> + use<> {
+        let signature = RevisionMetadata {
             who: file.unwrap_or("start").to_owned(),
             why: "the document".to_owned(),
             at_ms: now,
         };
         let proposal = |policy| {
-            Event::PolicyProposed(Box::new(Proposal {
-                content: Content::from(&policy),
+            StateEvent::PolicyProposed(Box::new(PolicyProposal {
+                content: PolicyContent::from(&policy),
                 signature,
                 trial_until: None,
             }))
         };
         let policy = self.policy.map(proposal);
-        let jobs = self.jobs.map(Event::JobsChanged);
+        let jobs = self.jobs.map(StateEvent::JobsChanged);
         policy.into_iter().chain(jobs)
     }
 }
 
-fn jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, Failure> {
-    let (jobs, findings) = files::jobs(file, fabric)?;
+fn read_jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, CommandError> {
+    let (jobs, findings) = files::read_jobs(file, fabric)?;
     findings.iter().for_each(|finding| eprintln!("{finding}"));
     Ok(jobs)
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> {
     let config = match &args.config {
-        Some(file) => Config::load(file).map_err(|error| unusable(file, &error))?,
+        Some(file) => Config::load(file).map_err(|error| config_error(file, &error))?,
         None => Config::default(),
     };
     let (config, fabric) = match &args.fabric {
-        Some(file) => (config, files::fabric(file)?),
-        None => (learning(&config)?, inventory::fabric(&args.switch)),
+        Some(file) => (config, files::read_fabric(file)?),
+        None => (
+            with_learning(&config)?,
+            switch_inventory::undiscovered_fabric(&args.switch),
+        ),
     };
-    let wanted = Wanted::read(args, &fabric)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    runtime.block_on(serve(args, config, fabric, wanted))
+    let wanted = OperatorDocuments::read_documents(args, &fabric)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    runtime.block_on(serve_controller(args, config, fabric, wanted))
 }
 
 /// The same, for a fabric that is yet to be found.
-fn learning(config: &Config) -> Result<Config, Failure> {
-    let mut raw = config.effective().clone();
+fn with_learning(config: &Config) -> Result<Config, CommandError> {
+    let mut raw = config.effective_raw().clone();
     (raw.discovery.enabled, raw.discovery.learn) = (true, true);
-    Config::try_from(raw).map_err(|error| Failure::input("--switch", error))
+    Config::try_from(raw).map_err(|error| CommandError::input("--switch", error))
 }
 
 /// A configuration that cannot be used, with all that is known of why.
-fn unusable(file: &Path, error: &ConfigError) -> Failure {
+fn config_error(file: &Path, error: &ConfigError) -> CommandError {
     let why = error.source().map(|why| format!(": {why}"));
     let why = why.unwrap_or_default();
-    Failure::input(file.display(), format_args!("{error}{why}"))
+    CommandError::input(file.display(), format_args!("{error}{why}"))
 }
 
-async fn serve(
-    args: &Args,
+async fn serve_controller(
+    args: &ControllerArgs,
     config: Config,
     mut fabric: Fabric,
-    mut wanted: Wanted,
-) -> Result<(), Failure> {
-    let carriers = args.carriers.then(|| Carriers::open(&fabric)).transpose();
-    let mut senses = Senses {
-        signals: Signals::new().map_err(|error| Failure::work(&error))?,
-        carriers: carriers.map_err(|error| Failure::work(&error))?,
+    mut wanted: OperatorDocuments,
+) -> Result<(), CommandError> {
+    let carriers = args
+        .carriers
+        .then(|| CarrierMonitor::start_monitor(&fabric))
+        .transpose();
+    let mut senses = EventSources {
+        signals: DaemonSignals::new().map_err(|error| CommandError::failed(&error))?,
+        carriers: carriers.map_err(|error| CommandError::failed(&error))?,
         watch: args
             .watch
-            .then(|| Watch::new(args.jobs.iter().chain(&args.policy))),
+            .then(|| FileWatch::new(args.jobs.iter().chain(&args.policy))),
     };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
-    let controller = started.map_err(|error| Failure::work(&error))?;
-    let northbound = northbound(&controller, &config).await?;
-    let leader = leader(&controller, args).await?;
-    let submitted = submit(&controller, wanted, args).await?;
-    let mut awaited = Some(submitted).filter(|_| leader == Leader::This);
+    let controller = started.map_err(|error| CommandError::failed(&error))?;
+    let northbound = start_northbound(&controller, &config).await?;
+    let leader = await_leader(&controller, args).await?;
+    let submitted = submit_documents(&controller, wanted, args).await?;
+    let mut awaited = Some(submitted).filter(|_| leader == LeadingController::This);
     loop {
         let wish = match awaited {
-            None => senses.wish(&controller, &fabric).await?,
+            None => senses.next_event(&controller, &fabric).await?,
             Some(generation) => tokio::select! {
-                told = tell_verified(&controller, generation, args) => {
+                told = print_verified(&controller, generation, args) => {
                     told?;
                     awaited = None;
                     continue;
                 }
-                wish = senses.wish(&controller, &fabric) => wish?,
+                wish = senses.next_event(&controller, &fabric) => wish?,
             },
         };
         match wish {
-            Wish::Stop => break,
-            Wish::Observe(part, health) => {
-                let told = controller.observe(part, health).await;
-                told.map_err(|error| Failure::work(&error))?;
+            DaemonEvent::Stop => break,
+            DaemonEvent::Observe(part, health) => {
+                let told = controller.report_health(part, health).await;
+                told.map_err(|error| CommandError::failed(&error))?;
             }
-            Wish::Learn(found) => {
-                tell_found(&found)?;
+            DaemonEvent::Learn(found) => {
+                print_found(&found)?;
                 fabric = found;
-                awaited = reload(&controller, &fabric, args).await?.or(awaited);
+                awaited = reload_documents(&controller, &fabric, args)
+                    .await?
+                    .or(awaited);
             }
-            Wish::Reload => awaited = reload(&controller, &fabric, args).await?.or(awaited),
+            DaemonEvent::Reload => {
+                awaited = reload_documents(&controller, &fabric, args)
+                    .await?
+                    .or(awaited)
+            }
         }
     }
     if let Some(northbound) = northbound {
@@ -208,13 +225,13 @@ async fn serve(
 }
 
 /// Reads the documents again; the generation that takes them into account, unless they are wrong.
-async fn reload(
+async fn reload_documents(
     controller: &ControllerHandle,
     fabric: &Fabric,
-    args: &Args,
-) -> Result<Option<u64>, Failure> {
-    match Wanted::read(args, fabric) {
-        Ok(wanted) => submit(controller, wanted, args).await.map(Some),
+    args: &ControllerArgs,
+) -> Result<Option<u64>, CommandError> {
+    match OperatorDocuments::read_documents(args, fabric) {
+        Ok(wanted) => submit_documents(controller, wanted, args).await.map(Some),
         Err(failure) => {
             eprintln!("crux: {failure}; nothing is changed");
             Ok(None)
@@ -223,118 +240,121 @@ async fn reload(
 }
 
 /// Says what was found.
-fn tell_found(fabric: &Fabric) -> Result<(), Failure> {
+fn print_found(fabric: &Fabric) -> Result<(), CommandError> {
     let [switches, hosts] = [fabric.switches().len(), fabric.hosts().len()];
     let cables = fabric.links().len() / 2;
-    output::print(format_args!(
+    output::print_line(format_args!(
         "found {switches} switches, {hosts} hosts and {cables} cables"
     ))
 }
 
 /// Serves people and programs, where the configuration says so.
-async fn northbound(
+async fn start_northbound(
     controller: &ControllerHandle,
     config: &Config,
-) -> Result<Option<Server>, Failure> {
+) -> Result<Option<ApiServer>, CommandError> {
     let Some(listen) = config.northbound.listen else {
         return Ok(None);
     };
     let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(|error| Failure::input(listen, error))?;
-    let server = northbound::serve(listener, controller.access(), config);
-    let server = server.map_err(|error| Failure::work(&error))?;
-    output::print(format_args!("serving on {}", server.local_addr()))?;
+    let listener = listener.map_err(|error| CommandError::input(listen, error))?;
+    let server = northbound::start_server(listener, controller.access(), config);
+    let server = server.map_err(|error| CommandError::failed(&error))?;
+    output::print_line(format_args!("serving on {}", server.local_addr()))?;
     Ok(Some(server))
 }
 
 /// Which controller writes to the switches.
 #[derive(PartialEq)]
-enum Leader {
+enum LeadingController {
     This,
     Another,
 }
 
 /// Waits until it is known who leads, and says so if it is another.
-async fn leader(controller: &ControllerHandle, args: &Args) -> Result<Leader, Failure> {
+async fn await_leader(
+    controller: &ControllerHandle,
+    args: &ControllerArgs,
+) -> Result<LeadingController, CommandError> {
     let patience = Duration::from_secs(args.patience);
     let Ok(mandate) = timeout(patience, controller.await_leader()).await else {
         eprintln!("crux: it is not known yet which controller leads");
-        return Ok(Leader::Another);
+        return Ok(LeadingController::Another);
     };
-    match mandate.map_err(|error| Failure::work(&error))? {
-        Mandate::Standby {
+    match mandate.map_err(|error| CommandError::failed(&error))? {
+        WritePermit::Standby {
             leader: Some(number),
             ..
         } => {
-            output::print(format_args!("standing by: controller {number} leads"))?;
-            Ok(Leader::Another)
+            output::print_line(format_args!("standing by: controller {number} leads"))?;
+            Ok(LeadingController::Another)
         }
-        _ => Ok(Leader::This),
+        _ => Ok(LeadingController::This),
     }
 }
 
 /// Has the controller plan for what is wanted; the generation that takes it into account.
-async fn submit(
+async fn submit_documents(
     controller: &ControllerHandle,
-    wanted: Wanted,
-    args: &Args,
-) -> Result<u64, Failure> {
-    for event in wanted.events(args.policy.as_deref(), controller.clock().now()) {
-        let receipt = controller.submit(event).await;
-        let receipt = receipt.map_err(|error| Failure::work(&error))?;
+    wanted: OperatorDocuments,
+    args: &ControllerArgs,
+) -> Result<u64, CommandError> {
+    for event in wanted.into_events(args.policy.as_deref(), controller.clock().unix_now()) {
+        let receipt = controller.submit_event(event).await;
+        let receipt = receipt.map_err(|error| CommandError::failed(&error))?;
         let said = receipt.findings.iter();
         let said = said.filter(|finding| finding.severity == Severity::Error);
         said.for_each(|finding| eprintln!("{finding}"));
     }
-    Ok(controller.desired().generation)
+    Ok(controller.desired_tables().generation)
 }
 
 /// Says when every switch holds a generation, or which do not.
-async fn tell_verified(
+async fn print_verified(
     controller: &ControllerHandle,
     generation: u64,
-    args: &Args,
-) -> Result<(), Failure> {
+    args: &ControllerArgs,
+) -> Result<(), CommandError> {
     let patience = Duration::from_secs(args.patience);
     match controller.await_verified(generation, patience).await {
-        Ok(timing) => output::print(format_args!(
+        Ok(timing) => output::print_line(format_args!(
             "generation {} verified on {} switches, {:.1} ms after the change",
             timing.generation,
-            controller.board().all().len(),
-            timing.total().as_secs_f64() * 1e3,
+            controller.status_board().all_statuses().len(),
+            timing.total_duration().as_secs_f64() * 1e3,
         )),
         Err(error @ ControllerError::NotVerified { .. }) => {
             eprintln!("crux: generation {generation}: {error}");
             Ok(())
         }
-        Err(error) => Err(Failure::work(&error)),
+        Err(error) => Err(CommandError::failed(&error)),
     }
 }
 
 /// What an operator wants, by signal, or what is seen of a cable.
-enum Wish {
+enum DaemonEvent {
     Reload,
     /// The fabric is another: more of it was found.
     Learn(Fabric),
-    Observe(Part, Health),
+    Observe(FabricPart, PartHealth),
     Stop,
 }
 
 /// What tells of wishes.
-struct Senses {
-    signals: Signals,
-    carriers: Option<Carriers>,
-    watch: Option<Watch>,
+struct EventSources {
+    signals: DaemonSignals,
+    carriers: Option<CarrierMonitor>,
+    watch: Option<FileWatch>,
 }
 
-impl Senses {
+impl EventSources {
     /// The next thing to do, where `fabric` is known.
-    async fn wish(
+    async fn next_event(
         &mut self,
         controller: &ControllerHandle,
         fabric: &Fabric,
-    ) -> Result<Wish, Failure> {
-        let is_other = |realised: &Realise| {
+    ) -> Result<DaemonEvent, CommandError> {
+        let is_other = |realised: &PlanRollout| {
             let parts = |fabric: &Fabric| (fabric.links().len(), fabric.nics().len());
             parts(&realised.fabric) != parts(fabric)
         };
@@ -347,33 +367,33 @@ impl Senses {
         };
         let changed = async {
             match watch {
-                Some(watch) => watch.changed().await,
+                Some(watch) => watch.wait_for_change().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             wish = self.signals.next() => Ok(wish),
-            () = changed => Ok(Wish::Reload),
-            learned = controller.await_realised(is_other) => {
-                let learned = learned.map_err(|error| Failure::work(&error))?;
-                Ok(Wish::Learn(learned.fabric))
+            () = changed => Ok(DaemonEvent::Reload),
+            learned = controller.await_rollout(is_other) => {
+                let learned = learned.map_err(|error| CommandError::failed(&error))?;
+                Ok(DaemonEvent::Learn(learned.fabric))
             }
             seen = seen => {
-                let (part, health) = seen.map_err(|error| Failure::work(&error))?;
-                Ok(Wish::Observe(part, health))
+                let (part, health) = seen.map_err(|error| CommandError::failed(&error))?;
+                Ok(DaemonEvent::Observe(part, health))
             }
         }
     }
 }
 
 /// The signals that mean something to the daemon.
-struct Signals {
+struct DaemonSignals {
     hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Signals {
+impl DaemonSignals {
     fn new() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -382,11 +402,11 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Wish {
+    async fn next(&mut self) -> DaemonEvent {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.hangup.recv() => DaemonEvent::Reload,
+            _ = self.interrupt.recv() => DaemonEvent::Stop,
+            _ = self.terminate.recv() => DaemonEvent::Stop,
         }
     }
 }

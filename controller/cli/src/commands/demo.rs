@@ -1,38 +1,38 @@
 //! `crux demo`: the whole system in one process, ECMP against Crux.
 //!
 //! The testbed of Crux §6.1 on the embedded fabric: [`scenario`] says who trains where,
-//! [`rehearsal`] makes one run of it with a controller over real gRPC, [`witness`] asks the
-//! switches what they hold and carried, [`calibration`] finds the volumes that the paper withholds,
+//! [`emulated_run`] makes one run of it with a controller over real gRPC, [`switch_audit`] asks the
+//! switches what they hold and carried, [`calibration_case`] finds the volumes that the paper withholds,
 //! and [`report`] puts the runs side by side. The decision: nothing is compared but runs of one
 //! scenario on one virtual clock, so every figure but the wall-clock ones is the same on every
 //! machine.
 
 mod calibration;
-mod change;
 mod documents;
-mod rehearsal;
+mod emulated_run;
+mod policy_change;
 mod report;
 pub(crate) mod scenario;
-mod witness;
+mod switch_audit;
 
 pub(crate) use self::calibration::CALIBRATED;
-pub(crate) use self::change::{put_in_force, run as change};
-pub(crate) use self::rehearsal::{Stage, Telling, Training};
-pub(crate) use self::scenario::Scenario;
+pub(crate) use self::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
+pub(crate) use self::policy_change::{measure_change as change, put_in_force};
+pub(crate) use self::scenario::DemoScenario;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use emulator::Scale;
+use emulator::TimeScale;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use self::rehearsal::Run;
-use self::report::Report;
-use crate::failure::Failure;
+use self::emulated_run::EmulatedRun;
+use self::report::DemoReport;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Run five training jobs on an embedded Clos fabric, under ECMP and under Crux, and compare.
 ///
@@ -46,7 +46,7 @@ Examples:
   crux demo --seeds 5 --format json
   crux demo --comm-scale 1.5
   crux demo --comm-scale 1.5 --change policy.toml")]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     comm_scale: f64,
     /// Divide sizes and computation times; link rates and packets stay real
     #[arg(long, default_value = "1000", value_parser = time_scale)]
-    time_scale: Scale,
+    time_scale: TimeScale,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -85,110 +85,118 @@ fn comm_scale(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "not from 0.01 to 100".to_owned())
 }
 
-fn time_scale(text: &str) -> Result<Scale, String> {
+fn time_scale(text: &str) -> Result<TimeScale, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    let scale = Scale::new(factor).filter(|scale| scale.factor() <= 1e5);
+    let scale = TimeScale::new(factor).filter(|scale| scale.factor() <= 1e5);
     scale.ok_or_else(|| "not from 1 to 100000".to_owned())
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     if let Some(folder) = &args.documents {
-        let scenario = Scenario::testbed(CALIBRATED.times(args.comm_scale), args.seed)?;
-        return documents::write(&scenario, folder);
+        let scenario =
+            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        return documents::write_documents(&scenario, folder);
     }
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    let training = Training {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let training = TrainingOptions {
         scale: args.time_scale,
         iterations: usize::from(args.iterations),
     };
     if let Some(file) = &args.change {
-        let scenario = Scenario::testbed(CALIBRATED.times(args.comm_scale), args.seed)?;
-        let changing = change::run(&scenario, files::named(file)?, training);
-        return runtime.block_on(changing)?.print(args.output);
+        let scenario =
+            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        let changing =
+            policy_change::measure_change(&scenario, files::read_policy_file(file)?, training);
+        return runtime.block_on(changing)?.print_report(args.output);
     }
     if args.calibrate {
-        let case = runtime.block_on(calibration::fit(training))?;
+        let case = runtime.block_on(calibration::fit_volumes(training))?;
         return output::print_json(&case);
     }
     let runs = runtime.block_on(all_runs(args, training))?;
-    let report = Report::new(args, &runs)?;
+    let report = DemoReport::new(args, &runs)?;
     match args.output.format {
-        Format::Json => output::print_json(&report)?,
-        Format::Table => output::print(&report)?,
+        OutputFormat::Json => output::print_json(&report)?,
+        OutputFormat::Table => output::print_line(&report)?,
     }
-    report.verdict()
+    report.check_verified()
 }
 
 /// Everything that was run: each job alone, then ECMP and Crux for every seed.
 #[derive(Debug)]
-struct Runs {
-    scenario: Scenario,
-    alone: Vec<Run>,
-    comparisons: Vec<Comparison>,
+struct DemoRuns {
+    scenario: DemoScenario,
+    alone: Vec<EmulatedRun>,
+    comparisons: Vec<SeedComparison>,
 }
 
 /// The two runs of one seed.
 #[derive(Debug)]
-struct Comparison {
+struct SeedComparison {
     seed: u64,
-    ecmp: Run,
-    crux: Run,
+    ecmp: EmulatedRun,
+    crux: EmulatedRun,
 }
 
-async fn all_runs(args: &Args, training: Training) -> Result<Runs, Failure> {
-    let volumes = CALIBRATED.times(args.comm_scale);
-    let of_seed = |seed: u64| Scenario::testbed(volumes, seed).map(|scenario| (seed, scenario));
+async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns, CommandError> {
+    let volumes = CALIBRATED.scaled_by(args.comm_scale);
+    let of_seed =
+        |seed: u64| DemoScenario::paper_testbed(volumes, seed).map(|scenario| (seed, scenario));
     let seeds = (0..args.seeds).map(|more| of_seed(args.seed.wrapping_add(more)));
     let scenarios = seeds.collect::<Result<Vec<_>, _>>()?;
-    let scenario = Scenario::testbed(volumes, args.seed)?;
+    let scenario = DemoScenario::paper_testbed(volumes, args.seed)?;
 
-    let crew = Crew::new(training);
+    let crew = RunPool::new(training);
     let pairs: Vec<_> = scenarios
         .into_iter()
         .map(|(seed, scenario)| {
-            let ecmp = crew.start(
+            let ecmp = crew.spawn_run(
                 format!("ECMP, seed {seed}"),
                 scenario.clone(),
-                Telling::Nothing,
+                JobVisibility::Hidden,
             );
-            let crux = crew.start(format!("Crux, seed {seed}"), scenario, Telling::Jobs);
+            let crux = crew.spawn_run(
+                format!("Crux, seed {seed}"),
+                scenario,
+                JobVisibility::Reported,
+            );
             (seed, ecmp, crux)
         })
         .collect();
     let alone: Vec<_> = (0..scenario.jobs.len())
         .map(|index| {
             let name = format!("{} alone", scenario.jobs[index].id);
-            crew.start(name, scenario.alone(index), Telling::Jobs)
+            crew.spawn_run(name, scenario.single_job(index), JobVisibility::Reported)
         })
         .collect();
 
     let mut comparisons = Vec::new();
     for (seed, ecmp, crux) in pairs {
-        comparisons.push(Comparison {
+        comparisons.push(SeedComparison {
             seed,
-            ecmp: finish(ecmp).await?,
-            crux: finish(crux).await?,
+            ecmp: await_run(ecmp).await?,
+            crux: await_run(crux).await?,
         });
     }
-    let mut runs = Runs {
+    let mut runs = DemoRuns {
         scenario,
         alone: Vec::new(),
         comparisons,
     };
     for run in alone {
-        runs.alone.push(finish(run).await?);
+        runs.alone.push(await_run(run).await?);
     }
     Ok(runs)
 }
 
 /// Runs under way at once: as many as the machine has cores, in the order they were started.
-struct Crew {
-    training: Training,
+struct RunPool {
+    training: TrainingOptions,
     places: Arc<Semaphore>,
 }
 
-impl Crew {
-    fn new(training: Training) -> Self {
+impl RunPool {
+    fn new(training: TrainingOptions) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         Self {
             training,
@@ -196,21 +204,21 @@ impl Crew {
         }
     }
 
-    fn start(
+    fn spawn_run(
         &self,
         name: String,
-        scenario: Scenario,
-        telling: Telling,
-    ) -> JoinHandle<Result<Run, Failure>> {
+        scenario: DemoScenario,
+        telling: JobVisibility,
+    ) -> JoinHandle<Result<EmulatedRun, CommandError>> {
         let (training, places) = (self.training, Arc::clone(&self.places));
         tokio::spawn(async move {
             let place = places
                 .acquire_owned()
                 .await
-                .map_err(|error| Failure::work(&error))?;
+                .map_err(|error| CommandError::failed(&error))?;
             eprintln!("{name}: started");
             let begun = std::time::Instant::now();
-            let run = rehearsal::run(&scenario, telling, training).await;
+            let run = emulated_run::run_emulated(&scenario, telling, training).await;
             drop(place);
             eprintln!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
             run
@@ -218,6 +226,8 @@ impl Crew {
     }
 }
 
-async fn finish(run: JoinHandle<Result<Run, Failure>>) -> Result<Run, Failure> {
-    run.await.map_err(|error| Failure::work(&error))?
+async fn await_run(
+    run: JoinHandle<Result<EmulatedRun, CommandError>>,
+) -> Result<EmulatedRun, CommandError> {
+    run.await.map_err(|error| CommandError::failed(&error))?
 }

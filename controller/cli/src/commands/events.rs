@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use ::controller::chronicle::{Happening, Page, Position};
-use ::controller::northbound::events::Missed;
+use ::controller::event_log::{EventPage, EventPosition, OperatorEvent};
+use ::controller::northbound::events::MissedEvents;
 use tokio::time::sleep;
 
-use crate::client::{Frame, To};
-use crate::failure::Failure;
+use crate::client::{ControllerClient, EventFrame};
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Before the controller is asked again.
@@ -26,87 +26,95 @@ Examples:
   crux events
   crux events --follow
   crux events --since 42 --json")]
-pub(crate) struct Args {
+pub(crate) struct EventsArgs {
     /// Go on with what happens, until interrupted
     #[arg(long, short)]
     follow: bool,
     /// Only what came after this number
     #[arg(long, value_name = "SEQUENCE", default_value = "0")]
-    since: Position,
+    since: EventPosition,
     /// One JSON object a line, for programs
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    to: To,
+    client: ControllerClient,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_events(args: &EventsArgs) -> Result<(), CommandError> {
     match args.follow {
-        true => follow(args),
+        true => follow_events(args),
         false => {
-            let page: Page = args.to.get(&path(args.since))?;
-            tell_missed(page.missed);
-            page.events.iter().try_for_each(|event| tell(args, event))
+            let page: EventPage = args.client.get_json(&events_path(args.since))?;
+            warn_missed(page.missed);
+            page.events
+                .iter()
+                .try_for_each(|event| print_event(args, event))
         }
     }
 }
 
-fn path(since: Position) -> String {
+fn events_path(since: EventPosition) -> String {
     format!("/v1/events?since={since}")
 }
 
 /// Reads until interrupted. A controller that was there and went away is waited for.
-fn follow(args: &Args) -> Result<(), Failure> {
+fn follow_events(args: &EventsArgs) -> Result<(), CommandError> {
     let mut since = args.since;
-    args.to.run(async {
-        let mut frames = args.to.stream(&path(since)).await?;
+    args.client.block_on(async {
+        let mut frames = args.client.open_event_stream(&events_path(since)).await?;
         loop {
             match frames.next().await {
-                Some(frame) => since = heard(args, &frame, since)?,
-                None => frames = again(args, since).await,
+                Some(frame) => since = print_frame(args, &frame, since)?,
+                None => frames = reconnect_stream(args, since).await,
             }
         }
     })
 }
 
-async fn again(args: &Args, since: Position) -> crate::client::Frames {
+async fn reconnect_stream(args: &EventsArgs, since: EventPosition) -> crate::client::FrameStream {
     eprintln!("crux: the controller is gone; waiting for it");
     loop {
         sleep(RETRY).await;
-        if let Ok(frames) = args.to.stream(&path(since)).await {
+        if let Ok(frames) = args.client.open_event_stream(&events_path(since)).await {
             return frames;
         }
     }
 }
 
 /// Prints a frame; how far it was read then.
-fn heard(args: &Args, frame: &Frame, since: Position) -> Result<Position, Failure> {
+fn print_frame(
+    args: &EventsArgs,
+    frame: &EventFrame,
+    since: EventPosition,
+) -> Result<EventPosition, CommandError> {
     match frame.event.as_str() {
         "missed" => {
-            let Missed { missed } = args.to.understand(frame.data.as_bytes())?;
-            tell_missed(missed);
+            let MissedEvents { missed } = args.client.parse_json(frame.data.as_bytes())?;
+            warn_missed(missed);
         }
-        _ => tell(args, &args.to.understand(frame.data.as_bytes())?)?,
+        _ => print_event(args, &args.client.parse_json(frame.data.as_bytes())?)?,
     }
     Ok(frame.id.parse().unwrap_or(since))
 }
 
-fn tell_missed(missed: u64) {
+fn warn_missed(missed: u64) {
     if missed > 0 {
         eprintln!("crux: {missed} events are no longer kept");
     }
 }
 
-fn tell(args: &Args, event: &Happening) -> Result<(), Failure> {
+fn print_event(args: &EventsArgs, event: &OperatorEvent) -> Result<(), CommandError> {
     match args.json {
-        true => output::print(serde_json::to_string(event).map_err(|e| Failure::work(&e))?),
-        false => output::print(line(event)),
+        true => {
+            output::print_line(serde_json::to_string(event).map_err(|e| CommandError::failed(&e))?)
+        }
+        false => output::print_line(event_line(event)),
     }
 }
 
 /// An event in one line.
-pub(crate) fn line(event: &Happening) -> String {
-    let Happening {
+pub(crate) fn event_line(event: &OperatorEvent) -> String {
+    let OperatorEvent {
         sequence,
         at_ms,
         severity,

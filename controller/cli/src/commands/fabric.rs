@@ -6,18 +6,18 @@ use clap::Subcommand;
 use comfy_table::Table;
 use serde::Serialize;
 use topology::import::{self, LingjunOptions};
-use topology::{Fabric, Finding, Severity, Tier, check, spec};
+use topology::{Fabric, Finding, Severity, Tier, spec};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Work on fabric documents.
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Expand(ExpandArgs),
-    Check(CheckArgs),
-    Discover(discover::Args),
+pub(crate) enum FabricCommand {
+    Expand(FabricExpandArgs),
+    Check(FabricCheckArgs),
+    Discover(discover::DiscoverArgs),
     #[command(subcommand)]
     Import(ImportCommand),
 }
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 /// Print a fabric in the explicit form: every switch, host and link.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric expand lab.toml --format json > lab.json")]
-pub(crate) struct ExpandArgs {
+pub(crate) struct FabricExpandArgs {
     /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
     fabric: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct ExpandArgs {
 /// Say what is wrong or odd about a fabric. Fails when a finding is an error.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric check lab.toml")]
-pub(crate) struct CheckArgs {
+pub(crate) struct FabricCheckArgs {
     /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
     fabric: String,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) struct CheckArgs {
 /// Make a fabric document from another format.
 #[derive(Subcommand)]
 pub(crate) enum ImportCommand {
-    Lingjun(LingjunArgs),
+    Lingjun(LingjunImportArgs),
 }
 
 /// Import topo.csv of the Alibaba Lingjun data set (2023).
@@ -54,7 +54,7 @@ pub(crate) enum ImportCommand {
 /// switches: these are assumptions, and the options say which.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric import lingjun topo.csv > lingjun.json")]
-pub(crate) struct LingjunArgs {
+pub(crate) struct LingjunImportArgs {
     /// topo.csv, as published (columns ip, DSW, PSW, ASW)
     file: String,
     /// Spine switches in each PSW group
@@ -80,8 +80,8 @@ pub(crate) struct LingjunArgs {
     core_gbps: f64,
 }
 
-impl LingjunArgs {
-    fn options(&self) -> LingjunOptions {
+impl LingjunImportArgs {
+    fn import_options(&self) -> LingjunOptions {
         LingjunOptions {
             spines: self.spines,
             cores: self.cores,
@@ -94,44 +94,44 @@ impl LingjunArgs {
     }
 }
 
-pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+pub(crate) fn run_fabric(command: &FabricCommand) -> Result<(), CommandError> {
     match command {
-        Command::Expand(args) => expand(args),
-        Command::Check(args) => check_fabric(args),
-        Command::Discover(args) => discover::run(args),
-        Command::Import(ImportCommand::Lingjun(args)) => import_lingjun(args),
+        FabricCommand::Expand(args) => expand_fabric(args),
+        FabricCommand::Check(args) => check_fabric(args),
+        FabricCommand::Discover(args) => discover::run_discover(args),
+        FabricCommand::Import(ImportCommand::Lingjun(args)) => import_lingjun(args),
     }
 }
 
-fn expand(args: &ExpandArgs) -> Result<(), Failure> {
-    let fabric = files::fabric(&args.fabric)?;
+fn expand_fabric(args: &FabricExpandArgs) -> Result<(), CommandError> {
+    let fabric = files::read_fabric(&args.fabric)?;
     match args.output.format {
-        Format::Json => output::print_json(&spec::document(&fabric)),
-        Format::Table => {
-            output::print(summary(&fabric))?;
-            output::print(links(&fabric))
+        OutputFormat::Json => output::print_json(&spec::explicit_document(&fabric)),
+        OutputFormat::Table => {
+            output::print_line(fabric_summary(&fabric))?;
+            output::print_line(cable_table(&fabric))
         }
     }
 }
 
 /// What `crux fabric check --format json` prints.
 #[derive(Serialize)]
-struct Checked<'a> {
+struct FabricCheckReport<'a> {
     fabric: &'a str,
     findings: &'a [Finding],
 }
 
-fn check_fabric(args: &CheckArgs) -> Result<(), Failure> {
-    let fabric = files::fabric(&args.fabric)?;
-    let findings = check(&fabric);
+fn check_fabric(args: &FabricCheckArgs) -> Result<(), CommandError> {
+    let fabric = files::read_fabric(&args.fabric)?;
+    let findings = topology::check_fabric(&fabric);
     match args.output.format {
-        Format::Json => output::print_json(&Checked {
+        OutputFormat::Json => output::print_json(&FabricCheckReport {
             fabric: fabric.name(),
             findings: &findings,
         })?,
-        Format::Table => {
-            output::print(summary(&fabric))?;
-            findings.iter().try_for_each(output::print)?;
+        OutputFormat::Table => {
+            output::print_line(fabric_summary(&fabric))?;
+            findings.iter().try_for_each(output::print_line)?;
         }
     }
     match findings
@@ -140,27 +140,31 @@ fn check_fabric(args: &CheckArgs) -> Result<(), Failure> {
         .count()
     {
         0 => Ok(()),
-        errors => Err(Failure::Work(format!("{}: {errors} errors", args.fabric))),
+        errors => Err(CommandError::Failed(format!(
+            "{}: {errors} errors",
+            args.fabric
+        ))),
     }
 }
 
-fn import_lingjun(args: &LingjunArgs) -> Result<(), Failure> {
-    let csv = files::text(&args.file)?;
-    let imported = import::lingjun(&csv, &args.options())
-        .map_err(|error| Failure::input(&args.file, error))?;
+fn import_lingjun(args: &LingjunImportArgs) -> Result<(), CommandError> {
+    let csv = files::read_text(&args.file)?;
+    let imported = import::import_lingjun(&csv, &args.import_options())
+        .map_err(|error| CommandError::input(&args.file, error))?;
     for assumption in &imported.assumptions {
         eprintln!("assumed: {assumption}");
     }
     for (reason, rows) in &imported.skipped {
         eprintln!("skipped: {rows} rows: {reason}");
     }
-    output::print_json(&spec::document(&imported.fabric))
+    output::print_json(&spec::explicit_document(&imported.fabric))
 }
 
 /// One line: how large the fabric is.
-fn summary(fabric: &Fabric) -> String {
+fn fabric_summary(fabric: &Fabric) -> String {
     let gpus: u64 = fabric.hosts().iter().map(|host| u64::from(host.gpus)).sum();
-    let tiers = [Tier::Leaf, Tier::Spine, Tier::Core].map(|tier| fabric.tier(tier).count());
+    let tiers =
+        [Tier::Leaf, Tier::Spine, Tier::Core].map(|tier| fabric.switches_of_tier(tier).count());
     let [leaves, spines, cores] = tiers;
     format!(
         "{}: {} hosts, {gpus} GPUs, {} NICs; {leaves} leaves, {spines} spines, {cores} cores; \
@@ -173,8 +177,8 @@ fn summary(fabric: &Fabric) -> String {
 }
 
 /// Every cable, a row each.
-fn links(fabric: &Fabric) -> Table {
-    let mut table = output::table(["a", "b", "Gb/s"]);
+fn cable_table(fabric: &Fabric) -> Table {
+    let mut table = output::new_table(["a", "b", "Gb/s"]);
     for link in fabric.links().iter().step_by(2) {
         table.add_row([
             fabric.endpoint_name(link.from),

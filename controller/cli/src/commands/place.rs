@@ -1,18 +1,18 @@
 //! `crux place`: where each placement policy would put a new job in a fabric that runs others.
 
-use ::controller::northbound::situation::Situation;
+use ::controller::northbound::planner_input::PlannerInput;
 use clap::Arg;
-use planner::{Input, Policy};
+use planner::{PlanInput, Policy};
 use simulator::Scheduler;
-use simulator::placement::Placement;
-use simulator::replay::{Advice, Question};
-use simulator::workload::Models;
+use simulator::placement::PlacementAlgorithm;
+use simulator::replay::{PlacementAdvice, PlacementQuery};
+use simulator::workload::ModelTable;
 
-use crate::client::{Credentials, To};
-use crate::failure::Failure;
+use crate::client::{ClientCredentials, ControllerClient};
+use crate::command_error::CommandError;
 use crate::files;
-use crate::input::InputArgs;
-use crate::output::{self, Format, FormatArg};
+use crate::input_documents::InputDocumentArgs;
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Say where each placement policy would put a new job, and what that would do to it and to others.
 ///
@@ -25,15 +25,15 @@ Examples:
   crux place --controller 127.0.0.1:9300 --gpus 16 --model gpt-24l/A100 --placement hived
   crux place --controller c:9300 --ca roots.pem --token-file t --gpus 8 --model gpt-24l/A100")]
 #[command(mut_args(or_controller))]
-pub(crate) struct Args {
+pub(crate) struct PlaceArgs {
     #[command(flatten)]
-    documents: Option<InputArgs>,
+    documents: Option<InputDocumentArgs>,
     /// Ask about what a running controller plans for, instead of documents (northbound.listen of
     /// its configuration)
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
     #[command(flatten)]
-    credentials: Credentials,
+    credentials: ClientCredentials,
     /// GPUs that the job wants
     #[arg(long)]
     gpus: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     models: Option<String>,
     /// Placement policies by name, separated by commas; all of them if not given
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    placement: Vec<Placement>,
+    placement: Vec<PlacementAlgorithm>,
     /// Who schedules communication
     #[arg(long, value_name = "NAME", default_value = "crux")]
     scheduler: Scheduler,
@@ -70,10 +70,10 @@ fn or_controller(arg: Arg) -> Arg {
 }
 
 /// What runs, and under which policy.
-fn known(args: &Args) -> Result<(Input, Policy), Failure> {
+fn read_input(args: &PlaceArgs) -> Result<(PlanInput, Policy), CommandError> {
     match (&args.documents, &args.controller) {
         (Some(documents), _) => {
-            let known = documents.read()?;
+            let known = documents.read_documents()?;
             known
                 .findings
                 .iter()
@@ -81,52 +81,52 @@ fn known(args: &Args) -> Result<(Input, Policy), Failure> {
             Ok((known.input, known.policy))
         }
         (None, Some(controller)) => {
-            let to = To::new(controller, &args.credentials);
-            let situation: Situation = to.get("/v1/situation")?;
-            situation.recall().map_err(Failure::document)
+            let to = ControllerClient::new(controller, &args.credentials);
+            let situation: PlannerInput = to.get_json("/v1/situation")?;
+            situation.resolve_input().map_err(CommandError::document)
         }
         (None, None) => {
             let what = "missing; give --fabric and --jobs, or --controller";
-            Err(Failure::input("what runs", what))
+            Err(CommandError::input("what runs", what))
         }
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (input, policy) = known(args)?;
-    let models = files::models(args.models.as_deref())?;
-    let question = Question {
+pub(crate) fn run_place(args: &PlaceArgs) -> Result<(), CommandError> {
+    let (input, policy) = read_input(args)?;
+    let models = files::read_models(args.models.as_deref())?;
+    let question = PlacementQuery {
         input: &input,
         policy: &policy,
         scheduler: args.scheduler,
         gpus: args.gpus,
         model: models
-            .named(&args.model)
-            .ok_or_else(|| unknown(&args.model, &models))?,
+            .by_name(&args.model)
+            .ok_or_else(|| unknown_model(&args.model, &models))?,
         models: &models,
         seed: args.seed,
     };
     let placements = match &args.placement[..] {
-        [] => &Placement::ALL[..],
+        [] => &PlacementAlgorithm::ALL[..],
         named => named,
     };
-    let ask = |placement: &Placement| {
-        let asked = question.ask(*placement);
-        asked.map_err(|error| Failure::work(&error))
+    let ask = |placement: &PlacementAlgorithm| {
+        let asked = question.evaluate_policy(*placement);
+        asked.map_err(|error| CommandError::failed(&error))
     };
     let advices = placements
         .iter()
         .map(ask)
-        .collect::<Result<Vec<Advice>, _>>()?;
+        .collect::<Result<Vec<PlacementAdvice>, _>>()?;
     match args.output.format {
-        Format::Json => output::print_json(&advices),
-        Format::Table => print(&advices),
+        OutputFormat::Json => output::print_json(&advices),
+        OutputFormat::Table => print_advice(&advices),
     }
 }
 
-fn unknown(name: &str, models: &Models) -> Failure {
+fn unknown_model(name: &str, models: &ModelTable) -> CommandError {
     let known: Vec<&str> = models.iter().map(|model| &model.name[..]).collect();
-    Failure::input(
+    CommandError::input(
         "--model",
         format!(
             "no model is called `{name}`; known are {}",
@@ -135,7 +135,7 @@ fn unknown(name: &str, models: &Models) -> Failure {
     )
 }
 
-fn print(advices: &[Advice]) -> Result<(), Failure> {
+fn print_advice(advices: &[PlacementAdvice]) -> Result<(), CommandError> {
     let headings = [
         "placement",
         "hosts",
@@ -144,7 +144,7 @@ fn print(advices: &[Advice]) -> Result<(), Failure> {
         "alone s",
         "why",
     ];
-    let mut table = output::table(headings);
+    let mut table = output::new_table(headings);
     for advice in advices {
         let seconds = |seconds: Option<f64>| {
             seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.4}"))
@@ -159,14 +159,14 @@ fn print(advices: &[Advice]) -> Result<(), Failure> {
             advice.leaves.to_string(),
             seconds(advice.iteration_seconds),
             seconds(advice.alone_seconds),
-            why(advice),
+            advice_reason(advice),
         ]);
     }
-    output::print(table)
+    output::print_line(table)
 }
 
 /// What speaks for or against a place, in a sentence.
-fn why(advice: &Advice) -> String {
+fn advice_reason(advice: &PlacementAdvice) -> String {
     let mut said: Vec<String> = advice.refusal.iter().cloned().collect();
     said.extend(advice.delayed.iter().map(|delayed| {
         let more = (delayed.after_seconds / delayed.before_seconds - 1.0) * 100.0;

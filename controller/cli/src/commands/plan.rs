@@ -6,10 +6,10 @@ use comfy_table::Table;
 use planner::{Plan, PlanDocument};
 use topology::{Fabric, Finding};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::input::{InputArgs, Known};
-use crate::output::{self, Format, FormatArg};
+use crate::input_documents::{InputDocumentArgs, InputDocuments};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Plan paths and levels for a fabric and its jobs, without touching a switch.
 #[derive(clap::Args)]
@@ -18,9 +18,9 @@ Examples:
   crux plan --fabric lab.toml --jobs jobs.json
   crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json
   crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing")]
-pub(crate) struct Args {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
-    documents: InputArgs,
+    documents: InputDocumentArgs,
     /// The plan in force (JSON of an earlier crux plan): what runs stays unless something is gained
     #[arg(long)]
     previous: Option<String>,
@@ -37,20 +37,20 @@ pub(crate) struct Args {
 /// Links that a table shows.
 const BUSIEST: usize = 10;
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let Known {
+pub(crate) fn run_plan(args: &PlanArgs) -> Result<(), CommandError> {
+    let InputDocuments {
         input,
         policy,
         mut findings,
-    } = args.documents.read()?;
+    } = args.documents.read_documents()?;
     let recalled = args
         .previous
         .as_deref()
-        .map(|file| previous(file, &input.fabric))
+        .map(|file| read_previous(file, &input.fabric))
         .transpose()?;
     let (previous, lost) = recalled.unzip();
     findings.extend(lost.into_iter().flatten());
-    let (input, policy) = policy.adopting(input);
+    let (input, policy) = policy.with_adopted_jobs(input);
 
     let started = Instant::now();
     let (plan, mut report) = planner::plan(&input, &policy, previous.as_ref());
@@ -62,25 +62,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     report.findings.splice(0..0, findings);
     let document = PlanDocument::new(&input.fabric, &plan, &report);
     match args.output.format {
-        Format::Json => output::print_json(&document),
-        Format::Table => print_tables(&document, args.flows),
+        OutputFormat::Json => output::print_json(&document),
+        OutputFormat::Table => print_tables(&document, args.flows),
     }
 }
 
-fn previous(file: &str, fabric: &Fabric) -> Result<(Plan, Vec<Finding>), Failure> {
-    let document: PlanDocument = files::parse(file)?;
-    Ok(document.recall(fabric))
+fn read_previous(file: &str, fabric: &Fabric) -> Result<(Plan, Vec<Finding>), CommandError> {
+    let document: PlanDocument = files::parse_document(file)?;
+    Ok(document.restore_plan(fabric))
 }
 
-fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), Failure> {
-    output::print(format_args!("plan, generation {}", plan.generation))?;
-    output::print(job_table(plan))?;
+fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), CommandError> {
+    output::print_line(format_args!("plan, generation {}", plan.generation))?;
+    output::print_line(job_table(plan))?;
     if flows {
-        output::print(format_args!("\n{}", flow_table(plan)))?;
+        output::print_line(format_args!("\n{}", flow_table(plan)))?;
     }
-    output::print(format_args!("\n{}", link_table(plan)))?;
-    output::print(quality(plan))?;
-    plan.findings.iter().try_for_each(output::print)
+    output::print_line(format_args!("\n{}", link_table(plan)))?;
+    output::print_line(quality_line(plan))?;
+    plan.findings.iter().try_for_each(output::print_line)
 }
 
 fn job_table(plan: &PlanDocument) -> Table {
@@ -93,7 +93,7 @@ fn job_table(plan: &PlanDocument) -> Table {
         "k",
         "priority TFLOP/s",
     ];
-    let mut table = output::table(headings);
+    let mut table = output::new_table(headings);
     let mut jobs: Vec<_> = plan.jobs.iter().collect();
     jobs.sort_by_key(|job| job.rank);
     for job in jobs {
@@ -111,7 +111,7 @@ fn job_table(plan: &PlanDocument) -> Table {
 }
 
 fn flow_table(plan: &PlanDocument) -> Table {
-    let mut table = output::table(["job", "UDP port", "path", "pinned"]);
+    let mut table = output::new_table(["job", "UDP port", "path", "pinned"]);
     for flow in &plan.flows {
         let pinned = match (flow.pinned, flow.moved) {
             (true, true) => "moved",
@@ -130,7 +130,7 @@ fn flow_table(plan: &PlanDocument) -> Table {
 }
 
 fn link_table(plan: &PlanDocument) -> Table {
-    let mut table = output::table(["busiest links", "load", "jobs"]);
+    let mut table = output::new_table(["busiest links", "load", "jobs"]);
     let mut links: Vec<_> = plan.links.iter().collect();
     links.sort_by(|a, b| b.load.total_cmp(&a.load));
     for link in links.into_iter().take(BUSIEST) {
@@ -143,7 +143,7 @@ fn link_table(plan: &PlanDocument) -> Table {
     table
 }
 
-fn quality(plan: &PlanDocument) -> String {
+fn quality_line(plan: &PlanDocument) -> String {
     let cut = &plan.compression;
     let kept = if cut.total_weight > 0.0 {
         cut.cut_weight / cut.total_weight

@@ -4,16 +4,19 @@ mod table;
 
 use std::time::Duration;
 
-use ::controller::ledger::Edition;
-use ::controller::northbound::service::{Chapter, Done, Order, Say, Wanted, Wish, read};
-use ::controller::preview::Preview;
+use ::controller::northbound::service::{
+    ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
+    RollbackPolicyRequest, TemporaryOverrideRequest, parse_policy,
+};
+use ::controller::policy_history::PolicyRevision;
+use ::controller::preview::PolicyPreview;
 use planner::OverrideDocument;
 use topology::{Severity, document};
 
-use crate::client::To;
-use crate::failure::Failure;
+use crate::client::ControllerClient;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Look at the policy of a running controller, and change it.
 ///
@@ -28,28 +31,28 @@ Examples:
   crux policy override 'gpt*' --level 7 --for 1h --why deadline
   crux policy history
   crux policy rollback 3")]
-pub(crate) enum Command {
+pub(crate) enum PolicyCommand {
     /// Say what is wrong with a file; no controller is asked
-    Check(Check),
+    Check(PolicyCheckArgs),
     /// Show what is in force
-    Show(Plain),
+    Show(PolicyQueryArgs),
     /// Show what a change would do: levels, flows, entries, utilisation; nothing is written
-    Diff(Diff),
+    Diff(PolicyDiffArgs),
     /// Put a policy in force
-    Apply(Apply),
+    Apply(PolicyApplyArgs),
     /// Let the change that is on trial stay
-    Confirm(Confirm),
+    Confirm(PolicyConfirmArgs),
     /// Take the change on trial back, or go back to what was before, or to any edition
-    Rollback(Rollback),
+    Rollback(PolicyRollbackArgs),
     /// Show who changed what, when and why
-    History(Plain),
+    History(PolicyQueryArgs),
     /// Override the policy for some jobs, for some time
-    Override(Override),
+    Override(PolicyOverrideArgs),
 }
 
 /// Arguments of `check`.
 #[derive(clap::Args)]
-pub(crate) struct Check {
+pub(crate) struct PolicyCheckArgs {
     /// Policy document
     file: String,
     /// Fabric document, to look whether what is drained is there
@@ -59,59 +62,59 @@ pub(crate) struct Check {
 
 /// Arguments of what only shows.
 #[derive(clap::Args)]
-pub(crate) struct Plain {
+pub(crate) struct PolicyQueryArgs {
     #[command(flatten)]
-    to: To,
+    client: ControllerClient,
     #[command(flatten)]
     output: FormatArg,
 }
 
 /// Arguments of `diff`.
 #[derive(clap::Args)]
-pub(crate) struct Diff {
+pub(crate) struct PolicyDiffArgs {
     /// Policy document
     file: String,
     #[command(flatten)]
-    plain: Plain,
+    plain: PolicyQueryArgs,
 }
 
 /// Arguments of `apply`.
 #[derive(clap::Args)]
-pub(crate) struct Apply {
+pub(crate) struct PolicyApplyArgs {
     /// Policy document
     file: String,
     /// Take it back by itself unless it is confirmed within this time
-    #[arg(long, value_parser = duration, value_name = "TIME")]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     confirm_within: Option<Duration>,
     #[command(flatten)]
-    signature: Signature,
+    signature: ChangeAuthorArgs,
     #[command(flatten)]
-    plain: Plain,
+    plain: PolicyQueryArgs,
 }
 
 /// Arguments of `confirm`.
 #[derive(clap::Args)]
-pub(crate) struct Confirm {
+pub(crate) struct PolicyConfirmArgs {
     #[command(flatten)]
-    signature: Signature,
+    signature: ChangeAuthorArgs,
     #[command(flatten)]
-    plain: Plain,
+    plain: PolicyQueryArgs,
 }
 
 /// Arguments of `rollback`.
 #[derive(clap::Args)]
-pub(crate) struct Rollback {
+pub(crate) struct PolicyRollbackArgs {
     /// Number of the edition to go back to, of crux policy history
     edition: Option<u64>,
     #[command(flatten)]
-    signature: Signature,
+    signature: ChangeAuthorArgs,
     #[command(flatten)]
-    plain: Plain,
+    plain: PolicyQueryArgs,
 }
 
 /// Arguments of `override`.
 #[derive(clap::Args)]
-pub(crate) struct Override {
+pub(crate) struct PolicyOverrideArgs {
     /// Glob over job ids and tenants; job:GLOB or tenant:GLOB for one of the two
     pattern: String,
     /// Fixed class
@@ -130,17 +133,17 @@ pub(crate) struct Override {
     #[arg(long)]
     exempt: bool,
     /// How long it lasts, as 30s, 5m or 1h
-    #[arg(long = "for", value_parser = duration, value_name = "TIME")]
+    #[arg(long = "for", value_parser = parse_duration, value_name = "TIME")]
     lasts: Duration,
     #[command(flatten)]
-    signature: Signature,
+    signature: ChangeAuthorArgs,
     #[command(flatten)]
-    plain: Plain,
+    plain: PolicyQueryArgs,
 }
 
 /// Who wants it, and why.
 #[derive(clap::Args)]
-struct Signature {
+struct ChangeAuthorArgs {
     /// Why, for the history
     #[arg(long, default_value = "")]
     why: String,
@@ -149,94 +152,101 @@ struct Signature {
     who: Option<String>,
 }
 
-impl Signature {
-    fn who(&self) -> String {
+impl ChangeAuthorArgs {
+    fn author_name(&self) -> String {
         let user = || std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         self.who.clone().unwrap_or_else(user)
     }
 
-    fn say(&self, edition: Option<u64>) -> Say {
-        Say {
-            who: self.who(),
+    fn rollback_request(&self, edition: Option<u64>) -> RollbackPolicyRequest {
+        RollbackPolicyRequest {
+            who: self.author_name(),
             why: self.why.clone(),
             edition,
         }
     }
 }
 
-pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
     match command {
-        Command::Check(args) => check(args),
-        Command::Show(args) => show(args),
-        Command::Diff(args) => diff(args),
-        Command::Apply(args) => apply(args),
-        Command::Confirm(args) => {
+        PolicyCommand::Check(args) => check_policy(args),
+        PolicyCommand::Show(args) => show_policy(args),
+        PolicyCommand::Diff(args) => preview_policy(args),
+        PolicyCommand::Apply(args) => apply_policy(args),
+        PolicyCommand::Confirm(args) => {
             let done = args
                 .plain
-                .to
-                .post("/v1/policy/confirm", &args.signature.say(None))?;
-            tell(&done, args.plain.output)
+                .client
+                .post_json("/v1/policy/confirm", &args.signature.rollback_request(None))?;
+            print_change(&done, args.plain.output)
         }
-        Command::Rollback(args) => {
-            let say = args.signature.say(args.edition);
-            let done = args.plain.to.post("/v1/policy/rollback", &say)?;
-            tell(&done, args.plain.output)
+        PolicyCommand::Rollback(args) => {
+            let say = args.signature.rollback_request(args.edition);
+            let done = args.plain.client.post_json("/v1/policy/rollback", &say)?;
+            print_change(&done, args.plain.output)
         }
-        Command::History(args) => history(args),
-        Command::Override(args) => set_override(args),
+        PolicyCommand::History(args) => show_history(args),
+        PolicyCommand::Override(args) => set_override(args),
     }
 }
 
-fn check(args: &Check) -> Result<(), Failure> {
-    let text = files::named(&args.file)?;
-    let document = read(&text).map_err(|finding| Failure::document(finding.text))?;
+fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
+    let text = files::read_policy_file(&args.file)?;
+    let document = parse_policy(&text).map_err(|finding| CommandError::document(finding.text))?;
     let Some(fabric) = &args.fabric else {
-        return output::print("ok");
+        return output::print_line("ok");
     };
-    let fabric = files::fabric(fabric)?;
-    let policy = document.validate(&args.file).map_err(Failure::document)?;
+    let fabric = files::read_fabric(fabric)?;
+    let policy = document
+        .to_policy(&args.file)
+        .map_err(CommandError::document)?;
     let checked = policy.check_on(&fabric);
-    let format = document::Format::of_file(&args.file).map_err(Failure::document)?;
+    let format =
+        document::DocumentFormat::from_file_name(&args.file).map_err(CommandError::document)?;
     checked.map_err(|error| {
         let file = args.file.clone();
-        let error = planner::FieldError { file, ..error };
-        Failure::document(error.in_text(&text.text, format))
+        let error = planner::DocumentFieldError { file, ..error };
+        CommandError::document(error.with_line_in(&text.text, format))
     })?;
-    output::print("ok")
+    output::print_line("ok")
 }
 
-fn show(args: &Plain) -> Result<(), Failure> {
-    let edition: Edition = args.to.get("/v1/policy")?;
+fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
+    let edition: PolicyRevision = args.client.get_json("/v1/policy")?;
     match args.output.format {
-        Format::Json => output::print_json(&edition),
-        Format::Table => {
-            let policy = document::print(&edition.content.policy, document::Format::Toml);
-            let policy = policy.map_err(|error| Failure::work(&error))?;
-            output::print(format_args!("# edition {}\n{policy}", edition.number))
+        OutputFormat::Json => output::print_json(&edition),
+        OutputFormat::Table => {
+            let policy =
+                document::print_document(&edition.content.policy, document::DocumentFormat::Toml);
+            let policy = policy.map_err(|error| CommandError::failed(&error))?;
+            output::print_line(format_args!("# edition {}\n{policy}", edition.number))
         }
     }
 }
 
-fn diff(args: &Diff) -> Result<(), Failure> {
-    let preview: Preview = args.plain.to.post("/v1/policy/diff", &wish(&args.file)?)?;
+fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
+    let preview: PolicyPreview = args
+        .plain
+        .client
+        .post_json("/v1/policy/diff", &preview_request(&args.file)?)?;
     match args.plain.output.format {
-        Format::Json => output::print_json(&preview),
-        Format::Table => table::preview(&preview),
+        OutputFormat::Json => output::print_json(&preview),
+        OutputFormat::Table => table::print_preview(&preview),
     }
 }
 
-fn apply(args: &Apply) -> Result<(), Failure> {
-    let order = Order {
-        wish: wish(&args.file)?,
-        who: args.signature.who(),
+fn apply_policy(args: &PolicyApplyArgs) -> Result<(), CommandError> {
+    let order = ApplyPolicyRequest {
+        wish: preview_request(&args.file)?,
+        who: args.signature.author_name(),
         why: args.signature.why.clone(),
         confirm_within: args.confirm_within.map(|within| within.as_secs()),
     };
-    let done = args.plain.to.post("/v1/policy/apply", &order)?;
-    tell(&done, args.plain.output)
+    let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
+    print_change(&done, args.plain.output)
 }
 
-fn set_override(args: &Override) -> Result<(), Failure> {
+fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
     let rule = OverrideDocument {
         pattern: args.pattern.clone(),
         level: args.level,
@@ -246,40 +256,40 @@ fn set_override(args: &Override) -> Result<(), Failure> {
         exempt: args.exempt,
         min_throughput: None,
     };
-    let order = Order {
-        wish: Wish {
+    let order = ApplyPolicyRequest {
+        wish: PreviewPolicyRequest {
             policy: None,
-            temporary: Some(Wanted {
+            temporary: Some(TemporaryOverrideRequest {
                 rule,
                 seconds: args.lasts.as_secs(),
             }),
         },
-        who: args.signature.who(),
+        who: args.signature.author_name(),
         why: args.signature.why.clone(),
         confirm_within: None,
     };
-    let done = args.plain.to.post("/v1/policy/apply", &order)?;
-    tell(&done, args.plain.output)
+    let done = args.plain.client.post_json("/v1/policy/apply", &order)?;
+    print_change(&done, args.plain.output)
 }
 
-fn history(args: &Plain) -> Result<(), Failure> {
-    let chapters: Vec<Chapter> = args.to.get("/v1/policy/history")?;
+fn show_history(args: &PolicyQueryArgs) -> Result<(), CommandError> {
+    let chapters: Vec<PolicyRevisionDiff> = args.client.get_json("/v1/policy/history")?;
     match args.output.format {
-        Format::Json => output::print_json(&chapters),
-        Format::Table => output::print(table::history(&chapters)),
+        OutputFormat::Json => output::print_json(&chapters),
+        OutputFormat::Table => output::print_line(table::history_table(&chapters)),
     }
 }
 
 /// Tells what became of a change; a change that was taken back is no success.
-fn tell(done: &Done, output: FormatArg) -> Result<(), Failure> {
+fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), CommandError> {
     match output.format {
-        Format::Json => output::print_json(done)?,
-        Format::Table => {
-            done.findings.iter().try_for_each(output::print)?;
+        OutputFormat::Json => output::print_json(done)?,
+        OutputFormat::Table => {
+            done.findings.iter().try_for_each(output::print_line)?;
             let trial = done
                 .trial_until_ms
                 .map_or("", |_| ", on trial until it is confirmed");
-            output::print(format_args!("edition {} is in force{trial}", done.edition))?;
+            output::print_line(format_args!("edition {} is in force{trial}", done.edition))?;
         }
     }
     let error = done
@@ -287,20 +297,20 @@ fn tell(done: &Done, output: FormatArg) -> Result<(), Failure> {
         .iter()
         .find(|finding| finding.severity == Severity::Error);
     match error {
-        Some(finding) if !done.applied => Err(Failure::Work(finding.text.clone())),
+        Some(finding) if !done.applied => Err(CommandError::Failed(finding.text.clone())),
         _ => Ok(()),
     }
 }
 
-fn wish(file: &str) -> Result<Wish, Failure> {
-    Ok(Wish {
-        policy: Some(files::named(file)?),
+fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
+    Ok(PreviewPolicyRequest {
+        policy: Some(files::read_policy_file(file)?),
         temporary: None,
     })
 }
 
 /// A time as people write it: 30s, 5m, 1h.
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; write it as 30s, 5m or 1h");
     let split = text.len() - text.chars().next_back().map_or(0, char::len_utf8);
     let (number, unit) = text.split_at(split);
@@ -323,7 +333,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        let seconds = |text| duration(text).map(|time| time.as_secs());
+        let seconds = |text| parse_duration(text).map(|time| time.as_secs());
         assert_eq!(
             ["30s", "5m", "1h"].map(seconds),
             [Ok(30), Ok(300), Ok(3_600)]

@@ -2,25 +2,25 @@
 //! several communication schedulers.
 //!
 //! [`source`] makes the trace, [`runs`] replays it under all schedulers at a time and keeps
-//! checkpoints, [`table`] and [`page`] show what came of it. What happens in a replay is
+//! checkpoints, [`table`] and [`render_page`] show what came of it. What happens in a replay is
 //! [`simulator::replay`]'s.
 
 mod page;
 pub(super) mod runs;
-mod source;
 mod table;
+mod trace_source;
 
 use std::fs;
 
 use simulator::Scheduler;
-use simulator::placement::{Cluster, Placement};
-use simulator::replay::{Hindrance, Replays, Setup};
-use simulator::trace::Trace;
+use simulator::placement::{GpuCluster, PlacementAlgorithm};
+use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup};
+use simulator::trace::JobTrace;
 
-use self::source::SourceArgs;
-use crate::failure::Failure;
+use self::trace_source::TraceArgs;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Replay a trace of jobs on a fabric: placement, scheduling at every arrival and departure, and
 /// what that is worth.
@@ -33,9 +33,9 @@ Examples:
   crux replay --trace lingjun-like --fabric clos.toml --volume 8
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux
   crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html")]
-pub(crate) struct Args {
+pub(crate) struct ReplayArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    source: TraceArgs,
     /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
     #[arg(long)]
     fabric: String,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     policy: Option<String>,
     /// The placement policy
     #[arg(long, value_name = "NAME", default_value = "same-leaf")]
-    placement: Placement,
+    placement: PlacementAlgorithm,
     /// Schedulers by name, separated by commas
     #[arg(
         long,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1.0)]
     volume: f64,
     #[command(flatten)]
-    checkpoints: runs::Checkpoints,
+    checkpoints: runs::CheckpointArgs,
     /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
@@ -65,31 +65,31 @@ pub(crate) struct Args {
     output: FormatArg,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let setups = args.setups()?;
+pub(crate) fn run_replay(args: &ReplayArgs) -> Result<(), CommandError> {
+    let setups = args.build_setups()?;
     let outcomes = runs::replay_all(&setups, &args.checkpoints)?;
-    let replays = Replays {
-        notes: notes(&setups[0].trace, args),
+    let replays = ReplayComparison {
+        notes: trace_notes(&setups[0].trace, args),
         volume: args.volume,
         outcomes,
     };
     if let Some(file) = &args.html {
-        let page = page::page(&replays);
-        fs::write(file, page).map_err(|error| Failure::input(file, error))?;
+        let page = page::render_page(&replays);
+        fs::write(file, page).map_err(|error| CommandError::input(file, error))?;
         eprintln!("wrote {file}");
     }
     match args.output.format {
-        Format::Json => output::print_json(&replays),
-        Format::Table => table::print(&replays),
+        OutputFormat::Json => output::print_json(&replays),
+        OutputFormat::Table => table::print_replays(&replays),
     }
 }
 
-impl Args {
+impl ReplayArgs {
     /// One setup for each scheduler, of which there is at least one.
-    fn setups(&self) -> Result<Vec<Setup>, Failure> {
+    fn build_setups(&self) -> Result<Vec<ReplaySetup>, CommandError> {
         if !(self.volume > 0.0 && self.volume.is_finite()) {
             let what = format!("{} is no factor; give more than 0", self.volume);
-            return Err(Failure::input("--volume", what));
+            return Err(CommandError::input("--volume", what));
         }
         let policy = files::policy_with(self.policy.as_deref(), |document| {
             // A search at every event would take days.
@@ -97,13 +97,15 @@ impl Args {
                 document.search_events = 0;
             }
         })?;
-        let fabric = files::fabric(&self.fabric)?;
-        let fabric = policy.apply_drains(&fabric).map_err(Failure::document)?;
-        let cluster = Cluster::of(&fabric);
-        let models = self.source.models()?;
-        let trace = self.source.trace(&models, cluster.gpus())?;
+        let fabric = files::read_fabric(&self.fabric)?;
+        let fabric = policy
+            .apply_drains(&fabric)
+            .map_err(CommandError::document)?;
+        let cluster = GpuCluster::from_fabric(&fabric);
+        let models = self.source.read_models()?;
+        let trace = self.source.load_trace(&models, cluster.total_gpus())?;
         let first = self.scheduler.first().copied().unwrap_or(Scheduler::Crux);
-        let setup = Setup {
+        let setup = ReplaySetup {
             fabric,
             cluster,
             trace,
@@ -112,12 +114,12 @@ impl Args {
             policy,
             placement: self.placement,
             scheduler: first,
-            hindrance: Hindrance::Everyone,
+            interference: InterferenceModel::AllJobs,
             seed: self.source.seed,
         };
         let schedulers = self.scheduler.iter();
         Ok(schedulers
-            .map(|scheduler| Setup {
+            .map(|scheduler| ReplaySetup {
                 scheduler: *scheduler,
                 ..setup.clone()
             })
@@ -126,9 +128,9 @@ impl Args {
 }
 
 /// What a reader should know of the trace.
-fn notes(trace: &Trace, args: &Args) -> Vec<String> {
+fn trace_notes(trace: &JobTrace, args: &ReplayArgs) -> Vec<String> {
     let mut notes = trace.notes.clone();
-    if trace.skipped.rows() > 0 {
+    if trace.skipped.total_rows() > 0 {
         notes.push(format!("skipped: {}", trace.skipped));
     }
     if (args.volume - 1.0).abs() > 0.0 {

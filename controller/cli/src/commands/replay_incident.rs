@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use ::controller::recorder::replay::{Happened, Replayed, replay};
+use ::controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output::{self, Format, FormatArg};
+use crate::command_error::CommandError;
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Run a flight recording again, and say whether it leads to the same plans.
 ///
@@ -20,7 +20,7 @@ Examples:
   crux replay-incident /var/lib/crux/flight/flight-000007.jsonl
   crux replay-incident --quiet /var/lib/crux/flight/*.jsonl
   crux replay-incident --format json flight-000007.jsonl")]
-pub(crate) struct Args {
+pub(crate) struct ReplayIncidentArgs {
     /// Recordings, one after the other
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
@@ -33,27 +33,27 @@ pub(crate) struct Args {
 
 /// What a file came to.
 #[derive(Serialize)]
-struct Told {
+struct RecordingReport {
     file: String,
     #[serde(flatten)]
-    replayed: Replayed,
-    happened: Vec<Happened>,
+    replayed: ReplaySummary,
+    happened: Vec<ReplayedLine>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let told = args.files.iter().map(|file| args.replay(file));
-    let told = told.collect::<Result<Vec<Told>, Failure>>()?;
+pub(crate) fn run_replay_incident(args: &ReplayIncidentArgs) -> Result<(), CommandError> {
+    let told = args.files.iter().map(|file| args.replay_recording(file));
+    let told = told.collect::<Result<Vec<RecordingReport>, CommandError>>()?;
     match args.output.format {
-        Format::Json => output::print_json(&told)?,
-        Format::Table => told.iter().try_for_each(print)?,
+        OutputFormat::Json => output::print_json(&told)?,
+        OutputFormat::Table => told.iter().try_for_each(print_report)?,
     }
     let mut differing = told.iter().flat_map(|told| {
-        let differs = |one: &&Happened| !one.differences.is_empty();
+        let differs = |one: &&ReplayedLine| !one.differences.is_empty();
         told.happened.iter().find(differs).map(|one| (told, one))
     });
     match differing.next() {
         None => Ok(()),
-        Some((told, first)) => Err(Failure::Work(format!(
+        Some((told, first)) => Err(CommandError::Failed(format!(
             "{}: step {} (line {}) comes differently: {}",
             told.file,
             first.step,
@@ -63,27 +63,27 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-impl Args {
-    fn replay(&self, file: &str) -> Result<Told, Failure> {
-        let opened = File::open(file).map_err(|error| Failure::input(file, error))?;
+impl ReplayIncidentArgs {
+    fn replay_recording(&self, file: &str) -> Result<RecordingReport, CommandError> {
+        let opened = File::open(file).map_err(|error| CommandError::input(file, error))?;
         let mut happened = Vec::new();
-        let keep = &mut |one: &Happened| {
+        let keep = &mut |one: &ReplayedLine| {
             if !self.quiet || !one.differences.is_empty() {
                 happened.push(one.clone());
             }
         };
-        let replayed = replay(&mut BufReader::new(opened), keep);
-        Ok(Told {
+        let replayed = replay_recording(&mut BufReader::new(opened), keep);
+        Ok(RecordingReport {
             file: file.to_owned(),
-            replayed: replayed.map_err(|error| Failure::input(file, error))?,
+            replayed: replayed.map_err(|error| CommandError::input(file, error))?,
             happened,
         })
     }
 }
 
-fn print(told: &Told) -> Result<(), Failure> {
+fn print_report(told: &RecordingReport) -> Result<(), CommandError> {
     let headings = ["step", "at s", "what", "generation", "plan", "again"];
-    let mut table = output::table(headings);
+    let mut table = output::new_table(headings);
     let start = told.happened.first().map_or(0, |one| one.at_ms);
     for one in &told.happened {
         let again = match one.differences.is_empty() {
@@ -93,24 +93,24 @@ fn print(told: &Told) -> Result<(), Failure> {
         table.add_row([
             one.step.to_string(),
             format!("{:.3}", one.at_ms.saturating_sub(start) as f64 / 1e3),
-            one.what.clone(),
+            one.title.clone(),
             one.generation.to_string(),
             one.plan.clone().unwrap_or_default(),
             again,
         ]);
     }
     if !told.happened.is_empty() {
-        output::print(&table)?;
+        output::print_line(&table)?;
     }
-    let Replayed {
+    let ReplaySummary {
         steps,
         plans,
-        given,
+        published: given,
         is_cut,
         differing,
     } = told.replayed;
     let cut = if is_cut { "; its last line is cut" } else { "" };
-    output::print(format_args!(
+    output::print_line(format_args!(
         "{}: {steps} events, {plans} plans, {given} times tables were given, {differing} \
          differences{cut}",
         told.file

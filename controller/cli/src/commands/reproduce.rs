@@ -1,17 +1,17 @@
 //! `crux reproduce`: the experiments of the papers, each under the name of its figure.
 //!
-//! An experiment is a function from [`Options`] to [`Reproduction`]: rows of what the paper says
+//! An experiment is a function from [`SeedOptions`] to [`PaperReproduction`]: rows of what the paper says
 //! and what came out here, and what had to be assumed. The decision: no experiment has a model of
 //! its own. They ask the planner, the simulator and the placement policies, and say what with.
 
 mod calibration;
-mod cells;
 mod cluster;
+mod crius;
 mod decisions;
 mod large_models;
 mod page;
 mod report;
-mod rings;
+mod sjf_bco;
 mod snapshot;
 mod testbed;
 
@@ -19,9 +19,9 @@ use std::fs;
 
 use serde::Serialize;
 
-use self::report::Reproduction;
-use crate::failure::Failure;
-use crate::output::{self, Format, FormatArg};
+use self::report::PaperReproduction;
+use crate::command_error::CommandError;
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Repeat an experiment of a paper: what it says, what comes out here, and what was assumed.
 ///
@@ -32,12 +32,12 @@ Examples:
   crux reproduce crux-fig20
   crux reproduce sjfbco-fig5 --seed 7 --seeds 1 --format json
   crux reproduce all --html reproductions.html")]
-pub(crate) struct Args {
+pub(crate) struct ReproduceArgs {
     /// The experiment, by the figure that it repeats
-    #[arg(value_name = "NAME", value_parser = names())]
+    #[arg(value_name = "NAME", value_parser = experiment_names())]
     name: String,
     #[command(flatten)]
-    options: Options,
+    options: SeedOptions,
     /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 /// What every experiment takes.
 #[derive(clap::Args, Clone, Copy, Debug)]
-struct Options {
+struct SeedOptions {
     /// First seed of what is drawn: ports, placements, jobs
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,83 +56,83 @@ struct Options {
     seeds: u64,
 }
 
-impl Options {
-    fn all(self) -> impl Iterator<Item = u64> {
+impl SeedOptions {
+    fn all_seeds(self) -> impl Iterator<Item = u64> {
         (0..self.seeds).map(move |more| self.seed.wrapping_add(more))
     }
 }
 
-struct Experiment {
+struct PaperExperiment {
     name: &'static str,
-    run: fn(Options) -> Result<Reproduction, Failure>,
+    run: fn(SeedOptions) -> Result<PaperReproduction, CommandError>,
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [Experiment; 13] = [
-    Experiment {
+const EXPERIMENTS: [PaperExperiment; 13] = [
+    PaperExperiment {
         name: "crux-fig7",
-        run: calibration::fig7,
+        run: calibration::reproduce_fig7,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig16",
-        run: decisions::fig16,
+        run: decisions::reproduce_fig16,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig19",
-        run: testbed::fig19,
+        run: testbed::reproduce_fig19,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig20",
-        run: testbed::fig20,
+        run: testbed::reproduce_fig20,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig23",
-        run: cluster::fig23,
+        run: cluster::reproduce_fig23,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig24",
-        run: snapshot::fig24,
+        run: snapshot::reproduce_fig24,
     },
-    Experiment {
+    PaperExperiment {
         name: "crux-fig25",
-        run: cluster::fig25,
+        run: cluster::reproduce_fig25,
     },
-    Experiment {
+    PaperExperiment {
         name: "sjfbco-fig4",
-        run: rings::fig4,
+        run: sjf_bco::reproduce_fig4,
     },
-    Experiment {
+    PaperExperiment {
         name: "sjfbco-fig5",
-        run: rings::fig5,
+        run: sjf_bco::reproduce_fig5,
     },
-    Experiment {
+    PaperExperiment {
         name: "sjfbco-fig6",
-        run: rings::fig6,
+        run: sjf_bco::reproduce_fig6,
     },
-    Experiment {
+    PaperExperiment {
         name: "crius-jct",
-        run: cells::jct,
+        run: crius::reproduce_jct,
     },
-    Experiment {
+    PaperExperiment {
         name: "crius-ablation",
-        run: cells::ablation,
+        run: crius::reproduce_ablation,
     },
-    Experiment {
+    PaperExperiment {
         name: "who-gains",
-        run: cluster::pairs,
+        run: cluster::reproduce_pairs,
     },
 ];
 
 /// The name that stands for all of them.
 const ALL: &str = "all";
 
-fn names() -> clap::builder::PossibleValuesParser {
+fn experiment_names() -> clap::builder::PossibleValuesParser {
     let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
     names.chain([ALL]).collect::<Vec<_>>().into()
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let asked = |experiment: &&Experiment| args.name == ALL || args.name == experiment.name;
+pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
+    let asked = |experiment: &&PaperExperiment| args.name == ALL || args.name == experiment.name;
     let mut done = Vec::new();
     for experiment in EXPERIMENTS.iter().filter(asked) {
         if args.name == ALL {
@@ -143,18 +143,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         done.push(reproduction);
     }
     if let Some(file) = &args.html {
-        fs::write(file, page::page(&done)).map_err(|error| Failure::input(file, error))?;
+        fs::write(file, page::render_page(&done))
+            .map_err(|error| CommandError::input(file, error))?;
         eprintln!("wrote {file}");
     }
     match (args.output.format, &done[..]) {
-        (Format::Json, [one]) => output::print_json(one),
-        (Format::Json, many) => output::print_json(&All { experiments: many }),
-        (Format::Table, _) => done.iter().try_for_each(report::print),
+        (OutputFormat::Json, [one]) => output::print_json(one),
+        (OutputFormat::Json, many) => output::print_json(&AllReproductions { experiments: many }),
+        (OutputFormat::Table, _) => done.iter().try_for_each(report::print_reproduction),
     }
 }
 
 /// Several reproductions as a document.
 #[derive(Serialize)]
-struct All<'a> {
-    experiments: &'a [Reproduction],
+struct AllReproductions<'a> {
+    experiments: &'a [PaperReproduction],
 }

@@ -4,24 +4,24 @@ use ::controller::northbound::openapi;
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
-use simulator::decisions::Summary;
-use simulator::replay::Replays;
-use simulator::{Comparison, Outcome};
+use simulator::decisions::DecisionSummary;
+use simulator::replay::ReplayComparison;
+use simulator::{SchedulerComparison, SimulationOutcome};
 use topology::spec::FabricDocument;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Print the JSON Schema of a kind of document.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux schema jobs > jobs.schema.json")]
-pub(crate) struct Args {
+pub(crate) struct SchemaArgs {
     /// The kind of document
-    kind: Kind,
+    kind: SchemaKind,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum SchemaKind {
     /// A fabric
     Fabric,
     /// Jobs
@@ -42,17 +42,17 @@ enum Kind {
     Openapi,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_schema(args: &SchemaArgs) -> Result<(), CommandError> {
     let schema = match args.kind {
-        Kind::Fabric => schema_for!(FabricDocument),
-        Kind::Jobs => schema_for!(JobsDocument),
-        Kind::Policy => schema_for!(PolicyDocument),
-        Kind::Plan => schema_for!(PlanDocument),
-        Kind::Outcome => schema_for!(Outcome),
-        Kind::Comparison => schema_for!(Comparison),
-        Kind::Replay => schema_for!(Replays),
-        Kind::Decisions => schema_for!(Summary),
-        Kind::Openapi => return output::print_json(&openapi::document()),
+        SchemaKind::Fabric => schema_for!(FabricDocument),
+        SchemaKind::Jobs => schema_for!(JobsDocument),
+        SchemaKind::Policy => schema_for!(PolicyDocument),
+        SchemaKind::Plan => schema_for!(PlanDocument),
+        SchemaKind::Outcome => schema_for!(SimulationOutcome),
+        SchemaKind::Comparison => schema_for!(SchedulerComparison),
+        SchemaKind::Replay => schema_for!(ReplayComparison),
+        SchemaKind::Decisions => schema_for!(DecisionSummary),
+        SchemaKind::Openapi => return output::print_json(&openapi::openapi_document()),
     };
     output::print_json(&schema)
 }

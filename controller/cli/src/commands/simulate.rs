@@ -1,17 +1,17 @@
 //! `crux simulate`: a fixed set of jobs on a fabric under one scheduler, in the fluid model.
 //!
-//! [`experiment`] reads what `crux compare` reads as well; here it is run once and printed.
+//! [`default_experiment`] reads what `crux compare` reads as well; here it is run once and printed.
 
 pub(crate) mod experiment;
 pub(crate) mod progress;
 
 use comfy_table::Table;
-use simulator::{LevelOutcome, Outcome, Scheduler};
+use simulator::{LevelOutcome, Scheduler, SimulationOutcome};
 
 use self::experiment::ExperimentArgs;
-use self::progress::Progress;
-use crate::failure::Failure;
-use crate::output::{self, Format, FormatArg};
+use self::progress::SimulationProgress;
+use crate::command_error::CommandError;
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Simulate a fixed set of jobs under a scheduler: iteration times, GPU utilisation, busy links.
 ///
@@ -26,7 +26,7 @@ Examples:
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 --levels 3
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux \\
       --fail leaf1-spine1@10s --repair leaf1-spine1@40s --format json > outcome.json")]
-pub(crate) struct Args {
+pub(crate) struct SimulateArgs {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// The scheduler
@@ -39,22 +39,24 @@ pub(crate) struct Args {
 /// Links that a table shows.
 const BUSIEST: usize = 10;
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (experiment, findings) = args.experiment.read()?;
-    let mut progress = Progress::new(args.scheduler.name(), experiment.seconds);
-    let simulated = simulator::simulate(&experiment, args.scheduler, &mut |now| progress.tell(now));
+pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
+    let (experiment, findings) = args.experiment.read_experiment()?;
+    let mut progress = SimulationProgress::new(args.scheduler.name(), experiment.seconds);
+    let simulated = simulator::simulate_experiment(&experiment, args.scheduler, &mut |now| {
+        progress.report_position(now)
+    });
     let mut outcome = simulated
-        .map_err(|error| args.experiment.failure(&error))?
+        .map_err(|error| args.experiment.simulation_error(&error))?
         .outcome;
     outcome.findings.splice(0..0, findings);
     match args.output.format {
-        Format::Json => output::print_json(&outcome),
-        Format::Table => print_tables(&outcome),
+        OutputFormat::Json => output::print_json(&outcome),
+        OutputFormat::Table => print_tables(&outcome),
     }
 }
 
-fn print_tables(outcome: &Outcome) -> Result<(), Failure> {
-    output::print(format_args!(
+fn print_tables(outcome: &SimulationOutcome) -> Result<(), CommandError> {
+    output::print_line(format_args!(
         "{}, {} s: GPU utilisation {:.1} % of the jobs' GPUs, {:.1} % of all; {:.3e} FLOP\n",
         outcome.scheduler,
         outcome.seconds,
@@ -62,12 +64,12 @@ fn print_tables(outcome: &Outcome) -> Result<(), Failure> {
         outcome.cluster_gpu_utilization * 100.0,
         outcome.flop,
     ))?;
-    output::print(job_table(outcome))?;
-    output::print(format_args!("\n{}", link_table(outcome)))?;
-    outcome.findings.iter().try_for_each(output::print)
+    output::print_line(job_table(outcome))?;
+    output::print_line(format_args!("\n{}", link_table(outcome)))?;
+    outcome.findings.iter().try_for_each(output::print_line)
 }
 
-fn job_table(outcome: &Outcome) -> Table {
+fn job_table(outcome: &SimulationOutcome) -> Table {
     let headings = [
         "job",
         "GPUs",
@@ -76,7 +78,7 @@ fn job_table(outcome: &Outcome) -> Table {
         "mean iteration s",
         "busy %",
     ];
-    let mut table = output::table(headings);
+    let mut table = output::new_table(headings);
     for job in &outcome.jobs {
         let mean = job.mean_iteration_seconds;
         table.add_row([
@@ -91,9 +93,9 @@ fn job_table(outcome: &Outcome) -> Table {
     table
 }
 
-fn link_table(outcome: &Outcome) -> Table {
-    let mut table = output::table(["busiest links", "busy %", "by level %"]);
-    for link in outcome.busiest(BUSIEST) {
+fn link_table(outcome: &SimulationOutcome) -> Table {
+    let mut table = output::new_table(["busiest links", "busy %", "by level %"]);
+    for link in outcome.busiest_links(BUSIEST) {
         let level =
             |level: &LevelOutcome| format!("{}: {:.1}", level.level, level.busy_fraction * 100.0);
         let levels: Vec<String> = link.levels.iter().map(level).collect();

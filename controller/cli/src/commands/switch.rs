@@ -13,15 +13,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::election::Dialect;
+use switch::election::ArbitrationDialect;
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::service::{self, ServiceOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
 
-use self::port_flags::{Attachment, PortRate};
+use self::port_flags::{PortAttachment, PortRate};
 use self::tls_flags::TlsFlags;
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::{files, output};
 
 /// Forward packets between interfaces and serve P4Runtime, until interrupted.
@@ -35,7 +35,7 @@ Examples:
   crux switch --no-p4 --device-id 1 -i 1@veth1 -i 2@veth2 -- --grpc-server-addr 127.0.0.1:50001
   crux switch fabric.json -i 1@veth1 -i 2@veth2 --port-rate 10M --port-rate 2=100M
   crux switch fabric.json -i 1@a -i 2@b --use-files 0     # a_in.pcap, b_in.pcap -> *_out.pcap")]
-pub(crate) struct Args {
+pub(crate) struct SwitchArgs {
     /// Program to run from the start, as compiled by p4c (BMv2 JSON)
     #[arg(required_unless_present = "no_p4", conflicts_with = "no_p4")]
     program: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     device_id: u64,
     /// Attach an interface as a port; may be given many times
     #[arg(short, long = "interface", value_name = "PORT@INTERFACE")]
-    interfaces: Vec<Attachment>,
+    interfaces: Vec<PortAttachment>,
     /// Record what passes each interface, in INTERFACE_in.pcap and INTERFACE_out.pcap there
     #[arg(
         long,
@@ -76,9 +76,9 @@ pub(crate) struct Args {
     #[arg(long)]
     bmv2_arbitration: bool,
     #[command(flatten)]
-    ignored: Ignored,
+    ignored: IgnoredFlags,
     #[command(flatten)]
-    target: Target,
+    target: TargetFlags,
     /// The target's flags again, as simple_switch_grpc wants them: after --
     #[arg(last = true, value_name = "TARGET FLAGS")]
     target_flags: Vec<String>,
@@ -87,7 +87,7 @@ pub(crate) struct Args {
 /// Flags of debugging aids of bmv2 that are not here: taken, so that scripts run, and ignored.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Taken for compatibility and ignored")]
-struct Ignored {
+struct IgnoredFlags {
     /// bmv2's Thrift server
     #[arg(long, value_name = "PORT")]
     thrift_port: Option<u16>,
@@ -116,7 +116,7 @@ struct Ignored {
 
 /// Flags that simple_switch_grpc takes after `--`; here they may stand before it too.
 #[derive(clap::Args, Clone, Debug)]
-struct Target {
+struct TargetFlags {
     /// Address to listen on
     #[arg(long, default_value = "0.0.0.0:9559")]
     grpc_server_addr: SocketAddr,
@@ -140,40 +140,40 @@ struct Target {
     name = "crux switch … --",
     disable_help_flag = true
 )]
-struct TargetLine {
+struct TargetCommandLine {
     #[command(flatten)]
-    target: Target,
+    target: TargetFlags,
 }
 
-impl Args {
-    fn target(&self) -> Result<Target, Failure> {
+impl SwitchArgs {
+    fn resolve_target(&self) -> Result<TargetFlags, CommandError> {
         if self.target_flags.is_empty() {
             return Ok(self.target.clone());
         }
-        let line = <TargetLine as clap::Parser>::try_parse_from(&self.target_flags);
+        let line = <TargetCommandLine as clap::Parser>::try_parse_from(&self.target_flags);
         line.map(|line| line.target)
-            .map_err(|error| Failure::input("flags after --", error))
+            .map_err(|error| CommandError::input("flags after --", error))
     }
 
-    fn ports(&self) -> Result<PortsOptions, Failure> {
+    fn ports_options(&self) -> Result<PortsOptions, CommandError> {
         let queue = QueueLimits {
             bytes: self.queue_bytes,
             mark_from: self.ecn_threshold,
         };
-        let shapes = port_flags::Shapes::new(&self.port_rates, queue);
+        let shapes = port_flags::PortShapes::new(&self.port_rates, queue);
         let files = self.use_files.is_some();
-        let port = |attachment: &Attachment| {
+        let port = |attachment: &PortAttachment| {
             let medium = if files {
-                attachment.files()
+                attachment.file_medium()
             } else {
-                attachment.interface()
+                attachment.interface_medium()
             };
-            shapes.port(attachment.port, medium)
+            shapes.port_config(attachment.port, medium)
         };
         let ports: Vec<_> = self.interfaces.iter().map(port).collect();
-        if let Some(stray) = shapes.stray(&ports) {
+        if let Some(stray) = shapes.unattached_port(&ports) {
             let what = format!("port {stray} is attached to nothing; give it with -i");
-            return Err(Failure::input("--port-rate", what));
+            return Err(CommandError::input("--port-rate", what));
         }
         Ok(PortsOptions {
             ports,
@@ -182,63 +182,68 @@ impl Args {
         })
     }
 
-    fn dialect(&self) -> Dialect {
+    fn arbitration_dialect(&self) -> ArbitrationDialect {
         if self.bmv2_arbitration {
-            Dialect::Bmv2
+            ArbitrationDialect::Bmv2
         } else {
-            Dialect::Specification
+            ArbitrationDialect::Specification
         }
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let target = args.target()?;
-    let program = args.program.as_deref().map(load).transpose()?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    runtime.block_on(serve(args, &target, program))
+pub(crate) fn run_switch(args: &SwitchArgs) -> Result<(), CommandError> {
+    let target = args.resolve_target()?;
+    let program = args.program.as_deref().map(load_program).transpose()?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    runtime.block_on(serve_switch(args, &target, program))
 }
 
-fn load(file: &str) -> Result<Arc<Program>, Failure> {
-    let text = files::text(file)?;
-    let program = Program::load(text.as_bytes());
+fn load_program(file: &str) -> Result<Arc<Program>, CommandError> {
+    let text = files::read_text(file)?;
+    let program = Program::from_json(text.as_bytes());
     program
         .map(Arc::new)
-        .map_err(|error| Failure::input(file, error))
+        .map_err(|error| CommandError::input(file, error))
 }
 
-async fn serve(args: &Args, target: &Target, program: Option<Arc<Program>>) -> Result<(), Failure> {
+async fn serve_switch(
+    args: &SwitchArgs,
+    target: &TargetFlags,
+    program: Option<Arc<Program>>,
+) -> Result<(), CommandError> {
     let listener = TcpListener::bind(target.grpc_server_addr).await;
-    let listener = listener.map_err(|error| Failure::input(target.grpc_server_addr, error))?;
+    let listener = listener.map_err(|error| CommandError::input(target.grpc_server_addr, error))?;
     let mut device = Device::new(DeviceConfig {
         device_id: args.device_id,
         cpu_port: target.cpu_port,
         levels: target.priority_queues,
     });
     if let Some(program) = program {
-        device.load(program);
+        device.load_program(program);
     }
-    let ports = ports::spawn(device, &args.ports()?).map_err(|error| Failure::work(&error))?;
+    let ports = ports::spawn_ports(device, &args.ports_options()?)
+        .map_err(|error| CommandError::failed(&error))?;
     let options = ServiceOptions {
-        dialect: args.dialect(),
-        tls: target.tls.read()?,
+        dialect: args.arbitration_dialect(),
+        tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
     let server = service::serve(listener, ports.device(), options).await;
-    let server = server.map_err(|error| Failure::work(&error))?;
-    output::print(format_args!(
+    let server = server.map_err(|error| CommandError::failed(&error))?;
+    output::print_line(format_args!(
         "device {} serves P4Runtime on {}",
         args.device_id,
         server.local_addr()
     ))?;
-    interrupted().await?;
+    await_interrupt().await?;
     server.shutdown().await;
-    say_farewell(&ports).await;
+    log_port_counts(&ports).await;
     ports.stop().await;
     Ok(())
 }
 
 /// Logs what the ports have seen.
-async fn say_farewell(ports: &PortsHandle) {
+async fn log_port_counts(ports: &PortsHandle) {
     for port in ports.status().await.unwrap_or_default() {
         let dropped: u64 = port.levels.iter().map(|level| level.dropped.packets).sum();
         tracing::info!(
@@ -255,11 +260,12 @@ async fn say_farewell(ports: &PortsHandle) {
 }
 
 /// Waits for Ctrl-C or the signal that service managers end a program with.
-async fn interrupted() -> Result<(), Failure> {
+async fn await_interrupt() -> Result<(), CommandError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::work(&error))?;
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|error| CommandError::failed(&error))?;
     tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(|error| Failure::work(&error)),
+        result = tokio::signal::ctrl_c() => result.map_err(|error| CommandError::failed(&error)),
         _ = terminate.recv() => Ok(()),
     }
 }

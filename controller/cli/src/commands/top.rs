@@ -4,9 +4,9 @@
 //! [`screen`] is what the keys have chosen, [`panes`] what is drawn. The decision: drawing never
 //! waits for an answer, so keys work while the controller is away.
 
+mod controller_poller;
 mod panes;
 mod screen;
-mod source;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal;
 
-use self::screen::{Screen, Verdict};
-use self::source::{Known, Source};
-use crate::client::To;
-use crate::failure::Failure;
+use self::controller_poller::{ControllerPoller, TopSnapshot};
+use self::screen::{KeyAction, ScreenState};
+use crate::client::ControllerClient;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Between two looks at what is known, while no key is pressed.
@@ -39,39 +39,51 @@ Examples:
   crux top
   crux top --once
   crux top --controller spine-ctl:9300")]
-pub(crate) struct Args {
+pub(crate) struct TopArgs {
     /// Print one frame and end
     #[arg(long)]
     once: bool,
     #[command(flatten)]
-    to: To,
+    client: ControllerClient,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_top(args: &TopArgs) -> Result<(), CommandError> {
     match args.once {
-        true => once(args),
-        false => watch(args),
+        true => print_frame(args),
+        false => watch_controller(args),
     }
 }
 
-fn once(args: &Args) -> Result<(), Failure> {
-    let known = args.to.run(source::read(&args.to))?;
+fn print_frame(args: &TopArgs) -> Result<(), CommandError> {
+    let known = args
+        .client
+        .block_on(controller_poller::read_snapshot(&args.client))?;
     let is_terminal = std::io::stdout().is_terminal();
     let size = is_terminal.then(terminal::size).and_then(Result::ok);
     let (width, height) = size.unwrap_or(PRINTED);
-    output::print(printed(&known, &Screen::default(), width, height)?)
+    output::print_line(render_frame(
+        &known,
+        &ScreenState::default(),
+        width,
+        height,
+    )?)
 }
 
 /// A frame as text.
-fn printed(known: &Known, screen: &Screen, width: u16, height: u16) -> Result<String, Failure> {
+fn render_frame(
+    known: &TopSnapshot,
+    screen: &ScreenState,
+    width: u16,
+    height: u16,
+) -> Result<String, CommandError> {
     let backend = TestBackend::new(width.max(40), height.max(12));
-    let mut terminal = Terminal::new(backend).map_err(|error| Failure::work(&error))?;
-    let drawn = terminal.draw(|frame| panes::draw(frame, known, screen));
-    drawn.map_err(|error| Failure::work(&error))?;
-    Ok(text(terminal.backend().buffer()))
+    let mut terminal = Terminal::new(backend).map_err(|error| CommandError::failed(&error))?;
+    let drawn = terminal.draw(|frame| panes::draw_screen(frame, known, screen));
+    drawn.map_err(|error| CommandError::failed(&error))?;
+    Ok(buffer_text(terminal.backend().buffer()))
 }
 
-fn text(buffer: &Buffer) -> String {
+fn buffer_text(buffer: &Buffer) -> String {
     let rows = buffer.content.chunks(usize::from(buffer.area.width));
     let line = |row: &[Cell]| {
         let line: String = row.iter().map(Cell::symbol).collect();
@@ -81,19 +93,22 @@ fn text(buffer: &Buffer) -> String {
 }
 
 /// The terminal is as it was before, however this ends: a panic restores it as well.
-fn watch(args: &Args) -> Result<(), Failure> {
-    let source = Source::start(&args.to)?;
-    let mut terminal = ratatui::try_init().map_err(|error| Failure::work(&error))?;
-    let ended = watch_on(&mut terminal, &source);
+fn watch_controller(args: &TopArgs) -> Result<(), CommandError> {
+    let source = ControllerPoller::spawn_poller(&args.client)?;
+    let mut terminal = ratatui::try_init().map_err(|error| CommandError::failed(&error))?;
+    let ended = draw_until_quit(&mut terminal, &source);
     ratatui::restore();
-    ended.map_err(|error| Failure::work(&error))
+    ended.map_err(|error| CommandError::failed(&error))
 }
 
-fn watch_on(terminal: &mut ratatui::DefaultTerminal, source: &Source) -> std::io::Result<()> {
-    let mut screen = Screen::default();
-    while !source.is_told_to_end() {
-        let known = source.known();
-        terminal.draw(|frame| panes::draw(frame, &known, &screen))?;
+fn draw_until_quit(
+    terminal: &mut ratatui::DefaultTerminal,
+    source: &ControllerPoller,
+) -> std::io::Result<()> {
+    let mut screen = ScreenState::default();
+    while !source.is_terminated() {
+        let known = source.latest_snapshot();
+        terminal.draw(|frame| panes::draw_screen(frame, &known, &screen))?;
         if !event::poll(LOOK)? {
             continue;
         }
@@ -101,10 +116,10 @@ fn watch_on(terminal: &mut ratatui::DefaultTerminal, source: &Source) -> std::io
             continue;
         };
         let verdict = match key.kind {
-            KeyEventKind::Press => screen.press(key, &known),
-            _ => Verdict::Stay,
+            KeyEventKind::Press => screen.handle_key(key, &known),
+            _ => KeyAction::Continue,
         };
-        if verdict == Verdict::End {
+        if verdict == KeyAction::Quit {
             break;
         }
     }

@@ -2,7 +2,7 @@
 //! name. Those that ask a controller are run with [`operations`](super::operations).
 
 use planner::JobsDocument;
-use topology::document::{self, Format};
+use topology::document::{self, DocumentFormat};
 
 use super::support::{Files, lab, printed};
 
@@ -118,8 +118,9 @@ const EXAMPLES: [Example; 22] = [
 ];
 
 fn files() -> Files {
-    let jobs: JobsDocument = document::parse(JOBS, Format::Toml, "jobs.toml").unwrap();
-    let jobs_json = document::print(&jobs, Format::Json).unwrap();
+    let jobs: JobsDocument =
+        document::parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
+    let jobs_json = document::print_document(&jobs, DocumentFormat::Json).unwrap();
     let lab = lab(2, 1.0, 1.0);
     Files::with(&[
         ("lab.toml", lab.as_bytes()),

@@ -5,14 +5,14 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 
-use controller::config::{RawToken, Role, TlsFiles};
-use controller::northbound::{self, Server};
-use controller::{Config, Controller, ControllerHandle, Event, RawConfig};
+use controller::config::{AccessRole, RawToken, TlsFiles};
+use controller::northbound::{self, ApiServer};
+use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{JobsDocument, Policy};
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
-use topology::document::Format;
+use topology::document::DocumentFormat;
 use topology::{Fabric, document, spec};
 
 use super::support::{Files, lab, printed, refused};
@@ -35,16 +35,17 @@ flows = [{ src = 'h2', dst = 'h4', bytes = 1e9, udp_src_port = 50001 }]
 /// Switches, a controller and its server.
 struct Stage {
     _switches: Vec<ServerHandle>,
-    _devices: FabricHandle,
+    _devices: EmulatedNetworkHandle,
     controller: ControllerHandle,
-    server: Server,
+    server: ApiServer,
 }
 
 impl Stage {
     async fn open(config: &Config) -> Self {
-        let fabric = spec::parse(&lab(2, 200.0, 400.0), Format::Toml, "lab.toml").unwrap();
-        let mut explicit = spec::document(&fabric);
-        let mut builder = FabricBuilder::new();
+        let fabric =
+            spec::parse_fabric(&lab(2, 200.0, 400.0), DocumentFormat::Toml, "lab.toml").unwrap();
+        let mut explicit = spec::explicit_document(&fabric);
+        let mut builder = EmulatedNetworkBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
             cpu_port: 255,
@@ -66,12 +67,12 @@ impl Stage {
                     .unwrap(),
             );
         }
-        let text = document::print(&explicit, Format::Json).unwrap();
-        let fabric = spec::parse(&text, Format::Json, "lab.json").unwrap();
+        let text = document::print_document(&explicit, DocumentFormat::Json).unwrap();
+        let fabric = spec::parse_fabric(&text, DocumentFormat::Json, "lab.json").unwrap();
         let controller = started(&fabric, config.clone()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Self {
-            server: northbound::serve(listener, controller.access(), config).unwrap(),
+            server: northbound::start_server(listener, controller.access(), config).unwrap(),
             _switches: servers,
             _devices: handle,
             controller,
@@ -82,9 +83,13 @@ impl Stage {
 async fn started(fabric: &Fabric, config: Config) -> ControllerHandle {
     let controller = Controller::start(config, fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
-    let jobs: JobsDocument = document::parse(JOBS, Format::Toml, "jobs.toml").unwrap();
-    let jobs = jobs.resolve(fabric, "jobs.toml").unwrap().jobs;
-    let receipt = controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    let jobs: JobsDocument =
+        document::parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
+    let jobs = jobs.resolve_jobs(fabric, "jobs.toml").unwrap().jobs;
+    let receipt = controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     let minute = std::time::Duration::from_secs(60);
     controller
         .await_verified(receipt.generation, minute)
@@ -295,7 +300,10 @@ fn protected(files: &Files) -> Config {
         role,
         sha256: digest.to_owned(),
     };
-    raw.northbound.tokens = vec![token("ops", Role::Write), token("hosts", Role::Report)];
+    raw.northbound.tokens = vec![
+        token("ops", AccessRole::Write),
+        token("hosts", AccessRole::Report),
+    ];
     Config::try_from(raw).unwrap()
 }
 

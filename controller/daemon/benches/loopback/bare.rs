@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use p4::{Update, UpdateKind, codec};
+use p4::{TableUpdate, UpdateKind, codec};
 use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::stream_message_request::Update as ToSwitch;
@@ -55,11 +55,12 @@ impl Bare {
     /// Writes updates in batches of `batch`, `outstanding` at a time; how long that takes.
     pub(crate) async fn write(
         &self,
-        updates: &[Update],
+        updates: &[TableUpdate],
         batch: usize,
         outstanding: usize,
     ) -> Result<Duration, Failed> {
-        let kind = |update: &Update| (update.entry.key.table, update.kind == UpdateKind::Delete);
+        let kind =
+            |update: &TableUpdate| (update.entry.key.table, update.kind == UpdateKind::Delete);
         let stages = updates.chunk_by(move |a, b| kind(a) == kind(b));
         let batches = stages.flat_map(|stage| stage.chunks(batch));
         let requests: Vec<_> = batches.map(|batch| self.request(batch)).collect();
@@ -76,7 +77,7 @@ impl Bare {
         Ok(begun.elapsed())
     }
 
-    fn request(&self, updates: &[Update]) -> p4rt::WriteRequest {
+    fn request(&self, updates: &[TableUpdate]) -> p4rt::WriteRequest {
         p4rt::WriteRequest {
             device_id: self.device_id,
             election_id: Some(self.election),

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use controller::northbound;
-use controller::{Config, Controller, Event};
+use controller::{Config, Controller, StateEvent};
 use planner::{JobsDocument, Policy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use topology::clos::{self, ClosSpec};
-use topology::document::{self, Format};
+use topology::document::{self, DocumentFormat};
 
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
@@ -42,11 +42,11 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 
 /// Milliseconds of processor time for each change.
 async fn with(readers: usize) -> Result<f64, Failed> {
-    let fabric = clos::build("lab", &ClosSpec::default())?;
+    let fabric = clos::build_clos("lab", &ClosSpec::default())?;
     let started = Controller::start(Config::default(), fabric.clone(), Policy::default());
     let controller = started.await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let server = northbound::serve(listener, controller.access(), &Config::default())?;
+    let server = northbound::start_server(listener, controller.access(), &Config::default())?;
     let (heard, mut hears) = mpsc::channel(2 * readers);
     for _ in 0..readers {
         tokio::spawn(read(server.local_addr(), heard.clone()));
@@ -56,9 +56,12 @@ async fn with(readers: usize) -> Result<f64, Failed> {
     let before = processor_ms()?;
     for change in 0..CHANGES {
         let text = job(JOBS[change % 2]);
-        let jobs: JobsDocument = document::parse(&text, Format::Toml, "jobs.toml")?;
-        let jobs = jobs.resolve(&fabric, "jobs.toml")?.jobs;
-        controller.submit(Event::JobsChanged(jobs)).await?;
+        let jobs: JobsDocument =
+            document::parse_document(&text, DocumentFormat::Toml, "jobs.toml")?;
+        let jobs = jobs.resolve_jobs(&fabric, "jobs.toml")?.jobs;
+        controller
+            .submit_event(StateEvent::JobsChanged(jobs))
+            .await?;
         let decided = Instant::now();
         all_of(readers, &mut hears).await?;
         delays.push(decided.elapsed());

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use controller::{Config, Controller, ControllerHandle, RawConfig};
 use planner::{Flow, Job, Policy};
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, HostId, Parts};
+use topology::{Fabric, FabricParts, HostId};
 
 use crate::Failed;
 
@@ -19,7 +19,7 @@ const CPU_PORT: u16 = 255;
 pub(crate) struct Lab {
     pub(crate) fabric: Fabric,
     _servers: Vec<ServerHandle>,
-    _devices: Vec<FabricHandle>,
+    _devices: Vec<EmulatedNetworkHandle>,
 }
 
 impl Lab {
@@ -47,7 +47,7 @@ impl Lab {
         let mut parts = parts(spec)?;
         let (mut servers, mut devices) = (Vec::new(), Vec::new());
         for switch in parts.switches.iter_mut().take(served) {
-            let mut builder = FabricBuilder::new();
+            let mut builder = EmulatedNetworkBuilder::new();
             let device = builder.add_device(DeviceConfig {
                 device_id: switch.device_id,
                 cpu_port: CPU_PORT,
@@ -78,13 +78,13 @@ pub(crate) fn small() -> ClosSpec {
 }
 
 /// A fabric whose switches have no addresses yet.
-pub(crate) fn parts(spec: &ClosSpec) -> Result<Parts, Failed> {
-    let fabric = clos::build("loopback", spec)?;
+pub(crate) fn parts(spec: &ClosSpec) -> Result<FabricParts, Failed> {
+    let fabric = clos::build_clos("loopback", spec)?;
     let mut switches = fabric.switches().to_vec();
     for switch in &mut switches {
         switch.p4runtime = None;
     }
-    Ok(Parts {
+    Ok(FabricParts {
         name: fabric.name().to_owned(),
         hosts: fabric.hosts().to_vec(),
         nics: fabric.nics().to_vec(),
@@ -106,8 +106,11 @@ pub(crate) async fn control(
 
 /// Entries written to all switches so far.
 pub(crate) fn written(controller: &ControllerHandle) -> u64 {
-    let lines = controller.board().all();
-    lines.values().map(|line| line.written.entries()).sum()
+    let lines = controller.status_board().all_statuses();
+    lines
+        .values()
+        .map(|line| line.written.total_entries())
+        .sum()
 }
 
 /// A job whose flows go around a ring of hosts on as many leaves.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::{ControllerHandle, Event};
-use p4::{Pipeline, Tables};
-use planner::{Override, Policy};
+use controller::{ControllerHandle, StateEvent};
+use p4::{ForwardingPipeline, SwitchTables};
+use planner::{JobOverride, Policy};
 use switch::service::ServiceOptions;
 use topology::SwitchId;
 
@@ -25,7 +25,9 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         job.flows.truncate(*flows as usize);
         job
     }));
-    let receipt = controller.submit(Event::JobsChanged(all)).await?;
+    let receipt = controller
+        .submit_event(StateEvent::JobsChanged(all))
+        .await?;
     controller
         .await_verified(receipt.generation, DEADLINE)
         .await?;
@@ -42,8 +44,8 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 }
 
 /// Flows of the job go by ECMP.
-fn exempt(number: u32) -> Override {
-    Override {
+fn exempt(number: u32) -> JobOverride {
+    JobOverride {
         pattern: format!("job{number}"),
         min_level: None,
         max_level: None,
@@ -59,15 +61,20 @@ async fn change(
     what: &str,
     policy: Policy,
 ) -> Result<(), Failed> {
-    let (entries, before) = (written(controller), controller.desired().tables.clone());
-    let receipt = controller.submit(Event::PolicyChanged(policy)).await?;
+    let (entries, before) = (
+        written(controller),
+        controller.desired_tables().tables.clone(),
+    );
+    let receipt = controller
+        .submit_event(StateEvent::PolicyChanged(policy))
+        .await?;
     let timing = controller
         .await_verified(receipt.generation, DEADLINE)
         .await?;
     let entries = written(controller) - entries;
-    let different = different(&before, &controller.desired().tables);
+    let different = different(&before, &controller.desired_tables().tables);
     let each = entries as f64 / f64::from(flows);
-    let writing = timing.verified - timing.made.lowered;
+    let writing = timing.verified - timing.timestamps.lowered;
     println!(
         "policy puts a job of {flows:>2} flows {what:<7} entries written {entries:>3}, \
          of which differ {different:>3}, for each flow {each:>4.1}, lowered to verified {:.2} ms",
@@ -81,13 +88,13 @@ async fn change(
 
 /// Entries in which two generations differ.
 fn different(
-    before: &BTreeMap<SwitchId, Arc<Tables>>,
-    after: &BTreeMap<SwitchId, Arc<Tables>>,
+    before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    after: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> u64 {
-    let p4info = Pipeline::fabric().p4info;
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let pairs = after
         .iter()
         .filter_map(|(switch, after)| Some((before.get(switch)?, after)));
-    let updates = pairs.map(|(before, after)| p4::diff(&p4info, after, before).len() as u64);
+    let updates = pairs.map(|(before, after)| p4::diff_tables(&p4info, after, before).len() as u64);
     updates.sum()
 }

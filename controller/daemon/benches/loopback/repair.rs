@@ -1,7 +1,7 @@
 //! From a link that fails to every switch verified to go around it.
 
-use controller::liveness::{Health, Part};
-use controller::{ControllerHandle, Event};
+use controller::liveness::{FabricPart, PartHealth};
+use controller::{ControllerHandle, StateEvent};
 use switch::service::ServiceOptions;
 use tokio::time::Instant;
 use topology::{LinkId, Tier};
@@ -20,20 +20,20 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         raw.liveness.hold_down_longest_ms = 1;
     };
     let controller = control(&lab.fabric, fast).await?;
-    let jobs = Event::JobsChanged(jobs(&lab.fabric));
-    let generation = controller.submit(jobs).await?.generation;
+    let jobs = StateEvent::JobsChanged(jobs(&lab.fabric));
+    let generation = controller.submit_event(jobs).await?.generation;
     controller.await_verified(generation, DEADLINE).await?;
-    let leaves = lab.fabric.tier(Tier::Leaf);
+    let leaves = lab.fabric.switches_of_tier(Tier::Leaf);
     let cables: Vec<LinkId> = leaves
         .flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied())
         .collect();
     let (mut protected, mut repaired) = (Samples::default(), Samples::default());
     let before = written(&controller);
     for cable in &cables {
-        let generation = controller.desired().generation;
+        let generation = controller.desired_tables().generation;
         let begun = Instant::now();
         controller
-            .observe(Part::Cable(*cable), Health::Down)
+            .report_health(FabricPart::Cable(*cable), PartHealth::Down)
             .await?;
         let ports = controller.await_verified(generation + 1, DEADLINE).await?;
         protected.push(ports.verified - begun);
@@ -54,10 +54,12 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 
 /// The cable works again and is used, and everything is planned and verified.
 async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
-    controller.observe(Part::Cable(cable), Health::Up).await?;
-    let mut changes = controller.board().changes();
+    controller
+        .report_health(FabricPart::Cable(cable), PartHealth::Up)
+        .await?;
+    let mut changes = controller.status_board().subscribe();
     let is_used = || {
-        let realised = controller.realised();
+        let realised = controller.current_rollout();
         realised.is_some_and(|realised| realised.fabric.is_usable(cable))
     };
     while !is_used() {
@@ -65,7 +67,9 @@ async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed
     }
     // Whatever is planned by then counts, so an empty event ends after all that came before it.
     let policy = planner::Policy::default();
-    let receipt = controller.submit(Event::PolicyChanged(policy)).await?;
+    let receipt = controller
+        .submit_event(StateEvent::PolicyChanged(policy))
+        .await?;
     controller
         .await_verified(receipt.generation, DEADLINE)
         .await?;

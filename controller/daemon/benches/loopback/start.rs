@@ -1,6 +1,6 @@
 //! From 32 empty switches to every table of fabric and jobs verified.
 
-use controller::Event;
+use controller::StateEvent;
 use switch::service::ServiceOptions;
 use tokio::time::Instant;
 
@@ -18,10 +18,12 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         let jobs = jobs(&lab.fabric);
         let begun = Instant::now();
         let controller = control(&lab.fabric, |_| {}).await?;
-        let generation = controller.desired().generation;
+        let generation = controller.desired_tables().generation;
         let timing = controller.await_verified(generation, DEADLINE).await?;
         routed.push(timing.verified - begun);
-        let receipt = controller.submit(Event::JobsChanged(jobs)).await?;
+        let receipt = controller
+            .submit_event(StateEvent::JobsChanged(jobs))
+            .await?;
         let verified = controller.await_verified(receipt.generation, DEADLINE);
         planned.push(verified.await?.verified - begun);
         entries = written(&controller);

@@ -1,8 +1,8 @@
 //! From a primary that ends to the first write of the controller that stood by.
 
-use controller::southbound::arbitration::Standing;
-use controller::{ControllerHandle, Event};
-use switch::election::Dialect;
+use controller::southbound::arbitration::Mastership;
+use controller::{ControllerHandle, StateEvent};
+use switch::election::ArbitrationDialect;
 use switch::service::ServiceOptions;
 use tokio::time::Instant;
 use topology::Fabric;
@@ -14,7 +14,7 @@ use crate::{DEADLINE, Failed};
 const ROUNDS: u32 = 20;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
-    for dialect in [Dialect::Specification, Dialect::Bmv2] {
+    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
         let options = ServiceOptions {
             dialect,
             ..ServiceOptions::default()
@@ -39,7 +39,9 @@ async fn numbered(fabric: &Fabric, number: u32) -> Result<ControllerHandle, Fail
     let controller = control(fabric, |raw| raw.election.controller = number).await?;
     let mut jobs = jobs(fabric);
     jobs.truncate(16 + number as usize % 8);
-    controller.submit(Event::JobsChanged(jobs)).await?;
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await?;
     Ok(controller)
 }
 
@@ -56,27 +58,27 @@ impl Times {
         primary: ControllerHandle,
         standby: &ControllerHandle,
     ) -> Result<(), Failed> {
-        let generation = primary.desired().generation;
+        let generation = primary.desired_tables().generation;
         primary.await_verified(generation, DEADLINE).await?;
-        let waits = |standing| matches!(standing, Standing::Backup { .. });
-        let board = standby.board();
-        let waiting = board.wait_until(|lines| lines.values().all(|line| waits(line.standing)));
+        let waits = |standing| matches!(standing, Mastership::Backup { .. });
+        let board = standby.status_board();
+        let waiting = board.wait_until(|lines| lines.values().all(|line| waits(line.mastership)));
         tokio::time::timeout(DEADLINE, waiting).await?;
 
         let begun = Instant::now();
         // Its streams end some time after this, so the figures are rather too large.
         drop(primary);
-        let generation = standby.desired().generation;
+        let generation = standby.desired_tables().generation;
         let timing = standby.await_verified(generation, DEADLINE).await?;
         self.first.extend(timing.first_write.map(|at| at - begun));
-        let lines = board.all();
+        let lines = board.all_statuses();
         let writes = lines.values().filter_map(|line| line.verified?.first_write);
         self.each.extend(writes.map(|at| at - begun));
         self.verified.push(timing.verified - begun);
         Ok(())
     }
 
-    fn print(&self, dialect: Dialect) {
+    fn print(&self, dialect: ArbitrationDialect) {
         self.first
             .print(&format!("take-over ({dialect:?}), first write"));
         self.each.print(&format!(

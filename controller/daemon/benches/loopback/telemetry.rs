@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use api::telemetry as proto;
-use controller::northbound::{self, Server};
+use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
 use proto::report::Said;
 use proto::telemetry_client::TelemetryClient;
@@ -72,13 +72,17 @@ pub(crate) async fn watch_memory() -> Result<(), Failed> {
     Ok(())
 }
 
-async fn serve(controller: &ControllerHandle) -> Result<Server, Failed> {
+async fn serve(controller: &ControllerHandle) -> Result<ApiServer, Failed> {
     let mut raw = RawConfig::default();
     // All of them come from this machine.
     raw.telemetry.streams_per_address = 2 * HOSTS as usize;
     let config = Config::try_from(raw)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    Ok(northbound::serve(listener, controller.access(), &config)?)
+    Ok(northbound::start_server(
+        listener,
+        controller.access(),
+        &config,
+    )?)
 }
 
 /// A reporter's end of a stream.
@@ -88,7 +92,7 @@ struct Line {
 }
 
 impl Line {
-    async fn open(server: &Server) -> Result<Self, Failed> {
+    async fn open(server: &ApiServer) -> Result<Self, Failed> {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await?;
         let (say, reports) = mpsc::channel(4);
@@ -147,7 +151,7 @@ fn window(number: u32, flop: f64) -> Said {
 async fn profiles(
     fabric: &Fabric,
     controller: &ControllerHandle,
-    server: &Server,
+    server: &ApiServer,
 ) -> Result<(), Failed> {
     let mut line = Line::open(server).await?;
     let mut samples = Samples::default();
@@ -155,14 +159,14 @@ async fn profiles(
         line.say(announcement(fabric, number)).await?;
         line.hear().await?;
         let name = format!("told{number}").as_str().into();
-        let announced = controller.await_realised(|now| now.plan.job(&name).is_some());
+        let announced = controller.await_rollout(|now| now.plan.job(&name).is_some());
         let generation = timeout(DEADLINE, announced).await??.generation;
         controller.await_verified(generation, DEADLINE).await?;
 
         let began = Instant::now();
         line.say(window(number, 1e12 * f64::from(number + 1)))
             .await?;
-        let planned = controller.await_realised(|now| {
+        let planned = controller.await_rollout(|now| {
             now.plan
                 .job(&name)
                 .is_some_and(|(_, job)| job.intensity > 1e9)
@@ -180,7 +184,7 @@ async fn profiles(
 }
 
 /// The streams of all hosts, of which the first hundred have a job.
-async fn open(fabric: &Fabric, server: &Server) -> Result<Vec<Line>, Failed> {
+async fn open(fabric: &Fabric, server: &ApiServer) -> Result<Vec<Line>, Failed> {
     let mut lines = Vec::new();
     for host in 0..HOSTS {
         let mut line = Line::open(server).await?;

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::southbound::Pass;
-use controller::{ControllerHandle, Event};
-use p4::{Pipeline, Tables};
+use controller::southbound::ReconcilePass;
+use controller::{ControllerHandle, StateEvent};
+use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Flow, Job};
 use topology::{Fabric, HostId, SwitchId};
 
@@ -63,9 +63,9 @@ async fn compare(what: &str, fabric: &Fabric) -> Result<(), Failed> {
         ours.push(added.write, removed.write);
         updates = added.updates;
 
-        let p4info = Pipeline::fabric().p4info;
+        let p4info = ForwardingPipeline::embedded_fabric().p4info;
         let [add, remove] = [(&with, &without), (&without, &with)]
-            .map(|(wanted, held)| p4::diff(&p4info, wanted, held));
+            .map(|(wanted, held)| p4::diff_tables(&p4info, wanted, held));
         let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1).await?;
         let added = client.write(&add, BATCH, OUTSTANDING).await?;
         let removed = client.write(&remove, BATCH, OUTSTANDING).await?;
@@ -109,19 +109,22 @@ impl Writer {
             raw.reconcile.outstanding = OUTSTANDING;
         };
         let controller = control(fabric, change).await?;
-        let generation = controller.desired().generation;
+        let generation = controller.desired_tables().generation;
         controller.await_verified(generation, DEADLINE).await?;
         Ok(Self { controller })
     }
 
     /// Has it write other jobs: the tables before, and how the pass went.
-    async fn turn_to(&self, jobs: Vec<Job>) -> Result<(Arc<Tables>, Pass), Failed> {
-        let before = self.controller.desired();
+    async fn turn_to(&self, jobs: Vec<Job>) -> Result<(Arc<SwitchTables>, ReconcilePass), Failed> {
+        let before = self.controller.desired_tables();
         let before = before.tables.get(&LEAF).ok_or("the leaf has no tables")?;
-        let receipt = self.controller.submit(Event::JobsChanged(jobs)).await?;
+        let receipt = self
+            .controller
+            .submit_event(StateEvent::JobsChanged(jobs))
+            .await?;
         let verified = self.controller.await_verified(receipt.generation, DEADLINE);
         verified.await?;
-        let line = self.controller.board().of(LEAF);
+        let line = self.controller.status_board().switch_status(LEAF);
         let pass = line
             .and_then(|line| line.last_pass)
             .ok_or("no pass was made")?;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check, duration};
+use super::{ConfigError, check_field, positive_duration};
 
 /// How often the switches' own counters are read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counters {
+pub struct CountersConfig {
     /// Whether they are.
     pub is_enabled: bool,
     /// Between two readings of a switch.
@@ -17,7 +17,7 @@ pub struct Counters {
     /// Counters read of one switch in a second.
     pub entries_per_second: NonZeroU32,
     /// What jobs say and switches count may differ by this share.
-    pub disagree_min: f64,
+    pub disagreement_min: f64,
 }
 
 /// How often the switches' own counters are read, as files spell it.
@@ -45,13 +45,13 @@ impl Default for RawCounters {
     }
 }
 
-impl TryFrom<&RawCounters> for Counters {
+impl TryFrom<&RawCounters> for CountersConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawCounters) -> Result<Self, ConfigError> {
         let share = raw.disagree_min > 0.0 && raw.disagree_min <= 1.0;
         let wanted = "above 0, at most 1";
-        check("counters.disagree_min", &raw.disagree_min, wanted, share)?;
+        check_field("counters.disagree_min", &raw.disagree_min, wanted, share)?;
         let budget = NonZeroU32::new(raw.entries_per_second);
         let budget = budget.ok_or_else(|| ConfigError::Invalid {
             field: "counters.entries_per_second",
@@ -60,9 +60,9 @@ impl TryFrom<&RawCounters> for Counters {
         })?;
         Ok(Self {
             is_enabled: raw.enabled,
-            interval: duration("counters.interval_ms", raw.interval_ms)?,
+            interval: positive_duration("counters.interval_ms", raw.interval_ms)?,
             entries_per_second: budget,
-            disagree_min: raw.disagree_min,
+            disagreement_min: raw.disagree_min,
         })
     }
 }

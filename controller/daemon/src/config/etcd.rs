@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::tls::{self, RawTls, Tls, alone, read};
-use super::{ConfigError, RawConfig, Retry, check, duration};
+use super::tls::{self, RawTls, TlsConfig, missing_partner, read_file};
+use super::{ConfigError, RawConfig, RetryBackoff, check_field, positive_duration};
 
 /// etcd as files spell it: who of several controllers leads and what they share, instead of the
 /// switches and of the embedded store.
@@ -53,7 +53,7 @@ impl Default for RawEtcd {
 
 /// How a controller deals with etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Etcd {
+pub struct EtcdConfig {
     /// Its servers, at least one.
     pub endpoints: Vec<String>,
     /// Before every key.
@@ -63,23 +63,23 @@ pub struct Etcd {
     /// One call.
     pub deadline: Duration,
     /// The wait before another server is tried.
-    pub retry: Retry,
+    pub backoff: RetryBackoff,
     /// As whom to ask it, if it has users.
-    pub user: Option<User>,
+    pub user: Option<EtcdUser>,
     /// What secures connections, if anything does.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
 }
 
 /// Somebody whom etcd knows.
 #[derive(Clone, PartialEq, Eq)]
-pub struct User {
+pub struct EtcdUser {
     /// Their name.
     pub name: String,
     /// Their password.
     pub password: String,
 }
 
-impl fmt::Debug for User {
+impl fmt::Debug for EtcdUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the password.
         let mut shown = f.debug_struct("User");
@@ -89,50 +89,50 @@ impl fmt::Debug for User {
 
 impl RawEtcd {
     /// How to deal with etcd, if there is any.
-    pub(super) fn load(&self, of: &RawConfig) -> Result<Option<Etcd>, ConfigError> {
-        let (user, tls) = (self.user()?, self.tls.load(&tls::ETCD)?);
+    pub(super) fn load_etcd(&self, of: &RawConfig) -> Result<Option<EtcdConfig>, ConfigError> {
+        let (user, tls) = (self.load_user()?, self.tls.load_files(&tls::ETCD)?);
         if self.endpoints.is_empty() {
             return Ok(None);
         }
         let path = of.store.path.as_ref();
         let stored = path.map_or(String::new(), |path| path.display().to_string());
         let wanted = "left out where etcd.endpoints says what shares jobs and policy";
-        check("store.path", &stored, wanted, path.is_none())?;
+        check_field("store.path", &stored, wanted, path.is_none())?;
         let lease_s = self.lease_s;
         // etcd itself makes shorter ones longer.
-        check("etcd.lease_s", &lease_s, "at least 2 s", lease_s >= 2)?;
+        check_field("etcd.lease_s", &lease_s, "at least 2 s", lease_s >= 2)?;
         let lease = Duration::from_secs(lease_s);
-        let deadline = duration("etcd.deadline_ms", self.deadline_ms)?;
+        let deadline = positive_duration("etcd.deadline_ms", self.deadline_ms)?;
         // A call that fails at its deadline leaves time for another one before the leader stops.
         let wanted = "at most a fifth of etcd.lease_s";
         let is_short = 5 * deadline <= lease;
-        check("etcd.deadline_ms", &self.deadline_ms, wanted, is_short)?;
-        Ok(Some(Etcd {
+        check_field("etcd.deadline_ms", &self.deadline_ms, wanted, is_short)?;
+        Ok(Some(EtcdConfig {
             endpoints: self.endpoints.clone(),
             prefix: self.prefix.clone(),
             lease,
             deadline,
-            retry: Retry::try_from(&of.reconcile)?,
+            backoff: RetryBackoff::try_from(&of.reconcile)?,
             user,
             tls,
         }))
     }
 
-    fn user(&self) -> Result<Option<User>, ConfigError> {
+    fn load_user(&self) -> Result<Option<EtcdUser>, ConfigError> {
         let field = "etcd.password";
         match (&self.user, &self.password) {
             (None, None) => Ok(None),
             (Some(name), Some(path)) => {
-                let text = String::from_utf8_lossy(&read(field, path)?).into_owned();
+                let text = String::from_utf8_lossy(&read_file(field, path)?).into_owned();
                 let password = text.lines().next().unwrap_or_default().to_owned();
                 let found = path.display();
                 let wanted = "a file with the password in its first line";
-                check(field, &found, wanted, !password.is_empty())?;
+                check_field(field, &found, wanted, !password.is_empty())?;
                 let name = name.clone();
-                Ok(Some(User { name, password }))
+                Ok(Some(EtcdUser { name, password }))
             }
-            (Some(_), None) => Err(alone("etcd.user", field)),
-            (None, Some(_)) => Err(alone(field, "etcd.user")),
+            (Some(_), None) => Err(missing_partner("etcd.user", field)),
+            (None, Some(_)) => Err(missing_partner(field, "etcd.user")),
         }
     }
 }

@@ -7,18 +7,18 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check, count};
+use super::{ConfigError, check_field, positive_count};
 
 /// Where people and programs are served, and what they may do there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Northbound {
+pub struct NorthboundConfig {
     /// Address; nobody is served without one.
     pub listen: Option<SocketAddr>,
     /// Who may do what by what they send; without tokens and certificates, whoever reaches the
     /// address may do everything.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<AccessToken>,
     /// Who may do what by the certificate that they show.
-    pub certificates: Vec<Token>,
+    pub certificates: Vec<AccessToken>,
     /// Served over TLS, with these files.
     pub tls: Option<TlsFiles>,
     /// The longest body of a request, bytes.
@@ -29,11 +29,11 @@ pub struct Northbound {
 
 /// A token, or a client's certificate that is as good as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct AccessToken {
     /// Whose it is.
     pub name: String,
     /// What it is good for.
-    pub role: Role,
+    pub role: AccessRole,
     /// SHA-256 of it; of a certificate in DER.
     pub sha256: [u8; 32],
 }
@@ -54,7 +54,7 @@ pub struct TlsFiles {
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum AccessRole {
     /// Tell of jobs.
     Report,
     /// Ask everything.
@@ -63,14 +63,14 @@ pub enum Role {
     Write,
 }
 
-impl Role {
+impl AccessRole {
     /// Whether who has this role may do what needs the other.
-    pub fn may(self, needs: Self) -> bool {
+    pub fn allows_role(self, needs: Self) -> bool {
         self == needs || self == Self::Write
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for AccessRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Report => "report",
@@ -116,7 +116,7 @@ pub struct RawToken {
     /// Whose it is, for people.
     pub name: String,
     /// `report`, `read` or `write`.
-    pub role: Role,
+    pub role: AccessRole,
     /// SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`), so that who
     /// reads the configuration does not learn the token; or of the certificate (`openssl x509 -in
     /// CERT -outform der | sha256sum`).
@@ -138,16 +138,16 @@ impl Default for RawNorthbound {
     }
 }
 
-impl TryFrom<&RawNorthbound> for Northbound {
+impl TryFrom<&RawNorthbound> for NorthboundConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawNorthbound) -> Result<Self, ConfigError> {
-        let tokens = tokens("northbound.tokens.sha256", &raw.tokens)?;
-        let certificates = self::tokens("northbound.certificates.sha256", &raw.certificates)?;
+        let tokens = parse_tokens("northbound.tokens.sha256", &raw.tokens)?;
+        let certificates = self::parse_tokens("northbound.certificates.sha256", &raw.certificates)?;
         let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
         let wanted = "left out without northbound.tls.client_roots, for nobody shows any then";
         let is_asked = certificates.is_empty() || certified.is_some();
-        check(
+        check_field(
             "northbound.certificates",
             &certificates.len(),
             wanted,
@@ -159,7 +159,7 @@ impl TryFrom<&RawNorthbound> for Northbound {
             let wanted = "an address of this machine alone (127.0.0.1), unless northbound.tokens \
                           says who may do what, northbound.tls.client_roots who is known, or \
                           northbound.anyone = true";
-            check("northbound.listen", &listen, wanted, !is_open || raw.anyone)?;
+            check_field("northbound.listen", &listen, wanted, !is_open || raw.anyone)?;
         }
         let rate = NonZeroU32::new(raw.requests_per_second);
         Ok(Self {
@@ -167,7 +167,7 @@ impl TryFrom<&RawNorthbound> for Northbound {
             tokens,
             certificates,
             tls: raw.tls.clone(),
-            body_max: count("northbound.body_max", raw.body_max)?,
+            body_max: positive_count("northbound.body_max", raw.body_max)?,
             requests_per_second: rate.ok_or_else(|| ConfigError::Invalid {
                 field: "northbound.requests_per_second",
                 found: "0".to_owned(),
@@ -178,7 +178,7 @@ impl TryFrom<&RawNorthbound> for Northbound {
 }
 
 /// Checks the digests, which stand in this field.
-fn tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<Token>, ConfigError> {
+fn parse_tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<AccessToken>, ConfigError> {
     let token = |raw: &RawToken| {
         let wrong = || ConfigError::Invalid {
             field,
@@ -190,7 +190,7 @@ fn tokens(field: &'static str, raw: &[RawToken]) -> Result<Vec<Token>, ConfigErr
             .map(|at| u8::from_str_radix(raw.sha256.get(at..at + 2)?, 16).ok())
             .collect();
         let sha256 = digits.and_then(|digits| digits.try_into().ok());
-        Ok(Token {
+        Ok(AccessToken {
             name: raw.name.clone(),
             role: raw.role,
             sha256: sha256.ok_or_else(wrong)?,

@@ -145,14 +145,14 @@ pub struct RawReconcile {
     /// How long a switch that is slow to be read keeps others waiting for that, at most.
     pub turn_ms: u64,
     /// What becomes of entries that no controller of ours wrote: `delete`, `keep` or `report`.
-    pub foreign: Foreign,
+    pub foreign: ForeignEntryPolicy,
 }
 
 /// What becomes of entries that no controller of ours wrote. What they replace or hide of ours is
 /// restored in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Foreign {
+pub enum ForeignEntryPolicy {
     /// They go: the switch holds what is planned and nothing else.
     #[default]
     Delete,
@@ -270,7 +270,7 @@ impl Default for RawReconcile {
             outstanding: 4,
             readers: 4,
             turn_ms: 20,
-            foreign: Foreign::default(),
+            foreign: ForeignEntryPolicy::default(),
         }
     }
 }

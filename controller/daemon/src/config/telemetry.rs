@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, check, count, duration};
+use super::{ConfigError, check_field, positive_count, positive_duration};
 
 /// How jobs may tell of themselves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// A job that says nothing for this long counts as ended.
     pub grace: Duration,
     /// Iterations after which enough is known of a job.
@@ -86,15 +86,15 @@ impl Default for RawTelemetry {
     }
 }
 
-impl TryFrom<&RawTelemetry> for Telemetry {
+impl TryFrom<&RawTelemetry> for TelemetryConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawTelemetry) -> Result<Self, ConfigError> {
         let share = (0.0..=1.0).contains(&raw.change_min);
-        check("telemetry.change_min", &raw.change_min, "0 to 1", share)?;
+        check_field("telemetry.change_min", &raw.change_min, "0 to 1", share)?;
         let iterations = raw.profile_iterations;
         let field = "telemetry.profile_iterations";
-        check(field, &iterations, "above 0", iterations > 0)?;
+        check_field(field, &iterations, "above 0", iterations > 0)?;
         let rate = NonZeroU32::new(raw.reports_per_second);
         let rate = rate.ok_or_else(|| ConfigError::Invalid {
             field: "telemetry.reports_per_second",
@@ -102,18 +102,27 @@ impl TryFrom<&RawTelemetry> for Telemetry {
             wanted: "above 0",
         })?;
         Ok(Self {
-            grace: duration("telemetry.grace_ms", raw.grace_ms)?,
+            grace: positive_duration("telemetry.grace_ms", raw.grace_ms)?,
             profile_iterations: iterations,
-            profile_longest: duration("telemetry.profile_longest_ms", raw.profile_longest_ms)?,
-            profiled_at_once: count("telemetry.profiled_at_once", raw.profiled_at_once)?,
+            profile_longest: positive_duration(
+                "telemetry.profile_longest_ms",
+                raw.profile_longest_ms,
+            )?,
+            profiled_at_once: positive_count("telemetry.profiled_at_once", raw.profiled_at_once)?,
             change_min: raw.change_min,
-            jobs: count("telemetry.jobs", raw.jobs)?,
-            jobs_per_reporter: count("telemetry.jobs_per_reporter", raw.jobs_per_reporter)?,
+            jobs: positive_count("telemetry.jobs", raw.jobs)?,
+            jobs_per_reporter: positive_count(
+                "telemetry.jobs_per_reporter",
+                raw.jobs_per_reporter,
+            )?,
             reports_per_second: rate,
-            streams: count("telemetry.streams", raw.streams)?,
-            streams_per_address: count("telemetry.streams_per_address", raw.streams_per_address)?,
-            queue: count("telemetry.queue", raw.queue)?,
-            tick: duration("telemetry.tick_ms", raw.tick_ms)?,
+            streams: positive_count("telemetry.streams", raw.streams)?,
+            streams_per_address: positive_count(
+                "telemetry.streams_per_address",
+                raw.streams_per_address,
+            )?,
+            queue: positive_count("telemetry.queue", raw.queue)?,
+            tick: positive_duration("telemetry.tick_ms", raw.tick_ms)?,
         })
     }
 }

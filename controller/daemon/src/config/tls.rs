@@ -32,7 +32,7 @@ pub struct RawTls {
 
 /// What secures connections.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsConfig {
     /// The roots of the servers' certificates, in PEM.
     pub roots: Vec<u8>,
     /// The controller's certificate and its key, in PEM.
@@ -41,29 +41,29 @@ pub struct Tls {
     pub domain: Option<String>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the key.
         f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 
-impl Tls {
+impl TlsConfig {
     /// How a server is called, `host:port`, where this secures connections to it or nothing does.
-    pub(crate) fn uri(tls: Option<&Self>, server: &str) -> String {
+    pub(crate) fn server_uri(tls: Option<&Self>, server: &str) -> String {
         let scheme = tls.map_or("http", |_| "https");
         format!("{scheme}://{server}")
     }
 
     /// The same server with this, where anything secures connections to it.
-    pub(crate) fn securing(tls: Option<&Self>, server: Endpoint) -> Result<Endpoint, Error> {
+    pub(crate) fn secure_endpoint(tls: Option<&Self>, server: Endpoint) -> Result<Endpoint, Error> {
         match tls {
-            Some(tls) => server.tls_config(tls.of_client()),
+            Some(tls) => server.tls_config(tls.client_config()),
             None => Ok(server),
         }
     }
 
-    fn of_client(&self) -> ClientTlsConfig {
+    fn client_config(&self) -> ClientTlsConfig {
         let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.roots));
         if let Some((certificate, key)) = &self.identity {
             config = config.identity(Identity::from_pem(certificate, key));
@@ -76,28 +76,28 @@ impl Tls {
 }
 
 /// Where in a configuration the files are named.
-pub(super) struct Fields {
+pub(super) struct TlsFields {
     ca: &'static str,
     cert: &'static str,
     key: &'static str,
 }
 
 /// Towards switches.
-pub(super) const SWITCHES: Fields = Fields {
+pub(super) const SWITCHES: TlsFields = TlsFields {
     ca: "tls.ca",
     cert: "tls.cert",
     key: "tls.key",
 };
 
 /// Towards etcd.
-pub(super) const ETCD: Fields = Fields {
+pub(super) const ETCD: TlsFields = TlsFields {
     ca: "etcd.tls.ca",
     cert: "etcd.tls.cert",
     key: "etcd.tls.key",
 };
 
 /// Towards the collector of traces.
-pub(super) const TRACES: Fields = Fields {
+pub(super) const TRACES: TlsFields = TlsFields {
     ca: "traces.tls.ca",
     cert: "traces.tls.cert",
     key: "traces.tls.key",
@@ -105,27 +105,29 @@ pub(super) const TRACES: Fields = Fields {
 
 impl RawTls {
     /// Reads the files.
-    pub(super) fn load(&self, fields: &Fields) -> Result<Option<Tls>, ConfigError> {
+    pub(super) fn load_files(&self, fields: &TlsFields) -> Result<Option<TlsConfig>, ConfigError> {
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((read(fields.cert, cert)?, read(fields.key, key)?)),
+            (Some(cert), Some(key)) => {
+                Some((read_file(fields.cert, cert)?, read_file(fields.key, key)?))
+            }
             (None, None) => None,
-            (Some(_), None) => return Err(alone(fields.cert, fields.key)),
-            (None, Some(_)) => return Err(alone(fields.key, fields.cert)),
+            (Some(_), None) => return Err(missing_partner(fields.cert, fields.key)),
+            (None, Some(_)) => return Err(missing_partner(fields.key, fields.cert)),
         };
         match (&self.ca, &self.cert) {
-            (Some(ca), _) => Ok(Some(Tls {
-                roots: read(fields.ca, ca)?,
+            (Some(ca), _) => Ok(Some(TlsConfig {
+                roots: read_file(fields.ca, ca)?,
                 identity,
                 domain: self.domain.clone(),
             })),
-            (None, Some(_)) => Err(alone(fields.cert, fields.ca)),
+            (None, Some(_)) => Err(missing_partner(fields.cert, fields.ca)),
             (None, None) => Ok(None),
         }
     }
 }
 
 /// The content of a file that a field names.
-pub(super) fn read(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path).map_err(|source| ConfigError::File {
         field,
         path: path.to_owned(),
@@ -134,6 +136,6 @@ pub(super) fn read(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigEr
 }
 
 /// One of two fields of which neither is any use without the other.
-pub(super) fn alone(field: &'static str, other: &'static str) -> ConfigError {
-    ConfigError::Alone { field, other }
+pub(super) fn missing_partner(field: &'static str, other: &'static str) -> ConfigError {
+    ConfigError::MissingPartner { field, other }
 }

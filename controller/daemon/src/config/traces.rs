@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonic::transport::Endpoint;
 
-use super::tls::{self, RawTls, Tls};
-use super::{ConfigError, check, count, duration};
+use super::tls::{self, RawTls, TlsConfig};
+use super::{ConfigError, check_field, positive_count, positive_duration};
 
 /// Where traces of changes go, and how many.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Traces {
+pub struct TracesConfig {
     /// A collector's OTLP/gRPC receiver: an `https` address where there is `tls`, else `http`.
     pub endpoint: String,
     /// Whose traces the collector takes them for.
@@ -28,7 +28,7 @@ pub struct Traces {
     /// One message, and the last one when the controller stops.
     pub deadline: Duration,
     /// What secures the connection, if anything does.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
 }
 
 /// Where traces of changes go, as files spell it.
@@ -69,13 +69,13 @@ impl Default for RawTraces {
 
 impl RawTraces {
     /// Reads the files and makes sense of it; nothing without an endpoint.
-    pub(super) fn load(&self) -> Result<Option<Traces>, ConfigError> {
+    pub(super) fn load_traces(&self) -> Result<Option<TracesConfig>, ConfigError> {
         let share = (0.0..=1.0).contains(&self.ratio);
-        check("traces.ratio", &self.ratio, "0 to 1", share)?;
-        let queue = count("traces.queue", self.queue)?;
-        let interval = duration("traces.interval_ms", self.interval_ms)?;
-        let deadline = duration("traces.deadline_ms", self.deadline_ms)?;
-        let tls = self.tls.load(&tls::TRACES)?;
+        check_field("traces.ratio", &self.ratio, "0 to 1", share)?;
+        let queue = positive_count("traces.queue", self.queue)?;
+        let interval = positive_duration("traces.interval_ms", self.interval_ms)?;
+        let deadline = positive_duration("traces.deadline_ms", self.deadline_ms)?;
+        let tls = self.tls.load_files(&tls::TRACES)?;
         let Some(endpoint) = self.endpoint.clone() else {
             return Ok(None);
         };
@@ -91,8 +91,8 @@ impl RawTraces {
         };
         let is_address = Endpoint::from_shared(endpoint.clone())
             .is_ok_and(|endpoint| endpoint.uri().scheme_str() == Some(scheme));
-        check("traces.endpoint", &endpoint, wanted, is_address)?;
-        Ok(Some(Traces {
+        check_field("traces.endpoint", &endpoint, wanted, is_address)?;
+        Ok(Some(TracesConfig {
             endpoint,
             service: self.service.clone(),
             ratio: self.ratio,

@@ -6,7 +6,7 @@
 
 use std::net::Ipv4Addr;
 
-use topology::Mac;
+use topology::MacAddress;
 
 /// The EtherType of ARP.
 pub(crate) const ETHERTYPE: u16 = 0x0806;
@@ -19,7 +19,7 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// Who sent an ARP packet, if it is one and says so.
-pub(super) fn sender(frame: &[u8]) -> Option<(Ipv4Addr, Mac)> {
+pub(super) fn parse_sender(frame: &[u8]) -> Option<(Ipv4Addr, MacAddress)> {
     let packet = frame.get(14..42)?;
     if frame[12..14] != ETHERTYPE.to_be_bytes() || packet[..6] != KIND {
         return None;
@@ -27,11 +27,11 @@ pub(super) fn sender(frame: &[u8]) -> Option<(Ipv4Addr, Mac)> {
     let mac: [u8; 6] = packet[8..14].try_into().ok()?;
     let ip: [u8; 4] = packet[14..18].try_into().ok()?;
     let ip = Ipv4Addr::from(ip);
-    (!ip.is_unspecified()).then_some((ip, Mac(mac)))
+    (!ip.is_unspecified()).then_some((ip, MacAddress(mac)))
 }
 
 /// The question who has this address.
-pub(super) fn question(ip: Ipv4Addr) -> Vec<u8> {
+pub(super) fn encode_request(ip: Ipv4Addr) -> Vec<u8> {
     let parts: [&[u8]; 9] = [
         &BROADCAST,
         &NOBODY,
@@ -55,13 +55,16 @@ mod tests {
     #[test]
     fn who_sends_is_read_and_nobody_asks() {
         let ip = Ipv4Addr::new(10, 0, 0, 9);
-        let mut frame = question(ip);
-        assert_eq!(sender(&frame), None);
+        let mut frame = encode_request(ip);
+        assert_eq!(parse_sender(&frame), None);
         frame[22..28].copy_from_slice(&[2, 0, 10, 0, 0, 9]);
         frame[28..32].copy_from_slice(&ip.octets());
-        assert_eq!(sender(&frame), Some((ip, Mac([2, 0, 10, 0, 0, 9]))));
-        assert_eq!(sender(&frame[..41]), None);
+        assert_eq!(
+            parse_sender(&frame),
+            Some((ip, MacAddress([2, 0, 10, 0, 0, 9])))
+        );
+        assert_eq!(parse_sender(&frame[..41]), None);
         frame[13] = 0;
-        assert_eq!(sender(&frame), None);
+        assert_eq!(parse_sender(&frame), None);
     }
 }

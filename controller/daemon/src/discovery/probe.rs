@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use sha2::{Digest, Sha256};
 use topology::SwitchId;
 
-use super::End;
+use super::SwitchPort;
 
 /// The EtherType of probes.
 pub const ETHERTYPE: u16 = 0x88b5;
@@ -33,15 +33,15 @@ const BLOCK: usize = 64;
 
 /// What proves probes to be ours.
 #[derive(Clone)]
-pub struct Key([u8; 32]);
+pub struct ProbeKey([u8; 32]);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for ProbeKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key(..)")
     }
 }
 
-impl Key {
+impl ProbeKey {
     /// A key of bytes that nobody can guess.
     pub fn new(secret: [u8; 32]) -> Self {
         Self(secret)
@@ -56,7 +56,7 @@ impl Key {
         Self(std::array::from_fn(|index| bytes[index / 8][index % 8]))
     }
 
-    fn tag(&self, message: &[u8]) -> [u8; TAG] {
+    fn compute_tag(&self, message: &[u8]) -> [u8; TAG] {
         let pad = |with: u8| {
             let mut block = [with; BLOCK];
             for (byte, key) in block.iter_mut().zip(self.0) {
@@ -73,16 +73,16 @@ impl Key {
 
 /// What a probe says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct LinkProbe {
     /// Where it was sent.
-    pub from: End,
+    pub from: SwitchPort,
     /// When, in rounds of probing.
     pub round: u64,
 }
 
-impl Probe {
+impl LinkProbe {
     /// The frame.
-    pub fn encode(&self, key: &Key) -> Vec<u8> {
+    pub fn encode(&self, key: &ProbeKey) -> Vec<u8> {
         let mut frame = Vec::with_capacity(SHORTEST_FRAME);
         frame.extend_from_slice(&ADDRESSES);
         frame.extend_from_slice(&ETHERTYPE.to_be_bytes());
@@ -90,25 +90,27 @@ impl Probe {
         frame.extend_from_slice(&self.from.switch.0.to_be_bytes());
         frame.extend_from_slice(&self.from.port.to_be_bytes());
         frame.extend_from_slice(&self.round.to_be_bytes());
-        let tag = key.tag(&frame[HEADER..]);
+        let tag = key.compute_tag(&frame[HEADER..]);
         frame.extend_from_slice(&tag);
         frame.resize(SHORTEST_FRAME, 0);
         frame
     }
 
     /// What a frame says, if it is a probe made with this key.
-    pub fn decode(frame: &[u8], key: &Key) -> Option<Self> {
+    pub fn decode(frame: &[u8], key: &ProbeKey) -> Option<Self> {
         let (header, rest) = frame.split_at_checked(HEADER)?;
         let (claim, rest) = rest.split_at_checked(CLAIM)?;
         let tag = rest.get(..TAG)?;
-        if header[12..] != ETHERTYPE.to_be_bytes() || !is_equal(tag, &key.tag(claim)) {
+        if header[12..] != ETHERTYPE.to_be_bytes()
+            || !equals_constant_time(tag, &key.compute_tag(claim))
+        {
             return None;
         }
         let (version, claim) = claim.split_first()?;
         let (switch, claim) = claim.split_first_chunk()?;
         let (port, claim) = claim.split_first_chunk()?;
         let round = u64::from_be_bytes(claim.try_into().ok()?);
-        let from = End {
+        let from = SwitchPort {
             switch: SwitchId(u32::from_be_bytes(*switch)),
             port: u16::from_be_bytes(*port),
         };
@@ -117,7 +119,7 @@ impl Probe {
 }
 
 /// Compares all bytes, whichever differ.
-fn is_equal(a: &[u8], b: &[u8]) -> bool {
+fn equals_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && differences == 0
 }
@@ -127,16 +129,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn key(byte: u8) -> Key {
-        Key::new([byte; 32])
+    fn key(byte: u8) -> ProbeKey {
+        ProbeKey::new([byte; 32])
     }
 
-    fn probe(switch: u32, port: u16, round: u64) -> Probe {
-        let from = End {
+    fn probe(switch: u32, port: u16, round: u64) -> LinkProbe {
+        let from = SwitchPort {
             switch: SwitchId(switch),
             port,
         };
-        Probe { from, round }
+        LinkProbe { from, round }
     }
 
     /// RFC 4231, test case 2 with its key filled up with zeros, as HMAC itself does.
@@ -144,7 +146,7 @@ mod tests {
     fn the_tag_is_hmac_sha_256() {
         let mut secret = [0; 32];
         secret[..4].copy_from_slice(b"Jefe");
-        let tag = Key::new(secret).tag(b"what do ya want for nothing?");
+        let tag = ProbeKey::new(secret).compute_tag(b"what do ya want for nothing?");
         let expected = 0x5bdc_c146_bf60_754e_6a04_2426_0895_75c7_u128;
         assert_eq!(u128::from_be_bytes(tag), expected);
     }
@@ -153,7 +155,7 @@ mod tests {
         #[test]
         fn what_is_sent_is_read(switch: u32, port: u16, round: u64) {
             let probe = probe(switch, port, round);
-            prop_assert_eq!(Probe::decode(&probe.encode(&key(7)), &key(7)), Some(probe));
+            prop_assert_eq!(LinkProbe::decode(&probe.encode(&key(7)), &key(7)), Some(probe));
         }
 
         #[test]
@@ -163,10 +165,10 @@ mod tests {
             garbage in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
             let mut frame = probe(3, 4, 5).encode(&key(7));
-            prop_assert_eq!(Probe::decode(&frame, &key(8)), None);
+            prop_assert_eq!(LinkProbe::decode(&frame, &key(8)), None);
             frame[at] ^= 1 << bit;
-            prop_assert_eq!(Probe::decode(&frame, &key(7)), None);
-            prop_assert_eq!(Probe::decode(&garbage, &key(7)), None);
+            prop_assert_eq!(LinkProbe::decode(&frame, &key(7)), None);
+            prop_assert_eq!(LinkProbe::decode(&garbage, &key(7)), None);
         }
     }
 }

@@ -17,84 +17,87 @@
 
 use serde::Serialize;
 
-use crate::ledger::Edition;
-use crate::store::Record;
+use crate::policy_history::PolicyRevision;
+use crate::store::StoreRecord;
 
 /// A key with its value.
-pub(super) type Row = (Vec<u8>, Vec<u8>);
+pub(super) type KeyValueRow = (Vec<u8>, Vec<u8>);
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct EtcdKeys {
     prefix: String,
 }
 
-impl Keys {
+impl EtcdKeys {
     pub(super) fn new(prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
         Self { prefix }
     }
 
-    pub(super) fn leader(&self) -> Vec<u8> {
-        self.key("leader")
+    pub(super) fn leader_key(&self) -> Vec<u8> {
+        self.prefixed_key("leader")
     }
 
-    pub(super) fn controller(&self, number: u32) -> Vec<u8> {
-        self.key(&format!("controllers/{number}"))
+    pub(super) fn controller_key(&self, number: u32) -> Vec<u8> {
+        self.prefixed_key(&format!("controllers/{number}"))
     }
 
-    pub(super) fn generation(&self) -> Vec<u8> {
-        self.key("generation")
+    pub(super) fn generation_key(&self) -> Vec<u8> {
+        self.prefixed_key("generation")
     }
 
-    pub(super) fn policy(&self) -> Vec<u8> {
-        self.key("policy")
+    pub(super) fn policy_key(&self) -> Vec<u8> {
+        self.prefixed_key("policy")
     }
 
-    pub(super) fn jobs(&self) -> Vec<u8> {
-        self.key("jobs")
+    pub(super) fn jobs_key(&self) -> Vec<u8> {
+        self.prefixed_key("jobs")
     }
 
-    pub(super) fn told(&self) -> Vec<u8> {
-        self.key("told")
+    pub(super) fn reported_jobs_key(&self) -> Vec<u8> {
+        self.prefixed_key("told")
     }
 
-    pub(super) fn fabric(&self) -> Vec<u8> {
-        self.key("fabric")
+    pub(super) fn fabric_key(&self) -> Vec<u8> {
+        self.prefixed_key("fabric")
     }
 
     /// The first of all keys, and what comes after the last.
-    pub(super) fn all(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn key_range(&self) -> (Vec<u8>, Vec<u8>) {
         // 0 comes after the slash.
         let end = format!("{}0", self.prefix).into_bytes();
-        (self.key(""), end)
+        (self.prefixed_key(""), end)
     }
 
     /// Where the latest record of its kind is stored, and as what.
-    pub(super) fn latest(&self, record: &Record) -> Row {
+    pub(super) fn latest_row(&self, record: &StoreRecord) -> KeyValueRow {
         match record {
             // A term is a revision of etcd itself.
-            Record::Term(term) => (self.key("term"), text(term)),
-            Record::Generation(generation) => (self.generation(), text(generation)),
-            Record::Policy(policy) => (self.policy(), text(policy)),
-            Record::Jobs(jobs) => (self.jobs(), text(jobs)),
-            Record::Told(jobs) => (self.told(), text(jobs)),
-            Record::Fabric(fabric) => (self.fabric(), text(fabric)),
+            StoreRecord::Term(term) => (self.prefixed_key("term"), to_json(term)),
+            StoreRecord::Generation(generation) => (self.generation_key(), to_json(generation)),
+            StoreRecord::Policy(policy) => (self.policy_key(), to_json(policy)),
+            StoreRecord::Jobs(jobs) => (self.jobs_key(), to_json(jobs)),
+            StoreRecord::ReportedJobs(jobs) => (self.reported_jobs_key(), to_json(jobs)),
+            StoreRecord::Fabric(fabric) => (self.fabric_key(), to_json(fabric)),
         }
     }
 
     /// Where an edition stays when it is not in force any more. Numbers sort as they count.
-    pub(super) fn edition(&self, edition: &Edition) -> Row {
+    pub(super) fn revision_row(&self, edition: &PolicyRevision) -> KeyValueRow {
         let number = edition.number;
-        (self.key(&format!("policies/{number:020}")), text(edition))
+        (
+            self.prefixed_key(&format!("policies/{number:020}")),
+            to_json(edition),
+        )
     }
 
-    fn key(&self, name: &str) -> Vec<u8> {
+    fn prefixed_key(&self, name: &str) -> Vec<u8> {
         format!("{}/{name}", self.prefix).into_bytes()
     }
 }
 
-fn text(value: &impl Serialize) -> Vec<u8> {
+fn to_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers and documents are JSON")
 }
 
@@ -104,17 +107,17 @@ mod tests {
 
     #[test]
     fn all_keys_are_within_the_range_of_all() {
-        let keys = Keys::new("/crux/");
-        let (first, end) = keys.all();
-        let last = Edition {
+        let keys = EtcdKeys::new("/crux/");
+        let (first, end) = keys.key_range();
+        let last = PolicyRevision {
             number: u64::MAX,
-            ..Edition::default()
+            ..PolicyRevision::default()
         };
         let all = [
-            keys.leader(),
-            keys.controller(7),
-            keys.latest(&Record::Generation(3)).0,
-            keys.edition(&last).0,
+            keys.leader_key(),
+            keys.controller_key(7),
+            keys.latest_row(&StoreRecord::Generation(3)).0,
+            keys.revision_row(&last).0,
         ];
         for key in all {
             assert!(
@@ -123,6 +126,6 @@ mod tests {
                 String::from_utf8_lossy(&key)
             );
         }
-        assert_eq!(keys.jobs(), b"/crux/jobs");
+        assert_eq!(keys.jobs_key(), b"/crux/jobs");
     }
 }

@@ -1,7 +1,7 @@
 //! One controller's part in the cluster: a task that keeps its lease, stands for election, follows
-//! what is stored and stores what its [`Door`] is given.
+//! what is stored and stores what its [`MemberHandle`] is given.
 //!
-//! Decisions are [`Tenure`]'s; here are the calls that it needs, one after the other. The decision:
+//! Decisions are [`LeaseState`]'s; here are the calls that it needs, one after the other. The decision:
 //! whatever etcd tells only wakes the task, which then reads everything. A connection that breaks
 //! costs nothing else: lease and leadership go on as long as etcd keeps them.
 
@@ -16,86 +16,86 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::EtcdError;
-use super::registry::{Registry, Snapshot};
-use super::tenure::Tenure;
-use crate::config::Etcd;
-use crate::southbound::chain;
-use crate::southbound::connection::Network;
-use crate::southbound::mandate::Mandate;
-use crate::store::{Memory, Record};
+use super::cluster_store::{ClusterSnapshot, ClusterStore};
+use super::lease_state::LeaseState;
+use crate::config::EtcdConfig;
+use crate::southbound::connection::SwitchNetwork;
+use crate::southbound::error_chain;
+use crate::southbound::write_permit::WritePermit;
+use crate::store::{StoreRecord, StoredState};
 
 /// Records that wait to be stored.
 const QUEUE: usize = 16;
 
 /// What was read in etcd.
 #[derive(Clone, Debug)]
-pub(crate) struct News {
+pub(crate) struct ClusterUpdate {
     /// Everything that is shared.
-    pub(crate) memory: Memory,
+    pub(crate) stored: StoredState,
     /// The election that this controller won; it leads when it says that it is prepared.
     pub(crate) elected: Option<u64>,
 }
 
 /// The runtime's side of a membership.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct MemberHandle {
     /// The latest that was read; nothing before etcd was reached.
-    pub(crate) news: watch::Receiver<Option<Arc<News>>>,
+    pub(crate) updates: watch::Receiver<Option<Arc<ClusterUpdate>>>,
     /// The election for which everything stored is planned.
     pub(crate) prepared: watch::Sender<Option<u64>>,
     /// Where records go.
-    pub(crate) desk: Desk,
+    pub(crate) store: StoreClient,
 }
 
 /// Where records are handed in.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
-    requests: mpsc::Sender<Request>,
+pub(crate) struct StoreClient {
+    requests: mpsc::Sender<StoreRequest>,
     deadline: Duration,
 }
 
 #[derive(Debug)]
-struct Request {
-    record: Record,
+struct StoreRequest {
+    record: StoreRecord,
     stored: oneshot::Sender<Result<(), EtcdError>>,
 }
 
-impl Desk {
+impl StoreClient {
     /// Stores a record as the leader; done when etcd has it.
-    pub(crate) async fn store(&self, record: Record) -> Result<(), EtcdError> {
+    pub(crate) async fn store_record(&self, record: StoreRecord) -> Result<(), EtcdError> {
         let (stored, answer) = oneshot::channel();
         let hand_in = async {
-            let sent = self.requests.send(Request { record, stored }).await;
-            sent.map_err(|_| EtcdError::Away)?;
-            answer.await.map_err(|_| EtcdError::Away)?
+            let sent = self.requests.send(StoreRequest { record, stored }).await;
+            sent.map_err(|_| EtcdError::Unreachable)?;
+            answer.await.map_err(|_| EtcdError::Unreachable)?
         };
         let answer = timeout(self.deadline, hand_in).await;
-        answer.map_err(|_| EtcdError::Away)?
+        answer.map_err(|_| EtcdError::Unreachable)?
     }
 }
 
 /// The task.
-pub(crate) struct Member<N: Network> {
+pub(crate) struct ClusterMember<N: SwitchNetwork> {
     network: N,
-    config: Etcd,
+    config: EtcdConfig,
     controller: u32,
-    tenure: Tenure,
-    mandate: watch::Sender<Mandate>,
-    news: watch::Sender<Option<Arc<News>>>,
+    lease_state: LeaseState,
+    write_permit: watch::Sender<WritePermit>,
+    updates: watch::Sender<Option<Arc<ClusterUpdate>>>,
     prepared: watch::Receiver<Option<u64>>,
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
-    calls: Option<N::Registry>,
+    store: Option<N::Registry>,
 }
 
-impl<N: Network> Member<N> {
+impl<N: SwitchNetwork> ClusterMember<N> {
     /// A member, which decides what `mandate` is, and the door to it.
     pub(crate) fn new(
         network: N,
-        config: &Etcd,
+        config: &EtcdConfig,
         controller: u32,
-        mandate: watch::Sender<Mandate>,
-    ) -> (Self, Door) {
+        mandate: watch::Sender<WritePermit>,
+    ) -> (Self, MemberHandle) {
         let (requests, queue) = mpsc::channel(QUEUE);
         let (news, to_runtime) = watch::channel(None);
         let (prepared, from_runtime) = watch::channel(None);
@@ -103,17 +103,17 @@ impl<N: Network> Member<N> {
             network,
             config: config.clone(),
             controller,
-            tenure: Tenure::default(),
-            mandate,
-            news,
+            lease_state: LeaseState::default(),
+            write_permit: mandate,
+            updates: news,
             prepared: from_runtime,
             requests: queue,
-            calls: None,
+            store: None,
         };
-        let door = Door {
-            news: to_runtime,
+        let door = MemberHandle {
+            updates: to_runtime,
             prepared,
-            desk: Desk {
+            store: StoreClient {
                 requests,
                 deadline: 2 * config.deadline,
             },
@@ -122,117 +122,119 @@ impl<N: Network> Member<N> {
     }
 
     /// Takes part until `stop`, then gives the leadership back at once.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.take_part()).await;
-        self.mandate.send_replace(Mandate::Unknown);
-        if let (Some(calls), Some(lease)) = (&self.calls, self.tenure.lease())
-            && let Err(error) = calls.revoke(lease).await
+    pub(crate) async fn run_member(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.reconnect_forever()).await;
+        self.write_permit.send_replace(WritePermit::Unknown);
+        if let (Some(calls), Some(lease)) = (&self.store, self.lease_state.lease_id())
+            && let Err(error) = calls.revoke_lease(lease).await
         {
             let text = "the lease was not given back and runs out by itself";
-            warn!(error = chain(&error), "{text}");
+            warn!(error = error_chain(&error), "{text}");
         }
     }
 
     /// Connects again and again, to one server after the other.
-    async fn take_part(&mut self) -> Infallible {
+    async fn reconnect_forever(&mut self) -> Infallible {
         let mut failures = 0_usize;
         loop {
             let servers = &self.config.endpoints;
             let server = servers[failures % servers.len()].clone();
-            let Err(error) = self.connected(&server).await;
-            self.calls = None;
+            let Err(error) = self.run_connection(&server).await;
+            self.store = None;
             failures = failures.wrapping_add(1);
-            let error = chain(&error);
+            let error = error_chain(&error);
             warn!(error, server, "no use of etcd; the lease runs on");
-            let again = Instant::now() + self.config.retry.after(1);
+            let again = Instant::now() + self.config.backoff.wait_after(1);
             while let Ok(request) = tokio::select! {
                 request = self.requests.recv() => request.ok_or(()),
                 () = sleep_until(again) => Err(()),
             } {
-                drop(request.stored.send(Err(EtcdError::Away)));
+                drop(request.stored.send(Err(EtcdError::Unreachable)));
             }
         }
     }
 
     /// One connection, until it fails.
-    async fn connected(&mut self, server: &str) -> Result<Infallible, EtcdError> {
-        let calls = self.network.registry(server, &self.config).await?;
-        self.calls = Some(calls.clone());
-        self.renew(&calls).await?;
-        let snapshot = calls.read().await?;
-        let mut changes = calls.watch(snapshot.revision).await?;
-        self.follow(snapshot, &calls).await?;
+    async fn run_connection(&mut self, server: &str) -> Result<Infallible, EtcdError> {
+        let calls = self.network.connect_store(server, &self.config).await?;
+        self.store = Some(calls.clone());
+        self.renew_lease(&calls).await?;
+        let snapshot = calls.read_snapshot().await?;
+        let mut changes = calls.watch_changes(snapshot.revision).await?;
+        self.publish_snapshot(snapshot, &calls).await?;
         loop {
-            let renewal = self.tenure.renewal().unwrap_or_else(Instant::now);
+            let renewal = self.lease_state.renewal_due().unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
                 () = sleep_until(renewal) => {
                     // A lease that was lost took the leadership with it.
-                    if self.renew(&calls).await? == Lease::New {
-                        self.follow(calls.read().await?, &calls).await?;
+                    if self.renew_lease(&calls).await? == LeaseRenewal::New {
+                        self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
                     }
                 }
                 // The runtime may be gone; then nothing is prepared any more.
-                Ok(()) = self.prepared.changed() => self.prepare(),
+                Ok(()) = self.prepared.changed() => self.record_prepared(),
                 changed = changes.next() => {
                     changed.ok_or(EtcdError::WatchEnded)??;
-                    self.follow(calls.read().await?, &calls).await?;
+                    self.publish_snapshot(calls.read_snapshot().await?, &calls).await?;
                 }
-                Some(request) = self.requests.recv() => self.store(request, &calls).await,
+                Some(request) = self.requests.recv() => self.store_request(request, &calls).await,
             }
         }
     }
 
     /// Keeps the lease, or begins one.
-    async fn renew(&mut self, calls: &N::Registry) -> Result<Lease, EtcdError> {
+    async fn renew_lease(&mut self, calls: &N::Registry) -> Result<LeaseRenewal, EtcdError> {
         let asked = Instant::now();
-        if let Some(lease) = self.tenure.lease() {
-            let lasts = calls.renew(lease).await?;
-            self.tenure.renewed(asked, lasts);
-            self.tell();
+        if let Some(lease) = self.lease_state.lease_id() {
+            let lasts = calls.renew_lease(lease).await?;
+            self.lease_state.record_renewal(asked, lasts);
+            self.publish_permit();
             if lasts.is_some() {
-                return Ok(Lease::Kept);
+                return Ok(LeaseRenewal::Kept);
             }
             warn!("the lease has run out");
         }
         let asked = Instant::now();
-        let granted = calls.grant(self.config.lease).await?;
-        let revision = calls.register(self.controller, granted.lease).await?;
-        self.tenure
-            .granted(granted.lease, revision, asked, granted.lasts);
-        self.tell();
-        Ok(Lease::New)
+        let granted = calls.grant_lease(self.config.lease).await?;
+        let revision = calls
+            .register_controller(self.controller, granted.lease)
+            .await?;
+        self.lease_state
+            .record_grant(granted.lease, revision, asked, granted.ttl);
+        self.publish_permit();
+        Ok(LeaseRenewal::New)
     }
 
     /// Takes in what is stored, after standing for election if nobody leads.
-    async fn follow(
+    async fn publish_snapshot(
         &mut self,
-        mut snapshot: Snapshot,
+        mut snapshot: ClusterSnapshot,
         calls: &N::Registry,
     ) -> Result<(), EtcdError> {
-        if let (None, Some(lease)) = (snapshot.leader, self.tenure.lease()) {
-            calls.stand(self.controller, lease).await?;
-            snapshot = calls.read().await?;
+        if let (None, Some(lease)) = (snapshot.leader, self.lease_state.lease_id()) {
+            calls.stand_for_election(self.controller, lease).await?;
+            snapshot = calls.read_snapshot().await?;
         }
-        self.tenure.saw(snapshot.leader);
-        self.tell();
-        self.news.send_replace(Some(Arc::new(News {
-            memory: snapshot.memory,
-            elected: self.tenure.elected(),
+        self.lease_state.observe_leader(snapshot.leader);
+        self.publish_permit();
+        self.updates.send_replace(Some(Arc::new(ClusterUpdate {
+            stored: snapshot.stored,
+            elected: self.lease_state.elected_revision(),
         })));
         Ok(())
     }
 
-    fn prepare(&mut self) {
+    fn record_prepared(&mut self) {
         if let Some(revision) = *self.prepared.borrow_and_update() {
-            self.tenure.prepared(revision);
+            self.lease_state.record_prepared(revision);
         }
-        self.tell();
+        self.publish_permit();
     }
 
-    async fn store(&self, request: Request, calls: &N::Registry) {
-        let stored = match self.tenure.elected() {
-            Some(elected) => calls.store(&request.record, elected).await,
+    async fn store_request(&self, request: StoreRequest, calls: &N::Registry) {
+        let stored = match self.lease_state.elected_revision() {
+            Some(elected) => calls.store_record(&request.record, elected).await,
             None => Err(EtcdError::NotLeader),
         };
         // Whoever asked may have gone; what is stored is stored.
@@ -240,9 +242,9 @@ impl<N: Network> Member<N> {
     }
 
     /// Gives the sessions their mandate.
-    fn tell(&self) {
-        let mandate = self.tenure.mandate();
-        self.mandate.send_if_modified(|had| {
+    fn publish_permit(&self) {
+        let mandate = self.lease_state.write_permit();
+        self.write_permit.send_if_modified(|had| {
             let before = std::mem::replace(had, mandate);
             if std::mem::discriminant(&before) != std::mem::discriminant(&mandate) {
                 info!(?mandate, "mandate");
@@ -254,7 +256,7 @@ impl<N: Network> Member<N> {
 
 /// What became of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lease {
+enum LeaseRenewal {
     Kept,
     New,
 }

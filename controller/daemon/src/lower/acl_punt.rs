@@ -4,23 +4,23 @@
 use std::num::NonZeroU16;
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, Punt, PuntMatch};
+use p4::fabric::{self, PuntAction, PuntMatch};
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 use crate::discovery::{ARP, PROBE};
 
 const PRIORITY: NonZeroU16 = NonZeroU16::MIN;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    match site.all.wiring.is_probed() {
-        true => rows(),
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    match site.shared.wiring.is_probed() {
+        true => punt_rows(),
         false => Vec::new(),
     }
 }
 
 /// The rows that discovery needs on a switch.
-pub(crate) fn rows() -> Vec<TableEntry> {
+pub(crate) fn punt_rows() -> Vec<TableEntry> {
     let kinds = [PROBE, ARP].map(PuntMatch::EtherType);
-    let row = |kind| fabric::acl_punt(&kind, PRIORITY, Punt::Punt);
+    let row = |kind| fabric::acl_punt(&kind, PRIORITY, PuntAction::Punt);
     kinds.map(row).into()
 }

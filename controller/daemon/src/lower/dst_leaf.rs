@@ -4,10 +4,10 @@
 use p4::entry::TableEntry;
 use p4::fabric;
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    let reachable = site.reachable();
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let reachable = site.reachable_leaves();
     let rows = reachable.flat_map(|seen| {
         let prefixes = seen.leaf.prefixes.iter();
         prefixes.map(move |prefix| fabric::dst_leaf(*prefix, seen.leaf.id))

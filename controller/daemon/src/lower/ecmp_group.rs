@@ -4,12 +4,12 @@
 use p4::entry::TableEntry;
 use p4::fabric;
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    let group = |seen: super::site::Reachable<'_>| {
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let group = |seen: super::switch_context::ReachableLeaf<'_>| {
         let ports = seen.spread.iter().filter_map(|link| site.port(*link));
         fabric::ecmp_group(seen.leaf.id, ports)
     };
-    site.reachable().filter_map(group).collect()
+    site.reachable_leaves().filter_map(group).collect()
 }

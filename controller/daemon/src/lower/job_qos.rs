@@ -2,17 +2,20 @@
 //! is one write on each of those leaves.
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, Level};
+use p4::fabric::{self, PriorityLevel};
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    let present = site.jobs();
-    let jobs = site.all.plan.jobs.iter();
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let present = site.entering_jobs();
+    let jobs = site.shared.plan.jobs.iter();
     let row = |job: &planner::PlannedJob| {
         let number = present.get(&job.number.try_into().ok()?)?;
         // Plans have at most 8 levels, as many as `Level` knows.
-        Some(fabric::job_qos(*number, Level::new(job.level.into()).ok()?))
+        Some(fabric::job_qos(
+            *number,
+            PriorityLevel::new(job.level.into()).ok()?,
+        ))
     };
     jobs.filter_map(row).collect()
 }

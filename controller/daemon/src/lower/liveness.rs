@@ -5,16 +5,16 @@ use p4::entry::TableEntry;
 use p4::fabric::{backup_down, port_down};
 use topology::{Fabric, SwitchId};
 
-use super::site::Site;
-use super::wiring::Wiring;
+use super::switch_context::SwitchContext;
+use super::wiring::FabricWiring;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    rows(site.all.wiring, site.all.fabric, site.switch).collect()
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    failed_port_rows(site.shared.wiring, site.shared.fabric, site.switch).collect()
 }
 
 /// What a switch shall know of failed ports, which takes nothing but its own cables.
-pub(super) fn rows<'a>(
-    wiring: &'a Wiring,
+pub(super) fn failed_port_rows<'a>(
+    wiring: &'a FabricWiring,
     fabric: &'a Fabric,
     switch: SwitchId,
 ) -> impl Iterator<Item = TableEntry> + 'a {

@@ -4,11 +4,11 @@
 use p4::entry::TableEntry;
 use p4::fabric;
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let row = |nic| {
-        let nic = site.all.fabric.nic(nic);
+        let nic = site.shared.fabric.nic(nic);
         let port = site.port(nic.uplink.reverse())?;
         Some(fabric::local_host(nic.ip, port, nic.mac.0))
     };

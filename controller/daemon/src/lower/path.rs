@@ -10,22 +10,24 @@ use p4::entry::TableEntry;
 use p4::fabric;
 use topology::LinkId;
 
-use super::site::{Reachable, Site};
+use super::switch_context::{ReachableLeaf, SwitchContext};
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    let chosen = site.reachable().filter(|seen| site.chooses(seen));
-    chosen.flat_map(|seen| rows(site, &seen)).collect()
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let chosen = site
+        .reachable_leaves()
+        .filter(|seen| site.chooses_path(seen));
+    chosen.flat_map(|seen| path_rows(site, &seen)).collect()
 }
 
 /// One row for each way that there is now or would be if everything worked.
-fn rows(site: &Site<'_>, seen: &Reachable<'_>) -> Vec<TableEntry> {
+fn path_rows(site: &SwitchContext<'_>, seen: &ReachableLeaf<'_>) -> Vec<TableEntry> {
     let mut ways = [seen.choices, seen.usable, seen.standing].concat();
     ways.sort_unstable();
     ways.dedup();
     let row = |way: LinkId| {
         let stands = Some(way).filter(|way| seen.standing.contains(way));
-        let uplink = stands.or_else(|| at_or_after(seen.usable, way))?;
-        let backup = after(seen.usable, uplink)?;
+        let uplink = stands.or_else(|| usable_from(seen.usable, way))?;
+        let backup = usable_after(seen.usable, uplink)?;
         let number = site.port(way)?.number();
         let (uplink, backup) = (site.port(uplink)?, site.port(backup)?);
         Some(fabric::path(seen.leaf.id, number, uplink, backup))
@@ -34,13 +36,13 @@ fn rows(site: &Site<'_>, seen: &Reachable<'_>) -> Vec<TableEntry> {
 }
 
 /// The link itself if it is usable, else the next.
-fn at_or_after(usable: &[LinkId], link: LinkId) -> Option<LinkId> {
+fn usable_from(usable: &[LinkId], link: LinkId) -> Option<LinkId> {
     let next = usable.iter().find(|usable| **usable >= link);
     next.or_else(|| usable.first()).copied()
 }
 
 /// The next usable link, the first after the last; the link itself where there is no other.
-fn after(usable: &[LinkId], link: LinkId) -> Option<LinkId> {
+fn usable_after(usable: &[LinkId], link: LinkId) -> Option<LinkId> {
     let next = usable.iter().find(|usable| **usable > link);
     next.or_else(|| usable.first()).copied()
 }

@@ -7,11 +7,11 @@ use p4::entry::TableEntry;
 use p4::fabric::{self, HashSlice};
 use topology::Tier;
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn entries(site: &Site<'_>) -> Vec<TableEntry> {
-    let salt = site.all.wiring.salt(site.switch);
-    let slice = match site.all.fabric.switch(site.switch).tier {
+pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let salt = site.shared.wiring.salt(site.switch);
+    let slice = match site.shared.fabric.switch(site.switch).tier {
         Tier::Leaf => HashSlice::FIRST,
         Tier::Spine => HashSlice::SECOND,
         Tier::Core => HashSlice::THIRD,

@@ -5,14 +5,14 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 
 use p4::fabric::table;
-use p4::{Pipeline, Tables};
-use planner::{Adoption, Flow, Input, Job, Plan, Policy};
+use p4::{ForwardingPipeline, SwitchTables};
+use planner::{AdoptionRule, Flow, Job, Plan, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::{Change, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
+use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, SwitchId, Tier};
 
 use self::walk::{Packet, walk};
-use super::{Wiring, lower};
+use super::{FabricWiring, lower_plan};
 
 /// A job named by its number, with flows between NICs: (source, destination, UDP source port).
 fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
@@ -39,8 +39,8 @@ fn plan(fabric: &Fabric, jobs: &[Job]) -> Plan {
     plan_adopting(fabric, jobs, &[])
 }
 
-fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[Adoption]) -> Plan {
-    let input = Input {
+fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[AdoptionRule]) -> Plan {
+    let input = PlanInput {
         fabric: fabric.clone(),
         jobs: jobs.to_vec(),
     };
@@ -48,17 +48,17 @@ fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[Adoption]) -> Plan {
         adopt: rules.to_vec(),
         ..Policy::default()
     };
-    let (input, policy) = policy.adopting(input);
+    let (input, policy) = policy.with_adopted_jobs(input);
     planner::plan(&input, &policy, None).0
 }
 
 /// A rule of a job named by its number, by positions of hosts.
-fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> Adoption {
+fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> AdoptionRule {
     let names = |hosts: &[usize]| {
         let name = |host: &usize| fabric.host(HostId::from(*host)).name.clone();
         hosts.iter().map(name).collect()
     };
-    Adoption {
+    AdoptionRule {
         job: format!("rule{number}").as_str().into(),
         tenant: None,
         level: Some(3),
@@ -69,13 +69,13 @@ fn rule(number: usize, src: &[usize], dst: &[usize], fabric: &Fabric) -> Adoptio
     }
 }
 
-fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, Tables> {
-    lower(&Wiring::new(fabric).unwrap(), fabric, plan)
+fn lowered(fabric: &Fabric, plan: &Plan) -> BTreeMap<SwitchId, SwitchTables> {
+    lower_plan(&FabricWiring::new(fabric).unwrap(), fabric, plan)
 }
 
 /// The rows of one switch as people see them, without those that say nothing new.
-fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, Tables>, switch: &str) -> Vec<String> {
-    let p4info = Pipeline::fabric().p4info;
+fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &str) -> Vec<String> {
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let tables = &tables[&fabric.switch_named(switch).unwrap()];
     let known = [table::DSCP_LEVEL, table::ROCE_ANSWER, table::SWITCH_SALT];
     let told = |table| !known.contains(&table);
@@ -85,7 +85,7 @@ fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, Tables>, switch: &str) -> 
         value: value.clone(),
     });
     entries
-        .map(|entry| p4info.show(&entry).to_string())
+        .map(|entry| p4info.display(&entry).to_string())
         .collect()
 }
 
@@ -96,7 +96,7 @@ fn small() -> Fabric {
         hosts_per_leaf: 1,
         ..ClosSpec::default()
     };
-    clos::build("small", &spec).unwrap()
+    clos::build_clos("small", &spec).unwrap()
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
     let far = links
         .find(|link| ends(link) == (Some(spine), Some(leaf)))
         .unwrap();
-    let failed = fabric.with([Change::LinkDown(far)]);
+    let failed = fabric.with_changes([AvailabilityChange::LinkDown(far)]);
     let (before, after) = (lowered(&fabric, &plan), lowered(&failed, &plan));
     let (before, after) = (
         shown(&fabric, &before, "leaf1"),
@@ -173,7 +173,7 @@ fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
         hosts_per_leaf: 3,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("rack", &spec).unwrap();
+    let fabric = clos::build_clos("rack", &spec).unwrap();
     // On one leaf nothing is pinned. h1 sends to h2 for both jobs, to h3 for the first alone.
     let jobs = [
         job(0, &[(0, 1, 50_000), (0, 2, 50_001)]),
@@ -200,10 +200,10 @@ fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
         hosts_per_leaf: 2,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("two racks", &spec).unwrap();
+    let fabric = clos::build_clos("two racks", &spec).unwrap();
     // Two flows that stay on their leaf: one to where the second rule's go as well.
     let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(1, 0, 50_001)])];
-    let storage = Adoption {
+    let storage = AdoptionRule {
         dport: Some(2049),
         ..rule(0, &[], &[3], &fabric)
     };
@@ -243,11 +243,11 @@ fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own()
         cores: 2,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("three tiers", &spec).unwrap();
+    let fabric = clos::build_clos("three tiers", &spec).unwrap();
     let mut salts = BTreeSet::new();
     for (switch, tables) in lowered(&fabric, &plan(&fabric, &[])) {
-        let (_, value) = tables.of(table::SWITCH_SALT).next().unwrap();
-        let params = &value.action.calls().next().unwrap().params;
+        let (_, value) = tables.table_entries(table::SWITCH_SALT).next().unwrap();
+        let params = &value.action.action_calls().next().unwrap().params;
         let shift = match fabric.switch(switch).tier {
             Tier::Leaf => 0,
             Tier::Spine => 8,
@@ -266,7 +266,7 @@ fn a_fabric_that_fits_no_table_is_refused() {
         spines: 65,
         ..ClosSpec::default()
     };
-    let error = Wiring::new(&clos::build("wide", &spec).unwrap()).unwrap_err();
+    let error = FabricWiring::new(&clos::build_clos("wide", &spec).unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "leaf1 has 65 equal-cost ports to one leaf; a group holds 64"
@@ -291,7 +291,7 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
             rails: shape == 1,
             ..ClosSpec::default()
         };
-        clos::build("random", &spec).unwrap()
+        clos::build_clos("random", &spec).unwrap()
     })
 }
 
@@ -300,8 +300,8 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
 struct Case {
     fabric: Fabric,
     jobs: Vec<Job>,
-    rules: Vec<Adoption>,
-    changes: Vec<Change>,
+    rules: Vec<AdoptionRule>,
+    changes: Vec<AvailabilityChange>,
     choice: usize,
 }
 
@@ -332,10 +332,10 @@ fn cases() -> impl Strategy<Value = Case> {
         let jobs = jobs.collect();
         let (links, switches) = (fabric.links().len(), fabric.switches().len());
         let change = |(kind, at): (usize, usize)| match kind {
-            0 => Change::LinkDown(LinkId::from(at % links)),
-            1 => Change::DrainLink(LinkId::from(at % links)),
-            2 => Change::SwitchDown(SwitchId::from(at % switches)),
-            _ => Change::DrainSwitch(SwitchId::from(at % switches)),
+            0 => AvailabilityChange::LinkDown(LinkId::from(at % links)),
+            1 => AvailabilityChange::DrainLink(LinkId::from(at % links)),
+            2 => AvailabilityChange::SwitchDown(SwitchId::from(at % switches)),
+            _ => AvailabilityChange::DrainSwitch(SwitchId::from(at % switches)),
         };
         let changes = changes.into_iter().map(change).collect();
         let hosts = fabric.hosts().len();
@@ -420,19 +420,24 @@ fn check_answers(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
 }
 
 /// No row refers to a row that is not there (`@refers_to` of `fabric.p4`).
-fn check_references(tables: &Tables) -> Result<(), TestCaseError> {
+fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
     let keys = |table, field: usize| -> BTreeSet<u128> {
         let exact = |key: &p4::entry::EntryKey| match &key.row {
-            p4::entry::Row::Match { fields, .. } => match fields[field].matches {
+            p4::entry::TableRow::Match { fields, .. } => match fields[field].matches {
                 p4::entry::FieldMatch::Exact(value) => Some(value),
                 _ => None,
             },
-            p4::entry::Row::Default => None,
+            p4::entry::TableRow::Default => None,
         };
-        tables.of(table).filter_map(|(key, _)| exact(key)).collect()
+        tables
+            .table_entries(table)
+            .filter_map(|(key, _)| exact(key))
+            .collect()
     };
     let params = |table, param: usize| -> BTreeSet<u128> {
-        let calls = tables.of(table).flat_map(|(_, value)| value.action.calls());
+        let calls = tables
+            .table_entries(table)
+            .flat_map(|(_, value)| value.action.action_calls());
         calls.map(|call| call.params[param].value).collect()
     };
     let leaves = keys(table::ECMP_GROUP, 0);
@@ -446,7 +451,7 @@ fn check_references(tables: &Tables) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn planned_flows_take_their_planned_links(case in cases()) {
-        let fabric = case.fabric.with(case.changes.iter().copied());
+        let fabric = case.fabric.with_changes(case.changes.iter().copied());
         let plan = plan_adopting(&fabric, &case.jobs, &case.rules);
         check_flows(&fabric, &plan, case.choice)?;
         check_adopted(&fabric, &plan, case.choice)?;
@@ -461,7 +466,7 @@ proptest! {
     #[test]
     fn an_old_plan_on_a_failed_fabric_loses_nobody(case in cases()) {
         let old = plan(&case.fabric, &case.jobs);
-        let fabric = case.fabric.with(case.changes.iter().copied());
+        let fabric = case.fabric.with_changes(case.changes.iter().copied());
         let new = plan(&fabric, &case.jobs);
         let tables = lowered(&fabric, &old);
         for flow in new.flows.iter().filter(|flow| !flow.links.is_empty()) {
@@ -476,17 +481,17 @@ proptest! {
     #[test]
     fn what_works_again_is_taken_into_use_without_a_loss(case in cases(), told in any::<u64>()) {
         let fails =
-            |change: &&Change| matches!(change, Change::LinkDown(_) | Change::SwitchDown(_));
-        let failed = case.fabric.with(case.changes.iter().filter(fails).copied());
+            |change: &&AvailabilityChange| matches!(change, AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_));
+        let failed = case.fabric.with_changes(case.changes.iter().filter(fails).copied());
         let drains = case.changes.iter().filter(fails).map(|change| match change {
-            Change::LinkDown(link) => Change::DrainLink(*link),
-            Change::SwitchDown(switch) => Change::DrainSwitch(*switch),
+            AvailabilityChange::LinkDown(link) => AvailabilityChange::DrainLink(*link),
+            AvailabilityChange::SwitchDown(switch) => AvailabilityChange::DrainSwitch(*switch),
             other => *other,
         });
-        let returned = case.fabric.with(drains);
+        let returned = case.fabric.with_changes(drains);
         let old = plan(&failed, &case.jobs);
         let plans = [&failed, &returned, &case.fabric].map(|fabric| {
-            let input = Input { fabric: fabric.clone(), jobs: case.jobs.clone() };
+            let input = PlanInput { fabric: fabric.clone(), jobs: case.jobs.clone() };
             planner::plan(&input, &Policy::default(), Some(&old)).0
         });
         let [before, first, then] = [(&failed, 0), (&returned, 1), (&case.fabric, 2)]
@@ -509,8 +514,8 @@ proptest! {
     /// Numbers outlive failures: the ids of leaves, the names of paths and the salts are the same.
     #[test]
     fn wiring_is_the_same_whatever_fails(case in cases()) {
-        let failed = case.fabric.with(case.changes.iter().copied());
-        let [a, b] = [&case.fabric, &failed].map(|fabric| Wiring::new(fabric).unwrap());
+        let failed = case.fabric.with_changes(case.changes.iter().copied());
+        let [a, b] = [&case.fabric, &failed].map(|fabric| FabricWiring::new(fabric).unwrap());
         prop_assert_eq!(format!("{a:?}"), format!("{b:?}"));
     }
 }

@@ -3,16 +3,16 @@
 //! the wiring and does not change with failures.
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, Level};
+use p4::fabric::{self, PriorityLevel};
 
-use super::site::Site;
+use super::switch_context::SwitchContext;
 
-pub(super) fn fabric_ports(site: &Site<'_>) -> Vec<TableEntry> {
+pub(super) fn build_fabric_ports(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let ports = site.fabric_links().filter_map(|link| site.port(link));
     ports.map(fabric::fabric_port).collect()
 }
 
-pub(super) fn dscp_levels(site: &Site<'_>) -> Vec<TableEntry> {
-    let levels = Level::all().take(site.all.plan.levels.into());
+pub(super) fn build_dscp_levels(site: &SwitchContext<'_>) -> Vec<TableEntry> {
+    let levels = PriorityLevel::all_levels().take(site.shared.plan.levels.into());
     levels.map(fabric::dscp_level).collect()
 }

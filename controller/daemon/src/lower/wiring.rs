@@ -7,8 +7,10 @@
 
 use std::num::NonZeroU32;
 
-use p4::fabric::{Port, Prefix};
-use topology::{Change, Fabric, LinkId, NextHops, NicId, Node, SwitchId, Tier, next_hops};
+use p4::fabric::{Ipv4Prefix, PortNumber};
+use topology::{
+    AvailabilityChange, Fabric, FabricNode, LinkId, NextHops, NicId, SwitchId, Tier, next_hops,
+};
 
 /// The most equal-cost ports that an `ecmp_group` of `fabric.p4` can have.
 const MAX_GROUP: usize = 64;
@@ -17,14 +19,14 @@ const MAX_GROUP: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WiringError {
     /// A port number that the program does not know, or keeps for the controller.
-    #[error("{0}: ports are 0 to 511, without {cpu}, the controller's", cpu = Port::CPU)]
-    Port(String),
+    #[error("{0}: ports are 0 to 511, without {cpu}, the controller's", cpu = PortNumber::CPU)]
+    PortNumber(String),
     /// More leaves than ids for them.
     #[error("the fabric has {0} leaves; switches can tell 65535 apart")]
-    Leaves(usize),
+    TooManyLeaves(usize),
     /// More equal-cost ports than a group may have.
     #[error("{switch} has {ports} equal-cost ports to one leaf; a group holds {MAX_GROUP}")]
-    Group {
+    GroupTooLarge {
         /// Name of the switch.
         switch: String,
         /// How many.
@@ -34,12 +36,12 @@ pub enum WiringError {
 
 /// A fabric in the terms of its switches' tables.
 #[derive(Debug)]
-pub struct Wiring {
-    leaves: Vec<Leaf>,
+pub struct FabricWiring {
+    leaves: Vec<LeafWiring>,
     /// Where in `leaves` a switch is, by its id.
     positions: Vec<Option<usize>>,
     /// The port at which a link leaves a switch; `None` for links that leave a host.
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<PortNumber>>,
     salts: Vec<NonZeroU32>,
     /// Whether the controller wants to see probes.
     is_probed: bool,
@@ -47,7 +49,7 @@ pub struct Wiring {
 
 /// A leaf as the other switches know it.
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub(super) struct LeafWiring {
     /// The switch.
     pub(super) switch: SwitchId,
     /// Its number in the tables, from 1; 0 means no leaf.
@@ -55,19 +57,19 @@ pub(super) struct Leaf {
     /// The NICs connected to it.
     pub(super) nics: Vec<NicId>,
     /// Prefixes that cover its NICs and no other leaf's.
-    pub(super) prefixes: Vec<Prefix>,
+    pub(super) prefixes: Vec<Ipv4Prefix>,
     /// The ways to it while everything works.
     pub(super) choices: NextHops,
 }
 
-impl Wiring {
+impl FabricWiring {
     /// The wiring of a fabric, the same whatever of it has failed or is drained.
     ///
     /// # Errors
     /// The tables of `fabric.p4` are too small for it.
     pub fn new(fabric: &Fabric) -> Result<Self, WiringError> {
-        let fabric = intact(fabric);
-        let leaves = leaves(&fabric)?;
+        let fabric = without_failures(fabric);
+        let leaves = number_leaves(&fabric)?;
         check_groups(&fabric, &leaves)?;
         let mut positions = vec![None; fabric.switches().len()];
         for (position, leaf) in leaves.iter().enumerate() {
@@ -77,15 +79,15 @@ impl Wiring {
         Ok(Self {
             leaves,
             positions,
-            ports: ports(&fabric)?,
-            salts: devices.map(salt).collect(),
+            ports: assign_ports(&fabric)?,
+            salts: devices.map(hash_salt).collect(),
             is_probed: false,
         })
     }
 
     /// The same, with what brings probes to the controller.
     #[must_use]
-    pub fn probed(self) -> Self {
+    pub fn with_probes(self) -> Self {
         Self {
             is_probed: true,
             ..self
@@ -96,17 +98,17 @@ impl Wiring {
         self.is_probed
     }
 
-    pub(super) fn leaves(&self) -> &[Leaf] {
+    pub(super) fn leaves(&self) -> &[LeafWiring] {
         &self.leaves
     }
 
     /// `switch` as a leaf, if it is one.
-    pub(super) fn leaf(&self, switch: SwitchId) -> Option<&Leaf> {
+    pub(super) fn leaf(&self, switch: SwitchId) -> Option<&LeafWiring> {
         self.positions[switch.index()].map(|position| &self.leaves[position])
     }
 
     /// The port at which `link` leaves its switch; `None` if it leaves a host.
-    pub(super) fn port(&self, link: LinkId) -> Option<Port> {
+    pub(super) fn port(&self, link: LinkId) -> Option<PortNumber> {
         self.ports[link.index()]
     }
 
@@ -116,35 +118,45 @@ impl Wiring {
 }
 
 /// The fabric with nothing failed and nothing drained.
-fn intact(fabric: &Fabric) -> Fabric {
+fn without_failures(fabric: &Fabric) -> Fabric {
     let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
-    let cables = cables.flat_map(|link| [Change::LinkUp(link), Change::UndrainLink(link)]);
+    let cables = cables.flat_map(|link| {
+        [
+            AvailabilityChange::LinkUp(link),
+            AvailabilityChange::UndrainLink(link),
+        ]
+    });
     let switches = (0..fabric.switches().len()).map(SwitchId::from);
-    let switches =
-        switches.flat_map(|switch| [Change::SwitchUp(switch), Change::UndrainSwitch(switch)]);
-    fabric.with(cables.chain(switches))
+    let switches = switches.flat_map(|switch| {
+        [
+            AvailabilityChange::SwitchUp(switch),
+            AvailabilityChange::UndrainSwitch(switch),
+        ]
+    });
+    fabric.with_changes(cables.chain(switches))
 }
 
-fn ports(fabric: &Fabric) -> Result<Vec<Option<Port>>, WiringError> {
+fn assign_ports(fabric: &Fabric) -> Result<Vec<Option<PortNumber>>, WiringError> {
     let port = |link: &topology::Link| {
-        if let Node::Host(_) = link.from.node {
+        if let FabricNode::Host(_) = link.from.node {
             return Ok(None);
         }
-        let port = Port::new(link.from.port)
+        let port = PortNumber::new(link.from.port)
             .ok()
-            .filter(|port| *port != Port::CPU);
-        let unknown = || WiringError::Port(fabric.endpoint_name(link.from));
+            .filter(|port| *port != PortNumber::CPU);
+        let unknown = || WiringError::PortNumber(fabric.endpoint_name(link.from));
         port.ok_or_else(unknown).map(Some)
     };
     fabric.links().iter().map(port).collect()
 }
 
-fn leaves(fabric: &Fabric) -> Result<Vec<Leaf>, WiringError> {
-    let switches: Vec<SwitchId> = fabric.tier(Tier::Leaf).collect();
-    let too_many = |_| WiringError::Leaves(switches.len());
+fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
+    let switches: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+    let too_many = |_| WiringError::TooManyLeaves(switches.len());
     u16::try_from(switches.len()).map_err(too_many)?;
-    let prefix = |prefix: topology::Prefix| Prefix::new(prefix.address, prefix.length).ok();
-    let leaf = |(id, &switch)| Leaf {
+    let prefix =
+        |prefix: topology::AddressPrefix| Ipv4Prefix::new(prefix.address, prefix.length).ok();
+    let leaf = |(id, &switch)| LeafWiring {
         switch,
         id,
         prefixes: fabric
@@ -158,15 +170,15 @@ fn leaves(fabric: &Fabric) -> Result<Vec<Leaf>, WiringError> {
     Ok((1..).zip(&switches).map(leaf).collect())
 }
 
-fn check_groups(fabric: &Fabric, leaves: &[Leaf]) -> Result<(), WiringError> {
+fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringError> {
     for (index, switch) in fabric.switches().iter().enumerate() {
         let widths = leaves
             .iter()
-            .map(|leaf| leaf.choices.at(index.into()).len());
+            .map(|leaf| leaf.choices.links_at(index.into()).len());
         let ports = widths.max().unwrap_or(0);
         if ports > MAX_GROUP {
             let switch = switch.name.clone();
-            return Err(WiringError::Group { switch, ports });
+            return Err(WiringError::GroupTooLarge { switch, ports });
         }
     }
     Ok(())
@@ -174,7 +186,7 @@ fn check_groups(fabric: &Fabric, leaves: &[Leaf]) -> Result<(), WiringError> {
 
 /// A number that differs between switches and never changes for one: the finalizer of MurmurHash3,
 /// which lets neighbouring device ids share no pattern.
-fn salt(device_id: u64) -> NonZeroU32 {
+fn hash_salt(device_id: u64) -> NonZeroU32 {
     let mut hash = device_id;
     for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
         hash = (hash ^ hash >> 33).wrapping_mul(factor);

@@ -1,7 +1,7 @@
 //! What happens, over HTTP: as a document of what is kept, or as server-sent events as it comes.
 //!
 //! The one endpoint that goes on, so it stands beside the table of [`openapi`](super::openapi). The
-//! decision: a reader has a position and no queue (see [`chronicle`](crate::chronicle)). Its
+//! decision: a reader has a position and no queue (see [`event_log`](crate::event_log)). Its
 //! connection is written to when it has room, so a slow reader falls behind, is told how much it
 //! missed, and holds up nobody.
 
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use topology::Finding;
 
-use super::http::{respond, written};
-use super::openapi::Problem;
-use super::service::{Service, ServiceError};
-use crate::chronicle::{Page, Position};
+use super::http::{build_response, encode_body};
+use super::openapi::ErrorBody;
+use super::service::{NorthboundService, ServiceError};
+use crate::event_log::{EventPage, EventPosition};
 
 /// Where they are served.
 pub(super) const PATH: &str = "/v1/events";
@@ -39,26 +39,29 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The data of a server-sent event `missed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Missed {
+pub struct MissedEvents {
     /// How many events the reader was too slow for, or came too late for.
     pub missed: u64,
 }
 
-impl Service {
+impl NorthboundService {
     /// What happened after a position, as far as it is kept.
-    pub fn events(&self, since: Position) -> Page {
-        self.access.told().borrow().since(since, usize::MAX)
+    pub fn events_since(&self, since: EventPosition) -> EventPage {
+        self.access
+            .watch_events()
+            .borrow()
+            .events_since(since, usize::MAX)
     }
 
     /// The same, and what happens from then on, until the controller ends.
-    pub fn follow(&self, since: Position) -> impl Stream<Item = Page> + use<> {
+    pub fn follow_events(&self, since: EventPosition) -> impl Stream<Item = EventPage> + use<> {
         stream::unfold(
-            (self.access.told(), since),
+            (self.access.watch_events(), since),
             |(mut told, since)| async move {
                 loop {
-                    let page = told.borrow_and_update().since(since, AT_ONCE);
+                    let page = told.borrow_and_update().events_since(since, AT_ONCE);
                     if page.missed > 0 || !page.events.is_empty() {
-                        let read = page.end();
+                        let read = page.end_position();
                         return Some((page, (told, read)));
                     }
                     told.changed().await.ok()?;
@@ -69,8 +72,8 @@ impl Service {
 }
 
 /// Answers a request: a stream, unless a document is asked for.
-pub(super) async fn answer(
-    State(service): State<Arc<Service>>,
+pub(super) async fn handle_request(
+    State(service): State<Arc<NorthboundService>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
@@ -81,61 +84,61 @@ pub(super) async fn answer(
     let since = header("last-event-id").or(asked).unwrap_or("0");
     let since = match since.parse() {
         Ok(since) => since,
-        Err(why) => return respond(Err(refused(why))),
+        Err(why) => return build_response(Err(invalid_position(why))),
     };
     let wants_document = header(header::ACCEPT.as_str()).is_some_and(|accept| {
         accept.contains("application/json") && !accept.contains("text/event-stream")
     });
     match wants_document {
-        true => respond(written(&service.events(since))),
-        false => streamed(service.follow(since)),
+        true => build_response(encode_body(&service.events_since(since))),
+        false => stream_response(service.follow_events(since)),
     }
 }
 
-fn refused(why: String) -> ServiceError {
+fn invalid_position(why: String) -> ServiceError {
     ServiceError::Refused(vec![Finding::error("since", why)])
 }
 
-fn streamed(pages: impl Stream<Item = Page> + Send + 'static) -> Response {
+fn stream_response(pages: impl Stream<Item = EventPage> + Send + 'static) -> Response {
     let hello = Event::default().retry(RETRY).comment("crux");
-    let frames = pages.flat_map(|page| stream::iter(frames(&page)));
+    let frames = pages.flat_map(|page| stream::iter(encode_frames(&page)));
     let frames = stream::once(async { hello }).chain(frames);
     Sse::new(frames.map(Ok::<_, Infallible>))
         .keep_alive(KeepAlive::new().interval(ALIVE))
         .into_response()
 }
 
-fn frames(page: &Page) -> Vec<Event> {
+fn encode_frames(page: &EventPage) -> Vec<Event> {
     let missed = Some(page.missed).filter(|missed| *missed > 0);
     let missed = missed.map(|missed| {
         let event = Event::default().event("missed");
-        event.data(text(&Missed { missed }))
+        event.data(to_json(&MissedEvents { missed }))
     });
     let told = page.events.iter().map(|happening| {
-        let id = Position {
+        let id = EventPosition {
             run: Some(page.run),
             sequence: happening.sequence,
         };
-        Event::default().id(id.to_string()).data(text(happening))
+        Event::default().id(id.to_string()).data(to_json(happening))
     });
     missed.into_iter().chain(told).collect()
 }
 
-fn text(value: &impl Serialize) -> String {
+fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("events have text for keys")
 }
 
 /// How the OpenAPI document describes it.
-pub(super) fn operation(schemas: &mut SchemaGenerator) -> Value {
+pub(super) fn describe_operation(schemas: &mut SchemaGenerator) -> Value {
     let since = "Read from here on: the last sequence number that was read, or RUN.SEQUENCE as \
         in the ids of server-sent events; without it, from the earliest that is kept";
     let stream = "Server-sent events: the data of each is an event (Happening), its id a \
         position; an event `missed` says how many the reader was too slow for (Missed)";
-    schemas.subschema_for::<Missed>();
+    schemas.subschema_for::<MissedEvents>();
     let json = |schema: Schema| json!({"application/json": {"schema": schema}});
-    let mut content = json(schemas.subschema_for::<Page>());
+    let mut content = json(schemas.subschema_for::<EventPage>());
     content["text/event-stream"] = json!({"schema": {"type": "string", "description": stream}});
-    let problem = json(schemas.subschema_for::<Problem>());
+    let problem = json(schemas.subschema_for::<ErrorBody>());
     json!({"get": {
         "summary": "What happens, as it happens; as a document where only that is accepted",
         "parameters": [{

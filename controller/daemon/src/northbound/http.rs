@@ -1,4 +1,4 @@
-//! HTTP with JSON, over [`Service`].
+//! HTTP with JSON, over [`NorthboundService`].
 //!
 //! The decision: one table says every endpoint; the router and the OpenAPI document are both made
 //! from it, so that neither can have what the other has not.
@@ -17,35 +17,35 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use topology::Finding;
 
-use super::gate::Caller;
-use super::service::{Service, ServiceError};
+use super::auth::CallerIdentity;
+use super::service::{NorthboundService, ServiceError};
 use super::{events, openapi};
 
 /// An answer, or why there is none.
-type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, ServiceError>> + Send>>;
+type HandlerFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, ServiceError>> + Send>>;
 
 /// What answers a request: the service, the last part of its path if that is a name, and its body.
-pub(super) type Handler = fn(Service, Asked) -> Answer;
+pub(super) type EndpointHandler = fn(NorthboundService, EndpointRequest) -> HandlerFuture;
 
 /// A request.
-pub(super) struct Asked {
+pub(super) struct EndpointRequest {
     pub(super) name: String,
     pub(super) body: Bytes,
 }
 
 /// All endpoints.
-pub(super) fn router(service: Service) -> Router {
+pub(super) fn build_router(service: NorthboundService) -> Router {
     let service = Arc::new(service);
     let mut router = Router::new();
     for endpoint in openapi::ENDPOINTS {
         let handler = endpoint.handler;
-        let answer = move |State(service): State<Arc<Service>>,
-                           Extension(Caller(caller)): Extension<Caller>,
+        let answer = move |State(service): State<Arc<NorthboundService>>,
+                           Extension(CallerIdentity(caller)): Extension<CallerIdentity>,
                            name: Option<Path<String>>,
                            body: Bytes| async move {
             let name = name.map_or_else(String::new, |Path(name)| name);
-            let asked = Asked { name, body };
-            respond(handler(service.asked_by(caller), asked).await)
+            let asked = EndpointRequest { name, body };
+            build_response(handler(service.with_caller(caller), asked).await)
         };
         let method = match endpoint.takes.is_some() {
             true => post(answer),
@@ -53,26 +53,26 @@ pub(super) fn router(service: Service) -> Router {
         };
         router = router.route(endpoint.path, method);
     }
-    let document = || async { json(StatusCode::OK, openapi::text().into_bytes()) };
+    let document = || async { json_response(StatusCode::OK, openapi::openapi_text().into_bytes()) };
     router
         .route("/openapi.json", get(document))
-        .route("/metrics", get(metrics))
-        .route(events::PATH, get(events::answer))
+        .route("/metrics", get(serve_metrics))
+        .route(events::PATH, get(events::handle_request))
         .with_state(service)
 }
 
 /// What Prometheus scrapes.
-async fn metrics(State(service): State<Arc<Service>>) -> Response {
-    match service.metrics().await {
+async fn serve_metrics(State(service): State<Arc<NorthboundService>>) -> Response {
+    match service.render_metrics().await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        Err(error) => respond(Err(error)),
+        Err(error) => build_response(Err(error)),
     }
 }
 
 /// A handler that takes nothing.
 macro_rules! tell {
     ($method:ident) => {
-        |service, _| Box::pin(async move { written(&service.$method().await?) })
+        |service, _| Box::pin(async move { encode_body(&service.$method().await?) })
     };
 }
 
@@ -81,8 +81,8 @@ macro_rules! take {
     ($method:ident) => {
         |service, asked| {
             Box::pin(async move {
-                let document = read(&asked.body)?;
-                written(&service.$method(&document).await?)
+                let document = parse_body(&asked.body)?;
+                encode_body(&service.$method(&document).await?)
             })
         }
     };
@@ -91,24 +91,24 @@ macro_rules! take {
 /// A handler that takes a name.
 macro_rules! name {
     ($method:ident) => {
-        |service, asked| Box::pin(async move { written(&service.$method(&asked.name).await?) })
+        |service, asked| Box::pin(async move { encode_body(&service.$method(&asked.name).await?) })
     };
 }
 
 pub(super) use {name, take, tell};
 
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
+pub(super) fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     let wrong = |error: serde_json::Error| Finding::error("request", error.to_string());
     serde_json::from_slice(body).map_err(|error| ServiceError::Refused(vec![wrong(error)]))
 }
 
-pub(super) fn written(answer: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
+pub(super) fn encode_body(answer: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
     Ok(serde_json::to_vec(answer).expect("answers have text for keys"))
 }
 
-pub(super) fn respond(answer: Result<Vec<u8>, ServiceError>) -> Response {
+pub(super) fn build_response(answer: Result<Vec<u8>, ServiceError>) -> Response {
     let error = match answer {
-        Ok(body) => return json(StatusCode::OK, body),
+        Ok(body) => return json_response(StatusCode::OK, body),
         Err(error) => error,
     };
     let status = match &error {
@@ -120,10 +120,10 @@ pub(super) fn respond(answer: Result<Vec<u8>, ServiceError>) -> Response {
         ServiceError::Refused(findings) => findings,
         other => vec![Finding::error("request", other.to_string())],
     };
-    let body = serde_json::to_vec(&openapi::Problem { findings });
-    json(status, body.expect("findings have text for keys"))
+    let body = serde_json::to_vec(&openapi::ErrorBody { findings });
+    json_response(status, body.expect("findings have text for keys"))
 }
 
-fn json(status: StatusCode, body: Vec<u8>) -> Response {
+fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

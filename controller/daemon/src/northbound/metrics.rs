@@ -1,18 +1,18 @@
 //! What a monitoring system scrapes: the text format of Prometheus (version 0.0.4).
 //!
-//! Pure, from a [`View`] and the timing of the latest change. The decision: counters are those that
+//! Pure, from a [`ControllerView`] and the timing of the latest change. The decision: counters are those that
 //! the sessions keep anyway and gauges are read off the plan, so a scrape costs what it prints and
 //! nothing is counted twice.
 
 use topology::{LinkId, Severity};
 
-use super::answers::{JobRow, View};
-use crate::runtime::{Histogram, Stages, Timing};
+use super::controller_view::{ControllerView, JobRow};
+use crate::runtime::{ChangeTiming, LatencyHistogram, StageHistograms};
 use crate::southbound::SwitchStatus;
-use crate::telemetry::gauges::JobMeasured;
+use crate::telemetry::counter_aggregator::MeasuredJob;
 
 /// A metric with its samples: labels and value.
-struct Family {
+struct MetricFamily {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
@@ -20,39 +20,48 @@ struct Family {
 }
 
 /// All metrics as text.
-pub fn text(view: &View, timing: &Timing, stages: &Stages) -> String {
-    let families = [whole(view, timing), switches(view), links(view), jobs(view)];
+pub fn render_metrics(
+    view: &ControllerView,
+    timing: &ChangeTiming,
+    stages: &StageHistograms,
+) -> String {
+    let families = [
+        controller_families(view, timing),
+        switch_families(view),
+        link_families(view),
+        job_families(view),
+    ];
     let mut text = String::new();
     for family in families.into_iter().flatten() {
-        print(&family, &mut text);
+        render_family(&family, &mut text);
     }
-    histograms(stages, &mut text);
+    render_histograms(stages, &mut text);
     text
 }
 
 /// How long the stages of all changes took, in the form that Prometheus has for it.
-fn histograms(stages: &Stages, text: &mut String) {
+fn render_histograms(stages: &StageHistograms, text: &mut String) {
     let name = "crux_stage_duration_seconds";
     *text += &format!(
         "# HELP {name} Time that each stage of changes took, from event to verified\n\
          # TYPE {name} histogram\n"
     );
-    for (stage, histogram) in stages.named() {
-        for (bound, below) in histogram.cumulative() {
+    for (stage, histogram) in stages.by_name() {
+        for (bound, below) in histogram.cumulative_counts() {
             *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {below}\n");
         }
-        let Histogram { count, sum, .. } = histogram;
+        let LatencyHistogram { count, sum, .. } = histogram;
         *text += &format!("{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}\n");
         *text += &format!("{name}_sum{{stage=\"{stage}\"}} {sum}\n");
         *text += &format!("{name}_count{{stage=\"{stage}\"}} {count}\n");
     }
 }
 
-fn whole(view: &View, timing: &Timing) -> Vec<Family> {
+fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<MetricFamily> {
     let seconds = |from: tokio::time::Instant, to: tokio::time::Instant| {
         to.saturating_duration_since(from).as_secs_f64()
     };
-    let made = timing.made;
+    let made = timing.timestamps;
     let stages = [
         ("plan", seconds(made.origin.received, made.planned)),
         ("lower", seconds(made.planned, made.lowered)),
@@ -60,7 +69,7 @@ fn whole(view: &View, timing: &Timing) -> Vec<Family> {
         ("all", seconds(made.origin.received, timing.verified)),
     ];
     let stages = stages.map(|(stage, took)| (vec![("stage", stage.to_owned())], took));
-    let findings = view.doctor();
+    let findings = view.health_findings();
     let severities = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
         let such = findings.iter().filter(|found| found.severity == severity);
         (
@@ -68,40 +77,40 @@ fn whole(view: &View, timing: &Timing) -> Vec<Family> {
             such.count() as f64,
         )
     });
-    let report = &view.realised.report;
+    let report = &view.rollout.report;
     let moved = report.moved.len() as f64;
     vec![
-        one(
+        single_sample(
             "crux_generation",
             "counter",
             "Generation in force",
-            view.realised.generation as f64,
+            view.rollout.generation as f64,
         ),
-        one(
+        single_sample(
             "crux_plans_total",
             "counter",
             "Plans that differed",
-            view.realised.plan.generation as f64,
+            view.rollout.plan.generation as f64,
         ),
-        one(
+        single_sample(
             "crux_flows_moved",
             "gauge",
             "Flows that the plan in force moved",
             moved,
         ),
-        one(
+        single_sample(
             "crux_max_load",
             "gauge",
             "Load of the busiest link",
             report.bounds.max_load,
         ),
-        Family {
+        MetricFamily {
             name: "crux_stage_seconds",
             kind: "gauge",
             help: "Time that each stage of the latest change took, from event to verified",
             samples: stages.into(),
         },
-        Family {
+        MetricFamily {
             name: "crux_findings",
             kind: "gauge",
             help: "Findings of crux doctor",
@@ -111,44 +120,44 @@ fn whole(view: &View, timing: &Timing) -> Vec<Family> {
 }
 
 /// What is measured of a switch: from its status, and whether it holds what is in force.
-type OfSwitch = (
+type SwitchMetric = (
     &'static str,
     &'static str,
     &'static str,
-    fn(&Row<'_>) -> f64,
+    fn(&SwitchSample<'_>) -> f64,
 );
 
 /// A switch as metrics see it.
-struct Row<'a> {
+struct SwitchSample<'a> {
     line: &'a SwitchStatus,
     is_up: bool,
     is_verified: bool,
 }
 
-const OF_SWITCHES: [OfSwitch; 8] = [
+const OF_SWITCHES: [SwitchMetric; 8] = [
     (
         "crux_switch_up",
         "gauge",
         "Whether it counts as working",
-        |row| flag(row.is_up),
+        |row| bool_value(row.is_up),
     ),
     (
         "crux_switch_primary",
         "gauge",
         "Whether this controller writes it",
-        |row| flag(row.line.standing.is_primary()),
+        |row| bool_value(row.line.mastership.is_primary()),
     ),
     (
         "crux_switch_verified",
         "gauge",
         "Whether it holds what is in force",
-        |row| flag(row.is_verified),
+        |row| bool_value(row.is_verified),
     ),
     (
         "crux_entries_written_total",
         "counter",
         "Entries written",
-        |row| row.line.written.entries() as f64,
+        |row| row.line.written.total_entries() as f64,
     ),
     (
         "crux_entries_refused_total",
@@ -176,19 +185,19 @@ const OF_SWITCHES: [OfSwitch; 8] = [
     ),
 ];
 
-fn switches(view: &View) -> Vec<Family> {
-    let generation = view.realised.generation;
-    let rows: Vec<Row<'_>> = (view.lines.iter())
-        .map(|(switch, line)| Row {
+fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
+    let generation = view.rollout.generation;
+    let rows: Vec<SwitchSample<'_>> = (view.switches.iter())
+        .map(|(switch, line)| SwitchSample {
             line,
-            is_up: view.realised.fabric.is_switch_up(*switch),
+            is_up: view.rollout.fabric.is_switch_up(*switch),
             is_verified: line.verified.map(|seen| seen.generation) == Some(generation),
         })
         .collect();
-    let sample = |row: &Row<'_>, value: fn(&Row<'_>) -> f64| {
+    let sample = |row: &SwitchSample<'_>, value: fn(&SwitchSample<'_>) -> f64| {
         (vec![("switch", row.line.name.clone())], value(row))
     };
-    let family = |(name, kind, help, value): OfSwitch| Family {
+    let family = |(name, kind, help, value): SwitchMetric| MetricFamily {
         name,
         kind,
         help,
@@ -197,12 +206,12 @@ fn switches(view: &View) -> Vec<Family> {
     OF_SWITCHES.map(family).into()
 }
 
-fn flag(is_so: bool) -> f64 {
+fn bool_value(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
 }
 
-fn links(view: &View) -> Vec<Family> {
-    let fabric = &view.realised.fabric;
+fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
+    let fabric = &view.rollout.fabric;
     let sample = |((link, level), load): ((LinkId, u8), f64)| {
         let labels = vec![
             ("link", fabric.link_name(link)),
@@ -213,13 +222,13 @@ fn links(view: &View) -> Vec<Family> {
     let measured = view.measured.links.iter();
     let measured = measured.map(|(cell, load)| sample((*cell, *load)));
     vec![
-        Family {
+        MetricFamily {
             name: "crux_link_load",
             kind: "gauge",
             help: "Planned load of a link by class, as a share of time",
-            samples: view.loads().into_iter().map(sample).collect(),
+            samples: view.level_loads().into_iter().map(sample).collect(),
         },
-        Family {
+        MetricFamily {
             name: "crux_link_measured_load",
             kind: "gauge",
             help: "Load of a link by class as its switch counts it, as a share of its capacity",
@@ -228,9 +237,9 @@ fn links(view: &View) -> Vec<Family> {
     ]
 }
 
-fn jobs(view: &View) -> Vec<Family> {
-    let rows = view.jobs();
-    let counted = |name, help, value: fn(&JobMeasured) -> Option<f64>| Family {
+fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
+    let rows = view.job_rows();
+    let counted = |name, help, value: fn(&MeasuredJob) -> Option<f64>| MetricFamily {
         name,
         kind: "gauge",
         help,
@@ -238,7 +247,7 @@ fn jobs(view: &View) -> Vec<Family> {
             .filter_map(|(id, job)| Some((vec![("job", id.to_string())], value(job)?)))
             .collect(),
     };
-    let family = |name, help, value: fn(&JobRow) -> f64| Family {
+    let family = |name, help, value: fn(&JobRow) -> f64| MetricFamily {
         name,
         kind: "gauge",
         help,
@@ -256,7 +265,7 @@ fn jobs(view: &View) -> Vec<Family> {
             row.alone_seconds
         }),
         family("crux_job_profiled", "Whether it is profiled", |row| {
-            flag(row.profiled)
+            bool_value(row.profiled)
         }),
         counted(
             "crux_job_measured_bytes_per_second",
@@ -276,8 +285,13 @@ fn jobs(view: &View) -> Vec<Family> {
     ]
 }
 
-fn one(name: &'static str, kind: &'static str, help: &'static str, value: f64) -> Family {
-    Family {
+fn single_sample(
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: f64,
+) -> MetricFamily {
+    MetricFamily {
         name,
         kind,
         help,
@@ -285,8 +299,8 @@ fn one(name: &'static str, kind: &'static str, help: &'static str, value: f64) -
     }
 }
 
-fn print(family: &Family, text: &mut String) {
-    let Family {
+fn render_family(family: &MetricFamily, text: &mut String) {
+    let MetricFamily {
         name,
         kind,
         help,
@@ -296,7 +310,7 @@ fn print(family: &Family, text: &mut String) {
     for (labels, value) in samples {
         let labels: Vec<String> = labels
             .iter()
-            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .map(|(label, value)| format!("{label}=\"{}\"", escape_label(value)))
             .collect();
         let labels = match labels.is_empty() {
             true => String::new(),
@@ -306,7 +320,7 @@ fn print(family: &Family, text: &mut String) {
     }
 }
 
-fn escaped(value: &str) -> String {
+fn escape_label(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -10,26 +10,29 @@ use serde_json::{Map, Value, json};
 use topology::Finding;
 use topology::spec::FabricDocument;
 
-use super::answers::{JobRow, LinkRow, SwitchRow};
+use super::controller_view::{JobRow, LinkRow, SwitchRow};
 use super::events;
-use super::explain::Explanation;
-use super::http::{Handler, name, read, take, tell, written};
-use super::service::{Chapter, Done, Order, Say, Wish};
-use super::situation::Situation;
-use crate::ledger::Edition;
-use crate::preview::Preview;
+use super::explanation::ExplainJobResponse;
+use super::http::{EndpointHandler, encode_body, name, parse_body, take, tell};
+use super::planner_input::PlannerInput;
+use super::service::{
+    ApplyPolicyRequest, PolicyChangeResponse, PolicyRevisionDiff, PreviewPolicyRequest,
+    RollbackPolicyRequest,
+};
+use crate::policy_history::PolicyRevision;
+use crate::preview::PolicyPreview;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Problem {
+pub struct ErrorBody {
     /// What is wrong.
     pub findings: Vec<Finding>,
 }
 
 /// One endpoint. It takes a document by POST, or nothing by GET.
-pub(super) struct Endpoint {
+pub(super) struct HttpEndpoint {
     pub(super) path: &'static str,
-    pub(super) handler: Handler,
+    pub(super) handler: EndpointHandler,
     /// What it does.
     summary: &'static str,
     /// The schema of what it takes.
@@ -38,122 +41,128 @@ pub(super) struct Endpoint {
     gives: fn(&mut SchemaGenerator) -> Schema,
 }
 
-fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
+fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
 
 /// The endpoints.
-pub(super) const ENDPOINTS: &[Endpoint] = &[
-    Endpoint {
+pub(super) const ENDPOINTS: &[HttpEndpoint] = &[
+    HttpEndpoint {
         path: "/v1/jobs",
-        handler: tell!(jobs),
+        handler: tell!(list_jobs),
         summary: "The jobs in force, by rank",
         takes: None,
-        gives: of::<Vec<JobRow>>,
+        gives: schema_of::<Vec<JobRow>>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/switches",
-        handler: tell!(switches),
+        handler: tell!(list_switches),
         summary: "All switches, and what they hold",
         takes: None,
-        gives: of::<Vec<SwitchRow>>,
+        gives: schema_of::<Vec<SwitchRow>>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/links",
-        handler: tell!(links),
+        handler: tell!(list_links),
         summary: "All links, with their planned load by class",
         takes: None,
-        gives: of::<Vec<LinkRow>>,
+        gives: schema_of::<Vec<LinkRow>>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/fabric",
-        handler: tell!(fabric),
+        handler: tell!(get_fabric),
         summary: "The fabric, as an explicit document",
         takes: None,
-        gives: of::<FabricDocument>,
+        gives: schema_of::<FabricDocument>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/plan",
-        handler: tell!(plan),
+        handler: tell!(get_plan),
         summary: "The plan in force",
         takes: None,
-        gives: of::<PlanDocument>,
+        gives: schema_of::<PlanDocument>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/situation",
-        handler: tell!(situation),
+        handler: tell!(get_planner_input),
         summary: "What is planned for: fabric, jobs and policy as documents",
         takes: None,
-        gives: of::<Situation>,
+        gives: schema_of::<PlannerInput>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/explain/{name}",
-        handler: name!(explain),
+        handler: name!(explain_job),
         summary: "Why a job, or the job of a flow (h1>h3:50000), is treated as it is",
         takes: None,
-        gives: of::<Explanation>,
+        gives: schema_of::<ExplainJobResponse>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/doctor",
-        handler: tell!(doctor),
+        handler: tell!(list_findings),
         summary: "What an operator should look at",
         takes: None,
-        gives: of::<Vec<Finding>>,
+        gives: schema_of::<Vec<Finding>>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy",
-        handler: tell!(policy),
+        handler: tell!(get_policy),
         summary: "The edition of the policy that is in force",
         takes: None,
-        gives: of::<Edition>,
+        gives: schema_of::<PolicyRevision>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy/history",
-        handler: tell!(history),
+        handler: tell!(list_policy_revisions),
         summary: "All editions, the latest first",
         takes: None,
-        gives: of::<Vec<Chapter>>,
+        gives: schema_of::<Vec<PolicyRevisionDiff>>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy/diff",
-        handler: take!(diff),
+        handler: take!(preview_policy),
         summary: "What a change would do; nothing changes",
-        takes: Some(of::<Wish>),
-        gives: of::<Preview>,
+        takes: Some(schema_of::<PreviewPolicyRequest>),
+        gives: schema_of::<PolicyPreview>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy/apply",
-        handler: take!(apply),
+        handler: take!(apply_policy),
         summary: "Make a change: all of it, or none",
-        takes: Some(of::<Order>),
-        gives: of::<Done>,
+        takes: Some(schema_of::<ApplyPolicyRequest>),
+        gives: schema_of::<PolicyChangeResponse>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy/confirm",
-        handler: take!(confirm),
+        handler: take!(confirm_policy),
         summary: "Let the edition on trial stay",
-        takes: Some(of::<Say>),
-        gives: of::<Done>,
+        takes: Some(schema_of::<RollbackPolicyRequest>),
+        gives: schema_of::<PolicyChangeResponse>,
     },
-    Endpoint {
+    HttpEndpoint {
         path: "/v1/policy/rollback",
-        handler: take!(roll_back),
+        handler: take!(rollback_policy),
         summary: "Go back: from a trial to what was before it, or to any edition",
-        takes: Some(of::<Say>),
-        gives: of::<Done>,
+        takes: Some(schema_of::<RollbackPolicyRequest>),
+        gives: schema_of::<PolicyChangeResponse>,
     },
 ];
 
 /// The OpenAPI document (3.1).
-pub fn document() -> Value {
+pub fn openapi_document() -> Value {
     let mut schemas = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .into_generator();
     let mut paths = Map::new();
     for endpoint in ENDPOINTS {
-        paths.insert(endpoint.path.to_owned(), operation(endpoint, &mut schemas));
+        paths.insert(
+            endpoint.path.to_owned(),
+            describe_endpoint(endpoint, &mut schemas),
+        );
     }
-    paths.insert(events::PATH.to_owned(), events::operation(&mut schemas));
+    paths.insert(
+        events::PATH.to_owned(),
+        events::describe_operation(&mut schemas),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -167,12 +176,12 @@ pub fn document() -> Value {
 }
 
 /// The same as text.
-pub fn text() -> String {
-    let text = serde_json::to_string_pretty(&document());
+pub fn openapi_text() -> String {
+    let text = serde_json::to_string_pretty(&openapi_document());
     text.expect("a document has text for keys") + "\n"
 }
 
-fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
+fn describe_endpoint(endpoint: &HttpEndpoint, schemas: &mut SchemaGenerator) -> Value {
     let content = |schema: Schema| json!({"application/json": {"schema": schema}});
     let mut operation = json!({
         "summary": endpoint.summary,
@@ -180,7 +189,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
             "200": {"description": "The answer", "content": content((endpoint.gives)(schemas))},
             "default": {
                 "description": "Why there is none",
-                "content": content(of::<Problem>(schemas))
+                "content": content(schema_of::<ErrorBody>(schemas))
             }
         }
     });

@@ -15,7 +15,7 @@ const RULES: &str = "default-src 'none'; script-src 'self'; style-src 'self'; im
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A file of the page.
-struct File {
+struct PageFile {
     path: &'static str,
     kind: &'static str,
     text: &'static str,
@@ -24,7 +24,7 @@ struct File {
 /// One of the files in `page/`.
 macro_rules! file {
     ($path:literal, $name:literal, $kind:literal) => {
-        File {
+        PageFile {
             path: $path,
             kind: $kind,
             text: include_str!(concat!("page/", $name)),
@@ -32,7 +32,7 @@ macro_rules! file {
     };
 }
 
-const FILES: [File; 9] = [
+const FILES: [PageFile; 9] = [
     file!("/", "index.html", "text/html; charset=utf-8"),
     file!("/page/style.css", "style.css", "text/css; charset=utf-8"),
     file!("/page/main.js", "main.js", "text/javascript; charset=utf-8"),
@@ -65,11 +65,11 @@ const FILES: [File; 9] = [
 ];
 
 /// Its files, each at its path.
-pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    let add = |router: Router<S>, file: &'static File| {
+pub(super) fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let add = |router: Router<S>, file: &'static PageFile| {
         router.route(
             file.path,
-            get(async move |asked: HeaderMap| answer(file, &asked)),
+            get(async move |asked: HeaderMap| serve_file(file, &asked)),
         )
     };
     FILES.iter().fold(Router::new(), add)
@@ -77,11 +77,11 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 
 /// A browser that has this very file is told so. It asks every time, since a controller of another
 /// version may have come to be at its address.
-fn answer(file: &File, asked: &HeaderMap) -> Response {
+fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {
     let tag = format!(
         "\"{}-{:x}\"",
         env!("CARGO_PKG_VERSION"),
-        fingerprint(file.text)
+        content_hash(file.text)
     );
     let has = asked.get(header::IF_NONE_MATCH);
     let headers = [
@@ -99,7 +99,7 @@ fn answer(file: &File, asked: &HeaderMap) -> Response {
 }
 
 /// What tells a text from the one before it (FNV-1a).
-fn fingerprint(text: &str) -> u64 {
+fn content_hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

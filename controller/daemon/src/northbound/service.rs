@@ -1,7 +1,7 @@
 //! Questions and commands of operators, and their answers: the one layer that every protocol
 //! serves.
 //!
-//! What an answer says is made by pure functions ([`preview`](crate::preview),
+//! What an answer says is made by pure functions ([`preview_policy`](crate::preview_policy),
 //! [`ledger`](crate::ledger)) from what the state is asked for. The decision on changes of policy:
 //! every one is a trial until all switches are seen to hold it. If they do not in time, if nobody
 //! confirms a change that was to be confirmed, or if the controller dies meanwhile, the ledger ends
@@ -10,24 +10,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use planner::{FieldError, OverrideDocument, PlanDocument, PolicyDocument};
+use planner::{DocumentFieldError, OverrideDocument, PlanDocument, PolicyDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use topology::document::{self, DocumentError, Format};
+use topology::document::{self, DocumentError, DocumentFormat};
 use topology::spec::{self, FabricDocument};
 use topology::{Finding, one_line};
 
-use super::answers::{JobRow, LinkRow, SwitchRow, View};
-use super::explain::Explanation;
+use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
+use super::explanation::ExplainJobResponse;
 use super::metrics;
-use super::situation::Situation;
+use super::planner_input::PlannerInput;
 use crate::config::Config;
-use crate::ledger::{Content, Edition, Signature, Temporary, UnixMs};
-use crate::preview::{Preview, preview};
-use crate::runtime::{Access, ControllerError, Receipt};
-use crate::state::{Event, Proposal, State};
-use crate::telemetry::gauges::Measured;
+use crate::policy_history::{
+    PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride, UnixMs,
+};
+use crate::preview::{PolicyPreview, preview_policy};
+use crate::runtime::{ControllerAccess, ControllerError, SubmitReceipt};
+use crate::state::{PolicyProposal, State, StateEvent};
+use crate::telemetry::counter_aggregator::MeasuredTraffic;
 
 /// How long a trial outlives the time that switches have to hold it, so that it does not end while
 /// its end is being told.
@@ -50,19 +52,19 @@ pub enum ServiceError {
 /// A change of policy, as an operator asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub struct PreviewPolicyRequest {
     /// The policy; without it, the one in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Text>,
+    pub policy: Option<PolicyFile>,
     /// An override for some time, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temporary: Option<Wanted>,
+    pub temporary: Option<TemporaryOverrideRequest>,
 }
 
 /// A policy document as it stands in a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Text {
+pub struct PolicyFile {
     /// Name of the file; its extension says the format, as `.toml`, `.yaml` or `.json`.
     pub file: String,
     /// What is in it.
@@ -72,7 +74,7 @@ pub struct Text {
 /// An override for some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct TemporaryOverrideRequest {
     /// What it says.
     pub rule: OverrideDocument,
     /// For how long, seconds.
@@ -82,9 +84,9 @@ pub struct Wanted {
 /// A change of policy that is to be made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct ApplyPolicyRequest {
     /// Which.
-    pub wish: Wish,
+    pub wish: PreviewPolicyRequest,
     /// Who wants it.
     pub who: String,
     /// Why.
@@ -98,7 +100,7 @@ pub struct Order {
 /// Who confirms or takes back, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Say {
+pub struct RollbackPolicyRequest {
     /// Who.
     pub who: String,
     /// Why.
@@ -111,7 +113,7 @@ pub struct Say {
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Done {
+pub struct PolicyChangeResponse {
     /// The edition in force.
     pub edition: u64,
     /// Whether what was ordered is in force, and every switch holds it.
@@ -124,34 +126,34 @@ pub struct Done {
 
 /// An edition, as history tells it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Chapter {
+pub struct PolicyRevisionDiff {
     /// The edition.
-    pub edition: Edition,
+    pub edition: PolicyRevision,
     /// What it changed, field by field.
     pub changes: Vec<String>,
 }
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct Service {
-    pub(super) access: Access,
+pub struct NorthboundService {
+    pub(super) access: ControllerAccess,
     verify: Duration,
     /// What switches count, and where jobs say something else; nothing where nobody reads it.
-    measured: Option<Counting>,
+    measured: Option<MeasurementReceivers>,
     /// Whose request this is, by their token.
     caller: Option<Arc<str>>,
 }
 
 /// What switches count, and where jobs say something else.
-type Counting = (
-    watch::Receiver<Arc<Measured>>,
+type MeasurementReceivers = (
+    watch::Receiver<Arc<MeasuredTraffic>>,
     watch::Receiver<Vec<Finding>>,
 );
 
-impl Service {
+impl NorthboundService {
     /// One that asks and tells `access`.
-    pub fn new(access: Access, config: &Config) -> Self {
-        let verify = config.verify;
+    pub fn new(access: ControllerAccess, config: &Config) -> Self {
+        let verify = config.verify_deadline;
         Self {
             access,
             verify,
@@ -162,7 +164,7 @@ impl Service {
 
     /// The same, for who is known by a token.
     #[must_use]
-    pub(super) fn asked_by(&self, caller: Option<Arc<str>>) -> Self {
+    pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
         Self {
             caller,
             ..self.clone()
@@ -171,9 +173,9 @@ impl Service {
 
     /// The same, which also tells what switches count and where jobs say something else.
     #[must_use]
-    pub(crate) fn measuring(
+    pub(crate) fn with_measurements(
         self,
-        measured: watch::Receiver<Arc<Measured>>,
+        measured: watch::Receiver<Arc<MeasuredTraffic>>,
         disputes: watch::Receiver<Vec<Finding>>,
     ) -> Self {
         Self {
@@ -182,7 +184,7 @@ impl Service {
         }
     }
 
-    fn counting(&self) -> (Arc<Measured>, Vec<Finding>) {
+    fn latest_measurements(&self) -> (Arc<MeasuredTraffic>, Vec<Finding>) {
         let counting = self.measured.as_ref();
         counting.map_or_else(Default::default, |(measured, disputes)| {
             (Arc::clone(&measured.borrow()), disputes.borrow().clone())
@@ -193,102 +195,108 @@ impl Service {
     ///
     /// # Errors
     /// The controller has stopped, or has no plan yet.
-    pub async fn view(&self) -> Result<View, ServiceError> {
-        let (question, told) = self.access.look(View::of).await?;
-        let realised = self.access.realised().ok_or(ControllerError::Stopped)?;
-        let (measured, disputes) = self.counting();
-        Ok(View {
-            question,
-            told,
-            realised,
+    pub async fn current_view(&self) -> Result<ControllerView, ServiceError> {
+        let (question, told) = self.access.query_state(ControllerView::read_inputs).await?;
+        let realised = self
+            .access
+            .current_rollout()
+            .ok_or(ControllerError::Stopped)?;
+        let (measured, disputes) = self.latest_measurements();
+        Ok(ControllerView {
+            request: question,
+            reported_jobs: told,
+            rollout: realised,
             measured,
             disputes,
-            drainage: self.access.drainage().borrow().clone(),
-            lines: self.access.board().all(),
+            drainage: self.access.watch_drains().borrow().clone(),
+            switches: self.access.status_board().all_statuses(),
         })
     }
 
     /// The jobs in force, by rank.
     ///
     /// # Errors
-    /// As for [`Service::view`], and so below.
-    pub async fn jobs(&self) -> Result<Vec<JobRow>, ServiceError> {
-        Ok(self.view().await?.jobs())
+    /// As for [`NorthboundService::current_view`], and so below.
+    pub async fn list_jobs(&self) -> Result<Vec<JobRow>, ServiceError> {
+        Ok(self.current_view().await?.job_rows())
     }
 
     /// All switches.
     ///
     /// # Errors
     /// As above.
-    pub async fn switches(&self) -> Result<Vec<SwitchRow>, ServiceError> {
-        Ok(self.view().await?.switches())
+    pub async fn list_switches(&self) -> Result<Vec<SwitchRow>, ServiceError> {
+        Ok(self.current_view().await?.switch_rows())
     }
 
     /// All links.
     ///
     /// # Errors
     /// As above.
-    pub async fn links(&self) -> Result<Vec<LinkRow>, ServiceError> {
-        Ok(self.view().await?.links())
+    pub async fn list_links(&self) -> Result<Vec<LinkRow>, ServiceError> {
+        Ok(self.current_view().await?.link_rows())
     }
 
     /// The fabric, as an explicit document.
     ///
     /// # Errors
     /// As above.
-    pub async fn fabric(&self) -> Result<FabricDocument, ServiceError> {
-        let realised = self.access.realised().ok_or(ControllerError::Stopped)?;
-        Ok(spec::document(&realised.fabric))
+    pub async fn get_fabric(&self) -> Result<FabricDocument, ServiceError> {
+        let realised = self
+            .access
+            .current_rollout()
+            .ok_or(ControllerError::Stopped)?;
+        Ok(spec::explicit_document(&realised.fabric))
     }
 
     /// The plan in force.
     ///
     /// # Errors
     /// As above.
-    pub async fn plan(&self) -> Result<PlanDocument, ServiceError> {
-        Ok(self.view().await?.plan())
+    pub async fn get_plan(&self) -> Result<PlanDocument, ServiceError> {
+        Ok(self.current_view().await?.plan_document())
     }
 
     /// What is planned for.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn situation(&self) -> Result<Situation, ServiceError> {
-        Ok(self.access.look(Situation::of).await?)
+    pub async fn get_planner_input(&self) -> Result<PlannerInput, ServiceError> {
+        Ok(self.access.query_state(PlannerInput::from_state).await?)
     }
 
     /// What an operator should look at.
     ///
     /// # Errors
     /// As above.
-    pub async fn doctor(&self) -> Result<Vec<Finding>, ServiceError> {
-        Ok(self.view().await?.doctor())
+    pub async fn list_findings(&self) -> Result<Vec<Finding>, ServiceError> {
+        Ok(self.current_view().await?.health_findings())
     }
 
     /// Why a job, or the job of a flow, is treated as it is.
     ///
     /// # Errors
     /// There is neither; the error has the nearest name.
-    pub async fn explain(&self, name: &str) -> Result<Explanation, ServiceError> {
-        let view = self.view().await?;
+    pub async fn explain_job(&self, name: &str) -> Result<ExplainJobResponse, ServiceError> {
+        let view = self.current_view().await?;
         let unknown = || {
-            let jobs = view.realised.plan.jobs.iter().map(|job| job.id.as_str());
-            let near = document::nearest(name, jobs);
+            let jobs = view.rollout.plan.jobs.iter().map(|job| job.id.as_str());
+            let near = document::nearest_name(name, jobs);
             let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             ServiceError::Unknown(format!("no job and no flow is called `{name}`{near}"))
         };
-        view.explain(name).ok_or_else(unknown)
+        view.find_explanation(name).ok_or_else(unknown)
     }
 
     /// Metrics as Prometheus reads them.
     ///
     /// # Errors
     /// As above.
-    pub async fn metrics(&self) -> Result<String, ServiceError> {
-        Ok(metrics::text(
-            &self.view().await?,
+    pub async fn render_metrics(&self) -> Result<String, ServiceError> {
+        Ok(metrics::render_metrics(
+            &self.current_view().await?,
             &self.access.latest_timing(),
-            &self.access.stages(),
+            &self.access.stage_histograms(),
         ))
     }
 
@@ -296,10 +304,10 @@ impl Service {
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn policy(&self) -> Result<Edition, ServiceError> {
+    pub async fn get_policy(&self) -> Result<PolicyRevision, ServiceError> {
         Ok(self
             .access
-            .look(|state| state.ledger().latest().clone())
+            .query_state(|state| state.policy_history().latest().clone())
             .await?)
     }
 
@@ -307,39 +315,49 @@ impl Service {
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn history(&self) -> Result<Vec<Chapter>, ServiceError> {
+    pub async fn list_policy_revisions(&self) -> Result<Vec<PolicyRevisionDiff>, ServiceError> {
         let history = |state: &State| {
-            let history = state.ledger().history().into_iter();
-            let chapter = |(edition, changes): (&Edition, _)| Chapter {
+            let history = state.policy_history().revisions_with_changes().into_iter();
+            let chapter = |(edition, changes): (&PolicyRevision, _)| PolicyRevisionDiff {
                 edition: edition.clone(),
                 changes,
             };
             history.map(chapter).collect()
         };
-        Ok(self.access.look(history).await?)
+        Ok(self.access.query_state(history).await?)
     }
 
     /// What a change would do; nothing changes.
     ///
     /// # Errors
     /// It would be refused.
-    pub async fn diff(&self, wish: &Wish) -> Result<Preview, ServiceError> {
-        let content = self.content(wish).await?;
+    pub async fn preview_policy(
+        &self,
+        wish: &PreviewPolicyRequest,
+    ) -> Result<PolicyPreview, ServiceError> {
+        let content = self.resolve_content(wish).await?;
         let considered = content.clone();
         let look = move |state: &State| {
-            let changes = state.ledger().latest().content.changes(&considered);
-            (changes, state.consider(&considered))
+            let changes = state
+                .policy_history()
+                .latest()
+                .content
+                .changes_to(&considered);
+            (changes, state.preview_request(&considered))
         };
-        let (policy, question) = self.access.look(look).await?;
-        let question = question.map_err(refused)?;
-        let tables = self.access.desired().tables.clone();
-        let present = self.access.realised().ok_or(ControllerError::Stopped)?;
-        let work = move || preview(question, &present, &tables);
+        let (policy, question) = self.access.query_state(look).await?;
+        let question = question.map_err(refuse_with)?;
+        let tables = self.access.desired_tables().tables.clone();
+        let present = self
+            .access
+            .current_rollout()
+            .ok_or(ControllerError::Stopped)?;
+        let work = move || preview_policy(question, &present, &tables);
         let preview = tokio::task::spawn_blocking(work).await;
         let preview = preview.map_err(|_| ControllerError::Stopped)?;
         let preview =
-            preview.map_err(|why| refused(Finding::error("forecast", why.to_string())))?;
-        Ok(Preview { policy, ..preview })
+            preview.map_err(|why| refuse_with(Finding::error("forecast", why.to_string())))?;
+        Ok(PolicyPreview { policy, ..preview })
     }
 
     /// Makes a change: all of it, or none.
@@ -347,88 +365,109 @@ impl Service {
     /// # Errors
     /// It is refused. That switches do not hold it in time is no error but the answer that it was
     /// taken back.
-    pub async fn apply(&self, order: &Order) -> Result<Done, ServiceError> {
-        let content = self.content(&order.wish).await?;
-        let signature = self.sign(&order.who, &order.why);
-        self.put(content, signature, order.confirm_within).await
+    pub async fn apply_policy(
+        &self,
+        order: &ApplyPolicyRequest,
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let content = self.resolve_content(&order.wish).await?;
+        let signature = self.sign_change(&order.who, &order.why);
+        self.put_in_force(content, signature, order.confirm_within)
+            .await
     }
 
     /// Lets the edition on trial stay.
     ///
     /// # Errors
     /// Nothing is on trial.
-    pub async fn confirm(&self, _: &Say) -> Result<Done, ServiceError> {
-        let receipt = self.tell(Event::PolicyConfirmed).await?;
-        self.done(true, receipt.findings).await
+    pub async fn confirm_policy(
+        &self,
+        _: &RollbackPolicyRequest,
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let receipt = self.submit_event(StateEvent::PolicyConfirmed).await?;
+        self.change_response(true, receipt.findings).await
     }
 
     /// Goes back: from a trial, to what was before it, or to any edition.
     ///
     /// # Errors
     /// There is nothing to go back to.
-    pub async fn roll_back(&self, say: &Say) -> Result<Done, ServiceError> {
-        let signature = self.sign(&say.who, &say.why);
+    pub async fn rollback_policy(
+        &self,
+        say: &RollbackPolicyRequest,
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let signature = self.sign_change(&say.who, &say.why);
         let wanted = say.edition;
         let target = move |state: &State| {
-            let ledger = state.ledger();
-            let edition = wanted.map_or_else(|| ledger.before(), |number| ledger.edition(number));
+            let ledger = state.policy_history();
+            let edition = wanted.map_or_else(
+                || ledger.previous_revision(),
+                |number| ledger.find_revision(number),
+            );
             let content = edition.map(|edition| edition.content.clone());
             (ledger.latest().trial.is_some(), content)
         };
-        let (on_trial, content) = self.access.look(target).await?;
+        let (on_trial, content) = self.access.query_state(target).await?;
         if on_trial && wanted.is_none() {
-            return self.revert(signature, Vec::new()).await;
+            return self.revert_trial(signature, Vec::new()).await;
         }
         let unknown = || match wanted {
             Some(number) => ServiceError::Unknown(format!("there is no edition {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
         };
-        self.put(content.ok_or_else(unknown)?, signature, None)
+        self.put_in_force(content.ok_or_else(unknown)?, signature, None)
             .await
     }
 
     /// Puts a content in force, and keeps it if every switch holds it in time.
-    async fn put(
+    async fn put_in_force(
         &self,
-        content: Content,
-        signature: Signature,
+        content: PolicyContent,
+        signature: RevisionMetadata,
         confirm_within: Option<u64>,
-    ) -> Result<Done, ServiceError> {
+    ) -> Result<PolicyChangeResponse, ServiceError> {
         let within = confirm_within.map_or(self.verify + MARGIN, Duration::from_secs);
         let until = signature.at_ms.saturating_add(within.as_millis() as u64);
-        let proposal = Proposal {
+        let proposal = PolicyProposal {
             content,
             signature: signature.clone(),
             trial_until: Some(until),
         };
-        let receipt = self.tell(Event::PolicyProposed(Box::new(proposal))).await?;
+        let receipt = self
+            .submit_event(StateEvent::PolicyProposed(Box::new(proposal)))
+            .await?;
         let verified = self.access.await_verified(receipt.generation, self.verify);
         if let Err(why) = verified.await {
             let told = Finding::error("policy", format!("taken back: {why}"));
             let why = "not every switch held it in time".to_owned();
-            let signature = Signature { why, ..signature };
-            return self.revert(signature, vec![told]).await;
+            let signature = RevisionMetadata { why, ..signature };
+            return self.revert_trial(signature, vec![told]).await;
         }
-        let is_on_trial = |state: &State| state.ledger().latest().trial.is_some();
-        if confirm_within.is_none() && self.access.look(is_on_trial).await? {
-            self.tell(Event::PolicyConfirmed).await?;
+        let is_on_trial = |state: &State| state.policy_history().latest().trial.is_some();
+        if confirm_within.is_none() && self.access.query_state(is_on_trial).await? {
+            self.submit_event(StateEvent::PolicyConfirmed).await?;
         }
-        self.done(true, receipt.findings).await
+        self.change_response(true, receipt.findings).await
     }
 
-    async fn revert(
+    async fn revert_trial(
         &self,
-        signature: Signature,
+        signature: RevisionMetadata,
         mut findings: Vec<Finding>,
-    ) -> Result<Done, ServiceError> {
-        let receipt = self.tell(Event::PolicyReverted(signature)).await?;
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let receipt = self
+            .submit_event(StateEvent::PolicyRolledBack(signature))
+            .await?;
         findings.extend(receipt.findings);
-        self.done(false, findings).await
+        self.change_response(false, findings).await
     }
 
-    async fn done(&self, applied: bool, findings: Vec<Finding>) -> Result<Done, ServiceError> {
-        let latest = self.policy().await?;
-        Ok(Done {
+    async fn change_response(
+        &self,
+        applied: bool,
+        findings: Vec<Finding>,
+    ) -> Result<PolicyChangeResponse, ServiceError> {
+        let latest = self.get_policy().await?;
+        Ok(PolicyChangeResponse {
             edition: latest.number,
             applied,
             trial_until_ms: latest.trial.map(|trial| trial.until_ms),
@@ -437,39 +476,42 @@ impl Service {
     }
 
     /// Submits an event of which a refusal is an error.
-    async fn tell(&self, event: Event) -> Result<Receipt, ServiceError> {
-        let receipt = self.access.submit(event).await?;
+    async fn submit_event(&self, event: StateEvent) -> Result<SubmitReceipt, ServiceError> {
+        let receipt = self.access.submit_event(event).await?;
         match receipt.refusal {
-            Some(finding) => Err(refused(finding)),
+            Some(finding) => Err(refuse_with(finding)),
             None => Ok(receipt),
         }
     }
 
-    fn sign(&self, who: &str, why: &str) -> Signature {
+    fn sign_change(&self, who: &str, why: &str) -> RevisionMetadata {
         // What somebody says of themselves stands beside what is known of them.
         let who = match self.caller.as_deref() {
             None => who.to_owned(),
             Some(known) if who.is_empty() || who == known => known.to_owned(),
             Some(known) => format!("{known} (says {who})"),
         };
-        Signature {
+        RevisionMetadata {
             who,
             why: why.to_owned(),
-            at_ms: self.access.clock().now(),
+            at_ms: self.access.clock().unix_now(),
         }
     }
 
     /// What a wish comes to, on what is in force.
-    async fn content(&self, wish: &Wish) -> Result<Content, ServiceError> {
-        let mut content = self.policy().await?.content;
+    async fn resolve_content(
+        &self,
+        wish: &PreviewPolicyRequest,
+    ) -> Result<PolicyContent, ServiceError> {
+        let mut content = self.get_policy().await?.content;
         if let Some(text) = &wish.policy {
-            content.policy = read(text).map_err(refused)?;
+            content.policy = parse_policy(text).map_err(refuse_with)?;
         }
         if let Some(wanted) = &wish.temporary {
             let lasts = wanted.seconds.saturating_mul(1_000);
-            let temporary = Temporary {
+            let temporary = TemporaryOverride {
                 rule: wanted.rule.clone(),
-                until_ms: self.access.clock().now().saturating_add(lasts),
+                until_ms: self.access.clock().unix_now().saturating_add(lasts),
             };
             content.temporary.insert(0, temporary);
         }
@@ -481,17 +523,17 @@ impl Service {
 ///
 /// # Errors
 /// What is wrong, where, and what would be right.
-pub fn read(text: &Text) -> Result<PolicyDocument, Finding> {
-    let Text { file, text } = text;
+pub fn parse_policy(text: &PolicyFile) -> Result<PolicyDocument, Finding> {
+    let PolicyFile { file, text } = text;
     let wrong = |error: DocumentError| Finding::error("policy", error.to_string());
-    let format = Format::of_file(file).map_err(wrong)?;
-    let document: PolicyDocument = document::parse(text, format, file).map_err(wrong)?;
-    let sound = document.validate(file);
-    let located = |error: FieldError| error.in_text(text, format);
+    let format = DocumentFormat::from_file_name(file).map_err(wrong)?;
+    let document: PolicyDocument = document::parse_document(text, format, file).map_err(wrong)?;
+    let sound = document.to_policy(file);
+    let located = |error: DocumentFieldError| error.with_line_in(text, format);
     sound.map_err(|error| Finding::error("policy", located(error).to_string()))?;
     Ok(document)
 }
 
-fn refused(finding: Finding) -> ServiceError {
+fn refuse_with(finding: Finding) -> ServiceError {
     ServiceError::Refused(vec![finding])
 }

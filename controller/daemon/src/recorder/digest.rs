@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use p4::Tables;
+use p4::SwitchTables;
 use p4::codec::encode_entry;
 use p4::entry::TableEntry;
 use planner::Plan;
@@ -15,40 +15,40 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 use topology::{Fabric, SwitchId};
 
-use crate::state::{PlanRecord, Realise};
+use crate::state::{PlanRecord, PlanRollout};
 
 /// Of a plan.
-pub(super) fn of_plan(plan: &Plan) -> String {
+pub(super) fn plan_digest(plan: &Plan) -> String {
     let text = serde_json::to_vec(&PlanRecord::new(plan));
-    short(Sha256::digest(text.expect("a plan has text for keys")).as_slice())
+    short_hex(Sha256::digest(text.expect("a plan has text for keys")).as_slice())
 }
 
 /// Of what is to be realised: the plan, and what has befallen the fabric.
-pub(super) fn of_realise(realise: &Realise) -> String {
-    let changes = serde_json::to_vec(&realise.fabric.changes());
+pub(super) fn rollout_digest(realise: &PlanRollout) -> String {
+    let changes = serde_json::to_vec(&realise.fabric.availability_changes());
     let mut hash = Sha256::new();
     hash.update(changes.expect("changes have text for keys"));
-    hash.update(of_plan(&realise.plan));
-    short(hash.finalize().as_slice())
+    hash.update(plan_digest(&realise.plan));
+    short_hex(hash.finalize().as_slice())
 }
 
 /// Of the tables of all switches. Tables that are the very same as last time are not looked at.
 #[derive(Debug, Default)]
-pub(super) struct OfTables {
-    known: BTreeMap<SwitchId, (Arc<Tables>, String)>,
+pub(super) struct TableDigests {
+    known: BTreeMap<SwitchId, (Arc<SwitchTables>, String)>,
 }
 
-impl OfTables {
+impl TableDigests {
     /// The digest of each.
-    pub(super) fn of(
+    pub(super) fn digest_all(
         &mut self,
-        tables: &BTreeMap<SwitchId, Arc<Tables>>,
+        tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     ) -> BTreeMap<SwitchId, String> {
         self.known.retain(|switch, _| tables.contains_key(switch));
         for (switch, tables) in tables {
             let known = self.known.get(switch);
             if known.is_none_or(|(known, _)| !Arc::ptr_eq(known, tables)) {
-                let digest = of_tables(tables);
+                let digest = tables_digest(tables);
                 self.known.insert(*switch, (Arc::clone(tables), digest));
             }
         }
@@ -59,7 +59,7 @@ impl OfTables {
     }
 }
 
-fn of_tables(tables: &Tables) -> String {
+fn tables_digest(tables: &SwitchTables) -> String {
     let mut hash = Sha256::new();
     for (key, value) in tables.iter() {
         let entry = TableEntry {
@@ -68,11 +68,11 @@ fn of_tables(tables: &Tables) -> String {
         };
         hash.update(encode_entry(&entry).encode_length_delimited_to_vec());
     }
-    short(hash.finalize().as_slice())
+    short_hex(hash.finalize().as_slice())
 }
 
 /// The switches of a fabric by name with their digests.
-pub(super) fn named(
+pub(super) fn digests_by_name(
     fabric: &Fabric,
     digests: BTreeMap<SwitchId, String>,
 ) -> BTreeMap<String, String> {
@@ -83,7 +83,7 @@ pub(super) fn named(
         .collect()
 }
 
-fn short(digest: &[u8]) -> String {
+fn short_hex(digest: &[u8]) -> String {
     digest[..8]
         .iter()
         .map(|byte| format!("{byte:02x}"))

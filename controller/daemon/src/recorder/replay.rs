@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use p4::Tables;
+use p4::SwitchTables;
 use serde::Serialize;
 use topology::SwitchId;
 
-use super::Came;
-use super::digest::{OfTables, named, of_plan};
-use super::line::{Entry, FORMAT, Outcome, Recorded};
-use crate::ledger::UnixMs;
-use crate::lower::{lower, protect};
-use crate::state::{Event, Question, Realise, Snapshot, SnapshotError, State};
+use super::StepEffects;
+use super::digest::{TableDigests, digests_by_name, plan_digest};
+use super::record::{FORMAT, RecordLine, RecordedEvent, StepOutcome};
+use crate::lower::{lower_plan, protect_tables};
+use crate::policy_history::UnixMs;
+use crate::state::{PlanRequest, PlanRollout, SnapshotError, State, StateEvent, StateSnapshot};
 
 /// The longest line; a longer one is no line of a recording.
-const LONGEST: u64 = 1 << 30;
+const LINE_BYTES_MAX: u64 = 1 << 30;
 
 /// A file that cannot be run again.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum ReplayError {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Happened {
+pub struct ReplayedLine {
     /// Its line in the file, from 1.
     pub line: usize,
     /// The number of the event in its file; that of the latest one, for what is no event.
@@ -57,7 +57,7 @@ pub struct Happened {
     /// When, milliseconds of Unix time.
     pub at_ms: UnixMs,
     /// What, for people.
-    pub what: String,
+    pub title: String,
     /// The generation in force after it.
     pub generation: u64,
     /// Digest of the plan and fabric that were to be realised, if any.
@@ -68,13 +68,13 @@ pub struct Happened {
 
 /// What a recording came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Replayed {
+pub struct ReplaySummary {
     /// Events.
     pub steps: u64,
     /// Plans that were worked out anew.
     pub plans: u64,
     /// Times that switches were given tables.
-    pub given: u64,
+    pub published: u64,
     /// Whether the last line is cut, as a crash leaves it.
     pub is_cut: bool,
     /// Lines that differ.
@@ -85,114 +85,116 @@ pub struct Replayed {
 ///
 /// # Errors
 /// It is no recording.
-pub fn replay(
+pub fn replay_recording(
     recording: &mut dyn BufRead,
-    told: &mut dyn FnMut(&Happened),
-) -> Result<Replayed, ReplayError> {
-    let mut replayed = Replayed::default();
-    let mut running: Option<Running> = None;
+    told: &mut dyn FnMut(&ReplayedLine),
+) -> Result<ReplaySummary, ReplayError> {
+    let mut replayed = ReplaySummary::default();
+    let mut running: Option<ReplayRun> = None;
     for line in 1.. {
-        let Some(entry) = next(recording, line, &mut replayed.is_cut)? else {
+        let Some(entry) = next_line(recording, line, &mut replayed.is_cut)? else {
             break;
         };
         match (&mut running, entry) {
-            (had, Entry::Begin { format, state, .. }) => {
-                *had = Some(Running::begin(line, format, &state)?);
+            (had, RecordLine::Begin { format, state, .. }) => {
+                *had = Some(ReplayRun::start_run(line, format, &state)?);
             }
-            (None, _) => return Err(wrong(line, "a recording begins with a state")),
+            (None, _) => return Err(line_error(line, "a recording begins with a state")),
             (Some(running), entry) => {
-                let happened = running.take(line, entry)?;
+                let happened = running.replay_line(line, entry)?;
                 replayed.steps += u64::from(happened.is_step);
                 replayed.plans += u64::from(happened.is_plan);
-                replayed.given += u64::from(happened.is_given);
-                replayed.differing += u64::from(!happened.it.differences.is_empty());
-                told(&happened.it);
+                replayed.published += u64::from(happened.is_published);
+                replayed.differing += u64::from(!happened.replayed.differences.is_empty());
+                told(&happened.replayed);
             }
         }
     }
     match running {
         Some(_) => Ok(replayed),
-        None => Err(wrong(1, "a recording begins with a state")),
+        None => Err(line_error(1, "a recording begins with a state")),
     }
 }
 
 /// The next line, if it is whole.
-fn next(
+fn next_line(
     recording: &mut dyn BufRead,
     line: usize,
     is_cut: &mut bool,
-) -> Result<Option<Entry>, ReplayError> {
+) -> Result<Option<RecordLine>, ReplayError> {
     let mut text = Vec::new();
-    io::Read::take(&mut *recording, LONGEST).read_until(b'\n', &mut text)?;
+    io::Read::take(&mut *recording, LINE_BYTES_MAX).read_until(b'\n', &mut text)?;
     if text.last() != Some(&b'\n') {
         *is_cut = !text.is_empty();
         return Ok(None);
     }
     let entry = serde_json::from_slice(&text);
-    entry.map(Some).map_err(|error| wrong(line, &error))
+    entry.map(Some).map_err(|error| line_error(line, &error))
 }
 
-fn wrong(line: usize, why: &(impl ToString + ?Sized)) -> ReplayError {
+fn line_error(line: usize, why: &(impl ToString + ?Sized)) -> ReplayError {
     let why = why.to_string();
     ReplayError::Line { line, why }
 }
 
 /// A controller without switches.
-struct Running {
+struct ReplayRun {
     state: State,
     /// What is to be answered.
-    question: Option<Question>,
+    plan_request: Option<PlanRequest>,
     /// What switches shall hold.
-    tables: BTreeMap<SwitchId, Arc<Tables>>,
+    tables: BTreeMap<SwitchId, Arc<SwitchTables>>,
     /// What they are to be given, in this order.
-    due: Vec<Due>,
-    digests: OfTables,
+    due: Vec<PendingTables>,
+    digests: TableDigests,
     step: u64,
 }
 
 /// Tables that switches are to be given.
-enum Due {
-    Protection(Realise),
-    Plan(Realise),
+enum PendingTables {
+    Protection(PlanRollout),
+    Plan(PlanRollout),
 }
 
 /// What a line came to.
-struct Taken {
-    it: Happened,
+struct LineResult {
+    replayed: ReplayedLine,
     is_step: bool,
     is_plan: bool,
-    is_given: bool,
+    is_published: bool,
 }
 
-impl Running {
-    fn begin(line: usize, format: u32, state: &Snapshot) -> Result<Self, ReplayError> {
+impl ReplayRun {
+    fn start_run(line: usize, format: u32, state: &StateSnapshot) -> Result<Self, ReplayError> {
         if format != FORMAT {
             let why = format!("format {format} is not the one that is read here, {FORMAT}");
-            return Err(wrong(line, &why));
+            return Err(line_error(line, &why));
         }
-        let state = state.restore();
+        let state = state.restore_state();
         let state = state.map_err(|source| ReplayError::Content { line, source })?;
-        let tables = state.decided().map_or_else(BTreeMap::new, lowered);
+        let tables = state
+            .current_rollout()
+            .map_or_else(BTreeMap::new, lowered_tables);
         Ok(Self {
             state,
-            question: None,
+            plan_request: None,
             tables,
             due: Vec::new(),
-            digests: OfTables::default(),
+            digests: TableDigests::default(),
             step: 0,
         })
     }
 
-    fn take(&mut self, line: usize, entry: Entry) -> Result<Taken, ReplayError> {
+    fn replay_line(&mut self, line: usize, entry: RecordLine) -> Result<LineResult, ReplayError> {
         let (is_step, is_given) = (
-            matches!(entry, Entry::Step { .. }),
-            matches!(entry, Entry::Given { .. }),
+            matches!(entry, RecordLine::Step { .. }),
+            matches!(entry, RecordLine::Published { .. }),
         );
-        let mut it = Happened {
+        let mut it = ReplayedLine {
             line,
             step: self.step,
             at_ms: 0,
-            what: String::new(),
+            title: String::new(),
             generation: self.state.generation(),
             plan: None,
             differences: Vec::new(),
@@ -200,30 +202,30 @@ impl Running {
         let mut is_plan = false;
         match entry {
             // Where a recording begins anew is taken by the caller.
-            Entry::Begin { at_ms, .. } => it.at_ms = at_ms,
-            Entry::Step {
+            RecordLine::Begin { at_ms, .. } => it.at_ms = at_ms,
+            RecordLine::Step {
                 step,
                 at_ms,
                 event,
-                came,
+                outcome: came,
             } => {
                 (self.step, it.step, it.at_ms) = (step, step, at_ms);
-                it.what = event.title();
-                is_plan = matches!(*event, Recorded::Planned { .. });
-                self.step(line, &event, &came, &mut it)?;
+                it.title = event.title();
+                is_plan = matches!(*event, RecordedEvent::Planned { .. });
+                self.replay_step(line, &event, &came, &mut it)?;
                 it.generation = self.state.generation();
             }
-            Entry::Given {
+            RecordLine::Published {
                 at_ms,
                 generation,
                 tables,
             } => {
                 it.at_ms = at_ms;
-                it.what = format!("given to {} switches", tables.len());
+                it.title = format!("given to {} switches", tables.len());
                 it.generation = generation;
-                self.give(generation, &tables, &mut it.differences);
+                self.compare_tables(generation, &tables, &mut it.differences);
             }
-            Entry::Held {
+            RecordLine::Held {
                 at_ms,
                 switch,
                 generation,
@@ -233,63 +235,69 @@ impl Running {
             } => {
                 it.at_ms = at_ms;
                 it.generation = generation;
-                it.what = format!(
+                it.title = format!(
                     "{switch} holds {entries} entries; {written} written, {refused} refused so far"
                 );
             }
         }
-        Ok(Taken {
-            it,
+        Ok(LineResult {
+            replayed: it,
             is_step,
             is_plan,
-            is_given,
+            is_published: is_given,
         })
     }
 
     /// Has the state take an event in, and compares what comes of it.
-    fn step(
+    fn replay_step(
         &mut self,
         line: usize,
-        event: &Recorded,
-        came: &Outcome,
-        it: &mut Happened,
+        event: &RecordedEvent,
+        came: &StepOutcome,
+        it: &mut ReplayedLine,
     ) -> Result<(), ReplayError> {
-        let read = event.read(self.state.fabric());
+        let read = event.to_event(self.state.fabric());
         let read = read.map_err(|source| ReplayError::Content { line, source })?;
         let event = match (event, read) {
-            (Recorded::Refused(_), _) => return Ok(()),
-            (Recorded::Planned { digest, .. }, None) => {
-                let Some(question) = self.question.take() else {
+            (RecordedEvent::Refused(_), _) => return Ok(()),
+            (RecordedEvent::Planned { digest, .. }, None) => {
+                let Some(question) = self.plan_request.take() else {
                     it.differences
                         .push("a plan came, and none was asked for".to_owned());
                     return Ok(());
                 };
-                let answer = question.answer();
-                compare(
+                let answer = question.compute_plan();
+                compare_values(
                     "the plan",
                     digest,
-                    &of_plan(&answer.plan),
+                    &plan_digest(&answer.plan),
                     &mut it.differences,
                 );
-                Event::Planned(Box::new(answer))
+                StateEvent::Planned(Box::new(answer))
             }
             (_, Some(event)) => event,
             (_, None) => return Ok(()),
         };
         let mut effects = self.state.step(event);
-        let now = Outcome::new(&Came::new(&effects));
-        if let Some(question) = effects.question.take() {
-            self.question = Some(question);
+        let now = StepOutcome::new(&StepEffects::new(&effects));
+        if let Some(question) = effects.plan_request.take() {
+            self.plan_request = Some(question);
         }
-        it.plan.clone_from(&now.realise);
-        differences(came, &now, &mut it.differences);
-        self.due.extend(effects.protect.map(Due::Protection));
-        self.due.extend(effects.realise.map(Due::Plan));
+        it.plan.clone_from(&now.rollout);
+        compare_outcomes(came, &now, &mut it.differences);
+        self.due
+            .extend(effects.protection.map(PendingTables::Protection));
+        self.due.extend(effects.rollout.map(PendingTables::Plan));
         Ok(())
     }
 
     /// Makes what switches were given then, and compares it.
-    fn give(&mut self, generation: u64, then: &BTreeMap<String, String>, told: &mut Vec<String>) {
+    fn compare_tables(
+        &mut self,
+        generation: u64,
+        then: &BTreeMap<String, String>,
+        told: &mut Vec<String>,
+    ) {
         if self.due.is_empty() {
             told.push(format!(
                 "generation {generation} was given; nothing is to be given now"
@@ -297,17 +305,17 @@ impl Running {
             return;
         }
         let (realise, tables) = match self.due.remove(0) {
-            Due::Plan(realise) => {
-                let tables = lowered(&realise);
+            PendingTables::Plan(realise) => {
+                let tables = lowered_tables(&realise);
                 (realise, tables)
             }
-            Due::Protection(realise) => {
-                let tables = protect(&realise.wiring, &realise.fabric, &self.tables);
+            PendingTables::Protection(realise) => {
+                let tables = protect_tables(&realise.wiring, &realise.fabric, &self.tables);
                 (realise, tables)
             }
         };
         self.tables = tables;
-        let now = named(&realise.fabric, self.digests.of(&self.tables));
+        let now = digests_by_name(&realise.fabric, self.digests.digest_all(&self.tables));
         for switch in then
             .keys()
             .chain(now.keys().filter(|name| !then.contains_key(*name)))
@@ -317,27 +325,32 @@ impl Running {
                 told.push(format!("tables of {switch}: {then:?} then, {now:?} now"));
             }
         }
-        compare("generation", &generation, &realise.generation, told);
+        compare_values("generation", &generation, &realise.generation, told);
     }
 }
 
-fn lowered(realise: &Realise) -> BTreeMap<SwitchId, Arc<Tables>> {
-    let tables = lower(&realise.wiring, &realise.fabric, &realise.plan);
+fn lowered_tables(realise: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+    let tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
     let tables = tables.into_iter();
     tables
         .map(|(switch, tables)| (switch, Arc::new(tables)))
         .collect()
 }
 
-fn differences(then: &Outcome, now: &Outcome, told: &mut Vec<String>) {
-    compare("generation", &then.generation, &now.generation, told);
-    compare("refusal", &then.refused, &now.refused, told);
-    compare("question", &then.asked, &now.asked, told);
-    compare("protection", &then.protect, &now.protect, told);
-    compare("plan in force", &then.realise, &now.realise, told);
+fn compare_outcomes(then: &StepOutcome, now: &StepOutcome, told: &mut Vec<String>) {
+    compare_values("generation", &then.generation, &now.generation, told);
+    compare_values("refusal", &then.refused, &now.refused, told);
+    compare_values("question", &then.requested, &now.requested, told);
+    compare_values("protection", &then.protection, &now.protection, told);
+    compare_values("plan in force", &then.rollout, &now.rollout, told);
 }
 
-fn compare<T: PartialEq + std::fmt::Debug>(what: &str, then: &T, now: &T, told: &mut Vec<String>) {
+fn compare_values<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    then: &T,
+    now: &T,
+    told: &mut Vec<String>,
+) {
     if then != now {
         told.push(format!("{what}: {then:?} then, {now:?} now"));
     }

@@ -10,99 +10,103 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use topology::{Fabric, Parts, SwitchId};
+use topology::{Fabric, FabricParts, SwitchId};
 use tracing::error;
 
-use super::digest::OfTables;
-use super::line::{Entry, FORMAT};
-use super::ring::Ring;
-use super::{Note, Recording, Step};
-use crate::southbound::Desired;
-use crate::state::{Event, Snapshot};
+use super::digest::TableDigests;
+use super::file_ring::FileRing;
+use super::record::{FORMAT, RecordLine};
+use super::{RecorderNote, RecordingConfig, StepNote};
+use crate::southbound::DesiredTables;
+use crate::state::{StateEvent, StateSnapshot};
 
 /// What the thread has.
 #[derive(Debug)]
-pub(super) struct Writer {
-    ring: Ring,
+pub(super) struct RecordingWriter {
+    ring: FileRing,
     file_bytes: u64,
     is_full: Arc<AtomicBool>,
     /// As of the latest event, without what has befallen it.
     fabric: Fabric,
-    digests: OfTables,
+    digests: TableDigests,
     steps: u64,
 }
 
-impl Writer {
+impl RecordingWriter {
     /// Opens the ring.
-    pub(super) fn open(recording: &Recording, is_full: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(super) fn open(recording: &RecordingConfig, is_full: Arc<AtomicBool>) -> io::Result<Self> {
         Ok(Self {
-            ring: Ring::open(&recording.folder, recording.files)?,
+            ring: FileRing::open(&recording.folder, recording.files)?,
             file_bytes: recording.file_bytes,
             is_full,
-            fabric: Fabric::new(Parts::default()),
-            digests: OfTables::default(),
+            fabric: Fabric::new(FabricParts::default()),
+            digests: TableDigests::default(),
             steps: 0,
         })
     }
 
     /// Writes until nobody notes anything any more.
-    pub(super) fn run(mut self, notes: &Receiver<Note>) {
+    pub(super) fn write_notes(mut self, notes: &Receiver<RecorderNote>) {
         for note in notes {
-            if let Err(why) = self.write(note) {
+            if let Err(why) = self.write_note(note) {
                 error!("the flight recorder ends: {why}");
                 return;
             }
         }
     }
 
-    fn write(&mut self, note: Note) -> io::Result<()> {
-        if matches!(note, Note::Begin(..)) {
-            self.ring.turn()?;
+    fn write_note(&mut self, note: RecorderNote) -> io::Result<()> {
+        if matches!(note, RecorderNote::Begin(..)) {
+            self.ring.start_next_file()?;
             self.steps = 0;
         }
-        let entry = self.entry(note);
+        let entry = self.line_for(note);
         let mut line = serde_json::to_vec(&entry).expect("lines have text for keys");
         line.push(b'\n');
-        if self.ring.append(&line)? >= self.file_bytes {
+        if self.ring.append_line(&line)? >= self.file_bytes {
             self.is_full.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    fn entry(&mut self, note: Note) -> Entry {
+    fn line_for(&mut self, note: RecorderNote) -> RecordLine {
         match note {
-            Note::Begin(at_ms, state) => {
+            RecorderNote::Begin(at_ms, state) => {
                 self.fabric = state.fabric().clone();
-                Entry::Begin {
+                RecordLine::Begin {
                     format: FORMAT,
                     crux: env!("CARGO_PKG_VERSION").to_owned(),
                     at_ms,
-                    state: Box::new(Snapshot::new(&state)),
+                    state: Box::new(StateSnapshot::new(&state)),
                 }
             }
-            Note::Step(step) => self.step(&step),
-            Note::Given(at_ms, desired, names) => Entry::Given {
+            RecorderNote::Step(step) => self.step_line(&step),
+            RecorderNote::Published(at_ms, desired, names) => RecordLine::Published {
                 at_ms,
                 generation: desired.generation,
-                tables: self.tables(&desired, &names),
+                tables: self.table_digests(&desired, &names),
             },
-            Note::Held(at_ms, held) => Entry::held(at_ms, held),
+            RecorderNote::Held(at_ms, held) => RecordLine::from_held(at_ms, held),
         }
     }
 
-    fn step(&mut self, step: &Step) -> Entry {
+    fn step_line(&mut self, step: &StepNote) -> RecordLine {
         self.steps += 1;
-        let is_taken = step.came.refused.is_none();
+        let is_taken = step.effects.refused.is_none();
         match &step.event {
-            Event::Started(beginning) if is_taken => self.fabric = beginning.fabric.clone(),
-            Event::FabricLearned(fabric) if is_taken => self.fabric = fabric.clone(),
+            StateEvent::Started(beginning) if is_taken => self.fabric = beginning.fabric.clone(),
+            StateEvent::FabricLearned(fabric) if is_taken => self.fabric = fabric.clone(),
             _ => {}
         }
-        Entry::step(self.steps, step, &self.fabric)
+        RecordLine::from_step(self.steps, step, &self.fabric)
     }
 
-    fn tables(&mut self, desired: &Desired, names: &[String]) -> BTreeMap<String, String> {
-        let digests = self.digests.of(&desired.tables).into_iter();
+    fn table_digests(
+        &mut self,
+        desired: &DesiredTables,
+        names: &[String],
+    ) -> BTreeMap<String, String> {
+        let digests = self.digests.digest_all(&desired.tables).into_iter();
         let named = |(switch, digest): (SwitchId, String)| {
             Some((names.get(switch.index())?.clone(), digest))
         };

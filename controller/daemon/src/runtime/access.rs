@@ -13,13 +13,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use topology::{Fabric, Finding, SwitchId, one_line};
 
-use super::{Clock, Drainage, Stages};
-use crate::chronicle::Ring;
-use crate::discovery::Discovery;
-use crate::liveness::{Health, Part};
-use crate::southbound::mandate::Mandate;
-use crate::southbound::{Board, Desired, Made, SwitchStatus};
-use crate::state::{Event, Realise, State};
+use super::{Clock, DrainProgress, StageHistograms};
+use crate::discovery::DiscoveryReport;
+use crate::event_log::EventRing;
+use crate::liveness::{FabricPart, PartHealth};
+use crate::southbound::write_permit::WritePermit;
+use crate::southbound::{DesiredTables, DesiredTimestamps, StatusBoard, SwitchStatus};
+use crate::state::{PlanRollout, State, StateEvent};
 use crate::store::StoreError;
 
 /// A controller that is not there any more, or not there yet.
@@ -52,7 +52,7 @@ pub enum ControllerError {
 
 /// What became of an event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Receipt {
+pub struct SubmitReceipt {
     /// The generation that takes it into account.
     pub generation: u64,
     /// Why the event was not taken in, if it was not; among the findings as well.
@@ -63,81 +63,81 @@ pub struct Receipt {
 
 /// From the event to the last switch, on the controller's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct ChangeTiming {
     /// The generation that was verified: the one asked for or a later one.
     pub generation: u64,
     /// The event arrived, the plan was made, and it was lowered.
-    pub made: Made,
+    pub timestamps: DesiredTimestamps,
     /// The first write was sent, if it took any.
     pub first_write: Option<Instant>,
     /// The last switch was seen to hold its tables.
     pub verified: Instant,
 }
 
-impl Timing {
+impl ChangeTiming {
     /// That of what is desired, as far as the sessions have come.
-    pub(super) fn new(desired: &Desired, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
+    pub(super) fn new(desired: &DesiredTables, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
         let verified = || lines.values().filter_map(|line| line.verified);
         Self {
             generation: desired.generation,
-            made: desired.made,
+            timestamps: desired.timestamps,
             first_write: verified().filter_map(|verified| verified.first_write).min(),
             verified: verified()
                 .map(|verified| verified.at)
                 .max()
-                .unwrap_or(desired.made.lowered),
+                .unwrap_or(desired.timestamps.lowered),
         }
     }
 
     /// From the event to the last verified switch.
-    pub fn total(&self) -> Duration {
-        self.verified - self.made.origin.received
+    pub fn total_duration(&self) -> Duration {
+        self.verified - self.timestamps.origin.received
     }
 }
 
 /// A way to a running controller, as many as are wanted.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct ControllerAccess {
     pub(super) clock: Clock,
-    pub(super) events: mpsc::Sender<Submission>,
-    pub(super) desired: watch::Receiver<Arc<Desired>>,
-    pub(super) realised: watch::Receiver<Option<Realise>>,
-    pub(super) edition: watch::Receiver<(u64, bool)>,
-    pub(super) board: Board,
-    pub(super) mandate: watch::Receiver<Mandate>,
-    pub(super) stages: watch::Receiver<Stages>,
-    pub(super) found: watch::Receiver<Arc<Discovery>>,
-    pub(super) drainage: watch::Receiver<Drainage>,
-    pub(super) told: watch::Receiver<Ring>,
+    pub(super) events: mpsc::Sender<EventSubmission>,
+    pub(super) desired: watch::Receiver<Arc<DesiredTables>>,
+    pub(super) rollout: watch::Receiver<Option<PlanRollout>>,
+    pub(super) revision: watch::Receiver<(u64, bool)>,
+    pub(super) board: StatusBoard,
+    pub(super) write_permit: watch::Receiver<WritePermit>,
+    pub(super) stages: watch::Receiver<StageHistograms>,
+    pub(super) discovered: watch::Receiver<Arc<DiscoveryReport>>,
+    pub(super) drains: watch::Receiver<DrainProgress>,
+    pub(super) recent_events: watch::Receiver<EventRing>,
 }
 
 /// Something on its way to the state.
 #[derive(Debug)]
-pub(crate) struct Submission {
-    pub(super) what: Submitted,
+pub(crate) struct EventSubmission {
+    pub(super) item: SubmittedItem,
     /// The first of it was heard.
-    pub(super) heard: Instant,
+    pub(super) first_reported: Instant,
     pub(super) received: Instant,
 }
 
-impl Submission {
+impl EventSubmission {
     /// How something looks now.
-    pub(crate) fn seen(part: Part, health: Health) -> Self {
-        Self::now(Submitted::Seen(part, health))
+    pub(crate) fn part_health(part: FabricPart, health: PartHealth) -> Self {
+        Self::received_now(SubmittedItem::Health(part, health))
     }
 
     /// The fabric as it was found; nobody waits for what becomes of that.
-    pub(crate) fn learned(fabric: Fabric) -> Self {
+    pub(crate) fn learned_fabric(fabric: Fabric) -> Self {
         let (receipt, _) = oneshot::channel();
-        let event = Event::FabricLearned(fabric);
-        Self::now(Submitted::Event(Box::new(event), receipt))
+        let event = StateEvent::FabricLearned(fabric);
+        Self::received_now(SubmittedItem::Event(Box::new(event), receipt))
     }
 
-    fn now(what: Submitted) -> Self {
+    fn received_now(what: SubmittedItem) -> Self {
         let now = Instant::now();
         Self {
-            what,
-            heard: now,
+            item: what,
+            first_reported: now,
             received: now,
         }
     }
@@ -145,41 +145,42 @@ impl Submission {
 
 /// What was submitted.
 #[derive(Debug)]
-pub(super) enum Submitted {
-    Event(Box<Event>, oneshot::Sender<Receipt>),
-    Seen(Part, Health),
-    Look(Look),
+pub(super) enum SubmittedItem {
+    Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
+    Health(FabricPart, PartHealth),
+    Query(StateQuery),
 }
 
 /// A question to the state.
-pub(super) struct Look(pub(super) Box<dyn FnOnce(&State) + Send>);
+pub(super) struct StateQuery(pub(super) Box<dyn FnOnce(&State) + Send>);
 
-impl fmt::Debug for Look {
+impl fmt::Debug for StateQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Look")
     }
 }
 
-impl Access {
+impl ControllerAccess {
     /// Gives the controller an event and waits until it has planned for it. Waits longer where more
     /// events are under way than the queue holds.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn submit(&self, event: Event) -> Result<Receipt, ControllerError> {
-        self.submit_heard(event, Instant::now()).await
+    pub async fn submit_event(&self, event: StateEvent) -> Result<SubmitReceipt, ControllerError> {
+        self.submit_reported(event, Instant::now()).await
     }
 
     /// The same, of an event that sums up what was heard from then on.
-    pub(crate) async fn submit_heard(
+    pub(crate) async fn submit_reported(
         &self,
-        event: Event,
+        event: StateEvent,
         heard: Instant,
-    ) -> Result<Receipt, ControllerError> {
+    ) -> Result<SubmitReceipt, ControllerError> {
         let (receipt, answer) = oneshot::channel();
-        let submission = Submission::now(Submitted::Event(Box::new(event), receipt));
-        self.send(Submission {
-            heard,
+        let submission =
+            EventSubmission::received_now(SubmittedItem::Event(Box::new(event), receipt));
+        self.send_submission(EventSubmission {
+            first_reported: heard,
             ..submission
         })
         .await?;
@@ -192,8 +193,13 @@ impl Access {
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn observe(&self, part: Part, seen: Health) -> Result<(), ControllerError> {
-        self.send(Submission::seen(part, seen)).await
+    pub async fn report_health(
+        &self,
+        part: FabricPart,
+        seen: PartHealth,
+    ) -> Result<(), ControllerError> {
+        self.send_submission(EventSubmission::part_health(part, seen))
+            .await
     }
 
     /// What `question` finds in the state. It is asked between two events, so it takes no longer
@@ -201,15 +207,16 @@ impl Access {
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn look<R: Send + 'static>(
+    pub async fn query_state<R: Send + 'static>(
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, ControllerError> {
         let (found, answer) = oneshot::channel();
         // Whoever asked may have gone.
         let look = move |state: &State| drop(found.send(question(state)));
-        let look = Submitted::Look(Look(Box::new(look)));
-        self.send(Submission::now(look)).await?;
+        let look = SubmittedItem::Query(StateQuery(Box::new(look)));
+        self.send_submission(EventSubmission::received_now(look))
+            .await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
@@ -219,74 +226,74 @@ impl Access {
     }
 
     /// What the switches shall hold now.
-    pub fn desired(&self) -> Arc<Desired> {
+    pub fn desired_tables(&self) -> Arc<DesiredTables> {
         Arc::clone(&self.desired.borrow())
     }
 
     /// The fabric, plan and report in force; `None` before the first.
-    pub fn realised(&self) -> Option<Realise> {
-        self.realised.borrow().clone()
+    pub fn current_rollout(&self) -> Option<PlanRollout> {
+        self.rollout.borrow().clone()
     }
 
     /// The same, as it changes.
-    pub(crate) fn watch_realised(&self) -> watch::Receiver<Option<Realise>> {
-        self.realised.clone()
+    pub(crate) fn watch_rollout(&self) -> watch::Receiver<Option<PlanRollout>> {
+        self.rollout.clone()
     }
 
     /// The number of the edition in force and whether it is on trial, as they change.
-    pub(crate) fn watch_edition(&self) -> watch::Receiver<(u64, bool)> {
-        self.edition.clone()
+    pub(crate) fn watch_revision(&self) -> watch::Receiver<(u64, bool)> {
+        self.revision.clone()
     }
 
     /// What happened, the latest of it; tells when more does.
-    pub fn told(&self) -> watch::Receiver<Ring> {
-        self.told.clone()
+    pub fn watch_events(&self) -> watch::Receiver<EventRing> {
+        self.recent_events.clone()
     }
 
     /// Waits until `what` holds of what is in force.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn await_realised(
+    pub async fn await_rollout(
         &self,
-        what: impl Fn(&Realise) -> bool,
-    ) -> Result<Realise, ControllerError> {
-        let mut realised = self.realised.clone();
-        let holds = |realised: &Option<Realise>| realised.as_ref().is_some_and(&what);
+        what: impl Fn(&PlanRollout) -> bool,
+    ) -> Result<PlanRollout, ControllerError> {
+        let mut realised = self.rollout.clone();
+        let holds = |realised: &Option<PlanRollout>| realised.as_ref().is_some_and(&what);
         let found = realised.wait_for(holds).await;
         let found = found.ok().and_then(|found| found.clone());
         found.ok_or(ControllerError::Stopped)
     }
 
     /// What the sessions are up to.
-    pub fn board(&self) -> &Board {
+    pub fn status_board(&self) -> &StatusBoard {
         &self.board
     }
 
     /// Whether this controller may write to switches, and in which term it bids; tells when that
     /// changes.
-    pub fn mandate(&self) -> watch::Receiver<Mandate> {
-        self.mandate.clone()
+    pub fn watch_permit(&self) -> watch::Receiver<WritePermit> {
+        self.write_permit.clone()
     }
 
     /// What probes find of the fabric, and how that differs from its document; tells when it
     /// changes. Nothing where the configuration does not want probes.
-    pub fn discovery(&self) -> watch::Receiver<Arc<Discovery>> {
-        self.found.clone()
+    pub fn watch_discovery(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
+        self.discovered.clone()
     }
 
     /// How far the drains of the policy are, as this controller sees it while it leads; tells when
     /// that changes.
-    pub fn drainage(&self) -> watch::Receiver<Drainage> {
-        self.drainage.clone()
+    pub fn watch_drains(&self) -> watch::Receiver<DrainProgress> {
+        self.drains.clone()
     }
 
     /// Waits until it is known who writes to switches, this controller or another.
     ///
     /// # Errors
     /// The controller has stopped.
-    pub async fn await_leader(&self) -> Result<Mandate, ControllerError> {
-        let mut mandate = self.mandate.clone();
+    pub async fn await_leader(&self) -> Result<WritePermit, ControllerError> {
+        let mut mandate = self.write_permit.clone();
         let settled = mandate.wait_for(|mandate| mandate.is_settled()).await;
         settled
             .map(|mandate| *mandate)
@@ -302,56 +309,56 @@ impl Access {
         &self,
         generation: u64,
         deadline: Duration,
-    ) -> Result<Timing, ControllerError> {
+    ) -> Result<ChangeTiming, ControllerError> {
         let holds = |(switch, line): (&SwitchId, &SwitchStatus)| {
             is_verified(line, generation) || self.is_down(*switch)
         };
         let everywhere = self.board.wait_until(|lines| lines.iter().all(holds));
         match timeout(deadline, everywhere).await {
-            Ok(lines) => Ok(self.timing(&lines)),
+            Ok(lines) => Ok(self.change_timing(&lines)),
             Err(_) => Err(ControllerError::NotVerified {
                 within: deadline,
-                missing: missing(&self.board.all(), generation),
+                missing: missing_switches(&self.board.all_statuses(), generation),
             }),
         }
     }
 
     /// How long the latest change took, as far as it has come.
-    pub(crate) fn latest_timing(&self) -> Timing {
-        self.timing(&self.board.all())
+    pub(crate) fn latest_timing(&self) -> ChangeTiming {
+        self.change_timing(&self.board.all_statuses())
     }
 
     /// How long the stages of all changes took.
-    pub fn stages(&self) -> Stages {
+    pub fn stage_histograms(&self) -> StageHistograms {
         *self.stages.borrow()
     }
 
     fn is_down(&self, switch: SwitchId) -> bool {
-        let realised = self.realised.borrow();
+        let realised = self.rollout.borrow();
         let fabric = realised.as_ref().map(|realised| &realised.fabric);
         fabric.is_some_and(|fabric| !fabric.is_switch_up(switch))
     }
 
-    async fn send(&self, submission: Submission) -> Result<(), ControllerError> {
+    async fn send_submission(&self, submission: EventSubmission) -> Result<(), ControllerError> {
         let sent = self.events.send(submission).await;
         sent.map_err(|_| ControllerError::Stopped)
     }
 
-    fn timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Timing {
-        Timing::new(&self.desired(), lines)
+    fn change_timing(&self, lines: &BTreeMap<SwitchId, SwitchStatus>) -> ChangeTiming {
+        ChangeTiming::new(&self.desired_tables(), lines)
     }
 }
 
 fn is_verified(line: &SwitchStatus, generation: u64) -> bool {
-    line.holds(generation) && line.standing.is_primary()
+    line.holds_generation(generation) && line.mastership.is_primary()
 }
 
-fn missing(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
+fn missing_switches(lines: &BTreeMap<SwitchId, SwitchStatus>, generation: u64) -> Vec<String> {
     let late = lines.values().filter(|line| !is_verified(line, generation));
     let why = |line: &SwitchStatus| {
         let reason = line.refusals.first().or(line.last_error.as_ref());
         let reason = reason.map_or("nothing known", String::as_str);
-        format!("{} ({:?}; {reason})", line.name, line.standing)
+        format!("{} ({:?}; {reason})", line.name, line.mastership)
     };
     late.map(why).collect()
 }

@@ -14,176 +14,189 @@ use tokio::time::Instant;
 use topology::spec::{self, FabricDocument};
 use topology::{Fabric, Finding};
 
-use crate::etcd::Desk;
-use crate::ledger::{Edition, Ledger, UnixMs};
-use crate::southbound::chain;
-use crate::state::{Beginning, Event, State, Told};
-use crate::store::{Memory, Record, Store, StoreError};
+use crate::etcd::StoreClient;
+use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
+use crate::southbound::error_chain;
+use crate::state::{ReportedJobs, StartingState, State, StateEvent};
+use crate::store::{EmbeddedStore, StoreError, StoreRecord, StoredState};
 
 /// How long after something could not be stored what is in force is stored again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Generations that are reserved together.
-const BLOCK: u64 = 1_000;
+const GENERATION_BLOCK: u64 = 1_000;
 
 /// Where changes are stored.
 #[derive(Clone, Debug, Default)]
-enum Place {
+enum StoreBackend {
     /// Nowhere.
     #[default]
-    Nowhere,
+    Disabled,
     /// In a file of this controller.
-    File(Arc<Store>),
+    File(Arc<EmbeddedStore>),
     /// Where all controllers look, which takes what the leader says.
-    Shared(Desk),
+    Cluster(StoreClient),
 }
 
 /// Where changes are stored, and what is there.
 #[derive(Debug, Default)]
-pub(super) struct Archive {
-    place: Place,
-    memory: Memory,
+pub(super) struct StateArchive {
+    backend: StoreBackend,
+    stored: StoredState,
     /// Up to here, generations were used up before.
-    begins: u64,
+    used_generation: u64,
     /// Editions of the policy that were there at the beginning.
-    editions: Vec<Edition>,
+    revisions: Vec<PolicyRevision>,
     /// When to store again what is in force; all of it is stored without it.
-    again: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
-impl Archive {
+impl StateArchive {
     /// Opens the store and takes a term and a block of generations that nobody has used.
     pub(super) fn open(path: Option<&Path>, first_term: u64) -> Result<Self, StoreError> {
         let Some(path) = path else {
             return Ok(Self::default());
         };
-        let store = Store::open(path)?;
-        let mut memory = store.recall()?;
+        let store = EmbeddedStore::open(path)?;
+        let mut memory = store.read_state()?;
         let begins = memory.generation;
         memory.term = first_term.max(memory.term + 1);
-        memory.generation += BLOCK;
-        let term = Record::Term(memory.term);
-        store.write(&[term, Record::Generation(memory.generation)])?;
+        memory.generation += GENERATION_BLOCK;
+        let term = StoreRecord::Term(memory.term);
+        store.write_records(&[term, StoreRecord::Generation(memory.generation)])?;
         Ok(Self {
-            editions: store.policies()?,
-            place: Place::File(Arc::new(store)),
-            memory,
-            begins,
-            again: None,
+            revisions: store.policy_revisions()?,
+            backend: StoreBackend::File(Arc::new(store)),
+            stored: memory,
+            used_generation: begins,
+            retry_at: None,
         })
     }
 
     /// From now on, stores at this desk what all controllers share; without one, another controller
     /// does. Everything that is there counts as news.
-    pub(super) fn share(&mut self, desk: Option<Desk>) {
-        self.place = desk.map_or(Place::Nowhere, Place::Shared);
-        (self.memory, self.again) = (Memory::default(), None);
+    pub(super) fn use_cluster_store(&mut self, desk: Option<StoreClient>) {
+        self.backend = desk.map_or(StoreBackend::Disabled, StoreBackend::Cluster);
+        (self.stored, self.retry_at) = (StoredState::default(), None);
     }
 
     /// What another controller has stored since; from now on it counts as stored.
-    pub(super) fn follow(&mut self, memory: Memory) -> Vec<Record> {
-        let news = memory.documents();
-        let news = news.filter(|record| !self.memory.holds(record)).collect();
-        self.memory = memory;
+    pub(super) fn adopt_stored(&mut self, memory: StoredState) -> Vec<StoreRecord> {
+        let news = memory.document_records();
+        let news = news
+            .filter(|record| !self.stored.holds_record(record))
+            .collect();
+        self.stored = memory;
         news
     }
 
     /// Which of these are stored nowhere though something else could have been.
-    pub(super) fn missing(&self, records: [Record; 3]) -> impl Iterator<Item = Record> + use<> {
-        let Memory {
-            policy, jobs, told, ..
-        } = &self.memory;
+    pub(super) fn missing_records(
+        &self,
+        records: [StoreRecord; 3],
+    ) -> impl Iterator<Item = StoreRecord> + use<> {
+        let StoredState {
+            policy,
+            jobs,
+            reported_jobs: told,
+            ..
+        } = &self.stored;
         let has = [policy.is_some(), jobs.is_some(), told.is_some()];
         let pairs = records.into_iter().zip(has);
         pairs.filter(|(_, has)| !has).map(|(record, _)| record)
     }
 
     /// The first term to bid in, where the configuration says `first`.
-    pub(super) fn term(&self, first: u64) -> u64 {
-        self.memory.term.max(first)
+    pub(super) fn first_term(&self, first: u64) -> u64 {
+        self.stored.term.max(first)
     }
 
     /// The generation after which new ones begin.
-    pub(super) fn generation(&self) -> u64 {
-        self.begins
+    pub(super) fn used_generation(&self) -> u64 {
+        self.used_generation
     }
 
     /// The fabric of these switches, as far as it was found before; they are reached where
     /// `inventory` says. Nothing if no more than that was found.
-    pub(super) fn found(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
-        let Some(found) = &self.memory.fabric else {
+    pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
+        let Some(found) = &self.stored.fabric else {
             return Ok(None);
         };
-        let known = spec::document(inventory);
-        let whole = completed(&known, found)?;
+        let known = spec::explicit_document(inventory);
+        let whole = merge_inventory(&known, found)?;
         let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
         Ok(Some(fabric).filter(|_| whole != known))
     }
 
     /// What was in force when the controller ended: the policy, or else the `first`, and the jobs.
     /// What no longer fits the fabric is left out, and a finding says so.
-    pub(super) fn recall(
+    pub(super) fn starting_event(
         &self,
         fabric: Fabric,
         first: &Policy,
         now: UnixMs,
-    ) -> (Event, Vec<Finding>) {
+    ) -> (StateEvent, Vec<Finding>) {
         let mut lost = Vec::new();
-        let mut beginning = Beginning {
+        let mut beginning = StartingState {
             fabric,
-            ledger: Ledger::new(Edition::first(first), []),
+            history: PolicyHistory::new(PolicyRevision::from_initial_policy(first), []),
             jobs: Vec::new(),
-            told: Told::default(),
+            reported_jobs: ReportedJobs::default(),
         };
-        for record in self.memory.documents() {
-            match or_lost(read(&record, &beginning.fabric), &mut lost) {
-                Some(Event::EditionStored(stored)) => {
+        for record in self.stored.document_records() {
+            match or_finding(event_from_record(&record, &beginning.fabric), &mut lost) {
+                Some(StateEvent::RevisionStored(stored)) => {
                     let latest = stored.number;
-                    let earlier = self.editions.iter().filter(|one| one.number < latest);
-                    beginning.ledger = Ledger::new(stored.at(now), earlier.cloned());
+                    let earlier = self.revisions.iter().filter(|one| one.number < latest);
+                    beginning.history =
+                        PolicyHistory::new(stored.effective_at(now), earlier.cloned());
                 }
-                Some(Event::JobsChanged(stored)) => beginning.jobs = stored,
-                Some(Event::JobsTold(stored)) => beginning.told = stored,
+                Some(StateEvent::JobsChanged(stored)) => beginning.jobs = stored,
+                Some(StateEvent::JobsReported(stored)) => beginning.reported_jobs = stored,
                 _ => {}
             }
         }
-        (Event::Started(Box::new(beginning)), lost)
+        (StateEvent::Started(Box::new(beginning)), lost)
     }
 
     /// What the controller goes on with on another fabric: the policy in force, and of the jobs,
     /// stored or in force, those whose hosts are there. The others are kept for when theirs are.
-    pub(super) fn carry(&self, fabric: Fabric, state: &State) -> Event {
-        let told = Told {
-            profiled: state.told().profiled.clone(),
-            ..Told::default()
+    pub(super) fn event_on_fabric(&self, fabric: Fabric, state: &State) -> StateEvent {
+        let told = ReportedJobs {
+            profiled: state.reported_jobs().profiled.clone(),
+            ..ReportedJobs::default()
         };
-        let mut beginning = Beginning {
+        let mut beginning = StartingState {
             fabric,
-            ledger: state.ledger().clone(),
+            history: state.policy_history().clone(),
             jobs: Vec::new(),
-            told,
+            reported_jobs: told,
         };
-        let in_force = state.records().into_iter();
-        for record in in_force.chain(self.memory.documents()) {
+        let in_force = state.stored_records().into_iter();
+        for record in in_force.chain(self.stored.document_records()) {
             match record {
-                Record::Jobs(stored) => beginning.jobs = possible(&stored, &beginning.fabric),
-                Record::Told(stored) => beginning.told.jobs = possible(&stored, &beginning.fabric),
+                StoreRecord::Jobs(stored) => {
+                    beginning.jobs = resolvable_jobs(&stored, &beginning.fabric)
+                }
+                StoreRecord::ReportedJobs(stored) => {
+                    beginning.reported_jobs.jobs = resolvable_jobs(&stored, &beginning.fabric)
+                }
                 _ => {}
             }
         }
-        Event::Started(Box::new(beginning))
+        StateEvent::Started(Box::new(beginning))
     }
 
     /// When to store again what is in force.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.again
+    pub(super) fn retry_due(&self) -> Option<Instant> {
+        self.retry_at
     }
 
     /// Stores what is in force once more, as far as it is not known to be stored. It has been told
     /// once that it could not be, and is not told again.
-    pub(super) async fn keep_again(&mut self, records: impl Iterator<Item = Record>) {
-        self.again = None;
+    pub(super) async fn retry_records(&mut self, records: impl Iterator<Item = StoreRecord>) {
+        self.retry_at = None;
         for record in records {
-            if self.store(record).await.is_err() {
+            if self.store_record(record).await.is_err() {
                 return;
             }
         }
@@ -191,8 +204,8 @@ impl Archive {
 
     /// Writes a change, unless that is what is stored. A change that cannot be written is in force
     /// all the same: a finding says that it would be forgotten.
-    pub(super) async fn keep(&mut self, record: Record) -> Option<Finding> {
-        let why = self.store(record).await.err()?;
+    pub(super) async fn store_or_report(&mut self, record: StoreRecord) -> Option<Finding> {
+        let why = self.store_record(record).await.err()?;
         let text = format!("in force, but not stored: {why}");
         Some(Finding::error("store", text))
     }
@@ -203,69 +216,79 @@ impl Archive {
     ///
     /// # Errors
     /// Why it cannot be written.
-    pub(super) async fn store(&mut self, record: Record) -> Result<(), String> {
-        if self.memory.holds(&record) {
+    pub(super) async fn store_record(&mut self, record: StoreRecord) -> Result<(), String> {
+        if self.stored.holds_record(&record) {
             return Ok(());
         }
-        let (place, writing) = (self.place.clone(), record.clone());
+        let (place, writing) = (self.backend.clone(), record.clone());
         let written = match place {
-            Place::Nowhere => return Ok(()),
-            Place::File(store) => {
-                let written = spawn_blocking(move || store.write(&[writing])).await;
+            StoreBackend::Disabled => return Ok(()),
+            StoreBackend::File(store) => {
+                let written = spawn_blocking(move || store.write_records(&[writing])).await;
                 match written {
-                    Ok(written) => written.map_err(|error| chain(&error)),
+                    Ok(written) => written.map_err(|error| error_chain(&error)),
                     Err(_) => Err("storing it panicked".to_owned()),
                 }
             }
-            Place::Shared(desk) => desk.store(writing).await.map_err(|error| chain(&error)),
+            StoreBackend::Cluster(desk) => desk
+                .store_record(writing)
+                .await
+                .map_err(|error| error_chain(&error)),
         };
         match written {
-            Ok(()) => self.memory.take(record),
+            Ok(()) => self.stored.apply_record(record),
             Err(_) => {
-                self.memory.forget(&record);
-                self.again = Some(Instant::now() + AGAIN);
+                self.stored.forget_record(&record);
+                self.retry_at = Some(Instant::now() + RETRY_AFTER);
             }
         }
         written
     }
 
     /// Reserves the next generations in time.
-    pub(super) async fn keep_generation(&mut self, spent: u64) -> Option<Finding> {
-        let reserved = self.memory.generation;
-        if spent + BLOCK / 2 < reserved {
+    pub(super) async fn reserve_generations(&mut self, spent: u64) -> Option<Finding> {
+        let reserved = self.stored.generation;
+        if spent + GENERATION_BLOCK / 2 < reserved {
             return None;
         }
-        self.keep(Record::Generation(spent + BLOCK)).await
+        self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK))
+            .await
     }
 }
 
 /// What a stored document says about `fabric`.
-pub(super) fn read(record: &Record, fabric: &Fabric) -> Result<Event, String> {
+pub(super) fn event_from_record(
+    record: &StoreRecord,
+    fabric: &Fabric,
+) -> Result<StateEvent, String> {
     match record {
-        Record::Policy(stored) => {
+        StoreRecord::Policy(stored) => {
             let policy = stored.content.validate("the stored policy");
             let policy = policy.map_err(|error| error.to_string())?;
             let checked = policy.check_on(fabric);
             checked.map_err(|error| error.to_string())?;
-            Ok(Event::EditionStored(stored.clone()))
+            Ok(StateEvent::RevisionStored(stored.clone()))
         }
-        Record::Jobs(stored) => {
-            let jobs = resolved(stored, fabric, "the stored jobs")?;
-            Ok(Event::JobsChanged(jobs))
+        StoreRecord::Jobs(stored) => {
+            let jobs = resolve_jobs(stored, fabric, "the stored jobs")?;
+            Ok(StateEvent::JobsChanged(jobs))
         }
         // Of what ran when it was stored enough was known, or will be soon.
-        Record::Told(stored) => Ok(Event::JobsTold(Told {
-            jobs: resolved(stored, fabric, "the stored jobs of telemetry")?,
-            ..Told::default()
+        StoreRecord::ReportedJobs(stored) => Ok(StateEvent::JobsReported(ReportedJobs {
+            jobs: resolve_jobs(stored, fabric, "the stored jobs of telemetry")?,
+            ..ReportedJobs::default()
         })),
-        Record::Term(_) | Record::Generation(_) | Record::Fabric(_) => {
+        StoreRecord::Term(_) | StoreRecord::Generation(_) | StoreRecord::Fabric(_) => {
             Err("no document about a fabric".to_owned())
         }
     }
 }
 
 /// What is known of switches, with the cables and hosts that were found among them.
-fn completed(known: &FabricDocument, found: &FabricDocument) -> Result<FabricDocument, String> {
+fn merge_inventory(
+    known: &FabricDocument,
+    found: &FabricDocument,
+) -> Result<FabricDocument, String> {
     let mut switches = known.switches.clone();
     for before in &found.switches {
         let mut same = switches.iter_mut().filter(|now| now.name == before.name);
@@ -280,23 +303,23 @@ fn completed(known: &FabricDocument, found: &FabricDocument) -> Result<FabricDoc
 }
 
 /// The jobs whose hosts are all there.
-fn possible(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
+fn resolvable_jobs(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
     let alone = stored.jobs.iter().map(|job| JobsDocument {
         jobs: vec![job.clone()],
     });
-    let possible = alone.filter_map(|job| resolved(&job, fabric, "the jobs").ok());
+    let possible = alone.filter_map(|job| resolve_jobs(&job, fabric, "the jobs").ok());
     possible.flatten().collect()
 }
 
-fn resolved(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {
-    let resolved = stored.resolve(fabric, name);
+fn resolve_jobs(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {
+    let resolved = stored.resolve_jobs(fabric, name);
     resolved
         .map(|resolved| resolved.jobs)
         .map_err(|error| error.to_string())
 }
 
 /// The value, or a finding that says why there is none.
-pub(super) fn or_lost<T>(read: Result<T, String>, lost: &mut Vec<Finding>) -> Option<T> {
+pub(super) fn or_finding<T>(read: Result<T, String>, lost: &mut Vec<Finding>) -> Option<T> {
     let told = |error| Finding::warning("store", format!("not taken up: {error}"));
     read.map_err(|error| lost.push(told(error))).ok()
 }

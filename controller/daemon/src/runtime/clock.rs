@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::ledger::UnixMs;
+use crate::policy_history::UnixMs;
 
 /// Two clocks that were read together.
 #[derive(Clone, Copy, Debug)]
@@ -28,18 +28,18 @@ impl Clock {
     }
 
     /// Milliseconds of Unix time now.
-    pub fn now(&self) -> UnixMs {
+    pub fn unix_now(&self) -> UnixMs {
         let unix = self.unix + self.instant.elapsed();
         UnixMs::try_from(unix.as_millis()).unwrap_or(UnixMs::MAX)
     }
 
     /// The time of day at an instant that has passed.
-    pub(crate) fn time(&self, at: Instant) -> SystemTime {
+    pub(crate) fn wall_time(&self, at: Instant) -> SystemTime {
         UNIX_EPOCH + self.unix + at.saturating_duration_since(self.instant)
     }
 
     /// When it will be so late.
-    pub(super) fn instant(&self, at: UnixMs) -> Instant {
+    pub(super) fn instant_at(&self, at: UnixMs) -> Instant {
         let left = Duration::from_millis(at).saturating_sub(self.unix);
         self.instant + left
     }

@@ -13,7 +13,7 @@ use topology::Finding;
 
 /// Drains of the policy in force, by the names that it has for switches and cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Drainage {
+pub struct DrainProgress {
     /// What some switch may still send to, as far as this controller sees.
     pub under_way: BTreeSet<String>,
     /// Whether that takes longer than the configuration allows.
@@ -22,65 +22,65 @@ pub struct Drainage {
     pub complete: BTreeSet<String>,
 }
 
-impl Drainage {
+impl DrainProgress {
     /// What a person should know, if a drain is late.
-    pub fn finding(&self) -> Option<Finding> {
+    pub fn late_finding(&self) -> Option<Finding> {
         let text = "not complete within deadlines.drain_ms: some switch does not hold the tables \
                     for it";
-        let about = format!("drain of {}", names(&self.under_way));
+        let about = format!("drain of {}", joined_names(&self.under_way));
         self.is_late.then(|| Finding::warning(about, text))
     }
 }
 
 /// Parts as one text.
-pub(super) fn names(parts: &BTreeSet<String>) -> String {
+pub(super) fn joined_names(parts: &BTreeSet<String>) -> String {
     let names: Vec<&str> = parts.iter().map(String::as_str).collect();
     names.join(", ")
 }
 
 /// Keeps account of them.
 #[derive(Debug)]
-pub(super) struct Drains {
+pub(super) struct DrainTracker {
     /// How long one may take.
-    patience: Duration,
-    drainage: Drainage,
+    deadline: Duration,
+    progress: DrainProgress,
     /// The generation before the latest that began, which does not know of it.
-    before: u64,
+    began_after: u64,
     /// When it is late, until that is told.
     due: Option<Instant>,
 }
 
 /// Something to say.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum DrainEvent {
     /// Nothing sends there any more.
     Complete(BTreeSet<String>),
     /// Not every switch knows of it though it has had time.
     Late(BTreeSet<String>),
 }
 
-impl Drains {
+impl DrainTracker {
     pub(super) fn new(patience: Duration) -> Self {
         Self {
-            patience,
-            drainage: Drainage::default(),
-            before: 0,
+            deadline: patience,
+            progress: DrainProgress::default(),
+            began_after: 0,
             due: None,
         }
     }
 
     /// How far they are.
-    pub(super) fn drainage(&self) -> &Drainage {
-        &self.drainage
+    pub(super) fn progress(&self) -> &DrainProgress {
+        &self.progress
     }
 
     /// Takes in what is drained from now on, while `generation` is in force.
-    pub(super) fn begin(&mut self, drained: &[String], generation: u64, now: Instant) {
-        let Drainage {
+    pub(super) fn update_drained(&mut self, drained: &[String], generation: u64, now: Instant) {
+        let DrainProgress {
             under_way,
             is_late,
             complete,
-        } = &mut self.drainage;
+        } = &mut self.progress;
         under_way.retain(|part| drained.contains(part));
         complete.retain(|part| drained.contains(part));
         let known = |part: &&String| under_way.contains(*part) || complete.contains(*part);
@@ -90,7 +90,7 @@ impl Drains {
             .cloned()
             .collect();
         if !news.is_empty() {
-            (self.before, self.due) = (generation, Some(now + self.patience));
+            (self.began_after, self.due) = (generation, Some(now + self.deadline));
             *is_late = false;
             under_way.extend(news);
         }
@@ -100,33 +100,33 @@ impl Drains {
     }
 
     /// Takes in that every switch holds at least this generation, if it is known.
-    pub(super) fn look(&mut self, held: Option<u64>, now: Instant) -> Option<News> {
-        let Drainage {
+    pub(super) fn check_progress(&mut self, held: Option<u64>, now: Instant) -> Option<DrainEvent> {
+        let DrainProgress {
             under_way,
             is_late,
             complete,
-        } = &mut self.drainage;
+        } = &mut self.progress;
         if under_way.is_empty() {
             return None;
         }
-        if held.is_some_and(|held| held > self.before) {
+        if held.is_some_and(|held| held > self.began_after) {
             (self.due, *is_late) = (None, false);
             let done = std::mem::take(under_way);
             complete.extend(done.iter().cloned());
-            return Some(News::Complete(done));
+            return Some(DrainEvent::Complete(done));
         }
         self.due.take_if(|due| *due <= now)?;
         *is_late = true;
-        Some(News::Late(under_way.clone()))
+        Some(DrainEvent::Late(under_way.clone()))
     }
 
     /// Another controller leads, and sees what is held. Time counts from when this one does.
-    pub(super) fn wait(&mut self, now: Instant) {
-        self.due = self.due.map(|_| now + self.patience);
+    pub(super) fn restart_deadline(&mut self, now: Instant) {
+        self.due = self.due.map(|_| now + self.deadline);
     }
 
     /// When something becomes late.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.due
     }
 }
@@ -147,33 +147,48 @@ mod tests {
 
     #[test]
     fn a_drain_is_complete_when_every_switch_knows_of_it() {
-        let (mut drains, now) = (Drains::new(PATIENCE), Instant::now());
-        drains.begin(&list(&["spine1"]), 4, now);
-        let looks = [None, Some(4), Some(5), Some(6)].map(|held| drains.look(held, now));
-        assert_eq!(looks, [None, None, Some(News::Complete(spine())), None]);
-        assert_eq!(drains.drainage().complete, spine());
+        let (mut drains, now) = (DrainTracker::new(PATIENCE), Instant::now());
+        drains.update_drained(&list(&["spine1"]), 4, now);
+        let looks = [None, Some(4), Some(5), Some(6)].map(|held| drains.check_progress(held, now));
+        assert_eq!(
+            looks,
+            [None, None, Some(DrainEvent::Complete(spine())), None]
+        );
+        assert_eq!(drains.progress().complete, spine());
         // What was drained already is no news; what is given back needs no word.
-        drains.begin(&list(&["spine1", "leaf1-spine2"]), 6, now);
-        drains.begin(&list(&["spine1"]), 7, now);
-        assert_eq!((drains.look(Some(9), now), drains.due()), (None, None));
-        drains.begin(&[], 9, now);
-        assert_eq!(*drains.drainage(), Drainage::default());
+        drains.update_drained(&list(&["spine1", "leaf1-spine2"]), 6, now);
+        drains.update_drained(&list(&["spine1"]), 7, now);
+        assert_eq!(
+            (drains.check_progress(Some(9), now), drains.next_due()),
+            (None, None)
+        );
+        drains.update_drained(&[], 9, now);
+        assert_eq!(*drains.progress(), DrainProgress::default());
     }
 
     #[test]
     fn a_drain_that_takes_too_long_is_told_once_and_goes_on() {
-        let (mut drains, now) = (Drains::new(PATIENCE), Instant::now());
-        drains.begin(&list(&["spine1"]), 4, now);
+        let (mut drains, now) = (DrainTracker::new(PATIENCE), Instant::now());
+        drains.update_drained(&list(&["spine1"]), 4, now);
         let late = now + PATIENCE;
-        assert_eq!(drains.due(), Some(late));
-        drains.wait(now + PATIENCE / 2);
-        assert_eq!(drains.look(None, late), None);
+        assert_eq!(drains.next_due(), Some(late));
+        drains.restart_deadline(now + PATIENCE / 2);
+        assert_eq!(drains.check_progress(None, late), None);
         let late = late + PATIENCE / 2;
-        assert_eq!(drains.look(None, late), Some(News::Late(spine())));
-        let finding = drains.drainage().finding().unwrap();
+        assert_eq!(
+            drains.check_progress(None, late),
+            Some(DrainEvent::Late(spine()))
+        );
+        let finding = drains.progress().late_finding().unwrap();
         assert_eq!(finding.about, "drain of spine1");
-        assert_eq!((drains.look(Some(4), late), drains.due()), (None, None));
-        assert_eq!(drains.look(Some(5), late), Some(News::Complete(spine())));
-        assert_eq!(drains.drainage().finding(), None);
+        assert_eq!(
+            (drains.check_progress(Some(4), late), drains.next_due()),
+            (None, None)
+        );
+        assert_eq!(
+            drains.check_progress(Some(5), late),
+            Some(DrainEvent::Complete(spine()))
+        );
+        assert_eq!(drains.progress().late_finding(), None);
     }
 }

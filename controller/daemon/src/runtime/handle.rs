@@ -1,7 +1,7 @@
 //! A running controller, as who started it holds it.
 //!
 //! The decision: stopping is for one. Everything else that can be done with a controller is in
-//! [`Access`], of which there may be many.
+//! [`ControllerAccess`], of which there may be many.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::Access;
+use super::ControllerAccess;
 
-/// A running controller. Whatever it can be asked and told, its [`Access`] can. Dropping it stops
+/// A running controller. Whatever it can be asked and told, its [`ControllerAccess`] can. Dropping it stops
 /// the controller as [`ControllerHandle::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct ControllerHandle {
-    pub(super) access: Access,
+    pub(super) access: ControllerAccess,
     pub(super) stop: CancellationToken,
     pub(super) task: JoinHandle<()>,
     pub(super) shutdown_deadline: Duration,
@@ -25,7 +25,7 @@ pub struct ControllerHandle {
 
 impl ControllerHandle {
     /// What others may hold of it.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &ControllerAccess {
         &self.access
     }
 
@@ -44,9 +44,9 @@ impl ControllerHandle {
 }
 
 impl Deref for ControllerHandle {
-    type Target = Access;
+    type Target = ControllerAccess;
 
-    fn deref(&self) -> &Access {
+    fn deref(&self) -> &ControllerAccess {
         &self.access
     }
 }

@@ -7,28 +7,28 @@
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Timing;
+use super::ChangeTiming;
 
 /// Upper bounds of the classes, seconds: from a millisecond, in steps of about two, to a minute.
-pub(super) const BOUNDS: [f64; 15] = [
+pub(super) const BUCKET_BOUNDS: [f64; 15] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
 ];
 
 /// Durations by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Histogram {
+pub struct LatencyHistogram {
     /// How many were not longer than the bound of each class, and than that of no lower one.
-    pub counts: [u64; BOUNDS.len()],
+    pub counts: [u64; BUCKET_BOUNDS.len()],
     /// All of them.
     pub count: u64,
     /// Their sum, seconds.
     pub sum: f64,
 }
 
-impl Histogram {
+impl LatencyHistogram {
     /// Counts one.
-    pub fn add(&mut self, seconds: f64) {
-        if let Some(class) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+    pub fn observe_seconds(&mut self, seconds: f64) {
+        if let Some(class) = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound) {
             self.counts[class] += 1;
         }
         self.count += 1;
@@ -36,33 +36,33 @@ impl Histogram {
     }
 
     /// How many were not longer than each bound.
-    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+    pub fn cumulative_counts(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let below = self.counts.iter().scan(0, |below, count| {
             *below += count;
             Some(*below)
         });
-        BOUNDS.into_iter().zip(below)
+        BUCKET_BOUNDS.into_iter().zip(below)
     }
 }
 
 /// The stages of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stages {
+pub struct StageHistograms {
     /// From the event to the plan.
-    pub plan: Histogram,
+    pub plan: LatencyHistogram,
     /// From the plan to tables.
-    pub lower: Histogram,
+    pub lower: LatencyHistogram,
     /// From tables to the first write; only of changes that took one.
-    pub send: Histogram,
+    pub send: LatencyHistogram,
     /// From tables to the last verified switch.
-    pub write: Histogram,
+    pub write: LatencyHistogram,
     /// From the event to the last verified switch.
-    pub all: Histogram,
+    pub all: LatencyHistogram,
 }
 
-impl Stages {
+impl StageHistograms {
     /// By name.
-    pub fn named(&self) -> [(&'static str, &Histogram); 5] {
+    pub fn by_name(&self) -> [(&'static str, &LatencyHistogram); 5] {
         [
             ("plan", &self.plan),
             ("lower", &self.lower),
@@ -72,48 +72,53 @@ impl Stages {
         ]
     }
 
-    fn add(&mut self, timing: &Timing) {
+    fn observe_timing(&mut self, timing: &ChangeTiming) {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        let made = timing.made;
-        self.plan.add(seconds(made.origin.received, made.planned));
-        self.lower.add(seconds(made.planned, made.lowered));
+        let made = timing.timestamps;
+        self.plan
+            .observe_seconds(seconds(made.origin.received, made.planned));
+        self.lower
+            .observe_seconds(seconds(made.planned, made.lowered));
         if let Some(first) = timing.first_write {
-            self.send.add(seconds(made.lowered, first));
+            self.send.observe_seconds(seconds(made.lowered, first));
         }
-        self.write.add(seconds(made.lowered, timing.verified));
-        self.all.add(seconds(made.origin.received, timing.verified));
+        self.write
+            .observe_seconds(seconds(made.lowered, timing.verified));
+        self.all
+            .observe_seconds(seconds(made.origin.received, timing.verified));
     }
 }
 
 /// Who counts.
 #[derive(Debug)]
-pub(super) struct Stopwatch {
-    stages: watch::Sender<Stages>,
+pub(super) struct StageTimer {
+    stages: watch::Sender<StageHistograms>,
     counted: u64,
 }
 
-impl Stopwatch {
+impl StageTimer {
     pub(super) fn new() -> Self {
         Self {
-            stages: watch::Sender::new(Stages::default()),
+            stages: watch::Sender::new(StageHistograms::default()),
             counted: 0,
         }
     }
 
     /// What was counted, as it changes.
-    pub(super) fn watch(&self) -> watch::Receiver<Stages> {
+    pub(super) fn watch_stages(&self) -> watch::Receiver<StageHistograms> {
         self.stages.subscribe()
     }
 
     /// Whether this generation is still to be counted.
-    pub(super) fn awaits(&self, generation: u64) -> bool {
+    pub(super) fn is_uncounted(&self, generation: u64) -> bool {
         generation > self.counted
     }
 
     /// Counts a generation that every switch holds.
-    pub(super) fn count(&mut self, timing: &Timing) {
+    pub(super) fn count_change(&mut self, timing: &ChangeTiming) {
         self.counted = timing.generation;
-        self.stages.send_modify(|stages| stages.add(timing));
+        self.stages
+            .send_modify(|stages| stages.observe_timing(timing));
     }
 }
 
@@ -123,11 +128,14 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_every_bound_counts_in_none() {
-        let mut histogram = Histogram::default();
+        let mut histogram = LatencyHistogram::default();
         for seconds in [0.0005, 0.001, 0.003, 100.0] {
-            histogram.add(seconds);
+            histogram.observe_seconds(seconds);
         }
-        let below: Vec<_> = histogram.cumulative().map(|(_, below)| below).collect();
+        let below: Vec<_> = histogram
+            .cumulative_counts()
+            .map(|(_, below)| below)
+            .collect();
         assert_eq!(below[..4], [2, 2, 3, 3]);
         assert_eq!((below[14], histogram.count), (3, 4));
         assert!((histogram.sum - 100.0045).abs() < 1e-9);

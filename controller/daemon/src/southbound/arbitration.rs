@@ -5,13 +5,13 @@
 //! election id is never used twice. It spells (term, controller, bid) in its 128 bits; every
 //! stream bids anew, so a ghost of an old connection never holds our id. Reuse would evict the real
 //! primary on bmv2 or be refused elsewhere. Whether to bid for a switch whose primary has left is
-//! not decided here but for all switches together, in [`leadership`](crate::leadership).
+//! not decided here but for all switches together, in [`leadership_event`](crate::leadership_event).
 
 use std::fmt;
 
 use p4runtime_proto::v1 as p4rt;
 
-use super::dialect::Verdict;
+use super::mastership_status::MastershipStatus;
 
 /// 128 bits that order the controllers of a switch; the highest may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +29,7 @@ impl ElectionId {
         (self.0 >> 64) as u64
     }
 
-    fn low(self) -> u64 {
+    fn low_bits(self) -> u64 {
         self.0 as u64
     }
 }
@@ -44,33 +44,33 @@ impl From<ElectionId> for p4rt::Uint128 {
     fn from(id: ElectionId) -> Self {
         Self {
             high: id.term(),
-            low: id.low(),
+            low: id.low_bits(),
         }
     }
 }
 
 impl fmt::Display for ElectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let low = self.low();
+        let low = self.low_bits();
         write!(f, "{}.{}.{}", self.term(), low >> 32, low as u32)
     }
 }
 
 /// Whether this session may write to its switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum Mastership {
     /// No stream is open.
     #[default]
-    Apart,
+    Disconnected,
     /// A bid is out and the switch has not answered it.
     Candidate,
     /// Another controller may write; this one waits for it to leave.
     Backup {
         /// The election id of the other, as far as the switch tells.
-        behind: ElectionId,
+        primary: ElectionId,
     },
     /// Nobody may write; it takes a higher election id.
-    Vacant {
+    NoPrimary {
         /// The highest election id that the switch has seen.
         highest: ElectionId,
     },
@@ -81,14 +81,14 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl Mastership {
     /// Whether the session may write.
     pub fn is_primary(self) -> bool {
         matches!(self, Self::Primary { .. })
     }
 }
 
-impl Standing {
+impl Mastership {
     /// The term of the election that was won.
     pub fn term(self) -> Option<u64> {
         match self {
@@ -100,22 +100,22 @@ impl Standing {
 
 /// What the machine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum ArbitrationInput {
     /// A stream to the switch is open.
-    Opened,
+    StreamOpened,
     /// The switch sent an arbitration update.
-    Told(Verdict),
+    StatusReceived(MastershipStatus),
     /// The term that this controller bids in at all switches.
-    Term(u64),
+    TermChosen(u64),
     /// The term in which it was elected beside the switches; its bids must say so.
-    Elected(u64),
+    ElectionWon(u64),
     /// The stream ended.
-    Closed,
+    StreamClosed,
 }
 
 /// What the machine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum ArbitrationOutput {
     /// Nothing; its standing may have changed.
     Wait,
     /// Send this election id to the switch.
@@ -124,15 +124,15 @@ pub enum Output {
 
 /// The election of one session with one switch.
 #[derive(Clone, Debug)]
-pub struct Arbitration {
+pub struct MastershipArbitration {
     controller: u32,
     term: u64,
     bids: u32,
     last_bid: ElectionId,
-    standing: Standing,
+    mastership: Mastership,
 }
 
-impl Arbitration {
+impl MastershipArbitration {
     /// A session of `controller`, a number that no other controller has, that first bids in `term`.
     pub fn new(controller: u32, term: u64) -> Self {
         Self {
@@ -140,33 +140,38 @@ impl Arbitration {
             term,
             bids: 0,
             last_bid: ElectionId::default(),
-            standing: Standing::Apart,
+            mastership: Mastership::Disconnected,
         }
     }
 
     /// Whether the session may write now.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn mastership(&self) -> Mastership {
+        self.mastership
     }
 
     /// The one transition.
-    pub fn step(&mut self, input: Input) -> Output {
-        let output = match (self.standing, input) {
-            (_, Input::Closed) => self.settle(Standing::Apart),
-            (Standing::Apart, Input::Opened) => self.bid(),
-            (standing, Input::Term(term)) => self.raise(standing, term),
-            (standing, Input::Elected(term)) => self.take_office(standing, term),
+    pub fn step(&mut self, input: ArbitrationInput) -> ArbitrationOutput {
+        let output = match (self.mastership, input) {
+            (_, ArbitrationInput::StreamClosed) => self.set_mastership(Mastership::Disconnected),
+            (Mastership::Disconnected, ArbitrationInput::StreamOpened) => self.next_bid(),
+            (standing, ArbitrationInput::TermChosen(term)) => self.raise_term(standing, term),
+            (standing, ArbitrationInput::ElectionWon(term)) => {
+                self.adopt_elected_term(standing, term)
+            }
             // A stream opens once; a word of the switch before we bid is none of our business.
-            (_, Input::Opened) | (Standing::Apart, Input::Told(_)) => Output::Wait,
-            (_, Input::Told(Verdict::Primary)) => {
+            (_, ArbitrationInput::StreamOpened)
+            | (Mastership::Disconnected, ArbitrationInput::StatusReceived(_)) => {
+                ArbitrationOutput::Wait
+            }
+            (_, ArbitrationInput::StatusReceived(MastershipStatus::Primary)) => {
                 let election = self.last_bid;
-                self.settle(Standing::Primary { election })
+                self.set_mastership(Mastership::Primary { election })
             }
-            (_, Input::Told(Verdict::Backup { highest })) => {
-                self.settle(Standing::Backup { behind: highest })
+            (_, ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest })) => {
+                self.set_mastership(Mastership::Backup { primary: highest })
             }
-            (_, Input::Told(Verdict::Vacant { highest })) => {
-                self.settle(Standing::Vacant { highest })
+            (_, ArbitrationInput::StatusReceived(MastershipStatus::NoPrimary { highest })) => {
+                self.set_mastership(Mastership::NoPrimary { highest })
             }
         };
         self.check_invariant();
@@ -175,52 +180,52 @@ impl Arbitration {
 
     /// The session holds no id that it did not bid, and once it has a stream it has bid.
     pub fn check_invariant(&self) {
-        debug_assert!(self.standing == Standing::Apart || self.bids > 0);
-        if let Standing::Primary { election } = self.standing {
+        debug_assert!(self.mastership == Mastership::Disconnected || self.bids > 0);
+        if let Mastership::Primary { election } = self.mastership {
             debug_assert_eq!(election, self.last_bid);
         }
     }
 
-    fn settle(&mut self, standing: Standing) -> Output {
-        self.standing = standing;
-        Output::Wait
+    fn set_mastership(&mut self, standing: Mastership) -> ArbitrationOutput {
+        self.mastership = standing;
+        ArbitrationOutput::Wait
     }
 
     /// A bid that no bid before it equals: the counter rises, and where it ends the term does.
-    fn bid(&mut self) -> Output {
+    fn next_bid(&mut self) -> ArbitrationOutput {
         (self.term, self.bids) = match self.bids.checked_add(1) {
             Some(bids) => (self.term, bids),
             None => (self.term.saturating_add(1), 1),
         };
-        self.standing = Standing::Candidate;
+        self.mastership = Mastership::Candidate;
         self.last_bid = ElectionId::new(self.term, self.controller, self.bids);
-        Output::Bid(self.last_bid)
+        ArbitrationOutput::Bid(self.last_bid)
     }
 
     /// Bids in a later term than before, where that may change anything now. Where it may not, the
     /// term is kept for the next bid; told again when it may, the machine bids.
-    fn raise(&mut self, standing: Standing, term: u64) -> Output {
+    fn raise_term(&mut self, standing: Mastership, term: u64) -> ArbitrationOutput {
         self.term = self.term.max(term);
         match standing {
-            Standing::Backup { .. } | Standing::Vacant { .. }
+            Mastership::Backup { .. } | Mastership::NoPrimary { .. }
                 if self.term > self.last_bid.term() =>
             {
-                self.bid()
+                self.next_bid()
             }
-            _ => Output::Wait,
+            _ => ArbitrationOutput::Wait,
         }
     }
 
     /// Bids in a later term, also where an earlier one was won: that is not what others are fenced
     /// by.
-    fn take_office(&mut self, standing: Standing, term: u64) -> Output {
+    fn adopt_elected_term(&mut self, standing: Mastership, term: u64) -> ArbitrationOutput {
         if term <= self.term {
-            return Output::Wait;
+            return ArbitrationOutput::Wait;
         }
         self.term = term;
         match standing {
-            Standing::Apart => Output::Wait,
-            _ => self.bid(),
+            Mastership::Disconnected => ArbitrationOutput::Wait,
+            _ => self.next_bid(),
         }
     }
 }
@@ -234,16 +239,16 @@ mod tests {
     const OTHER: ElectionId = ElectionId(9 << 64 | 1);
 
     /// What a session of controller 3 in term 5 answers to each input, and where it ends.
-    fn check(inputs: &[(Input, Output)], end: Standing) {
-        let mut arbitration = Arbitration::new(3, 5);
+    fn check(inputs: &[(ArbitrationInput, ArbitrationOutput)], end: Mastership) {
+        let mut arbitration = MastershipArbitration::new(3, 5);
         for (step, (input, output)) in inputs.iter().enumerate() {
             assert_eq!(arbitration.step(*input), *output, "step {step}: {input:?}");
         }
-        assert_eq!(arbitration.standing(), end);
+        assert_eq!(arbitration.mastership(), end);
     }
 
-    fn bid(term: u64, bid: u32) -> Output {
-        Output::Bid(ElectionId::new(term, 3, bid))
+    fn bid(term: u64, bid: u32) -> ArbitrationOutput {
+        ArbitrationOutput::Bid(ElectionId::new(term, 3, bid))
     }
 
     #[test]
@@ -251,10 +256,13 @@ mod tests {
         let election = ElectionId::new(5, 3, 1);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Told(Verdict::Primary), Output::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
             ],
-            Standing::Primary { election },
+            Mastership::Primary { election },
         );
     }
 
@@ -263,20 +271,25 @@ mod tests {
         let election = ElectionId::new(10, 3, 2);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
                 (
-                    Input::Told(Verdict::Backup { highest: OTHER }),
-                    Output::Wait,
+                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
+                    ArbitrationOutput::Wait,
                 ),
                 (
-                    Input::Told(Verdict::Vacant { highest: OTHER }),
-                    Output::Wait,
+                    ArbitrationInput::StatusReceived(MastershipStatus::NoPrimary {
+                        highest: OTHER,
+                    }),
+                    ArbitrationOutput::Wait,
                 ),
-                (Input::Term(10), bid(10, 2)),
-                (Input::Term(10), Output::Wait),
-                (Input::Told(Verdict::Primary), Output::Wait),
+                (ArbitrationInput::TermChosen(10), bid(10, 2)),
+                (ArbitrationInput::TermChosen(10), ArbitrationOutput::Wait),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
             ],
-            Standing::Primary { election },
+            Mastership::Primary { election },
         );
     }
 
@@ -285,14 +298,17 @@ mod tests {
         let election = ElectionId::new(5, 3, 1);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
                 (
-                    Input::Told(Verdict::Backup { highest: OTHER }),
-                    Output::Wait,
+                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
+                    ArbitrationOutput::Wait,
                 ),
-                (Input::Told(Verdict::Primary), Output::Wait),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
             ],
-            Standing::Primary { election },
+            Mastership::Primary { election },
         );
     }
 
@@ -300,14 +316,17 @@ mod tests {
     fn a_higher_id_takes_the_switch_away_without_a_fight() {
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Told(Verdict::Primary), Output::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
                 (
-                    Input::Told(Verdict::Backup { highest: OTHER }),
-                    Output::Wait,
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: OTHER }),
+                    ArbitrationOutput::Wait,
                 ),
             ],
-            Standing::Backup { behind: OTHER },
+            Mastership::Backup { primary: OTHER },
         );
     }
 
@@ -316,16 +335,22 @@ mod tests {
         let own = ElectionId::new(5, 3, 1);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Told(Verdict::Primary), Output::Wait),
-                (Input::Closed, Output::Wait),
-                (Input::Opened, bid(5, 2)),
-                (Input::Told(Verdict::Backup { highest: own }), Output::Wait),
-                (Input::Closed, Output::Wait),
-                (Input::Term(6), Output::Wait),
-                (Input::Opened, bid(6, 3)),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
+                (ArbitrationInput::StreamClosed, ArbitrationOutput::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 2)),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Backup { highest: own }),
+                    ArbitrationOutput::Wait,
+                ),
+                (ArbitrationInput::StreamClosed, ArbitrationOutput::Wait),
+                (ArbitrationInput::TermChosen(6), ArbitrationOutput::Wait),
+                (ArbitrationInput::StreamOpened, bid(6, 3)),
             ],
-            Standing::Candidate,
+            Mastership::Candidate,
         );
     }
 
@@ -334,11 +359,14 @@ mod tests {
         let election = ElectionId::new(5, 3, 1);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Told(Verdict::Primary), Output::Wait),
-                (Input::Term(8), Output::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
+                (ArbitrationInput::TermChosen(8), ArbitrationOutput::Wait),
             ],
-            Standing::Primary { election },
+            Mastership::Primary { election },
         );
     }
 
@@ -347,13 +375,19 @@ mod tests {
         let election = ElectionId::new(8, 3, 2);
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Told(Verdict::Primary), Output::Wait),
-                (Input::Elected(8), bid(8, 2)),
-                (Input::Elected(8), Output::Wait),
-                (Input::Told(Verdict::Primary), Output::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
+                (ArbitrationInput::ElectionWon(8), bid(8, 2)),
+                (ArbitrationInput::ElectionWon(8), ArbitrationOutput::Wait),
+                (
+                    ArbitrationInput::StatusReceived(MastershipStatus::Primary),
+                    ArbitrationOutput::Wait,
+                ),
             ],
-            Standing::Primary { election },
+            Mastership::Primary { election },
         );
     }
 
@@ -361,15 +395,17 @@ mod tests {
     fn a_term_that_rises_while_a_bid_is_out_is_bid_once_that_has_lost() {
         check(
             &[
-                (Input::Opened, bid(5, 1)),
-                (Input::Term(10), Output::Wait),
+                (ArbitrationInput::StreamOpened, bid(5, 1)),
+                (ArbitrationInput::TermChosen(10), ArbitrationOutput::Wait),
                 (
-                    Input::Told(Verdict::Vacant { highest: OTHER }),
-                    Output::Wait,
+                    ArbitrationInput::StatusReceived(MastershipStatus::NoPrimary {
+                        highest: OTHER,
+                    }),
+                    ArbitrationOutput::Wait,
                 ),
-                (Input::Term(10), bid(10, 2)),
+                (ArbitrationInput::TermChosen(10), bid(10, 2)),
             ],
-            Standing::Candidate,
+            Mastership::Candidate,
         );
     }
 
@@ -381,19 +417,25 @@ mod tests {
         assert!(ElectionId::new(6, 1, 1) > id && ElectionId::new(5, 4, 1) > id);
     }
 
-    fn input() -> impl Strategy<Value = Input> {
+    fn input() -> impl Strategy<Value = ArbitrationInput> {
         let highest = (0u64..20, 0u32..4, 0u32..4)
             .prop_map(|(term, controller, bid)| ElectionId::new(term, controller, bid));
         prop_oneof![
-            Just(Input::Opened),
-            Just(Input::Closed),
-            (0u64..20).prop_map(Input::Term),
-            (0u64..20).prop_map(Input::Elected),
-            Just(Input::Told(Verdict::Primary)),
+            Just(ArbitrationInput::StreamOpened),
+            Just(ArbitrationInput::StreamClosed),
+            (0u64..20).prop_map(ArbitrationInput::TermChosen),
+            (0u64..20).prop_map(ArbitrationInput::ElectionWon),
+            Just(ArbitrationInput::StatusReceived(MastershipStatus::Primary)),
             highest
                 .clone()
-                .prop_map(|highest| Input::Told(Verdict::Backup { highest })),
-            highest.prop_map(|highest| Input::Told(Verdict::Vacant { highest })),
+                .prop_map(
+                    |highest| ArbitrationInput::StatusReceived(MastershipStatus::Backup {
+                        highest
+                    })
+                ),
+            highest.prop_map(|highest| ArbitrationInput::StatusReceived(
+                MastershipStatus::NoPrimary { highest }
+            )),
         ]
     }
 
@@ -401,10 +443,10 @@ mod tests {
         /// Whatever a switch says, ids only rise and none is used twice.
         #[test]
         fn no_id_is_bid_twice(inputs in proptest::collection::vec(input(), 0..60)) {
-            let mut arbitration = Arbitration::new(2, 1);
+            let mut arbitration = MastershipArbitration::new(2, 1);
             let mut used = BTreeSet::new();
             for input in inputs {
-                if let Output::Bid(id) = arbitration.step(input) {
+                if let ArbitrationOutput::Bid(id) = arbitration.step(input) {
                     prop_assert!(used.last().is_none_or(|last| *last < id));
                     prop_assert!(used.insert(id));
                 }

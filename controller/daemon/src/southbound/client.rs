@@ -1,6 +1,6 @@
 //! One connection to one switch over gRPC: the P4Runtime calls that the controller makes.
 //!
-//! It is the [`Connection`] of sessions; tests and the demo read switches with it too, which needs
+//! It is the [`SwitchConnection`] of sessions; tests and the demo read switches with it too, which needs
 //! no mastership. The decision: limits and deadlines are set here once, so that no call can be made
 //! without them.
 
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use futures::{StreamExt, TryStreamExt, future};
-use p4::codec::{self, Count, DecodeError, WriteError};
+use p4::codec::{self, CounterValue, DecodeError, WriteError};
 use p4::entry::EntryKey;
-use p4::fabric::{self, Level, Port};
-use p4::{Extent, Pipeline, Tables, Update};
+use p4::fabric::{self, PortNumber, PriorityLevel};
+use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4rt::stream_message_request::Update as ToSwitch;
@@ -24,15 +24,18 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use super::arbitration::ElectionId;
-use super::connection::{Connection, Conversation, Entries, Heard, Network, Say};
-use super::dialect::Verdict;
-use crate::config::{Etcd, Southbound, Tls};
-use crate::etcd::{Calls, EtcdError};
-use crate::telemetry::gauges::Counted;
+use super::connection::{
+    ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection,
+    SwitchNetwork,
+};
+use super::mastership_status::MastershipStatus;
+use crate::config::{EtcdConfig, SouthboundConfig, TlsConfig};
+use crate::etcd::{EtcdClient, EtcdError};
+use crate::telemetry::counter_aggregator::CounterReading;
 
 /// Where a switch is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
+pub struct SwitchAddress {
     /// Address of its P4Runtime server, `host:port`.
     pub p4runtime: String,
     /// Its P4Runtime device id.
@@ -74,38 +77,52 @@ pub enum ClientError {
 
 /// One connection to one switch.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct SwitchClient {
     calls: P4RuntimeClient<Channel>,
     device_id: u64,
-    limits: Southbound,
+    limits: SouthboundConfig,
 }
 
 /// Switches that serve P4Runtime over gRPC.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Grpc;
+pub struct GrpcNetwork;
 
-impl Network for Grpc {
-    type Connection = Client;
-    type Registry = Calls;
+impl SwitchNetwork for GrpcNetwork {
+    type Connection = SwitchClient;
+    type Registry = EtcdClient;
 
-    async fn connect(&self, address: &Address, limits: &Southbound) -> Result<Client, ClientError> {
-        Client::connect(address, limits).await
+    async fn connect_switch(
+        &self,
+        address: &SwitchAddress,
+        limits: &SouthboundConfig,
+    ) -> Result<SwitchClient, ClientError> {
+        SwitchClient::connect(address, limits).await
     }
 
-    async fn registry(&self, server: &str, etcd: &Etcd) -> Result<Calls, EtcdError> {
-        Calls::connect(server, etcd).await
+    async fn connect_store(
+        &self,
+        server: &str,
+        etcd: &EtcdConfig,
+    ) -> Result<EtcdClient, EtcdError> {
+        EtcdClient::connect(server, etcd).await
     }
 }
 
-impl Client {
+impl SwitchClient {
     /// Connects.
     ///
     /// # Errors
     /// The address is none, or nobody answers there before the deadline.
-    pub async fn connect(address: &Address, limits: &Southbound) -> Result<Self, ClientError> {
+    pub async fn connect(
+        address: &SwitchAddress,
+        limits: &SouthboundConfig,
+    ) -> Result<Self, ClientError> {
         let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let endpoint = Endpoint::try_from(Tls::uri(limits.tls.as_ref(), &address.p4runtime));
-        let endpoint = Tls::securing(limits.tls.as_ref(), endpoint.map_err(invalid)?);
+        let endpoint = Endpoint::try_from(TlsConfig::server_uri(
+            limits.tls.as_ref(),
+            &address.p4runtime,
+        ));
+        let endpoint = TlsConfig::secure_endpoint(limits.tls.as_ref(), endpoint.map_err(invalid)?);
         let endpoint = endpoint
             .map_err(ClientError::Connect)?
             .connect_timeout(limits.connect_deadline)
@@ -129,35 +146,47 @@ impl Client {
     ///
     /// # Errors
     /// A call fails, takes too long, or its answer cannot be understood.
-    pub async fn all_tables(&self, pipeline: &Pipeline) -> Result<Tables, ClientError> {
-        let all = Extent::of_tables(pipeline.p4info.table_ids());
-        self.tables(pipeline, &all).await
+    pub async fn read_all_tables(
+        &self,
+        pipeline: &ForwardingPipeline,
+    ) -> Result<SwitchTables, ClientError> {
+        let all = TableScope::whole_tables(pipeline.p4info.table_ids());
+        self.read_tables(pipeline, &all).await
     }
 
     /// What each pin of the switch has counted.
     ///
     /// # Errors
-    /// As for [`Client::all_tables`].
-    pub async fn pin_counts(&self) -> Result<BTreeMap<EntryKey, Count>, ClientError> {
+    /// As for [`SwitchClient::read_all_tables`].
+    pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
         let answer = self
-            .read(vec![codec::counts_of(fabric::table::FLOW_PIN)])
+            .read_entities(vec![codec::encode_table_counter_read(
+                fabric::table::FLOW_PIN,
+            )])
             .await?;
-        codec::decode_counts(&answer).map_err(decode_error)
+        codec::decode_row_counters(&answer).map_err(decode_error)
     }
 
     /// What left the switch by port and level; pairs that counted nothing are left out.
     ///
     /// # Errors
-    /// As for [`Client::all_tables`].
-    pub async fn port_level_counts(&self) -> Result<BTreeMap<(Port, Level), Count>, ClientError> {
-        let answer = self.read(vec![codec::cells_of(fabric::PORT_LEVEL)]).await?;
-        let cells = codec::decode_cells(&answer).map_err(decode_error)?;
+    /// As for [`SwitchClient::read_all_tables`].
+    pub async fn read_port_level_counts(
+        &self,
+    ) -> Result<BTreeMap<(PortNumber, PriorityLevel), CounterValue>, ClientError> {
+        let answer = self
+            .read_entities(vec![codec::encode_counter_read(fabric::PORT_LEVEL)])
+            .await?;
+        let cells = codec::decode_counter_cells(&answer).map_err(decode_error)?;
         let counted = cells
             .into_iter()
-            .filter(|(_, count)| *count != Count::default());
-        let of_cell = |(index, count): (u32, Count)| {
-            let level = Level::new(index & ((1 << Level::BITS) - 1)).ok()?;
-            Some(((Port::new(index >> Level::BITS).ok()?, level), count))
+            .filter(|(_, count)| *count != CounterValue::default());
+        let of_cell = |(index, count): (u32, CounterValue)| {
+            let level = PriorityLevel::new(index & ((1 << PriorityLevel::BITS) - 1)).ok()?;
+            Some((
+                (PortNumber::new(index >> PriorityLevel::BITS).ok()?, level),
+                count,
+            ))
         };
         Ok(counted.filter_map(of_cell).collect())
     }
@@ -166,20 +195,27 @@ impl Client {
     /// switch does not hold are left out.
     ///
     /// # Errors
-    /// As for [`Client::all_tables`].
-    pub async fn counts(&self, pins: &[EntryKey], cells: &[u32]) -> Result<Counted, ClientError> {
-        let pins = pins.iter().map(codec::count_of);
+    /// As for [`SwitchClient::read_all_tables`].
+    pub async fn read_counts(
+        &self,
+        pins: &[EntryKey],
+        cells: &[u32],
+    ) -> Result<CounterReading, ClientError> {
+        let pins = pins.iter().map(codec::encode_row_counter_read);
         let cells = cells
             .iter()
-            .map(|index| codec::cell_of(fabric::PORT_LEVEL, *index));
-        let answer = self.read(pins.chain(cells).collect()).await?;
-        Ok(Counted {
-            pins: codec::decode_counts(&answer).map_err(decode_error)?,
-            cells: codec::decode_cells(&answer).map_err(decode_error)?,
+            .map(|index| codec::encode_cell_read(fabric::PORT_LEVEL, *index));
+        let answer = self.read_entities(pins.chain(cells).collect()).await?;
+        Ok(CounterReading {
+            pins: codec::decode_row_counters(&answer).map_err(decode_error)?,
+            cells: codec::decode_counter_cells(&answer).map_err(decode_error)?,
         })
     }
 
-    async fn read(&self, entities: Vec<p4rt::Entity>) -> Result<Vec<p4rt::Entity>, ClientError> {
+    async fn read_entities(
+        &self,
+        entities: Vec<p4rt::Entity>,
+    ) -> Result<Vec<p4rt::Entity>, ClientError> {
         let request = p4rt::ReadRequest {
             device_id: self.device_id,
             entities,
@@ -190,10 +226,10 @@ impl Client {
             let answers = calls.read(request).await?.into_inner();
             answers.map_ok(|answer| answer.entities).try_concat().await
         };
-        self.within("Read", whole).await
+        self.call_within_deadline("Read", whole).await
     }
 
-    async fn within<T>(
+    async fn call_within_deadline<T>(
         &self,
         call: &'static str,
         answer: impl Future<Output = Result<T, Status>>,
@@ -204,32 +240,38 @@ impl Client {
     }
 }
 
-impl Connection for Client {
-    async fn open(&self, bid: ElectionId) -> Result<Conversation, ClientError> {
+impl SwitchConnection for SwitchClient {
+    async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (say, queue) = mpsc::channel(self.limits.stream_queue.get());
-        say.try_send(Say::Bid(bid))
+        say.try_send(OutgoingMessage::Bid(bid))
             .expect("a new queue has room for one message");
         let device_id = self.device_id;
-        let messages = ReceiverStream::new(queue).map(move |said| message(device_id, said));
+        let messages = ReceiverStream::new(queue).map(move |said| encode_message(device_id, said));
         let mut calls = self.calls.clone();
-        let answer = self.within("StreamChannel", calls.stream_channel(messages));
+        let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
         let heard = answers.filter_map(|answer| {
             let heard = answer.map_err(|status| call_error("StreamChannel", &status));
-            future::ready(heard.map(read_message).transpose())
+            future::ready(heard.map(decode_message).transpose())
         });
         let hear = heard.boxed();
-        Ok(Conversation { say, hear })
+        Ok(StreamChannel {
+            outgoing: say,
+            incoming: hear,
+        })
     }
 
-    async fn cookie(&self) -> Result<Option<u64>, ClientError> {
+    async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
         let request = p4rt::GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: ResponseType::CookieOnly.into(),
         };
         let mut calls = self.calls.clone();
         let answer = calls.get_forwarding_pipeline_config(request);
-        match self.within("GetForwardingPipelineConfig", answer).await {
+        match self
+            .call_within_deadline("GetForwardingPipelineConfig", answer)
+            .await
+        {
             Ok(answer) => {
                 let config = answer.into_inner().config;
                 Ok(config
@@ -245,15 +287,15 @@ impl Connection for Client {
         }
     }
 
-    async fn push(
+    async fn push_pipeline(
         &self,
-        pipeline: &Pipeline,
+        pipeline: &ForwardingPipeline,
         election: ElectionId,
-        entries: Entries,
+        entries: ExistingEntries,
     ) -> Result<(), ClientError> {
         let action = match entries {
-            Entries::Kept => Action::ReconcileAndCommit,
-            Entries::Dropped => Action::VerifyAndCommit,
+            ExistingEntries::Keep => Action::ReconcileAndCommit,
+            ExistingEntries::Drop => Action::VerifyAndCommit,
         };
         let request = p4rt::SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
@@ -264,22 +306,30 @@ impl Connection for Client {
         };
         let mut calls = self.calls.clone();
         let answer = calls.set_forwarding_pipeline_config(request);
-        self.within("SetForwardingPipelineConfig", answer)
+        self.call_within_deadline("SetForwardingPipelineConfig", answer)
             .await
             .map(drop)
     }
 
     /// All are asked for together: a repair reads dozens of switches, and most of its time would be
     /// calls.
-    async fn tables(&self, pipeline: &Pipeline, of: &Extent) -> Result<Tables, ClientError> {
-        let entities = self.read(codec::reads(&pipeline.p4info, of)).await?;
+    async fn read_tables(
+        &self,
+        pipeline: &ForwardingPipeline,
+        of: &TableScope,
+    ) -> Result<SwitchTables, ClientError> {
+        let entities = self
+            .read_entities(codec::encode_scope_read(&pipeline.p4info, of))
+            .await?;
         let tables = codec::decode_tables(&pipeline.p4info, &entities);
-        tables.map(|tables| tables.within(of)).map_err(decode_error)
+        tables
+            .map(|tables| tables.restricted_to(of))
+            .map_err(decode_error)
     }
 
-    async fn write(
+    async fn write_updates(
         &self,
-        updates: &[Update],
+        updates: &[TableUpdate],
         election: ElectionId,
     ) -> Result<Result<(), WriteError>, ClientError> {
         let request = p4rt::WriteRequest {
@@ -300,14 +350,14 @@ impl Connection for Client {
     }
 }
 
-fn message(device_id: u64, said: Say) -> p4rt::StreamMessageRequest {
+fn encode_message(device_id: u64, said: OutgoingMessage) -> p4rt::StreamMessageRequest {
     let update = match said {
-        Say::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
+        OutgoingMessage::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
             device_id,
             election_id: Some(election.into()),
             ..Default::default()
         }),
-        Say::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
+        OutgoingMessage::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
     };
     p4rt::StreamMessageRequest {
         update: Some(update),
@@ -315,16 +365,23 @@ fn message(device_id: u64, said: Say) -> p4rt::StreamMessageRequest {
 }
 
 /// `None` for what nobody here asked for: digests and timeouts.
-fn read_message(message: p4rt::StreamMessageResponse) -> Option<Heard> {
+fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessage> {
     match message.update? {
-        FromSwitch::Arbitration(update) => Some(Heard::Verdict(Verdict::read(&update))),
+        FromSwitch::Arbitration(update) => Some(IncomingMessage::Mastership(
+            MastershipStatus::from_update(&update),
+        )),
         FromSwitch::Packet(packet) => Some(match codec::decode_packet_in(packet) {
-            Ok(packet) => Heard::Packet(packet),
-            Err(error) => Heard::Complaint(format!("a packet without its header: {error}")),
+            Ok(packet) => IncomingMessage::Packet(packet),
+            Err(error) => {
+                IncomingMessage::StreamError(format!("a packet without its header: {error}"))
+            }
         }),
         FromSwitch::Error(error) => {
             let code = Code::from(error.canonical_code);
-            Some(Heard::Complaint(format!("{code:?}: {}", error.message)))
+            Some(IncomingMessage::StreamError(format!(
+                "{code:?}: {}",
+                error.message
+            )))
         }
         _ => None,
     }

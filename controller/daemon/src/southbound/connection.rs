@@ -1,7 +1,7 @@
 //! What a session needs of a switch, and of whoever leads to it and to etcd: the seam between
 //! sessions and the network.
 //!
-//! [`Grpc`](super::Grpc) is the network that there is; the fault campaign brings another one, in
+//! [`GrpcNetwork`](super::GrpcNetwork) is the network that there is; the fault campaign brings another one, in
 //! which everything that can go wrong does, in an order that a seed decides. The decision: the seam
 //! speaks the controller's own types, so that nothing above it knows protobufs, and calls are
 //! futures that hold no lock and may be dropped at any await.
@@ -10,110 +10,110 @@ use std::future::Future;
 
 use futures::stream::BoxStream;
 use p4::codec::{PacketIn, PacketOut, WriteError};
-use p4::{Extent, Pipeline, Tables, Update};
+use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::arbitration::ElectionId;
-use super::client::{Address, ClientError};
-use super::dialect::Verdict;
-use crate::config::{Etcd, Southbound};
-use crate::etcd::{EtcdError, Registry};
+use super::client::{ClientError, SwitchAddress};
+use super::mastership_status::MastershipStatus;
+use crate::config::{EtcdConfig, SouthboundConfig};
+use crate::etcd::{ClusterStore, EtcdError};
 
 /// What leads to switches, and to etcd where that is used.
-pub trait Network: Clone + Send + Sync + 'static {
+pub trait SwitchNetwork: Clone + Send + Sync + 'static {
     /// One connection to one switch.
-    type Connection: Connection;
+    type Connection: SwitchConnection;
     /// One connection to etcd.
-    type Registry: Registry;
+    type Registry: ClusterStore;
 
     /// Connects within the limits' deadline.
     ///
     /// # Errors
     /// The address is none, or nobody answers there in time.
-    fn connect(
+    fn connect_switch(
         &self,
-        address: &Address,
-        limits: &Southbound,
+        address: &SwitchAddress,
+        limits: &SouthboundConfig,
     ) -> impl Future<Output = Result<Self::Connection, ClientError>> + Send;
 
     /// Connects to a server of an etcd within its deadline.
     ///
     /// # Errors
     /// The address is none, or nobody answers there in time.
-    fn registry(
+    fn connect_store(
         &self,
         server: &str,
-        etcd: &Etcd,
+        etcd: &EtcdConfig,
     ) -> impl Future<Output = Result<Self::Registry, EtcdError>> + Send;
 
     /// Where long computations run: beside the tasks that serve the network. A network in which
     /// nothing happens by chance runs them in place.
-    fn compute<T: Send + 'static>(
+    fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = Result<T, Panicked>> + Send {
-        async { spawn_blocking(work).await.map_err(|_| Panicked) }
+    ) -> impl Future<Output = Result<T, ComputationPanicked>> + Send {
+        async { spawn_blocking(work).await.map_err(|_| ComputationPanicked) }
     }
 }
 
 /// A computation panicked, which no event should make it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a computation panicked")]
-pub struct Panicked;
+pub struct ComputationPanicked;
 
 /// One connection to one switch. An error of any call ends its use.
-pub trait Connection: Send + Sync + 'static {
+pub trait SwitchConnection: Send + Sync + 'static {
     /// Opens the stream, with a bid as its first message: some servers answer the call only then.
-    fn open(
+    fn open_stream(
         &self,
         bid: ElectionId,
-    ) -> impl Future<Output = Result<Conversation, ClientError>> + Send;
+    ) -> impl Future<Output = Result<StreamChannel, ClientError>> + Send;
 
     /// The cookie of the program that the switch runs; `None` if it runs none.
-    fn cookie(&self) -> impl Future<Output = Result<Option<u64>, ClientError>> + Send;
+    fn read_cookie(&self) -> impl Future<Output = Result<Option<u64>, ClientError>> + Send;
 
     /// Has the switch run `pipeline`.
-    fn push(
+    fn push_pipeline(
         &self,
-        pipeline: &Pipeline,
+        pipeline: &ForwardingPipeline,
         election: ElectionId,
-        entries: Entries,
+        entries: ExistingEntries,
     ) -> impl Future<Output = Result<(), ClientError>> + Send;
 
     /// What a part of the switch's tables holds, and nothing else.
-    fn tables(
+    fn read_tables(
         &self,
-        pipeline: &Pipeline,
-        of: &Extent,
-    ) -> impl Future<Output = Result<Tables, ClientError>> + Send;
+        pipeline: &ForwardingPipeline,
+        of: &TableScope,
+    ) -> impl Future<Output = Result<SwitchTables, ClientError>> + Send;
 
     /// Writes a batch. The inner result is the switch's word on the updates.
-    fn write(
+    fn write_updates(
         &self,
-        updates: &[Update],
+        updates: &[TableUpdate],
         election: ElectionId,
     ) -> impl Future<Output = Result<Result<(), WriteError>, ClientError>> + Send;
 }
 
 /// What becomes of the entries of the program before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entries {
+pub enum ExistingEntries {
     /// They stay, or the switch refuses the program.
-    Kept,
+    Keep,
     /// They go.
-    Dropped,
+    Drop,
 }
 
 /// Both directions of a stream channel. Dropping it closes the stream.
-pub struct Conversation {
+pub struct StreamChannel {
     /// To the switch.
-    pub say: mpsc::Sender<Say>,
+    pub outgoing: mpsc::Sender<OutgoingMessage>,
     /// From the switch; ends with the stream, after the error that ended it if there was one.
-    pub hear: BoxStream<'static, Result<Heard, ClientError>>,
+    pub incoming: BoxStream<'static, Result<IncomingMessage, ClientError>>,
 }
 
-impl std::fmt::Debug for Conversation {
+impl std::fmt::Debug for StreamChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Conversation").finish_non_exhaustive()
     }
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Conversation {
 
 /// What a session says on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum OutgoingMessage {
     /// It would be primary with this election id.
     Bid(ElectionId),
     /// A packet for the switch to send on.
@@ -130,11 +130,11 @@ pub enum Say {
 
 /// What a switch says on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum IncomingMessage {
     /// Who may write.
-    Verdict(Verdict),
+    Mastership(MastershipStatus),
     /// A packet for the controller.
     Packet(PacketIn),
     /// A complaint, in the switch's words.
-    Complaint(String),
+    StreamError(String),
 }

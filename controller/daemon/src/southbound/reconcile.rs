@@ -11,33 +11,35 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
-use p4::codec::{Refusal, WriteError};
-use p4::{Extent, Pipeline, TableEntry, Tables, Update, UpdateKind, diff};
+use p4::codec::{RefusedUpdate, WriteError};
+use p4::{
+    ForwardingPipeline, SwitchTables, TableEntry, TableScope, TableUpdate, UpdateKind, diff_tables,
+};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::Others;
+use super::UnknownEntries;
 use super::arbitration::ElectionId;
 use super::client::ClientError;
-use super::connection::{Connection, Entries};
-use super::foreign::{self, Sorted};
-use super::status::{Pass, Written};
-use super::turns::Turns;
-use crate::config::Southbound;
+use super::connection::{ExistingEntries, SwitchConnection};
+use super::foreign_entries::{self, SortedEntries};
+use super::read_limiter::ReadLimiter;
+use super::status::{ReconcilePass, WriteCounts};
+use crate::config::SouthboundConfig;
 
 /// What a pass did and found.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ReconcileOutcome {
     /// How long its parts took.
-    pub(super) pass: Pass,
+    pub(super) pass: ReconcilePass,
     /// What of ours the switch held at first, as read or as seen before.
-    pub(super) found: Arc<Tables>,
+    pub(super) found: Arc<SwitchTables>,
     /// Entries of others that stay, where all were read.
     pub(super) foreign: Option<Vec<TableEntry>>,
     /// What was written.
-    pub(super) written: Written,
+    pub(super) written: WriteCounts,
     /// What the switch refused.
-    pub(super) refusals: Vec<Refusal>,
+    pub(super) refusals: Vec<RefusedUpdate>,
     /// Batches that failed as a whole, in the switch's words.
     pub(super) failures: Vec<String>,
     /// When the first write was sent.
@@ -47,52 +49,60 @@ pub(super) struct Outcome {
 }
 
 /// What a pass is made with.
-pub(super) struct Reconciler<'a, C> {
+pub(super) struct SwitchReconciler<'a, C> {
     pub(super) switch: &'a C,
-    pub(super) pipeline: &'a Pipeline,
+    pub(super) pipeline: &'a ForwardingPipeline,
     pub(super) election: ElectionId,
-    pub(super) limits: &'a Southbound,
-    pub(super) others: Others,
-    pub(super) turns: &'a Turns,
+    pub(super) limits: &'a SouthboundConfig,
+    pub(super) unknown_entries: UnknownEntries,
+    pub(super) read_limiter: &'a ReadLimiter,
 }
 
-impl<C: Connection> Reconciler<'_, C> {
+impl<C: SwitchConnection> SwitchReconciler<'_, C> {
     /// Makes a whole pass. Dropping it half way leaves a switch that the next one makes whole.
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub(super) async fn whole_pass(&self, desired: &Tables) -> Result<Outcome, ClientError> {
-        let mut outcome = Outcome::default();
+    pub(super) async fn full_reconcile(
+        &self,
+        desired: &SwitchTables,
+    ) -> Result<ReconcileOutcome, ClientError> {
+        let mut outcome = ReconcileOutcome::default();
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
-        let all = self.all();
-        let actual = self.turns.take(self.read(desired, &all)).await?;
+        let all = self.full_extent();
+        let actual = self
+            .read_limiter
+            .run_limited(self.read_entries(desired, &all))
+            .await?;
         outcome.pass.read = begun.elapsed();
         outcome.foreign = Some(actual.foreign);
-        self.realise(desired, Arc::new(actual.ours), outcome).await
+        self.write_difference(desired, Arc::new(actual.ours), outcome)
+            .await
     }
 
     /// Makes a pass over a switch that this mastership has seen to hold `held` and no other entry
     /// of ours.
     ///
     /// # Errors
-    /// As for [`Reconciler::whole_pass`].
-    pub(super) async fn short_pass(
+    /// As for [`SwitchReconciler::full_reconcile`].
+    pub(super) async fn incremental_reconcile(
         &self,
-        desired: &Tables,
-        held: Arc<Tables>,
-    ) -> Result<Outcome, ClientError> {
-        self.realise(desired, held, Outcome::default()).await
+        desired: &SwitchTables,
+        held: Arc<SwitchTables>,
+    ) -> Result<ReconcileOutcome, ClientError> {
+        self.write_difference(desired, held, ReconcileOutcome::default())
+            .await
     }
 
     /// Writes what is desired and not found, and reads back what was written.
-    async fn realise(
+    async fn write_difference(
         &self,
-        desired: &Tables,
-        found: Arc<Tables>,
-        mut outcome: Outcome,
-    ) -> Result<Outcome, ClientError> {
-        let updates = diff(&self.pipeline.p4info, desired, &found);
+        desired: &SwitchTables,
+        found: Arc<SwitchTables>,
+        mut outcome: ReconcileOutcome,
+    ) -> Result<ReconcileOutcome, ClientError> {
+        let updates = diff_tables(&self.pipeline.p4info, desired, &found);
         outcome.found = found;
         if updates.is_empty() {
             return Ok(outcome);
@@ -100,36 +110,40 @@ impl<C: Connection> Reconciler<'_, C> {
         let begun = Instant::now();
         outcome.first_write = Some(begun);
         outcome.pass.updates = updates.len();
-        for stage in stages(&updates) {
+        for stage in split_stages(&updates) {
             self.write_stage(stage, &mut outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
-        let touched = Extent::of_updates(&updates, desired);
-        let actual = self.read(desired, &touched).await?;
-        let wanted = desired.only(&touched);
-        outcome.missing = diff(&self.pipeline.p4info, &wanted, &actual.ours).len();
+        let touched = TableScope::from_updates(&updates, desired);
+        let actual = self.read_entries(desired, &touched).await?;
+        let wanted = desired.entries_within(&touched);
+        outcome.missing = diff_tables(&self.pipeline.p4info, &wanted, &actual.ours).len();
         Ok(outcome)
     }
 
-    async fn read(&self, desired: &Tables, of: &Extent) -> Result<Sorted, ClientError> {
-        let actual = self.switch.tables(self.pipeline, of).await?;
-        Ok(foreign::sort(
+    async fn read_entries(
+        &self,
+        desired: &SwitchTables,
+        of: &TableScope,
+    ) -> Result<SortedEntries, ClientError> {
+        let actual = self.switch.read_tables(self.pipeline, of).await?;
+        Ok(foreign_entries::sort_entries(
             self.limits.foreign,
-            self.others,
+            self.unknown_entries,
             desired,
             actual,
         ))
     }
 
-    fn all(&self) -> Extent {
-        Extent::of_tables(self.pipeline.p4info.table_ids())
+    fn full_extent(&self) -> TableScope {
+        TableScope::whole_tables(self.pipeline.p4info.table_ids())
     }
 
     /// Pushes the program only where another one or none runs. Where another runs, its entries are
     /// kept if the switch can do that and we can read them, so that traffic goes on; else all
     /// tables are emptied and what follows is the restoration.
-    async fn ensure_pipeline(&self, written: &mut Written) -> Result<(), ClientError> {
-        let running = self.switch.cookie().await?;
+    async fn ensure_pipeline(&self, written: &mut WriteCounts) -> Result<(), ClientError> {
+        let running = self.switch.read_cookie().await?;
         if running == Some(self.pipeline.cookie) {
             return Ok(());
         }
@@ -137,12 +151,12 @@ impl<C: Connection> Reconciler<'_, C> {
         if running.is_some() && self.replace_under_traffic().await? {
             return Ok(());
         }
-        self.push(Entries::Dropped).await
+        self.push_pipeline(ExistingEntries::Drop).await
     }
 
     /// Whether the switch took the program and kept entries that make sense in it.
     async fn replace_under_traffic(&self) -> Result<bool, ClientError> {
-        match self.push(Entries::Kept).await {
+        match self.push_pipeline(ExistingEntries::Keep).await {
             Ok(()) => {}
             Err(ClientError::Call { code, message, .. }) => {
                 info!(?code, message, "the switch cannot keep its entries");
@@ -150,7 +164,11 @@ impl<C: Connection> Reconciler<'_, C> {
             }
             Err(error) => return Err(error),
         }
-        match self.switch.tables(self.pipeline, &self.all()).await {
+        match self
+            .switch
+            .read_tables(self.pipeline, &self.full_extent())
+            .await
+        {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
                 info!(error = %source, "what the switch kept makes no sense now");
@@ -160,37 +178,39 @@ impl<C: Connection> Reconciler<'_, C> {
         }
     }
 
-    async fn push(&self, entries: Entries) -> Result<(), ClientError> {
-        let pushing = self.switch.push(self.pipeline, self.election, entries);
+    async fn push_pipeline(&self, entries: ExistingEntries) -> Result<(), ClientError> {
+        let pushing = self
+            .switch
+            .push_pipeline(self.pipeline, self.election, entries);
         pushing.await
     }
 
     /// Writes updates that do not depend on each other, some batches at a time.
     async fn write_stage(
         &self,
-        stage: &[Update],
-        outcome: &mut Outcome,
+        stage: &[TableUpdate],
+        outcome: &mut ReconcileOutcome,
     ) -> Result<(), ClientError> {
         let batches = stage.chunks(self.limits.batch.get());
         let write = |batch| {
-            let answer = self.switch.write(batch, self.election);
+            let answer = self.switch.write_updates(batch, self.election);
             answer
                 .map(move |answer| answer.map(|answer| (batch, answer)))
                 .boxed()
         };
         let writes: Vec<BoxFuture<'_, _>> = batches.map(write).collect();
-        let mut answers = stream::iter(writes).buffered(self.limits.outstanding.get());
+        let mut answers = stream::iter(writes).buffered(self.limits.concurrent_writes.get());
         while let Some(answer) = answers.next().await {
             let (batch, answer) = answer?;
-            outcome.count(batch, answer);
+            outcome.record_batch(batch, answer);
         }
         Ok(())
     }
 }
 
-impl Outcome {
+impl ReconcileOutcome {
     /// Takes in the switch's word on a batch.
-    fn count(&mut self, batch: &[Update], answer: Result<(), WriteError>) {
+    fn record_batch(&mut self, batch: &[TableUpdate], answer: Result<(), WriteError>) {
         let refusals = match answer {
             Ok(()) => Vec::new(),
             Err(WriteError::Refused(refusals)) => refusals,
@@ -220,8 +240,8 @@ impl Outcome {
 /// Runs of updates: batches within a run may overtake each other, runs may not. After a table to
 /// which rows were added, and that others may refer to, and after one from which rows went, a new
 /// run begins; what only changes was there before and is there after.
-fn stages(updates: &[Update]) -> impl Iterator<Item = &[Update]> {
-    let deletes = |update: &Update| update.kind == UpdateKind::Delete;
+fn split_stages(updates: &[TableUpdate]) -> impl Iterator<Item = &[TableUpdate]> {
+    let deletes = |update: &TableUpdate| update.kind == UpdateKind::Delete;
     let mut adds = false;
     updates.chunk_by(move |a, b| {
         adds |= a.kind == UpdateKind::Insert;
@@ -236,21 +256,21 @@ fn stages(updates: &[Update]) -> impl Iterator<Item = &[Update]> {
 mod tests {
     use super::*;
     use UpdateKind::{Delete, Insert, Modify};
-    use p4::fabric::{self, Port};
+    use p4::fabric::{self, PortNumber};
 
     /// Tables by letter, and the runs that these updates make.
     fn check(updates: &[(UpdateKind, char)], runs: &[usize]) {
         let entry = |table| match table {
-            'a' => fabric::port_down(Port::CPU),
-            'b' => fabric::path(1, 1, Port::CPU, Port::CPU),
-            _ => fabric::fabric_port(Port::CPU),
+            'a' => fabric::port_down(PortNumber::CPU),
+            'b' => fabric::path(1, 1, PortNumber::CPU, PortNumber::CPU),
+            _ => fabric::fabric_port(PortNumber::CPU),
         };
-        let update = |&(kind, table): &(UpdateKind, char)| Update {
+        let update = |&(kind, table): &(UpdateKind, char)| TableUpdate {
             kind,
             entry: entry(table),
         };
-        let updates: Vec<Update> = updates.iter().map(update).collect();
-        let lengths: Vec<usize> = stages(&updates).map(<[Update]>::len).collect();
+        let updates: Vec<TableUpdate> = updates.iter().map(update).collect();
+        let lengths: Vec<usize> = split_stages(&updates).map(<[TableUpdate]>::len).collect();
         assert_eq!(lengths, runs, "{updates:?}");
     }
 

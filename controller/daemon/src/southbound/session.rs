@@ -10,38 +10,42 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use p4::Pipeline;
+use p4::ForwardingPipeline;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
 use tracing::{Instrument, info, info_span, warn};
 
-use super::arbitration::{Arbitration, ElectionId, Input, Output, Standing};
-use super::client::{Address, ClientError};
-use super::connection::{Connection, Conversation, Heard, Network, Say};
-use super::effort::Effort;
-use super::mandate::Mandate;
-use super::reconcile::Reconciler;
-use super::status::Board;
-use super::{Desired, Target, Turns, chain};
+use super::arbitration::{
+    ArbitrationInput, ArbitrationOutput, ElectionId, Mastership, MastershipArbitration,
+};
+use super::client::{ClientError, SwitchAddress};
+use super::connection::{
+    IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
+};
+use super::reconcile::SwitchReconciler;
+use super::reconcile_state::ReconcileState;
+use super::status::StatusBoard;
+use super::write_permit::WritePermit;
+use super::{DesiredTables, ReadLimiter, SwitchTarget, error_chain};
 use crate::config::Config;
-use crate::discovery::Antenna;
+use crate::discovery::PacketIo;
 
 /// What all sessions share.
 #[derive(Clone)]
-pub(crate) struct Shared<N> {
+pub(crate) struct SessionContext<N> {
     pub(crate) network: N,
     pub(crate) config: Arc<Config>,
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) desired: watch::Receiver<Arc<Desired>>,
+    pub(crate) pipeline: Arc<ForwardingPipeline>,
+    pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
     /// In which term to bid, and whether to write.
-    pub(crate) mandate: watch::Receiver<Mandate>,
-    pub(crate) board: Board,
+    pub(crate) write_permit: watch::Receiver<WritePermit>,
+    pub(crate) board: StatusBoard,
     /// Where packets from switches go, and what says which to send.
-    pub(crate) antenna: Antenna,
+    pub(crate) packet_io: PacketIo,
     /// Whose turn it is to read.
-    pub(crate) turns: Turns,
+    pub(crate) read_limiter: ReadLimiter,
 }
 
 /// Why a connection ended.
@@ -52,89 +56,94 @@ enum SessionError {
     #[error("the switch closed the stream")]
     StreamEnded,
     #[error("the switch did not answer the bid for mastership")]
-    NoVerdict,
+    NoArbitrationReply,
 }
 
 /// Deals with one switch until `stop` is called. Withdraws nothing when it ends.
-pub(crate) async fn run<N: Network>(target: Target, shared: Shared<N>, stop: CancellationToken) {
+pub(crate) async fn run_session<N: SwitchNetwork>(
+    target: SwitchTarget,
+    shared: SessionContext<N>,
+    stop: CancellationToken,
+) {
     let span = info_span!("session", switch = %target.name);
-    let mut session = Session::new(target, shared);
-    stop.run_until_cancelled(session.deal())
+    let mut session = SwitchSession::new(target, shared);
+    stop.run_until_cancelled(session.reconnect_forever())
         .instrument(span)
         .await;
 }
 
-struct Session<N> {
+struct SwitchSession<N> {
     switch: SwitchId,
-    address: Address,
-    shared: Shared<N>,
-    arbitration: Arbitration,
+    address: SwitchAddress,
+    context: SessionContext<N>,
+    arbitration: MastershipArbitration,
     /// The standing that the board shows.
-    told: Standing,
+    shown_mastership: Mastership,
 }
 
-impl<N: Network> Session<N> {
-    fn new(target: Target, shared: Shared<N>) -> Self {
+impl<N: SwitchNetwork> SwitchSession<N> {
+    fn new(target: SwitchTarget, shared: SessionContext<N>) -> Self {
         Self {
             switch: target.switch,
             address: target.address,
-            arbitration: Arbitration::new(shared.config.controller, 0),
-            told: Standing::Apart,
-            shared,
+            arbitration: MastershipArbitration::new(shared.config.controller, 0),
+            shown_mastership: Mastership::Disconnected,
+            context: shared,
         }
     }
 
     /// Connects again and again; waits longer after each failure to become primary or backup.
-    async fn deal(&mut self) {
+    async fn reconnect_forever(&mut self) {
         let mut failures = 0;
         loop {
-            let error = match self.connected(&mut failures).await {
+            let error = match self.run_connection(&mut failures).await {
                 Err(error) => error,
                 Ok(never) => match never {},
             };
-            self.arbitration.step(Input::Closed);
-            self.told = Standing::Apart;
+            self.arbitration.step(ArbitrationInput::StreamClosed);
+            self.shown_mastership = Mastership::Disconnected;
             failures += 1;
             self.report_failure(&error);
-            tokio::time::sleep(self.shared.config.southbound.retry.after(failures)).await;
+            tokio::time::sleep(self.context.config.southbound.backoff.wait_after(failures)).await;
         }
     }
 
     /// One connection, until it fails.
-    async fn connected(&mut self, failures: &mut u32) -> Result<Infallible, SessionError> {
-        let mut mandate = self.shared.mandate.clone();
-        self.arbitration.step(first_term(&mut mandate).await);
-        let limits = &self.shared.config.southbound;
-        let connecting = self.shared.network.connect(&self.address, limits);
+    async fn run_connection(&mut self, failures: &mut u32) -> Result<Infallible, SessionError> {
+        let mut mandate = self.context.write_permit.clone();
+        self.arbitration.step(wait_for_term(&mut mandate).await);
+        let limits = &self.context.config.southbound;
+        let connecting = self.context.network.connect_switch(&self.address, limits);
         let switch = connecting.await?;
-        let mut stream = match self.arbitration.step(Input::Opened) {
-            Output::Bid(election) => switch.open(election).await?,
-            Output::Wait => return Err(SessionError::NoVerdict),
+        let mut stream = match self.arbitration.step(ArbitrationInput::StreamOpened) {
+            ArbitrationOutput::Bid(election) => switch.open_stream(election).await?,
+            ArbitrationOutput::Wait => return Err(SessionError::NoArbitrationReply),
         };
         loop {
             let now = *mandate.borrow_and_update();
-            if let Some(input) = now.input() {
-                bid(&mut self.arbitration, input, &stream.say).await?;
+            if let Some(input) = now.arbitration_input() {
+                send_bid(&mut self.arbitration, input, &stream.outgoing).await?;
             }
-            let standing = self.arbitration.standing();
-            self.stand(standing);
-            let say = stream.say.clone();
-            let antenna = &self.shared.antenna;
-            let hearing = hear(self.switch, antenna, &mut self.arbitration, &mut stream);
-            if standing == Standing::Candidate {
-                let deadline = self.shared.config.southbound.rpc_deadline;
+            let standing = self.arbitration.mastership();
+            self.show_mastership(standing);
+            let say = stream.outgoing.clone();
+            let antenna = &self.context.packet_io;
+            let hearing =
+                receive_messages(self.switch, antenna, &mut self.arbitration, &mut stream);
+            if standing == Mastership::Candidate {
+                let deadline = self.context.config.southbound.rpc_deadline;
                 let heard = timeout(deadline, hearing).await;
-                heard.map_err(|_| SessionError::NoVerdict)??;
+                heard.map_err(|_| SessionError::NoArbitrationReply)??;
                 continue;
             }
             *failures = 0;
             tokio::select! {
                 biased;
                 heard = hearing => heard?,
-                failed = serve(self.switch, &self.shared, (&switch, say), standing) => {
+                failed = serve_mastership(self.switch, &self.context, (&switch, say), standing) => {
                     return Err(failed.into());
                 }
-                changed = mandate.wait_for(|next| matters(standing, now, *next)) => {
+                changed = mandate.wait_for(|next| needs_attention(standing, now, *next)) => {
                     changed.map_err(|_| SessionError::StreamEnded)?;
                 }
             }
@@ -142,22 +151,22 @@ impl<N: Network> Session<N> {
     }
 
     /// A new standing begins with nothing verified: others may have written in between.
-    fn stand(&mut self, standing: Standing) {
-        if self.told != standing {
+    fn show_mastership(&mut self, standing: Mastership) {
+        if self.shown_mastership != standing {
             info!(?standing, "standing");
-            self.told = standing;
-            self.shared.board.update(self.switch, |line| {
-                line.standing = standing;
+            self.shown_mastership = standing;
+            self.context.board.update_status(self.switch, |line| {
+                line.mastership = standing;
                 line.verified = None;
             });
         }
     }
 
     fn report_failure(&self, error: &SessionError) {
-        let text = chain(error);
+        let text = error_chain(error);
         warn!(error = %text, "connection ended; what the switch holds stays there");
-        self.shared.board.update(self.switch, |line| {
-            line.standing = Standing::Apart;
+        self.context.board.update_status(self.switch, |line| {
+            line.mastership = Mastership::Disconnected;
             line.failures += 1;
             line.last_error = Some(text);
         });
@@ -165,35 +174,42 @@ impl<N: Network> Session<N> {
 }
 
 /// Listens until the standing changes.
-async fn hear(
+async fn receive_messages(
     of: SwitchId,
-    antenna: &Antenna,
-    arbitration: &mut Arbitration,
-    stream: &mut Conversation,
+    antenna: &PacketIo,
+    arbitration: &mut MastershipArbitration,
+    stream: &mut StreamChannel,
 ) -> Result<(), SessionError> {
-    let standing = arbitration.standing();
-    while arbitration.standing() == standing {
-        let heard = stream.hear.next().await;
+    let standing = arbitration.mastership();
+    while arbitration.mastership() == standing {
+        let heard = stream.incoming.next().await;
         let verdict = match heard.ok_or(SessionError::StreamEnded)?? {
-            Heard::Verdict(verdict) => verdict,
-            Heard::Complaint(complaint) => {
+            IncomingMessage::Mastership(verdict) => verdict,
+            IncomingMessage::StreamError(complaint) => {
                 warn!(complaint, "the switch complains");
                 continue;
             }
-            Heard::Packet(packet) => {
-                antenna.hear(of, packet);
+            IncomingMessage::Packet(packet) => {
+                antenna.deliver_packet_in(of, packet);
                 continue;
             }
         };
-        bid(arbitration, Input::Told(verdict), &stream.say).await?;
+        send_bid(
+            arbitration,
+            ArbitrationInput::StatusReceived(verdict),
+            &stream.outgoing,
+        )
+        .await?;
     }
     Ok(())
 }
 
 /// Waits until it is known in which term to bid.
-async fn first_term(mandate: &mut watch::Receiver<Mandate>) -> Input {
-    let known = mandate.wait_for(|mandate| mandate.input().is_some()).await;
-    match known.ok().and_then(|mandate| mandate.input()) {
+async fn wait_for_term(mandate: &mut watch::Receiver<WritePermit>) -> ArbitrationInput {
+    let known = mandate
+        .wait_for(|mandate| mandate.arbitration_input().is_some())
+        .await;
+    match known.ok().and_then(|mandate| mandate.arbitration_input()) {
         Some(input) => input,
         // The controller ends, and its sessions with it.
         None => std::future::pending().await,
@@ -202,62 +218,64 @@ async fn first_term(mandate: &mut watch::Receiver<Mandate>) -> Input {
 
 /// Whether a mandate after the present one is a reason to look up. A leader's is renewed all the
 /// time, and where switches elect, a primary stays what it is.
-fn matters(standing: Standing, now: Mandate, next: Mandate) -> bool {
+fn needs_attention(standing: Mastership, now: WritePermit, next: WritePermit) -> bool {
     match (now, next) {
-        (Mandate::Leader { term, .. }, Mandate::Leader { term: next, .. }) => term != next,
-        (Mandate::Open { .. }, Mandate::Open { .. }) => now != next && !standing.is_primary(),
+        (WritePermit::Leader { term, .. }, WritePermit::Leader { term: next, .. }) => term != next,
+        (WritePermit::Open { .. }, WritePermit::Open { .. }) => {
+            now != next && !standing.is_primary()
+        }
         _ => now != next,
     }
 }
 
 /// Takes in what leads to a bid, perhaps, and sends that.
-async fn bid(
-    arbitration: &mut Arbitration,
-    input: Input,
-    say: &mpsc::Sender<Say>,
+async fn send_bid(
+    arbitration: &mut MastershipArbitration,
+    input: ArbitrationInput,
+    say: &mpsc::Sender<OutgoingMessage>,
 ) -> Result<(), SessionError> {
-    if let Output::Bid(election) = arbitration.step(input) {
-        let said = say.send(Say::Bid(election)).await;
+    if let ArbitrationOutput::Bid(election) = arbitration.step(input) {
+        let said = say.send(OutgoingMessage::Bid(election)).await;
         said.map_err(|_| SessionError::StreamEnded)?;
     }
     Ok(())
 }
 
 /// The work of a primary, whenever its mandate lets it write; of all others, none.
-async fn serve<N: Network>(
+async fn serve_mastership<N: SwitchNetwork>(
     of: SwitchId,
-    shared: &Shared<N>,
-    (switch, say): (&N::Connection, mpsc::Sender<Say>),
-    standing: Standing,
+    shared: &SessionContext<N>,
+    (switch, say): (&N::Connection, mpsc::Sender<OutgoingMessage>),
+    standing: Mastership,
 ) -> ClientError {
-    let Standing::Primary { election } = standing else {
+    let Mastership::Primary { election } = standing else {
         return std::future::pending().await;
     };
-    let mut mandate = shared.mandate.clone();
+    let mut mandate = shared.write_permit.clone();
     loop {
-        let may_write = |mandate: &Mandate| mandate.lets_write(election, Instant::now());
+        let may_write = |mandate: &WritePermit| mandate.allows_write(election, Instant::now());
         if mandate.wait_for(may_write).await.is_err() {
             return std::future::pending().await;
         }
         tokio::select! {
             biased;
-            () = expiry(&mut mandate, election) => warn!("no mandate to write any more"),
-            failed = lead(of, shared, switch, election) => return failed,
-            never = shared.antenna.speak(of, say.clone()) => match never {},
+            () = wait_for_expiry(&mut mandate, election) => warn!("no mandate to write any more"),
+            failed = reconcile_forever(of, shared, switch, election) => return failed,
+            never = shared.packet_io.send_packets_out(of, say.clone()) => match never {},
         }
-        shared.board.update(of, |line| line.verified = None);
+        shared.board.update_status(of, |line| line.verified = None);
     }
 }
 
 /// Waits until the mandate does not let a primary write with this election id.
-async fn expiry(mandate: &mut watch::Receiver<Mandate>, election: ElectionId) {
+async fn wait_for_expiry(mandate: &mut watch::Receiver<WritePermit>, election: ElectionId) {
     loop {
         let now = *mandate.borrow_and_update();
-        if !now.lets_write(election, Instant::now()) {
+        if !now.allows_write(election, Instant::now()) {
             return;
         }
         let changed = mandate.changed();
-        let changed = match now.ends() {
+        let changed = match now.expires_at() {
             Some(end) => timeout_at(end, changed).await.unwrap_or(Ok(())),
             None => changed.await,
         };
@@ -268,39 +286,44 @@ async fn expiry(mandate: &mut watch::Receiver<Mandate>, election: ElectionId) {
 }
 
 /// The work of a primary: passes, as long as the connection serves.
-async fn lead<N: Network>(
+async fn reconcile_forever<N: SwitchNetwork>(
     of: SwitchId,
-    shared: &Shared<N>,
+    shared: &SessionContext<N>,
     switch: &N::Connection,
     election: ElectionId,
 ) -> ClientError {
     let limits = &shared.config.southbound;
     let mut news = shared.desired.clone();
     let desired = Arc::clone(&news.borrow_and_update());
-    let mut effort = Effort::new(of, desired);
+    let mut effort = ReconcileState::new(of, desired);
     loop {
         // Before anything is desired, whatever the switch holds is better than nothing.
-        if let Some(tables) = effort.tables() {
-            let reconciler = Reconciler {
+        if let Some(tables) = effort.desired_tables() {
+            let reconciler = SwitchReconciler {
                 switch,
                 pipeline: &shared.pipeline,
                 election,
                 limits,
-                others: effort.others(),
-                turns: &shared.turns,
+                unknown_entries: effort.unknown_entries(),
+                read_limiter: &shared.read_limiter,
             };
-            let made = match effort.held(limits) {
-                Some(held) => reconciler.short_pass(&tables, held).await,
-                None => reconciler.whole_pass(&tables).await,
+            let made = match effort.held_tables(limits) {
+                Some(held) => reconciler.incremental_reconcile(&tables, held).await,
+                None => reconciler.full_reconcile(&tables).await,
             };
             match made {
                 Err(error) => return error,
-                Ok(outcome) => effort.take(&outcome, &shared.pipeline.p4info, &shared.board),
+                Ok(outcome) => {
+                    effort.record_outcome(&outcome, &shared.pipeline.p4info, &shared.board)
+                }
             }
         }
-        let due = effort.next_pass(limits);
-        while let Some(newer) = effort.newer(&mut news, due).await {
-            if effort.turn_to(newer, &shared.board).needs_a_pass() {
+        let due = effort.next_reconcile(limits);
+        while let Some(newer) = effort.wait_for_newer(&mut news, due).await {
+            if effort
+                .adopt_generation(newer, &shared.board)
+                .needs_reconcile()
+            {
                 break;
             }
         }

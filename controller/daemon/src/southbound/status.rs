@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use topology::SwitchId;
 
-use super::arbitration::Standing;
+use super::arbitration::Mastership;
 
 /// Entries of a kind that a status shows.
-pub(super) const SHOWN: usize = 16;
+pub(super) const ENTRIES_SHOWN: usize = 16;
 
 /// What the session of one switch is up to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,12 +26,12 @@ pub struct SwitchStatus {
     /// Name of the switch.
     pub name: String,
     /// Whether this controller may write to it.
-    pub standing: Standing,
+    pub mastership: Mastership,
     /// The tables that the switch was last seen to hold; `None` once it was seen to hold others,
     /// and from every beginning of a mastership until it is read again.
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifiedTables>,
     /// Everything written since the session began.
-    pub written: Written,
+    pub written: WriteCounts,
     /// Entries that the switch refused in the latest pass, with its reasons; the first few.
     pub refusals: Vec<String>,
     /// Entries of others that the latest pass found and left; the first few.
@@ -42,7 +42,7 @@ pub struct SwitchStatus {
     /// Pins that fit into the switch, known once it has refused one for lack of room.
     pub pin_room: Option<usize>,
     /// How the latest pass went.
-    pub last_pass: Option<Pass>,
+    pub last_pass: Option<ReconcilePass>,
     /// Passes since the session began.
     pub passes: u64,
     /// Connections that ended, or never came to be, since the session began.
@@ -53,7 +53,7 @@ pub struct SwitchStatus {
 
 impl SwitchStatus {
     /// Whether the switch was seen to hold the tables of a generation, or later ones.
-    pub fn holds(&self, generation: u64) -> bool {
+    pub fn holds_generation(&self, generation: u64) -> bool {
         self.verified
             .is_some_and(|seen| seen.generation >= generation)
     }
@@ -61,7 +61,7 @@ impl SwitchStatus {
 
 /// Tables seen to be as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedTables {
     /// Whose tables.
     pub generation: u64,
     /// Entries in them.
@@ -74,7 +74,7 @@ pub struct Verified {
 
 /// Updates by what the switch said to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteCounts {
     /// New entries.
     pub inserted: u64,
     /// Changed entries.
@@ -87,13 +87,13 @@ pub struct Written {
     pub pipelines: u64,
 }
 
-impl Written {
+impl WriteCounts {
     /// All updates that were done.
-    pub fn entries(&self) -> u64 {
+    pub fn total_entries(&self) -> u64 {
         self.inserted + self.modified + self.deleted
     }
 
-    pub(super) fn add(&mut self, more: &Self) {
+    pub(super) fn add_counts(&mut self, more: &Self) {
         self.inserted += more.inserted;
         self.modified += more.modified;
         self.deleted += more.deleted;
@@ -104,7 +104,7 @@ impl Written {
 
 /// How one pass went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
+pub struct ReconcilePass {
     /// Reading all tables, the wait for its turn included; zero where they were known.
     pub read: Duration,
     /// Writing the difference; zero if there was none.
@@ -115,26 +115,26 @@ pub struct Pass {
 
 /// The status of all switches.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
-    lines: Arc<DashMap<SwitchId, SwitchStatus>>,
+pub struct StatusBoard {
+    statuses: Arc<DashMap<SwitchId, SwitchStatus>>,
     changes: watch::Sender<()>,
 }
 
-impl Board {
+impl StatusBoard {
     /// All lines, by switch.
-    pub fn all(&self) -> BTreeMap<SwitchId, SwitchStatus> {
-        let lines = self.lines.iter();
+    pub fn all_statuses(&self) -> BTreeMap<SwitchId, SwitchStatus> {
+        let lines = self.statuses.iter();
         lines
             .map(|line| (*line.key(), line.value().clone()))
             .collect()
     }
 
     /// Looks at every line in turn, by switch.
-    pub(crate) fn for_each(&self, mut look: impl FnMut(SwitchId, &SwitchStatus)) {
-        let mut switches: Vec<SwitchId> = self.lines.iter().map(|line| *line.key()).collect();
+    pub(crate) fn for_each_status(&self, mut look: impl FnMut(SwitchId, &SwitchStatus)) {
+        let mut switches: Vec<SwitchId> = self.statuses.iter().map(|line| *line.key()).collect();
         switches.sort_unstable();
         for switch in switches {
-            if let Some(line) = self.lines.get(&switch) {
+            if let Some(line) = self.statuses.get(&switch) {
                 look(switch, &line);
             }
         }
@@ -142,18 +142,18 @@ impl Board {
 
     /// Whether all switches that are led from here were seen to hold the tables of a generation, or
     /// later ones.
-    pub(crate) fn is_held(&self, generation: u64) -> bool {
-        let mut lines = self.lines.iter();
-        lines.all(|line| !line.standing.is_primary() || line.holds(generation))
+    pub(crate) fn is_generation_held(&self, generation: u64) -> bool {
+        let mut lines = self.statuses.iter();
+        lines.all(|line| !line.mastership.is_primary() || line.holds_generation(generation))
     }
 
     /// The line of one switch, if it has a session.
-    pub fn of(&self, switch: SwitchId) -> Option<SwitchStatus> {
-        self.lines.get(&switch).map(|line| line.clone())
+    pub fn switch_status(&self, switch: SwitchId) -> Option<SwitchStatus> {
+        self.statuses.get(&switch).map(|line| line.clone())
     }
 
     /// Tells when any line changes after this call.
-    pub fn changes(&self) -> watch::Receiver<()> {
+    pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
@@ -163,9 +163,9 @@ impl Board {
         &self,
         what: impl Fn(&BTreeMap<SwitchId, SwitchStatus>) -> bool,
     ) -> BTreeMap<SwitchId, SwitchStatus> {
-        let mut changes = self.changes();
+        let mut changes = self.subscribe();
         loop {
-            let lines = self.all();
+            let lines = self.all_statuses();
             // The board itself holds the sender, so an error cannot come while it is asked.
             if what(&lines) || changes.changed().await.is_err() {
                 return lines;
@@ -175,26 +175,26 @@ impl Board {
 
     /// Puts a switch on the board. It is there before its session first runs, so that nobody takes
     /// a board without it for a fabric without it.
-    pub(crate) fn add(&self, switch: SwitchId, name: &str) {
+    pub(crate) fn add_switch(&self, switch: SwitchId, name: &str) {
         let line = SwitchStatus {
             name: name.to_owned(),
             ..SwitchStatus::default()
         };
-        self.lines.insert(switch, line);
+        self.statuses.insert(switch, line);
         self.changes.send_replace(());
     }
 
     /// Changes the line of a switch; its session does, and nobody else.
-    pub(super) fn update(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
-        if let Some(mut line) = self.lines.get_mut(&switch) {
+    pub(super) fn update_status(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
+        if let Some(mut line) = self.statuses.get_mut(&switch) {
             change(&mut line);
         }
         self.changes.send_replace(());
     }
 
     /// Takes a switch off the board.
-    pub(crate) fn remove(&self, switch: SwitchId) {
-        self.lines.remove(&switch);
+    pub(crate) fn remove_switch(&self, switch: SwitchId) {
+        self.statuses.remove(&switch);
         self.changes.send_replace(());
     }
 }

@@ -4,56 +4,58 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, Plan, PlanDocument, Policy, Report};
-use topology::{Change, Fabric, Finding, SwitchId};
+use planner::{Job, Plan, PlanDocument, PlanReport, Policy};
+use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
-use super::question::{Answer, Question};
-use super::told::Told;
-use crate::ledger::{Content, Edition, Ledger, Signature, UnixMs};
-use crate::liveness::Part;
-use crate::lower::Wiring;
-use crate::store::Record;
+use super::plan_request::{PlanRequest, PlanResult};
+use super::reported_jobs::ReportedJobs;
+use crate::liveness::FabricPart;
+use crate::lower::FabricWiring;
+use crate::policy_history::{
+    PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata, UnixMs,
+};
+use crate::store::StoreRecord;
 
 /// Something the controller has learned.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum StateEvent {
     /// The controller starts with all that it knows, so that switches that hold what they shall are
     /// not told anything else in between.
-    Started(Box<Beginning>),
+    Started(Box<StartingState>),
     /// The fabric, from its document or from discovery. Ids of the fabric before mean nothing any
-    /// more, so the jobs are forgotten; the runtime makes it [`Event::Started`] with those whose
+    /// more, so the jobs are forgotten; the runtime makes it [`StateEvent::Started`] with those whose
     /// hosts are still there.
     FabricLearned(Fabric),
     /// A cable or a switch of the fabric failed, or works again.
-    FabricChanged(Change),
+    FabricChanged(AvailabilityChange),
     /// All jobs that documents tell of, in the ids of the present fabric.
     JobsChanged(Vec<Job>),
     /// All jobs that tell of themselves, in the ids of the present fabric.
-    JobsTold(Told),
+    JobsReported(ReportedJobs),
     /// The operator's policy, by nobody in particular and for no reason that is told.
     PolicyChanged(Policy),
     /// A policy as an operator proposes it.
-    PolicyProposed(Box<Proposal>),
+    PolicyProposed(Box<PolicyProposal>),
     /// The edition on trial is to stay.
     PolicyConfirmed,
     /// The edition on trial is to go, and by whom that is said.
-    PolicyReverted(Signature),
+    PolicyRolledBack(RevisionMetadata),
     /// The edition in force, as another controller has stored it.
-    EditionStored(Box<Edition>),
+    RevisionStored(Box<PolicyRevision>),
     /// It is this late.
-    TimeCame(UnixMs),
+    DeadlineReached(UnixMs),
     /// A switch has room for no more than this many pins.
     PinRoomLearned(SwitchId, usize),
     /// Every switch that works was seen to hold this generation, or has had time enough.
-    Held(u64),
+    GenerationHeld(u64),
     /// This controller is to lead, and leaders before it may have used the generations up to this
     /// one.
-    Elected(u64),
+    ElectionWon(u64),
     /// The answer to the question that was asked last.
-    Planned(Box<Answer>),
+    Planned(Box<PlanResult>),
 }
 
-impl Event {
+impl StateEvent {
     /// What kind of event it is, for people.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -61,51 +63,51 @@ impl Event {
             Self::FabricLearned(_) => "a fabric",
             Self::FabricChanged(_) => "a change of the fabric",
             Self::JobsChanged(_) => "jobs of a document",
-            Self::JobsTold(_) => "jobs of telemetry",
+            Self::JobsReported(_) => "jobs of telemetry",
             Self::PolicyChanged(_) | Self::PolicyProposed(_) => "a policy",
             Self::PolicyConfirmed => "a confirmation",
-            Self::PolicyReverted(_) => "a reversal",
-            Self::EditionStored(_) => "an edition",
-            Self::TimeCame(_) => "time",
+            Self::PolicyRolledBack(_) => "a reversal",
+            Self::RevisionStored(_) => "an edition",
+            Self::DeadlineReached(_) => "time",
             Self::PinRoomLearned(..) => "room for pins",
-            Self::Held(_) => "a generation held",
-            Self::Elected(_) => "an election",
+            Self::GenerationHeld(_) => "a generation held",
+            Self::ElectionWon(_) => "an election",
             Self::Planned(_) => "a plan",
         }
     }
 
     /// Whether an operator changes the policy by it.
-    pub fn is_of_policy(&self) -> bool {
+    pub fn changes_policy(&self) -> bool {
         matches!(
             self,
             Self::PolicyChanged(_)
                 | Self::PolicyProposed(_)
                 | Self::PolicyConfirmed
-                | Self::PolicyReverted(_)
+                | Self::PolicyRolledBack(_)
         )
     }
 }
 
 /// What a controller starts with.
 #[derive(Clone, Debug)]
-pub struct Beginning {
+pub struct StartingState {
     /// The fabric.
     pub fabric: Fabric,
     /// The policy with its history.
-    pub ledger: Ledger,
+    pub history: PolicyHistory,
     /// Jobs that documents tell of.
     pub jobs: Vec<Job>,
     /// Jobs that told of themselves.
-    pub told: Told,
+    pub reported_jobs: ReportedJobs,
 }
 
 /// A policy as an operator proposes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proposal {
+pub struct PolicyProposal {
     /// What it says.
-    pub content: Content,
+    pub content: PolicyContent,
     /// Who proposes it.
-    pub signature: Signature,
+    pub signature: RevisionMetadata,
     /// When it ends unless it is confirmed; without, it stays.
     pub trial_until: Option<UnixMs>,
 }
@@ -118,13 +120,13 @@ pub struct Effects {
     /// The generation in force.
     pub generation: u64,
     /// What has failed just now: its ports are to be taken out of use before anything else.
-    pub protect: Option<Realise>,
+    pub protection: Option<PlanRollout>,
     /// What the switches shall realise, if it is not what they already do.
-    pub realise: Option<Realise>,
+    pub rollout: Option<PlanRollout>,
     /// What is to be planned now.
-    pub question: Option<Question>,
+    pub plan_request: Option<PlanRequest>,
     /// What the next run of the controller must know.
-    pub record: Option<Record>,
+    pub record: Option<StoreRecord>,
     /// Why the event was not taken in, if it was not; among the findings as well.
     pub refusal: Option<Finding>,
     /// What a person should know, the event's own refusal included.
@@ -133,7 +135,7 @@ pub struct Effects {
 
 impl Effects {
     /// Nothing, for this reason.
-    pub(crate) fn refusing(finding: Finding) -> Self {
+    pub(crate) fn from_refusal(finding: Finding) -> Self {
         Self {
             refusal: Some(finding.clone()),
             findings: vec![finding],
@@ -141,7 +143,7 @@ impl Effects {
         }
     }
 
-    pub(super) fn recording(record: Record) -> Self {
+    pub(super) fn with_record(record: StoreRecord) -> Self {
         let record = Some(record);
         Self {
             record,
@@ -152,25 +154,25 @@ impl Effects {
 
 /// A plan to be lowered and written.
 #[derive(Clone, Debug)]
-pub struct Realise {
+pub struct PlanRollout {
     /// Its number; rises with every one.
     pub generation: u64,
     /// The fabric it was made for, with what has failed and what is drained.
     pub fabric: Fabric,
     /// What of it is out of use only until every switch knows that it works again.
-    pub returning: BTreeSet<Part>,
+    pub returning: BTreeSet<FabricPart>,
     /// That fabric in the switches' terms.
-    pub wiring: Arc<Wiring>,
+    pub wiring: Arc<FabricWiring>,
     /// The plan.
     pub plan: Arc<Plan>,
     /// Why it is so.
-    pub report: Arc<Report>,
+    pub report: Arc<PlanReport>,
 }
 
-impl Realise {
+impl PlanRollout {
     /// The plan on another fabric, by names; what is not there is not in it.
     pub(super) fn plan_on(&self, fabric: &Fabric) -> Plan {
         let document = PlanDocument::new(&self.fabric, &self.plan, &self.report);
-        document.recall(fabric).0
+        document.restore_plan(fabric).0
     }
 }

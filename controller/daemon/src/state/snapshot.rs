@@ -8,49 +8,49 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner::{
-    Bounds, Compression, CompressionReport, Job, JobId, JobsDocument, Plan, PlannedFlow,
-    PlannedJob, PlannedRule, Report,
+    CompressionMethod, CompressionReport, Job, JobId, JobsDocument, LoadBounds, Plan, PlanReport,
+    PlannedFlow, PlannedJob, PlannedRule,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
-use topology::{Change, Fabric, LinkId, NicId, Parts, Path, SwitchId};
+use topology::{AvailabilityChange, Fabric, FabricParts, LinkId, LinkPath, NicId, SwitchId};
 
-use super::{Answer, Realise, State, Told};
-use crate::ledger::{Edition, Ledger};
-use crate::lower::Wiring;
+use super::{PlanResult, PlanRollout, ReportedJobs, State};
+use crate::lower::FabricWiring;
+use crate::policy_history::{PolicyHistory, PolicyRevision};
 use crate::store::jobs_document;
 
 /// A state as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Snapshot {
+pub struct StateSnapshot {
     levels: u8,
     is_probed: bool,
     fabric: FabricRecord,
     /// What works again and is not used yet, with the generation that does not know of it.
-    returning: Vec<(Change, u64)>,
+    returning: Vec<(AvailabilityChange, u64)>,
     jobs: JobsDocument,
-    told: ToldRecord,
+    reported_jobs: ReportedJobsRecord,
     /// The latest last.
-    editions: Vec<Edition>,
+    revisions: Vec<PolicyRevision>,
     before_trial: Option<PlanRecord>,
     resumed: Option<(u64, PlanRecord)>,
     pin_room: Option<(SwitchId, usize)>,
     inputs: u64,
     learned: u64,
-    asked: Option<u64>,
+    requested: Option<u64>,
     planned: u64,
     generation: u64,
     spent: u64,
-    decided: Option<DecidedRecord>,
+    rollout: Option<RolloutRecord>,
 }
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DecidedRecord {
+struct RolloutRecord {
     /// What had befallen its fabric.
-    changes: Vec<Change>,
+    changes: Vec<AvailabilityChange>,
     plan: PlanRecord,
 }
 
@@ -60,13 +60,13 @@ struct DecidedRecord {
 pub(crate) struct FabricRecord {
     /// None of the fabric without parts, with which a controller begins.
     document: Option<FabricDocument>,
-    changes: Vec<Change>,
+    changes: Vec<AvailabilityChange>,
 }
 
 /// Jobs that tell of themselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ToldRecord {
+pub(crate) struct ReportedJobsRecord {
     jobs: JobsDocument,
     profiled: Vec<String>,
 }
@@ -77,24 +77,24 @@ pub(crate) struct ToldRecord {
 pub(crate) struct PlanRecord {
     generation: u64,
     levels: u8,
-    jobs: Vec<JobRecord>,
-    flows: Vec<FlowRecord>,
+    jobs: Vec<PlannedJobRecord>,
+    flows: Vec<PlannedFlowRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rules: Vec<RuleRecord>,
+    rules: Vec<PlannedRuleRecord>,
 }
 
 /// Decisions on one job: its name, number, rank and level, and the bits of intensity, seconds at
 /// its bottleneck, correction and priority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct JobRecord(String, u32, u32, u8, [u64; 4]);
+struct PlannedJobRecord(String, u32, u32, u8, [u64; 4]);
 
 /// Decisions on one flow: place of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct FlowRecord(usize, NicId, NicId, u16, Vec<LinkId>, bool);
+struct PlannedFlowRecord(usize, NicId, NicId, u16, Vec<LinkId>, bool);
 
 /// Flows that a job has not announced: place of their job, senders, receivers, ports of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct RuleRecord(usize, Vec<NicId>, Vec<NicId>, [Option<u16>; 2]);
+struct PlannedRuleRecord(usize, Vec<NicId>, Vec<NicId>, [Option<u16>; 2]);
 
 /// A recorded state that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -115,38 +115,38 @@ impl SnapshotError {
 impl FabricRecord {
     pub(crate) fn new(fabric: &Fabric) -> Self {
         Self {
-            document: (!fabric.switches().is_empty()).then(|| spec::document(fabric)),
-            changes: fabric.changes(),
+            document: (!fabric.switches().is_empty()).then(|| spec::explicit_document(fabric)),
+            changes: fabric.availability_changes(),
         }
     }
 
-    pub(crate) fn read(&self) -> Result<Fabric, SnapshotError> {
-        changed(&self.sound()?, &self.changes)
+    pub(crate) fn to_fabric(&self) -> Result<Fabric, SnapshotError> {
+        apply_changes(&self.pristine_fabric()?, &self.changes)
     }
 
     /// The same before anything had befallen it.
-    fn sound(&self) -> Result<Fabric, SnapshotError> {
+    fn pristine_fabric(&self) -> Result<Fabric, SnapshotError> {
         let Some(document) = &self.document else {
-            return Ok(Fabric::new(Parts::default()));
+            return Ok(Fabric::new(FabricParts::default()));
         };
         let fabric = Fabric::try_from(document);
         fabric.map_err(|error| SnapshotError::new("the fabric", &error))
     }
 }
 
-impl ToldRecord {
-    pub(crate) fn new(fabric: &Fabric, told: &Told) -> Self {
+impl ReportedJobsRecord {
+    pub(crate) fn new(fabric: &Fabric, told: &ReportedJobs) -> Self {
         Self {
             jobs: jobs_document(fabric, &told.jobs),
             profiled: told.profiled.iter().map(ToString::to_string).collect(),
         }
     }
 
-    pub(crate) fn read(&self, fabric: &Fabric) -> Result<Told, SnapshotError> {
+    pub(crate) fn to_reported_jobs(&self, fabric: &Fabric) -> Result<ReportedJobs, SnapshotError> {
         let profiled = self.profiled.iter().map(|name| JobId::from(name.as_str()));
         let profiled: BTreeSet<JobId> = profiled.collect();
-        let jobs = jobs_of(&self.jobs, fabric)?;
-        Ok(Told { jobs, profiled })
+        let jobs = jobs_from_document(&self.jobs, fabric)?;
+        Ok(ReportedJobs { jobs, profiled })
     }
 }
 
@@ -160,7 +160,7 @@ impl PlanRecord {
                 job.priority,
             ];
             let id = job.id.to_string();
-            JobRecord(
+            PlannedJobRecord(
                 id,
                 job.number,
                 job.rank,
@@ -170,7 +170,7 @@ impl PlanRecord {
         };
         let flow = |flow: &PlannedFlow| {
             let links = flow.links.to_vec();
-            FlowRecord(
+            PlannedFlowRecord(
                 flow.job,
                 flow.src,
                 flow.dst,
@@ -184,12 +184,12 @@ impl PlanRecord {
             levels: plan.levels,
             jobs: plan.jobs.iter().map(job).collect(),
             flows: plan.flows.iter().map(flow).collect(),
-            rules: plan.rules.iter().map(RuleRecord::new).collect(),
+            rules: plan.rules.iter().map(PlannedRuleRecord::new).collect(),
         }
     }
 
-    pub(crate) fn read(&self) -> Result<Plan, SnapshotError> {
-        let job = |JobRecord(id, number, rank, level, bits): &JobRecord| {
+    pub(crate) fn to_plan(&self) -> Result<Plan, SnapshotError> {
+        let job = |PlannedJobRecord(id, number, rank, level, bits): &PlannedJobRecord| {
             let [intensity, bottleneck_seconds, correction, priority] = bits.map(f64::from_bits);
             PlannedJob {
                 id: JobId::from(id.as_str()),
@@ -202,28 +202,29 @@ impl PlanRecord {
                 level: *level,
             }
         };
-        let flow = |FlowRecord(job, src, dst, udp_src_port, links, pinned): &FlowRecord| {
-            let long = || SnapshotError::new("a path", "it is longer than paths are");
-            Ok(PlannedFlow {
-                job: *job,
-                src: *src,
-                dst: *dst,
-                udp_src_port: *udp_src_port,
-                links: Path::new(links).ok_or_else(long)?,
-                pinned: *pinned,
-            })
-        };
+        let flow =
+            |PlannedFlowRecord(job, src, dst, udp_src_port, links, pinned): &PlannedFlowRecord| {
+                let long = || SnapshotError::new("a path", "it is longer than paths are");
+                Ok(PlannedFlow {
+                    job: *job,
+                    src: *src,
+                    dst: *dst,
+                    udp_src_port: *udp_src_port,
+                    links: LinkPath::new(links).ok_or_else(long)?,
+                    pinned: *pinned,
+                })
+            };
         Ok(Plan {
             generation: self.generation,
             levels: self.levels,
             jobs: self.jobs.iter().map(job).collect(),
             flows: self.flows.iter().map(flow).collect::<Result<_, _>>()?,
-            rules: self.rules.iter().map(RuleRecord::read).collect(),
+            rules: self.rules.iter().map(PlannedRuleRecord::to_rule).collect(),
         })
     }
 }
 
-impl RuleRecord {
+impl PlannedRuleRecord {
     fn new(rule: &PlannedRule) -> Self {
         let ports = [rule.sport, rule.dport];
         Self(
@@ -234,7 +235,7 @@ impl RuleRecord {
         )
     }
 
-    fn read(&self) -> PlannedRule {
+    fn to_rule(&self) -> PlannedRule {
         let Self(job, senders, receivers, [sport, dport]) = self;
         PlannedRule {
             job: *job,
@@ -246,36 +247,37 @@ impl RuleRecord {
     }
 }
 
-impl Snapshot {
+impl StateSnapshot {
     /// The state as text.
     pub(crate) fn new(state: &State) -> Self {
         let plan = |plan: &Arc<Plan>| PlanRecord::new(plan);
-        let decided = |realise: &Realise| DecidedRecord {
-            changes: realise.fabric.changes(),
+        let decided = |realise: &PlanRollout| RolloutRecord {
+            changes: realise.fabric.availability_changes(),
             plan: plan(&realise.plan),
         };
-        let mut editions: Vec<Edition> = (state.ledger.history().into_iter())
-            .map(|(edition, _)| edition.clone())
-            .collect();
+        let mut editions: Vec<PolicyRevision> =
+            (state.history.revisions_with_changes().into_iter())
+                .map(|(edition, _)| edition.clone())
+                .collect();
         editions.reverse();
         Self {
             levels: state.levels,
             is_probed: state.is_probed,
             fabric: FabricRecord::new(&state.fabric),
-            returning: state.returning.parts().collect(),
+            returning: state.returning.pending_changes().collect(),
             jobs: jobs_document(&state.fabric, &state.jobs),
-            told: ToldRecord::new(&state.fabric, &state.told),
-            editions,
+            reported_jobs: ReportedJobsRecord::new(&state.fabric, &state.reported),
+            revisions: editions,
             before_trial: state.before_trial.as_ref().map(plan),
             resumed: state.resumed.as_ref().map(|(at, had)| (*at, plan(had))),
             pin_room: state.pin_room,
             inputs: state.inputs,
             learned: state.learned,
-            asked: state.asked,
+            requested: state.requested,
             planned: state.planned,
             generation: state.generation,
             spent: state.spent,
-            decided: state.decided.as_ref().map(decided),
+            rollout: state.rollout.as_ref().map(decided),
         }
     }
 
@@ -283,59 +285,67 @@ impl Snapshot {
     ///
     /// # Errors
     /// It tells of none.
-    pub(crate) fn restore(&self) -> Result<State, SnapshotError> {
+    pub(crate) fn restore_state(&self) -> Result<State, SnapshotError> {
         let mut state = State::new(self.levels, self.generation);
         state.is_probed = self.is_probed;
-        state.fabric = self.fabric.read()?;
-        let wiring = Wiring::new(&state.fabric);
+        state.fabric = self.fabric.to_fabric()?;
+        let wiring = FabricWiring::new(&state.fabric);
         let wiring = wiring.map_err(|error| SnapshotError::new("the fabric", &error))?;
         state.wiring = Arc::new(match self.is_probed {
-            true => wiring.probed(),
+            true => wiring.with_probes(),
             false => wiring,
         });
         for (change, generation) in &self.returning {
-            check(change, &state.fabric)?;
-            state.returning.take(*change, &state.fabric, *generation);
+            check_change(change, &state.fabric)?;
+            state
+                .returning
+                .record_change(*change, &state.fabric, *generation);
         }
-        state.jobs = jobs_of(&self.jobs, &state.fabric)?;
-        state.told = self.told.read(&state.fabric)?;
-        state.ledger = ledger_of(&self.editions)?;
-        let policy = state.ledger.latest().content.validate("policy");
+        state.jobs = jobs_from_document(&self.jobs, &state.fabric)?;
+        state.reported = self.reported_jobs.to_reported_jobs(&state.fabric)?;
+        state.history = history_from_revisions(&self.revisions)?;
+        let policy = state.history.latest().content.validate("policy");
         let policy = policy.and_then(|policy| policy.check_on(&state.fabric).map(|()| policy));
         state.policy = policy.map_err(|error| SnapshotError::new("the policy", &error))?;
-        let plan = |record: &PlanRecord| record.read().map(Arc::new);
+        let plan = |record: &PlanRecord| record.to_plan().map(Arc::new);
         state.before_trial = self.before_trial.as_ref().map(plan).transpose()?;
         let resumed = self.resumed.as_ref();
         let resumed = resumed.map(|(at, record)| plan(record).map(|plan| (*at, plan)));
         state.resumed = resumed.transpose()?;
         state.pin_room = self.pin_room;
         (state.inputs, state.learned) = (self.inputs, self.learned);
-        (state.asked, state.planned) = (self.asked, self.planned);
+        (state.requested, state.planned) = (self.requested, self.planned);
         state.spent = self.spent;
-        let decided = self.decided.as_ref();
-        state.decided = decided.map(|had| self.decided(&state, had)).transpose()?;
+        let decided = self.rollout.as_ref();
+        state.rollout = decided
+            .map(|had| self.restore_rollout(&state, had))
+            .transpose()?;
         Ok(state)
     }
 
-    fn decided(&self, state: &State, had: &DecidedRecord) -> Result<Realise, SnapshotError> {
-        Ok(Realise {
+    fn restore_rollout(
+        &self,
+        state: &State,
+        had: &RolloutRecord,
+    ) -> Result<PlanRollout, SnapshotError> {
+        Ok(PlanRollout {
             generation: self.generation,
-            fabric: changed(&self.fabric.sound()?, &had.changes)?,
-            returning: state.returning.now(),
+            fabric: apply_changes(&self.fabric.pristine_fabric()?, &had.changes)?,
+            returning: state.returning.part_set(),
             wiring: Arc::clone(&state.wiring),
-            plan: Arc::new(had.plan.read()?),
-            report: Arc::new(untold()),
+            plan: Arc::new(had.plan.to_plan()?),
+            report: Arc::new(empty_report()),
         })
     }
 }
 
-impl Answer {
+impl PlanResult {
     /// The answer to a question of which only the answer is known.
-    pub(crate) fn recorded(inputs: u64, plan: Plan) -> Self {
+    pub(crate) fn from_recording(inputs: u64, plan: Plan) -> Self {
         Self {
             inputs,
             plan: Arc::new(plan),
-            report: Arc::new(untold()),
+            report: Arc::new(empty_report()),
         }
     }
 
@@ -347,64 +357,69 @@ impl Answer {
 
 impl State {
     /// What is in force.
-    pub(crate) fn decided(&self) -> Option<&Realise> {
-        self.decided.as_ref()
+    pub(crate) fn current_rollout(&self) -> Option<&PlanRollout> {
+        self.rollout.as_ref()
     }
 }
 
 /// Those editions, of which the last one is in force.
-pub(crate) fn ledger_of(editions: &[Edition]) -> Result<Ledger, SnapshotError> {
+pub(crate) fn history_from_revisions(
+    editions: &[PolicyRevision],
+) -> Result<PolicyHistory, SnapshotError> {
     let (latest, earlier) = (editions.split_last())
         .ok_or_else(|| SnapshotError::new("the policy", "there is no edition"))?;
-    Ok(Ledger::new(latest.clone(), earlier.iter().cloned()))
+    Ok(PolicyHistory::new(latest.clone(), earlier.iter().cloned()))
 }
 
 /// Jobs on their fabric.
-pub(crate) fn jobs_of(document: &JobsDocument, fabric: &Fabric) -> Result<Vec<Job>, SnapshotError> {
-    let resolved = document.resolve(fabric, "the recording");
+pub(crate) fn jobs_from_document(
+    document: &JobsDocument,
+    fabric: &Fabric,
+) -> Result<Vec<Job>, SnapshotError> {
+    let resolved = document.resolve_jobs(fabric, "the recording");
     let resolved = resolved.map_err(|error| SnapshotError::new("jobs", &error))?;
     Ok(resolved.jobs)
 }
 
-fn changed(fabric: &Fabric, changes: &[Change]) -> Result<Fabric, SnapshotError> {
+fn apply_changes(fabric: &Fabric, changes: &[AvailabilityChange]) -> Result<Fabric, SnapshotError> {
     changes
         .iter()
-        .try_for_each(|change| check(change, fabric))?;
-    Ok(fabric.with(changes.iter().copied()))
+        .try_for_each(|change| check_change(change, fabric))?;
+    Ok(fabric.with_changes(changes.iter().copied()))
 }
 
 /// Whether it can befall `fabric`.
-fn check(change: &Change, fabric: &Fabric) -> Result<(), SnapshotError> {
+fn check_change(change: &AvailabilityChange, fabric: &Fabric) -> Result<(), SnapshotError> {
     let is_there = match change {
-        Change::LinkDown(link)
-        | Change::LinkUp(link)
-        | Change::DrainLink(link)
-        | Change::UndrainLink(link) => link.index() < fabric.links().len(),
-        Change::SwitchDown(switch)
-        | Change::SwitchUp(switch)
-        | Change::DrainSwitch(switch)
-        | Change::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
+        AvailabilityChange::LinkDown(link)
+        | AvailabilityChange::LinkUp(link)
+        | AvailabilityChange::DrainLink(link)
+        | AvailabilityChange::UndrainLink(link) => link.index() < fabric.links().len(),
+        AvailabilityChange::SwitchDown(switch)
+        | AvailabilityChange::SwitchUp(switch)
+        | AvailabilityChange::DrainSwitch(switch)
+        | AvailabilityChange::UndrainSwitch(switch) => switch.index() < fabric.switches().len(),
     };
     let of_none = || SnapshotError::new("the fabric", &format!("{change:?} of no part"));
     is_there.then_some(()).ok_or_else(of_none)
 }
 
 /// The report on a plan whose reasons are not recorded.
-fn untold() -> Report {
-    Report {
+fn empty_report() -> PlanReport {
+    PlanReport {
         links: Vec::new(),
         compression: CompressionReport {
-            method: Compression::default(),
+            method: CompressionMethod::default(),
             levels: 0,
             cut_weight: 0.0,
             total_weight: 0.0,
         },
-        bounds: Bounds {
+        bounds: LoadBounds {
             max_load: 0.0,
             max_load_lower_bound: 0.0,
         },
         findings: Vec::new(),
         moved: Vec::new(),
-        why: Vec::new(),
+        rationales: Vec::new(),
     }
 }

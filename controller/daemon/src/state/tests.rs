@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use planner::{Flow, Job, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
-use topology::{Change, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
+use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
 
-use super::{Beginning, Effects, Event, Proposal, Realise, State, Told};
-use crate::ledger::{Content, Signature};
+use super::{Effects, PlanRollout, PolicyProposal, ReportedJobs, StartingState, State, StateEvent};
+use crate::policy_history::{PolicyContent, RevisionMetadata};
 
 fn fabric() -> Fabric {
-    clos::build("lab", &ClosSpec::default()).unwrap()
+    clos::build_clos("lab", &ClosSpec::default()).unwrap()
 }
 
 fn job(name: &str, dst: usize) -> Job {
@@ -37,20 +37,20 @@ fn job(name: &str, dst: usize) -> Job {
 fn learned() -> State {
     let mut state = State::new(8, 0);
     assert_eq!(
-        settle(&mut state, Event::FabricLearned(fabric())).generation,
+        settle(&mut state, StateEvent::FabricLearned(fabric())).generation,
         1
     );
     state
 }
 
 /// Takes an event in and answers every question; what there is to realise in the end.
-fn settle(state: &mut State, event: Event) -> Effects {
+fn settle(state: &mut State, event: StateEvent) -> Effects {
     let mut effects = state.step(event);
-    while let Some(question) = effects.question.take() {
-        let planned = state.step(Event::Planned(Box::new(question.answer())));
+    while let Some(question) = effects.plan_request.take() {
+        let planned = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
         effects.findings.extend(planned.findings);
-        effects.realise = planned.realise.or(effects.realise);
-        (effects.generation, effects.question) = (planned.generation, planned.question);
+        effects.rollout = planned.rollout.or(effects.rollout);
+        (effects.generation, effects.plan_request) = (planned.generation, planned.plan_request);
     }
     effects
 }
@@ -58,65 +58,81 @@ fn settle(state: &mut State, event: Event) -> Effects {
 #[test]
 fn who_is_elected_counts_on_from_what_others_have_spent() {
     let mut state = learned();
-    let effects = settle(&mut state, Event::Elected(7));
-    let realise = effects.realise.unwrap();
+    let effects = settle(&mut state, StateEvent::ElectionWon(7));
+    let realise = effects.rollout.unwrap();
     assert_eq!((effects.generation, realise.generation), (8, 8));
-    let effects = settle(&mut state, Event::Elected(7));
-    assert!(effects.realise.is_none());
+    let effects = settle(&mut state, StateEvent::ElectionWon(7));
+    assert!(effects.rollout.is_none());
     assert_eq!(effects.generation, 8);
 }
 
 #[test]
 fn a_generation_is_spent_only_on_what_differs() {
     let mut state = learned();
-    let jobs = || Event::JobsChanged(vec![job("a", 9)]);
-    let generations = [jobs(), jobs(), Event::PolicyChanged(Policy::default())]
+    let jobs = || StateEvent::JobsChanged(vec![job("a", 9)]);
+    let generations = [jobs(), jobs(), StateEvent::PolicyChanged(Policy::default())]
         .map(|event| settle(&mut state, event).generation);
     assert_eq!(generations, [2, 2, 2]);
     // Protected, repaired, and planned anew: the job has no way left.
     let changed = settle(
         &mut state,
-        Event::FabricChanged(Change::LinkDown(LinkId(0))),
+        StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0))),
     );
-    assert_eq!(changed.realise.unwrap().generation, 5);
-    let again = Event::FabricChanged(Change::LinkDown(LinkId(0)));
-    assert!(settle(&mut state, again).realise.is_none());
+    assert_eq!(changed.rollout.unwrap().generation, 5);
+    let again = StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0)));
+    assert!(settle(&mut state, again).rollout.is_none());
 }
 
 #[test]
 fn a_failure_is_repaired_while_the_planner_thinks() {
     let mut state = learned();
-    let question = state.step(Event::JobsChanged(vec![job("a", 9)])).question;
+    let question = state
+        .step(StateEvent::JobsChanged(vec![job("a", 9)]))
+        .plan_request;
     let question = question.unwrap();
-    let spine = state.fabric.tier(topology::Tier::Spine).next().unwrap();
-    let effects = state.step(Event::FabricChanged(Change::SwitchDown(spine)));
-    let numbers = |realise: Option<Realise>| realise.map(|realise| realise.generation);
-    assert_eq!(numbers(effects.protect), Some(2));
-    assert_eq!(numbers(effects.realise), Some(3));
-    assert!(effects.question.is_none(), "one question at a time");
+    let spine = state
+        .fabric
+        .switches_of_tier(topology::Tier::Spine)
+        .next()
+        .unwrap();
+    let effects = state.step(StateEvent::FabricChanged(AvailabilityChange::SwitchDown(
+        spine,
+    )));
+    let numbers = |realise: Option<PlanRollout>| realise.map(|realise| realise.generation);
+    assert_eq!(numbers(effects.protection), Some(2));
+    assert_eq!(numbers(effects.rollout), Some(3));
+    assert!(effects.plan_request.is_none(), "one question at a time");
 
     // The answer knows the job and not the failure: it is taken, and the next one asked for.
-    let effects = state.step(Event::Planned(Box::new(question.answer())));
-    let realise = effects.realise.unwrap();
+    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    let realise = effects.rollout.unwrap();
     assert_eq!(realise.plan.jobs.len(), 1);
     assert!(!realise.fabric.is_switch_up(spine));
-    let question = effects.question.unwrap();
-    let effects = state.step(Event::Planned(Box::new(question.answer())));
-    assert!(effects.question.is_none());
-    assert_eq!(state.planned(), state.inputs());
+    let question = effects.plan_request.unwrap();
+    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    assert!(effects.plan_request.is_none());
+    assert_eq!(state.planned_inputs(), state.inputs());
 }
 
 #[test]
 fn an_answer_about_a_fabric_that_is_gone_says_nothing() {
     let mut state = State::new(8, 0);
-    let question = state.step(Event::FabricLearned(fabric())).question.unwrap();
-    let other = clos::build("other", &ClosSpec::default()).unwrap();
-    assert!(state.step(Event::FabricLearned(other)).question.is_none());
-    let effects = state.step(Event::Planned(Box::new(question.answer())));
-    assert!(effects.realise.is_none());
-    let question = effects.question.unwrap();
-    let effects = state.step(Event::Planned(Box::new(question.answer())));
-    assert_eq!(effects.realise.unwrap().fabric.name(), "other");
+    let question = state
+        .step(StateEvent::FabricLearned(fabric()))
+        .plan_request
+        .unwrap();
+    let other = clos::build_clos("other", &ClosSpec::default()).unwrap();
+    assert!(
+        state
+            .step(StateEvent::FabricLearned(other))
+            .plan_request
+            .is_none()
+    );
+    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    assert!(effects.rollout.is_none());
+    let question = effects.plan_request.unwrap();
+    let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
+    assert_eq!(effects.rollout.unwrap().fabric.name(), "other");
 }
 
 #[test]
@@ -124,27 +140,34 @@ fn a_full_table_is_planned_for_until_the_policy_changes() {
     let mut state = learned();
     let jobs = vec![job("a", 9), job("b", 10), job("c", 11)];
     let pins = |effects: Effects| {
-        let plan = effects.realise.unwrap().plan;
+        let plan = effects.rollout.unwrap().plan;
         plan.flows.iter().filter(|flow| flow.pinned).count()
     };
-    let all = settle(&mut state, Event::JobsChanged(jobs));
+    let all = settle(&mut state, StateEvent::JobsChanged(jobs));
     assert_eq!(pins(all), 3);
     let leaf = SwitchId(0);
-    let effects = settle(&mut state, Event::PinRoomLearned(leaf, 2));
+    let effects = settle(&mut state, StateEvent::PinRoomLearned(leaf, 2));
     let told = |text: &str| effects.findings.iter().any(|f| f.text.contains(text));
     assert!(told("holds 2 pins") && told("1 flows"), "{effects:?}");
     assert_eq!(pins(effects), 2);
-    let policy = Event::PolicyChanged(Policy::default());
+    let policy = StateEvent::PolicyChanged(Policy::default());
     assert_eq!(pins(settle(&mut state, policy)), 3);
 }
 
 #[test]
 fn a_failed_spine_is_planned_around_and_used_again() {
     let mut state = learned();
-    settle(&mut state, Event::JobsChanged(vec![job("a", 9)]));
-    for spine in state.fabric.tier(topology::Tier::Spine).collect::<Vec<_>>() {
-        let effects = settle(&mut state, Event::FabricChanged(Change::SwitchDown(spine)));
-        let realise = effects.realise.unwrap();
+    settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
+    for spine in state
+        .fabric
+        .switches_of_tier(topology::Tier::Spine)
+        .collect::<Vec<_>>()
+    {
+        let effects = settle(
+            &mut state,
+            StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)),
+        );
+        let realise = effects.rollout.unwrap();
         assert!(
             realise.plan.flows[0]
                 .links
@@ -152,8 +175,11 @@ fn a_failed_spine_is_planned_around_and_used_again() {
                 .all(|link| realise.fabric.is_usable(*link))
         );
         assert!(!realise.plan.flows[0].links.is_empty());
-        settle(&mut state, Event::FabricChanged(Change::SwitchUp(spine)));
-        let held = Event::Held(state.generation());
+        settle(
+            &mut state,
+            StateEvent::FabricChanged(AvailabilityChange::SwitchUp(spine)),
+        );
+        let held = StateEvent::GenerationHeld(state.generation());
         settle(&mut state, held);
     }
 }
@@ -161,24 +187,42 @@ fn a_failed_spine_is_planned_around_and_used_again() {
 #[test]
 fn what_works_again_is_used_once_every_switch_knows_of_it() {
     let mut state = learned();
-    let leaf = state.fabric.tier(topology::Tier::Leaf).next().unwrap();
+    let leaf = state
+        .fabric
+        .switches_of_tier(topology::Tier::Leaf)
+        .next()
+        .unwrap();
     let cable = state.fabric.up_links(leaf)[0];
-    settle(&mut state, Event::FabricChanged(Change::LinkDown(cable)));
+    settle(
+        &mut state,
+        StateEvent::FabricChanged(AvailabilityChange::LinkDown(cable)),
+    );
     let failed = state.generation();
-    let back = Event::FabricChanged(Change::LinkUp(cable.reverse()));
-    let known = settle(&mut state, back).realise.unwrap();
+    let back = StateEvent::FabricChanged(AvailabilityChange::LinkUp(cable.reverse()));
+    let known = settle(&mut state, back).rollout.unwrap();
     assert!(known.fabric.is_up(cable) && !known.fabric.is_usable(cable));
     // What they held before does not know of it.
-    assert!(settle(&mut state, Event::Held(failed)).realise.is_none());
+    assert!(
+        settle(&mut state, StateEvent::GenerationHeld(failed))
+            .rollout
+            .is_none()
+    );
     assert!(state.is_returning());
-    let used = settle(&mut state, Event::Held(known.generation)).realise;
+    let used = settle(&mut state, StateEvent::GenerationHeld(known.generation)).rollout;
     assert!(used.unwrap().fabric.is_usable(cable));
     assert!(!state.is_returning());
 
     // A host has one cable.
     let host = state.fabric.nic(NicId(0)).uplink;
-    settle(&mut state, Event::FabricChanged(Change::LinkDown(host)));
-    let used = settle(&mut state, Event::FabricChanged(Change::LinkUp(host))).realise;
+    settle(
+        &mut state,
+        StateEvent::FabricChanged(AvailabilityChange::LinkDown(host)),
+    );
+    let used = settle(
+        &mut state,
+        StateEvent::FabricChanged(AvailabilityChange::LinkUp(host)),
+    )
+    .rollout;
     assert!(used.unwrap().fabric.is_usable(host));
 }
 
@@ -191,7 +235,7 @@ fn a_drain_in_the_policy_is_realised_even_without_jobs() {
     };
     let spine = state.fabric.switch_named("spine1").unwrap();
     let is_drained = |state: &mut State, policy| {
-        let realise = settle(state, Event::PolicyChanged(policy)).realise;
+        let realise = settle(state, StateEvent::PolicyChanged(policy)).rollout;
         realise.map(|realise| realise.fabric.is_switch_drained(spine))
     };
     assert_eq!(is_drained(&mut state, drained()), Some(true));
@@ -209,29 +253,29 @@ fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
     };
     let cases = [
         (
-            Event::PolicyChanged(too_many),
+            StateEvent::PolicyChanged(too_many),
             "policy",
             "8 levels, the switches serve 4",
         ),
-        (Event::PolicyChanged(unknown), "policy", "spine9"),
+        (StateEvent::PolicyChanged(unknown), "policy", "spine9"),
         (
-            Event::JobsChanged(vec![job("a", 1), job("a", 2)]),
+            StateEvent::JobsChanged(vec![job("a", 1), job("a", 2)]),
             "job a",
             "this name",
         ),
-        (Event::JobsChanged(vec![job("b", 999)]), "job b", "NIC"),
+        (StateEvent::JobsChanged(vec![job("b", 999)]), "job b", "NIC"),
         (
-            Event::FabricChanged(Change::SwitchDown(SwitchId(99))),
+            StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99))),
             "fabric",
             "no such part",
         ),
     ];
     for (event, about, text) in cases {
         let mut state = State::new(4, 0);
-        settle(&mut state, Event::FabricLearned(fabric()));
+        settle(&mut state, StateEvent::FabricLearned(fabric()));
         let effects = settle(&mut state, event);
         assert_eq!(effects.generation, 1);
-        assert!(effects.realise.is_none());
+        assert!(effects.rollout.is_none());
         let finding = &effects.findings[0];
         assert_eq!(
             (finding.severity, finding.about.as_str()),
@@ -244,13 +288,13 @@ fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
 #[test]
 fn another_fabric_forgets_the_jobs_of_the_one_before() {
     let mut state = learned();
-    settle(&mut state, Event::JobsChanged(vec![job("a", 9)]));
-    let effects = settle(&mut state, Event::FabricLearned(fabric()));
-    assert!(effects.realise.unwrap().plan.jobs.is_empty());
+    settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
+    let effects = settle(&mut state, StateEvent::FabricLearned(fabric()));
+    assert!(effects.rollout.unwrap().plan.jobs.is_empty());
 }
 
 /// The names of the nodes that the one flow of a plan passes.
-fn way(realise: &Realise) -> Vec<String> {
+fn way(realise: &PlanRollout) -> Vec<String> {
     let links = realise.plan.flows[0].links.iter();
     let fabric = &realise.fabric;
     links
@@ -261,7 +305,7 @@ fn way(realise: &Realise) -> Vec<String> {
 #[test]
 fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
     let mut state = learned();
-    let spines: Vec<String> = { state.fabric.tier(topology::Tier::Spine) }
+    let spines: Vec<String> = { state.fabric.switches_of_tier(topology::Tier::Spine) }
         .map(|spine| state.fabric.switch(spine).name.clone())
         .collect();
     for spine in spines {
@@ -270,12 +314,12 @@ fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
             drained: vec![spine.clone()],
             ..Policy::default()
         };
-        settle(&mut state, Event::PolicyChanged(drained));
+        settle(&mut state, StateEvent::PolicyChanged(drained));
         let last = NicId::from(state.fabric.nics().len() - 1);
         let jobs = vec![job("a", last.index())];
-        settle(&mut state, Event::JobsChanged(jobs));
-        settle(&mut state, Event::PolicyChanged(Policy::default()));
-        let before = way(state.decided.as_ref().unwrap());
+        settle(&mut state, StateEvent::JobsChanged(jobs));
+        settle(&mut state, StateEvent::PolicyChanged(Policy::default()));
+        let before = way(state.rollout.as_ref().unwrap());
         assert!(!before.contains(&spine));
 
         // One more spine, so that links have other ids.
@@ -284,44 +328,44 @@ fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
             spines: 1 + ClosSpec::default().spines,
             ..ClosSpec::default()
         };
-        let grown = clos::build("lab", &spec).unwrap();
+        let grown = clos::build_clos("lab", &spec).unwrap();
         let to = grown.host(grown.host_named(&host).unwrap()).nics[0];
-        let beginning = Beginning {
+        let beginning = StartingState {
             fabric: grown,
-            ledger: state.ledger.clone(),
+            history: state.history.clone(),
             jobs: vec![job("a", to.index())],
-            told: Told::default(),
+            reported_jobs: ReportedJobs::default(),
         };
-        let effects = settle(&mut state, Event::Started(Box::new(beginning)));
-        assert_eq!(way(&effects.realise.unwrap()), before);
-        settle(&mut state, Event::FabricLearned(fabric()));
+        let effects = settle(&mut state, StateEvent::Started(Box::new(beginning)));
+        assert_eq!(way(&effects.rollout.unwrap()), before);
+        settle(&mut state, StateEvent::FabricLearned(fabric()));
     }
 }
 
-fn events() -> impl Strategy<Value = Event> {
+fn events() -> impl Strategy<Value = StateEvent> {
     let part = (0usize..60, 0usize..8);
-    let held = (0u64..40).prop_map(Event::Held);
+    let held = (0u64..40).prop_map(StateEvent::GenerationHeld);
     prop_oneof![
         held,
-        Just(Event::FabricLearned(fabric())),
+        Just(StateEvent::FabricLearned(fabric())),
         proptest::collection::vec(0usize..14, 0..4).prop_map(|to| {
             let jobs = to
                 .iter()
                 .enumerate()
                 .map(|(index, to)| job(&format!("j{index}"), *to + 1));
-            Event::JobsChanged(jobs.collect())
+            StateEvent::JobsChanged(jobs.collect())
         }),
-        (1u8..=8).prop_map(|levels| Event::PolicyChanged(Policy {
+        (1u8..=8).prop_map(|levels| StateEvent::PolicyChanged(Policy {
             levels,
             ..Policy::default()
         })),
-        part.prop_map(|(at, kind)| Event::FabricChanged(match kind {
-            0 | 1 => Change::LinkDown(LinkId::from(at)),
-            2 | 3 => Change::LinkUp(LinkId::from(at)),
-            4 => Change::SwitchDown(SwitchId::from(at % 8)),
-            5 => Change::SwitchUp(SwitchId::from(at % 8)),
-            6 => Change::DrainLink(LinkId::from(at)),
-            _ => Change::UndrainLink(LinkId::from(at)),
+        part.prop_map(|(at, kind)| StateEvent::FabricChanged(match kind {
+            0 | 1 => AvailabilityChange::LinkDown(LinkId::from(at)),
+            2 | 3 => AvailabilityChange::LinkUp(LinkId::from(at)),
+            4 => AvailabilityChange::SwitchDown(SwitchId::from(at % 8)),
+            5 => AvailabilityChange::SwitchUp(SwitchId::from(at % 8)),
+            6 => AvailabilityChange::DrainLink(LinkId::from(at)),
+            _ => AvailabilityChange::UndrainLink(LinkId::from(at)),
         })),
     ]
 }
@@ -336,9 +380,9 @@ proptest! {
             let before = state.generation();
             let inputs = state.inputs();
             let effects = settle(&mut state, event);
-            prop_assert_eq!(effects.realise.is_some(), state.generation() > before);
+            prop_assert_eq!(effects.rollout.is_some(), state.generation() > before);
             prop_assert_eq!(state.generation(), effects.generation);
-            prop_assert_eq!(state.planned(), state.inputs());
+            prop_assert_eq!(state.planned_inputs(), state.inputs());
             prop_assert!(state.inputs() <= inputs + 1);
         }
     }
@@ -351,32 +395,32 @@ fn a_trial_stays_where_what_was_before_does_not_fit_the_fabric_any_more() {
         drained: vec!["spine2".to_owned()],
         ..Policy::default()
     };
-    settle(&mut state, Event::PolicyChanged(drained));
-    let proposal = Proposal {
-        content: Content::from(&Policy::default()),
-        signature: Signature::default(),
+    settle(&mut state, StateEvent::PolicyChanged(drained));
+    let proposal = PolicyProposal {
+        content: PolicyContent::from(&Policy::default()),
+        signature: RevisionMetadata::default(),
         trial_until: Some(70),
     };
-    settle(&mut state, Event::PolicyProposed(Box::new(proposal)));
+    settle(&mut state, StateEvent::PolicyProposed(Box::new(proposal)));
     let spec = ClosSpec {
         spines: 1,
         ..ClosSpec::default()
     };
-    let smaller = clos::build("lab", &spec).unwrap();
-    settle(&mut state, Event::FabricLearned(smaller));
+    let smaller = clos::build_clos("lab", &spec).unwrap();
+    settle(&mut state, StateEvent::FabricLearned(smaller));
 
-    let effects = settle(&mut state, Event::TimeCame(70));
+    let effects = settle(&mut state, StateEvent::DeadlineReached(70));
     let about: Vec<_> = effects
         .findings
         .iter()
         .map(|finding| &*finding.about)
         .collect();
     assert_eq!((effects.refusal, about), (None, vec!["policy"]));
-    let latest = state.ledger().latest();
+    let latest = state.policy_history().latest();
     assert_eq!((latest.trial.as_ref(), latest.number), (None, 4));
-    assert_eq!(latest.content, Content::from(&Policy::default()));
+    assert_eq!(latest.content, PolicyContent::from(&Policy::default()));
     assert_eq!(
-        state.ledger().next_due(),
+        state.policy_history().next_due_ms(),
         None,
         "there is nothing left to wait for"
     );

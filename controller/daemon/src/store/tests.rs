@@ -8,27 +8,27 @@ use proptest::prelude::*;
 use redb::StorageBackend;
 use topology::spec::FabricDocument;
 
-use super::{Memory, Record, Store};
-use crate::ledger::{Content, Edition};
+use super::{EmbeddedStore, StoreRecord, StoredState};
+use crate::policy_history::{PolicyContent, PolicyRevision};
 
 /// A disk that remembers everything that was ever asked of it.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<Journal>>);
+struct RecordingDisk(Arc<Mutex<DiskJournal>>);
 
 #[derive(Debug, Default)]
-struct Journal {
+struct DiskJournal {
     live: Vec<u8>,
-    asked: Vec<Asked>,
+    asked: Vec<DiskRequest>,
 }
 
 #[derive(Clone, Debug)]
-enum Asked {
+enum DiskRequest {
     Length(usize),
     Bytes(usize, Vec<u8>),
     Sync,
 }
 
-impl Asked {
+impl DiskRequest {
     /// Moments that it takes: one for each byte.
     fn duration(&self) -> usize {
         match self {
@@ -50,8 +50,8 @@ impl Asked {
     }
 }
 
-impl Disk {
-    fn ask(&self, asked: Asked) {
+impl RecordingDisk {
+    fn ask(&self, asked: DiskRequest) {
         let mut journal = self.0.lock().unwrap();
         asked.apply(&mut journal.live, usize::MAX);
         journal.asked.push(asked);
@@ -64,7 +64,7 @@ impl Disk {
             .unwrap()
             .asked
             .iter()
-            .map(Asked::duration)
+            .map(DiskRequest::duration)
             .sum()
     }
 
@@ -73,14 +73,14 @@ impl Disk {
     fn after_power_failure(&self, moment: usize, kept: usize) -> Self {
         let journal = self.0.lock().unwrap();
         let (mut bytes, mut left) = (Vec::new(), moment);
-        let mut pending: Vec<(&Asked, usize)> = Vec::new();
+        let mut pending: Vec<(&DiskRequest, usize)> = Vec::new();
         for asked in &journal.asked {
             if left == 0 {
                 break;
             }
             pending.push((asked, left));
             left = left.saturating_sub(asked.duration());
-            if let Asked::Sync = asked {
+            if let DiskRequest::Sync = asked {
                 for (asked, moments) in pending.drain(..) {
                     asked.apply(&mut bytes, moments);
                 }
@@ -88,21 +88,21 @@ impl Disk {
         }
         for (index, (asked, moments)) in pending.into_iter().enumerate() {
             // A file does not shrink or grow behind the back of what is written to it.
-            if index % kept == 0 || matches!(asked, Asked::Length(_)) {
+            if index % kept == 0 || matches!(asked, DiskRequest::Length(_)) {
                 asked.apply(&mut bytes, moments);
             }
         }
         let live = bytes.clone();
         let asked = vec![
-            Asked::Length(bytes.len()),
-            Asked::Bytes(0, bytes),
-            Asked::Sync,
+            DiskRequest::Length(bytes.len()),
+            DiskRequest::Bytes(0, bytes),
+            DiskRequest::Sync,
         ];
-        Self(Arc::new(Mutex::new(Journal { live, asked })))
+        Self(Arc::new(Mutex::new(DiskJournal { live, asked })))
     }
 }
 
-impl StorageBackend for Disk {
+impl StorageBackend for RecordingDisk {
     fn len(&self) -> Result<u64, io::Error> {
         Ok(self.0.lock().unwrap().live.len() as u64)
     }
@@ -116,39 +116,39 @@ impl StorageBackend for Disk {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.ask(Asked::Length(len as usize));
+        self.ask(DiskRequest::Length(len as usize));
         Ok(())
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.ask(Asked::Sync);
+        self.ask(DiskRequest::Sync);
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.ask(Asked::Bytes(offset as usize, data.to_vec()));
+        self.ask(DiskRequest::Bytes(offset as usize, data.to_vec()));
         Ok(())
     }
 }
 
-fn record(number: u64, kind: u8) -> Record {
+fn record(number: u64, kind: u8) -> StoreRecord {
     match kind {
-        0 => Record::Term(number),
-        1 => Record::Generation(number),
-        2 => Record::Policy(Box::new(Edition {
+        0 => StoreRecord::Term(number),
+        1 => StoreRecord::Generation(number),
+        2 => StoreRecord::Policy(Box::new(PolicyRevision {
             number,
-            content: Content {
+            content: PolicyContent {
                 policy: PolicyDocument {
                     drained: vec![format!("spine{number}")],
                     ..PolicyDocument::default()
                 },
                 temporary: Vec::new(),
             },
-            ..Edition::default()
+            ..PolicyRevision::default()
         })),
-        3 => Record::Jobs(jobs(number)),
-        4 => Record::Told(jobs(number)),
-        _ => Record::Fabric(FabricDocument {
+        3 => StoreRecord::Jobs(jobs(number)),
+        4 => StoreRecord::ReportedJobs(jobs(number)),
+        _ => StoreRecord::Fabric(FabricDocument {
             name: format!("fabric{number}"),
             ..FabricDocument::default()
         }),
@@ -167,14 +167,14 @@ fn jobs(number: u64) -> JobsDocument {
 /// Records one thing after the other, fails the power at some moment, and looks what is there: all
 /// that was acknowledged until then, and at most what was just being written.
 fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
-    let disk = Disk::default();
-    let store = Store::open_on(disk.clone()).unwrap();
-    let mut memories = vec![(disk.now(), Memory::default())];
+    let disk = RecordingDisk::default();
+    let store = EmbeddedStore::open_backend(disk.clone()).unwrap();
+    let mut memories = vec![(disk.now(), StoredState::default())];
     for (number, kind) in (1..).zip(kinds) {
         let record = record(number, *kind);
-        store.write(std::slice::from_ref(&record)).unwrap();
+        store.write_records(std::slice::from_ref(&record)).unwrap();
         let mut memory = memories[memories.len() - 1].1.clone();
-        memory.take(record);
+        memory.apply_record(record);
         memories.push((disk.now(), memory));
     }
     let begun = memories[0].0;
@@ -182,16 +182,16 @@ fn check(kinds: &[u8], at: prop::sample::Index, kept: usize) {
     let acknowledged = memories.iter().rposition(|(when, _)| *when <= moment);
     let acknowledged = acknowledged.unwrap();
 
-    let store = Store::open_on(disk.after_power_failure(moment, kept)).unwrap();
-    let found = store.recall().unwrap();
+    let store = EmbeddedStore::open_backend(disk.after_power_failure(moment, kept)).unwrap();
+    let found = store.read_state().unwrap();
     let mut possible = memories[acknowledged..].iter().take(2);
     assert!(
         possible.any(|(_, memory)| *memory == found),
         "at {moment} after {acknowledged} changes: {found:?}"
     );
     // And it goes on from there.
-    store.write(&[Record::Term(77)]).unwrap();
-    assert_eq!(store.recall().unwrap().term, 77);
+    store.write_records(&[StoreRecord::Term(77)]).unwrap();
+    assert_eq!(store.read_state().unwrap().term, 77);
 }
 
 proptest! {
@@ -208,12 +208,12 @@ proptest! {
 
 #[test]
 fn every_policy_is_remembered_in_order() {
-    let store = Store::open_on(Disk::default()).unwrap();
-    assert_eq!(store.recall().unwrap(), Memory::default());
-    store.write(&[record(1, 2), record(2, 2)]).unwrap();
-    store.write(&[record(3, 2)]).unwrap();
+    let store = EmbeddedStore::open_backend(RecordingDisk::default()).unwrap();
+    assert_eq!(store.read_state().unwrap(), StoredState::default());
+    store.write_records(&[record(1, 2), record(2, 2)]).unwrap();
+    store.write_records(&[record(3, 2)]).unwrap();
     let drained = store
-        .policies()
+        .policy_revisions()
         .unwrap()
         .into_iter()
         .map(|edition| edition.content.policy.drained);
@@ -225,5 +225,5 @@ fn every_policy_is_remembered_in_order() {
 fn a_file_that_is_no_store_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "not a store, whatever its name says").unwrap();
-    assert!(Store::open(file.path()).is_err());
+    assert!(EmbeddedStore::open(file.path()).is_err());
 }

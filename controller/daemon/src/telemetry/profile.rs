@@ -5,7 +5,7 @@
 
 use planner::JobDocument;
 
-use super::Window;
+use super::ReportWindow;
 
 /// Work of an iteration of which nothing is known, FLOP: the least that a job can have.
 pub(super) const UNKNOWN_FLOP: f64 = 1.0;
@@ -15,7 +15,7 @@ pub(super) const UNKNOWN_SECONDS: f64 = 1.0;
 
 /// Sums over windows of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Profile {
+pub struct ReportedProfile {
     iterations: u64,
     seconds: f64,
     flop: f64,
@@ -26,9 +26,9 @@ pub struct Profile {
     counted: u64,
 }
 
-impl Profile {
+impl ReportedProfile {
     /// Adds a plausible window.
-    pub fn add(&mut self, window: &Window) {
+    pub fn add_window(&mut self, window: &ReportWindow) {
         self.iterations += window.iteration_starts.len() as u64;
         self.seconds += window.seconds;
         self.flop += window.flop;
@@ -49,7 +49,7 @@ impl Profile {
     }
 
     /// The job as these windows show it, means over their iterations; as it was if none began.
-    pub fn shows(&self, job: &JobDocument) -> JobDocument {
+    pub fn apply_to(&self, job: &JobDocument) -> JobDocument {
         let mut shown = job.clone();
         if self.iterations == 0 {
             return shown;
@@ -87,7 +87,7 @@ impl Profile {
 }
 
 /// Whether a job differs from another by more than this share of anything that decides its plan.
-pub(super) fn differs(a: &JobDocument, b: &JobDocument, share: f64) -> bool {
+pub(super) fn profile_differs(a: &JobDocument, b: &JobDocument, share: f64) -> bool {
     let far = |a: f64, b: f64| (a - b).abs() > share * a.abs().max(b.abs());
     let given = |a: Option<f64>, b: Option<f64>| far(a.unwrap_or(0.0), b.unwrap_or(0.0));
     let overlap = a.overlap_from.unwrap_or(1.0) - b.overlap_from.unwrap_or(1.0);
@@ -106,35 +106,35 @@ mod tests {
 
     #[test]
     fn windows_show_the_means_of_their_iterations() {
-        let mut profile = Profile::default();
-        let window = Window {
+        let mut profile = ReportedProfile::default();
+        let window = ReportWindow {
             seconds: 4.0,
             iteration_starts: vec![0.5, 2.5],
             flop: 6e15,
             compute_seconds: 2.0,
             communication_seconds: 3.0,
             flow_bytes: vec![8e9],
-            ..Window::default()
+            ..ReportWindow::default()
         };
-        profile.add(&window);
-        profile.add(&window);
+        profile.add_window(&window);
+        profile.add_window(&window);
         let job = JobDocument {
             flows: Some(vec![FlowDocument::default()]),
             ..JobDocument::default()
         };
-        let shown = profile.shows(&job);
+        let shown = profile.apply_to(&job);
         assert_eq!(shown.flop_per_iteration, Some(3e15));
         assert_eq!(shown.compute_seconds, Some(1.0));
         // Of 2 s, 1.5 s are communication, which begins at half of the computation.
         assert_eq!(shown.overlap_from, Some(0.5));
         assert_eq!(shown.flows.as_ref().unwrap()[0].bytes, 4e9);
-        assert!(differs(&shown, &job, 0.1) && !differs(&shown, &shown, 0.0));
+        assert!(profile_differs(&shown, &job, 0.1) && !profile_differs(&shown, &shown, 0.0));
         // Windows without bytes leave those that are known.
-        profile.add(&Window {
+        profile.add_window(&ReportWindow {
             flow_bytes: Vec::new(),
             ..window
         });
-        assert_eq!(profile.shows(&job).flows.unwrap()[0].bytes, 4e9);
+        assert_eq!(profile.apply_to(&job).flows.unwrap()[0].bytes, 4e9);
         assert_eq!(profile.iteration_seconds(), Some(2.0));
     }
 }

@@ -1,15 +1,15 @@
 //! An etcd that does not let everybody in: it has users, or asks for certificates.
 //!
-//! The server is [`Etcd`]; where there is none, every test here says so and passes.
+//! The server is [`EtcdConfig`]; where there is none, every test here says so and passes.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use controller::etcd::{EtcdError, Registry, Snapshot};
-use controller::southbound::Grpc;
-use controller::southbound::connection::Network;
-use controller::southbound::mandate::Mandate;
+use controller::etcd::{ClusterSnapshot, ClusterStore, EtcdError};
+use controller::southbound::GrpcNetwork;
+use controller::southbound::connection::SwitchNetwork;
+use controller::southbound::write_permit::WritePermit;
 use controller::{Controller, RawConfig};
 use planner::Policy;
 use tempfile::NamedTempFile;
@@ -62,13 +62,15 @@ fn password(text: &str) -> NamedTempFile {
 }
 
 /// Connects and reads.
-async fn read(etcd: &Etcd, change: impl Fn(&mut RawConfig)) -> Result<Snapshot, EtcdError> {
+async fn read(etcd: &Etcd, change: impl Fn(&mut RawConfig)) -> Result<ClusterSnapshot, EtcdError> {
     let config = config(|raw| {
         asking(etcd, raw);
         change(raw);
     });
-    let calls = Grpc.registry(&etcd.client, &config.etcd.unwrap()).await?;
-    calls.read().await
+    let calls = GrpcNetwork
+        .connect_store(&etcd.client, &config.etcd.unwrap())
+        .await?;
+    calls.read_snapshot().await
 }
 
 fn asking(etcd: &Etcd, raw: &mut RawConfig) {
@@ -95,8 +97,8 @@ async fn a_user_leads_however_often_a_token_ends() {
     assert!(tell(&lab, &controller, 2).await);
     // Far longer than etcd remembers a token that nobody shows.
     let later = Instant::now() + Duration::from_secs(4) + TENURE;
-    until(&controller, |mandate: &Mandate| {
-        mandate.ends() > Some(later)
+    until(&controller, |mandate: &WritePermit| {
+        mandate.expires_at() > Some(later)
     })
     .await;
     assert!(tell(&lab, &controller, 1).await, "with another token");

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use controller::northbound::answers::{JobRow, Source};
-use controller::northbound::explain::Explanation;
-use controller::northbound::service::{Order, Service, Text, Wish};
-use controller::northbound::{self, Server};
-use controller::{Config, ControllerHandle, Event, RawConfig};
+use controller::northbound::controller_view::{JobRow, JobSource};
+use controller::northbound::explanation::ExplainJobResponse;
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+};
+use controller::northbound::{self, ApiServer};
+use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use p4::entry::EntryKey;
-use p4::fabric::{Level, table};
+use p4::fabric::{PriorityLevel, table};
 use planner::{Flow, Job};
 use tokio::net::TcpListener;
 use topology::{NicId, SwitchId};
@@ -24,22 +26,22 @@ const STRANGER: u16 = 50_004;
 const RULE: &str = "[[adopt]]\njob = 'stranger'\nsrc = ['h1']\ndport = 4791\nlevel = 1\n";
 
 /// Applies a policy and waits until all switches hold it.
-async fn apply(lab: &Lab, controller: &ControllerHandle, service: &Service, text: &str) {
-    let text = Text {
+async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundService, text: &str) {
+    let text = PolicyFile {
         file: "policy.toml".to_owned(),
         text: text.to_owned(),
     };
-    let wish = Wish {
+    let wish = PreviewPolicyRequest {
         policy: Some(text),
         temporary: None,
     };
-    let shown = service.diff(&wish).await.unwrap();
-    let order = Order {
+    let shown = service.preview_policy(&wish).await.unwrap();
+    let order = ApplyPolicyRequest {
         wish,
-        ..Order::default()
+        ..ApplyPolicyRequest::default()
     };
     let written = crate::lab::written(controller);
-    let done = service.apply(&order).await.unwrap();
+    let done = service.apply_policy(&order).await.unwrap();
     assert!(done.applied, "{done:?}");
     verified(lab, controller).await;
     let entries = shown.switches.iter().map(|switch| switch.entries.len());
@@ -49,21 +51,21 @@ async fn apply(lab: &Lab, controller: &ControllerHandle, service: &Service, text
 
 /// The rows of `job_classify` at the first leaf.
 fn rows(controller: &ControllerHandle) -> BTreeSet<EntryKey> {
-    let desired = controller.desired();
-    let rows = desired.tables[&SwitchId(0)].of(table::JOB_CLASSIFY);
+    let desired = controller.desired_tables();
+    let rows = desired.tables[&SwitchId(0)].table_entries(table::JOB_CLASSIFY);
     rows.map(|(key, _)| key.clone()).collect()
 }
 
 /// Packets of a level that left the second leaf for the third host.
 async fn delivered(busy: &Busy, level: u32) -> u64 {
-    let target = &controller::southbound::Target::all(&busy.lab.fabric)[1];
+    let target = &controller::southbound::SwitchTarget::all_in_fabric(&busy.lab.fabric)[1];
     let client = busy.lab.client(&target.address).await;
-    let counted = client.port_level_counts().await.unwrap();
+    let counted = client.read_port_level_counts().await.unwrap();
     let link = busy.lab.fabric.nic(NicId(2)).uplink.reverse();
     let port = busy.lab.fabric.link(link).from.port;
     let at = (
-        p4::fabric::Port::new(port).unwrap(),
-        Level::new(level).unwrap(),
+        p4::fabric::PortNumber::new(port).unwrap(),
+        PriorityLevel::new(level).unwrap(),
     );
     counted.get(&at).map_or(0, |count| count.packets)
 }
@@ -111,22 +113,22 @@ fn announced(lab: &Lab) -> Job {
 struct Ground {
     busy: Busy,
     controller: ControllerHandle,
-    service: Service,
-    server: Server,
+    service: NorthboundService,
+    server: ApiServer,
 }
 
 impl Ground {
     async fn new() -> Self {
         let busy = Busy::new().await;
         let controller = busy.lab.control(|_| {}).await;
-        controller.submit(busy.jobs(4)).await.unwrap();
+        controller.submit_event(busy.jobs(4)).await.unwrap();
         verified(&busy.lab, &controller).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = northbound::serve(listener, controller.access(), &config()).unwrap();
+        let server = northbound::start_server(listener, controller.access(), &config()).unwrap();
         busy.send().await;
         busy.arrive(20).await;
         Self {
-            service: Service::new(controller.access().clone(), &Config::default()),
+            service: NorthboundService::new(controller.access().clone(), &Config::default()),
             busy,
             controller,
             server,
@@ -139,14 +141,14 @@ impl Ground {
     }
 
     async fn submit(&self, jobs: Vec<Job>) {
-        let jobs = Event::JobsChanged(jobs);
-        self.controller.submit(jobs).await.unwrap();
+        let jobs = StateEvent::JobsChanged(jobs);
+        self.controller.submit_event(jobs).await.unwrap();
         verified(&self.busy.lab, &self.controller).await;
         self.busy.arrive(20).await;
     }
 
     fn level(&self, job: &str) -> Option<u8> {
-        let plan = self.controller.realised().unwrap().plan.clone();
+        let plan = self.controller.current_rollout().unwrap().plan.clone();
         plan.job(&job.into()).map(|(_, job)| job.level)
     }
 
@@ -175,13 +177,13 @@ async fn flows_of_no_job_are_adopted_by_a_rule_and_counted_until_it_ends() {
 
     let address = ground.server.local_addr();
     let job = listed(address, "stranger").await;
-    assert_eq!((job.source, job.level, job.rank), (Source::Rule, 1, 5));
+    assert_eq!((job.source, job.level, job.rank), (JobSource::Rule, 1, 5));
     assert_eq!((job.gpus, job.flows, job.told), (0, 0, false));
     let rate = job.measured_bytes_per_second.unwrap();
     // 64 bytes a millisecond, of virtual time; that is never ahead of the clock.
     assert!(rate < 70_000.0, "{rate}");
     let (_, why) = ask(address, "/v1/explain/stranger", None).await;
-    let why: Explanation = serde_json::from_str(&why).unwrap();
+    let why: ExplainJobResponse = serde_json::from_str(&why).unwrap();
     assert_eq!(why.adopts, ["h1 > any host, to port 4791"]);
     assert_eq!((why.rule, why.flows.len()), (None, 0));
     let (_, metrics) = ask(address, "/metrics", None).await;
@@ -199,7 +201,7 @@ async fn who_announces_a_flow_has_it_whatever_a_rule_says() {
     let ground = Ground::new().await;
     ground.apply(RULE).await;
     assert!(ground.coming().await >= 10);
-    let Event::JobsChanged(others) = ground.busy.jobs(4) else {
+    let StateEvent::JobsChanged(others) = ground.busy.jobs(4) else {
         panic!("jobs change");
     };
     let mut all = others.clone();

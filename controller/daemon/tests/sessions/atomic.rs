@@ -5,31 +5,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::northbound::service::{Done, Order, Service, Text, Wish};
-use controller::{ControllerHandle, Event, RawConfig};
-use p4::Tables;
-use switch::faults::{Fault, Script};
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyChangeResponse, PolicyFile, PreviewPolicyRequest,
+};
+use controller::{ControllerHandle, RawConfig, StateEvent};
+use p4::SwitchTables;
+use switch::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::SwitchId;
 
 use crate::lab::{Lab, config, verified};
 
-type All = BTreeMap<SwitchId, Arc<Tables>>;
+type All = BTreeMap<SwitchId, Arc<SwitchTables>>;
 
 /// Another level for one job, and paths of the other left to ECMP: job levels, pins and classes.
 const CHANGE: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
 
-fn order() -> Order {
-    Order {
-        wish: Wish {
-            policy: Some(Text {
+fn order() -> ApplyPolicyRequest {
+    ApplyPolicyRequest {
+        wish: PreviewPolicyRequest {
+            policy: Some(PolicyFile {
                 file: "policy.toml".to_owned(),
                 text: CHANGE.to_owned(),
             }),
             temporary: None,
         },
         who: "ada".to_owned(),
-        ..Order::default()
+        ..ApplyPolicyRequest::default()
     }
 }
 
@@ -38,23 +40,26 @@ fn hasty(raw: &mut RawConfig) {
     raw.deadlines.rpc_ms = 300;
 }
 
-async fn served(lab: &Lab) -> (ControllerHandle, Service) {
+async fn served(lab: &Lab) -> (ControllerHandle, NorthboundService) {
     let controller = lab.control(hasty).await;
     let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     verified(lab, &controller).await;
-    let service = Service::new(controller.access().clone(), &config(hasty));
+    let service = NorthboundService::new(controller.access().clone(), &config(hasty));
     (controller, service)
 }
 
 /// What became of the change, and what all switches hold once they are verified.
-async fn changed(faults: Script) -> (Done, All) {
+async fn changed(faults: FaultScript) -> (PolicyChangeResponse, All) {
     let lab = Lab::with_faults(faults).await;
     let (controller, service) = served(&lab).await;
-    let before = service.policy().await.unwrap().content;
-    let done = service.apply(&order()).await.unwrap();
-    let latest = service.policy().await.unwrap();
+    let before = service.get_policy().await.unwrap().content;
+    let done = service.apply_policy(&order()).await.unwrap();
+    let latest = service.get_policy().await.unwrap();
     assert_eq!(latest.trial, None, "{done:?}");
     assert_eq!(latest.content != before, done.applied, "{done:?}");
     verified(&lab, &controller).await;
@@ -68,20 +73,20 @@ async fn undisturbed() -> [All; 2] {
     let lab = Lab::new().await;
     let (controller, service) = served(&lab).await;
     let before = lab.read_all().await;
-    assert!(service.apply(&order()).await.unwrap().applied);
+    assert!(service.apply_policy(&order()).await.unwrap().applied);
     let after = lab.read_all().await;
     assert!(before != after);
     controller.shutdown().await;
     [before, after]
 }
 
-fn refusals(table: &str, of: std::ops::Range<u64>) -> Script {
-    let refusal = |nth| Fault::RefuseUpdate {
+fn refusals(table: &str, of: std::ops::Range<u64>) -> FaultScript {
+    let refusal = |nth| InjectedFault::RefuseUpdate {
         table: format!("IngressImpl.{table}"),
         nth,
         code: Code::Unavailable,
     };
-    Script(of.map(refusal).collect())
+    FaultScript(of.map(refusal).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,13 +94,13 @@ async fn each_fault_while_applying_ends_in_the_old_or_the_new_whole() {
     let [before, after] = undisturbed().await;
     let drops = (4..=24)
         .step_by(4)
-        .map(|nth| Script(vec![Fault::DropStream { nth }]));
+        .map(|nth| FaultScript(vec![InjectedFault::DropStream { nth }]));
     let restarts = (2..=10)
         .step_by(2)
-        .map(|nth| Script(vec![Fault::Restart { nth }]));
+        .map(|nth| FaultScript(vec![InjectedFault::Restart { nth }]));
     let delays = (3..=9).step_by(3).map(|nth| {
         let by = Duration::from_millis(200);
-        Script(vec![Fault::DelayWrite { nth, by }])
+        FaultScript(vec![InjectedFault::DelayWrite { nth, by }])
     });
     let refused = ["job_qos", "flow_pin", "job_classify"].map(|table| refusals(table, 3..5));
     let scripts = drops.chain(restarts).chain(delays).chain(refused);

@@ -1,10 +1,10 @@
 //! The same promises on bmv2's `simple_switch_grpc`, where it is installed: a switch that shares no
 //! code with ours ends with the tables that are desired, and holds what it is read to hold.
 
-use controller::Event;
+use controller::StateEvent;
 use controller::southbound::SwitchStatus;
-use controller::southbound::arbitration::Standing;
-use p4::{Pipeline, diff};
+use controller::southbound::arbitration::Mastership;
+use p4::{ForwardingPipeline, diff_tables};
 
 use crate::lab::{Lab, first_leaf, verified, written};
 use crate::simple_switch::SimpleSwitch;
@@ -25,21 +25,28 @@ async fn simple_switch_goes_from_empty_to_verified_and_a_job_costs_its_own_entri
     let Some(lab) = lab() else { return };
     let controller = lab.control(|_| {}).await;
     let empty = verified(&lab, &controller).await;
-    let (before, tables) = (written(&controller), controller.desired().tables.clone());
+    let (before, tables) = (
+        written(&controller),
+        controller.desired_tables().tables.clone(),
+    );
     let total: usize = tables.values().map(|tables| tables.len()).sum();
     assert_eq!(before, total as u64);
 
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     let arrival = verified(&lab, &controller).await;
-    let p4info = Pipeline::fabric().p4info;
-    let desired = controller.desired();
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let desired = controller.desired_tables();
     let updates = desired.tables.iter();
-    let updates = updates.map(|(switch, to)| diff(&p4info, to, &tables[switch]).len() as u64);
+    let updates =
+        updates.map(|(switch, to)| diff_tables(&p4info, to, &tables[switch]).len() as u64);
     let updates: u64 = updates.sum();
     assert!((1..20).contains(&updates), "{updates}");
     assert_eq!(written(&controller) - before, updates);
-    let (empty, arrival) = (empty.total(), arrival.total());
+    let (empty, arrival) = (empty.total_duration(), arrival.total_duration());
     println!("{total} entries from empty in {empty:?}, {updates} updates for jobs in {arrival:?}");
     controller.shutdown().await;
     let left = lab.read_all().await;
@@ -51,7 +58,10 @@ async fn a_simple_switch_killed_and_started_again_is_restored() {
     let Some(mut lab) = lab() else { return };
     let controller = lab.control(|_| {}).await;
     let jobs = vec![lab.job("a", 50_000)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     verified(&lab, &controller).await;
 
     let killed = tokio::time::Instant::now();
@@ -73,16 +83,19 @@ async fn a_second_controller_takes_simple_switch_over_and_gives_it_back() {
     // Of a later term, and of the same mind.
     let second = lab.control(|raw| raw.election.term = 2).await;
     verified(&lab, &second).await;
-    let lines = second.board().all();
+    let lines = second.status_board().all_statuses();
     let pushed = lines.values().map(|line| line.written.pipelines);
     assert_eq!((written(&second), pushed.sum::<u64>()), (0, 0));
-    let lost = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+    let lost = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
     first_leaf(&first, lost).await;
 
     // It learns of a job that the first does not know; when it goes, the first is there again.
     let before = written(&first);
     let jobs = vec![lab.job("a", 50_000)];
-    second.submit(Event::JobsChanged(jobs)).await.unwrap();
+    second
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     verified(&lab, &second).await;
     assert_eq!(written(&first), before);
     second.shutdown().await;

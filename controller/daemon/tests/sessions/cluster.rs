@@ -1,15 +1,17 @@
 //! Several controllers led through a real etcd: the leader dies, etcd restarts, etcd is out of
 //! reach. Whatever happens, one writes at a time and the next one knows everything.
 //!
-//! The server is [`Etcd`]; where there is none, every test here says so and passes.
+//! The server is [`EtcdConfig`]; where there is none, every test here says so and passes.
 
 use std::time::Duration;
 
-use controller::northbound::service::{Order, Service, Text, Wish};
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+};
 use controller::southbound::SwitchStatus;
-use controller::southbound::arbitration::Standing;
-use controller::southbound::mandate::Mandate;
-use controller::{Controller, ControllerHandle, Event};
+use controller::southbound::arbitration::Mastership;
+use controller::southbound::write_permit::WritePermit;
+use controller::{Controller, ControllerHandle, StateEvent};
 use planner::Policy;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -91,31 +93,33 @@ fn member(
 /// Waits until a controller's mandate is such.
 pub(crate) async fn until(
     controller: &ControllerHandle,
-    holds: impl Fn(&Mandate) -> bool,
-) -> Mandate {
-    let mut mandate = controller.mandate();
+    holds: impl Fn(&WritePermit) -> bool,
+) -> WritePermit {
+    let mut mandate = controller.watch_permit();
     let found = timeout(DEADLINE, mandate.wait_for(|mandate| holds(mandate))).await;
     *found.unwrap().unwrap()
 }
 
-pub(crate) fn leads(mandate: &Mandate) -> bool {
-    mandate.leads(Instant::now())
+pub(crate) fn leads(mandate: &WritePermit) -> bool {
+    mandate.is_leader(Instant::now())
 }
 
-fn stands_by(mandate: &Mandate) -> bool {
-    matches!(mandate, Mandate::Standby { .. })
+fn stands_by(mandate: &WritePermit) -> bool {
+    matches!(mandate, WritePermit::Standby { .. })
 }
 
 /// Waits until a controller has planned for this many jobs.
 async fn knows(controller: &ControllerHandle, jobs: usize) {
-    let knowing = controller.await_realised(|had| had.plan.jobs.len() == jobs);
+    let knowing = controller.await_rollout(|had| had.plan.jobs.len() == jobs);
     timeout(DEADLINE, knowing).await.unwrap().unwrap();
 }
 
 /// Tells a controller of this many jobs; whether it took them and has stored them.
 pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
     let jobs = (0..jobs).map(|n| lab.job(&format!("job{n}"), 50_000 + n));
-    let submitted = controller.submit(Event::JobsChanged(jobs.collect())).await;
+    let submitted = controller
+        .submit_event(StateEvent::JobsChanged(jobs.collect()))
+        .await;
     let findings = submitted.unwrap().findings;
     findings
         .iter()
@@ -123,26 +127,26 @@ pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) ->
 }
 
 /// A change of policy that writes to no switch.
-fn order() -> Order {
-    let text = Text {
+fn order() -> ApplyPolicyRequest {
+    let text = PolicyFile {
         file: "policy.toml".to_owned(),
         text: "fairness = 0.2".to_owned(),
     };
-    Order {
-        wish: Wish {
+    ApplyPolicyRequest {
+        wish: PreviewPolicyRequest {
             policy: Some(text),
             temporary: None,
         },
         who: "ada".to_owned(),
-        ..Order::default()
+        ..ApplyPolicyRequest::default()
     }
 }
 
 /// Waits until a controller is connected to all switches and primary on none.
 async fn is_ready(controller: &ControllerHandle) {
-    let waits = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+    let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
     let waiting = controller
-        .board()
+        .status_board()
         .wait_until(|lines| lines.values().all(waits));
     timeout(DEADLINE, waiting).await.unwrap();
 }
@@ -164,13 +168,13 @@ async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
     knows(&second, 3).await;
     is_ready(&second).await;
     let before = verified(&lab, &first).await;
-    let tables = first.desired().tables.clone();
+    let tables = first.desired_tables().tables.clone();
 
     life.shutdown_background();
     until(&second, leads).await;
     let after = verified(&lab, &second).await;
     assert!(after.generation > before.generation);
-    assert_eq!(second.desired().tables, tables);
+    assert_eq!(second.desired_tables().tables, tables);
     assert_eq!(written(&second), 0, "it desires what the switches hold");
     assert!(tell(&lab, &second, 1).await);
     verified(&lab, &second).await;
@@ -184,7 +188,7 @@ async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
         taking_over.elapsed() < Duration::from_secs(LEASE_S),
         "given back"
     );
-    assert_eq!(third.realised().unwrap().plan.jobs.len(), 1);
+    assert_eq!(third.current_rollout().unwrap().plan.jobs.len(), 1);
     verified(&lab, &third).await;
     assert_eq!(written(&third), 0);
     third.shutdown().await;
@@ -207,19 +211,27 @@ async fn an_etcd_that_restarts_changes_nothing() {
         !tell(&lab, &controller, 3).await,
         "in force, but not stored"
     );
-    let service = Service::new(controller.access().clone(), &config(|_| {}));
-    let refused = service.apply(&order()).await.unwrap_err().to_string();
+    let service = NorthboundService::new(controller.access().clone(), &config(|_| {}));
+    let refused = service
+        .apply_policy(&order())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("nothing is changed"), "{refused}");
-    assert_eq!(service.policy().await.unwrap().number, 1);
+    assert_eq!(service.get_policy().await.unwrap().number, 1);
     assert!(etcd.run());
     let restarted = Instant::now();
     // Asked for after the restart, and granted.
     let is_renewed =
-        |mandate: &Mandate| leads(mandate) && mandate.ends() > Some(restarted + TENURE);
+        |mandate: &WritePermit| leads(mandate) && mandate.expires_at() > Some(restarted + TENURE);
     let renewed = until(&controller, is_renewed);
-    assert_eq!(renewed.await.input(), before.input(), "the same term");
+    assert_eq!(
+        renewed.await.arbitration_input(),
+        before.arbitration_input(),
+        "the same term"
+    );
     assert!(tell(&lab, &controller, 2).await);
-    let done = service.apply(&order()).await.unwrap();
+    let done = service.apply_policy(&order()).await.unwrap();
     assert!(done.applied && done.edition > 1, "{done:?}");
     verified(&lab, &controller).await;
     assert!(
@@ -247,15 +259,15 @@ async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
     way.is_open.send_replace(false);
     until(&second, leads).await;
     let now = Instant::now();
-    let last = *first.mandate().borrow();
+    let last = *first.watch_permit().borrow();
     assert!(
-        last.ends().is_some_and(|end| end < now),
+        last.expires_at().is_some_and(|end| end < now),
         "{last:?} at {now:?}"
     );
     let total = written(&first);
     assert!(tell(&lab, &second, 3).await);
     assert!(!tell(&lab, &first, 4).await);
-    let mut mandate = first.mandate();
+    let mut mandate = first.watch_permit();
     let again = timeout(AWAY, mandate.wait_for(leads)).await;
     assert!(again.is_err(), "it leads nothing while it is cut off");
     verified(&lab, &second).await;
@@ -280,24 +292,24 @@ async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have()
     let first = member(&lab, 1, &etcd.client).await;
     let second = member(&lab, 2, &etcd.client).await;
     // Either may win.
-    let is_first = |mandate: &Mandate| leads(mandate) || stands_by(mandate);
+    let is_first = |mandate: &WritePermit| leads(mandate) || stands_by(mandate);
     until(&first, is_first).await;
-    let (mut a, mut b) = (first.mandate(), second.mandate());
+    let (mut a, mut b) = (first.watch_permit(), second.watch_permit());
     tokio::select! {
         _ = a.wait_for(leads) => {}
         _ = b.wait_for(leads) => {}
     }
-    let leader = if leads(&first.mandate().borrow()) {
+    let leader = if leads(&first.watch_permit().borrow()) {
         &first
     } else {
         &second
     };
     assert!(tell(&lab, leader, 2).await);
     verified(&lab, leader).await;
-    let tables = leader.desired().tables.clone();
+    let tables = leader.desired_tables().tables.clone();
 
     etcd.kill();
-    let end = leader.mandate().borrow().ends().unwrap();
+    let end = leader.watch_permit().borrow().expires_at().unwrap();
     tokio::time::sleep_until(end).await;
     let total = (written(&first), written(&second));
     let nobody = async {

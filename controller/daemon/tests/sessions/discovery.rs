@@ -4,39 +4,42 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use controller::discovery::{Assumptions, Discovery, Survey, compare, learned, survey};
-use controller::southbound::Grpc;
-use controller::{Controller, ControllerHandle, Event, RawConfig};
+use controller::discovery::{
+    DiscoveryDefaults, DiscoveryReport, OneShotDiscovery, compare_cabling, discover_once,
+    document_observed_fabric,
+};
+use controller::southbound::GrpcNetwork;
+use controller::{Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::Policy;
 use switch::service::ServiceOptions;
 use switch::{
-    DeviceIndex, Endpoint, EndpointIndex, FabricBuilder, Outbox, Pace, Port, QueueLimits, Wire,
-    WireState,
+    ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointIndex, EndpointOutbox, NetworkEndpoint,
+    QueueLimits, WireEnd, WireSpec, WireState,
 };
-use topology::{Fabric, LinkId, Parts, SwitchId, Tier};
+use topology::{Fabric, FabricParts, LinkId, SwitchId, Tier};
 
 use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};
 use crate::traffic::frame;
 
-fn wire() -> Wire {
-    Wire {
+fn wire() -> WireSpec {
+    WireSpec {
         bits_per_second: 10_000_000_000,
         delay_ns: 500,
-        queue: QueueLimits::bytes(1 << 20),
+        queue: QueueLimits::of_bytes(1 << 20),
     }
 }
 
 /// Passes on what comes in at NIC 0 and nothing else.
 struct Diode;
 
-impl Endpoint for Diode {
-    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut Outbox) {
+impl NetworkEndpoint for Diode {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut EndpointOutbox) {
         if nic == 0 {
-            out.send(1, packet);
+            out.send_packet(1, packet);
         }
     }
 
-    fn timer(&mut self, _: u64, _: u64, _: &mut Outbox) {}
+    fn handle_timer(&mut self, _: u64, _: u64, _: &mut EndpointOutbox) {}
 }
 
 /// A host that answers ARP for its address, and announces it whenever it hears anything else.
@@ -64,8 +67,8 @@ impl Host {
     }
 }
 
-impl Endpoint for Host {
-    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut Outbox) {
+impl NetworkEndpoint for Host {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, out: &mut EndpointOutbox) {
         let is_question = packet[12..14] == [8, 6] && packet[20..22] == [0, 1];
         if is_question && packet[38..42] == self.ip {
             let mut answer = packet.to_vec();
@@ -74,16 +77,16 @@ impl Endpoint for Host {
             answer[21] = 2;
             answer[22..28].copy_from_slice(&self.mac);
             answer[28..32].copy_from_slice(&self.ip);
-            out.send(nic, &answer);
+            out.send_packet(nic, &answer);
         }
         match packet[12..14] {
             [8, 0] => self.received += 1,
             [8, 6] => {}
-            _ => out.send(nic, &self.announcement()),
+            _ => out.send_packet(nic, &self.announcement()),
         }
     }
 
-    fn timer(&mut self, _: u64, _: u64, _: &mut Outbox) {}
+    fn handle_timer(&mut self, _: u64, _: u64, _: &mut EndpointOutbox) {}
 }
 
 fn document() -> Fabric {
@@ -91,10 +94,10 @@ fn document() -> Fabric {
 }
 
 /// The port that a name means, `leaf1:4`.
-fn port(devices: &[DeviceIndex], name: &str) -> Port {
+fn port(devices: &[DeviceIndex], name: &str) -> WireEnd {
     let (switch, port) = name.split_once(':').unwrap();
     let switch = document().switch_named(switch).unwrap();
-    Port::Device(devices[switch.index()], port.parse().unwrap())
+    WireEnd::Device(devices[switch.index()], port.parse().unwrap())
 }
 
 /// Every cable between switches, by the names of its ends.
@@ -109,13 +112,13 @@ fn cables() -> Vec<[String; 2]> {
     names.collect()
 }
 
-fn connect(builder: &mut FabricBuilder, devices: &[DeviceIndex], [a, b]: [&str; 2]) {
+fn connect(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex], [a, b]: [&str; 2]) {
     let [a, b] = [a, b].map(|name| port(devices, name));
-    builder.connect(a, b, wire()).unwrap();
+    builder.connect_wire(a, b, wire()).unwrap();
 }
 
 /// All hosts of the document, where it says.
-fn hosts(builder: &mut FabricBuilder, devices: &[DeviceIndex]) {
+fn hosts(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]) {
     let fabric = document();
     for nic in fabric.nics() {
         let host = Host {
@@ -126,20 +129,26 @@ fn hosts(builder: &mut FabricBuilder, devices: &[DeviceIndex]) {
         let host: EndpointIndex = builder.add_endpoint(Box::new(host));
         let at = fabric.endpoint_name(fabric.link(nic.uplink).to);
         let end = port(devices, &at);
-        builder.connect(Port::Nic(host, 0), end, wire()).unwrap();
+        builder
+            .connect_wire(WireEnd::Nic(host, 0), end, wire())
+            .unwrap();
     }
 }
 
 /// A lab that is cabled as its document says, with hosts.
 async fn lab() -> Lab {
-    let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+    let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
         for [a, b] in &cables() {
             connect(builder, devices, [a, b]);
         }
         hosts(builder, devices);
     };
     let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
-    lab.switches.devices.release(Pace::Free).await.unwrap();
+    lab.switches
+        .devices
+        .release_clock(ClockPace::Free)
+        .await
+        .unwrap();
     lab
 }
 
@@ -151,8 +160,11 @@ fn probing(raw: &mut RawConfig) {
     raw.liveness.hold_down_ms = 20;
 }
 
-async fn found(controller: &ControllerHandle, what: impl Fn(&Discovery) -> bool) -> Discovery {
-    let mut seen = controller.discovery();
+async fn found(
+    controller: &ControllerHandle,
+    what: impl Fn(&DiscoveryReport) -> bool,
+) -> DiscoveryReport {
+    let mut seen = controller.watch_discovery();
     let found = tokio::time::timeout(DEADLINE, seen.wait_for(|seen| what(seen))).await;
     (**found.unwrap().unwrap()).clone()
 }
@@ -162,9 +174,9 @@ async fn a_fabric_as_its_document_says_is_seen_whole_and_nothing_is_told() {
     let lab = lab().await;
     let controller = lab.control(probing).await;
     let fabric = &lab.fabric;
-    let whole = |seen: &Discovery| {
-        seen.sight.links.len() == 2 * cables().len()
-            && seen.sight.stations.len() == fabric.nics().len()
+    let whole = |seen: &DiscoveryReport| {
+        seen.topology.links.len() == 2 * cables().len()
+            && seen.topology.hosts.len() == fabric.nics().len()
     };
     let seen = found(&controller, whole).await;
     assert_eq!(seen.findings, []);
@@ -182,7 +194,7 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
     };
     let [one, other] = [name("leaf2", "spine1"), name("leaf2", "spine2")];
     let (diode, missing) = (name("leaf1", "spine1"), name("leaf1", "spine2"));
-    let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+    let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
         connect(builder, devices, [&one[0], &other[1]]);
         connect(builder, devices, [&other[0], &one[1]]);
         connect(builder, devices, ["leaf1:40", "spine2:41"]);
@@ -190,12 +202,16 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
         for (nic, end) in (0..).zip(&diode) {
             let end = port(devices, end);
             builder
-                .connect(Port::Nic(middle, nic), end, wire())
+                .connect_wire(WireEnd::Nic(middle, nic), end, wire())
                 .unwrap();
         }
     };
     let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
-    lab.switches.devices.release(Pace::Free).await.unwrap();
+    lab.switches
+        .devices
+        .release_clock(ClockPace::Free)
+        .await
+        .unwrap();
     let controller = lab.control(probing).await;
     let seen = found(&controller, |seen| seen.findings.len() == 5).await;
     let told: BTreeSet<String> = seen
@@ -227,7 +243,7 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
 async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works() {
     let lab = lab().await;
     let controller = lab.control(probing).await;
-    let whole = |seen: &Discovery| seen.sight.links.len() == 2 * cables().len();
+    let whole = |seen: &DiscoveryReport| seen.topology.links.len() == 2 * cables().len();
     found(&controller, whole).await;
     let cable = lab.fabric.up_links(SwitchId(0))[0];
     let position = cables().iter().position(|[a, b]| {
@@ -236,8 +252,12 @@ async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works(
     });
     let wire = switch::WireIndex(position.unwrap() as u32);
     for (state, works) in [(WireState::Down, false), (WireState::Up, true)] {
-        lab.switches.devices.set_wire(wire, state).await.unwrap();
-        let believed = controller.await_realised(|had| had.fabric.is_up(cable) == works);
+        lab.switches
+            .devices
+            .set_wire_state(wire, state)
+            .await
+            .unwrap();
+        let believed = controller.await_rollout(|had| had.fabric.is_up(cable) == works);
         tokio::time::timeout(DEADLINE, believed)
             .await
             .unwrap()
@@ -249,10 +269,10 @@ async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works(
 
 /// The switches of a lab and where they are reached, and nothing else.
 fn inventory(lab: &Lab) -> Fabric {
-    let mut inventory = Parts {
+    let mut inventory = FabricParts {
         name: "found".to_owned(),
         switches: lab.fabric.switches().to_vec(),
-        ..Parts::default()
+        ..FabricParts::default()
     };
     for switch in &mut inventory.switches {
         switch.ports.clear();
@@ -293,7 +313,7 @@ async fn learning(lab: &Lab, change: impl FnOnce(&mut RawConfig)) -> ControllerH
 /// The fabric when as many hosts are found as there are.
 async fn all_hosts(lab: &Lab, controller: &ControllerHandle) -> Fabric {
     let hosts = lab.fabric.hosts().len();
-    let learned = controller.await_realised(|had| had.fabric.hosts().len() == hosts);
+    let learned = controller.await_rollout(|had| had.fabric.hosts().len() == hosts);
     let learned = tokio::time::timeout(DEADLINE, learned).await.unwrap();
     learned.unwrap().fabric
 }
@@ -305,8 +325,8 @@ async fn run_job(lab: &Lab, learned: &Fabric, controller: &ControllerHandle) {
     let mut job = lab.job("a", 50_000);
     (job.flows[0].src, job.flows[0].dst) = (from, to);
     job.gpus = [from, to].map(|nic| (learned.nic(nic).host, 1)).into();
-    let jobs = Event::JobsChanged(vec![job]);
-    controller.submit(jobs).await.unwrap();
+    let jobs = StateEvent::JobsChanged(vec![job]);
+    controller.submit_event(jobs).await.unwrap();
     verified(lab, controller).await;
 }
 
@@ -334,7 +354,7 @@ async fn what_was_found_outlives_the_controller_and_who_knows_nothing_takes_noth
         slowly(raw);
     });
     let second = second.await;
-    let realised = second.realised().unwrap();
+    let realised = second.current_rollout().unwrap();
     assert_eq!(shape(&realised.fabric), shape(&learned));
     assert_eq!(realised.plan.jobs.len(), 1);
     verified(&lab, &second).await;
@@ -351,15 +371,15 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
 
     // A job between two hosts is pinned, and a packet of it arrives.
     run_job(&lab, &learned, &controller).await;
-    assert!(controller.realised().unwrap().plan.flows[0].pinned);
+    assert!(controller.current_rollout().unwrap().plan.flows[0].pinned);
     let [src, dst] = [0, 2].map(|nic| &lab.fabric.nics()[nic]);
     let [sender, receiver] = [0, 2].map(|host| lab.switches.devices.endpoint(EndpointIndex(host)));
     let packet = frame([src, dst], 50_000, 0);
-    let sent = sender.with(move |_: &mut Host, _, out| out.send(0, &packet));
+    let sent = sender.with_endpoint(move |_: &mut Host, _, out| out.send_packet(0, &packet));
     sent.await.unwrap();
     let arriving = async {
         while receiver
-            .with(|host: &mut Host, _, _| host.received)
+            .with_endpoint(|host: &mut Host, _, _| host.received)
             .await
             .unwrap()
             == 0
@@ -373,16 +393,16 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     let wire = switch::WireIndex(0);
     lab.switches
         .devices
-        .set_wire(wire, WireState::Down)
+        .set_wire_state(wire, WireState::Down)
         .await
         .unwrap();
-    let one_less = controller.await_realised(|had| {
+    let one_less = controller.await_rollout(|had| {
         let links = (0..had.fabric.links().len()).map(LinkId::from);
         links.filter(|link| !had.fabric.is_up(*link)).count() == 2
     });
     let failed = tokio::time::timeout(DEADLINE, one_less).await.unwrap();
     assert_eq!(shape(&failed.unwrap().fabric), shape(&lab.fabric));
-    assert_eq!(controller.realised().unwrap().plan.jobs.len(), 1);
+    assert_eq!(controller.current_rollout().unwrap().plan.jobs.len(), 1);
     controller.shutdown().await;
 }
 
@@ -392,29 +412,29 @@ async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
     let blind = inventory(&lab);
     let config = config(|_| {});
     let lasts = Duration::from_secs(3);
-    let Survey {
-        sight, findings, ..
-    } = survey(&Grpc, &blind, &config, lasts).await;
+    let OneShotDiscovery {
+        topology, findings, ..
+    } = discover_once(&GrpcNetwork, &blind, &config, lasts).await;
     assert_eq!(findings, []);
     let all = (0..4).map(SwitchId::from).collect();
-    assert_eq!(sight.cables().len(), cables().len());
+    assert_eq!(topology.cables().len(), cables().len());
     // Ids of switches are the same, so the document can judge.
-    assert_eq!(compare(&lab.fabric, &sight, &all), []);
+    assert_eq!(compare_cabling(&lab.fabric, &topology, &all), []);
     let empty = lab.read_all().await;
     assert!(empty.values().all(|tables| tables.is_empty()), "{empty:?}");
 
     // An election id is used once, and the switches may still see the survey before.
     let mut later = config;
     later.term += 1;
-    let known = survey(&Grpc, &lab.fabric, &later, lasts).await;
+    let known = discover_once(&GrpcNetwork, &lab.fabric, &later, lasts).await;
     assert_eq!(known.findings, []);
-    assert_eq!(known.sight.cables().len(), cables().len());
-    assert_eq!(known.sight.stations.len(), lab.fabric.nics().len());
-    let assumed = Assumptions {
+    assert_eq!(known.topology.cables().len(), cables().len());
+    assert_eq!(known.topology.hosts.len(), lab.fabric.nics().len());
+    let assumed = DiscoveryDefaults {
         gbps: 100.0,
         gpus: 8,
     };
-    let found = learned(&lab.fabric, &known.sight, assumed);
+    let found = document_observed_fabric(&lab.fabric, &known.topology, assumed);
     let found = Fabric::try_from(&found.document).unwrap();
     let names = |fabric: &Fabric| {
         let links = (0..fabric.links().len()).map(LinkId::from);
@@ -431,7 +451,13 @@ async fn a_survey_does_not_disturb_a_controller() {
     let controller = lab.control(|_| {}).await;
     let before = verified(&lab, &controller).await;
     let config = config(|raw| raw.election.term = 0);
-    let found = survey(&Grpc, &lab.fabric, &config, Duration::from_millis(50)).await;
+    let found = discover_once(
+        &GrpcNetwork,
+        &lab.fabric,
+        &config,
+        Duration::from_millis(50),
+    )
+    .await;
     assert_eq!(found.findings.len(), 4);
     let text = &found.findings[0].text;
     assert!(text.contains("another controller is its primary"), "{text}");

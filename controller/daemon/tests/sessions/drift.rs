@@ -1,10 +1,10 @@
 //! What others do to a switch: drift is repaired and told, foreign entries are dealt with as the
 //! policy says, and a program is replaced under traffic.
 
-use controller::config::Foreign;
-use controller::southbound::{SwitchStatus, Target};
-use p4::fabric::{self, Port, table};
-use p4::{Pipeline, TableEntry, UpdateKind};
+use controller::config::ForeignEntryPolicy;
+use controller::southbound::{SwitchStatus, SwitchTarget};
+use p4::fabric::{self, PortNumber, table};
+use p4::{ForwardingPipeline, TableEntry, UpdateKind};
 use topology::SwitchId;
 
 use crate::intruder::Intruder;
@@ -13,25 +13,29 @@ use crate::lab::{Lab, all_hold, first_leaf, written};
 const LEAF: SwitchId = SwitchId(0);
 
 async fn intruder(lab: &Lab, role: &str) -> Intruder {
-    let Target { address, .. } = Target::all(&lab.fabric).swap_remove(LEAF.index());
+    let SwitchTarget { address, .. } =
+        SwitchTarget::all_in_fabric(&lab.fabric).swap_remove(LEAF.index());
     Intruder::new(&address.p4runtime, address.device_id, role).await
 }
 
 /// A row that no plan has.
 fn stray() -> TableEntry {
-    fabric::port_down(Port::new(99).unwrap())
+    fabric::port_down(PortNumber::new(99).unwrap())
 }
 
 #[tokio::test]
 async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
     let lab = Lab::new().await;
     let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
-    let desired = controller.desired();
+    let desired = controller.desired_tables();
     all_hold(&controller).await;
-    let row = desired.tables[&LEAF].of(table::PATH).next().unwrap();
+    let row = desired.tables[&LEAF]
+        .table_entries(table::PATH)
+        .next()
+        .unwrap();
     let row = TableEntry::from(row);
     let mut changed = row.clone();
-    changed.value = fabric::path(2, 2, Port::CPU, Port::CPU).value;
+    changed.value = fabric::path(2, 2, PortNumber::CPU, PortNumber::CPU).value;
     let cases = [
         (UpdateKind::Insert, stray()),
         (UpdateKind::Modify, changed),
@@ -49,18 +53,18 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
 
 #[tokio::test]
 async fn foreign_entries_stay_if_the_policy_says_so_and_what_is_desired_does_not() {
-    for policy in [Foreign::Delete, Foreign::Report] {
+    for policy in [ForeignEntryPolicy::Delete, ForeignEntryPolicy::Report] {
         let lab = Lab::new().await;
         let mut other = intruder(&lab, "").await;
-        other.push(&Pipeline::fabric()).await;
+        other.push(&ForwardingPipeline::embedded_fabric()).await;
         other.write(UpdateKind::Insert, stray()).await;
         drop(other);
         let controller = lab.control(|raw| raw.reconcile.foreign = policy).await;
-        let desired = controller.desired();
+        let desired = controller.desired_tables();
         all_hold(&controller).await;
         let mut expected = (*desired.tables[&LEAF]).clone();
         let line = first_leaf(&controller, |_| true).await;
-        if policy == Foreign::Report {
+        if policy == ForeignEntryPolicy::Report {
             expected.insert(stray());
             assert_eq!(line.foreign, ["port_down port=99 -> mark_down()"]);
         }
@@ -79,13 +83,13 @@ async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written
 
     // The same tables in a program of another name.
     let mut other = intruder(&lab, "").await;
-    let mut program = Pipeline::fabric();
+    let mut program = ForwardingPipeline::embedded_fabric();
     program.cookie ^= 1;
     other.push(&program).await;
     other.write(UpdateKind::Insert, stray()).await;
     drop(other);
     let second = lab
-        .control(|raw| raw.reconcile.foreign = Foreign::Keep)
+        .control(|raw| raw.reconcile.foreign = ForeignEntryPolicy::Keep)
         .await;
     all_hold(&second).await;
     let line = first_leaf(&second, |_| true).await;

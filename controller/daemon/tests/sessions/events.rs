@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use controller::northbound::{self, Server};
-use controller::{ControllerHandle, Event, RawConfig};
+use controller::northbound::{self, ApiServer};
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,17 +59,20 @@ impl Reader {
     }
 }
 
-async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle, Server) {
+async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle, ApiServer) {
     let controller = lab.control(&change).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), &config(change)).unwrap();
+    let server = northbound::start_server(listener, controller.access(), &config(change)).unwrap();
     (controller, server)
 }
 
 async fn run(lab: &Lab, controller: &ControllerHandle, names: &[&str]) {
     let jobs = names.iter().zip(50_000..);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

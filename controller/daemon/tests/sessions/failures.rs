@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use controller::liveness::{Health, Part};
+use controller::liveness::{FabricPart, PartHealth};
 use controller::southbound::SwitchStatus;
-use controller::{ControllerHandle, Event};
+use controller::{ControllerHandle, StateEvent};
 use p4::fabric::table;
 use planner::Job;
-use switch::faults::{Fault, Script};
+use switch::faults::{FaultScript, InjectedFault};
 use tonic::Code;
-use topology::{LinkId, Node, SwitchId};
+use topology::{FabricNode, LinkId, SwitchId};
 
 use crate::lab::{DEADLINE, Lab, all_hold, first_leaf, verified};
 
@@ -20,7 +20,7 @@ fn uplink(lab: &Lab) -> LinkId {
 
 /// Waits until something that the controller desires holds.
 async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle) -> bool) {
-    let mut changes = controller.board().changes();
+    let mut changes = controller.status_board().subscribe();
     let holds = async {
         while !what(controller) {
             changes.changed().await.unwrap();
@@ -30,7 +30,9 @@ async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle)
 }
 
 fn rows(controller: &ControllerHandle, switch: SwitchId, table: p4::entry::TableId) -> usize {
-    controller.desired().tables[&switch].of(table).count()
+    controller.desired_tables().tables[&switch]
+        .table_entries(table)
+        .count()
 }
 
 #[tokio::test]
@@ -42,13 +44,16 @@ async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_last
     };
     let controller = lab.control(fast).await;
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     let before = verified(&lab, &controller).await;
 
     let cable = uplink(&lab);
     let spine = lab.fabric.switch_after(cable).unwrap();
     controller
-        .observe(Part::Cable(cable), Health::Down)
+        .report_health(FabricPart::Cable(cable), PartHealth::Down)
         .await
         .unwrap();
     let is_marked = |controller: &ControllerHandle| {
@@ -58,16 +63,16 @@ async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_last
     desired(&controller, is_marked).await;
     let during = verified(&lab, &controller).await;
     assert!(during.generation > before.generation);
-    let realised = controller.realised().unwrap();
+    let realised = controller.current_rollout().unwrap();
     let flows = &realised.plan.flows;
     assert!(flows.iter().all(|flow| !flow.links.contains(&cable)));
 
     controller
-        .observe(Part::Cable(cable.reverse()), Health::Up)
+        .report_health(FabricPart::Cable(cable.reverse()), PartHealth::Up)
         .await
         .unwrap();
     let is_used = |controller: &ControllerHandle| {
-        let realised = controller.realised();
+        let realised = controller.current_rollout();
         realised.is_some_and(|realised| realised.fabric.is_usable(cable))
     };
     desired(&controller, is_used).await;
@@ -84,13 +89,16 @@ async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
     };
     let controller = lab.control(impatient).await;
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     verified(&lab, &controller).await;
     let spine = lab.fabric.switch_after(uplink(&lab)).unwrap();
     lab.switches.servers.remove(spine.index()).shutdown().await;
     let is_avoided = |controller: &ControllerHandle| {
-        let realised = controller.realised().unwrap();
-        let link = |link: &LinkId| realised.fabric.link(*link).to.node != Node::Switch(spine);
+        let realised = controller.current_rollout().unwrap();
+        let link = |link: &LinkId| realised.fabric.link(*link).to.node != FabricNode::Switch(spine);
         let mut flows = realised.plan.flows.iter();
         !realised.fabric.is_switch_up(spine) && flows.all(|flow| flow.links.iter().all(link))
     };
@@ -102,21 +110,21 @@ async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
 
 #[tokio::test]
 async fn a_full_table_spills_to_ecmp_and_says_so() {
-    let refusal = |nth| Fault::RefuseUpdate {
+    let refusal = |nth| InjectedFault::RefuseUpdate {
         table: "IngressImpl.flow_pin".into(),
         nth,
         code: Code::ResourceExhausted,
     };
-    let lab = Lab::with_faults(Script(vec![refusal(2), refusal(3)])).await;
+    let lab = Lab::with_faults(FaultScript(vec![refusal(2), refusal(3)])).await;
     let controller = lab.control(|_| {}).await;
     let job = |name: usize| -> Job { lab.job(&format!("job{name}"), 50_000 + name as u16) };
-    let jobs = Event::JobsChanged((0..3).map(job).collect());
-    controller.submit(jobs).await.unwrap();
+    let jobs = StateEvent::JobsChanged((0..3).map(job).collect());
+    controller.submit_event(jobs).await.unwrap();
     let is_spilled =
         |controller: &ControllerHandle| rows(controller, SwitchId(0), table::FLOW_PIN) == 1;
     desired(&controller, is_spilled).await;
     verified(&lab, &controller).await;
-    let report = controller.realised().unwrap().report;
+    let report = controller.current_rollout().unwrap().report;
     let told = |text: &str| report.findings.iter().any(|f| f.text.contains(text));
     assert!(told("2 flows of the least intense jobs"), "{report:?}");
     controller.shutdown().await;
@@ -125,7 +133,7 @@ async fn a_full_table_spills_to_ecmp_and_says_so() {
 #[tokio::test]
 async fn a_slow_switch_is_given_up_at_the_deadline_and_tried_again() {
     let by = Duration::from_millis(500);
-    let lab = Lab::with_faults(Script(vec![Fault::DelayWrite { nth: 1, by }])).await;
+    let lab = Lab::with_faults(FaultScript(vec![InjectedFault::DelayWrite { nth: 1, by }])).await;
     let controller = lab.control(|raw| raw.deadlines.rpc_ms = 100).await;
     let recovered = |line: &SwitchStatus| line.failures > 0 && line.verified.is_some();
     let line = first_leaf(&controller, recovered).await;

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
-use controller::config::{RawToken, Role};
+use controller::config::{AccessRole, RawToken};
 use controller::northbound::openapi;
-use controller::{Config, Event, RawConfig};
+use controller::{Config, RawConfig, StateEvent};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::metadata::MetadataValue;
@@ -69,7 +69,7 @@ fn says_the_same(http: &Value, grpc: &Value, place: &str) {
 #[test]
 fn each_endpoint_has_its_rpc() {
     let proto = include_str!("../../../api/proto/northbound.proto");
-    let document = openapi::document();
+    let document = openapi::openapi_document();
     let paths = document["paths"].as_object().unwrap().keys();
     for path in paths {
         let words = path
@@ -216,7 +216,7 @@ async fn events_are_those_of_http_and_go_on() {
     }
     served
         .controller
-        .submit(Event::JobsChanged(Vec::new()))
+        .submit_event(StateEvent::JobsChanged(Vec::new()))
         .await
         .unwrap();
     let mut left = 0;
@@ -295,7 +295,7 @@ async fn history_has_the_name_of_the_token() {
 }
 
 /// Somebody whose token is this.
-pub(crate) fn token(name: &str, role: Role, token: &[u8]) -> RawToken {
+pub(crate) fn token(name: &str, role: AccessRole, token: &[u8]) -> RawToken {
     let digest = Sha256::digest(token);
     RawToken {
         name: name.to_owned(),
@@ -307,8 +307,8 @@ pub(crate) fn token(name: &str, role: Role, token: &[u8]) -> RawToken {
 fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
     let mut raw = RawConfig::default();
     raw.northbound.tokens = vec![
-        token("ada", Role::Write, b"ada"),
-        token("bob", Role::Read, b"bob"),
+        token("ada", AccessRole::Write, b"ada"),
+        token("bob", AccessRole::Read, b"bob"),
     ];
     change(&mut raw);
     Config::try_from(raw).unwrap()

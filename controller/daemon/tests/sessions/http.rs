@@ -97,7 +97,7 @@ async fn every_endpoint_answers() {
             "{path}: {status} {answer}"
         );
     }
-    let documented = openapi::document();
+    let documented = openapi::openapi_document();
     let documented: BTreeSet<String> = documented["paths"]
         .as_object()
         .unwrap()

@@ -1,7 +1,7 @@
 //! Somebody else who writes to a switch: under a role of his own, so that no mastership is lost.
 
 use futures::StreamExt;
-use p4::{Pipeline, Update, UpdateKind, codec};
+use p4::{ForwardingPipeline, TableUpdate, UpdateKind, codec};
 use p4rt::p4_runtime_client::P4RuntimeClient;
 use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4rt::stream_message_request::Update as ToSwitch;
@@ -57,14 +57,14 @@ impl Intruder {
             device_id: self.device_id,
             role: self.role.clone(),
             election_id: Some(ELECTION),
-            updates: vec![codec::encode_update(&Update { kind, entry })],
+            updates: vec![codec::encode_update(&TableUpdate { kind, entry })],
             ..Default::default()
         };
         self.calls.write(request).await.unwrap();
     }
 
     /// Has the switch run `pipeline`, with empty tables.
-    pub(crate) async fn push(&mut self, pipeline: &Pipeline) {
+    pub(crate) async fn push(&mut self, pipeline: &ForwardingPipeline) {
         let request = p4rt::SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             role: self.role.clone(),

@@ -5,17 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::northbound::{self, Server};
-use controller::southbound::{Address, Client, SwitchStatus, Target};
-use controller::{Config, Controller, ControllerError, ControllerHandle, Event, RawConfig, Timing};
-use p4::{Pipeline, Tables};
+use controller::northbound::{self, ApiServer};
+use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus, SwitchTarget};
+use controller::{
+    ChangeTiming, Config, Controller, ControllerError, ControllerHandle, RawConfig, StateEvent,
+};
+use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Flow, Job, Policy};
-use switch::faults::Script;
+use switch::faults::FaultScript;
 use switch::service::{ServerHandle, ServiceOptions, serve};
-use switch::{DeviceConfig, DeviceIndex, FabricBuilder, FabricHandle};
+use switch::{DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, HostId, NicId, Parts, SwitchId};
+use topology::{Fabric, FabricParts, HostId, NicId, SwitchId};
 
 /// Far more than anything here takes, on however slow a machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -30,14 +32,14 @@ pub(crate) struct Lab<S = Embedded> {
 /// Embedded switches, each with a server.
 pub(crate) struct Embedded {
     pub(crate) servers: Vec<ServerHandle>,
-    pub(crate) devices: FabricHandle,
+    pub(crate) devices: EmulatedNetworkHandle,
 }
 
 /// A controller that is served.
 pub(crate) struct Served {
     pub(crate) controller: ControllerHandle,
     pub(crate) at: SocketAddr,
-    server: Server,
+    server: ApiServer,
 }
 
 impl Served {
@@ -55,11 +57,11 @@ impl Lab {
     }
 
     /// The same, with faults on the first leaf.
-    pub(crate) async fn with_faults(faults: Script) -> Self {
+    pub(crate) async fn with_faults(faults: FaultScript) -> Self {
         Self::with(|switch| ServiceOptions {
             faults: match switch {
                 0 => faults.clone(),
-                _ => Script::default(),
+                _ => FaultScript::default(),
             },
             ..ServiceOptions::default()
         })
@@ -71,10 +73,13 @@ impl Lab {
     pub(crate) async fn served(&self, config: &Config) -> Served {
         let controller = self.control(|_| {}).await;
         let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
-        controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+        controller
+            .submit_event(StateEvent::JobsChanged(jobs))
+            .await
+            .unwrap();
         verified(self, &controller).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = northbound::serve(listener, controller.access(), config).unwrap();
+        let server = northbound::start_server(listener, controller.access(), config).unwrap();
         Served {
             controller,
             at: server.local_addr(),
@@ -90,10 +95,10 @@ impl Lab {
     /// clock is held.
     pub(crate) async fn wired(
         options: impl Fn(usize) -> ServiceOptions,
-        wire: impl FnOnce(&mut FabricBuilder, &[DeviceIndex]),
+        wire: impl FnOnce(&mut EmulatedNetworkBuilder, &[DeviceIndex]),
     ) -> Self {
         let mut parts = parts();
-        let mut builder = FabricBuilder::new();
+        let mut builder = EmulatedNetworkBuilder::new();
         let device = |switch: &topology::Switch| DeviceConfig {
             device_id: switch.device_id,
             cpu_port: 255,
@@ -138,21 +143,24 @@ impl<S> Lab<S> {
     }
 
     /// What each switch holds, read by somebody else.
-    pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Arc<Tables>> {
+    pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
         let mut tables = BTreeMap::new();
-        for Target {
+        for SwitchTarget {
             switch, address, ..
-        } in Target::all(&self.fabric)
+        } in SwitchTarget::all_in_fabric(&self.fabric)
         {
             let client = self.client(&address).await;
-            let held = client.all_tables(&Pipeline::fabric()).await.unwrap();
+            let held = client
+                .read_all_tables(&ForwardingPipeline::embedded_fabric())
+                .await
+                .unwrap();
             tables.insert(switch, Arc::new(held));
         }
         tables
     }
 
-    pub(crate) async fn client(&self, address: &Address) -> Client {
-        Client::connect(address, &Config::default().southbound)
+    pub(crate) async fn client(&self, address: &SwitchAddress) -> SwitchClient {
+        SwitchClient::connect(address, &Config::default().southbound)
             .await
             .unwrap()
     }
@@ -189,15 +197,15 @@ pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
 }
 
 /// The fabric of every lab, before its switches have addresses.
-pub(crate) fn parts() -> Parts {
+pub(crate) fn parts() -> FabricParts {
     let spec = ClosSpec {
         leaves: 2,
         spines: 2,
         hosts_per_leaf: 2,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("lab", &spec).unwrap();
-    Parts {
+    let fabric = clos::build_clos("lab", &spec).unwrap();
+    FabricParts {
         name: fabric.name().to_owned(),
         hosts: fabric.hosts().to_vec(),
         nics: fabric.nics().to_vec(),
@@ -208,20 +216,20 @@ pub(crate) fn parts() -> Parts {
 
 /// Waits until all switches that are not down were seen to hold what is desired now, as far as they
 /// take it.
-pub(crate) async fn all_hold(controller: &ControllerHandle) -> Timing {
-    let generation = controller.desired().generation;
+pub(crate) async fn all_hold(controller: &ControllerHandle) -> ChangeTiming {
+    let generation = controller.desired_tables().generation;
     let verified = controller.await_verified(generation, DEADLINE);
     verified.await.unwrap()
 }
 
 /// Waits until all switches hold what is desired now, and reads that they do.
-pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> Timing {
+pub(crate) async fn verified<S>(lab: &Lab<S>, controller: &ControllerHandle) -> ChangeTiming {
     loop {
-        let desired = controller.desired();
+        let desired = controller.desired_tables();
         let timing = all_hold(controller).await;
         let held = lab.read_all().await;
         // Something newer may have come in between.
-        if controller.desired().generation == desired.generation {
+        if controller.desired_tables().generation == desired.generation {
             assert_eq!(held, desired.tables);
             return timing;
         }
@@ -235,17 +243,19 @@ pub(crate) async fn first_leaf(
 ) -> SwitchStatus {
     let holds =
         |lines: &BTreeMap<SwitchId, SwitchStatus>| lines.get(&SwitchId(0)).is_some_and(&what);
-    let waiting = controller.board().wait_until(holds);
+    let waiting = controller.status_board().wait_until(holds);
     let lines = tokio::time::timeout(DEADLINE, waiting).await;
-    lines.unwrap_or_else(|_| panic!("{:#?}", controller.board().all()))[&SwitchId(0)].clone()
+    lines.unwrap_or_else(|_| panic!("{:#?}", controller.status_board().all_statuses()))
+        [&SwitchId(0)]
+        .clone()
 }
 
 /// Entries written to all switches so far.
 pub(crate) fn written(controller: &ControllerHandle) -> u64 {
     controller
-        .board()
-        .all()
+        .status_board()
+        .all_statuses()
         .values()
-        .map(|line| line.written.entries())
+        .map(|line| line.written.total_entries())
         .sum()
 }

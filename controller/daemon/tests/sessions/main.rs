@@ -51,27 +51,27 @@ mod traces;
 #[cfg(test)]
 mod traffic;
 
-use controller::Event;
-use controller::southbound::arbitration::Standing;
-use controller::southbound::{Address, Client, SwitchStatus};
+use controller::StateEvent;
+use controller::southbound::arbitration::Mastership;
+use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
 use lab::{Lab, all_hold, first_leaf, written};
-use switch::election::Dialect;
-use switch::faults::{Fault, Script};
+use switch::election::ArbitrationDialect;
+use switch::faults::{FaultScript, InjectedFault};
 use switch::service::ServiceOptions;
 use tonic::Code;
-use topology::{Change, SwitchId};
+use topology::{AvailabilityChange, SwitchId};
 
 #[tokio::test]
 async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
     let lab = Lab::new().await;
     let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
     let timing = all_hold(&controller).await;
-    assert!(timing.made.origin.received <= timing.made.planned);
-    assert!(timing.made.lowered <= timing.first_write.unwrap());
+    assert!(timing.timestamps.origin.received <= timing.timestamps.planned);
+    assert!(timing.timestamps.lowered <= timing.first_write.unwrap());
     assert!(timing.first_write.unwrap() <= timing.verified);
 
     let total: usize = controller
-        .desired()
+        .desired_tables()
         .tables
         .values()
         .map(|tables| tables.len())
@@ -83,7 +83,7 @@ async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
     let line = first_leaf(&controller, |line| line.passes > passes + 2).await;
     assert_eq!((line.written.pipelines, line.failures), (1, 0));
     assert_eq!(written(&controller), total as u64);
-    assert_eq!(lab.read_all().await, controller.desired().tables);
+    assert_eq!(lab.read_all().await, controller.desired_tables().tables);
     controller.shutdown().await;
 }
 
@@ -92,26 +92,28 @@ async fn a_job_costs_its_own_entries_and_nothing_else() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     all_hold(&controller).await;
-    let (before, tables) = (written(&controller), controller.desired().tables.clone());
+    let (before, tables) = (
+        written(&controller),
+        controller.desired_tables().tables.clone(),
+    );
 
-    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
-    let receipt = controller.submit(event).await.unwrap();
+    let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
+    let receipt = controller.submit_event(event).await.unwrap();
     all_hold(&controller).await;
-    let desired = controller.desired();
-    let pipeline = p4::Pipeline::fabric();
-    let difference = desired
-        .tables
-        .iter()
-        .map(|(switch, desired)| p4::diff(&pipeline.p4info, desired, &tables[switch]).len() as u64);
+    let desired = controller.desired_tables();
+    let pipeline = p4::ForwardingPipeline::embedded_fabric();
+    let difference = desired.tables.iter().map(|(switch, desired)| {
+        p4::diff_tables(&pipeline.p4info, desired, &tables[switch]).len() as u64
+    });
     let difference: u64 = difference.sum();
     assert!((1..10).contains(&difference), "{difference}");
     assert_eq!(written(&controller) - before, difference);
     assert_eq!(lab.read_all().await, desired.tables);
 
     // The same jobs again change nothing, not even the generation.
-    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
+    let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
     assert_eq!(
-        controller.submit(event).await.unwrap().generation,
+        controller.submit_event(event).await.unwrap().generation,
         receipt.generation
     );
     controller.shutdown().await;
@@ -124,12 +126,12 @@ async fn a_job_costs_its_own_entries_and_nothing_else() {
 
 #[tokio::test]
 async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
-    let refusal = Fault::RefuseUpdate {
+    let refusal = InjectedFault::RefuseUpdate {
         table: "IngressImpl.path".into(),
         nth: 2,
         code: Code::ResourceExhausted,
     };
-    let lab = Lab::with_faults(Script(vec![refusal])).await;
+    let lab = Lab::with_faults(FaultScript(vec![refusal])).await;
     // No retry by itself: what is refused stays refused until the next event wakes the sessions.
     let late = |raw: &mut controller::RawConfig| {
         raw.reconcile.retry_first_ms = 3_600_000;
@@ -142,43 +144,43 @@ async fn a_refused_update_is_told_and_the_next_pass_repairs_it() {
     assert!(said.starts_with("Insert path dst_leaf=2 path="), "{said}");
     assert!(said.contains("ResourceExhausted"), "{said}");
 
-    let event = Event::JobsChanged(vec![lab.job("a", 50_000)]);
-    controller.submit(event).await.unwrap();
+    let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
+    controller.submit_event(event).await.unwrap();
     all_hold(&controller).await;
     let line = first_leaf(&controller, |_| true).await;
     let told = (line.written.refused, line.refusals.len(), line.failures);
     assert_eq!(told, (1, 0, 0));
-    assert_eq!(lab.read_all().await, controller.desired().tables);
+    assert_eq!(lab.read_all().await, controller.desired_tables().tables);
     controller.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_pass_retries_by_itself() {
-    let refusals = (1..=3).map(|nth| Fault::RefuseUpdate {
+    let refusals = (1..=3).map(|nth| InjectedFault::RefuseUpdate {
         table: "IngressImpl.path".into(),
         nth,
         code: Code::Internal,
     });
-    let lab = Lab::with_faults(Script(refusals.collect())).await;
+    let lab = Lab::with_faults(FaultScript(refusals.collect())).await;
     let controller = lab.control(|_| {}).await;
     all_hold(&controller).await;
     let line = first_leaf(&controller, |_| true).await;
     assert_eq!(line.written.refused, 3);
-    assert_eq!(lab.read_all().await, controller.desired().tables);
+    assert_eq!(lab.read_all().await, controller.desired_tables().tables);
     controller.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = Address {
+    let address = SwitchAddress {
         p4runtime: silent.local_addr().unwrap().to_string(),
         device_id: 1,
     };
     let limits = controller::Config::default().southbound;
     let begun = tokio::time::Instant::now();
-    let answer = match Client::connect(&address, &limits).await {
-        Ok(client) => client.pin_counts().await.map(drop),
+    let answer = match SwitchClient::connect(&address, &limits).await {
+        Ok(client) => client.read_pin_counts().await.map(drop),
         Err(error) => Err(error),
     };
     assert!(answer.is_err());
@@ -187,8 +189,11 @@ async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
 
 #[tokio::test]
 async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
-    for fault in [Fault::DropStream { nth: 1 }, Fault::Restart { nth: 3 }] {
-        let lab = Lab::with_faults(Script(vec![fault.clone()])).await;
+    for fault in [
+        InjectedFault::DropStream { nth: 1 },
+        InjectedFault::Restart { nth: 3 },
+    ] {
+        let lab = Lab::with_faults(FaultScript(vec![fault.clone()])).await;
         // A small batch, so that there is a middle.
         let controller = lab.control(|raw| raw.reconcile.batch = 2).await;
         let broken = |line: &SwitchStatus| line.failures > 0 && line.verified.is_some();
@@ -197,7 +202,7 @@ async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
         all_hold(&controller).await;
         assert_eq!(
             lab.read_all().await,
-            controller.desired().tables,
+            controller.desired_tables().tables,
             "{fault:?}"
         );
         controller.shutdown().await;
@@ -213,14 +218,14 @@ async fn a_switch_restarted_empty_is_restored() {
     let restored = |line: &SwitchStatus| line.written.pipelines == 2 && line.verified.is_some();
     let line = first_leaf(&controller, restored).await;
     let entries = line.verified.unwrap().entries as u64;
-    assert_eq!(line.written.entries(), 2 * entries);
-    assert_eq!(lab.read_all().await, controller.desired().tables);
+    assert_eq!(line.written.total_entries(), 2 * entries);
+    assert_eq!(lab.read_all().await, controller.desired_tables().tables);
     controller.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_is_gone() {
-    for dialect in [Dialect::Specification, Dialect::Bmv2] {
+    for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
         let options = |_| ServiceOptions {
             dialect,
             ..ServiceOptions::default()
@@ -231,19 +236,19 @@ async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_
 
         // The second believes in an older term and in a fabric with a failed spine.
         let stale = lab.control(|raw| raw.election.controller = 2).await;
-        let change = Event::FabricChanged(Change::SwitchDown(SwitchId(2)));
-        stale.submit(change).await.unwrap();
-        let waits = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+        let change = StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(2)));
+        stale.submit_event(change).await.unwrap();
+        let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
         first_leaf(&stale, waits).await;
         assert_eq!(written(&stale), 0);
-        assert_eq!(lab.read_all().await, first.desired().tables);
+        assert_eq!(lab.read_all().await, first.desired_tables().tables);
 
         first.shutdown().await;
         all_hold(&stale).await;
-        assert_eq!(lab.read_all().await, stale.desired().tables);
+        assert_eq!(lab.read_all().await, stale.desired_tables().tables);
         let pipelines = stale
-            .board()
-            .all()
+            .status_board()
+            .all_statuses()
             .values()
             .map(|line| line.written.pipelines)
             .sum::<u64>();
@@ -260,22 +265,22 @@ async fn losing_mastership_stops_all_writes() {
     let second = lab.control(|raw| raw.election.term = 9).await;
     all_hold(&second).await;
 
-    let lost = |line: &SwitchStatus| matches!(line.standing, Standing::Backup { .. });
+    let lost = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
     first_leaf(&first, lost).await;
     let before = written(&first);
     first
-        .submit(Event::JobsChanged(vec![lab.job("a", 50_000)]))
+        .submit_event(StateEvent::JobsChanged(vec![lab.job("a", 50_000)]))
         .await
         .unwrap();
-    let event = Event::JobsChanged(vec![lab.job("b", 60_000)]);
-    second.submit(event).await.unwrap();
+    let event = StateEvent::JobsChanged(vec![lab.job("b", 60_000)]);
+    second.submit_event(event).await.unwrap();
     all_hold(&second).await;
     assert_eq!(written(&first), before);
-    assert_eq!(lab.read_all().await, second.desired().tables);
+    assert_eq!(lab.read_all().await, second.desired_tables().tables);
 
     // What the first once verified does not count when it is primary again.
     second.shutdown().await;
-    let desired = first.desired();
+    let desired = first.desired_tables();
     all_hold(&first).await;
     assert_eq!(lab.read_all().await, desired.tables);
     first.shutdown().await;
@@ -288,7 +293,7 @@ async fn an_unreachable_switch_is_named() {
     all_hold(&controller).await;
     let error = controller
         .await_verified(
-            controller.desired().generation + 1,
+            controller.desired_tables().generation + 1,
             std::time::Duration::from_millis(1),
         )
         .await;

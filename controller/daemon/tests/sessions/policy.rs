@@ -1,24 +1,33 @@
 //! Changes of policy on a running controller: shown before, whole or not at all, and taken back.
 
-use controller::northbound::service::{Order, Say, Service, ServiceError, Text, Wanted, Wish};
-use controller::{ControllerHandle, Event, RawConfig};
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest,
+    ServiceError, TemporaryOverrideRequest,
+};
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use planner::OverrideDocument;
 
 use crate::lab::{DEADLINE, Lab, config, verified};
 
 /// A lab with two jobs that contend, and the service of its controller.
-async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle, Service) {
+async fn served(
+    lab: &Lab,
+    change: impl Fn(&mut RawConfig),
+) -> (ControllerHandle, NorthboundService) {
     let controller = lab.control(&change).await;
     let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
-    let service = Service::new(controller.access().clone(), &config(&change));
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
+    let service = NorthboundService::new(controller.access().clone(), &config(&change));
     (controller, service)
 }
 
-fn wish(text: &str) -> Wish {
-    Wish {
-        policy: Some(Text {
+fn wish(text: &str) -> PreviewPolicyRequest {
+    PreviewPolicyRequest {
+        policy: Some(PolicyFile {
             file: "policy.toml".to_owned(),
             text: text.to_owned(),
         }),
@@ -26,8 +35,8 @@ fn wish(text: &str) -> Wish {
     }
 }
 
-fn order(text: &str, confirm_within: Option<u64>) -> Order {
-    Order {
+fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
+    ApplyPolicyRequest {
         wish: wish(text),
         who: "ada".to_owned(),
         why: "a test".to_owned(),
@@ -41,15 +50,18 @@ const RAISED: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n";
 const EXEMPT: &str = "[[job]]\nmatch = 'a'\nexempt = true\n";
 
 /// Waits until this edition is in force and planned for.
-async fn in_force(controller: &ControllerHandle, service: &Service, number: u64) {
+async fn in_force(controller: &ControllerHandle, service: &NorthboundService, number: u64) {
     let reached = async {
-        while service.policy().await.unwrap().number != number {
+        while service.get_policy().await.unwrap().number != number {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(DEADLINE, reached).await.unwrap();
     // Whatever event comes next is planned for after it.
-    controller.submit(Event::Elected(0)).await.unwrap();
+    controller
+        .submit_event(StateEvent::ElectionWon(0))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +71,7 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
     verified(&lab, &controller).await;
     let before = lab.read_all().await;
 
-    let preview = service.diff(&wish(RAISED)).await.unwrap();
+    let preview = service.preview_policy(&wish(RAISED)).await.unwrap();
     assert!(lab.read_all().await == before, "a diff writes nothing");
     assert!(
         preview.policy[0].starts_with("job: [] -> ["),
@@ -72,7 +84,7 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
         .map(|switch| switch.entries.len())
         .sum();
     let written = crate::lab::written(&controller);
-    let done = service.apply(&order(RAISED, None)).await.unwrap();
+    let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
     assert!(
         (done.applied, done.trial_until_ms) == (true, None),
         "{done:?}"
@@ -80,17 +92,26 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
     assert_eq!(crate::lab::written(&controller) - written, shown as u64);
     verified(&lab, &controller).await;
 
-    service.roll_back(&Say::default()).await.unwrap();
+    service
+        .rollback_policy(&RollbackPolicyRequest::default())
+        .await
+        .unwrap();
     let before = lab.read_all().await;
-    service.apply(&order(EXEMPT, Some(600))).await.unwrap();
+    service
+        .apply_policy(&order(EXEMPT, Some(600)))
+        .await
+        .unwrap();
     assert!(lab.read_all().await != before);
-    service.roll_back(&Say::default()).await.unwrap();
+    service
+        .rollback_policy(&RollbackPolicyRequest::default())
+        .await
+        .unwrap();
     verified(&lab, &controller).await;
     assert!(
         lab.read_all().await == before,
         "a trial leaves nothing behind"
     );
-    let history = service.history().await.unwrap();
+    let history = service.list_policy_revisions().await.unwrap();
     let told: Vec<_> = history
         .iter()
         .map(|chapter| chapter.edition.number)
@@ -108,24 +129,33 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
     let path = folder.path().join("store");
     let stored = |raw: &mut RawConfig| raw.store.path = Some(path.clone());
     let (controller, service) = served(&lab, stored).await;
-    let done = service.apply(&order(RAISED, Some(1))).await.unwrap();
+    let done = service.apply_policy(&order(RAISED, Some(1))).await.unwrap();
     assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");
     assert!(matches!(
-        service.apply(&order("", None)).await,
+        service.apply_policy(&order("", None)).await,
         Err(ServiceError::Refused(_))
     ));
     in_force(&controller, &service, 3).await;
     verified(&lab, &controller).await;
 
-    let confirmed = service.apply(&order(RAISED, Some(3_600))).await.unwrap();
-    service.confirm(&Say::default()).await.unwrap();
+    let confirmed = service
+        .apply_policy(&order(RAISED, Some(3_600)))
+        .await
+        .unwrap();
+    service
+        .confirm_policy(&RollbackPolicyRequest::default())
+        .await
+        .unwrap();
     assert!(
-        service.confirm(&Say::default()).await.is_err(),
+        service
+            .confirm_policy(&RollbackPolicyRequest::default())
+            .await
+            .is_err(),
         "nothing is on trial"
     );
     assert_eq!(confirmed.edition, 4);
     let done = service
-        .apply(&order("fairness = 0.5", Some(1)))
+        .apply_policy(&order("fairness = 0.5", Some(1)))
         .await
         .unwrap();
     assert_eq!(done.edition, 5);
@@ -134,8 +164,13 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
 
     let (again, service) = served(&lab, stored).await;
     in_force(&again, &service, 6).await;
-    let content = service.policy().await.unwrap().content;
-    assert_eq!(content, service.history().await.unwrap()[2].edition.content);
+    let content = service.get_policy().await.unwrap().content;
+    assert_eq!(
+        content,
+        service.list_policy_revisions().await.unwrap()[2]
+            .edition
+            .content
+    );
     assert_eq!(content.policy.jobs[0].pattern, "b");
     verified(&lab, &again).await;
     again.shutdown().await;
@@ -147,13 +182,13 @@ async fn a_change_that_a_switch_does_not_take_is_taken_back() {
     let hasty = |raw: &mut RawConfig| raw.deadlines.verify_ms = 200;
     let (controller, service) = served(&lab, hasty).await;
     verified(&lab, &controller).await;
-    let before = service.policy().await.unwrap().content;
+    let before = service.get_policy().await.unwrap().content;
     // The switch is gone, and for some seconds it is not yet given up.
     lab.switches.servers.remove(0).shutdown().await;
-    let done = service.apply(&order(RAISED, None)).await.unwrap();
+    let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
     assert!(!done.applied, "{done:?}");
     assert!(done.findings[0].text.contains("leaf1"), "{done:?}");
-    let latest = service.policy().await.unwrap();
+    let latest = service.get_policy().await.unwrap();
     assert_eq!((latest.content, latest.trial), (before, None));
     controller.shutdown().await;
 }
@@ -163,10 +198,10 @@ async fn an_override_lasts_as_long_as_it_was_to() {
     let lab = Lab::new().await;
     let (controller, service) = served(&lab, |_| {}).await;
     let level = || {
-        let realised = controller.realised().unwrap();
+        let realised = controller.current_rollout().unwrap();
         realised.plan.job(&"b".into()).unwrap().1.level
     };
-    let wanted = Wanted {
+    let wanted = TemporaryOverrideRequest {
         rule: OverrideDocument {
             pattern: "job:b".to_owned(),
             level: Some(0),
@@ -174,17 +209,17 @@ async fn an_override_lasts_as_long_as_it_was_to() {
         },
         seconds: 1,
     };
-    let order = Order {
-        wish: Wish {
+    let order = ApplyPolicyRequest {
+        wish: PreviewPolicyRequest {
             temporary: Some(wanted),
-            ..Wish::default()
+            ..PreviewPolicyRequest::default()
         },
-        ..Order::default()
+        ..ApplyPolicyRequest::default()
     };
-    service.apply(&order).await.unwrap();
+    service.apply_policy(&order).await.unwrap();
     assert_eq!(level(), 0);
     in_force(&controller, &service, 3).await;
-    let content = service.policy().await.unwrap().content;
+    let content = service.get_policy().await.unwrap().content;
     assert!(
         content.temporary.is_empty() && content.validate("policy").unwrap().overrides.is_empty()
     );
@@ -211,12 +246,12 @@ async fn a_bad_document_is_told_with_its_line_and_changes_nothing() {
     ];
     for (text, expected) in cases {
         let refused = service
-            .apply(&order(text, None))
+            .apply_policy(&order(text, None))
             .await
             .unwrap_err()
             .to_string();
         assert!(refused.contains(expected), "{refused}");
     }
-    assert_eq!(service.policy().await.unwrap().number, 1);
+    assert_eq!(service.get_policy().await.unwrap().number, 1);
     controller.shutdown().await;
 }

@@ -3,30 +3,32 @@
 
 use std::path::{Path, PathBuf};
 
-use controller::liveness::{Health, Part};
-use controller::northbound::service::{Order, Say, Service, Text, Wish};
-use controller::recorder::replay::{Happened, Replayed, replay};
-use controller::{Event, RawConfig};
+use controller::liveness::{FabricPart, PartHealth};
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest, RollbackPolicyRequest,
+};
+use controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
+use controller::{RawConfig, StateEvent};
 use p4::fabric::table;
-use switch::faults::{Fault, Script};
+use switch::faults::{FaultScript, InjectedFault};
 use tonic::Code;
-use topology::{Change, SwitchId};
+use topology::{AvailabilityChange, SwitchId};
 
 use crate::lab::{Lab, config, verified};
 
-fn faults() -> Script {
-    let refused = Fault::RefuseUpdate {
+fn faults() -> FaultScript {
+    let refused = InjectedFault::RefuseUpdate {
         table: "IngressImpl.flow_pin".to_owned(),
         nth: 1,
         code: Code::Unavailable,
     };
-    Script(vec![refused, Fault::Restart { nth: 6 }])
+    FaultScript(vec![refused, InjectedFault::Restart { nth: 6 }])
 }
 
-fn order(text: &str, confirm_within: Option<u64>) -> Order {
-    Order {
-        wish: Wish {
-            policy: Some(Text {
+fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
+    ApplyPolicyRequest {
+        wish: PreviewPolicyRequest {
+            policy: Some(PolicyFile {
                 file: "policy.toml".to_owned(),
                 text: text.to_owned(),
             }),
@@ -34,7 +36,7 @@ fn order(text: &str, confirm_within: Option<u64>) -> Order {
         },
         who: "ada".to_owned(),
         confirm_within,
-        ..Order::default()
+        ..ApplyPolicyRequest::default()
     }
 }
 
@@ -49,32 +51,54 @@ async fn session(folder: &Path, file_bytes: u64) {
         raw.liveness.hold_down_longest_ms = 1;
     };
     let controller = lab.control(recorded).await;
-    let service = Service::new(controller.access().clone(), &config(recorded));
+    let service = NorthboundService::new(controller.access().clone(), &config(recorded));
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
-    verified(&lab, &controller).await;
-
-    let cable = Part::Cable(lab.fabric.up_links(SwitchId(0))[0]);
-    controller.observe(cable, Health::Down).await.unwrap();
-    service
-        .apply(&order("[[job]]\nmatch = 'b'\nlevel = 0\n", Some(600)))
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
         .await
         .unwrap();
-    controller.observe(cable, Health::Up).await.unwrap();
-    service.roll_back(&Say::default()).await.unwrap();
-    let spine = lab.fabric.tier(topology::Tier::Spine).next().unwrap();
-    for change in [Change::SwitchDown(spine), Change::SwitchUp(spine)] {
-        let event = Event::FabricChanged(change);
-        controller.submit(event).await.unwrap();
+    verified(&lab, &controller).await;
+
+    let cable = FabricPart::Cable(lab.fabric.up_links(SwitchId(0))[0]);
+    controller
+        .report_health(cable, PartHealth::Down)
+        .await
+        .unwrap();
+    service
+        .apply_policy(&order("[[job]]\nmatch = 'b'\nlevel = 0\n", Some(600)))
+        .await
+        .unwrap();
+    controller
+        .report_health(cable, PartHealth::Up)
+        .await
+        .unwrap();
+    service
+        .rollback_policy(&RollbackPolicyRequest::default())
+        .await
+        .unwrap();
+    let spine = lab
+        .fabric
+        .switches_of_tier(topology::Tier::Spine)
+        .next()
+        .unwrap();
+    for change in [
+        AvailabilityChange::SwitchDown(spine),
+        AvailabilityChange::SwitchUp(spine),
+    ] {
+        let event = StateEvent::FabricChanged(change);
+        controller.submit_event(event).await.unwrap();
     }
-    let nowhere = Event::FabricChanged(Change::SwitchDown(SwitchId(99)));
-    controller.submit(nowhere).await.unwrap();
+    let nowhere = StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99)));
+    controller.submit_event(nowhere).await.unwrap();
     let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
-    controller.submit(Event::JobsChanged(jobs)).await.unwrap();
+    controller
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     verified(&lab, &controller).await;
     assert!(
-        controller.desired().tables[&SwitchId(0)]
-            .of(table::FLOW_PIN)
+        controller.desired_tables().tables[&SwitchId(0)]
+            .table_entries(table::FLOW_PIN)
             .count()
             > 0
     );
@@ -88,14 +112,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn run(mut text: &[u8]) -> (Replayed, Vec<Happened>) {
+fn run(mut text: &[u8]) -> (ReplaySummary, Vec<ReplayedLine>) {
     let mut happened = Vec::new();
-    let replayed = replay(&mut text, &mut |one| happened.push(one.clone()));
+    let replayed = replay_recording(&mut text, &mut |one| happened.push(one.clone()));
     (replayed.unwrap(), happened)
 }
 
-fn differences(happened: &[Happened]) -> Vec<&Happened> {
-    let differs = |one: &&Happened| !one.differences.is_empty();
+fn differences(happened: &[ReplayedLine]) -> Vec<&ReplayedLine> {
+    let differs = |one: &&ReplayedLine| !one.differences.is_empty();
     happened.iter().filter(differs).collect()
 }
 
@@ -106,10 +130,10 @@ async fn a_session_with_faults_runs_again_to_the_same_plans() {
     let file = files(folder.path()).pop().unwrap();
     let text = std::fs::read(file).unwrap();
     let (replayed, happened) = run(&text);
-    assert_eq!(differences(&happened), Vec::<&Happened>::new());
+    assert_eq!(differences(&happened), Vec::<&ReplayedLine>::new());
     assert!(!replayed.is_cut && replayed.plans >= 5, "{replayed:?}");
-    assert!(replayed.given >= 5, "{replayed:?}");
-    let told = |what: &str| happened.iter().any(|one| one.what.contains(what));
+    assert!(replayed.published >= 5, "{replayed:?}");
+    let told = |what: &str| happened.iter().any(|one| one.title.contains(what));
     assert!(
         told("LinkDown") && told("refused") && told("taken back"),
         "{happened:#?}"
@@ -122,13 +146,13 @@ async fn a_session_with_faults_runs_again_to_the_same_plans() {
         let (replayed, happened) = run(&text[..cut]);
         assert_eq!(
             differences(&happened),
-            Vec::<&Happened>::new(),
+            Vec::<&ReplayedLine>::new(),
             "cut at {cut}"
         );
         let is_line = text[cut - 1] == b'\n';
         assert_eq!(replayed.is_cut, !is_line, "cut at {cut}");
     }
-    assert!(replay(&mut &text[..first], &mut |_| {}).is_err());
+    assert!(replay_recording(&mut &text[..first], &mut |_| {}).is_err());
 
     // Another input leads elsewhere, and that is told with its step.
     let text = String::from_utf8(text).unwrap();
@@ -145,6 +169,10 @@ async fn every_file_of_a_ring_runs_alone() {
     assert!(files.len() > 2, "{files:?}");
     for file in files {
         let (_, happened) = run(&std::fs::read(&file).unwrap());
-        assert_eq!(differences(&happened), Vec::<&Happened>::new(), "{file:?}");
+        assert_eq!(
+            differences(&happened),
+            Vec::<&ReplayedLine>::new(),
+            "{file:?}"
+        );
     }
 }

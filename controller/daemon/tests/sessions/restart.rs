@@ -1,7 +1,7 @@
 //! A controller that ends and starts again: fail static, and with everything it had acknowledged.
 
-use controller::Event;
-use controller::southbound::arbitration::Standing;
+use controller::StateEvent;
+use controller::southbound::arbitration::Mastership;
 use planner::Policy;
 use tempfile::TempDir;
 
@@ -18,11 +18,17 @@ async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
         drained: vec!["spine1".into()],
         ..Policy::default()
     };
-    first.submit(Event::PolicyChanged(policy)).await.unwrap();
+    first
+        .submit_event(StateEvent::PolicyChanged(policy))
+        .await
+        .unwrap();
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    first.submit(Event::JobsChanged(jobs)).await.unwrap();
+    first
+        .submit_event(StateEvent::JobsChanged(jobs))
+        .await
+        .unwrap();
     let before = verified(&lab, &first).await;
-    let tables = first.desired().tables.clone();
+    let tables = first.desired_tables().tables.clone();
     // No farewell: whatever is acknowledged is stored.
     drop(first);
     assert_eq!(lab.read_all().await, tables, "fail static");
@@ -37,14 +43,14 @@ async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
     };
     let after = verified(&lab, &second).await;
     assert!(after.generation > before.generation);
-    assert_eq!(second.desired().tables, tables);
+    assert_eq!(second.desired_tables().tables, tables);
     assert_eq!(
         written(&second),
         0,
         "reads first, and finds all as it should be"
     );
-    for line in second.board().all().values() {
-        let Standing::Primary { election } = line.standing else {
+    for line in second.status_board().all_statuses().values() {
+        let Mastership::Primary { election } = line.mastership else {
             panic!("{line:?}");
         };
         assert!(election.term() > 1, "a term of its own");

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use controller::RawConfig;
-use controller::southbound::{Client, SwitchStatus, Target};
-use p4::Pipeline;
-use switch::service::{ServiceOptions, Tls};
+use controller::southbound::{SwitchClient, SwitchStatus, SwitchTarget};
+use p4::ForwardingPipeline;
+use switch::service::{ServiceOptions, ServiceTls};
 use topology::SwitchId;
 
 use crate::lab::{Lab, all_hold, config, first_leaf};
@@ -23,7 +23,7 @@ pub(crate) fn pem(name: &str) -> Vec<u8> {
 
 /// Switches that ask for a certificate.
 async fn lab() -> Lab {
-    let tls = Tls {
+    let tls = ServiceTls {
         certificate: pem("switch.pem"),
         key: pem("switch.key.pem"),
         client_roots: Some(pem("roots.pem")),
@@ -51,10 +51,15 @@ async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
     let limits = config(shown).southbound;
     let controller = lab.control(shown).await;
     all_hold(&controller).await;
-    let first = &Target::all(&lab.fabric)[0];
-    let client = Client::connect(&first.address, &limits).await.unwrap();
-    let held = client.all_tables(&Pipeline::fabric()).await.unwrap();
-    assert_eq!(held, *controller.desired().tables[&SwitchId(0)]);
+    let first = &SwitchTarget::all_in_fabric(&lab.fabric)[0];
+    let client = SwitchClient::connect(&first.address, &limits)
+        .await
+        .unwrap();
+    let held = client
+        .read_all_tables(&ForwardingPipeline::embedded_fabric())
+        .await
+        .unwrap();
+    assert_eq!(held, *controller.desired_tables().tables[&SwitchId(0)]);
     controller.shutdown().await;
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use agent::service::{Agent, Outlet};
-use agent::uplink::Contact;
-use agent::{Limits, Settings};
+use agent::report_stream::ControllerTarget;
+use agent::service::{HostAgent, ReportSink};
+use agent::{AgentSettings, ReportLimits};
 use api::telemetry as proto;
-use controller::northbound::{self, Server};
+use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle};
 use proto::report::Said;
 use proto::telemetry_client::TelemetryClient;
@@ -27,7 +27,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) async fn open(server: &Server) -> Self {
+    pub(crate) async fn open(server: &ApiServer) -> Self {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await.unwrap();
         let (say, reports) = mpsc::channel(4);
@@ -49,9 +49,9 @@ impl Line {
     }
 }
 
-pub(crate) async fn served(controller: &ControllerHandle) -> Server {
+pub(crate) async fn served(controller: &ControllerHandle) -> ApiServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    northbound::serve(listener, controller.access(), &Config::default()).unwrap()
+    northbound::start_server(listener, controller.access(), &Config::default()).unwrap()
 }
 
 pub(crate) fn announcement(job: &str, port: u32) -> Said {
@@ -88,7 +88,7 @@ pub(crate) async fn planned(controller: &ControllerHandle, job: &str, intensity:
         let planned = plan.job(&id);
         planned.is_some_and(|(_, planned)| planned.intensity >= intensity)
     };
-    let waiting = controller.await_realised(|realised| is_planned(&realised.plan));
+    let waiting = controller.await_rollout(|realised| is_planned(&realised.plan));
     let realised = tokio::time::timeout(DEADLINE, waiting)
         .await
         .unwrap()
@@ -124,7 +124,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
         line.say(Said::End(proto::End { job })).await;
         assert_eq!(line.hear().await, "ended");
     }
-    let empty = controller.await_realised(|realised| realised.plan.jobs.is_empty());
+    let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
     tokio::time::timeout(DEADLINE, empty)
         .await
         .unwrap()
@@ -201,10 +201,13 @@ async fn a_process_tells_its_agent_and_the_agent_the_controller() {
     let server = served(&controller).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
-    let outlet = Outlet::controller(&Contact::at(&server.local_addr().to_string())).unwrap();
-    let agent = Agent::open(settings(&path), outlet).unwrap();
+    let outlet = ReportSink::for_controller(&ControllerTarget::from_address(
+        &server.local_addr().to_string(),
+    ))
+    .unwrap();
+    let agent = HostAgent::open(settings(&path), outlet).unwrap();
     let stop = CancellationToken::new();
-    let running = tokio::spawn(agent.run(stop.clone().cancelled_owned()));
+    let running = tokio::spawn(agent.run_until(stop.clone().cancelled_owned()));
 
     let mut process = UnixStream::connect(&path).await.unwrap();
     let job = r#"{"job": {"id": "a", "gpus": {"h1": 1, "h3": 1},
@@ -225,26 +228,26 @@ async fn a_process_tells_its_agent_and_the_agent_the_controller() {
         never = training => never,
     }
     verified(&lab, &controller).await;
-    let bytes = controller.look(|state| state.told().jobs[0].flows[0].bytes);
+    let bytes = controller.query_state(|state| state.reported_jobs().jobs[0].flows[0].bytes);
     assert_eq!(bytes.await.unwrap(), 1e9);
 
     stop.cancel();
     running.await.unwrap();
-    let empty = controller.await_realised(|realised| realised.plan.jobs.is_empty());
+    let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
     let empty = tokio::time::timeout(DEADLINE, empty).await;
     empty.unwrap().unwrap();
     server.shutdown().await;
     controller.shutdown().await;
 }
 
-fn settings(socket: &Path) -> Settings {
-    Settings {
+fn settings(socket: &Path) -> AgentSettings {
+    AgentSettings {
         host: "h1".to_owned(),
         socket: Some(socket.to_owned()),
         jobs: Vec::new(),
         nics: BTreeMap::new(),
         sys: "/sys".into(),
-        limits: Limits {
+        limits: ReportLimits {
             window_seconds: 1.0,
             presence_seconds: 3.0,
             jobs: 4,

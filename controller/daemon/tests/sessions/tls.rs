@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use api::northbound as proto;
 use api::northbound::northbound_client::NorthboundClient;
-use controller::config::{Role, TlsFiles};
-use controller::northbound::{self, Server};
+use controller::config::{AccessRole, TlsFiles};
+use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -37,10 +37,10 @@ fn config(change: impl Fn(&mut TlsFiles)) -> Config {
     Config::try_from(raw(change)).unwrap()
 }
 
-async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, std::io::Result<Server>) {
+async fn served(lab: &Lab, config: &Config) -> (ControllerHandle, std::io::Result<ApiServer>) {
     let controller = lab.control(|_| {}).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = northbound::serve(listener, controller.access(), config);
+    let server = northbound::start_server(listener, controller.access(), config);
     (controller, server)
 }
 
@@ -106,7 +106,7 @@ async fn a_certificate_is_a_token_if_it_is_among_them() {
     let lab = Lab::new().await;
     let mut raw = raw(|files| files.client_roots = Some(file("roots.pem")));
     let certificate = CertificateDer::from_pem_file(file("controller.pem")).unwrap();
-    raw.northbound.certificates = vec![token("ada", Role::Read, &certificate)];
+    raw.northbound.certificates = vec![token("ada", AccessRole::Read, &certificate)];
     let (controller, server) = served(&lab, &Config::try_from(raw).unwrap()).await;
     let server = server.unwrap();
     let at = server.local_addr();

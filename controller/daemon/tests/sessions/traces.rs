@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use controller::{ControllerHandle, Event, RawConfig};
+use controller::{ControllerHandle, RawConfig, StateEvent};
 use opentelemetry_proto::tonic::collector::trace::v1 as otlp;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -105,7 +105,7 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
     line.hear().await;
     planned(&controller, "a", 0.0).await;
     verified(&lab, &controller).await;
-    let tables = controller.desired().tables.clone();
+    let tables = controller.desired_tables().tables.clone();
     server.shutdown().await;
 
     let all = told(controller, spans).await;
@@ -195,8 +195,8 @@ async fn a_collector_that_is_not_there_is_in_nobodys_way() {
     let controller = lab.control(few).await;
     verified(&lab, &controller).await;
     for port in 50_000..50_010 {
-        let event = Event::JobsChanged(vec![lab.job("a", port)]);
-        controller.submit(event).await.unwrap();
+        let event = StateEvent::JobsChanged(vec![lab.job("a", port)]);
+        controller.submit_event(event).await.unwrap();
         all_hold(&controller).await;
     }
     let shutdown = tokio::time::timeout(Duration::from_secs(50), controller.shutdown());

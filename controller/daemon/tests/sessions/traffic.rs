@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use controller::northbound::{
     self,
-    answers::LinkRow,
-    service::{Order, Service, Text, Wish},
+    controller_view::LinkRow,
+    service::{ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest},
 };
-use controller::{Config, ControllerHandle, Event, RawConfig, Realise};
+use controller::{Config, ControllerHandle, PlanRollout, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
-use switch::faults::{Fault, Script};
+use switch::faults::{FaultScript, InjectedFault};
 use switch::service::ServiceOptions;
 use switch::{
-    DeviceIndex, Endpoint, EndpointHandle, EndpointIndex, FabricBuilder, Outbox, Pace, Port,
-    QueueLimits, Wire, WireIndex,
+    ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointHandle, EndpointIndex, EndpointOutbox,
+    NetworkEndpoint, QueueLimits, WireEnd, WireIndex, WireSpec,
 };
 use tokio::net::TcpListener;
-use topology::{Change, Fabric, LinkId, Nic, NicId, Node, SwitchId};
+use topology::{AvailabilityChange, Fabric, FabricNode, LinkId, Nic, NicId, SwitchId};
 
 use crate::http::ask;
 use crate::lab::{DEADLINE, Lab, parts, verified};
@@ -48,11 +48,11 @@ struct Hosts {
 const SPINE: SwitchId = SwitchId(2);
 
 /// Every write takes its time.
-fn slow_writes() -> Script {
+fn slow_writes() -> FaultScript {
     let by = Duration::from_millis(30);
-    Script(
+    FaultScript(
         (1..=1_000)
-            .map(|nth| Fault::DelayWrite { nth, by })
+            .map(|nth| InjectedFault::DelayWrite { nth, by })
             .collect(),
     )
 }
@@ -91,8 +91,8 @@ pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
     frame
 }
 
-impl Endpoint for Hosts {
-    fn receive(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut Outbox) {
+impl NetworkEndpoint for Hosts {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut EndpointOutbox) {
         let Some((flow, rest)) = packet
             .get(HEADERS..)
             .and_then(|rest| rest.split_first_chunk())
@@ -108,13 +108,13 @@ impl Endpoint for Hosts {
         *next += 1;
     }
 
-    fn timer(&mut self, _: u64, now: u64, out: &mut Outbox) {
+    fn handle_timer(&mut self, _: u64, now: u64, out: &mut EndpointOutbox) {
         if !self.is_sending {
             return;
         }
         for flow in FLOWS {
             let nic = ends(flow)[0];
-            out.send(nic.0, &self.frame(flow, self.sent));
+            out.send_packet(nic.0, &self.frame(flow, self.sent));
         }
         self.sent += 1;
         out.set_timer(now + PERIOD, 0);
@@ -135,7 +135,7 @@ impl Busy {
     /// Switches with these options.
     async fn with_options(options: impl Fn(usize) -> ServiceOptions) -> Self {
         let fabric = Fabric::new(parts());
-        let wired = |builder: &mut FabricBuilder, devices: &[DeviceIndex]| {
+        let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
             let hosts = Hosts {
                 fabric: fabric.clone(),
                 is_sending: false,
@@ -146,31 +146,37 @@ impl Busy {
             let hosts = builder.add_endpoint(Box::new(hosts));
             for link in fabric.links().iter().step_by(2) {
                 let [a, b] = [link.from, link.to].map(|end| match end.node {
-                    Node::Switch(switch) => Port::Device(devices[switch.index()], end.port as u16),
-                    Node::Host(host) => Port::Nic(hosts, fabric.host(host).nics[0].0),
+                    FabricNode::Switch(switch) => {
+                        WireEnd::Device(devices[switch.index()], end.port as u16)
+                    }
+                    FabricNode::Host(host) => WireEnd::Nic(hosts, fabric.host(host).nics[0].0),
                 });
-                let wire = Wire {
+                let wire = WireSpec {
                     bits_per_second: 10_000_000_000,
                     delay_ns: 500,
-                    queue: QueueLimits::bytes(1 << 20),
+                    queue: QueueLimits::of_bytes(1 << 20),
                 };
-                builder.connect(a, b, wire).unwrap();
+                builder.connect_wire(a, b, wire).unwrap();
             }
         };
         let lab = Lab::wired(options, wired).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
-        lab.switches.devices.release(Pace::RealTime).await.unwrap();
+        lab.switches
+            .devices
+            .release_clock(ClockPace::RealTime)
+            .await
+            .unwrap();
         Self { lab, hosts }
     }
 
     /// Looks at the hosts, or has them do something.
     async fn with<R: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut Hosts, &mut Outbox) -> R + Send + 'static,
+        what: impl FnOnce(&mut Hosts, &mut EndpointOutbox) -> R + Send + 'static,
     ) -> R {
         let done = self
             .hosts
-            .with(|hosts: &mut Hosts, _, out| what(hosts, out));
+            .with_endpoint(|hosts: &mut Hosts, _, out| what(hosts, out));
         done.await.unwrap()
     }
 
@@ -185,7 +191,7 @@ impl Busy {
     /// A controller with these jobs, and traffic once it has verified them.
     async fn begin(&self, jobs: usize, change: impl FnOnce(&mut RawConfig)) -> ControllerHandle {
         let controller = self.lab.control(change).await;
-        controller.submit(self.jobs(jobs)).await.unwrap();
+        controller.submit_event(self.jobs(jobs)).await.unwrap();
         verified(&self.lab, &controller).await;
         self.send().await;
         self.arrive(20).await;
@@ -194,7 +200,7 @@ impl Busy {
 
     /// Waits until this many more packets of every flow have arrived.
     pub(crate) async fn arrive(&self, more: u64) {
-        let least = |hosts: &mut Hosts, _: &mut Outbox| {
+        let least = |hosts: &mut Hosts, _: &mut EndpointOutbox| {
             let received = FLOWS.map(|flow| hosts.received.get(&flow).copied().unwrap_or(0));
             received.into_iter().min().unwrap_or(0)
         };
@@ -211,7 +217,7 @@ impl Busy {
     async fn carried(&self, cables: &[LinkId]) -> u64 {
         let mut carried = 0;
         for cable in cables {
-            let wire = WireIndex(cable.cable() as u32);
+            let wire = WireIndex(cable.cable_index() as u32);
             let counts = self.lab.switches.devices.wire_counts(wire).await.unwrap();
             let levels = counts.iter().flat_map(|direction| &direction.levels);
             carried += levels.map(|level| level.sent.packets).sum::<u64>();
@@ -226,7 +232,7 @@ impl Busy {
             hosts.sent
         });
         let sent = sent.await;
-        let all = move |hosts: &mut Hosts, _: &mut Outbox| {
+        let all = move |hosts: &mut Hosts, _: &mut EndpointOutbox| {
             FLOWS
                 .iter()
                 .all(|flow| hosts.received.get(flow) == Some(&sent))
@@ -248,7 +254,7 @@ impl Busy {
     }
 
     /// The first flows, a job each.
-    pub(crate) fn jobs(&self, count: usize) -> Event {
+    pub(crate) fn jobs(&self, count: usize) -> StateEvent {
         let job = |port: &u16| {
             let [src, dst] = ends(*port);
             let flow = Flow {
@@ -262,7 +268,7 @@ impl Busy {
                 ..self.lab.job(&format!("job{port}"), *port)
             }
         };
-        Event::JobsChanged(FLOWS[..count].iter().map(job).collect())
+        StateEvent::JobsChanged(FLOWS[..count].iter().map(job).collect())
     }
 
     /// Has the controller drain these, and waits until switches are seen to hold that.
@@ -272,11 +278,11 @@ impl Busy {
             ..Policy::default()
         };
         controller
-            .submit(Event::PolicyChanged(policy))
+            .submit_event(StateEvent::PolicyChanged(policy))
             .await
             .unwrap();
         verified(&self.lab, controller).await;
-        let mut drainage = controller.drainage();
+        let mut drainage = controller.watch_drains();
         let complete = drainage.wait_for(|drainage| drainage.complete.len() == drained.len());
         let complete = tokio::time::timeout(DEADLINE, complete).await.unwrap();
         assert_eq!(complete.unwrap().under_way, BTreeSet::new());
@@ -286,7 +292,7 @@ impl Busy {
     async fn drain_and_return(&self, controller: &ControllerHandle, name: &str, cables: &[LinkId]) {
         assert!(self.carried(cables).await > 0, "{name} is in use");
         self.drain(controller, &[name]).await;
-        let flows = controller.realised().unwrap().plan.flows.clone();
+        let flows = controller.current_rollout().unwrap().plan.flows.clone();
         let uses = |link: &LinkId| cables.contains(link) || cables.contains(&link.reverse());
         assert!(!flows.iter().any(|flow| flow.links.iter().any(uses)));
         // What was on its way when the last pin left.
@@ -310,7 +316,7 @@ async fn draining_a_switch_and_a_cable_loses_and_reorders_nothing() {
         let name = &fabric.switch(spine).name;
         busy.drain_and_return(&controller, name, &cables).await;
     }
-    let flow = &controller.realised().unwrap().plan.flows[0];
+    let flow = &controller.current_rollout().unwrap().plan.flows[0];
     let cable = flow.links[1];
     let ends = [fabric.link(cable).from.node, fabric.link(cable).to.node];
     let name = ends.map(|node| fabric.node_name(node)).join("-");
@@ -325,7 +331,7 @@ async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing()
     let controller = busy.begin(0, |_| {}).await;
     for count in [1, 3, 0, 4, 2] {
         busy.arrive(20).await;
-        controller.submit(busy.jobs(count)).await.unwrap();
+        controller.submit_event(busy.jobs(count)).await.unwrap();
         verified(&busy.lab, &controller).await;
     }
     // To drain the last way is not to cut it.
@@ -344,7 +350,7 @@ async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
     let slow = |switch: usize| ServiceOptions {
         faults: match SwitchId::from(switch) {
             SPINE => slow_writes(),
-            _ => Script::default(),
+            _ => FaultScript::default(),
         },
         ..ServiceOptions::default()
     };
@@ -353,26 +359,35 @@ async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
     let controller = busy.begin(4, patient).await;
     let cables: Vec<LinkId> = busy.lab.fabric.down_links(SPINE).to_vec();
     let failures = [
-        (Change::LinkDown(cables[0]), Change::LinkUp(cables[0])),
-        (Change::LinkDown(cables[1]), Change::LinkUp(cables[1])),
-        (Change::SwitchDown(SPINE), Change::SwitchUp(SPINE)),
+        (
+            AvailabilityChange::LinkDown(cables[0]),
+            AvailabilityChange::LinkUp(cables[0]),
+        ),
+        (
+            AvailabilityChange::LinkDown(cables[1]),
+            AvailabilityChange::LinkUp(cables[1]),
+        ),
+        (
+            AvailabilityChange::SwitchDown(SPINE),
+            AvailabilityChange::SwitchUp(SPINE),
+        ),
     ];
     for (fails, works) in failures {
         // Believed to have failed, so that nothing is lost by that.
-        let failed = Event::FabricChanged(fails);
-        let generation = controller.submit(failed).await.unwrap().generation;
+        let failed = StateEvent::FabricChanged(fails);
+        let generation = controller.submit_event(failed).await.unwrap().generation;
         let repaired = controller.await_verified(generation, DEADLINE);
         repaired.await.unwrap();
         busy.arrive(20).await;
         controller
-            .submit(Event::FabricChanged(works))
+            .submit_event(StateEvent::FabricChanged(works))
             .await
             .unwrap();
-        let is_used = |realised: &Realise| {
+        let is_used = |realised: &PlanRollout| {
             let mut cables = cables.iter();
             cables.all(|cable| realised.fabric.is_usable(*cable))
         };
-        controller.await_realised(is_used).await.unwrap();
+        controller.await_rollout(is_used).await.unwrap();
         verified(&busy.lab, &controller).await;
         let before = busy.carried(&cables).await;
         busy.arrive(20).await;
@@ -387,7 +402,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
     let busy = Busy::new().await;
     let controller = busy.begin(4, |_| {}).await;
 
-    let service = Service::new(controller.access().clone(), &Config::default());
+    let service = NorthboundService::new(controller.access().clone(), &Config::default());
     let texts = [
         "[[job]]\nmatch = 'job50000'\nlevel = 0\n",
         "[[job]]\nmatch = 'job50001'\nexempt = true\n",
@@ -396,21 +411,21 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
         "levels = 8\n",
     ];
     for text in texts.into_iter().cycle().take(200) {
-        let text = Text {
+        let text = PolicyFile {
             file: "policy.toml".to_owned(),
             text: text.to_owned(),
         };
-        let order = Order {
-            wish: Wish {
+        let order = ApplyPolicyRequest {
+            wish: PreviewPolicyRequest {
                 policy: Some(text),
                 temporary: None,
             },
-            ..Order::default()
+            ..ApplyPolicyRequest::default()
         };
-        let done = service.apply(&order).await.unwrap();
+        let done = service.apply_policy(&order).await.unwrap();
         assert!(done.applied, "{done:?}");
     }
-    assert_eq!(service.policy().await.unwrap().number, 201);
+    assert_eq!(service.get_policy().await.unwrap().number, 201);
     busy.arrive(20).await;
     busy.settle().await;
     verified(&busy.lab, &controller).await;
@@ -421,7 +436,7 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
 async fn what_switches_count_is_shown_beside_what_is_planned() {
     let busy = Busy::new().await;
     let controller = busy.lab.control(|_| {}).await;
-    controller.submit(busy.jobs(4)).await.unwrap();
+    controller.submit_event(busy.jobs(4)).await.unwrap();
     verified(&busy.lab, &controller).await;
     let mut raw = RawConfig::default();
     raw.counters.enabled = true;
@@ -430,7 +445,7 @@ async fn what_switches_count_is_shown_beside_what_is_planned() {
     raw.northbound.requests_per_second = 1_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::try_from(raw).unwrap();
-    let server = northbound::serve(listener, controller.access(), &config).unwrap();
+    let server = northbound::start_server(listener, controller.access(), &config).unwrap();
     let address = server.local_addr();
     busy.send().await;
     let wanted = [

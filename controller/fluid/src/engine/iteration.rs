@@ -1,142 +1,147 @@
 //! The life of a job: waiting, computing, communicating, draining, and again.
 
-use super::{Due, Engine, Strand};
+use super::{Engine, GroupProgress, ScheduledEvent};
 use crate::clock::Ticks;
 use crate::job::JobIndex;
-use crate::observer::Phase;
+use crate::observer::JobPhase;
 
 /// No iteration is shorter, whatever the input: 1 microsecond. Time then always passes.
-const SHORTEST: Ticks = Ticks(1_000_000);
+const MIN_ITERATION: Ticks = Ticks(1_000_000);
 
 /// A job in the engine.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
-    pub(super) class: u32,
-    pub(super) start: Ticks,
-    pub(super) compute: Ticks,
+pub(super) struct EngineJob {
+    pub(super) level: u32,
+    pub(super) start_time: Ticks,
+    pub(super) compute_time: Ticks,
     /// Computation before flows start.
-    pub(super) lead: Ticks,
+    pub(super) flow_start_delay: Ticks,
     /// Iterations to run.
-    pub(super) limit: u64,
+    pub(super) iteration_limit: u64,
     /// Strand of each flow, and each strand once.
-    pub(super) flows: Vec<u32>,
-    pub(super) strands: Vec<u32>,
-    pub(super) phase: Phase,
+    pub(super) group_of_flow: Vec<u32>,
+    pub(super) groups: Vec<u32>,
+    pub(super) phase: JobPhase,
     /// How much later the next iteration begins than it could.
-    pub(super) postponed: Ticks,
+    pub(super) postponement: Ticks,
     /// When the iteration began, when the last of its bytes so far arrives, and strands that send.
-    pub(super) begun: Ticks,
-    pub(super) arrival: Ticks,
-    pub(super) sending: u32,
+    pub(super) iteration_start: Ticks,
+    pub(super) last_arrival: Ticks,
+    pub(super) sending_groups: u32,
     /// When its last iteration ended, if it is finished.
-    pub(super) ended: Ticks,
+    pub(super) end_time: Ticks,
     /// Totals of what has ended.
     pub(super) iterations: u64,
-    pub(super) iterated: Ticks,
+    pub(super) iteration_time: Ticks,
     pub(super) bytes: f64,
 }
 
-impl Running {
+impl EngineJob {
     /// Forgets everything it did and waits for its start.
-    pub(super) fn rewind(&mut self) {
-        self.phase = Phase::Waiting;
-        self.postponed = Ticks(0);
-        self.sending = 0;
-        (self.iterations, self.iterated, self.bytes) = (0, Ticks(0), 0.0);
+    pub(super) fn reset_progress(&mut self) {
+        self.phase = JobPhase::Waiting;
+        self.postponement = Ticks(0);
+        self.sending_groups = 0;
+        (self.iterations, self.iteration_time, self.bytes) = (0, Ticks(0), 0.0);
     }
 }
 
 impl Engine {
     /// The job in a place that is known to be taken: one of the agenda's or of a strand's.
-    fn running(&mut self, job: JobIndex) -> &mut Running {
+    fn expect_job_mut(&mut self, job: JobIndex) -> &mut EngineJob {
         self.jobs[job.0 as usize]
             .as_mut()
             .expect("agenda and strands name jobs that are there")
     }
 
-    fn enter(&mut self, job: JobIndex, phase: Phase) {
-        self.running(job).phase = phase;
-        self.turns.push((job, phase));
+    fn enter_phase(&mut self, job: JobIndex, phase: JobPhase) {
+        self.expect_job_mut(job).phase = phase;
+        self.phase_changes.push((job, phase));
     }
 
-    pub(super) fn job_is_due(&mut self, job: JobIndex) {
-        match self.running(job).phase {
-            Phase::Waiting => self.begin(job),
-            Phase::Computing => self.communicate(job),
-            Phase::Draining => self.end_iteration(job),
+    pub(super) fn handle_job_event(&mut self, job: JobIndex) {
+        match self.expect_job_mut(job).phase {
+            JobPhase::Waiting => self.begin_iteration(job),
+            JobPhase::Computing => self.start_flows(job),
+            JobPhase::Draining => self.end_iteration(job),
             // Strands, not the job, say when these end.
-            Phase::Communicating | Phase::Finished => {}
+            JobPhase::Communicating | JobPhase::Finished => {}
         }
     }
 
-    fn begin(&mut self, job: JobIndex) {
+    fn begin_iteration(&mut self, job: JobIndex) {
         let now = self.now;
-        let running = self.running(job);
-        let postponed = std::mem::take(&mut running.postponed);
+        let running = self.expect_job_mut(job);
+        let postponed = std::mem::take(&mut running.postponement);
         if postponed > Ticks(0) {
-            self.agenda.set(Due::Job(job).id(), now.after(postponed));
-            return self.enter(job, Phase::Waiting);
+            self.event_queue.set_time(
+                ScheduledEvent::Job(job).to_id(),
+                now.saturating_add(postponed),
+            );
+            return self.enter_phase(job, JobPhase::Waiting);
         }
-        (running.begun, running.arrival) = (now, now);
-        let lead = running.lead;
-        self.enter(job, Phase::Computing);
+        (running.iteration_start, running.last_arrival) = (now, now);
+        let lead = running.flow_start_delay;
+        self.enter_phase(job, JobPhase::Computing);
         if lead > Ticks(0) {
-            self.agenda.set(Due::Job(job).id(), now.after(lead));
+            self.event_queue
+                .set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(lead));
         } else {
-            self.communicate(job);
+            self.start_flows(job);
         }
     }
 
     /// Starts all flows together. Those without bytes have arrived after their latency.
-    fn communicate(&mut self, job: JobIndex) {
+    fn start_flows(&mut self, job: JobIndex) {
         let now = self.now;
-        self.enter(job, Phase::Communicating);
+        self.enter_phase(job, JobPhase::Communicating);
         let running = self.jobs[job.0 as usize]
             .as_mut()
             .expect("it has just entered a phase");
-        for &id in &running.strands {
-            let strand = &mut self.strands[id as usize];
+        for &id in &running.groups {
+            let strand = &mut self.group_progress[id as usize];
             if strand.bytes > 0.0 {
-                (strand.left, strand.rate, strand.since) = (strand.bytes, 0.0, now);
-                running.sending += 1;
-                self.sharing.start(id);
+                (strand.bytes_left, strand.rate, strand.updated_at) = (strand.bytes, 0.0, now);
+                running.sending_groups += 1;
+                self.rate_allocator.start_group(id);
             } else {
-                running.arrival = running.arrival.max(now.after(strand.latency));
+                running.last_arrival = running.last_arrival.max(now.saturating_add(strand.latency));
             }
         }
-        if running.sending == 0 {
-            self.drain(job);
+        if running.sending_groups == 0 {
+            self.drain_job(job);
         }
     }
 
-    pub(super) fn strand_ends(&mut self, id: u32) {
+    pub(super) fn end_group(&mut self, id: u32) {
         let now = self.now;
-        self.sharing.stop(id);
-        self.changes.strands.push(id);
-        let sent = self.sharing.weight(id) * self.strands[id as usize].bytes;
-        let strand = &mut self.strands[id as usize];
-        (strand.left, strand.rate, strand.since) = (0.0, 0.0, now);
-        let Strand { job, latency, .. } = *strand;
-        let running = self.running(job);
+        self.rate_allocator.stop_group(id);
+        self.changes.groups.push(id);
+        let sent = self.rate_allocator.group_weight(id) * self.group_progress[id as usize].bytes;
+        let strand = &mut self.group_progress[id as usize];
+        (strand.bytes_left, strand.rate, strand.updated_at) = (0.0, 0.0, now);
+        let GroupProgress { job, latency, .. } = *strand;
+        let running = self.expect_job_mut(job);
         running.bytes += sent;
-        running.arrival = running.arrival.max(now.after(latency));
-        running.sending -= 1;
-        if running.sending == 0 {
-            self.drain(job);
+        running.last_arrival = running.last_arrival.max(now.saturating_add(latency));
+        running.sending_groups -= 1;
+        if running.sending_groups == 0 {
+            self.drain_job(job);
         }
     }
 
     /// Waits for the rest of the computation and the last bytes.
-    fn drain(&mut self, job: JobIndex) {
+    fn drain_job(&mut self, job: JobIndex) {
         let now = self.now;
-        self.enter(job, Phase::Draining);
-        let running = self.running(job);
-        let computed = running.begun.after(running.compute);
+        self.enter_phase(job, JobPhase::Draining);
+        let running = self.expect_job_mut(job);
+        let computed = running.iteration_start.saturating_add(running.compute_time);
         let end = computed
-            .max(running.arrival)
-            .max(running.begun.after(SHORTEST));
+            .max(running.last_arrival)
+            .max(running.iteration_start.saturating_add(MIN_ITERATION));
         if end > now {
-            self.agenda.set(Due::Job(job).id(), end);
+            self.event_queue
+                .set_time(ScheduledEvent::Job(job).to_id(), end);
         } else {
             self.end_iteration(job);
         }
@@ -144,15 +149,15 @@ impl Engine {
 
     fn end_iteration(&mut self, job: JobIndex) {
         let now = self.now;
-        let running = self.running(job);
+        let running = self.expect_job_mut(job);
         running.iterations += 1;
-        running.iterated.0 += now.0 - running.begun.0;
-        if running.iterations < running.limit {
-            self.begin(job);
+        running.iteration_time.0 += now.0 - running.iteration_start.0;
+        if running.iterations < running.iteration_limit {
+            self.begin_iteration(job);
         } else {
-            running.ended = now;
-            self.finished.push_back(job);
-            self.enter(job, Phase::Finished);
+            running.end_time = now;
+            self.finished_jobs.push_back(job);
+            self.enter_phase(job, JobPhase::Finished);
         }
     }
 }

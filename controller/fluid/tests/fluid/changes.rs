@@ -1,6 +1,6 @@
 //! What happens to a run from outside: failures, new paths and classes, jobs that come and go.
 
-use fluid::{Engine, Job, JobIndex};
+use fluid::{Engine, FluidJob, JobIndex};
 
 use crate::scenario::{close, engine, flow, job, totals};
 
@@ -8,16 +8,16 @@ const FIRST: JobIndex = JobIndex(0);
 
 fn ends(engine: &mut Engine, horizon: f64) -> Vec<f64> {
     let mut ends = Vec::new();
-    while engine.step(horizon).unwrap() {
+    while engine.step_until(horizon).unwrap() {
         while engine.take_finished().is_some() {
-            ends.push(engine.now());
+            ends.push(engine.now_seconds());
         }
     }
     ends
 }
 
-fn once(class: u32, flows: Vec<fluid::Flow>) -> Job {
-    Job {
+fn once(class: u32, flows: Vec<fluid::FluidFlow>) -> FluidJob {
+    FluidJob {
         iterations: Some(1),
         ..job(class, 0.0, flows)
     }
@@ -30,8 +30,8 @@ fn a_failed_link_stops_its_flows_until_it_is_back() {
     engine.run_until(3.0).unwrap();
     engine.set_capacity(0, 0.0).unwrap();
     engine.run_until(7.0).unwrap();
-    close(engine.bytes_left(FIRST, 0).unwrap(), 70.0);
-    assert_eq!(engine.rate(FIRST, 0).unwrap(), 0.0);
+    close(engine.flow_bytes_left(FIRST, 0).unwrap(), 70.0);
+    assert_eq!(engine.flow_rate(FIRST, 0).unwrap(), 0.0);
     engine.set_capacity(0, 10.0).unwrap();
     assert_eq!(ends(&mut engine, 100.0), [14.0]);
 }
@@ -95,8 +95,8 @@ fn a_new_class_counts_from_now() {
     ];
     let mut engine = engine(&[10.0], &jobs);
     engine.run_until(4.0).unwrap();
-    engine.set_class(FIRST, 2).unwrap();
-    assert_eq!(engine.class(FIRST).unwrap(), 2);
+    engine.set_level(FIRST, 2).unwrap();
+    assert_eq!(engine.job_level(FIRST).unwrap(), 2);
     assert_eq!(ends(&mut engine, 100.0), [14.0, 20.0]);
 }
 
@@ -109,7 +109,7 @@ fn a_removed_job_frees_its_links_and_its_place() {
     let mut engine = engine(&[10.0], &jobs);
     engine.run_until(5.0).unwrap();
     close(engine.remove_job(FIRST).unwrap().bytes, 50.0);
-    let late = Job {
+    let late = FluidJob {
         start: 2.0,
         ..once(0, vec![flow(&[0], 100.0)])
     };
@@ -126,8 +126,8 @@ fn thousands_of_jobs_come_and_go_in_the_memory_of_two() {
     let mut engine = engine(&[10.0, 10.0], &[]);
     for index in 0..5_000_u32 {
         let path = [index % 2];
-        let job = Job {
-            class: index % 3,
+        let job = FluidJob {
+            level: index % 3,
             ..job(0, 0.1, vec![flow(&path, 1.0), flow(&path, 2.0)])
         };
         let job = engine.add_job(&job).unwrap();
@@ -151,11 +151,11 @@ fn reset_runs_again_with_other_classes() {
     let mut used = engine(&[10.0], &classes(0, 1));
     used.run_until(50.3).unwrap();
     used.reset();
-    used.set_class(JobIndex(0), 5).unwrap();
-    used.set_class(JobIndex(1), 3).unwrap();
+    used.set_level(JobIndex(0), 5).unwrap();
+    used.set_level(JobIndex(1), 3).unwrap();
     used.run_until(50.3).unwrap();
     let mut fresh = engine(&[10.0], &classes(5, 3));
     fresh.run_until(50.3).unwrap();
     assert_eq!(used.tallies().jobs, fresh.tallies().jobs);
-    assert_eq!(used.work(), fresh.work());
+    assert_eq!(used.work_counters(), fresh.work_counters());
 }

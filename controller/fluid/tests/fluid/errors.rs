@@ -1,10 +1,10 @@
 //! Impossible input is an error with its name, and nothing runs for ever.
 
-use fluid::{Engine, Flow, FluidError, Job, JobIndex, Network, Options};
+use fluid::{Engine, EngineOptions, FluidError, FluidFlow, FluidJob, FluidNetwork, JobIndex};
 
 use crate::scenario::{engine, flow, job};
 
-fn check(job: &Job, expected: &str) {
+fn check(job: &FluidJob, expected: &str) {
     let mut engine = engine(&[10.0, 0.0], &[]);
     assert_eq!(engine.add_job(job).unwrap_err().to_string(), expected);
     assert_eq!(
@@ -14,7 +14,7 @@ fn check(job: &Job, expected: &str) {
     );
 }
 
-fn with(flows: Vec<Flow>) -> Job {
+fn with(flows: Vec<FluidFlow>) -> FluidJob {
     job(0, 1.0, flows)
 }
 
@@ -47,18 +47,18 @@ fn jobs() {
             &format!("compute_seconds: {value} s; it must be from 0 to 15000000"),
         );
         check(
-            &Job {
+            &FluidJob {
                 start: value,
-                ..Job::default()
+                ..FluidJob::default()
             },
             &format!("start: {value} s; it must be from 0 to 15000000"),
         );
     }
     for value in [f64::NAN, -0.5, 1.5] {
         check(
-            &Job {
+            &FluidJob {
                 overlap_from: value,
-                ..Job::default()
+                ..FluidJob::default()
             },
             &format!("overlap_from: {value}; it must be from 0 to 1"),
         );
@@ -67,9 +67,9 @@ fn jobs() {
     check(&job(0, 0.0, vec![]), nothing);
     check(&job(0, 0.0, vec![flow(&[0], 0.0)]), nothing);
     check(
-        &Job {
+        &FluidJob {
             iterations: Some(0),
-            ..Job::default()
+            ..FluidJob::default()
         },
         nothing,
     );
@@ -78,10 +78,10 @@ fn jobs() {
 #[test]
 fn networks_and_options() {
     for value in [f64::NAN, -1.0, f64::INFINITY] {
-        let error = Network::new(vec![1.0, value]).unwrap_err();
+        let error = FluidNetwork::new(vec![1.0, value]).unwrap_err();
         assert!(matches!(error, FluidError::Capacity { link: 1, .. }));
-        let network = Network::new(vec![1.0]).unwrap();
-        let options = Options {
+        let network = FluidNetwork::new(vec![1.0]).unwrap();
+        let options = EngineOptions {
             alpha_seconds_per_hop: value,
         };
         let error = Engine::new(&network, options).unwrap_err();
@@ -103,14 +103,14 @@ fn calls() {
     let found = [
         engine.run_until(4.0).unwrap_err(),
         engine.run_until(f64::NAN).unwrap_err(),
-        engine.step(f64::INFINITY).unwrap_err(),
-        engine.set_class(gone, 1).unwrap_err(),
+        engine.step_until(f64::INFINITY).unwrap_err(),
+        engine.set_level(gone, 1).unwrap_err(),
         engine.remove_job(gone).unwrap_err(),
         engine.set_path(here, 1, &[0]).unwrap_err(),
         engine.set_path(here, 0, &[1]).unwrap_err(),
         engine.set_capacity(2, 1.0).unwrap_err(),
         engine.set_capacity(0, f64::NAN).unwrap_err(),
-        engine.postpone(here, -1.0).unwrap_err(),
+        engine.postpone_iteration(here, -1.0).unwrap_err(),
     ];
     let texts = [
         "cannot run to 4 s: it is 5 s already",

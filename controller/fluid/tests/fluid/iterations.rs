@@ -1,20 +1,20 @@
 //! Jobs over time: closed forms, and the worked examples of Crux §3 and §4.2.
 
-use fluid::{Engine, Job, JobIndex, Network, Options, Phase, run};
+use fluid::{Engine, EngineOptions, FluidJob, FluidNetwork, JobIndex, JobPhase, run_jobs};
 
 use crate::scenario::{close, engine, flow, job, totals};
 
 /// A job alone takes T = max(comp, o*comp + t) an iteration, t = bytes / capacity.
 fn check_alone(compute: f64, overlap_from: f64, bytes: f64, expected: f64) {
     let flows = vec![flow(&[0], bytes)];
-    let job = Job {
+    let job = FluidJob {
         compute_seconds: compute,
         overlap_from,
         flows,
-        ..Job::default()
+        ..FluidJob::default()
     };
-    let network = Network::new(vec![100.0]).unwrap();
-    let tallies = run(&network, &[job], 1000.0 * expected + 1e-9).unwrap();
+    let network = FluidNetwork::new(vec![100.0]).unwrap();
+    let tallies = run_jobs(&network, &[job], 1000.0 * expected + 1e-9).unwrap();
     let found = tallies.jobs[0];
     assert_eq!(found.iterations, 1000);
     close(found.mean_iteration_seconds().unwrap(), expected);
@@ -48,7 +48,7 @@ fn the_last_flow_ends_the_iteration() {
 
 /// Two jobs on one link of 1 byte/s, compute and communication in seconds.
 fn two_on_a_link(jobs: [(u32, f64, f64); 2], overlap_from: f64) -> Engine {
-    let jobs = jobs.map(|(class, compute, communicate)| Job {
+    let jobs = jobs.map(|(class, compute, communicate)| FluidJob {
         overlap_from,
         ..job(class, compute, vec![flow(&[0], communicate)])
     });
@@ -121,7 +121,7 @@ fn a_time_shift_can_take_two_jobs_out_of_each_others_way() {
     // by 1 s: never at the same time, 2 s.
     let job = job(0, 1.0, vec![flow(&[0], 1.0)]);
     let together = [job.clone(), job.clone()];
-    let apart = [job.clone(), Job { start: 1.0, ..job }];
+    let apart = [job.clone(), FluidJob { start: 1.0, ..job }];
     for (jobs, expected) in [(together, 3.0), (apart, 2.0)] {
         let mut engine = engine(&[1.0], &jobs);
         engine.run_until(60.0).unwrap();
@@ -140,9 +140,9 @@ fn postponing_shifts_a_running_job_once() {
     let job = job(0, 1.0, vec![flow(&[0], 1.0)]);
     let mut engine = engine(&[1.0], &[job.clone(), job]);
     engine.run_until(1.0).unwrap();
-    engine.postpone(JobIndex(1), 1.0).unwrap();
+    engine.postpone_iteration(JobIndex(1), 1.0).unwrap();
     engine.run_until(3.5).unwrap();
-    assert_eq!(engine.phase(JobIndex(1)).unwrap(), Phase::Waiting);
+    assert_eq!(engine.job_phase(JobIndex(1)).unwrap(), JobPhase::Waiting);
     engine.run_until(24.0).unwrap();
     let tallies = engine.tallies().jobs;
     assert_eq!(
@@ -156,9 +156,9 @@ fn postponing_shifts_a_running_job_once() {
 fn latency_is_added_for_each_hop() {
     // T = comp + bytes / rate + hops * alpha: 1 + 2 + 3 * 0.25 = 3.75; a flow without bytes takes
     // 3 * 0.25. The link is free while the last bytes travel: 2 of 3.75 s in use.
-    let network = Network::new(vec![1.0; 3]).unwrap();
+    let network = FluidNetwork::new(vec![1.0; 3]).unwrap();
     for (bytes, expected) in [(2.0, 3.75), (0.0, 1.75)] {
-        let options = Options {
+        let options = EngineOptions {
             alpha_seconds_per_hop: 0.25,
         };
         let mut engine = Engine::new(&network, options).unwrap();
@@ -176,7 +176,7 @@ fn latency_is_added_for_each_hop() {
 #[test]
 fn counted_iterations_end_a_job() {
     // 3 iterations of 2 s: finished at 6 s, present no longer.
-    let limited = Job {
+    let limited = FluidJob {
         iterations: Some(3),
         ..job(0, 1.0, vec![flow(&[0], 1.0)])
     };
@@ -184,15 +184,17 @@ fn counted_iterations_end_a_job() {
         &[1.0],
         &[
             limited.clone(),
-            Job {
-                class: 1,
+            FluidJob {
+                level: 1,
                 start: 20.0,
                 ..limited
             },
         ],
     );
-    while engine.step(100.0).unwrap() && engine.phase(JobIndex(0)).unwrap() != Phase::Finished {}
-    assert_eq!(engine.now(), 6.0);
+    while engine.step_until(100.0).unwrap()
+        && engine.job_phase(JobIndex(0)).unwrap() != JobPhase::Finished
+    {}
+    assert_eq!(engine.now_seconds(), 6.0);
     assert_eq!(engine.take_finished(), Some(JobIndex(0)));
     assert_eq!(engine.take_finished(), None);
     engine.run_until(100.0).unwrap();
@@ -207,8 +209,8 @@ fn counted_iterations_end_a_job() {
 
 #[test]
 fn an_iteration_longer_than_the_horizon_is_none() {
-    let network = Network::new(vec![1.0]).unwrap();
-    let tallies = run(&network, &[job(0, 1.0, vec![flow(&[0], 1e9)])], 100.0).unwrap();
+    let network = FluidNetwork::new(vec![1.0]).unwrap();
+    let tallies = run_jobs(&network, &[job(0, 1.0, vec![flow(&[0], 1e9)])], 100.0).unwrap();
     assert_eq!(tallies.jobs[0].iterations, 0);
     assert_eq!(tallies.jobs[0].mean_iteration_seconds(), None);
     close(tallies.jobs[0].bytes, 99.0);
@@ -220,7 +222,7 @@ fn what_ends_as_a_higher_burst_begins_has_ended() {
     // Found by a law: at 28.77 s the eighth iteration's last byte leaves and the other job
     // begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
     let jobs = [
-        Job {
+        FluidJob {
             overlap_from: 0.0,
             ..job(0, 3.0, vec![flow(&[0], 13.0)])
         },
@@ -243,7 +245,7 @@ fn shares_of_links_by_class() {
     engine.run_until(20.0).unwrap();
     let link = engine.link_tally(0);
     assert_eq!(
-        link.iter().map(|tally| tally.class).collect::<Vec<_>>(),
+        link.iter().map(|tally| tally.level).collect::<Vec<_>>(),
         [3, 1]
     );
     for tally in link {

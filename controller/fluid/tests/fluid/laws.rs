@@ -1,6 +1,6 @@
 //! Laws of the model, over random networks, jobs and changes.
 
-use fluid::{Engine, Flow, Instant, Job, JobIndex, Phase};
+use fluid::{Engine, FluidFlow, FluidJob, JobIndex, JobPhase, RunInstant};
 use proptest::prelude::*;
 
 use crate::reference::Reference;
@@ -13,13 +13,13 @@ enum Change {
     Class(u32, u32),
     Path(u32, u32, Vec<u32>),
     Remove(u32),
-    Add(Job),
+    Add(FluidJob),
 }
 
 #[derive(Debug, Clone)]
 struct Case {
     capacity: Vec<f64>,
-    jobs: Vec<Job>,
+    jobs: Vec<FluidJob>,
     /// Seconds between changes, and the changes.
     changes: Vec<(f64, Change)>,
 }
@@ -37,13 +37,13 @@ fn path() -> impl Strategy<Value = Vec<u32>> {
     prop::sample::subsequence(links, 1..=4).prop_shuffle()
 }
 
-fn any_job() -> impl Strategy<Value = Job> {
+fn any_job() -> impl Strategy<Value = FluidJob> {
     let bytes = prop_oneof![1 => Just(0.0), 8 => amount(20)];
     let flow = (path(), bytes, 1_usize..3);
     let flows = prop::collection::vec(flow, 1..5).prop_map(|flows| {
-        let copies = flows
-            .into_iter()
-            .flat_map(|(path, bytes, copies)| std::iter::repeat_n(Flow { path, bytes }, copies));
+        let copies = flows.into_iter().flat_map(|(path, bytes, copies)| {
+            std::iter::repeat_n(FluidFlow { path, bytes }, copies)
+        });
         copies.collect::<Vec<_>>()
     });
     let compute = prop_oneof![1 => Just(0.05), 8 => amount(3)];
@@ -55,14 +55,16 @@ fn any_job() -> impl Strategy<Value = Job> {
         prop_oneof![Just(0.0), amount(4)],
         flows,
     )
-        .prop_map(|(compute_seconds, overlap_from, class, start, flows)| Job {
-            compute_seconds,
-            overlap_from,
-            class,
-            start,
-            iterations: None,
-            flows,
-        })
+        .prop_map(
+            |(compute_seconds, overlap_from, class, start, flows)| FluidJob {
+                compute_seconds,
+                overlap_from,
+                level: class,
+                start,
+                iterations: None,
+                flows,
+            },
+        )
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -100,7 +102,7 @@ fn quiet() -> impl Strategy<Value = Case> {
 fn apply(engine: &mut Engine, change: &Change) -> bool {
     match change {
         Change::Capacity(link, capacity) => engine.set_capacity(*link, *capacity).is_ok(),
-        Change::Class(job, class) => engine.set_class(JobIndex(*job), *class).is_ok(),
+        Change::Class(job, class) => engine.set_level(JobIndex(*job), *class).is_ok(),
         Change::Path(job, flow, path) => engine.set_path(JobIndex(*job), *flow, path).is_ok(),
         Change::Remove(job) => engine.remove_job(JobIndex(*job)).is_ok(),
         Change::Add(job) => engine.add_job(job).is_ok(),
@@ -108,7 +110,7 @@ fn apply(engine: &mut Engine, change: &Change) -> bool {
 }
 
 /// Runs a case to its horizon, watched.
-fn play(case: &Case, observer: &mut dyn fluid::Observer) -> Engine {
+fn play(case: &Case, observer: &mut dyn fluid::RunObserver) -> Engine {
     let mut engine = engine(&case.capacity, &case.jobs);
     let mut at = 0.0;
     for (gap, change) in &case.changes {
@@ -127,14 +129,14 @@ struct Sending {
     rate: f64,
 }
 
-fn sending(engine: &Engine, jobs: &[Job]) -> Vec<Sending> {
+fn sending(engine: &Engine, jobs: &[FluidJob]) -> Vec<Sending> {
     let mut all = Vec::new();
     for (index, job) in (0..).zip(jobs).map(|(index, job)| (JobIndex(index), job)) {
-        for (flow, Flow { path, .. }) in (0..).zip(&job.flows) {
-            let rate = engine.rate(index, flow).unwrap();
+        for (flow, FluidFlow { path, .. }) in (0..).zip(&job.flows) {
+            let rate = engine.flow_rate(index, flow).unwrap();
             // One with nothing left and a rate ends at this very instant.
-            if engine.bytes_left(index, flow).unwrap() > 0.0 || rate > 0.0 {
-                let (class, path) = (job.class, path.clone());
+            if engine.flow_bytes_left(index, flow).unwrap() > 0.0 || rate > 0.0 {
+                let (class, path) = (job.level, path.clone());
                 all.push(Sending { class, path, rate });
             }
         }
@@ -152,7 +154,7 @@ fn used(flows: &[Sending], link: u32, class: u32) -> f64 {
 
 /// No link is over its capacity, and every flow has a bottleneck: a link that its class and the
 /// higher ones fill, and on which no flow of its class is faster.
-fn check_shares(instant: &Instant<'_>, case: &Case) {
+fn check_shares(instant: &RunInstant<'_>, case: &Case) {
     let flows = sending(instant.engine(), &case.jobs);
     for (link, capacity) in (0..).zip(&case.capacity) {
         assert!(
@@ -187,7 +189,7 @@ fn almost(found: f64, expected: f64) -> bool {
 proptest! {
     #[test]
     fn shares_are_feasible_and_conserve_work(case in quiet()) {
-        play(&case, &mut |instant: &Instant<'_>| check_shares(instant, &case));
+        play(&case, &mut |instant: &RunInstant<'_>| check_shares(instant, &case));
     }
 
     #[test]
@@ -204,10 +206,10 @@ proptest! {
             let whole = one * tally.iterations as f64;
             prop_assert!(tally.bytes >= whole - 1e-6 && tally.bytes <= whole + one + 1e-6);
             sent += tally.bytes;
-            for (flow, Flow { path, bytes }) in (0..).zip(&given.flows) {
-                let left = engine.bytes_left(JobIndex(job), flow).unwrap();
-                let phase = engine.phase(JobIndex(job)).unwrap();
-                let begun = matches!(phase, Phase::Communicating | Phase::Draining);
+            for (flow, FluidFlow { path, bytes }) in (0..).zip(&given.flows) {
+                let left = engine.flow_bytes_left(JobIndex(job), flow).unwrap();
+                let phase = engine.job_phase(JobIndex(job)).unwrap();
+                let begun = matches!(phase, JobPhase::Communicating | JobPhase::Draining);
                 let now = if begun { bytes - left } else { 0.0 };
                 by_path.push((path.clone(), bytes * tally.iterations as f64 + now));
             }
@@ -227,16 +229,16 @@ proptest! {
         // Same places for the same jobs: lower ones become jobs without flows.
         let alone = Case {
             jobs: case.jobs.iter().cloned().map(|mut job| {
-                if job.class < class {
+                if job.level < class {
                     job.flows.clear();
                 }
                 job
             }).collect(),
             ..case.clone()
         };
-        let mut ignore = |_: &Instant<'_>| {};
+        let mut ignore = |_: &RunInstant<'_>| {};
         let (all, alone) = (play(&case, &mut ignore), play(&alone, &mut ignore));
-        for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.class >= class) {
+        for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.level >= class) {
             let index = JobIndex(index);
             prop_assert_eq!(all.job_tally(index), alone.job_tally(index), "{:?}", job);
         }
@@ -244,7 +246,7 @@ proptest! {
 
     #[test]
     fn the_same_again_is_the_same(case in any_case()) {
-        let mut ignore = |_: &Instant<'_>| {};
+        let mut ignore = |_: &RunInstant<'_>| {};
         let first = play(&case, &mut ignore);
         prop_assert_eq!(first.tallies(), play(&case, &mut ignore).tallies());
         // Stopping on the way changes nothing either.
@@ -253,7 +255,7 @@ proptest! {
         for stop in 1..=60 {
             stops.run_until(f64::from(stop) * HORIZON / 60.0).unwrap();
         }
-        prop_assert_eq!(stops.work(), play(&calm, &mut ignore).work());
+        prop_assert_eq!(stops.work_counters(), play(&calm, &mut ignore).work_counters());
         let found = stops.tallies().jobs;
         for (found, expected) in found.iter().zip(play(&calm, &mut ignore).tallies().jobs) {
             prop_assert_eq!(*found, expected);

@@ -1,13 +1,13 @@
 //! Who gets how much while everybody sends: strict classes, max-min fair inside a class.
 
-use fluid::{Flow, Job};
+use fluid::{FluidFlow, FluidJob};
 
 use crate::scenario::{close, engine, flow, job, rates};
 
 /// Jobs of one endless flow each, all sending from 0 s: their rates.
 fn check(capacity: &[f64], flows: &[(u32, &[u32])], expected: &[f64]) {
     let endless = |(class, path): &(u32, &[u32])| job(*class, 0.0, vec![flow(path, 1e12)]);
-    let jobs: Vec<Job> = flows.iter().map(endless).collect();
+    let jobs: Vec<FluidJob> = flows.iter().map(endless).collect();
     let mut engine = engine(capacity, &jobs);
     engine.run_until(1.0).unwrap();
     let found = rates(&engine, jobs.len() as u32);
@@ -87,11 +87,11 @@ fn a_class_is_fair_in_what_the_higher_leaves() {
 #[test]
 fn equal_flows_of_a_job_count_each() {
     // A job of three equal flows against a job of one: fairness is by flow, 12 / 4 = 3 each.
-    let three: Vec<Flow> = vec![flow(&[0], 1e12); 3];
+    let three: Vec<FluidFlow> = vec![flow(&[0], 1e12); 3];
     let jobs = [job(0, 0.0, three), job(0, 0.0, vec![flow(&[0], 1e12)])];
     let mut engine = engine(&[12.0], &jobs);
     engine.run_until(1.0).unwrap();
     assert_eq!(rates(&engine, 2), [3.0, 3.0]);
     // The group of three is computed as one.
-    assert_eq!(engine.work().flows_touched, 2);
+    assert_eq!(engine.work_counters().groups_computed, 2);
 }

@@ -1,7 +1,7 @@
 //! The model once more, as plainly as can be: floating-point time, every flow by itself, all rates
 //! of all classes from scratch at every event. Slow, and written without a look at the engine.
 
-use fluid::Job;
+use fluid::FluidJob;
 
 /// A flow's progress: bytes left, and its rate.
 #[derive(Clone)]
@@ -13,7 +13,7 @@ struct Sender {
 }
 
 struct Worker {
-    job: Job,
+    job: FluidJob,
     senders: Vec<Sender>,
     /// When the next iteration or the present one began; flows have started in it.
     begun: f64,
@@ -42,8 +42,8 @@ impl Reference {
         }
     }
 
-    pub(crate) fn add(&mut self, job: &Job) {
-        let sender = |flow: &fluid::Flow| Sender {
+    pub(crate) fn add(&mut self, job: &FluidJob) {
+        let sender = |flow: &fluid::FluidFlow| Sender {
             path: flow.path.clone(),
             bytes: flow.bytes,
             left: 0.0,
@@ -71,7 +71,7 @@ impl Reference {
     }
 
     pub(crate) fn set_class(&mut self, job: usize, class: u32) {
-        self.workers[job].job.class = class;
+        self.workers[job].job.level = class;
     }
 
     pub(crate) fn set_path(&mut self, job: usize, flow: usize, path: &[u32]) {
@@ -158,7 +158,7 @@ impl Reference {
     /// link that is full.
     fn share(&mut self) {
         let mut free = self.capacity.clone();
-        let mut classes: Vec<u32> = self.workers.iter().map(|worker| worker.job.class).collect();
+        let mut classes: Vec<u32> = self.workers.iter().map(|worker| worker.job.level).collect();
         classes.sort_unstable();
         classes.dedup();
         let workers = &mut self.workers;
@@ -167,7 +167,7 @@ impl Reference {
             .flat_map(|worker| &mut worker.senders)
             .for_each(|s| s.rate = 0.0);
         for class in classes.into_iter().rev() {
-            let of_class = |worker: &&mut Worker| worker.job.class == class && !worker.gone;
+            let of_class = |worker: &&mut Worker| worker.job.level == class && !worker.gone;
             let mut rising: Vec<&mut Sender> = workers
                 .iter_mut()
                 .filter(of_class)

@@ -1,29 +1,29 @@
 //! Small networks and jobs in few words.
 
-use fluid::{Engine, Flow, Job, JobIndex, Network, Options};
+use fluid::{Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork, JobIndex};
 
 /// A flow over links.
-pub(crate) fn flow(path: &[u32], bytes: f64) -> Flow {
-    Flow {
+pub(crate) fn flow(path: &[u32], bytes: f64) -> FluidFlow {
+    FluidFlow {
         path: path.to_vec(),
         bytes,
     }
 }
 
 /// A job that computes, then sends, without overlap.
-pub(crate) fn job(class: u32, compute_seconds: f64, flows: Vec<Flow>) -> Job {
-    Job {
+pub(crate) fn job(class: u32, compute_seconds: f64, flows: Vec<FluidFlow>) -> FluidJob {
+    FluidJob {
         compute_seconds,
-        class,
+        level: class,
         flows,
-        ..Job::default()
+        ..FluidJob::default()
     }
 }
 
 /// An engine with these capacities and jobs, without latency.
-pub(crate) fn engine(capacity: &[f64], jobs: &[Job]) -> Engine {
-    let network = Network::new(capacity.to_vec()).unwrap();
-    let mut engine = Engine::new(&network, Options::default()).unwrap();
+pub(crate) fn engine(capacity: &[f64], jobs: &[FluidJob]) -> Engine {
+    let network = FluidNetwork::new(capacity.to_vec()).unwrap();
+    let mut engine = Engine::new(&network, EngineOptions::default()).unwrap();
     for job in jobs {
         engine.add_job(job).unwrap();
     }
@@ -51,6 +51,6 @@ pub(crate) fn totals(engine: &Engine) -> Vec<(f64, u64, f64)> {
 /// The rate of the first flow of every job once all of them send.
 pub(crate) fn rates(engine: &Engine, jobs: u32) -> Vec<f64> {
     (0..jobs)
-        .map(|job| engine.rate(JobIndex(job), 0).unwrap())
+        .map(|job| engine.flow_rate(JobIndex(job), 0).unwrap())
         .collect()
 }

@@ -1,6 +1,6 @@
 //! Observers see every instant, and seeing changes nothing.
 
-use fluid::{Instant, JobIndex, Phase};
+use fluid::{JobIndex, JobPhase, RunInstant};
 
 use crate::scenario::{engine, flow, job, totals};
 
@@ -15,11 +15,13 @@ fn rates_and_phases_as_they_change() {
     ];
     let mut watched = engine(&[10.0], &jobs);
     let (mut rates, mut phases) = (Vec::new(), Vec::new());
-    let mut observer = |instant: &Instant<'_>| {
-        for rate in instant.links() {
-            rates.push((instant.seconds(), rate.class, rate.bytes_per_second));
+    let mut observer = |instant: &RunInstant<'_>| {
+        for rate in instant.link_rates() {
+            rates.push((instant.seconds(), rate.level, rate.bytes_per_second));
         }
-        let own = instant.phases().filter(|(job, _)| *job == JobIndex(0));
+        let own = instant
+            .phase_changes()
+            .filter(|(job, _)| *job == JobIndex(0));
         phases.extend(own.map(|(_, phase)| (instant.seconds(), phase)));
     };
     watched.run_observed(5.0, &mut observer).unwrap();
@@ -38,25 +40,25 @@ fn rates_and_phases_as_they_change() {
     assert_eq!(
         phases,
         [
-            (0.0, Phase::Computing),
-            (1.0, Phase::Communicating),
-            (3.0, Phase::Draining),
-            (3.0, Phase::Computing),
-            (4.0, Phase::Communicating),
+            (0.0, JobPhase::Computing),
+            (1.0, JobPhase::Communicating),
+            (3.0, JobPhase::Draining),
+            (3.0, JobPhase::Computing),
+            (4.0, JobPhase::Communicating),
         ]
     );
     let mut unwatched = engine(&[10.0], &jobs);
     unwatched.run_until(5.0).unwrap();
     assert_eq!(totals(&watched), totals(&unwatched));
-    assert_eq!(watched.events(), 4, "at 0, 1, 3 and 4 s");
+    assert_eq!(watched.event_count(), 4, "at 0, 1, 3 and 4 s");
 }
 
 #[test]
 fn flows_are_seen_as_groups() {
     let mut watched = engine(&[10.0, 10.0], &[job(0, 1.0, vec![flow(&[0, 1], 10.0); 2])]);
     let mut seen = Vec::new();
-    let mut observer = |instant: &Instant<'_>| {
-        for rate in instant.flows() {
+    let mut observer = |instant: &RunInstant<'_>| {
+        for rate in instant.flow_rates() {
             seen.push((
                 instant.seconds(),
                 rate.path,

@@ -1,10 +1,10 @@
 //! Clusters to plan, of any size: pods of 25 leaves with 20 hosts of 8 GPUs and 4 NICs each.
 
-use planner::Input;
+use planner::PlanInput;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::HostId;
-use topology::clos::{ClosSpec, build};
+use topology::clos::{ClosSpec, build_clos};
 
 use crate::production::job;
 
@@ -22,7 +22,7 @@ const SIZES: [usize; 8] = [2, 2, 4, 4, 8, 8, 24, 48];
 
 /// A full cluster of `gpus`: one job for each 100 GPUs, a ring over each of the 4 NICs of its
 /// hosts. 100,000 GPUs are 12,500 hosts, 25 pods, 1,000 jobs and 50,000 flows.
-pub(crate) fn cluster(gpus: u32, placement: Placement) -> Input {
+pub(crate) fn cluster(gpus: u32, placement: Placement) -> PlanInput {
     let leaves = (gpus / 8).div_ceil(20);
     let spec = ClosSpec {
         leaves: leaves.min(25),
@@ -34,7 +34,7 @@ pub(crate) fn cluster(gpus: u32, placement: Placement) -> Input {
         host_links: 4,
         ..ClosSpec::default()
     };
-    let fabric = build("bench", &spec).expect("the numbers make a fabric");
+    let fabric = build_clos("bench", &spec).expect("the numbers make a fabric");
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let block = match placement {
         Placement::Packed => 10,
@@ -50,7 +50,7 @@ pub(crate) fn cluster(gpus: u32, placement: Placement) -> Input {
         let hosts: Vec<HostId> = hosts.by_ref().take(SIZES[index % SIZES.len()]).collect();
         job(&fabric, index, &hosts, &mut random)
     });
-    Input {
+    PlanInput {
         jobs: jobs.collect(),
         fabric,
     }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use planner::{Input, Job, Policy, Standing, plan};
+use planner::{IncrementalPlanner, Job, PlanInput, Policy, plan};
 
 use crate::cluster::{Placement, cluster};
 use crate::production::production;
@@ -47,8 +47,8 @@ fn main() {
 
 /// Some two dozen jobs depart and come back; so does, by itself, the job that sends most, against
 /// which all others are corrected.
-fn events(input: &Input, policy: &Policy) {
-    let mut standing = Standing::new(input, policy, None);
+fn events(input: &PlanInput, policy: &Policy) {
+    let mut standing = IncrementalPlanner::new(input, policy, None);
     let some = input.jobs.iter().step_by(1 + input.jobs.len() / 24);
     let mut took: Vec<Took> = some
         .flat_map(|job| departs_and_returns(&mut standing, job))
@@ -72,13 +72,13 @@ fn events(input: &Input, policy: &Policy) {
 }
 
 /// What both events took.
-fn departs_and_returns(standing: &mut Standing, job: &Job) -> [Took; 2] {
+fn departs_and_returns(standing: &mut IncrementalPlanner, job: &Job) -> [Took; 2] {
     let watch = Stopwatch::start();
-    standing.depart(&job.id).expect("the job is there");
+    standing.remove_job(&job.id).expect("the job is there");
     let gone = watch.read();
     let job = job.clone();
     let watch = Stopwatch::start();
-    standing.arrive(job).expect("the job has just departed");
+    standing.add_job(job).expect("the job has just departed");
     [gone, watch.read()]
 }
 

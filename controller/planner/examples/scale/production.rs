@@ -1,14 +1,14 @@
 //! The two-layer fabric that the Crux paper simulates, 173 leaves and 16 spines, with 40 jobs.
 
-use planner::{Flow, Input, Job, JobId};
+use planner::{Flow, Job, JobId, PlanInput};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use topology::clos::{ClosSpec, build};
+use topology::clos::{ClosSpec, build_clos};
 use topology::{Fabric, HostId};
 
 /// 40 jobs on 250 hosts of 8 GPUs, 2,000 in all, scattered over a fabric of 173 leaves and 16
 /// spines; rings of 4 channels over hosts with 4 NICs.
-pub(crate) fn production() -> Input {
+pub(crate) fn production() -> PlanInput {
     let spec = ClosSpec {
         leaves: 173,
         spines: 16,
@@ -16,7 +16,7 @@ pub(crate) fn production() -> Input {
         host_links: 4,
         ..ClosSpec::default()
     };
-    let fabric = build("bench", &spec).expect("the numbers make a fabric");
+    let fabric = build_clos("bench", &spec).expect("the numbers make a fabric");
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut hosts: Vec<u32> = (0..u32::try_from(fabric.hosts().len()).expect("few")).collect();
     for index in (1..hosts.len()).rev() {
@@ -36,7 +36,7 @@ pub(crate) fn production() -> Input {
         job(&fabric, index, &hosts, &mut random)
     });
     let jobs = jobs.collect();
-    Input { fabric, jobs }
+    PlanInput { fabric, jobs }
 }
 
 /// Rings over the hosts, one on each of their 4 NICs.

@@ -9,10 +9,10 @@
 //! Of all optima the one that moves the fewest jobs from their present classes is taken, and of
 //! those the one with the highest classes. It does not depend on where the search began.
 
-use super::Problem;
-use super::least_change::{Bounds, least_change};
-use super::min_cut::{INFINITE, Network, Side};
-use crate::contention::{ContentionDag, Edge};
+use super::CompressionProblem;
+use super::least_change::{OptimumRange, least_change};
+use super::min_cut::{CutNetwork, CutSide, INFINITE};
+use crate::contention::{ContentionDag, ContentionEdge};
 
 /// Binary digits of the total capacity of weights, half of what no flow can fill. All but those of
 /// the factor for the least-change term are digits of the weights: 51 of them for 1,000 jobs.
@@ -20,23 +20,23 @@ const CAPACITY_DIGITS: u32 = 61;
 
 /// An edge with its weight as a whole number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arc {
+pub(super) struct WeightedArc {
     pub(super) above: usize,
     pub(super) below: usize,
     pub(super) weight: u64,
 }
 
 /// The optimal classes by node.
-pub fn classes(problem: &Problem<'_>) -> Vec<u8> {
+pub fn exact_levels(problem: &CompressionProblem<'_>) -> Vec<u8> {
     let mut classes = vec![0; problem.dag.nodes];
-    let arcs = whole_weights(problem.dag);
-    for part in parts(problem.dag.nodes, arcs) {
-        let present = part.nodes.iter().map(|node| problem.present[*node]);
-        let highest = problem.classes.max(1) - 1;
+    let arcs = integer_weights(problem.dag);
+    for part in split_components(problem.dag.nodes, arcs) {
+        let present = part.nodes.iter().map(|node| problem.current_levels[*node]);
+        let highest = problem.level_count.max(1) - 1;
         for (node, class) in part
             .nodes
             .iter()
-            .zip(part.classes(&present.collect::<Vec<_>>(), highest))
+            .zip(part.optimal_levels(&present.collect::<Vec<_>>(), highest))
         {
             classes[*node] = class;
         }
@@ -46,11 +46,11 @@ pub fn classes(problem: &Problem<'_>) -> Vec<u8> {
 
 /// Weights as whole numbers, scaled by a power of two so that weights which sum to the same still
 /// do.
-fn whole_weights(dag: &ContentionDag) -> Vec<Arc> {
+fn integer_weights(dag: &ContentionDag) -> Vec<WeightedArc> {
     let moves = dag.nodes as u64 + 1;
     let digits = CAPACITY_DIGITS - (u64::BITS - moves.leading_zeros());
-    let steps = steps(dag.total_weight(), digits);
-    let arc = |edge: &Edge| Arc {
+    let steps = weight_scale(dag.total_weight(), digits);
+    let arc = |edge: &ContentionEdge| WeightedArc {
         above: edge.above,
         below: edge.below,
         weight: ((edge.weight * steps).round() as u64).max(1),
@@ -60,7 +60,7 @@ fn whole_weights(dag: &ContentionDag) -> Vec<Arc> {
 
 /// The power of two that scales weights of this `total` to integers of so many binary digits
 /// together.
-fn steps(total: f64, digits: u32) -> f64 {
+fn weight_scale(total: f64, digits: u32) -> f64 {
     if total <= 0.0 {
         return 0.0;
     }
@@ -69,25 +69,28 @@ fn steps(total: f64, digits: u32) -> f64 {
 }
 
 /// Jobs that edges join, directly or over others: each part is compressed by itself.
-struct Part {
+struct DagComponent {
     /// Nodes of the whole, ascending, so that edges still lead from smaller to larger.
     nodes: Vec<usize>,
     /// Edges between positions in `nodes`.
-    arcs: Vec<Arc>,
+    arcs: Vec<WeightedArc>,
 }
 
-fn parts(nodes: usize, arcs: Vec<Arc>) -> Vec<Part> {
+fn split_components(nodes: usize, arcs: Vec<WeightedArc>) -> Vec<DagComponent> {
     let mut leader: Vec<usize> = (0..nodes).collect();
     for arc in &arcs {
-        let (a, b) = (root(&mut leader, arc.above), root(&mut leader, arc.below));
+        let (a, b) = (
+            find_root(&mut leader, arc.above),
+            find_root(&mut leader, arc.below),
+        );
         leader[a.max(b)] = a.min(b);
     }
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<DagComponent> = Vec::new();
     let mut place = vec![(0, 0); nodes];
     for node in 0..nodes {
-        let leader = root(&mut leader, node);
+        let leader = find_root(&mut leader, node);
         let part = if leader == node {
-            parts.push(Part {
+            parts.push(DagComponent {
                 nodes: Vec::new(),
                 arcs: Vec::new(),
             });
@@ -100,7 +103,7 @@ fn parts(nodes: usize, arcs: Vec<Arc>) -> Vec<Part> {
     }
     for arc in arcs {
         let ((part, above), (_, below)) = (place[arc.above], place[arc.below]);
-        parts[part].arcs.push(Arc {
+        parts[part].arcs.push(WeightedArc {
             above,
             below,
             ..arc
@@ -109,7 +112,7 @@ fn parts(nodes: usize, arcs: Vec<Arc>) -> Vec<Part> {
     parts
 }
 
-fn root(leader: &mut [usize], mut node: usize) -> usize {
+fn find_root(leader: &mut [usize], mut node: usize) -> usize {
     while leader[node] != node {
         leader[node] = leader[leader[node]];
         node = leader[node];
@@ -117,34 +120,34 @@ fn root(leader: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-impl Part {
-    fn classes(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
-        let mut search = Search {
+impl DagComponent {
+    fn optimal_levels(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
+        let mut search = LevelSearch {
             arcs: &self.arcs,
-            classes: self.start(present, highest),
+            levels: self.initial_levels(present, highest),
             highest,
         };
         search.move_to_highest_optimum();
-        let most = search.classes.clone();
+        let most = search.levels.clone();
         if present.iter().all(Option::is_none) {
             return most;
         }
         if let Some(present) = present.iter().copied().collect::<Option<Vec<u8>>>()
-            && search.lost(&present) == Some(search.lost(&most).unwrap_or(0))
+            && search.lost_weight(&present) == Some(search.lost_weight(&most).unwrap_or(0))
             && present.iter().all(|class| *class <= highest)
         {
             return present;
         }
         search.move_to_lowest_optimum();
-        let bounds = Bounds {
-            least: search.classes,
-            most,
+        let bounds = OptimumRange {
+            lowest: search.levels,
+            highest: most,
         };
         least_change(&self.arcs, &bounds, present)
     }
 
     /// Classes that respect the edges: the present ones where they do; with none, an even split.
-    fn start(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
+    fn initial_levels(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
         let (nodes, classes) = (present.len(), usize::from(highest) + 1);
         let even = |node: usize| highest - u8::try_from(node * classes / nodes).unwrap_or(0);
         let is_new = present.iter().all(Option::is_none);
@@ -162,33 +165,33 @@ impl Part {
 }
 
 /// A search by sets of jobs that are raised or lowered together.
-struct Search<'a> {
-    arcs: &'a [Arc],
-    classes: Vec<u8>,
+struct LevelSearch<'a> {
+    arcs: &'a [WeightedArc],
+    levels: Vec<u8>,
     highest: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+enum MoveDirection {
     Up,
     Down,
 }
 
-impl Search<'_> {
+impl LevelSearch<'_> {
     /// Of the optima the one with the highest classes: raising the largest of the best sets ends at
     /// or above it, and lowering the smallest of the best ones ends there.
     fn move_to_highest_optimum(&mut self) {
-        while self.step(Direction::Up, Side::Largest) {}
-        while self.step(Direction::Down, Side::Smallest) {}
+        while self.move_best_set(MoveDirection::Up, CutSide::Largest) {}
+        while self.move_best_set(MoveDirection::Down, CutSide::Smallest) {}
     }
 
     /// From the highest optimum to the lowest.
     fn move_to_lowest_optimum(&mut self) {
-        while self.step(Direction::Down, Side::Largest) {}
+        while self.move_best_set(MoveDirection::Down, CutSide::Largest) {}
     }
 
     /// Weight of the edges inside classes; none if an edge leads to a higher class.
-    fn lost(&self, classes: &[u8]) -> Option<u64> {
+    fn lost_weight(&self, classes: &[u8]) -> Option<u64> {
         let lost = self
             .arcs
             .iter()
@@ -206,52 +209,52 @@ impl Search<'_> {
     /// Inside a class, a job that moves takes along the end of the edge that must not be left
     /// behind, and gains the weight if the other stays. Between neighbouring classes, an edge whose
     /// ends come together loses its weight.
-    fn step(&mut self, direction: Direction, side: Side) -> bool {
-        let nodes = self.classes.len();
+    fn move_best_set(&mut self, direction: MoveDirection, side: CutSide) -> bool {
+        let nodes = self.levels.len();
         let (source, sink) = (nodes, nodes + 1);
-        let mut network = Network::new(nodes + 2);
+        let mut network = CutNetwork::new(nodes + 2);
         let mut gains = vec![0_i64; nodes];
         for arc in self.arcs {
             // Who may move only with the other, or at a loss, and the other.
             let (mover, other) = match direction {
-                Direction::Up => (arc.below, arc.above),
-                Direction::Down => (arc.above, arc.below),
+                MoveDirection::Up => (arc.below, arc.above),
+                MoveDirection::Down => (arc.above, arc.below),
             };
-            match self.classes[arc.above] - self.classes[arc.below] {
+            match self.levels[arc.above] - self.levels[arc.below] {
                 0 => {
-                    network.add(mover, other, INFINITE, 0);
+                    network.add_arc(mover, other, INFINITE, 0);
                     gains[other] += arc.weight as i64;
                     gains[mover] -= arc.weight as i64;
                 }
-                1 => network.add(mover, other, arc.weight, 0),
+                1 => network.add_arc(mover, other, arc.weight, 0),
                 _ => {}
             }
         }
         let end = match direction {
-            Direction::Up => self.highest,
-            Direction::Down => 0,
+            MoveDirection::Up => self.highest,
+            MoveDirection::Down => 0,
         };
         for (node, gain) in gains.into_iter().enumerate() {
-            if self.classes[node] == end {
-                network.add(node, sink, INFINITE, 0);
+            if self.levels[node] == end {
+                network.add_arc(node, sink, INFINITE, 0);
             }
             match gain {
-                0.. => network.add(source, node, gain.unsigned_abs(), 0),
-                _ => network.add(node, sink, gain.unsigned_abs(), 0),
+                0.. => network.add_arc(source, node, gain.unsigned_abs(), 0),
+                _ => network.add_arc(node, sink, gain.unsigned_abs(), 0),
             }
         }
         let moves = network.source_side(source, sink, side);
         let mut moved = false;
         for (class, _) in self
-            .classes
+            .levels
             .iter_mut()
             .zip(&moves)
             .filter(|(_, moves)| **moves)
         {
             moved = true;
             match direction {
-                Direction::Up => *class += 1,
-                Direction::Down => *class -= 1,
+                MoveDirection::Up => *class += 1,
+                MoveDirection::Down => *class -= 1,
             }
         }
         moved

@@ -8,20 +8,24 @@
 //! classes are equal; a job that leaves its present class costs one, and weights are multiplied so
 //! that all such ones together are less than the smallest weight.
 
-use super::exact::Arc;
-use super::min_cut::{INFINITE, Network, Side};
+use super::exact::WeightedArc;
+use super::min_cut::{CutNetwork, CutSide, INFINITE};
 
 /// The lowest and the highest optimum.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
-    pub(super) least: Vec<u8>,
-    pub(super) most: Vec<u8>,
+pub(super) struct OptimumRange {
+    pub(super) lowest: Vec<u8>,
+    pub(super) highest: Vec<u8>,
 }
 
 /// The optimal classes that move the fewest jobs, and of those the highest.
-pub(super) fn least_change(arcs: &[Arc], bounds: &Bounds, present: &[Option<u8>]) -> Vec<u8> {
-    let grid = Grid::new(bounds);
-    let mut network = Network::new(grid.sink + 1);
+pub(super) fn least_change(
+    arcs: &[WeightedArc],
+    bounds: &OptimumRange,
+    present: &[Option<u8>],
+) -> Vec<u8> {
+    let grid = LevelGrid::new(bounds);
+    let mut network = CutNetwork::new(grid.sink + 1);
     for (node, present) in present.iter().enumerate() {
         grid.add_job(&mut network, node, *present);
     }
@@ -29,25 +33,25 @@ pub(super) fn least_change(arcs: &[Arc], bounds: &Bounds, present: &[Option<u8>]
     for arc in arcs {
         grid.add_edge(&mut network, arc, arc.weight * moves);
     }
-    let is_true = network.source_side(grid.source, grid.sink, Side::Largest);
+    let is_true = network.source_side(grid.source, grid.sink, CutSide::Largest);
     (0..present.len())
-        .map(|node| grid.class_of(node, &is_true))
+        .map(|node| grid.level_of(node, &is_true))
         .collect()
 }
 
 /// Where the vertices (u, k) are.
-struct Grid<'a> {
-    bounds: &'a Bounds,
+struct LevelGrid<'a> {
+    range: &'a OptimumRange,
     /// The vertex of (u, least class of u + 1).
     first: Vec<usize>,
     source: usize,
     sink: usize,
 }
 
-impl<'a> Grid<'a> {
-    fn new(bounds: &'a Bounds) -> Self {
+impl<'a> LevelGrid<'a> {
+    fn new(bounds: &'a OptimumRange) -> Self {
         let mut vertices = 0;
-        let ranges = bounds.least.iter().zip(&bounds.most);
+        let ranges = bounds.lowest.iter().zip(&bounds.highest);
         let first = ranges.map(|(least, most)| {
             let first = vertices;
             vertices += usize::from(most - least);
@@ -55,15 +59,15 @@ impl<'a> Grid<'a> {
         });
         Self {
             first: first.collect(),
-            bounds,
+            range: bounds,
             source: vertices,
             sink: vertices + 1,
         }
     }
 
     /// The vertex of (u, k).
-    fn at(&self, node: usize, k: u8) -> usize {
-        let (least, most) = (self.bounds.least[node], self.bounds.most[node]);
+    fn vertex_of(&self, node: usize, k: u8) -> usize {
+        let (least, most) = (self.range.lowest[node], self.range.highest[node]);
         match k {
             k if k <= least => self.source,
             k if k > most => self.sink,
@@ -72,8 +76,8 @@ impl<'a> Grid<'a> {
     }
 
     /// Leaving the present class costs one, and "at least k + 1" implies "at least k".
-    fn add_job(&self, network: &mut Network, node: usize, present: Option<u8>) {
-        let (least, most) = (self.bounds.least[node], self.bounds.most[node]);
+    fn add_job(&self, network: &mut CutNetwork, node: usize, present: Option<u8>) {
+        let (least, most) = (self.range.lowest[node], self.range.highest[node]);
         if least == most {
             return;
         }
@@ -81,17 +85,20 @@ impl<'a> Grid<'a> {
             let moves = present.is_some_and(|class| class != k);
             let inner = least < k && k < most;
             let back = if inner { INFINITE } else { 0 };
-            network.add(
-                self.at(node, k),
-                self.at(node, k + 1),
+            network.add_arc(
+                self.vertex_of(node, k),
+                self.vertex_of(node, k + 1),
                 u64::from(moves),
                 back,
             );
         }
     }
 
-    fn add_edge(&self, network: &mut Network, arc: &Arc, weight: u64) {
-        let Bounds { least, most } = self.bounds;
+    fn add_edge(&self, network: &mut CutNetwork, arc: &WeightedArc, weight: u64) {
+        let OptimumRange {
+            lowest: least,
+            highest: most,
+        } = self.range;
         let is_fixed = |node: usize| least[node] == most[node];
         // Apart in every optimum, or both where they are in all of them: nothing to decide.
         let is_apart = least[arc.above] > most[arc.below];
@@ -99,21 +106,24 @@ impl<'a> Grid<'a> {
             return;
         }
         for k in least[arc.below]..=most[arc.below] {
-            let below = self.at(arc.below, k);
-            let (same, next) = (self.at(arc.above, k), self.at(arc.above, k + 1));
+            let below = self.vertex_of(arc.below, k);
+            let (same, next) = (
+                self.vertex_of(arc.above, k),
+                self.vertex_of(arc.above, k + 1),
+            );
             if below != next && next != self.source {
-                network.add(below, next, weight, 0);
+                network.add_arc(below, next, weight, 0);
             }
             if below != same && same != self.source {
-                network.add(below, same, INFINITE, 0);
+                network.add_arc(below, same, INFINITE, 0);
             }
         }
     }
 
-    fn class_of(&self, node: usize, is_true: &[bool]) -> u8 {
-        let (least, most) = (self.bounds.least[node], self.bounds.most[node]);
+    fn level_of(&self, node: usize, is_true: &[bool]) -> u8 {
+        let (least, most) = (self.range.lowest[node], self.range.highest[node]);
         let above = (least + 1..=most)
-            .filter(|k| is_true[self.at(node, *k)])
+            .filter(|k| is_true[self.vertex_of(node, *k)])
             .count();
         least + u8::try_from(above).unwrap_or(0)
     }

@@ -11,14 +11,14 @@ const NOWHERE: u32 = u32::MAX;
 
 /// A directed network.
 #[derive(Clone, Debug)]
-pub(super) struct Network {
+pub(super) struct CutNetwork {
     vertices: usize,
     /// Arc `2n + 1` is the reverse of arc `2n`.
     heads: Vec<u32>,
     residual: Vec<u64>,
 }
 
-impl Network {
+impl CutNetwork {
     /// No arcs yet.
     pub(super) fn new(vertices: usize) -> Self {
         Self {
@@ -29,27 +29,31 @@ impl Network {
     }
 
     /// An arc with its capacity, and the capacity of the way back.
-    pub(super) fn add(&mut self, from: usize, to: usize, capacity: u64, back: u64) {
+    pub(super) fn add_arc(&mut self, from: usize, to: usize, capacity: u64, back: u64) {
         self.heads.extend([to as u32, from as u32]);
         self.residual.extend([capacity, back]);
     }
 
     /// The vertices on the source's side of a minimum cut, that with the most or the fewest there.
-    pub(super) fn source_side(self, source: usize, sink: usize, side: Side) -> Vec<bool> {
-        let mut search = Search::new(self, source, sink);
-        while search.layer() {
-            search.block();
+    pub(super) fn source_side(self, source: usize, sink: usize, side: CutSide) -> Vec<bool> {
+        let mut search = DinicSearch::new(self, source, sink);
+        while search.build_layers() {
+            search.push_blocking_flow();
         }
         match side {
-            Side::Largest => search.level.iter().map(|level| *level == NOWHERE).collect(),
-            Side::Smallest => search.reached(),
+            CutSide::Largest => search
+                .distance
+                .iter()
+                .map(|level| *level == NOWHERE)
+                .collect(),
+            CutSide::Smallest => search.reachable_vertices(),
         }
     }
 }
 
 /// Which of the minimum cuts: they are closed under union and intersection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum CutSide {
     /// Everything that cannot reach the sink.
     Largest,
     /// Only what the source reaches.
@@ -57,20 +61,20 @@ pub(super) enum Side {
 }
 
 /// The state of Dinic's method: layers by distance to the sink, and the arcs not yet tried.
-struct Search {
-    network: Network,
+struct DinicSearch {
+    network: CutNetwork,
     source: usize,
     sink: usize,
     /// Arcs that leave each vertex, one span after the other.
     first: Vec<u32>,
     arcs: Vec<u32>,
     /// Arcs to the sink; `NOWHERE` where the residual network does not lead there.
-    level: Vec<u32>,
+    distance: Vec<u32>,
     next: Vec<u32>,
 }
 
-impl Search {
-    fn new(network: Network, source: usize, sink: usize) -> Self {
+impl DinicSearch {
+    fn new(network: CutNetwork, source: usize, sink: usize) -> Self {
         let mut first = vec![0_u32; network.vertices + 1];
         let tail = |arc: usize| network.heads[arc ^ 1] as usize;
         (0..network.heads.len()).for_each(|arc| first[tail(arc) + 1] += 1);
@@ -89,15 +93,15 @@ impl Search {
             sink,
             first,
             arcs,
-            level,
+            distance: level,
         }
     }
 
-    fn head(&self, arc: u32) -> usize {
+    fn arc_head(&self, arc: u32) -> usize {
         self.network.heads[arc as usize] as usize
     }
 
-    fn residual(&self, arc: u32) -> u64 {
+    fn residual_capacity(&self, arc: u32) -> u64 {
         self.network.residual[arc as usize]
     }
 
@@ -106,36 +110,36 @@ impl Search {
     }
 
     /// Distances to the sink, breadth first and backwards; whether the source has one.
-    fn layer(&mut self) -> bool {
-        self.level.fill(NOWHERE);
-        self.level[self.sink] = 0;
+    fn build_layers(&mut self) -> bool {
+        self.distance.fill(NOWHERE);
+        self.distance[self.sink] = 0;
         let mut queue = vec![self.sink];
         let mut served = 0;
         while let Some(&vertex) = queue.get(served) {
             served += 1;
             for place in self.arcs_of(vertex) {
                 let arc = self.arcs[place];
-                let before = self.head(arc);
-                if self.level[before] == NOWHERE && self.residual(arc ^ 1) > 0 {
-                    self.level[before] = self.level[vertex] + 1;
+                let before = self.arc_head(arc);
+                if self.distance[before] == NOWHERE && self.residual_capacity(arc ^ 1) > 0 {
+                    self.distance[before] = self.distance[vertex] + 1;
                     queue.push(before);
                 }
             }
         }
         self.next.copy_from_slice(&self.first);
-        self.level[self.source] != NOWHERE
+        self.distance[self.source] != NOWHERE
     }
 
     /// What the residual network leads to from the source.
-    fn reached(&self) -> Vec<bool> {
+    fn reachable_vertices(&self) -> Vec<bool> {
         let mut reached = vec![false; self.network.vertices];
         reached[self.source] = true;
         let mut waiting = vec![self.source];
         while let Some(vertex) = waiting.pop() {
             for place in self.arcs_of(vertex) {
                 let arc = self.arcs[place];
-                let head = self.head(arc);
-                if self.residual(arc) > 0 && !reached[head] {
+                let head = self.arc_head(arc);
+                if self.residual_capacity(arc) > 0 && !reached[head] {
                     reached[head] = true;
                     waiting.push(head);
                 }
@@ -145,17 +149,17 @@ impl Search {
     }
 
     /// A blocking flow: augmenting paths along falling distances until there is none.
-    fn block(&mut self) {
+    fn push_blocking_flow(&mut self) {
         let mut path: Vec<u32> = Vec::new();
         loop {
-            let vertex = path.last().map_or(self.source, |arc| self.head(*arc));
+            let vertex = path.last().map_or(self.source, |arc| self.arc_head(*arc));
             if vertex == self.sink {
-                self.augment(&mut path);
-            } else if let Some(arc) = self.advance(vertex) {
+                self.augment_path(&mut path);
+            } else if let Some(arc) = self.next_admissible_arc(vertex) {
                 path.push(arc);
             } else if let Some(arc) = path.pop() {
                 // A dead end: the arc that led here is done with.
-                let before = self.head(arc ^ 1);
+                let before = self.arc_head(arc ^ 1);
                 self.next[before] += 1;
             } else {
                 return;
@@ -164,12 +168,14 @@ impl Search {
     }
 
     /// The next arc of `vertex` that leads nearer to the sink.
-    fn advance(&mut self, vertex: usize) -> Option<u32> {
+    fn next_admissible_arc(&mut self, vertex: usize) -> Option<u32> {
         while self.next[vertex] < self.first[vertex + 1] {
             let arc = self.arcs[self.next[vertex] as usize];
-            let head = self.head(arc);
+            let head = self.arc_head(arc);
             // The level of the vertex is finite, since the walk started at the source.
-            if self.residual(arc) > 0 && self.level[vertex] == self.level[head].wrapping_add(1) {
+            if self.residual_capacity(arc) > 0
+                && self.distance[vertex] == self.distance[head].wrapping_add(1)
+            {
                 return Some(arc);
             }
             self.next[vertex] += 1;
@@ -178,17 +184,19 @@ impl Search {
     }
 
     /// Pushes what the path takes and goes back to its first arc that is now full.
-    fn augment(&mut self, path: &mut Vec<u32>) {
+    fn augment_path(&mut self, path: &mut Vec<u32>) {
         let narrowest = path
             .iter()
-            .map(|arc| self.residual(*arc))
+            .map(|arc| self.residual_capacity(*arc))
             .min()
             .unwrap_or(0);
         for arc in path.iter() {
             self.network.residual[*arc as usize] -= narrowest;
             self.network.residual[*arc as usize ^ 1] += narrowest;
         }
-        let full = path.iter().position(|arc| self.residual(*arc) == 0);
+        let full = path
+            .iter()
+            .position(|arc| self.residual_capacity(*arc) == 0);
         path.truncate(full.unwrap_or(0));
     }
 }

@@ -16,7 +16,7 @@ const ORDERS: usize = 10;
 pub const SEED: u64 = 0x0063_7275_7800;
 
 /// Classes by node; `seed` chooses the orders.
-pub fn classes(dag: &ContentionDag, classes: u8, seed: u64) -> Vec<u8> {
+pub fn sampled_levels(dag: &ContentionDag, classes: u8, seed: u64) -> Vec<u8> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let below = neighbours_below(dag);
     let candidates = (0..ORDERS).map(|_| {
@@ -73,13 +73,13 @@ fn cut_order(dag: &ContentionDag, order: &[usize], classes: usize) -> Vec<u8> {
     let mut best = vec![0.0; nodes + 1];
     let mut cuts: Vec<Vec<usize>> = Vec::new();
     for _ in 1..classes {
-        let mut row = Row {
+        let mut row = CutRow {
             weights: &weights,
             before: &best,
             after: best.clone(),
             cut: vec![0; nodes + 1],
         };
-        row.fill(0..nodes + 1, (0, nodes));
+        row.fill_range(0..nodes + 1, (0, nodes));
         cuts.push(row.cut);
         best = row.after;
     }
@@ -98,22 +98,22 @@ fn cut_order(dag: &ContentionDag, order: &[usize], classes: usize) -> Vec<u8> {
 }
 
 /// One row of the dynamic programme, from the row before it.
-struct Row<'a> {
+struct CutRow<'a> {
     weights: &'a CrossWeights,
     before: &'a [f64],
     after: Vec<f64>,
     cut: Vec<usize>,
 }
 
-impl Row<'_> {
+impl CutRow<'_> {
     /// Fills the places `ends`, whose best cuts lie within `cuts`: the best cut never falls as the
     /// end grows, so the middle one halves the range for both sides.
-    fn fill(&mut self, ends: std::ops::Range<usize>, cuts: (usize, usize)) {
+    fn fill_range(&mut self, ends: std::ops::Range<usize>, cuts: (usize, usize)) {
         if ends.is_empty() {
             return;
         }
         let end = ends.start + ends.len() / 2;
-        let value = |cut: usize| self.before[cut] + self.weights.across(cut, end);
+        let value = |cut: usize| self.before[cut] + self.weights.weight_across(cut, end);
         let mut best = (value(cuts.0.min(end)), cuts.0.min(end));
         for cut in cuts.0..=cuts.1.min(end) {
             if value(cut) > best.0 {
@@ -121,8 +121,8 @@ impl Row<'_> {
             }
         }
         (self.after[end], self.cut[end]) = best;
-        self.fill(ends.start..end, (cuts.0, best.1));
-        self.fill(end + 1..ends.end, (best.1, cuts.1));
+        self.fill_range(ends.start..end, (cuts.0, best.1));
+        self.fill_range(end + 1..ends.end, (best.1, cuts.1));
     }
 }
 
@@ -155,7 +155,7 @@ impl CrossWeights {
     }
 
     /// `C(j, i)`: weight from the first `j` nodes to those from `j` to `i`.
-    fn across(&self, j: usize, i: usize) -> f64 {
+    fn weight_across(&self, j: usize, i: usize) -> f64 {
         self.sums[j * self.side + i] - self.sums[j * self.side + j]
     }
 }

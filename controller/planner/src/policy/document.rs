@@ -5,9 +5,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Adoption, Compression, MAX_RULES, Override, Paths, Policy, Reference};
+use super::{
+    AdoptionRule, CompressionMethod, CorrectionReference, JobOverride, MAX_RULES, PathMethod,
+    Policy,
+};
 use crate::input::JobId;
-use crate::names::FieldError;
+use crate::name_matching::DocumentFieldError;
 
 /// Most classes that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
@@ -21,11 +24,11 @@ pub struct PolicyDocument {
     /// Classes never given to jobs.
     pub reserved_levels: Vec<u8>,
     /// How flows get their paths.
-    pub paths: Paths,
+    pub paths: PathMethod,
     /// How priorities become classes.
-    pub compression: Compression,
+    pub compression: CompressionMethod,
     /// What a job is compared with.
-    pub reference: Reference,
+    pub reference: CorrectionReference,
     /// Weight of recent slowdown against priority, 0..=1.
     pub fairness: f64,
     /// Gain, as a share of link time, for which a running flow moves.
@@ -131,8 +134,8 @@ impl From<&Policy> for PolicyDocument {
     }
 }
 
-impl From<&Override> for OverrideDocument {
-    fn from(rule: &Override) -> Self {
+impl From<&JobOverride> for OverrideDocument {
+    fn from(rule: &JobOverride) -> Self {
         Self {
             pattern: rule.pattern.clone(),
             level: None,
@@ -145,8 +148,8 @@ impl From<&Override> for OverrideDocument {
     }
 }
 
-impl From<&Adoption> for AdoptionDocument {
-    fn from(rule: &Adoption) -> Self {
+impl From<&AdoptionRule> for AdoptionDocument {
+    fn from(rule: &AdoptionRule) -> Self {
         Self {
             job: rule.job.to_string(),
             tenant: rule.tenant.clone(),
@@ -164,20 +167,20 @@ impl PolicyDocument {
     ///
     /// # Errors
     /// The first field that makes no sense; `file` is how the error calls the document.
-    pub fn validate(&self, file: &str) -> Result<Policy, FieldError> {
-        let fields = Fields { file, policy: self };
+    pub fn to_policy(&self, file: &str) -> Result<Policy, DocumentFieldError> {
+        let fields = PolicyFields { file, policy: self };
         fields.check_levels()?;
-        fields.within("fairness", self.fairness, 0.0, 1.0)?;
-        fields.within("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
-        fields.within("max_correction", self.max_correction, 1.0, f64::MAX)?;
+        fields.check_range("fairness", self.fairness, 0.0, 1.0)?;
+        fields.check_range("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
+        fields.check_range("max_correction", self.max_correction, 1.0, f64::MAX)?;
         let overrides = self.jobs.iter().enumerate();
-        let overrides = overrides.map(|(index, rule)| fields.rule(index, rule));
+        let overrides = overrides.map(|(index, rule)| fields.resolve_override(index, rule));
         if self.adopt.len() > MAX_RULES {
             let problem = format!("{} rules, and there may be {MAX_RULES}", self.adopt.len());
-            return Err(fields.error("adopt", problem));
+            return Err(fields.field_error("adopt", problem));
         }
         let adopt = self.adopt.iter().enumerate();
-        let adopt = adopt.map(|(index, rule)| fields.adoption(index, rule));
+        let adopt = adopt.map(|(index, rule)| fields.resolve_adoption(index, rule));
         Ok(Policy {
             levels: self.levels,
             reserved_levels: self.reserved_levels.iter().copied().collect(),
@@ -197,14 +200,14 @@ impl PolicyDocument {
 }
 
 /// The document under validation, and how errors call it.
-struct Fields<'a> {
+struct PolicyFields<'a> {
     file: &'a str,
     policy: &'a PolicyDocument,
 }
 
-impl Fields<'_> {
-    fn error(&self, field: &str, problem: String) -> FieldError {
-        FieldError {
+impl PolicyFields<'_> {
+    fn field_error(&self, field: &str, problem: String) -> DocumentFieldError {
+        DocumentFieldError {
             file: self.file.to_owned(),
             field: field.to_owned(),
             problem,
@@ -212,7 +215,13 @@ impl Fields<'_> {
     }
 
     /// `value` is a number from `low` to `high`.
-    fn within(&self, field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
+    fn check_range(
+        &self,
+        field: &str,
+        value: f64,
+        low: f64,
+        high: f64,
+    ) -> Result<(), DocumentFieldError> {
         if (low..=high).contains(&value) {
             return Ok(());
         }
@@ -221,10 +230,10 @@ impl Fields<'_> {
         } else {
             format!("a number from {low} to {high}")
         };
-        Err(self.error(field, format!("{value} is not {range}")))
+        Err(self.field_error(field, format!("{value} is not {range}")))
     }
 
-    fn check_levels(&self) -> Result<(), FieldError> {
+    fn check_levels(&self) -> Result<(), DocumentFieldError> {
         let PolicyDocument {
             levels,
             reserved_levels,
@@ -232,33 +241,39 @@ impl Fields<'_> {
         } = self.policy;
         if !(1..=MAX_LEVELS).contains(levels) {
             let problem = format!("{levels} is not a number of classes from 1 to {MAX_LEVELS}");
-            return Err(self.error("levels", problem));
+            return Err(self.field_error("levels", problem));
         }
         for (index, level) in reserved_levels.iter().enumerate() {
-            self.level(&format!("reserved_levels[{index}]"), *level)?;
+            self.check_level(&format!("reserved_levels[{index}]"), *level)?;
         }
         if (0..*levels).all(|level| reserved_levels.contains(&level)) {
             let problem = "every class is reserved; jobs need at least one".to_owned();
-            return Err(self.error("reserved_levels", problem));
+            return Err(self.field_error("reserved_levels", problem));
         }
         Ok(())
     }
 
-    fn level(&self, field: &str, level: u8) -> Result<(), FieldError> {
+    fn check_level(&self, field: &str, level: u8) -> Result<(), DocumentFieldError> {
         let levels = self.policy.levels;
         if level < levels {
             return Ok(());
         }
-        Err(self.error(
+        Err(self.field_error(
             field,
             format!("{level} is not a class from 0 to {}", levels - 1),
         ))
     }
 
-    fn rule(&self, index: usize, rule: &OverrideDocument) -> Result<Override, FieldError> {
+    fn resolve_override(
+        &self,
+        index: usize,
+        rule: &OverrideDocument,
+    ) -> Result<JobOverride, DocumentFieldError> {
         let field = |name: &str| format!("job[{index}].{name}");
         if rule.pattern.is_empty() {
-            return Err(self.error(&field("match"), "empty; it would match no job".to_owned()));
+            return Err(
+                self.field_error(&field("match"), "empty; it would match no job".to_owned())
+            );
         }
         let bounds = [
             ("level", rule.level),
@@ -266,19 +281,19 @@ impl Fields<'_> {
             ("max_level", rule.max_level),
         ];
         for (name, level) in bounds {
-            self.job_level(&field(name), level)?;
+            self.check_job_level(&field(name), level)?;
         }
-        self.bounds_agree(&field("level"), rule)?;
+        self.check_bounds_agree(&field("level"), rule)?;
         let weight = rule.weight.unwrap_or(1.0);
-        self.within(&field("weight"), weight, f64::MIN_POSITIVE, f64::MAX)?;
+        self.check_range(&field("weight"), weight, f64::MIN_POSITIVE, f64::MAX)?;
         let min_throughput = rule.min_throughput;
-        self.within(
+        self.check_range(
             &field("min_throughput"),
             min_throughput.unwrap_or(0.0),
             0.0,
             1.0,
         )?;
-        Ok(Override {
+        Ok(JobOverride {
             pattern: rule.pattern.clone(),
             min_level: rule.level.or(rule.min_level),
             max_level: rule.level.or(rule.max_level),
@@ -288,10 +303,14 @@ impl Fields<'_> {
         })
     }
 
-    fn adoption(&self, index: usize, rule: &AdoptionDocument) -> Result<Adoption, FieldError> {
+    fn resolve_adoption(
+        &self,
+        index: usize,
+        rule: &AdoptionDocument,
+    ) -> Result<AdoptionRule, DocumentFieldError> {
         let error = |field: &str, problem: &str| {
             let problem = problem.to_owned();
-            Err(self.error(&format!("adopt[{index}].{field}"), problem))
+            Err(self.field_error(&format!("adopt[{index}].{field}"), problem))
         };
         if rule.job.is_empty() {
             return error("job", "empty; a job needs a name");
@@ -303,7 +322,7 @@ impl Fields<'_> {
         if rule.src.is_empty() && rule.dst.is_empty() && !has_port {
             return error("job", "nothing to match; give src, dst, sport or dport");
         }
-        self.job_level(&format!("adopt[{index}].level"), rule.level)?;
+        self.check_job_level(&format!("adopt[{index}].level"), rule.level)?;
         let mut earlier = self.policy.adopt[..index].iter();
         if let Some(first) = earlier.find(|other| other.job == rule.job) {
             if first.tenant != rule.tenant {
@@ -313,7 +332,7 @@ impl Fields<'_> {
                 return error("level", "an earlier rule of this job says otherwise");
             }
         }
-        Ok(Adoption {
+        Ok(AdoptionRule {
             job: JobId::from(rule.job.as_str()),
             tenant: rule.tenant.clone(),
             level: rule.level,
@@ -324,27 +343,31 @@ impl Fields<'_> {
         })
     }
 
-    fn job_level(&self, field: &str, level: Option<u8>) -> Result<(), FieldError> {
+    fn check_job_level(&self, field: &str, level: Option<u8>) -> Result<(), DocumentFieldError> {
         let Some(level) = level else { return Ok(()) };
-        self.level(field, level)?;
+        self.check_level(field, level)?;
         if self.policy.reserved_levels.contains(&level) {
-            return Err(self.error(field, format!("class {level} is reserved")));
+            return Err(self.field_error(field, format!("class {level} is reserved")));
         }
         Ok(())
     }
 
     /// `level` stands alone, and `min_level` is not above `max_level`.
-    fn bounds_agree(&self, field: &str, rule: &OverrideDocument) -> Result<(), FieldError> {
+    fn check_bounds_agree(
+        &self,
+        field: &str,
+        rule: &OverrideDocument,
+    ) -> Result<(), DocumentFieldError> {
         match (rule.level, rule.min_level, rule.max_level) {
             (Some(_), None, None) | (None, None, _) | (None, _, None) => Ok(()),
             (None, Some(low), Some(high)) if low <= high => Ok(()),
             (None, Some(low), Some(high)) => {
                 let problem = format!("min_level {low} is above max_level {high}");
-                Err(self.error(field, problem))
+                Err(self.field_error(field, problem))
             }
             (Some(_), ..) => {
                 let problem = "a fixed level leaves nothing for min_level and max_level";
-                Err(self.error(field, problem.to_owned()))
+                Err(self.field_error(field, problem.to_owned()))
             }
         }
     }

@@ -18,35 +18,43 @@ const ROUNDING: f64 = 1e-9;
 /// What a job does in every iteration, in seconds: the link is wanted for `link`, from `lead` on,
 /// and the iteration ends when computation and communication both have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rhythm {
+pub(crate) struct IterationTiming {
     /// `comp_j`.
-    pub(crate) compute: f64,
+    pub(crate) compute_seconds: f64,
     /// `o_j * comp_j`.
-    pub(crate) lead: f64,
+    pub(crate) flow_start_seconds: f64,
     /// `t_j`.
-    pub(crate) link: f64,
+    pub(crate) link_seconds: f64,
 }
 
-impl Rhythm {
+impl IterationTiming {
     /// `T_j`: an iteration alone.
-    fn period(&self) -> f64 {
-        self.compute.max(self.lead + self.link)
+    fn period_seconds(&self) -> f64 {
+        self.compute_seconds
+            .max(self.flow_start_seconds + self.link_seconds)
     }
 }
 
 /// `k_j` of `job` against `reference`: what the reference's seconds are worth in the job's, so that
 /// the corrected intensities compare. At most `cap`, which it is where only the job loses.
-pub(crate) fn correction(reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
-    let horizon = HORIZON_ITERATIONS * reference.period().max(job.period());
-    let first = Occupation::of(reference, 0.0);
+pub(crate) fn correction_factor(
+    reference: &IterationTiming,
+    job: &IterationTiming,
+    cap: f64,
+) -> f64 {
+    let horizon = HORIZON_ITERATIONS * reference.period_seconds().max(job.period_seconds());
+    let first = PeriodicOccupation::from_timing(reference, 0.0);
     let offsets: [f64; PHASES] =
-        std::array::from_fn(|phase| job.period() * phase as f64 / PHASES as f64);
-    let seconds = offsets.map(|offset| Occupation::of(job, offset));
-    let behind_first = offsets.map(|offset| Follower::new(job, offset, &first));
+        std::array::from_fn(|phase| job.period_seconds() * phase as f64 / PHASES as f64);
+    let seconds = offsets.map(|offset| PeriodicOccupation::from_timing(job, offset));
+    let behind_first = offsets.map(|offset| YieldingJob::new(job, offset, &first));
     let behind_second = seconds
         .each_ref()
-        .map(|second| Follower::new(reference, 0.0, second));
-    let (left, left_to_reference) = (play(behind_first, horizon), play(behind_second, horizon));
+        .map(|second| YieldingJob::new(reference, 0.0, second));
+    let (left, left_to_reference) = (
+        simulate_jobs(behind_first, horizon),
+        simulate_jobs(behind_second, horizon),
+    );
     let (mut job_loses, mut reference_loses) = (0.0, 0.0);
     for phase in 0..PHASES {
         job_loses += seconds[phase].busy_until(horizon) - left[phase];
@@ -62,37 +70,37 @@ pub(crate) fn correction(reference: &Rhythm, job: &Rhythm, cap: f64) -> f64 {
 }
 
 /// The whole part of a number that is not negative, as `floor` gives it, without a call.
-fn whole(number: f64) -> f64 {
+fn whole_part(number: f64) -> f64 {
     number as i64 as f64
 }
 
 /// When a job that nobody disturbs holds the link: `[first + n * period, + length)`, n = 0, 1, ..
 #[derive(Clone, Copy, Debug)]
-struct Occupation {
+struct PeriodicOccupation {
     first: f64,
     period: f64,
     length: f64,
 }
 
-impl Occupation {
-    fn of(rhythm: &Rhythm, start: f64) -> Self {
-        let first = if rhythm.link > 0.0 {
-            start + rhythm.lead
+impl PeriodicOccupation {
+    fn from_timing(rhythm: &IterationTiming, start: f64) -> Self {
+        let first = if rhythm.link_seconds > 0.0 {
+            start + rhythm.flow_start_seconds
         } else {
             f64::INFINITY
         };
         Self {
             first,
-            period: rhythm.period(),
-            length: rhythm.link,
+            period: rhythm.period_seconds(),
+            length: rhythm.link_seconds,
         }
     }
 
     /// Whole periods that have passed at `at`, and seconds of the present one; `at` is not before
     /// the first.
-    fn moment(&self, at: f64) -> (f64, f64) {
+    fn period_position(&self, at: f64) -> (f64, f64) {
         let since = at - self.first;
-        let periods = whole(since / self.period);
+        let periods = whole_part(since / self.period);
         (periods, since - periods * self.period)
     }
 
@@ -101,7 +109,7 @@ impl Occupation {
         if at <= self.first {
             return 0.0;
         }
-        let (periods, into) = self.moment(at);
+        let (periods, into) = self.period_position(at);
         periods * self.length + into.clamp(0.0, self.length)
     }
 
@@ -111,7 +119,7 @@ impl Occupation {
     }
 
     /// When the left-over seconds add up to `free`.
-    fn when_free(&self, free: f64) -> f64 {
+    fn time_of_free_seconds(&self, free: f64) -> f64 {
         if free <= self.first {
             return free;
         }
@@ -122,13 +130,13 @@ impl Occupation {
         // Gaps up to the one in which it happens; a sum that fills a gap, but for rounding, ends
         // in that gap: jobs are often made of equal numbers.
         let gaps = (free - self.first) / gap;
-        let begun = whole(gaps) + f64::from(u8::from(gaps - whole(gaps) > ROUNDING));
+        let begun = whole_part(gaps) + f64::from(u8::from(gaps - whole_part(gaps) > ROUNDING));
         free + begun * self.length
     }
 
     /// Whether the link is held at `at`.
     fn is_held(&self, at: f64) -> bool {
-        at >= self.first && self.moment(at).1 < self.length
+        at >= self.first && self.period_position(at).1 < self.length
     }
 
     /// Seconds from `at` on that the link stays free; none while it is held.
@@ -136,7 +144,7 @@ impl Occupation {
         if at <= self.first {
             return self.first - at;
         }
-        let (_, into) = self.moment(at);
+        let (_, into) = self.period_position(at);
         match into < self.length {
             true => 0.0,
             false => self.period - into,
@@ -145,80 +153,81 @@ impl Occupation {
 
     /// Seconds from the moment the link is held until `link` seconds of it were left over: no
     /// other moment makes anybody wait longer.
-    fn longest(&self, link: f64) -> f64 {
-        self.when_free(self.first + link) - self.first
+    fn longest_wait(&self, link: f64) -> f64 {
+        self.time_of_free_seconds(self.first + link) - self.first
     }
 }
 
 /// A job that gives way to another.
-struct Follower<'a> {
-    job: &'a Rhythm,
-    other: &'a Occupation,
+struct YieldingJob<'a> {
+    job: &'a IterationTiming,
+    other: &'a PeriodicOccupation,
     /// When its next iteration begins.
-    begin: f64,
+    iteration_start: f64,
     /// Seconds of link that it got before.
-    seconds: f64,
+    link_seconds: f64,
     /// Whether communication ends before computation whatever the other does.
     is_never_late: bool,
-    cycles: Cycles,
+    cycles: CycleState,
 }
 
 /// What a follower knows of cycles in what it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Cycles {
+enum CycleState {
     /// Nothing yet.
     Unknown,
     /// Such a cycle began there, with the seconds of link that the follower had.
     Began { at: f64, seconds: f64 },
     /// All that end before the horizon have been passed.
-    Passed,
+    Skipped,
 }
 
-impl<'a> Follower<'a> {
-    fn new(job: &'a Rhythm, start: f64, other: &'a Occupation) -> Self {
+impl<'a> YieldingJob<'a> {
+    fn new(job: &'a IterationTiming, start: f64, other: &'a PeriodicOccupation) -> Self {
         Self {
             job,
             other,
-            begin: start,
-            seconds: 0.0,
-            is_never_late: job.lead + other.longest(job.link) <= job.compute,
-            cycles: Cycles::Unknown,
+            iteration_start: start,
+            link_seconds: 0.0,
+            is_never_late: job.flow_start_seconds + other.longest_wait(job.link_seconds)
+                <= job.compute_seconds,
+            cycles: CycleState::Unknown,
         }
     }
 
     /// Plays on to the end of the next iteration that is disturbed; whether the horizon is ahead.
-    fn step(&mut self, horizon: f64) -> bool {
+    fn step_iteration(&mut self, horizon: f64) -> bool {
         let (job, other) = (self.job, self.other);
-        self.pass_undisturbed(horizon);
-        let wants = self.begin + job.lead;
+        self.skip_undisturbed(horizon);
+        let wants = self.iteration_start + job.flow_start_seconds;
         let ready = other.free_until(wants);
-        let done = other.when_free(ready + job.link);
+        let done = other.time_of_free_seconds(ready + job.link_seconds);
         if done >= horizon {
-            self.seconds += (other.free_until(horizon) - ready).clamp(0.0, job.link);
+            self.link_seconds += (other.free_until(horizon) - ready).clamp(0.0, job.link_seconds);
             return false;
         }
-        self.seconds += job.link;
-        let on_time = self.begin + job.compute;
+        self.link_seconds += job.link_seconds;
+        let on_time = self.iteration_start + job.compute_seconds;
         let next = done.max(on_time);
-        let goes_on = next > self.begin && next < horizon;
-        self.begin = next;
+        let goes_on = next > self.iteration_start && next < horizon;
+        self.iteration_start = next;
         if goes_on && done >= on_time && other.is_held(wants) {
-            self.pass_cycles(horizon);
+            self.skip_cycles(horizon);
         }
-        goes_on && self.begin < horizon
+        goes_on && self.iteration_start < horizon
     }
 
     /// Passes the whole iterations that end before the other matters.
-    fn pass_undisturbed(&mut self, horizon: f64) {
-        let ahead = horizon - self.begin;
+    fn skip_undisturbed(&mut self, horizon: f64) {
+        let ahead = horizon - self.iteration_start;
         let undisturbed = match self.is_never_late {
             true => ahead,
-            false => self.other.free_from(self.begin).min(ahead),
+            false => self.other.free_from(self.iteration_start).min(ahead),
         };
-        if undisturbed >= self.job.period() {
-            let iterations = whole(undisturbed / self.job.period());
-            self.begin += iterations * self.job.period();
-            self.seconds += iterations * self.job.link;
+        if undisturbed >= self.job.period_seconds() {
+            let iterations = whole_part(undisturbed / self.job.period_seconds());
+            self.iteration_start += iterations * self.job.period_seconds();
+            self.link_seconds += iterations * self.job.link_seconds;
         }
     }
 
@@ -226,36 +235,38 @@ impl<'a> Follower<'a> {
     ///
     /// Who found the link held and was late for it begins the next iteration at a moment of the
     /// other's period that is always the same, and what follows is what followed the last time.
-    fn pass_cycles(&mut self, horizon: f64) {
+    fn skip_cycles(&mut self, horizon: f64) {
         self.cycles = match self.cycles {
-            Cycles::Unknown => Cycles::Began {
-                at: self.begin,
-                seconds: self.seconds,
+            CycleState::Unknown => CycleState::Began {
+                at: self.iteration_start,
+                seconds: self.link_seconds,
             },
-            Cycles::Began { at, seconds } => {
-                let length = self.begin - at;
-                let cycles = whole((horizon - self.begin) / length);
-                self.begin += cycles * length;
-                self.seconds += cycles * (self.seconds - seconds);
-                Cycles::Passed
+            CycleState::Began { at, seconds } => {
+                let length = self.iteration_start - at;
+                let cycles = whole_part((horizon - self.iteration_start) / length);
+                self.iteration_start += cycles * length;
+                self.link_seconds += cycles * (self.link_seconds - seconds);
+                CycleState::Skipped
             }
-            Cycles::Passed => Cycles::Passed,
+            CycleState::Skipped => CycleState::Skipped,
         };
     }
 }
 
 /// Seconds of link that each follower gets until `horizon`. They take their steps in turn: a step
 /// waits for the one before it, and not for those of others.
-fn play<const N: usize>(mut followers: [Follower<'_>; N], horizon: f64) -> [f64; N] {
-    let wants = |follower: &Follower<'_>| follower.job.link > 0.0 && follower.begin < horizon;
-    let mut playing: Vec<&mut Follower<'_>> = followers
+fn simulate_jobs<const N: usize>(mut followers: [YieldingJob<'_>; N], horizon: f64) -> [f64; N] {
+    let wants = |follower: &YieldingJob<'_>| {
+        follower.job.link_seconds > 0.0 && follower.iteration_start < horizon
+    };
+    let mut playing: Vec<&mut YieldingJob<'_>> = followers
         .iter_mut()
         .filter(|follower| wants(follower))
         .collect();
     while !playing.is_empty() {
-        playing.retain_mut(|follower| follower.step(horizon));
+        playing.retain_mut(|follower| follower.step_iteration(horizon));
     }
-    followers.map(|follower| follower.seconds)
+    followers.map(|follower| follower.link_seconds)
 }
 
 #[cfg(test)]
@@ -265,25 +276,25 @@ mod tests {
 
     use super::*;
 
-    fn rhythm(compute: f64, overlap_from: f64, link: f64) -> Rhythm {
-        Rhythm {
-            compute,
-            lead: overlap_from * compute,
-            link,
+    fn rhythm(compute: f64, overlap_from: f64, link: f64) -> IterationTiming {
+        IterationTiming {
+            compute_seconds: compute,
+            flow_start_seconds: overlap_from * compute,
+            link_seconds: link,
         }
     }
 
     /// E1 of the specification: the paper reads 1.5 off the steady state.
     #[test]
     fn equal_intensity_favours_the_shorter_iteration() {
-        let k = correction(&rhythm(2.0, 1.0, 2.0), &rhythm(1.0, 1.0, 1.0), 64.0);
+        let k = correction_factor(&rhythm(2.0, 1.0, 2.0), &rhythm(1.0, 1.0, 1.0), 64.0);
         assert!((1.45..1.55).contains(&k), "{k}");
     }
 
     /// E2 of the specification.
     #[test]
     fn a_job_that_hides_its_communication_ranks_lower() {
-        let k = correction(&rhythm(2.0, 0.5, 3.0), &rhythm(4.0, 0.5, 1.0), 64.0);
+        let k = correction_factor(&rhythm(2.0, 0.5, 3.0), &rhythm(4.0, 0.5, 1.0), 64.0);
         assert!((0.465..0.475).contains(&k), "{k}");
     }
 
@@ -292,11 +303,11 @@ mod tests {
         let silent = rhythm(1.0, 1.0, 0.0);
         let greedy = rhythm(0.0, 1.0, 1.0);
         let usual = rhythm(1.0, 0.5, 1.0);
-        assert_eq!(correction(&usual, &silent, 64.0), 1.0);
-        assert_eq!(correction(&silent, &usual, 64.0), 1.0);
-        assert_eq!(correction(&silent, &silent, 64.0), 1.0);
+        assert_eq!(correction_factor(&usual, &silent, 64.0), 1.0);
+        assert_eq!(correction_factor(&silent, &usual, 64.0), 1.0);
+        assert_eq!(correction_factor(&silent, &silent, 64.0), 1.0);
         for (reference, job) in [(&usual, &greedy), (&greedy, &usual), (&greedy, &greedy)] {
-            let k = correction(reference, job, 64.0);
+            let k = correction_factor(reference, job, 64.0);
             assert!((0.0..=64.0).contains(&k), "{k}");
         }
     }
@@ -305,7 +316,7 @@ mod tests {
     fn a_job_without_cost_to_the_reference_goes_strictly_first() {
         // The reference hides 1 s of link in 10 s of computation; the job takes 1 s in 10 as well,
         // but computes nothing meanwhile.
-        let k = correction(&rhythm(10.0, 0.0, 1.0), &rhythm(1.0, 1.0, 1.0), 64.0);
+        let k = correction_factor(&rhythm(10.0, 0.0, 1.0), &rhythm(1.0, 1.0, 1.0), 64.0);
         assert_eq!(k, 64.0);
     }
 
@@ -314,9 +325,9 @@ mod tests {
     fn link_seconds_of_the_worked_example() {
         let (long, short) = (rhythm(2.0, 1.0, 2.0), rhythm(1.0, 1.0, 1.0));
         let window = |seconds: f64| seconds * 12.0 / 1200.0;
-        let behind = |job: &Rhythm, other: &Rhythm| {
-            let other = Occupation::of(other, 0.0);
-            play([Follower::new(job, 0.0, &other)], 1200.0)[0]
+        let behind = |job: &IterationTiming, other: &IterationTiming| {
+            let other = PeriodicOccupation::from_timing(other, 0.0);
+            simulate_jobs([YieldingJob::new(job, 0.0, &other)], 1200.0)[0]
         };
         let (behind_long, behind_short) = (behind(&short, &long), behind(&long, &short));
         assert!((window(behind_long) - 3.0).abs() < 0.02, "{behind_long}");
@@ -324,7 +335,7 @@ mod tests {
     }
 
     /// Random rhythms, many of which have periods in a ratio of small numbers.
-    fn rhythms() -> impl Iterator<Item = (Rhythm, Rhythm)> {
+    fn rhythms() -> impl Iterator<Item = (IterationTiming, IterationTiming)> {
         let mut random = ChaCha8Rng::seed_from_u64(7);
         let mut one = move || {
             let steps = |random: &mut ChaCha8Rng| f64::from(random.random_range(0..40_u8)) / 16.0;
@@ -343,15 +354,15 @@ mod tests {
     #[test]
     fn cycles_passed_are_cycles_played() {
         for (job, other) in rhythms().take(20_000) {
-            let horizon = HORIZON_ITERATIONS * job.period().max(other.period());
-            let occupation = Occupation::of(&other, 0.37 * other.period());
-            let passed = play([Follower::new(&job, 0.0, &occupation)], horizon)[0];
-            let every = Follower {
+            let horizon = HORIZON_ITERATIONS * job.period_seconds().max(other.period_seconds());
+            let occupation = PeriodicOccupation::from_timing(&other, 0.37 * other.period_seconds());
+            let passed = simulate_jobs([YieldingJob::new(&job, 0.0, &occupation)], horizon)[0];
+            let every = YieldingJob {
                 is_never_late: false,
-                cycles: Cycles::Passed,
-                ..Follower::new(&job, 0.0, &occupation)
+                cycles: CycleState::Skipped,
+                ..YieldingJob::new(&job, 0.0, &occupation)
             };
-            let played = play([every], horizon)[0];
+            let played = simulate_jobs([every], horizon)[0];
             assert!(
                 (passed - played).abs() <= ROUNDING * horizon,
                 "{job:?} {other:?}: {passed} for {played}"

@@ -1,7 +1,7 @@
 //! Rules by which flows of no job are a job's: what they say, what is planned, and what is refused.
 
-use planner::{Input, Plan, PlanDocument, Policy, PolicyDocument, check, plan};
-use topology::document::Format;
+use planner::{Plan, PlanDocument, PlanInput, Policy, PolicyDocument, check_plan, plan};
+use topology::document::DocumentFormat;
 use topology::{Fabric, NicId};
 
 use crate::scenario::{clos, input, ring};
@@ -23,17 +23,17 @@ dst = ['h3']
 
 fn policy(text: &str) -> Policy {
     let document: PolicyDocument = toml::from_str(text).unwrap();
-    let policy = document.validate("p.toml").unwrap();
-    let again = PolicyDocument::from(&policy).validate("p.toml");
+    let policy = document.to_policy("p.toml").unwrap();
+    let again = PolicyDocument::from(&policy).to_policy("p.toml");
     assert_eq!(again.as_ref(), Ok(&policy));
     policy
 }
 
-fn planned(input: &Input, policy: &Policy, previous: Option<&Plan>) -> Plan {
+fn planned(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> Plan {
     policy.check_on(&input.fabric).unwrap();
-    let (input, policy) = policy.adopting(input.clone());
+    let (input, policy) = policy.with_adopted_jobs(input.clone());
     let (made, _) = plan(&input, &policy, previous);
-    assert_eq!(check(&input, &policy, &made), []);
+    assert_eq!(check_plan(&input, &policy, &made), []);
     let (again, _) = plan(&input, &policy, Some(&made));
     assert_eq!(again, made);
     made
@@ -112,11 +112,12 @@ fn flows_of_an_announced_job_are_more_of_its_flows() {
 fn a_plan_with_rules_is_read_back_as_it_was() {
     let fabric = clos(2, 2, 3);
     let policy = policy(RULES);
-    let (input, policy) = policy.adopting(input(&fabric, &[ring(&fabric, "a", &[0, 3], 4e9)]));
+    let (input, policy) =
+        policy.with_adopted_jobs(input(&fabric, &[ring(&fabric, "a", &[0, 3], 4e9)]));
     let (made, report) = plan(&input, &policy, None);
     let document = PlanDocument::new(&fabric, &made, &report);
     assert_eq!(document.rules[1].src, ["h1", "h2"]);
-    let (recalled, findings) = document.recall(&fabric);
+    let (recalled, findings) = document.restore_plan(&fabric);
     assert_eq!((recalled, findings), (made, vec![]));
 }
 
@@ -129,7 +130,7 @@ fn globs_name_hosts_and_what_names_none_adopts_nothing() {
     assert_eq!(plan.rules[0].senders.len(), 6);
     // Nobody asked whether the policy fits this fabric.
     let lost = policy("[[adopt]]\njob = 'x'\nsrc = ['gone']");
-    let (input, lost) = lost.adopting(input);
+    let (input, lost) = lost.with_adopted_jobs(input);
     assert_eq!(planner::plan(&input, &lost, None).0.rules, []);
 }
 
@@ -137,9 +138,11 @@ fn globs_name_hosts_and_what_names_none_adopts_nothing() {
 fn mistakes_in_rules_name_file_line_and_field() {
     let refused = |text: &str| {
         let document: PolicyDocument = toml::from_str(text).unwrap();
-        let valid = document.validate("p.toml");
+        let valid = document.to_policy("p.toml");
         let checked = valid.and_then(|policy| policy.check_on(&clos(2, 2, 3)));
-        let error = checked.unwrap_err().in_text(text, Format::Toml);
+        let error = checked
+            .unwrap_err()
+            .with_line_in(text, DocumentFormat::Toml);
         error.to_string().replacen("policy:", "p.toml:", 1)
     };
     let rule = |more: &str| format!("\n[[adopt]]\njob = 'x'\n{more}\n");

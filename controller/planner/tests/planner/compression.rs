@@ -1,13 +1,13 @@
 //! Compression against the paper's figures, and the exact method against enumeration.
 
-use planner::compression::{Problem, balanced, compress, sampled, sincronia};
-use planner::{Compression, ContentionDag, Edge};
+use planner::compression::{CompressionProblem, balanced, compress_priorities, sampled, sincronia};
+use planner::{CompressionMethod, ContentionDag, ContentionEdge};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn dag(nodes: usize, edges: &[(usize, usize, f64)]) -> ContentionDag {
-    let edges = edges.iter().map(|&(above, below, weight)| Edge {
+    let edges = edges.iter().map(|&(above, below, weight)| ContentionEdge {
         above,
         below,
         weight,
@@ -19,12 +19,12 @@ fn dag(nodes: usize, edges: &[(usize, usize, f64)]) -> ContentionDag {
 }
 
 fn exact(dag: &ContentionDag, classes: u8) -> Vec<u8> {
-    let problem = Problem {
+    let problem = CompressionProblem {
         dag,
-        classes,
-        present: vec![None; dag.nodes],
+        level_count: classes,
+        current_levels: vec![None; dag.nodes],
     };
-    compress(&problem, Compression::Exact)
+    compress_priorities(&problem, CompressionMethod::Exact)
 }
 
 /// Crux Fig. 13: four jobs of falling priority, K = 2, links shared by (1,2) and (3,4).
@@ -32,9 +32,9 @@ fn exact(dag: &ContentionDag, classes: u8) -> Vec<u8> {
 fn figure_13() {
     let dag = dag(4, &[(0, 1, 4.0), (2, 3, 2.0)]);
     assert_eq!(exact(&dag, 2), [1, 0, 1, 0]);
-    assert_eq!(sampled::classes(&dag, 2, 1), [1, 0, 1, 0]);
-    assert_eq!(sincronia::classes(4, 2), [1, 0, 0, 0]);
-    assert_eq!(balanced::classes(4, 2), [1, 1, 0, 0]);
+    assert_eq!(sampled::sampled_levels(&dag, 2, 1), [1, 0, 1, 0]);
+    assert_eq!(sincronia::sincronia_levels(4, 2), [1, 0, 0, 0]);
+    assert_eq!(balanced::balanced_levels(4, 2), [1, 1, 0, 0]);
     assert_eq!(dag.cut_weight(&[1, 0, 1, 0]), 6.0);
     assert_eq!(dag.cut_weight(&[1, 0, 0, 0]), 4.0);
     assert_eq!(dag.cut_weight(&[1, 1, 0, 0]), 0.0);
@@ -56,7 +56,7 @@ fn figure_14() {
     let optimum = [2, 1, 0, 0, 1];
     assert_eq!(dag.cut_weight(&optimum), dag.total_weight());
     assert_eq!(exact(&dag, 3), optimum);
-    let sampled = sampled::classes(&dag, 3, 1);
+    let sampled = sampled::sampled_levels(&dag, 3, 1);
     assert_eq!(dag.cut_weight(&sampled), dag.total_weight());
 }
 
@@ -65,8 +65,11 @@ fn few_nodes_and_few_classes() {
     assert!(exact(&dag(0, &[]), 8).is_empty());
     assert_eq!(exact(&dag(1, &[]), 1), [0]);
     assert_eq!(exact(&dag(2, &[(0, 1, 1.0)]), 1), [0, 0]);
-    assert!(sampled::classes(&dag(0, &[]), 8, 1).is_empty());
-    assert_eq!(sampled::classes(&dag(2, &[(0, 1, 1.0)]), 1, 1), [0, 0]);
+    assert!(sampled::sampled_levels(&dag(0, &[]), 8, 1).is_empty());
+    assert_eq!(
+        sampled::sampled_levels(&dag(2, &[(0, 1, 1.0)]), 1, 1),
+        [0, 0]
+    );
 }
 
 /// Weights of very different size: the smallest edge still counts.
@@ -110,7 +113,7 @@ fn small_dag() -> impl Strategy<Value = ContentionDag> {
         weights.prop_map(move |weights| {
             let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
             let edges = pairs.zip(weights).filter_map(|((above, below), weight)| {
-                Some(Edge {
+                Some(ContentionEdge {
                     above,
                     below,
                     weight: f64::from(weight?),
@@ -191,9 +194,9 @@ proptest! {
         wishes in prop::collection::vec(prop::option::of(0_u8..4), 7),
     ) {
         let present: Vec<Option<u8>> = wishes[..dag.nodes].to_vec();
-        let problem = Problem { dag: &dag, classes, present: present.clone() };
-        let found = compress(&problem, Compression::Exact);
-        prop_assert!(dag.allows(&found));
+        let problem = CompressionProblem { dag: &dag, level_count: classes, current_levels: present.clone() };
+        let found = compress_priorities(&problem, CompressionMethod::Exact);
+        prop_assert!(dag.allows_levels(&found));
         let all = assignments(&dag, classes);
         let heaviest = all.iter().map(|one| dag.cut_weight(one)).fold(0.0, f64::max);
         prop_assert_eq!(dag.cut_weight(&found), heaviest);
@@ -211,14 +214,14 @@ proptest! {
     fn no_method_beats_the_exact_one(dag in small_dag(), classes in 1_u8..=4, seed: u64) {
         let best = dag.cut_weight(&exact(&dag, classes));
         let others = [
-            sampled::classes(&dag, classes, seed),
-            sincronia::classes(dag.nodes, classes),
-            balanced::classes(dag.nodes, classes),
+            sampled::sampled_levels(&dag, classes, seed),
+            sincronia::sincronia_levels(dag.nodes, classes),
+            balanced::balanced_levels(dag.nodes, classes),
         ];
         for other in others {
             prop_assert_eq!(other.len(), dag.nodes);
             prop_assert!(other.iter().all(|class| *class < classes));
-            prop_assert!(dag.allows(&other));
+            prop_assert!(dag.allows_levels(&other));
             prop_assert!(dag.cut_weight(&other) <= best);
         }
     }

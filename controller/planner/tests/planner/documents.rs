@@ -1,16 +1,18 @@
 //! Jobs and Plan documents: what they mean, what they refuse, and back again.
 
-use planner::{JobsDocument, PlanDocument, Policy, PolicyDocument, ResolvedJobs, plan, profiles};
+use planner::{
+    JobsDocument, PlanDocument, Policy, PolicyDocument, ResolvedJobs, builtin_profiles, plan,
+};
 use topology::Fabric;
-use topology::document::{Format, parse};
+use topology::document::{DocumentFormat, parse_document};
 
 use crate::scenario::{clos, input, ring};
 
 fn resolve(fabric: &Fabric, jobs: &str) -> Result<ResolvedJobs, String> {
     let document: JobsDocument =
-        parse(jobs, Format::Toml, "jobs.toml").map_err(|e| e.to_string())?;
+        parse_document(jobs, DocumentFormat::Toml, "jobs.toml").map_err(|e| e.to_string())?;
     document
-        .resolve(fabric, "jobs.toml")
+        .resolve_jobs(fabric, "jobs.toml")
         .map_err(|error| error.to_string())
 }
 
@@ -28,8 +30,11 @@ fn the_example_of_the_format_resolves() {
         "gpus": {"h1": 8, "h2": 8}, "flop_per_iteration": 1.2e15, "compute_seconds": 1.1,
         "overlap_from": 0.5, "flows": [ {"src": "h1", "dst": "h2", "src_nic": 0, "dst_nic": 0,
         "bytes": 4.0e9, "udp_src_port": 50001} ] } ] }"#;
-    let document: JobsDocument = parse(text, Format::Json, "jobs.json").unwrap();
-    let jobs = document.resolve(&clos(2, 2, 3), "jobs.json").unwrap().jobs;
+    let document: JobsDocument = parse_document(text, DocumentFormat::Json, "jobs.json").unwrap();
+    let jobs = document
+        .resolve_jobs(&clos(2, 2, 3), "jobs.json")
+        .unwrap()
+        .jobs;
     assert_eq!(
         (jobs.len(), jobs[0].gpu_count(), jobs[0].flows.len()),
         (1, 16, 1)
@@ -45,8 +50,9 @@ fn the_policy_of_the_documentation_is_one() {
     let page = include_str!("../../../../docs/documents.md");
     let (_, policy) = page.split_once("## Policy").unwrap();
     let text = policy.split("```").nth(1).unwrap().strip_prefix("toml\n");
-    let document: PolicyDocument = parse(text.unwrap(), Format::Toml, "documents.md").unwrap();
-    let policy = document.validate("documents.md").unwrap();
+    let document: PolicyDocument =
+        parse_document(text.unwrap(), DocumentFormat::Toml, "documents.md").unwrap();
+    let policy = document.to_policy("documents.md").unwrap();
     assert_eq!(policy.check_on(&clos(2, 2, 3)), Ok(()));
     assert_eq!((policy.overrides.len(), policy.adopt.len()), (1, 1));
 
@@ -55,9 +61,10 @@ fn the_policy_of_the_documentation_is_one() {
         .split("```toml\n")
         .find(|text| text.starts_with("[[adopt]]"));
     let (rule, _) = rule.unwrap().split_once("```").unwrap();
-    let document: PolicyDocument = parse(rule, Format::Toml, "telemetry.md").unwrap();
+    let document: PolicyDocument =
+        parse_document(rule, DocumentFormat::Toml, "telemetry.md").unwrap();
     assert_eq!(
-        document.validate("telemetry.md").unwrap().adopt[0].level,
+        document.to_policy("telemetry.md").unwrap().adopt[0].level,
         Some(3)
     );
 }
@@ -203,7 +210,7 @@ fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
         ("h10", "h1"),
     ];
     assert_eq!(ends, ring);
-    let bert = profiles()
+    let bert = builtin_profiles()
         .iter()
         .find(|profile| profile.name == "bert-large/A100")
         .unwrap();
@@ -228,9 +235,9 @@ fn a_plan_survives_its_document() {
     let (first, report) = plan(&input, &policy, None);
     let document = PlanDocument::new(&fabric, &first, &report);
     let text = serde_json::to_string_pretty(&document).unwrap();
-    let read: PlanDocument = parse(&text, Format::Json, "plan.json").unwrap();
+    let read: PlanDocument = parse_document(&text, DocumentFormat::Json, "plan.json").unwrap();
     assert_eq!(read, document);
-    let (recalled, findings) = read.recall(&fabric);
+    let (recalled, findings) = read.restore_plan(&fabric);
     assert_eq!((&recalled, findings.len()), (&first, 0));
     assert_eq!(plan(&input, &policy, Some(&recalled)).0, first);
     let path: Vec<&str> = document.flows[0].path.iter().map(String::as_str).collect();
@@ -253,7 +260,7 @@ fn a_plan_of_another_fabric_is_recalled_as_far_as_it_goes() {
         ring(&large, "b", &[1, 4], 4e9),
     ];
     let (first, report) = plan(&input(&large, &jobs), &Policy::default(), None);
-    let (recalled, findings) = PlanDocument::new(&large, &first, &report).recall(&small);
+    let (recalled, findings) = PlanDocument::new(&large, &first, &report).restore_plan(&small);
     assert_eq!((recalled.jobs.len(), recalled.flows.len()), (2, 2));
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].about, "job b");
@@ -264,7 +271,7 @@ fn a_policy_survives_its_own_document() {
     let text = r#"{"levels": 6, "reserved_levels": [5], "drained": ["spine1"], "job": [
         {"match": "bert*", "level": 2}, {"match": "*", "max_level": 4, "weight": 2.5}]}"#;
     let document: planner::PolicyDocument = serde_json::from_str(text).unwrap();
-    let policy = document.validate("policy").unwrap();
-    let again = planner::PolicyDocument::from(&policy).validate("policy");
+    let policy = document.to_policy("policy").unwrap();
+    let again = planner::PolicyDocument::from(&policy).to_policy("policy");
     assert_eq!(again.unwrap(), policy);
 }

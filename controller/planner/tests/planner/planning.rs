@@ -1,16 +1,17 @@
 //! Single decisions of a plan: where flows go, who is served first, what an operator may say.
 
 use planner::{
-    Input, Job, JobId, Override, Plan, Policy, PolicyDocument, Reference, Report, check, plan,
+    CorrectionReference, Job, JobId, JobOverride, Plan, PlanInput, PlanReport, Policy,
+    PolicyDocument, check_plan, plan,
 };
-use topology::clos::{ClosSpec, build};
-use topology::{Change, Path};
+use topology::clos::{ClosSpec, build_clos};
+use topology::{AvailabilityChange, LinkPath};
 
 use crate::scenario::{cable, clos, input, ring, spines};
 
-fn planned(input: &Input, policy: &Policy) -> (Plan, Report) {
+fn planned(input: &PlanInput, policy: &Policy) -> (Plan, PlanReport) {
     let (plan, report) = plan(input, policy, None);
-    assert_eq!(check(input, policy, &plan), []);
+    assert_eq!(check_plan(input, policy, &plan), []);
     (plan, report)
 }
 
@@ -18,8 +19,8 @@ fn level(plan: &Plan, id: &str) -> u8 {
     plan.job(&JobId::from(id)).unwrap().1.level
 }
 
-fn rule(pattern: &str) -> Override {
-    Override {
+fn rule(pattern: &str) -> JobOverride {
+    JobOverride {
         pattern: pattern.to_owned(),
         min_level: None,
         max_level: None,
@@ -58,14 +59,16 @@ fn a_job_alone_on_a_link_states_what_the_paper_defines() {
         (job.correction, job.priority, job.rank, job.level),
         (1.0, 5e15, 1, 7)
     );
-    assert_eq!(report.why[0].iteration_seconds, 1.0);
+    assert_eq!(report.rationales[0].iteration_seconds, 1.0);
     assert_eq!((plan.generation, job.number), (1, 1));
 }
 
 #[test]
 fn no_path_is_a_finding_and_not_an_error() {
     let fabric = clos(2, 1, 3);
-    let down = fabric.with([Change::LinkDown(cable(&fabric, "leaf1", "spine1"))]);
+    let down = fabric.with_changes([AvailabilityChange::LinkDown(cable(
+        &fabric, "leaf1", "spine1",
+    ))]);
     let (plan, report) = planned(
         &input(&down, &[ring(&fabric, "a", &[0, 3], 5e9)]),
         &Policy::default(),
@@ -105,7 +108,7 @@ fn a_drained_spine_loses_its_pins() {
     let drained_fabric = drained.apply_drains(&fabric).unwrap();
     let now = input(&drained_fabric, &jobs);
     let (after, report) = plan(&now, &drained, Some(&before));
-    assert_eq!(check(&now, &drained, &after), []);
+    assert_eq!(check_plan(&now, &drained, &after), []);
     assert_eq!(spines(&fabric, &after, "a"), ["spine2", "spine2"]);
     assert_eq!(report.moved, [0, 1]);
     // Undrained again, nothing has to move back.
@@ -136,7 +139,7 @@ fn running_flows_move_only_for_the_gain_that_policy_asks() {
         ring(&fabric, "b", &[1, 4], 4e9),
     ];
     let spine2 = fabric.switch_named("spine2").unwrap();
-    let failed = fabric.with([Change::SwitchDown(spine2)]);
+    let failed = fabric.with_changes([AvailabilityChange::SwitchDown(spine2)]);
     let (before, _) = planned(&input(&failed, &jobs), &Policy::default());
     assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
     // The spine is back. On each of the two links that a flow leaves, its job no longer meets the
@@ -237,35 +240,35 @@ fn reserved_classes_are_never_given() {
 fn overrides_have_the_last_word() {
     let fabric = clos(2, 1, 9);
     let jobs = crowd(&fabric);
-    let with = |rule: Override| {
+    let with = |rule: JobOverride| {
         let policy = Policy {
             overrides: vec![rule],
             ..Policy::default()
         };
         planned(&input(&fabric, &jobs), &policy).0
     };
-    let fixed = with(Override {
+    let fixed = with(JobOverride {
         min_level: Some(2),
         max_level: Some(2),
         ..rule("joba")
     });
     assert_eq!(level(&fixed, "joba"), 2);
-    let capped = with(Override {
+    let capped = with(JobOverride {
         max_level: Some(4),
         ..rule("job?")
     });
     assert!(capped.jobs.iter().all(|job| job.level <= 4));
-    let lifted = with(Override {
+    let lifted = with(JobOverride {
         min_level: Some(6),
         ..rule("jobi")
     });
     assert!(level(&lifted, "jobi") >= 6);
-    let exempt = with(Override {
+    let exempt = with(JobOverride {
         exempt: true,
         ..rule("jobb")
     });
     assert_eq!(level(&exempt, "jobb"), 0);
-    let heavy = with(Override {
+    let heavy = with(JobOverride {
         weight: 100.0,
         ..rule("jobi")
     });
@@ -277,12 +280,12 @@ fn tenants_match_too_and_the_first_override_counts() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     jobs[0].tenant = Some("research".to_owned());
-    let first = Override {
+    let first = JobOverride {
         min_level: Some(1),
         max_level: Some(1),
         ..rule("res*")
     };
-    let second = Override {
+    let second = JobOverride {
         min_level: Some(5),
         max_level: Some(5),
         ..rule("joba")
@@ -293,7 +296,7 @@ fn tenants_match_too_and_the_first_override_counts() {
     };
     let (plan, report) = planned(&input(&fabric, &jobs), &policy);
     assert_eq!(level(&plan, "joba"), 1);
-    assert_eq!(report.why[0].rule.as_deref(), Some("res*"));
+    assert_eq!(report.rationales[0].rule.as_deref(), Some("res*"));
 }
 
 #[test]
@@ -301,7 +304,7 @@ fn a_job_below_its_floor_is_raised_a_class() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     let policy = Policy {
-        overrides: vec![Override {
+        overrides: vec![JobOverride {
             min_throughput: Some(0.8),
             ..rule("*")
         }],
@@ -386,7 +389,7 @@ fn flows_between_pods_spread_over_the_cores() {
         cores: 4,
         ..ClosSpec::default()
     };
-    let fabric = build("pods", &spec).unwrap();
+    let fabric = build_clos("pods", &spec).unwrap();
     let jobs = [
         ring(&fabric, "a", &[0, 6], 4e9),
         ring(&fabric, "b", &[1, 7], 4e9),
@@ -414,14 +417,14 @@ fn contenders_are_the_reference_where_policy_says_so() {
         ..ring(&fabric, "apart", &[2, 3], 1e9)
     };
     let policy = Policy {
-        reference: Reference::Contenders,
+        reference: CorrectionReference::Contenders,
         ..Policy::default()
     };
     let (plan, report) = planned(&input(&fabric, &[long, short, apart]), &policy);
     assert_eq!(plan.jobs[0].correction, 1.0);
-    assert_eq!(report.why[0].contenders, Vec::<usize>::new());
-    assert_eq!(report.why[1].contenders, [2]);
-    assert_eq!(report.why[1].reference, None);
+    assert_eq!(report.rationales[0].contenders, Vec::<usize>::new());
+    assert_eq!(report.rationales[1].contenders, [2]);
+    assert_eq!(report.rationales[1].reference, None);
 }
 
 #[test]
@@ -433,7 +436,7 @@ fn check_finds_what_is_wrong_with_a_plan() {
     let broken = |change: &dyn Fn(&mut Plan)| {
         let mut plan = good.clone();
         change(&mut plan);
-        let findings = check(&input, &policy, &plan);
+        let findings = check_plan(&input, &policy, &plan);
         assert!(!findings.is_empty());
         findings[0].text.clone()
     };
@@ -441,9 +444,10 @@ fn check_finds_what_is_wrong_with_a_plan() {
     assert!(broken(&|p| p.jobs[0].number = 2).contains("number"));
     assert!(broken(&|p| p.jobs[0].level = 0).contains("higher priority"));
     assert!(
-        broken(&|p| p.flows[0].links = Path::new(&p.flows[0].links[..2]).unwrap()).contains("gap")
+        broken(&|p| p.flows[0].links = LinkPath::new(&p.flows[0].links[..2]).unwrap())
+            .contains("gap")
     );
-    assert!(broken(&|p| p.flows[0].links = Path::EMPTY).contains("no path"));
+    assert!(broken(&|p| p.flows[0].links = LinkPath::EMPTY).contains("no path"));
     assert!(broken(&|p| p.flows[0].job = 77).contains("no job"));
     assert!(broken(&|p| p.flows.truncate(p.flows.len() - 1)).contains("not planned"));
     assert!(broken(&|p| drop(p.jobs.remove(0))).contains("not planned"));
@@ -453,7 +457,7 @@ fn check_finds_what_is_wrong_with_a_plan() {
 fn policy_documents_are_checked_field_by_field() {
     let refused = |toml: &str| {
         let document: PolicyDocument = toml::from_str(toml).unwrap();
-        document.validate("p.toml").unwrap_err().to_string()
+        document.to_policy("p.toml").unwrap_err().to_string()
     };
     let cases = [
         (
@@ -504,5 +508,5 @@ fn policy_documents_are_checked_field_by_field() {
         refused("[[job]]\nmatch = 'a'\nweight = 0.0").starts_with("p.toml: job[0].weight: 0 is")
     );
     let empty: PolicyDocument = toml::from_str("").unwrap();
-    assert_eq!(empty.validate("p.toml"), Ok(Policy::default()));
+    assert_eq!(empty.to_policy("p.toml"), Ok(Policy::default()));
 }

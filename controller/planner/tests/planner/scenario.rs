@@ -1,7 +1,7 @@
 //! Fabrics and jobs to plan: small builders that say only what a test is about.
 
-use planner::{Flow, Input, Job, JobId};
-use topology::clos::{ClosSpec, build};
+use planner::{Flow, Job, JobId, PlanInput};
+use topology::clos::{ClosSpec, build_clos};
 use topology::{Fabric, LinkId, Tier};
 
 /// A two-tier fabric of 400 Gb/s uplinks and 8-GPU hosts with one 200 Gb/s NIC.
@@ -12,7 +12,7 @@ pub(crate) fn clos(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Fabric {
         hosts_per_leaf,
         ..ClosSpec::default()
     };
-    build("test", &spec).unwrap()
+    build_clos("test", &spec).unwrap()
 }
 
 /// A ring over whole hosts, by position: each sends `bytes` to the next.
@@ -51,8 +51,8 @@ fn port(id: &str, index: usize) -> u16 {
     0xC000 + job * 64 + u16::try_from(index).unwrap()
 }
 
-pub(crate) fn input(fabric: &Fabric, jobs: &[Job]) -> Input {
-    Input {
+pub(crate) fn input(fabric: &Fabric, jobs: &[Job]) -> PlanInput {
+    PlanInput {
         fabric: fabric.clone(),
         jobs: jobs.to_vec(),
     }

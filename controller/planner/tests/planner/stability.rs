@@ -1,10 +1,13 @@
 //! Laws of planning: a plan passes its check, and planning again from a plan's own result changes
 //! nothing, whatever happened before.
 
-use planner::{Compression, Input, Job, Override, Paths, Plan, Policy, Reference, check, plan};
+use planner::{
+    CompressionMethod, CorrectionReference, Job, JobOverride, PathMethod, Plan, PlanInput, Policy,
+    check_plan, plan,
+};
 use proptest::prelude::*;
-use topology::clos::{ClosSpec, build};
-use topology::{Change, Fabric, LinkId, Tier};
+use topology::clos::{ClosSpec, build_clos};
+use topology::{AvailabilityChange, Fabric, LinkId, Tier};
 
 use crate::scenario::ring;
 
@@ -24,7 +27,7 @@ pub(crate) fn fabric() -> impl Strategy<Value = Fabric> {
         cores: 4,
         ..ClosSpec::default()
     };
-    prop_oneof![3 => two_tiers, 1 => Just(pods)].prop_map(|spec| build("test", &spec).unwrap())
+    prop_oneof![3 => two_tiers, 1 => Just(pods)].prop_map(|spec| build_clos("test", &spec).unwrap())
 }
 
 /// Rings over random hosts, with random volumes, computation and slowdown.
@@ -57,7 +60,7 @@ pub(crate) fn jobs(
 }
 
 /// Random failures and drains of cables and switches above the hosts.
-fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<Change>> + use<> {
+fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<AvailabilityChange>> + use<> {
     let above_hosts = |link: &LinkId| {
         let link = fabric.link(*link);
         link.from.node.switch().is_some() && link.to.node.switch().is_some()
@@ -66,19 +69,19 @@ fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<Change>> + use<> {
         .map(LinkId::from)
         .filter(above_hosts)
         .collect();
-    let spines: Vec<_> = fabric.tier(Tier::Spine).collect();
+    let spines: Vec<_> = fabric.switches_of_tier(Tier::Spine).collect();
     let one = prop_oneof![
-        prop::sample::select(links.clone()).prop_map(Change::LinkDown),
-        prop::sample::select(links).prop_map(Change::DrainLink),
-        prop::sample::select(spines.clone()).prop_map(Change::SwitchDown),
-        prop::sample::select(spines).prop_map(Change::DrainSwitch),
+        prop::sample::select(links.clone()).prop_map(AvailabilityChange::LinkDown),
+        prop::sample::select(links).prop_map(AvailabilityChange::DrainLink),
+        prop::sample::select(spines.clone()).prop_map(AvailabilityChange::SwitchDown),
+        prop::sample::select(spines).prop_map(AvailabilityChange::DrainSwitch),
     ];
     prop::collection::vec(one, 0..4)
 }
 
-fn overrides() -> impl Strategy<Value = Vec<Override>> {
+fn overrides() -> impl Strategy<Value = Vec<JobOverride>> {
     let one = ("job[A-L]", 0_u8..3, 0_u8..3, 0.5..2.0, any::<[bool; 4]>());
-    let rule = |(pattern, low, above, weight, has): (String, u8, u8, f64, [bool; 4])| Override {
+    let rule = |(pattern, low, above, weight, has): (String, u8, u8, f64, [bool; 4])| JobOverride {
         pattern,
         min_level: has[0].then_some(low),
         max_level: has[1].then_some(low + above),
@@ -91,13 +94,16 @@ fn overrides() -> impl Strategy<Value = Vec<Override>> {
 
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let compression = prop_oneof![
-        5 => Just(Compression::Exact),
-        1 => Just(Compression::Sampled),
-        1 => Just(Compression::Sincronia),
-        1 => Just(Compression::Balanced),
+        5 => Just(CompressionMethod::Exact),
+        1 => Just(CompressionMethod::Sampled),
+        1 => Just(CompressionMethod::Sincronia),
+        1 => Just(CompressionMethod::Balanced),
     ];
-    let reference = prop_oneof![Just(Reference::MostTraffic), Just(Reference::Contenders)];
-    let paths = prop_oneof![3 => Just(Paths::Improved), 1 => Just(Paths::Greedy)];
+    let reference = prop_oneof![
+        Just(CorrectionReference::MostTraffic),
+        Just(CorrectionReference::Contenders)
+    ];
+    let paths = prop_oneof![3 => Just(PathMethod::Improved), 1 => Just(PathMethod::Greedy)];
     let numbers = (
         5_u8..=8,
         0_usize..20,
@@ -144,7 +150,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
 #[derive(Clone, Debug)]
 struct History {
     policy: Policy,
-    steps: Vec<Input>,
+    steps: Vec<PlanInput>,
 }
 
 /// Three inputs in a row: jobs come and go, parts fail, are drained and come back.
@@ -152,18 +158,18 @@ fn history() -> impl Strategy<Value = History> {
     fabric().prop_flat_map(|fabric| {
         let step = (jobs(&fabric, 0..12), changes(&fabric));
         let fabric_of_step = fabric.clone();
-        let step = step.prop_map(move |(jobs, changes)| Input {
-            fabric: fabric_of_step.with(changes),
+        let step = step.prop_map(move |(jobs, changes)| PlanInput {
+            fabric: fabric_of_step.with_changes(changes),
             jobs,
         });
         let kept_jobs = (jobs(&fabric, 3..12), changes(&fabric), 0_usize..3).prop_map(
             move |(jobs, changes, fewer)| {
-                let before = Input {
+                let before = PlanInput {
                     fabric: fabric.clone(),
                     jobs: jobs.clone(),
                 };
-                let after = Input {
-                    fabric: fabric.with(changes),
+                let after = PlanInput {
+                    fabric: fabric.with_changes(changes),
                     jobs: jobs[..jobs.len() - fewer].to_vec(),
                 };
                 vec![before, after]
@@ -183,7 +189,7 @@ proptest! {
         let mut previous: Option<Plan> = None;
         for input in &history.steps {
             let (first, _) = plan(input, &history.policy, previous.as_ref());
-            prop_assert_eq!(check(input, &history.policy, &first), []);
+            prop_assert_eq!(check_plan(input, &history.policy, &first), []);
             let (second, report) = plan(input, &history.policy, Some(&first));
             prop_assert_eq!(&second, &first);
             prop_assert_eq!(report.moved, Vec::<usize>::new());

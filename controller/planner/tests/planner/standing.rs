@@ -1,6 +1,6 @@
 //! A plan that stands through events is the plan that would be made of all jobs after each.
 
-use planner::{EventError, Job, JobId, Plan, Policy, Standing, check, plan};
+use planner::{IncrementalPlanner, Job, JobEventError, JobId, Plan, Policy, check_plan, plan};
 use proptest::prelude::*;
 use topology::Fabric;
 
@@ -49,25 +49,25 @@ proptest! {
     fn events_give_the_plan_of_all_jobs(story in story()) {
         let mut jobs = story.first.clone();
         let first = input(&story.fabric, &jobs);
-        let mut standing = Standing::new(&first, &story.policy, None);
+        let mut standing = IncrementalPlanner::new(&first, &story.policy, None);
         let mut previous: Plan = plan(&first, &story.policy, None).0;
         prop_assert_eq!(standing.plan(), &previous);
         for job in story.events {
             match jobs.iter().position(|other| other.id == job.id) {
                 Some(there) => {
                     jobs.remove(there);
-                    standing.depart(&job.id).unwrap();
+                    standing.remove_job(&job.id).unwrap();
                 }
                 None => {
                     jobs.push(job.clone());
-                    standing.arrive(job).unwrap();
+                    standing.add_job(job).unwrap();
                 }
             }
             let now = input(&story.fabric, &jobs);
             let (expected, report) = plan(&now, &story.policy, Some(&previous));
             prop_assert_eq!(standing.plan(), &expected);
             prop_assert_eq!(standing.report(), report);
-            prop_assert_eq!(check(&now, &story.policy, &expected), []);
+            prop_assert_eq!(check_plan(&now, &story.policy, &expected), []);
             previous = expected;
         }
     }
@@ -77,15 +77,21 @@ proptest! {
 fn impossible_events_are_refused_by_name() {
     let fabric = clos(2, 2, 3);
     let job = ring(&fabric, "a", &[0, 3], 4e9);
-    let mut standing = Standing::new(
+    let mut standing = IncrementalPlanner::new(
         &input(&fabric, std::slice::from_ref(&job)),
         &Policy::default(),
         None,
     );
     let id = job.id.clone();
-    assert_eq!(standing.arrive(job), Err(EventError::Twice(id.clone())));
+    assert_eq!(
+        standing.add_job(job),
+        Err(JobEventError::AlreadyPresent(id.clone()))
+    );
     let absent = JobId::from("b");
-    assert_eq!(standing.depart(&absent), Err(EventError::Absent(absent)));
-    assert_eq!(standing.depart(&id), Ok(()));
+    assert_eq!(
+        standing.remove_job(&absent),
+        Err(JobEventError::Absent(absent))
+    );
+    assert_eq!(standing.remove_job(&id), Ok(()));
     assert!(standing.plan().jobs.is_empty());
 }

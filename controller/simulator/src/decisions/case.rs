@@ -13,7 +13,7 @@
 //! * A ring's communication takes 0.2..0.9 of the computation when alone. Published volumes would
 //!   leave half of the cases without contention, so the share is drawn instead.
 
-use planner::{Flow, Input, Job, JobId, Profile, profiles};
+use planner::{Flow, Job, JobId, ModelProfile, PlanInput, builtin_profiles};
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,10 +21,10 @@ use topology::clos::{self, ClosSpec};
 use topology::{Fabric, HostId, SwitchId};
 
 /// Jobs of a case.
-pub const JOBS: usize = 5;
+pub const CASE_JOBS: usize = 5;
 
 /// Levels of a case.
-pub const LEVELS: u8 = 3;
+pub const CASE_LEVELS: u8 = 3;
 
 /// Speed of NICs and uplinks.
 const GBPS: f64 = 200.0;
@@ -33,33 +33,33 @@ const GPUS_PER_HOST: u32 = 8;
 
 /// One case: its fabric and its jobs.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct BenchmarkCase {
     /// The seed of the run it belongs to.
     pub seed: u64,
     /// Its number in the run.
     pub number: u32,
     /// What is to be planned.
-    pub input: Input,
+    pub input: PlanInput,
 }
 
 /// Case `number` of the run of that `seed`; every case has a random stream of its own.
-pub fn case(seed: u64, number: u32) -> Case {
+pub fn generate_case(seed: u64, number: u32) -> BenchmarkCase {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(u64::from(number));
     // Hosts may not suffice for the jobs as drawn; then all is drawn again.
     let input = loop {
-        if let Some(input) = draw(&mut random) {
+        if let Some(input) = draw_input(&mut random) {
             break input;
         }
     };
-    Case {
+    BenchmarkCase {
         seed,
         number,
         input,
     }
 }
 
-fn draw(random: &mut ChaCha8Rng) -> Option<Input> {
+fn draw_input(random: &mut ChaCha8Rng) -> Option<PlanInput> {
     let spec = ClosSpec {
         leaves: random.random_range(2..=4),
         spines: 2,
@@ -69,22 +69,22 @@ fn draw(random: &mut ChaCha8Rng) -> Option<Input> {
         uplink_gbps: GBPS,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("case", &spec).ok()?;
-    let mut free = Free::new(&fabric);
+    let fabric = clos::build_clos("case", &spec).ok()?;
+    let mut free = FreeHosts::new(&fabric);
     let mut jobs = Vec::new();
-    for number in 1..=JOBS {
-        let hosts = free.take(random)?;
-        jobs.push(job(&fabric, number, &hosts, random));
+    for number in 1..=CASE_JOBS {
+        let hosts = free.take_hosts(random)?;
+        jobs.push(generate_job(&fabric, number, &hosts, random));
     }
-    Some(Input { fabric, jobs })
+    Some(PlanInput { fabric, jobs })
 }
 
 /// Hosts that no job has yet, by leaf.
-struct Free {
+struct FreeHosts {
     by_leaf: Vec<Vec<HostId>>,
 }
 
-impl Free {
+impl FreeHosts {
     fn new(fabric: &Fabric) -> Self {
         let mut by_leaf = vec![Vec::new(); fabric.switches().len()];
         for (id, host) in fabric.hosts().iter().enumerate() {
@@ -97,7 +97,7 @@ impl Free {
 
     /// Hosts of one job, ascending: one or two on each of two or three leaves; none where too few
     /// leaves have hosts left.
-    fn take(&mut self, random: &mut ChaCha8Rng) -> Option<Vec<HostId>> {
+    fn take_hosts(&mut self, random: &mut ChaCha8Rng) -> Option<Vec<HostId>> {
         let spread = if random.random_bool(0.25) { 3 } else { 2 };
         let spread = spread.min(self.by_leaf.len());
         let mut leaves: Vec<usize> = (0..self.by_leaf.len())
@@ -118,8 +118,8 @@ impl Free {
     }
 }
 
-fn job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
-    let profile: &Profile = profiles()
+fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
+    let profile: &ModelProfile = builtin_profiles()
         .choose(random)
         .expect("the built-in table is not empty");
     let scale = random.random_range(0.7..1.4);

@@ -9,15 +9,15 @@ use planner::Policy;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::case::Case;
-use super::optimum::Court;
-use super::steps::{planned, product, shares_alone, without_search};
+use super::case::BenchmarkCase;
+use super::optimum::OptimumSearch;
+use super::steps::{isolated_shares, plan_candidate, policy_without_search, product_policy};
 
 /// Turns of plan and judgement.
-const TURNS: usize = 8;
+const ROUNDS: usize = 8;
 
 /// A job that computes less counts as if it computed so much, so that its slowdown is a number.
-const STILL: f64 = 1e-3;
+const MIN_SHARE: f64 = 1e-3;
 
 /// Who plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub enum FairPlanner {
 
 /// What came of one weight of fairness on one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fairness {
+pub struct FairnessOutcome {
     /// GPUs that compute, as a share of all of jobs.
     pub utilization: f64,
     /// Iteration time of the job that suffers most, in units of that job alone; at least 1.
@@ -56,9 +56,10 @@ pub struct FairnessPoint {
 
 impl FairnessPoint {
     /// The point of `planner` at the weight `fairness`, from what came of all cases.
-    pub fn new(planner: FairPlanner, fairness: f64, outcomes: &[Fairness]) -> Self {
+    pub fn new(planner: FairPlanner, fairness: f64, outcomes: &[FairnessOutcome]) -> Self {
         let count = outcomes.len().max(1) as f64;
-        let mean = |value: fn(&Fairness) -> f64| outcomes.iter().map(value).sum::<f64>() / count;
+        let mean =
+            |value: fn(&FairnessOutcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count;
         let slowdowns = outcomes.iter().map(|outcome| outcome.worst_slowdown);
         Self {
             planner,
@@ -71,32 +72,41 @@ impl FairnessPoint {
 }
 
 /// What each of `weights` comes to on `case`.
-pub fn fairness(case: &Case, planner: FairPlanner, weights: &[f64]) -> Vec<Fairness> {
-    let court = Court::new(&case.input, case.seed ^ (u64::from(case.number) << 32));
-    let alone = shares_alone(&case.input);
+pub fn measure_fairness(
+    case: &BenchmarkCase,
+    planner: FairPlanner,
+    weights: &[f64],
+) -> Vec<FairnessOutcome> {
+    let court = OptimumSearch::new(&case.input, case.seed ^ (u64::from(case.number) << 32));
+    let alone = isolated_shares(&case.input);
     let of = |weight: &f64| {
         let policy = Policy {
             fairness: *weight,
             ..match planner {
-                FairPlanner::Crux => product(),
-                FairPlanner::WithoutSearch => without_search(),
+                FairPlanner::Crux => product_policy(),
+                FairPlanner::WithoutSearch => policy_without_search(),
             }
         };
-        outcome(case, &policy, &court, &alone)
+        alternate_rounds(case, &policy, &court, &alone)
     };
     weights.iter().map(of).collect()
 }
 
-fn outcome(case: &Case, policy: &Policy, court: &Court<'_>, alone: &[f64]) -> Fairness {
+fn alternate_rounds(
+    case: &BenchmarkCase,
+    policy: &Policy,
+    court: &OptimumSearch<'_>,
+    alone: &[f64],
+) -> FairnessOutcome {
     let mut input = case.input.clone();
     let mut busy = vec![0.0; alone.len()];
-    for _ in 0..TURNS {
-        let (paths, levels) = planned(&input, policy);
-        let shares = court.shares(&paths, &levels);
+    for _ in 0..ROUNDS {
+        let (paths, levels) = plan_candidate(&input, policy);
+        let shares = court.compute_shares(&paths, &levels);
         for (job, share) in shares.into_iter().enumerate() {
-            busy[job] += share / TURNS as f64;
+            busy[job] += share / ROUNDS as f64;
             // Half of what is recent is the last turn, as in a moving mean of telemetry.
-            let slowdown = (alone[job] / share.max(STILL) - 1.0).max(0.0);
+            let slowdown = (alone[job] / share.max(MIN_SHARE) - 1.0).max(0.0);
             let recent = &mut input.jobs[job].recent_slowdown;
             *recent = f64::midpoint(*recent, slowdown);
         }
@@ -108,8 +118,8 @@ fn outcome(case: &Case, policy: &Policy, court: &Court<'_>, alone: &[f64]) -> Fa
         .collect();
     let computing = busy.iter().zip(&gpus).map(|(busy, gpus)| busy * gpus);
     let slowdowns = busy.iter().zip(alone);
-    let slowdowns = slowdowns.map(|(busy, alone)| alone / busy.max(STILL));
-    Fairness {
+    let slowdowns = slowdowns.map(|(busy, alone)| alone / busy.max(MIN_SHARE));
+    FairnessOutcome {
         utilization: computing.sum::<f64>() / gpus.iter().sum::<f64>(),
         worst_slowdown: slowdowns.fold(1.0, f64::max),
     }

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeSet;
 
-use planner::Input;
-use planner::search::contest::Contest;
+use planner::PlanInput;
+use planner::search::contention_group::ContentionGroup;
 
-use super::case::LEVELS;
-use super::choices::{Choices, Paths};
-use super::judge::{Judge, Precision};
+use super::case::CASE_LEVELS;
+use super::evaluation::{DecisionEvaluator, EvaluationLength};
+use super::segment_choices::{JobPaths, SegmentChoices};
 
 /// Combinations of paths that are tried at most; of more, evenly spread ones are.
 const COMBINATIONS: u64 = 4096;
@@ -30,34 +30,34 @@ const PLAUSIBLE: [[u8; 5]; 2] = [[2, 1, 0, 0, 0], [2, 1, 1, 0, 0]];
 
 /// Paths with what they are worth at the best levels for them.
 #[derive(Clone, Debug)]
-pub(super) struct Decision {
-    pub(super) paths: Paths,
+pub(super) struct EvaluatedDecision {
+    pub(super) paths: JobPaths,
     /// GPU utilisation, at full precision.
     pub(super) utilization: f64,
 }
 
 /// Paths and levels.
-pub(super) type Candidate = (Paths, Vec<u8>);
+pub(super) type CandidateDecision = (JobPaths, Vec<u8>);
 
 /// The judges of a case, by precision, and what they decide together.
 #[derive(Debug)]
-pub(super) struct Court<'a> {
-    input: &'a Input,
-    low: Judge<'a>,
-    middle: Judge<'a>,
-    full: Judge<'a>,
+pub(super) struct OptimumSearch<'a> {
+    input: &'a PlanInput,
+    low: DecisionEvaluator<'a>,
+    middle: DecisionEvaluator<'a>,
+    full: DecisionEvaluator<'a>,
 }
 
-impl<'a> Court<'a> {
+impl<'a> OptimumSearch<'a> {
     /// The court on `input`; `seed` draws when jobs start.
-    pub(super) fn new(input: &'a Input, seed: u64) -> Self {
+    pub(super) fn new(input: &'a PlanInput, seed: u64) -> Self {
         let judge = |starts, warm, counted| {
-            let precision = Precision {
+            let precision = EvaluationLength {
                 starts,
                 warm,
                 counted,
             };
-            Judge::new(input, precision, seed)
+            DecisionEvaluator::new(input, precision, seed)
         };
         Self {
             input,
@@ -68,60 +68,62 @@ impl<'a> Court<'a> {
     }
 
     /// The best decisions found, one for each of the best combinations of paths, the best first.
-    pub(super) fn optimum(&mut self, choices: &Choices) -> Vec<Decision> {
+    pub(super) fn find_optimum(&mut self, choices: &SegmentChoices) -> Vec<EvaluatedDecision> {
         let mut candidates = Vec::new();
         for paths in self.best_paths(choices) {
-            let all = all_levels(&self.low.contests(&paths));
+            let all = all_levels(&self.low.contention_groups(&paths));
             candidates.extend(all.into_iter().map(|levels| (paths.clone(), levels)));
         }
-        self.best(candidates)
+        self.best_decisions(candidates)
     }
 
     /// `decisions` with the best ones on the paths of `plans`, the best first: where a plan's paths
     /// are better than all that the enumeration judged finely, they are the optimum of the step.
     pub(super) fn with_paths_of(
         &mut self,
-        plans: &[Candidate],
-        mut decisions: Vec<Decision>,
-    ) -> Vec<Decision> {
+        plans: &[CandidateDecision],
+        mut decisions: Vec<EvaluatedDecision>,
+    ) -> Vec<EvaluatedDecision> {
         for (paths, _) in plans {
             let is_known = decisions.iter().any(|known| known.paths == *paths);
             let all = if is_known {
                 Vec::new()
             } else {
-                all_levels(&self.low.contests(paths))
+                all_levels(&self.low.contention_groups(paths))
             };
             let candidates = all.into_iter().map(|levels| (paths.clone(), levels));
-            decisions.extend(self.best(candidates.collect()));
+            decisions.extend(self.best_decisions(candidates.collect()));
         }
         decisions.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
         decisions
     }
 
     /// Whether some combinations are left out.
-    pub(super) fn is_bounded(choices: &Choices) -> bool {
-        choices.combinations().div_ceil(2) > COMBINATIONS
+    pub(super) fn is_bounded(choices: &SegmentChoices) -> bool {
+        choices.combination_count().div_ceil(2) > COMBINATIONS
     }
 
-    fn best_paths(&mut self, choices: &Choices) -> Vec<Paths> {
-        let half = choices.combinations().div_ceil(2);
+    fn best_paths(&mut self, choices: &SegmentChoices) -> Vec<JobPaths> {
+        let half = choices.combination_count().div_ceil(2);
         let step = half.div_ceil(COMBINATIONS).max(1);
         let mut scored: Vec<(f64, u64)> = (0..half.div_ceil(step))
             .map(|number| {
-                let contests = self.low.contests(&choices.paths(number * step));
-                (self.plausible(&contests), number * step)
+                let contests = self
+                    .low
+                    .contention_groups(&choices.combination_paths(number * step));
+                (self.plausible_busy_gpus(&contests), number * step)
             })
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let best = scored.into_iter().take(THOROUGH);
-        best.map(|(_, combination)| choices.paths(combination))
+        best.map(|(_, combination)| choices.combination_paths(combination))
             .collect()
     }
 
     /// GPUs that compute with the better of the plausible assignments.
-    fn plausible(&mut self, contests: &[Contest]) -> f64 {
+    fn plausible_busy_gpus(&mut self, contests: &[ContentionGroup]) -> f64 {
         let values = contests.iter().map(|contest| {
-            let ranked = self.by_worth(contest);
+            let ranked = self.rank_by_worth(contest);
             let value = |shape: &[u8; 5]| {
                 let mut classes = vec![0; ranked.len()];
                 for (class, party) in shape.iter().zip(&ranked) {
@@ -135,10 +137,10 @@ impl<'a> Court<'a> {
     }
 
     /// Parties by descending GPU-seconds for a second of link.
-    fn by_worth(&self, contest: &Contest) -> Vec<usize> {
+    fn rank_by_worth(&self, contest: &ContentionGroup) -> Vec<usize> {
         let alone = contest.alone_seconds();
         let worth = |party: usize| {
-            let job = &self.input.jobs[contest.parties[party]];
+            let job = &self.input.jobs[contest.members[party]];
             let link = alone[party] - job.overlap_from * job.compute_seconds;
             f64::from(job.gpu_count()) * job.compute_seconds / link.max(f64::MIN_POSITIVE)
         };
@@ -150,56 +152,61 @@ impl<'a> Court<'a> {
     /// The best of all assignments on `paths` that are `allowed` where jobs meet.
     pub(super) fn best_levels(
         &mut self,
-        paths: &Paths,
-        allowed: impl Fn(&[Contest], &[u8]) -> bool,
+        paths: &JobPaths,
+        allowed: impl Fn(&[ContentionGroup], &[u8]) -> bool,
     ) -> f64 {
-        let contests = self.low.contests(paths);
+        let contests = self.low.contention_groups(paths);
         let all = all_levels(&contests).into_iter();
         let all = all.filter(|levels| allowed(&contests, levels));
-        self.best_of(all.map(|levels| (paths.clone(), levels)).collect())
+        self.best_utilization(all.map(|levels| (paths.clone(), levels)).collect())
     }
 
     /// Utilisation of the best of `candidates`; 0 of none.
-    pub(super) fn best_of(&mut self, candidates: Vec<Candidate>) -> f64 {
-        let best = self.best(candidates);
+    pub(super) fn best_utilization(&mut self, candidates: Vec<CandidateDecision>) -> f64 {
+        let best = self.best_decisions(candidates);
         best.first().map_or(0.0, |decision| decision.utilization)
     }
 
     /// Utilisation of one decision, at full precision.
-    pub(super) fn utilization(&mut self, paths: &Paths, levels: &[u8]) -> f64 {
-        let contests = self.full.contests(paths);
-        self.full.utilization(&contests, levels)
+    pub(super) fn gpu_utilization(&mut self, paths: &JobPaths, levels: &[u8]) -> f64 {
+        let contests = self.full.contention_groups(paths);
+        self.full.gpu_utilization(&contests, levels)
     }
 
     /// Share of the time that each job computes, at full precision.
-    pub(super) fn shares(&self, paths: &Paths, levels: &[u8]) -> Vec<f64> {
-        self.full.shares(&self.full.contests(paths), levels)
+    pub(super) fn compute_shares(&self, paths: &JobPaths, levels: &[u8]) -> Vec<f64> {
+        self.full
+            .compute_shares(&self.full.contention_groups(paths), levels)
     }
 
     /// The best of `candidates` by what full precision says of them, the best first.
-    fn best(&mut self, candidates: Vec<Candidate>) -> Vec<Decision> {
+    fn best_decisions(&mut self, candidates: Vec<CandidateDecision>) -> Vec<EvaluatedDecision> {
         let kept = best_few(&mut self.low, candidates, MIDDLE);
         let kept = best_few(&mut self.middle, kept, FULL);
-        let judged = kept.into_iter().map(|(paths, levels)| Decision {
-            utilization: self.utilization(&paths, &levels),
+        let judged = kept.into_iter().map(|(paths, levels)| EvaluatedDecision {
+            utilization: self.gpu_utilization(&paths, &levels),
             paths,
         });
-        let mut judged: Vec<Decision> = judged.collect();
+        let mut judged: Vec<EvaluatedDecision> = judged.collect();
         judged.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
         judged
     }
 }
 
 /// The best `most` of `candidates` by the judgement of `judge`.
-fn best_few(judge: &mut Judge<'_>, candidates: Vec<Candidate>, most: usize) -> Vec<Candidate> {
+fn best_few(
+    judge: &mut DecisionEvaluator<'_>,
+    candidates: Vec<CandidateDecision>,
+    most: usize,
+) -> Vec<CandidateDecision> {
     if candidates.len() <= most {
         return candidates;
     }
     let scored = candidates.into_iter().map(|(paths, levels)| {
-        let contests = judge.contests(&paths);
-        (judge.utilization(&contests, &levels), (paths, levels))
+        let contests = judge.contention_groups(&paths);
+        (judge.gpu_utilization(&contests, &levels), (paths, levels))
     });
-    let mut scored: Vec<(f64, Candidate)> = scored.collect();
+    let mut scored: Vec<(f64, CandidateDecision)> = scored.collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored
         .into_iter()
@@ -209,20 +216,20 @@ fn best_few(judge: &mut Judge<'_>, candidates: Vec<Candidate>, most: usize) -> V
 }
 
 /// All assignments of levels, by job, that differ on `contests`, which together have all jobs.
-fn all_levels(contests: &[Contest]) -> Vec<Vec<u8>> {
-    let jobs = contests.iter().map(|contest| contest.parties.len()).sum();
+fn all_levels(contests: &[ContentionGroup]) -> Vec<Vec<u8>> {
+    let jobs = contests.iter().map(|contest| contest.members.len()).sum();
     let relations = |levels: &[u8]| {
-        let of = |contest: &Contest| {
-            let classes = contest.parties.iter();
+        let of = |contest: &ContentionGroup| {
+            let classes = contest.members.iter();
             let classes: Vec<u8> = classes.map(|job| levels[*job]).collect();
-            contest.relations(&classes)
+            contest.level_relations(&classes)
         };
         contests.iter().map(of).collect::<Vec<_>>()
     };
     let mut all = vec![Vec::new()];
     for _ in 0..jobs {
         let longer =
-            |levels: Vec<u8>| (0..LEVELS).map(move |level| [&levels[..], &[level]].concat());
+            |levels: Vec<u8>| (0..CASE_LEVELS).map(move |level| [&levels[..], &[level]].concat());
         all = all.into_iter().flat_map(longer).collect();
     }
     let mut seen = BTreeSet::new();

@@ -10,25 +10,28 @@
 
 use std::collections::BTreeSet;
 
-use planner::search::contest::Contest;
-use planner::{Compression, Input, Job, Paths as PathPolicy, Policy, Reference, Routed};
+use planner::search::contention_group::ContentionGroup;
+use planner::{
+    CompressionMethod, CorrectionReference, Job, PathMethod as PathPolicy, PlanInput, Policy,
+    RoutedInput,
+};
 
-use topology::Path;
+use topology::LinkPath;
 
-use super::case::{Case, JOBS, LEVELS};
-use super::choices::{Choices, Paths};
-use super::optimum::{Candidate, Court, Decision};
-use crate::baseline::taccl::Sight;
-use crate::baseline::{ecmp, sincronia, taccl, varys};
-use crate::demand::Demand;
-use crate::routes::Routes;
+use super::case::{BenchmarkCase, CASE_JOBS, CASE_LEVELS};
+use super::optimum::{CandidateDecision, EvaluatedDecision, OptimumSearch};
+use super::segment_choices::{JobPaths, SegmentChoices};
+use crate::baselines::taccl::LoadVisibility;
+use crate::baselines::{ecmp, sincronia, taccl, varys};
+use crate::demand::LinkDemand;
+use crate::routes::EqualCostRoutes;
 
 /// Combinations of paths that compression may choose from.
 const COMPRESSED_ON: usize = 4;
 
 /// A step and the schedulers that are tried at it; the first is the product's default.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct PlanningStep {
     /// Its name.
     pub name: &'static str,
     /// What is tried.
@@ -37,14 +40,14 @@ pub struct Step {
     pub paper: Option<(&'static str, f64)>,
 }
 
-/// The steps, in the order of [`Examined::utilizations`].
-pub const STEPS: [Step; 4] = [
-    Step {
+/// The steps, in the order of [`CaseResult::utilizations`].
+pub const PLANNING_STEPS: [PlanningStep; 4] = [
+    PlanningStep {
         name: "paths",
         variants: &["crux", "improved", "greedy", "taccl", "ecmp"],
         paper: Some(("greedy", 0.9769)),
     },
-    Step {
+    PlanningStep {
         name: "assignment",
         variants: &[
             "crux",
@@ -55,12 +58,12 @@ pub const STEPS: [Step; 4] = [
         ],
         paper: Some(("single-reference", 0.9724)),
     },
-    Step {
+    PlanningStep {
         name: "compression",
         variants: &["crux", "exact", "sampled", "sincronia", "balanced"],
         paper: Some(("sampled", 0.9712)),
     },
-    Step {
+    PlanningStep {
         name: "joint",
         variants: &["crux", "without-search", "paper", "ecmp"],
         paper: None,
@@ -69,7 +72,7 @@ pub const STEPS: [Step; 4] = [
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Examined {
+pub struct CaseResult {
     /// Its number.
     pub number: u32,
     /// The best GPU utilisation found by whatever means.
@@ -82,11 +85,11 @@ pub struct Examined {
     pub combinations: u64,
     /// Whether not all of them were tried.
     pub is_bounded: bool,
-    /// GPU utilisation by step and variant, as in [`STEPS`].
+    /// GPU utilisation by step and variant, as in [`PLANNING_STEPS`].
     pub utilizations: Vec<Vec<f64>>,
 }
 
-impl Examined {
+impl CaseResult {
     /// Whether there was nothing to decide: ECMP with one level reaches the optimum too.
     pub fn is_trivial(&self) -> bool {
         let ecmp = self.utilizations.last().and_then(|joint| joint.last());
@@ -94,7 +97,7 @@ impl Examined {
     }
 
     /// Share of the optimum, by step and variant.
-    pub fn shares(&self) -> Vec<Vec<f64>> {
+    pub fn optimum_shares(&self) -> Vec<Vec<f64>> {
         let steps = self.utilizations.iter();
         let share = |utilization: &f64| utilization / self.optimum;
         steps
@@ -104,75 +107,80 @@ impl Examined {
 }
 
 /// Finds the optimum of a case and tries every step at it.
-pub fn examine(case: &Case) -> Examined {
+pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     let input = &case.input;
-    let choices = Choices::new(input);
+    let choices = SegmentChoices::new(input);
     // Starts are drawn apart from the case and from what the planner's own search assumes.
-    let mut court = Court::new(input, case.seed ^ (u64::from(case.number) << 32));
-    let enumerated = court.optimum(&choices);
-    let plans = [product(), without_search(), paper()].map(|policy| planned(input, &policy));
+    let mut court = OptimumSearch::new(input, case.seed ^ (u64::from(case.number) << 32));
+    let enumerated = court.find_optimum(&choices);
+    let plans = [product_policy(), policy_without_search(), paper_policy()]
+        .map(|policy| plan_candidate(input, &policy));
     let best = court.with_paths_of(&plans, enumerated.clone());
-    let mut trials = Trials {
+    let mut trials = StepTrials {
         input,
         court,
         best: &best,
     };
     let utilizations = vec![
-        trials.paths(&plans),
-        trials.assignment(),
-        trials.compression(),
-        trials.joint(&plans),
+        trials.try_paths(&plans),
+        trials.try_assignment(),
+        trials.try_compression(),
+        trials.try_joint(&plans),
     ];
     let reached = utilizations.iter().flatten().copied();
-    Examined {
+    CaseResult {
         number: case.number,
         optimum: reached.fold(best[0].utilization, f64::max),
         enumerated: enumerated[0].utilization,
-        alone: alone(input),
-        combinations: choices.combinations(),
-        is_bounded: Court::is_bounded(&choices),
+        alone: isolated_utilization(input),
+        combinations: choices.combination_count(),
+        is_bounded: OptimumSearch::is_bounded(&choices),
         utilizations,
     }
 }
 
 /// The product's policy with the levels of the cases.
-pub(super) fn product() -> Policy {
+pub(super) fn product_policy() -> Policy {
     Policy {
-        levels: LEVELS,
+        levels: CASE_LEVELS,
         ..Policy::default()
     }
 }
 
 /// The paper's plain method.
-fn paper() -> Policy {
+fn paper_policy() -> Policy {
     Policy {
         paths: PathPolicy::Greedy,
-        reference: Reference::MostTraffic,
-        compression: Compression::Sampled,
+        reference: CorrectionReference::MostTraffic,
+        compression: CompressionMethod::Sampled,
         search_events: 0,
-        ..product()
+        ..product_policy()
     }
 }
 
-pub(super) fn without_search() -> Policy {
+pub(super) fn policy_without_search() -> Policy {
     Policy {
         search_events: 0,
-        ..product()
+        ..product_policy()
     }
 }
 
 /// The steps of one case.
-struct Trials<'a> {
-    input: &'a Input,
-    court: Court<'a>,
-    best: &'a [Decision],
+struct StepTrials<'a> {
+    input: &'a PlanInput,
+    court: OptimumSearch<'a>,
+    best: &'a [EvaluatedDecision],
 }
 
-impl Trials<'_> {
-    fn paths(&mut self, plans: &[Candidate]) -> Vec<f64> {
+impl StepTrials<'_> {
+    fn try_paths(&mut self, plans: &[CandidateDecision]) -> Vec<f64> {
         let baselines = [
-            taccl::paths(self.input, &Routes::of(self.input), Sight::Flows),
-            ecmp::paths(self.input, &Routes::of(self.input)),
+            taccl::choose_paths(
+                self.input,
+                &EqualCostRoutes::for_input(self.input),
+                LoadVisibility::AllFlows,
+            ),
+            ecmp::hash_paths(self.input, &EqualCostRoutes::for_input(self.input)),
         ];
         let planned = plans.iter().map(|(paths, _)| paths);
         planned
@@ -181,20 +189,20 @@ impl Trials<'_> {
             .collect()
     }
 
-    fn assignment(&mut self) -> Vec<f64> {
+    fn try_assignment(&mut self) -> Vec<f64> {
         let paths = &self.best[0].paths;
-        let routed = Routed::new(self.input, in_place(paths));
+        let routed = RoutedInput::new(self.input, flatten_paths(paths));
         let contenders = Policy {
-            reference: Reference::Contenders,
-            ..without_search()
+            reference: CorrectionReference::Contenders,
+            ..policy_without_search()
         };
-        let demands = Demand::of_all(self.input, paths);
+        let demands = LinkDemand::for_jobs(self.input, paths);
         let orders = [
-            routed.order(&product()),
-            routed.order(&contenders),
-            routed.order(&paper()),
-            sincronia::order(&demands),
-            varys::order(&demands),
+            routed.job_order(&product_policy()),
+            routed.job_order(&contenders),
+            routed.job_order(&paper_policy()),
+            sincronia::order_coflows(&demands),
+            varys::order_coflows(&demands),
         ];
         let court = &mut self.court;
         let reached = orders.iter().map(|order| {
@@ -205,62 +213,65 @@ impl Trials<'_> {
         reached.collect()
     }
 
-    fn compression(&mut self) -> Vec<f64> {
+    fn try_compression(&mut self) -> Vec<f64> {
         let methods = [
-            Compression::Exact,
-            Compression::Sampled,
-            Compression::Sincronia,
-            Compression::Balanced,
+            CompressionMethod::Exact,
+            CompressionMethod::Sampled,
+            CompressionMethod::Sincronia,
+            CompressionMethod::Balanced,
         ];
-        let searched = self.court.best_of(self.searched());
+        let searched = self.court.best_utilization(self.searched_candidates());
         let compressed = methods.map(|method| {
-            let candidates = self.compressed(method);
-            self.court.best_of(candidates)
+            let candidates = self.compressed_candidates(method);
+            self.court.best_utilization(candidates)
         });
         [searched].into_iter().chain(compressed).collect()
     }
 
     /// The levels that the product ends at on each of the best paths.
-    fn searched(&self) -> Vec<Candidate> {
-        let policy = product();
+    fn searched_candidates(&self) -> Vec<CandidateDecision> {
+        let policy = product_policy();
         let searched = distinct_paths(self.best).into_iter().map(|paths| {
-            let routed = Routed::new(self.input, in_place(paths));
-            let levels = routed.searched_levels(&routed.order(&without_search()), &policy);
+            let routed = RoutedInput::new(self.input, flatten_paths(paths));
+            let levels =
+                routed.searched_levels(&routed.job_order(&policy_without_search()), &policy);
             (paths.clone(), levels)
         });
         searched.collect()
     }
 
     /// All levels that `method` makes of some order on one of the best paths.
-    fn compressed(&self, method: Compression) -> Vec<Candidate> {
+    fn compressed_candidates(&self, method: CompressionMethod) -> Vec<CandidateDecision> {
         let policy = Policy {
             compression: method,
-            ..product()
+            ..product_policy()
         };
-        let orders = orders(JOBS);
+        let orders = all_orders(CASE_JOBS);
         let mut candidates = Vec::new();
         for paths in distinct_paths(self.best) {
-            let routed = Routed::new(self.input, in_place(paths));
-            let levels = orders.iter().map(|order| routed.levels(order, &policy));
+            let routed = RoutedInput::new(self.input, flatten_paths(paths));
+            let levels = orders
+                .iter()
+                .map(|order| routed.compressed_levels(order, &policy));
             let levels: BTreeSet<Vec<u8>> = levels.collect();
             candidates.extend(levels.into_iter().map(|levels| (paths.clone(), levels)));
         }
         candidates
     }
 
-    fn joint(&mut self, plans: &[Candidate]) -> Vec<f64> {
+    fn try_joint(&mut self, plans: &[CandidateDecision]) -> Vec<f64> {
         let ecmp = (
-            ecmp::paths(self.input, &Routes::of(self.input)),
-            vec![0; JOBS],
+            ecmp::hash_paths(self.input, &EqualCostRoutes::for_input(self.input)),
+            vec![0; CASE_JOBS],
         );
         let all = plans.iter().chain([&ecmp]);
-        all.map(|(paths, levels)| self.court.utilization(paths, levels))
+        all.map(|(paths, levels)| self.court.gpu_utilization(paths, levels))
             .collect()
     }
 }
 
 /// Paths and levels of the plan under `policy`.
-pub(super) fn planned(input: &Input, policy: &Policy) -> Candidate {
+pub(super) fn plan_candidate(input: &PlanInput, policy: &Policy) -> CandidateDecision {
     let (plan, _) = planner::plan(input, policy, None);
     let mut paths = vec![Vec::new(); plan.jobs.len()];
     for flow in plan.flows {
@@ -270,19 +281,19 @@ pub(super) fn planned(input: &Input, policy: &Policy) -> Candidate {
 }
 
 /// Paths by flow, as the planner holds them.
-fn in_place(paths: &Paths) -> Vec<Path> {
+fn flatten_paths(paths: &JobPaths) -> Vec<LinkPath> {
     let paths = paths.iter().flatten();
     paths
-        .map(|path| Path::new(path).unwrap_or(Path::EMPTY))
+        .map(|path| LinkPath::new(path).unwrap_or(LinkPath::EMPTY))
         .collect()
 }
 
 /// Whether where jobs meet none is above one that `order` has before it.
-fn is_consistent(order: &[usize], contests: &[Contest], levels: &[u8]) -> bool {
+fn is_consistent(order: &[usize], contests: &[ContentionGroup], levels: &[u8]) -> bool {
     let place = |job: usize| order.iter().position(|other| *other == job);
     contests.iter().all(|contest| {
-        contest.meets().iter().all(|(a, b)| {
-            let (a, b) = (contest.parties[*a], contest.parties[*b]);
+        contest.shared_pairs().iter().all(|(a, b)| {
+            let (a, b) = (contest.members[*a], contest.members[*b]);
             let (first, second) = if place(a) < place(b) { (a, b) } else { (b, a) };
             levels[first] >= levels[second]
         })
@@ -290,8 +301,8 @@ fn is_consistent(order: &[usize], contests: &[Contest], levels: &[u8]) -> bool {
 }
 
 /// The best combinations of paths, each once.
-fn distinct_paths(best: &[Decision]) -> Vec<&Paths> {
-    let mut distinct: Vec<&Paths> = Vec::new();
+fn distinct_paths(best: &[EvaluatedDecision]) -> Vec<&JobPaths> {
+    let mut distinct: Vec<&JobPaths> = Vec::new();
     for decision in best {
         if distinct.len() < COMPRESSED_ON && !distinct.contains(&&decision.paths) {
             distinct.push(&decision.paths);
@@ -301,11 +312,11 @@ fn distinct_paths(best: &[Decision]) -> Vec<&Paths> {
 }
 
 /// All orders of so many jobs.
-fn orders(jobs: usize) -> Vec<Vec<usize>> {
+fn all_orders(jobs: usize) -> Vec<Vec<usize>> {
     let Some(last) = jobs.checked_sub(1) else {
         return vec![Vec::new()];
     };
-    let shorter = orders(last).into_iter();
+    let shorter = all_orders(last).into_iter();
     let with_last = |order: Vec<usize>| {
         (0..jobs).map(move |place| [&order[..place], &[last], &order[place..]].concat())
     };
@@ -313,15 +324,15 @@ fn orders(jobs: usize) -> Vec<Vec<usize>> {
 }
 
 /// GPU utilisation if every job had the network to itself.
-fn alone(input: &Input) -> f64 {
+fn isolated_utilization(input: &PlanInput) -> f64 {
     let gpus = input.jobs.iter().map(|job| f64::from(job.gpu_count()));
-    let shares = shares_alone(input).into_iter();
+    let shares = isolated_shares(input).into_iter();
     let busy = shares.zip(gpus.clone()).map(|(share, gpus)| gpus * share);
     busy.sum::<f64>() / gpus.sum::<f64>()
 }
 
 /// Share of the time that each job computes if it has the network to itself.
-pub(super) fn shares_alone(input: &Input) -> Vec<f64> {
+pub(super) fn isolated_shares(input: &PlanInput) -> Vec<f64> {
     let share = |job: &Job| {
         let capacity = |nic| {
             let uplink = input.fabric.nic(nic).uplink;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::steps::{Examined, STEPS};
+use super::steps::{CaseResult, PLANNING_STEPS};
 
 /// Width of a bin of the distribution, in the error from the optimum.
 const BIN: f64 = 0.001;
@@ -18,7 +18,7 @@ const BINS: usize = 200;
 
 /// Shares of the optimum that one variant of a step reached.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Distribution {
+pub struct ShareDistribution {
     /// Mean over all cases, 0..=1.
     pub mean: f64,
     /// Mean over the cases in which decisions matter.
@@ -35,7 +35,7 @@ pub struct Distribution {
 
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Summary {
+pub struct DecisionSummary {
     /// Number of cases.
     pub cases: usize,
     /// Seed of the run.
@@ -54,24 +54,24 @@ pub struct Summary {
     /// See there.
     pub mean_alone: f64,
     /// By step and variant; `crux` is the product's default.
-    pub steps: BTreeMap<String, BTreeMap<String, Distribution>>,
+    pub steps: BTreeMap<String, BTreeMap<String, ShareDistribution>>,
 }
 
-impl Summary {
+impl DecisionSummary {
     /// The summary of `examined`, all of one run; none of no cases.
-    pub fn new(seed: u64, examined: &[Examined]) -> Option<Self> {
+    pub fn new(seed: u64, examined: &[CaseResult]) -> Option<Self> {
         let count = examined.len();
         let mean =
-            |value: fn(&Examined) -> f64| examined.iter().map(value).sum::<f64>() / count as f64;
+            |value: fn(&CaseResult) -> f64| examined.iter().map(value).sum::<f64>() / count as f64;
         let short_by = || {
             let cases = examined.iter();
             cases.map(|case| 1.0 - case.enumerated / case.optimum)
         };
         let mut steps = BTreeMap::new();
-        for (step, of) in STEPS.iter().enumerate() {
+        for (step, of) in PLANNING_STEPS.iter().enumerate() {
             let mut variants = BTreeMap::new();
             for (variant, name) in of.variants.iter().enumerate() {
-                let distribution = Distribution::new(examined, step, variant)?;
+                let distribution = ShareDistribution::new(examined, step, variant)?;
                 variants.insert((*name).to_owned(), distribution);
             }
             steps.insert(of.name.to_owned(), variants);
@@ -92,32 +92,32 @@ impl Summary {
 
 /// A run with everything that came of it: the raw results that are kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct DecisionReport {
     /// The figures.
-    pub summary: Summary,
+    pub summary: DecisionSummary,
     /// What the numbers of a row are.
     pub columns: Vec<String>,
     /// A row for each case: its number, the optimal GPU utilisation, and shares of it.
     pub rows: Vec<Vec<f64>>,
 }
 
-impl Report {
+impl DecisionReport {
     /// The report on `examined`, all of one run; none of no cases.
-    pub fn new(seed: u64, examined: &[Examined]) -> Option<Self> {
-        let of_steps = STEPS.iter().flat_map(|step| {
+    pub fn new(seed: u64, examined: &[CaseResult]) -> Option<Self> {
+        let of_steps = PLANNING_STEPS.iter().flat_map(|step| {
             step.variants
                 .iter()
                 .map(move |variant| format!("{} {variant}", step.name))
         });
-        let row = |case: &Examined| {
-            let shares = case.shares().into_iter().flatten();
+        let row = |case: &CaseResult| {
+            let shares = case.optimum_shares().into_iter().flatten();
             let numbers = [f64::from(case.number), case.optimum]
                 .into_iter()
                 .chain(shares);
             numbers.map(|number| (number * 1e5).round() / 1e5).collect()
         };
         Some(Self {
-            summary: Summary::new(seed, examined)?,
+            summary: DecisionSummary::new(seed, examined)?,
             columns: ["case", "optimum"]
                 .map(str::to_owned)
                 .into_iter()
@@ -129,19 +129,19 @@ impl Report {
 
     /// The report as text: JSON, with a line for each row.
     pub fn to_json(&self) -> String {
-        let rows: Vec<String> = self.rows.iter().map(line).collect();
+        let rows: Vec<String> = self.rows.iter().map(json_line).collect();
         format!(
             "{{\"columns\":{},\n\"summary\":{},\n\"rows\":[\n{}\n]}}\n",
-            line(&self.columns),
-            line(&self.summary),
+            json_line(&self.columns),
+            json_line(&self.summary),
             rows.join(",\n")
         )
     }
 }
 
-impl Distribution {
-    fn new(examined: &[Examined], step: usize, variant: usize) -> Option<Self> {
-        let share = |case: &Examined| case.utilizations[step][variant] / case.optimum;
+impl ShareDistribution {
+    fn new(examined: &[CaseResult], step: usize, variant: usize) -> Option<Self> {
+        let share = |case: &CaseResult| case.utilizations[step][variant] / case.optimum;
         let shares: Vec<f64> = examined.iter().map(share).collect();
         let worst = examined
             .iter()
@@ -157,8 +157,8 @@ impl Distribution {
             count as f64 / shares.len() as f64
         };
         Some(Self {
-            mean: mean(&shares)?,
-            mean_without_trivial: mean(&mattering).unwrap_or(1.0),
+            mean: mean_of(&shares)?,
+            mean_without_trivial: mean_of(&mattering).unwrap_or(1.0),
             worst: share(worst),
             worst_case: worst.number,
             below_95_percent: shares.iter().filter(|share| **share < 0.95).count(),
@@ -167,11 +167,11 @@ impl Distribution {
     }
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+fn mean_of(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
 }
 
-fn line(value: &impl Serialize) -> String {
+fn json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("numbers, names and lists are JSON")
 }

@@ -2,33 +2,33 @@
 
 use topology::{Fabric, HostId};
 
-use super::{Gpus, Running};
+use super::{GpusByHost, RunningJob};
 
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct ClusterHost {
     /// Its GPUs.
     pub gpus: u32,
     /// The leaf of its first NIC; hosts with equal numbers are neighbours.
     pub leaf: u32,
-    /// The kind of its GPUs; the position in [`Cluster::kinds`].
+    /// The kind of its GPUs; the position in [`GpuCluster::kind_count`].
     pub kind: u32,
 }
 
 /// The hosts of a cluster, by [`HostId`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct GpuCluster {
     /// The hosts.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<ClusterHost>,
     /// Names of the kinds of GPU; one if all are alike.
     pub kinds: Vec<String>,
 }
 
-impl Cluster {
+impl GpuCluster {
     /// The hosts of `fabric`, with one kind of GPU. A host without a NIC is its own leaf.
-    pub fn of(fabric: &Fabric) -> Self {
+    pub fn from_fabric(fabric: &Fabric) -> Self {
         let switches = fabric.switches().len();
-        let host = |(id, host): (usize, &topology::Host)| Host {
+        let host = |(id, host): (usize, &topology::Host)| ClusterHost {
             gpus: host.gpus,
             leaf: match host.nics.first() {
                 Some(nic) => fabric.leaf_of(*nic).0,
@@ -43,44 +43,44 @@ impl Cluster {
     }
 
     /// GPUs of all hosts.
-    pub fn gpus(&self) -> u32 {
+    pub fn total_gpus(&self) -> u32 {
         self.hosts.iter().map(|host| host.gpus).sum()
     }
 }
 
 /// GPUs that no job has, by host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Free {
+pub struct FreeGpus {
     by_host: Vec<u32>,
 }
 
-impl Free {
+impl FreeGpus {
     /// All GPUs of `cluster`.
-    pub fn all(cluster: &Cluster) -> Self {
+    pub fn all_free(cluster: &GpuCluster) -> Self {
         Self {
             by_host: cluster.hosts.iter().map(|host| host.gpus).collect(),
         }
     }
 
     /// What `running` leave; those of one group have the same GPUs, which count once.
-    pub fn of(cluster: &Cluster, running: &[Running]) -> Self {
-        let mut free = Self::all(cluster);
+    pub fn not_held_by(cluster: &GpuCluster, running: &[RunningJob]) -> Self {
+        let mut free = Self::all_free(cluster);
         let mut groups = std::collections::BTreeSet::new();
         for job in running {
             if job.group.is_none_or(|group| groups.insert(group)) {
-                free.take(&job.gpus);
+                free.take_gpus(&job.gpus);
             }
         }
         free
     }
 
     /// GPUs free on a host.
-    pub fn on(&self, host: HostId) -> u32 {
+    pub fn on_host(&self, host: HostId) -> u32 {
         self.by_host[host.index()]
     }
 
     /// GPUs free on all hosts.
-    pub fn total(&self) -> u32 {
+    pub fn total_free(&self) -> u32 {
         self.by_host.iter().sum()
     }
 
@@ -91,7 +91,7 @@ impl Free {
     }
 
     /// Whether all of `gpus` are free.
-    pub fn has(&self, gpus: &Gpus) -> bool {
+    pub fn contains_all(&self, gpus: &GpusByHost) -> bool {
         let free = |(host, gpus): (&HostId, &u32)| {
             self.by_host
                 .get(host.index())
@@ -101,7 +101,7 @@ impl Free {
     }
 
     /// Takes GPUs that are free.
-    pub fn take(&mut self, gpus: &Gpus) {
+    pub fn take_gpus(&mut self, gpus: &GpusByHost) {
         for (host, gpus) in gpus {
             let free = &mut self.by_host[host.index()];
             *free = free.saturating_sub(*gpus);
@@ -109,17 +109,21 @@ impl Free {
     }
 
     /// Gives GPUs back.
-    pub fn give(&mut self, gpus: &Gpus) {
+    pub fn return_gpus(&mut self, gpus: &GpusByHost) {
         for (host, gpus) in gpus {
             self.by_host[host.index()] += gpus;
         }
     }
 
     /// `gpus` of the hosts in this order, as many of each as it has; none if all have too few.
-    pub fn gather(&self, gpus: u32, hosts: impl IntoIterator<Item = HostId>) -> Option<Gpus> {
-        let (mut gathered, mut wanted) = (Gpus::new(), gpus);
+    pub fn gather_gpus(
+        &self,
+        gpus: u32,
+        hosts: impl IntoIterator<Item = HostId>,
+    ) -> Option<GpusByHost> {
+        let (mut gathered, mut wanted) = (GpusByHost::new(), gpus);
         for host in hosts {
-            let taken = wanted.min(self.on(host));
+            let taken = wanted.min(self.on_host(host));
             if taken > 0 {
                 gathered.insert(host, taken);
                 wanted -= taken;

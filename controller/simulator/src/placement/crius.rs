@@ -1,7 +1,7 @@
 //! Crius (Xue et al., arXiv 2403.16125; as Arena at `EuroSys` 2026): large models on several kinds
 //! of GPU, whose number, kind and parallelism the scheduler chooses together.
 //!
-//! The joint space is divided into [`Cell`]s, small enough that one estimate stands for all plans
+//! The joint space is divided into [`CriusCell`]s, small enough that one estimate stands for all plans
 //! in it. From the bottom:
 //!
 //! ```text
@@ -21,7 +21,7 @@ pub mod calibration;
 pub mod collectives;
 pub mod deadline;
 pub mod estimate;
-pub mod gpus;
+pub mod gpu_kinds;
 pub mod layers;
 pub mod partition;
 pub mod pipeline;
@@ -29,12 +29,12 @@ mod policy;
 pub mod search;
 pub mod tuner;
 
-pub use policy::{Abilities, Crius};
+pub use policy::{CriusAbilities, CriusPolicy};
 
 /// A part of the joint space of schedules and plans (Crius): so many GPUs of one kind, and so
 /// many pipeline stages. Only the data and tensor parallelism inside each stage is left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cell {
+pub struct CriusCell {
     /// Hosts.
     pub hosts: u32,
     /// GPUs of each host.
@@ -43,9 +43,9 @@ pub struct Cell {
     pub stages: u32,
 }
 
-impl Cell {
+impl CriusCell {
     /// The Cells of a job on these GPUs: 1, 2, 4, .. stages, up to one for every GPU.
-    pub fn all(hosts: u32, gpus_per_host: u32) -> impl Iterator<Item = Self> {
+    pub fn for_gpus(hosts: u32, gpus_per_host: u32) -> impl Iterator<Item = Self> {
         let powers = (0..u32::BITS).map(|power| 1_u32 << power);
         let stages = powers.take_while(move |stages| *stages <= hosts * gpus_per_host);
         stages.map(move |stages| Self {
@@ -56,7 +56,7 @@ impl Cell {
     }
 
     /// Its GPUs.
-    pub fn gpus(&self) -> u32 {
+    pub fn gpu_count(&self) -> u32 {
         self.hosts * self.gpus_per_host
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn so_many_gpus_have_one_cell_more_than_their_logarithm() {
         for (hosts, gpus_per_host, cells) in [(1, 1, 1), (1, 4, 3), (4, 2, 4), (2, 8, 5)] {
-            assert_eq!(Cell::all(hosts, gpus_per_host).count(), cells);
+            assert_eq!(CriusCell::for_gpus(hosts, gpus_per_host).count(), cells);
         }
     }
 }

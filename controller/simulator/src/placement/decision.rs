@@ -3,13 +3,13 @@
 use planner::CollectiveDocument;
 use serde::{Deserialize, Serialize};
 
-use super::Gpus;
+use super::GpusByHost;
 
 /// What to do with a job now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum PlacementDecision {
     /// A waiting job begins, or goes on.
-    Start(Start),
+    Start(StartDecision),
     /// A running job gives its GPUs back and waits; what it did is kept.
     Suspend {
         /// The job.
@@ -26,34 +26,34 @@ pub enum Decision {
 
 /// Where a job begins, and how it goes on there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct StartDecision {
     /// The job.
     pub job: u32,
     /// Its GPUs: as many as it asked for, unless the policy decides that too (Crius).
-    pub gpus: Gpus,
+    pub gpus: GpusByHost,
     /// The group with which it shares them, if it does not have them alone (Muri).
     pub group: Option<u32>,
     /// What an iteration is there.
-    pub pace: Pace,
+    pub pace: IterationPace,
     /// Seconds until its first iteration there, for what it takes to move.
     pub stall_seconds: f64,
 }
 
-impl Start {
+impl StartDecision {
     /// A job that has its GPUs alone, iterates as its model says, and begins at once.
-    pub fn new(job: u32, gpus: Gpus) -> Self {
+    pub fn new(job: u32, gpus: GpusByHost) -> Self {
         Self {
             job,
             gpus,
             group: None,
-            pace: Pace::Model,
+            pace: IterationPace::Model,
             stall_seconds: 0.0,
         }
     }
 }
 
-impl From<Start> for Decision {
-    fn from(start: Start) -> Self {
+impl From<StartDecision> for PlacementDecision {
+    fn from(start: StartDecision) -> Self {
         Self::Start(start)
     }
 }
@@ -61,7 +61,7 @@ impl From<Start> for Decision {
 /// What an iteration of a job is on the GPUs that it is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pace {
+pub enum IterationPace {
     /// What its model says. On other GPUs than it asked for the global batch stays, so that with
     /// half of them it computes twice as long.
     #[default]
@@ -69,12 +69,12 @@ pub enum Pace {
     /// That, but so many times as long as alone, since others take turns on its GPUs (Muri).
     Shared(f64),
     /// What the policy's own plan of the job says (Crius).
-    Planned(Iteration),
+    Planned(PlannedIteration),
 }
 
 /// One iteration as a policy plans it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Iteration {
+pub struct PlannedIteration {
     /// Seconds of computation.
     pub compute_seconds: f64,
     /// Fraction of the computation after which communication may begin.
@@ -83,9 +83,9 @@ pub struct Iteration {
     pub collective: CollectiveDocument,
 }
 
-impl Pace {
+impl IterationPace {
     /// Whether an iteration can go so.
-    pub(super) fn makes_sense(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         match self {
             Self::Model => true,
             Self::Shared(factor) => factor.is_finite() && *factor >= 1.0,

@@ -10,77 +10,95 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::allocation::{self, Allocation, Stall};
-use super::fcfs::admit;
-use super::throughput::Throughputs;
-use super::{Decision, Policy, Request, State};
+use super::allocation::{self, ClusterAllocation, RestartStall};
+use super::fcfs::admit_in_order;
+use super::throughput::ThroughputTable;
+use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 
 /// GPUs of a job at most.
 pub const MOST_GPUS: u32 = 16;
 
 /// The policy.
 #[derive(Clone, Debug)]
-pub struct ElasticFlow {
+pub struct ElasticFlowPolicy {
     /// How fast it thinks models are.
-    pub table: Throughputs,
+    pub table: ThroughputTable,
     /// What a start or another number of GPUs costs.
-    pub stall: Stall,
+    pub stall: RestartStall,
 }
 
-impl Policy for ElasticFlow {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run = |allocation: &Allocation<'_>, request: &Request| {
+impl PlacementPolicy for ElasticFlowPolicy {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
             least_share(allocation, request).is_some()
         };
-        let allocation = Allocation::of(state, &self.table);
-        let (mut allocation, mut decisions) = admit(state.waiting, allocation, can_run, admitted);
+        let allocation = ClusterAllocation::from_state(state, &self.table);
+        let (mut allocation, mut decisions) =
+            admit_in_order(state.waiting, allocation, can_run, admit_job);
         // Who left made room.
-        for kind in 0..self.table.kinds() {
-            allocation = shared(&allocation, kind, None).unwrap_or(allocation);
+        for kind in 0..self.table.kind_count() {
+            allocation = share_kind(&allocation, kind, None).unwrap_or(allocation);
         }
-        decisions.extend(allocation.decisions(state, self.stall));
+        decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }
 }
 
 /// The allocation with one more job; none if the shares of its kind do not fit.
-fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
-    shared(allocation, allocation::kind(request), Some(request))
+fn admit_job<'a>(
+    allocation: &ClusterAllocation<'a>,
+    request: &PlacementRequest,
+) -> Option<ClusterAllocation<'a>> {
+    share_kind(
+        allocation,
+        allocation::requested_kind(request),
+        Some(request),
+    )
 }
 
 /// The allocation with the GPUs of a kind shared anew, among those that hold some and one that
 /// comes.
-fn shared<'a>(
-    allocation: &Allocation<'a>,
+fn share_kind<'a>(
+    allocation: &ClusterAllocation<'a>,
     kind: u32,
-    comes: Option<&Request>,
-) -> Option<Allocation<'a>> {
-    let held = allocation.held().filter(|held| held.shape.kind == kind);
-    let jobs: Vec<Request> = held
+    comes: Option<&PlacementRequest>,
+) -> Option<ClusterAllocation<'a>> {
+    let held = allocation
+        .allocated_jobs()
+        .filter(|held| held.shape.kind == kind);
+    let jobs: Vec<PlacementRequest> = held
         .map(|held| held.request.clone())
         .chain(comes.cloned())
         .collect();
-    let shares = shares(allocation, &jobs, allocation.gpus_of(kind))?;
-    keeping(allocation, &jobs, &shares).or_else(|| repacked(allocation, &jobs, &shares))
+    let shares = assign_shares(allocation, &jobs, allocation.gpus_of_kind(kind))?;
+    keep_unchanged(allocation, &jobs, &shares).or_else(|| repack_all(allocation, &jobs, &shares))
 }
 
 /// The fewest GPUs with which a job runs on its kind.
-fn least_share(allocation: &Allocation<'_>, request: &Request) -> Option<u32> {
+fn least_share(allocation: &ClusterAllocation<'_>, request: &PlacementRequest) -> Option<u32> {
     let powers = (0..).map(|power| 1 << power);
     let mut counts = powers.take_while(|gpus| *gpus <= MOST_GPUS);
-    counts.find(|gpus| speed(allocation, request, *gpus).is_some())
+    counts.find(|gpus| compact_speed(allocation, request, *gpus).is_some())
 }
 
-fn speed(allocation: &Allocation<'_>, request: &Request, gpus: u32) -> Option<f64> {
+fn compact_speed(
+    allocation: &ClusterAllocation<'_>,
+    request: &PlacementRequest,
+    gpus: u32,
+) -> Option<f64> {
     let best = allocation
-        .table()
-        .best_shape(allocation::kind(request), gpus)?;
-    allocation.would_be(request, best)
+        .throughput_table()
+        .best_shape(allocation::requested_kind(request), gpus)?;
+    allocation.speed_in(request, best)
 }
 
 /// GPUs of each job: its minimum, doubled while that makes the jobs faster and GPUs are left; none
 /// if there are too few for the minima.
-fn shares(allocation: &Allocation<'_>, jobs: &[Request], gpus: u32) -> Option<Vec<u32>> {
+fn assign_shares(
+    allocation: &ClusterAllocation<'_>,
+    jobs: &[PlacementRequest],
+    gpus: u32,
+) -> Option<Vec<u32>> {
     let least = jobs.iter().map(|job| least_share(allocation, job));
     let mut shares: Vec<u32> = least.collect::<Option<_>>()?;
     let mut left = gpus.checked_sub(shares.iter().sum())?;
@@ -88,8 +106,8 @@ fn shares(allocation: &Allocation<'_>, jobs: &[Request], gpus: u32) -> Option<Ve
         let gain = |job: usize| {
             let now = shares[job];
             let may = now <= left && 2 * now <= MOST_GPUS;
-            let twice = speed(allocation, &jobs[job], 2 * now).filter(|_| may)?;
-            Some(twice - speed(allocation, &jobs[job], now)?).filter(|gain| *gain > 0.0)
+            let twice = compact_speed(allocation, &jobs[job], 2 * now).filter(|_| may)?;
+            Some(twice - compact_speed(allocation, &jobs[job], now)?).filter(|gain| *gain > 0.0)
         };
         let gains = (0..jobs.len()).filter_map(|job| Some((job, gain(job)?)));
         let Some((job, _)) = gains.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a))) else {
@@ -101,71 +119,73 @@ fn shares(allocation: &Allocation<'_>, jobs: &[Request], gpus: u32) -> Option<Ve
 }
 
 /// The jobs on as many GPUs as they now have; who has as many as before stays where it is.
-fn keeping<'a>(
-    allocation: &Allocation<'a>,
-    jobs: &[Request],
+fn keep_unchanged<'a>(
+    allocation: &ClusterAllocation<'a>,
+    jobs: &[PlacementRequest],
     shares: &[u32],
-) -> Option<Allocation<'a>> {
+) -> Option<ClusterAllocation<'a>> {
     let had: BTreeMap<u32, u32> = allocation
-        .held()
-        .map(|held| (held.request.job, held.shape.gpus()))
+        .allocated_jobs()
+        .map(|held| (held.request.job, held.shape.gpu_count()))
         .collect();
     let changed = jobs.iter().zip(shares);
     let changed = changed.filter(|(job, gpus)| had.get(&job.job) != Some(gpus));
-    packed(allocation.clone(), changed.collect())
+    pack_jobs(allocation.clone(), changed.collect())
 }
 
 /// The jobs on as many GPUs as they now have, all placed anew.
-fn repacked<'a>(
-    allocation: &Allocation<'a>,
-    jobs: &[Request],
+fn repack_all<'a>(
+    allocation: &ClusterAllocation<'a>,
+    jobs: &[PlacementRequest],
     shares: &[u32],
-) -> Option<Allocation<'a>> {
-    packed(allocation.clone(), jobs.iter().zip(shares).collect())
+) -> Option<ClusterAllocation<'a>> {
+    pack_jobs(allocation.clone(), jobs.iter().zip(shares).collect())
 }
 
 /// These jobs on so many GPUs, the largest first, which leaves no gap.
-fn packed<'a>(
-    mut allocation: Allocation<'a>,
-    mut jobs: Vec<(&Request, &u32)>,
-) -> Option<Allocation<'a>> {
+fn pack_jobs<'a>(
+    mut allocation: ClusterAllocation<'a>,
+    mut jobs: Vec<(&PlacementRequest, &u32)>,
+) -> Option<ClusterAllocation<'a>> {
     for (job, _) in &jobs {
-        allocation.release(job.job);
+        allocation.release_job(job.job);
     }
     jobs.sort_by_key(|(job, gpus)| (Reverse(**gpus), job.job));
     let mut placed = jobs.iter();
-    let all = placed.all(|(job, gpus)| allocation.put_best(job, allocation::kind(job), **gpus));
+    let all = placed.all(|(job, gpus)| {
+        allocation.place_compactly(job, allocation::requested_kind(job), **gpus)
+    });
     all.then_some(allocation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{Lab, request};
+    use crate::placement::allocation::tests::{TestCluster, request};
 
     /// Speeds of three models on 1, 2, 4 and 8 GPUs of one kind, on hosts of four.
-    fn lab() -> Lab {
-        let mut lab = Lab::new(&[(4, 2)]);
-        lab.speeds("steady", &[(1, 10.0), (2, 19.0), (4, 36.0), (8, 68.0)]);
-        lab.speeds("flat", &[(1, 12.0), (2, 14.0), (4, 15.0), (8, 14.0)]);
-        lab.speeds("large", &[(4, 8.0), (8, 15.0)]);
+    fn lab() -> TestCluster {
+        let mut lab = TestCluster::new(&[(4, 2)]);
+        lab.set_speeds("steady", &[(1, 10.0), (2, 19.0), (4, 36.0), (8, 68.0)]);
+        lab.set_speeds("flat", &[(1, 12.0), (2, 14.0), (4, 15.0), (8, 14.0)]);
+        lab.set_speeds("large", &[(4, 8.0), (8, 15.0)]);
         lab
     }
 
     fn check(jobs: &[&str], gpus: u32, expect: Option<&[u32]>) {
         let lab = lab();
-        let allocation = lab.allocation();
+        let allocation = lab.empty_allocation();
         let jobs = jobs.iter().enumerate();
-        let jobs: Vec<Request> = jobs
+        let jobs: Vec<PlacementRequest> = jobs
             .map(|(job, model)| request(job as u32, 1, model))
             .collect();
-        assert_eq!(shares(&allocation, &jobs, gpus).as_deref(), expect);
+        assert_eq!(assign_shares(&allocation, &jobs, gpus).as_deref(), expect);
     }
 
     #[test]
     fn a_minimum_is_found_by_doubling() {
         let lab = lab();
-        let least = |model| least_share(&lab.allocation(), &request(1, 1, model));
+        let least = |model| least_share(&lab.empty_allocation(), &request(1, 1, model));
         assert_eq!(
             [least("steady"), least("large"), least("none")],
             [Some(1), Some(4), None]

@@ -7,57 +7,61 @@
 
 use std::collections::BTreeSet;
 
-use super::allocation::{self, Allocation, Stall};
-use super::throughput::Throughputs;
-use super::{Decision, Policy, Request, State};
+use super::allocation::{self, ClusterAllocation, RestartStall};
+use super::throughput::ThroughputTable;
+use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 
 /// The policy.
 #[derive(Clone, Debug)]
-pub struct Fcfs {
+pub struct FcfsPolicy {
     /// How fast models are.
-    pub table: Throughputs,
+    pub table: ThroughputTable,
     /// What a start costs.
-    pub stall: Stall,
+    pub stall: RestartStall,
 }
 
-impl Policy for Fcfs {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run = |allocation: &Allocation<'_>, request: &Request| {
+impl PlacementPolicy for FcfsPolicy {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
             let best = self
                 .table
-                .best_shape(allocation::kind(request), request.gpus);
-            best.is_some_and(|best| allocation.would_be(request, best).is_some())
+                .best_shape(allocation::requested_kind(request), request.gpus);
+            best.is_some_and(|best| allocation.speed_in(request, best).is_some())
         };
-        let allocation = Allocation::of(state, &self.table);
-        let (allocation, mut decisions) = admit(state.waiting, allocation, can_run, placed);
-        decisions.extend(allocation.decisions(state, self.stall));
+        let allocation = ClusterAllocation::from_state(state, &self.table);
+        let (allocation, mut decisions) =
+            admit_in_order(state.waiting, allocation, can_run, with_placed_job);
+        decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }
 }
 
 /// The allocation with one more job; none if there is no room.
-fn placed<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
+fn with_placed_job<'a>(
+    allocation: &ClusterAllocation<'a>,
+    request: &PlacementRequest,
+) -> Option<ClusterAllocation<'a>> {
     let mut after = allocation.clone();
-    let fits = after.put_best(request, allocation::kind(request), request.gpus);
+    let fits = after.place_compactly(request, allocation::requested_kind(request), request.gpus);
     fits.then_some(after)
 }
 
 /// Admits waiting jobs in order, until one of each kind finds no room: the allocation with them,
 /// and the refusals of those that can never run.
-pub(super) fn admit<'a>(
-    waiting: &[Request],
-    mut allocation: Allocation<'a>,
-    can_run: impl Fn(&Allocation<'a>, &Request) -> bool,
-    admitted: impl Fn(&Allocation<'a>, &Request) -> Option<Allocation<'a>>,
-) -> (Allocation<'a>, Vec<Decision>) {
+pub(super) fn admit_in_order<'a>(
+    waiting: &[PlacementRequest],
+    mut allocation: ClusterAllocation<'a>,
+    can_run: impl Fn(&ClusterAllocation<'a>, &PlacementRequest) -> bool,
+    admitted: impl Fn(&ClusterAllocation<'a>, &PlacementRequest) -> Option<ClusterAllocation<'a>>,
+) -> (ClusterAllocation<'a>, Vec<PlacementDecision>) {
     let (mut blocked, mut refusals) = (BTreeSet::new(), Vec::new());
     for request in waiting {
-        let kind = allocation::kind(request);
+        let kind = allocation::requested_kind(request);
         if blocked.contains(&kind) {
             continue;
         }
         if !can_run(&allocation, request) {
-            refusals.push(refusal(request));
+            refusals.push(refuse_unrunnable(request));
             continue;
         }
         match admitted(&allocation, request) {
@@ -69,9 +73,9 @@ pub(super) fn admit<'a>(
 }
 
 /// The refusal of a job that can never run.
-pub(super) fn refusal(request: &Request) -> Decision {
+pub(super) fn refuse_unrunnable(request: &PlacementRequest) -> PlacementDecision {
     let model = request.model.as_deref().unwrap_or("an unknown model");
-    Decision::Refuse {
+    PlacementDecision::Refuse {
         job: request.job,
         reason: format!("{model} cannot run on the GPUs that it may have"),
     }

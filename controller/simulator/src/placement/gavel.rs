@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use super::allocation::{Allocation, Stall};
-use super::fcfs::admit;
-use super::throughput::Throughputs;
-use super::{Decision, Policy, Request, State};
+use super::allocation::{ClusterAllocation, RestartStall};
+use super::fcfs::admit_in_order;
+use super::throughput::ThroughputTable;
+use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 
 /// Jobs that may change kind when one is admitted (`MAX_MGRT_JOB_NUM`).
 const MOST_MOVES: u32 = 3;
@@ -24,63 +24,73 @@ const MOST_PARTIAL: usize = 4096;
 
 /// The policy.
 #[derive(Clone, Debug)]
-pub struct Gavel {
+pub struct GavelPolicy {
     /// How fast it thinks models are.
-    pub table: Throughputs,
+    pub table: ThroughputTable,
     /// What a start costs.
-    pub stall: Stall,
+    pub stall: RestartStall,
 }
 
-impl Policy for Gavel {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let can_run = |allocation: &Allocation<'_>, request: &Request| {
-            speeds(allocation, request).iter().any(Option::is_some)
+impl PlacementPolicy for GavelPolicy {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
+            speeds_by_kind(allocation, request)
+                .iter()
+                .any(Option::is_some)
         };
-        let allocation = Allocation::of(state, &self.table);
-        let (allocation, mut decisions) = admit(state.waiting, allocation, can_run, admitted);
-        decisions.extend(allocation.decisions(state, self.stall));
+        let allocation = ClusterAllocation::from_state(state, &self.table);
+        let (allocation, mut decisions) =
+            admit_in_order(state.waiting, allocation, can_run, admit_job);
+        decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }
 }
 
 /// The allocation with one more job, after those that change kind have moved; none if there is no
 /// room.
-fn admitted<'a>(allocation: &Allocation<'a>, request: &Request) -> Option<Allocation<'a>> {
-    let held = allocation.held().map(|held| &held.request);
-    let jobs: Vec<&Request> = held.chain([request]).collect();
+fn admit_job<'a>(
+    allocation: &ClusterAllocation<'a>,
+    request: &PlacementRequest,
+) -> Option<ClusterAllocation<'a>> {
+    let held = allocation.allocated_jobs().map(|held| &held.request);
+    let jobs: Vec<&PlacementRequest> = held.chain([request]).collect();
     let before: Vec<Option<u32>> = allocation
-        .held()
+        .allocated_jobs()
         .map(|held| Some(held.shape.kind))
         .chain([None])
         .collect();
-    let kinds = 0..allocation.table().kinds();
-    let assignment = assign(&Assignment {
+    let kinds = 0..allocation.throughput_table().kind_count();
+    let assignment = assign_kinds(&KindAssignment {
         gpus: jobs.iter().map(|job| job.gpus).collect(),
-        speeds: jobs.iter().map(|job| speeds(allocation, job)).collect(),
+        speeds: jobs
+            .iter()
+            .map(|job| speeds_by_kind(allocation, job))
+            .collect(),
         before: before.clone(),
-        capacities: kinds.map(|kind| allocation.gpus_of(kind)).collect(),
+        capacities: kinds.map(|kind| allocation.gpus_of_kind(kind)).collect(),
     })?;
     let changed = jobs.iter().zip(before).zip(assignment);
     let changed = changed.filter(|((_, before), now)| *before != Some(*now));
-    let changed: Vec<(&Request, u32)> = changed.map(|((job, _), now)| (*job, now)).collect();
+    let changed: Vec<(&PlacementRequest, u32)> =
+        changed.map(|((job, _), now)| (*job, now)).collect();
     let mut after = allocation.clone();
     for (job, _) in &changed {
-        after.release(job.job);
+        after.release_job(job.job);
     }
     let mut put = changed.iter();
-    put.all(|(job, kind)| after.put_anywhere(job, *kind, job.gpus))
+    put.all(|(job, kind)| after.place_anywhere(job, *kind, job.gpus))
         .then_some(after)
 }
 
 /// How fast a job is on as many GPUs as it asked for of each kind.
-fn speeds(allocation: &Allocation<'_>, job: &Request) -> Vec<Option<f64>> {
-    let table = allocation.table();
-    let speed = |kind| allocation.would_be(job, table.best_shape(kind, job.gpus)?);
-    (0..table.kinds()).map(speed).collect()
+fn speeds_by_kind(allocation: &ClusterAllocation<'_>, job: &PlacementRequest) -> Vec<Option<f64>> {
+    let table = allocation.throughput_table();
+    let speed = |kind| allocation.speed_in(job, table.best_shape(kind, job.gpus)?);
+    (0..table.kind_count()).map(speed).collect()
 }
 
 /// Jobs that want to be assigned to kinds of GPU.
-struct Assignment {
+struct KindAssignment {
     /// GPUs of each job.
     gpus: Vec<u32>,
     /// Throughput of each job on each kind; none where it cannot run.
@@ -92,7 +102,7 @@ struct Assignment {
 }
 
 /// A kind for every job, with the greatest sum of throughputs; none if they do not all fit.
-fn assign(problem: &Assignment) -> Option<Vec<u32>> {
+fn assign_kinds(problem: &KindAssignment) -> Option<Vec<u32>> {
     if problem.gpus.iter().sum::<u32>() > problem.capacities.iter().sum() {
         return None;
     }
@@ -139,14 +149,14 @@ mod tests {
 
     /// The example of baselines/gavel_sched.py: jobs A to D with 2, 4, 4 and 8 GPUs, of which A and
     /// B get the first kind, C the second and D the third.
-    fn example() -> Assignment {
+    fn example() -> KindAssignment {
         let speeds = [
             [9.0, 5.0, 1.0],
             [9.0, 6.0, 1.0],
             [7.0, 6.0, 1.0],
             [9.0, 9.0, 8.0],
         ];
-        Assignment {
+        KindAssignment {
             gpus: vec![2, 4, 4, 8],
             speeds: speeds.map(|row| row.map(Some).to_vec()).to_vec(),
             before: vec![None; 4],
@@ -156,25 +166,25 @@ mod tests {
 
     #[test]
     fn jobs_go_where_all_of_them_together_are_fastest() {
-        assert_eq!(assign(&example()), Some(vec![0, 0, 1, 2]));
+        assert_eq!(assign_kinds(&example()), Some(vec![0, 0, 1, 2]));
     }
 
     #[test]
     fn an_admitted_job_counts_even_if_all_others_get_slower() {
         let mut crowded = example();
         crowded.capacities = vec![2, 4, 8];
-        assert_eq!(assign(&crowded), None);
+        assert_eq!(assign_kinds(&crowded), None);
     }
 
     #[test]
     fn at_most_three_jobs_change_kind() {
-        let mut settled = Assignment {
+        let mut settled = KindAssignment {
             gpus: vec![1; 4],
             speeds: vec![vec![Some(1.0), Some(2.0)]; 4],
             before: vec![Some(0); 4],
             capacities: vec![4, 4],
         };
-        let moved = |problem: &Assignment| assign(problem).unwrap().iter().sum::<u32>();
+        let moved = |problem: &KindAssignment| assign_kinds(problem).unwrap().iter().sum::<u32>();
         assert_eq!(moved(&settled), 3);
         settled.before = vec![None; 4];
         assert_eq!(moved(&settled), 4);
@@ -185,6 +195,6 @@ mod tests {
         let mut fussy = example();
         fussy.speeds[0] = vec![None, Some(5.0), None];
         fussy.capacities = vec![8, 4, 8];
-        assert_eq!(assign(&fussy), Some(vec![1, 0, 0, 2]));
+        assert_eq!(assign_kinds(&fussy), Some(vec![1, 0, 0, 2]));
     }
 }

@@ -19,11 +19,14 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Cluster, Decision, Gpus, Policy, Request, Start, State};
-use cells::{Buddies, Levels};
+use super::{
+    ClusterState, GpuCluster, GpusByHost, PlacementDecision, PlacementPolicy, PlacementRequest,
+    StartDecision,
+};
+use cells::{BuddyAllocator, CellLevels};
 
 /// Cells of a tenant: their size in GPUs, and how many.
-pub type Quota = Vec<(u32, u32)>;
+pub type CellQuota = Vec<(u32, u32)>;
 
 /// Why quotas cannot be held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +46,7 @@ pub enum HivedError {
     },
     /// The quotas together are more than the cluster.
     #[error("tenant {tenant}: the cluster has no cell of {gpus} GPUs left for its quota")]
-    TooMuch {
+    QuotaTooLarge {
         /// The tenant.
         tenant: String,
         /// The size of the cell that is missing.
@@ -53,31 +56,34 @@ pub enum HivedError {
 
 /// The policy.
 #[derive(Clone, Debug)]
-pub struct Hived {
-    levels: Levels,
-    buddies: Buddies,
-    tenants: BTreeMap<String, Virtual>,
+pub struct HivedPolicy {
+    levels: CellLevels,
+    buddies: BuddyAllocator,
+    tenants: BTreeMap<String, VirtualCluster>,
     /// Whether everybody shares one virtual cluster.
     shared: bool,
     /// Where jobs are: their tenant, and GPUs of its virtual cluster.
     jobs: BTreeMap<u32, (String, Vec<usize>)>,
 }
 
-impl Hived {
+impl HivedPolicy {
     /// The policy with a quota for each tenant; with no quotas everybody shares all cells.
     ///
     /// # Errors
     /// Hosts differ, or the quotas do not fit.
-    pub fn new(cluster: &Cluster, quotas: &BTreeMap<String, Quota>) -> Result<Self, HivedError> {
-        let levels = Levels::of(cluster)?;
+    pub fn new(
+        cluster: &GpuCluster,
+        quotas: &BTreeMap<String, CellQuota>,
+    ) -> Result<Self, HivedError> {
+        let levels = CellLevels::from_cluster(cluster)?;
         let tenants = if quotas.is_empty() {
-            let everything = vec![levels.top(); levels.top_cells()];
-            BTreeMap::from([(String::new(), Virtual::new(&levels, &everything))])
+            let everything = vec![levels.top_level(); levels.top_cells()];
+            BTreeMap::from([(String::new(), VirtualCluster::new(&levels, &everything))])
         } else {
-            assigned(&levels, quotas)?
+            build_virtual_clusters(&levels, quotas)?
         };
         Ok(Self {
-            buddies: Buddies::new(&levels),
+            buddies: BuddyAllocator::new(&levels),
             levels,
             tenants,
             shared: quotas.is_empty(),
@@ -85,7 +91,7 @@ impl Hived {
         })
     }
 
-    fn tenant(&self, request: &Request) -> String {
+    fn tenant_of(&self, request: &PlacementRequest) -> String {
         match &request.tenant {
             Some(tenant) if !self.shared => tenant.clone(),
             _ => String::new(),
@@ -93,7 +99,7 @@ impl Hived {
     }
 
     /// Lets go of the GPUs of jobs that no longer run, and of cells that are empty then.
-    fn release(&mut self, state: &State<'_>) {
+    fn release_finished(&mut self, state: &ClusterState<'_>) {
         let running: BTreeSet<u32> = state.running.iter().map(|job| job.request.job).collect();
         let (stay, gone) = std::mem::take(&mut self.jobs)
             .into_iter()
@@ -101,17 +107,17 @@ impl Hived {
         self.jobs = stay;
         for (tenant, gpus) in BTreeMap::<u32, _>::into_values(gone) {
             if let Some(cells) = self.tenants.get_mut(&tenant) {
-                cells.give(&gpus, &mut self.buddies);
+                cells.return_gpus(&gpus, &mut self.buddies);
             }
         }
     }
 
-    fn start(&mut self, tenant: &str, request: &Request) -> Option<Gpus> {
+    fn start_job(&mut self, tenant: &str, request: &PlacementRequest) -> Option<GpusByHost> {
         let cells = self.tenants.get_mut(tenant)?;
-        let chosen = cells.take(request.gpus as usize, &self.levels, &mut self.buddies)?;
-        let mut gpus = Gpus::new();
+        let chosen = cells.take_gpus(request.gpus as usize, &self.levels, &mut self.buddies)?;
+        let mut gpus = GpusByHost::new();
         for number in &chosen {
-            let physical = cells.physical(*number, &self.levels)?;
+            let physical = cells.physical_gpu(*number, &self.levels)?;
             *gpus.entry(self.levels.hosts[physical]).or_default() += 1;
         }
         self.jobs.insert(request.job, (tenant.to_owned(), chosen));
@@ -119,38 +125,38 @@ impl Hived {
     }
 }
 
-impl Policy for Hived {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        self.release(state);
+impl PlacementPolicy for HivedPolicy {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        self.release_finished(state);
         let mut blocked = BTreeSet::new();
         let mut decisions = Vec::new();
         for request in state.waiting {
-            let (job, tenant) = (request.job, self.tenant(request));
+            let (job, tenant) = (request.job, self.tenant_of(request));
             let most = self
                 .tenants
                 .get(&tenant)
                 .map_or(0, |cells| cells.used.len());
             if request.gpus == 0 || request.gpus as usize > most {
                 let reason = format!("it wants {} GPUs of its quota of {most}", request.gpus);
-                decisions.push(Decision::Refuse { job, reason });
+                decisions.push(PlacementDecision::Refuse { job, reason });
                 continue;
             }
             if blocked.contains(&tenant) {
                 continue;
             }
-            match self.start(&tenant, request) {
-                Some(gpus) => decisions.push(Start::new(job, gpus).into()),
+            match self.start_job(&tenant, request) {
+                Some(gpus) => decisions.push(StartDecision::new(job, gpus).into()),
                 None => drop(blocked.insert(tenant)),
             }
         }
         decisions
     }
 
-    fn memory(&self) -> Value {
-        let bound = |cells: &Virtual| cells.cells.iter().map(|cell| cell.bound).collect();
+    fn save_state(&self) -> Value {
+        let bound = |cells: &VirtualCluster| cells.cells.iter().map(|cell| cell.bound).collect();
         let tenants = self.tenants.iter();
-        json!(Memory {
-            free: self.buddies.free().to_vec(),
+        json!(HivedSnapshot {
+            free: self.buddies.free_cells().to_vec(),
             bound: tenants
                 .map(|(name, cells)| (name.clone(), bound(cells)))
                 .collect(),
@@ -158,9 +164,9 @@ impl Policy for Hived {
         })
     }
 
-    fn recall(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
-        let memory = Memory::deserialize(memory)?;
-        self.buddies.recall(memory.free);
+    fn restore_state(&mut self, memory: &Value) -> Result<(), serde_json::Error> {
+        let memory = HivedSnapshot::deserialize(memory)?;
+        self.buddies.restore_free(memory.free);
         for (tenant, cells) in &mut self.tenants {
             let bound = memory.bound.get(tenant).into_iter().flatten();
             for (cell, bound) in cells.cells.iter_mut().zip(bound) {
@@ -179,17 +185,17 @@ impl Policy for Hived {
 
 /// Which cells are bound, which are free, and who has what.
 #[derive(Serialize, Deserialize)]
-struct Memory {
+struct HivedSnapshot {
     free: Vec<BTreeSet<usize>>,
     bound: BTreeMap<String, Vec<Option<usize>>>,
     jobs: BTreeMap<u32, (String, Vec<usize>)>,
 }
 
 /// The virtual clusters of `quotas`, if the cluster can be divided so.
-fn assigned(
-    levels: &Levels,
-    quotas: &BTreeMap<String, Quota>,
-) -> Result<BTreeMap<String, Virtual>, HivedError> {
+fn build_virtual_clusters(
+    levels: &CellLevels,
+    quotas: &BTreeMap<String, CellQuota>,
+) -> Result<BTreeMap<String, VirtualCluster>, HivedError> {
     let mut wanted = Vec::new();
     for (tenant, quota) in quotas {
         for (gpus, count) in quota {
@@ -205,22 +211,23 @@ fn assigned(
         }
     }
     wanted.sort();
-    let mut buddies = Buddies::new(levels);
+    let mut buddies = BuddyAllocator::new(levels);
     let mut cells: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (Reverse(level), tenant, gpus) in wanted {
-        if buddies.take(level).is_none() {
+        if buddies.take_cell(level).is_none() {
             let tenant = tenant.clone();
-            return Err(HivedError::TooMuch { tenant, gpus });
+            return Err(HivedError::QuotaTooLarge { tenant, gpus });
         }
         cells.entry(tenant.clone()).or_default().push(level);
     }
-    let cluster = |(tenant, cells): (String, Vec<usize>)| (tenant, Virtual::new(levels, &cells));
+    let cluster =
+        |(tenant, cells): (String, Vec<usize>)| (tenant, VirtualCluster::new(levels, &cells));
     Ok(cells.into_iter().map(cluster).collect())
 }
 
 /// A virtual cluster: its cells in a row, each with its GPUs in a row.
 #[derive(Clone, Debug)]
-struct Virtual {
+struct VirtualCluster {
     cells: Vec<VirtualCell>,
     /// Which of its GPUs have a job.
     used: Vec<bool>,
@@ -228,35 +235,35 @@ struct Virtual {
 
 #[derive(Clone, Debug)]
 struct VirtualCell {
-    block: Block,
+    block: CellBlock,
     /// The physical cell, while it has jobs.
     bound: Option<usize>,
 }
 
 /// An aligned block of a virtual cluster's GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
+struct CellBlock {
     level: usize,
     start: usize,
 }
 
-impl Block {
-    fn gpus(self, sizes: &[usize]) -> Range<usize> {
+impl CellBlock {
+    fn gpu_range(self, sizes: &[usize]) -> Range<usize> {
         self.start..self.start + sizes[self.level]
     }
 
     /// Its blocks of a lower level.
-    fn parts(self, level: usize, sizes: &[usize]) -> impl Iterator<Item = Self> + use<> {
-        let starts = self.gpus(sizes).step_by(sizes[level]);
+    fn sub_blocks(self, level: usize, sizes: &[usize]) -> impl Iterator<Item = Self> + use<> {
+        let starts = self.gpu_range(sizes).step_by(sizes[level]);
         starts.map(move |start| Self { level, start })
     }
 }
 
-impl Virtual {
-    fn new(levels: &Levels, cells: &[usize]) -> Self {
+impl VirtualCluster {
+    fn new(levels: &CellLevels, cells: &[usize]) -> Self {
         let mut start = 0;
         let mut cell = |level: &usize| {
-            let block = Block {
+            let block = CellBlock {
                 level: *level,
                 start,
             };
@@ -271,24 +278,29 @@ impl Virtual {
 
     /// Takes `gpus` free ones and binds the cells they are in; none, and no change, if there are
     /// too few.
-    fn take(&mut self, gpus: usize, levels: &Levels, buddies: &mut Buddies) -> Option<Vec<usize>> {
+    fn take_gpus(
+        &mut self,
+        gpus: usize,
+        levels: &CellLevels,
+        buddies: &mut BuddyAllocator,
+    ) -> Option<Vec<usize>> {
         let free = self.used.iter().filter(|used| !**used).count();
         if free < gpus {
             return None;
         }
-        let cells: Vec<Block> = self.cells.iter().map(|cell| cell.block).collect();
-        let mut packing = Packing {
+        let cells: Vec<CellBlock> = self.cells.iter().map(|cell| cell.block).collect();
+        let mut packing = JobPacking {
             used: self.used.clone(),
             sizes: &levels.sizes,
             taken: Vec::new(),
         };
-        packing.pack(&cells, gpus);
+        packing.pack_job(&cells, gpus);
         let taken = packing.taken;
         for cell in &mut self.cells {
-            let inside = cell.block.gpus(&levels.sizes);
+            let inside = cell.block.gpu_range(&levels.sizes);
             if cell.bound.is_none() && taken.iter().any(|gpu| inside.contains(gpu)) {
                 // Within the quotas there is always one (OSDI'20, theorem 1); a property test.
-                cell.bound = Some(buddies.take(cell.block.level)?);
+                cell.bound = Some(buddies.take_cell(cell.block.level)?);
             }
         }
         for gpu in &taken {
@@ -297,94 +309,94 @@ impl Virtual {
         Some(taken)
     }
 
-    fn give(&mut self, gpus: &[usize], buddies: &mut Buddies) {
+    fn return_gpus(&mut self, gpus: &[usize], buddies: &mut BuddyAllocator) {
         for gpu in gpus {
             self.used[*gpu] = false;
         }
-        let sizes = buddies.sizes().to_vec();
+        let sizes = buddies.cell_sizes().to_vec();
         for cell in &mut self.cells {
-            let empty = cell.block.gpus(&sizes).all(|gpu| !self.used[gpu]);
+            let empty = cell.block.gpu_range(&sizes).all(|gpu| !self.used[gpu]);
             if let (Some(bound), true) = (cell.bound, empty) {
-                buddies.give(cell.block.level, bound);
+                buddies.return_cell(cell.block.level, bound);
                 cell.bound = None;
             }
         }
     }
 
     /// The GPU of the cluster that a virtual one is bound to.
-    fn physical(&self, gpu: usize, levels: &Levels) -> Option<usize> {
-        let holds = |cell: &&VirtualCell| cell.block.gpus(&levels.sizes).contains(&gpu);
+    fn physical_gpu(&self, gpu: usize, levels: &CellLevels) -> Option<usize> {
+        let holds = |cell: &&VirtualCell| cell.block.gpu_range(&levels.sizes).contains(&gpu);
         let cell = self.cells.iter().find(holds)?;
-        let bound = levels.gpus(cell.block.level, cell.bound?);
+        let bound = levels.gpu_range(cell.block.level, cell.bound?);
         Some(bound.start + gpu - cell.block.start)
     }
 }
 
 /// One job being packed.
-struct Packing<'a> {
+struct JobPacking<'a> {
     used: Vec<bool>,
     sizes: &'a [usize],
     taken: Vec<usize>,
 }
 
-impl Packing<'_> {
+impl JobPacking<'_> {
     /// Takes `gpus` of the blocks, which have so many: in the best block that has room for all, or
     /// else all of the emptiest block, and the rest in the same way.
-    fn pack(&mut self, blocks: &[Block], gpus: usize) {
+    fn pack_job(&mut self, blocks: &[CellBlock], gpus: usize) {
         if gpus == 0 {
             return;
         }
-        if let Some(best) = self.best(blocks, gpus) {
+        if let Some(best) = self.best_block(blocks, gpus) {
             if best.level == 0 {
                 return self.take_all(best);
             }
-            let parts: Vec<Block> = best.parts(best.level - 1, self.sizes).collect();
-            return self.pack(&parts, gpus);
+            let parts: Vec<CellBlock> = best.sub_blocks(best.level - 1, self.sizes).collect();
+            return self.pack_job(&parts, gpus);
         }
         let emptiest = blocks
             .iter()
-            .max_by_key(|block| (self.free(**block), Reverse(block.start)));
+            .max_by_key(|block| (self.free_gpus(**block), Reverse(block.start)));
         let Some(emptiest) = emptiest.copied() else {
             return;
         };
-        let free = self.free(emptiest);
+        let free = self.free_gpus(emptiest);
         self.take_all(emptiest);
-        self.pack(blocks, gpus - free);
+        self.pack_job(blocks, gpus - free);
     }
 
     /// Of the blocks' own blocks with room for `gpus`: the lowest level; there the fullest, then
     /// the one in the fullest parent, and so on.
-    fn best(&self, blocks: &[Block], gpus: usize) -> Option<Block> {
+    fn best_block(&self, blocks: &[CellBlock], gpus: usize) -> Option<CellBlock> {
         (0..self.sizes.len()).find_map(|level| {
             let outer = blocks.iter().filter(|block| block.level >= level);
             let parts = outer.flat_map(|outer| {
                 outer
-                    .parts(level, self.sizes)
+                    .sub_blocks(level, self.sizes)
                     .map(move |part| (*outer, part))
             });
-            let fits = parts.filter(|(_, part)| self.free(*part) >= gpus);
-            let best = fits.min_by_key(|(outer, part)| self.fullness(*outer, *part));
+            let fits = parts.filter(|(_, part)| self.free_gpus(*part) >= gpus);
+            let best = fits.min_by_key(|(outer, part)| self.free_by_level(*outer, *part));
             best.map(|(_, part)| part)
         })
     }
 
     /// Free GPUs of `part` and of each block around it, up to `outer`.
-    fn fullness(&self, outer: Block, part: Block) -> Vec<usize> {
+    fn free_by_level(&self, outer: CellBlock, part: CellBlock) -> Vec<usize> {
         let around = |level: usize| {
             let size = self.sizes[level];
             let start = outer.start + (part.start - outer.start) / size * size;
-            self.free(Block { level, start })
+            self.free_gpus(CellBlock { level, start })
         };
         (part.level..=outer.level).map(around).collect()
     }
 
-    fn free(&self, block: Block) -> usize {
-        let gpus = &self.used[block.gpus(self.sizes)];
+    fn free_gpus(&self, block: CellBlock) -> usize {
+        let gpus = &self.used[block.gpu_range(self.sizes)];
         gpus.iter().filter(|used| !**used).count()
     }
 
-    fn take_all(&mut self, block: Block) {
-        for gpu in block.gpus(self.sizes) {
+    fn take_all(&mut self, block: CellBlock) {
+        for gpu in block.gpu_range(self.sizes) {
             if !self.used[gpu] {
                 self.used[gpu] = true;
                 self.taken.push(gpu);

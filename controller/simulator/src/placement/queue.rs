@@ -9,59 +9,78 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::HostId;
 
-use super::{Cluster, Decision, Free, Gpus, Policy, Start, State};
+use super::{
+    ClusterState, FreeGpus, GpuCluster, GpusByHost, PlacementDecision, PlacementPolicy,
+    StartDecision,
+};
 
 /// Chooses GPUs for one job.
-pub trait Choice {
+pub trait GpuChoice {
     /// `gpus` of the free ones for `job`; none if there are too few.
-    fn choose(&self, job: u32, gpus: u32, cluster: &Cluster, free: &Free) -> Option<Gpus>;
+    fn choose_gpus(
+        &self,
+        job: u32,
+        gpus: u32,
+        cluster: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost>;
 }
 
 /// Jobs in order of arrival, each on the GPUs of a choice.
 #[derive(Clone, Debug)]
-pub struct Queue<C> {
+pub struct QueuePolicy<C> {
     /// How GPUs are chosen.
     pub choice: C,
 }
 
-impl<C: Choice> Policy for Queue<C> {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let mut free = state.free();
+impl<C: GpuChoice> PlacementPolicy for QueuePolicy<C> {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        let mut free = state.free_gpus();
         let mut decisions = Vec::new();
         for request in state.waiting {
-            if let Some(refusal) = refusal(state.cluster, request.job, request.gpus) {
+            if let Some(refusal) = refuse_oversized(state.cluster, request.job, request.gpus) {
                 decisions.push(refusal);
                 continue;
             }
             let (job, wanted) = (request.job, request.gpus);
-            let Some(gpus) = self.choice.choose(job, wanted, state.cluster, &free) else {
+            let Some(gpus) = self.choice.choose_gpus(job, wanted, state.cluster, &free) else {
                 break;
             };
-            free.take(&gpus);
-            decisions.push(Start::new(job, gpus).into());
+            free.take_gpus(&gpus);
+            decisions.push(StartDecision::new(job, gpus).into());
         }
         decisions
     }
 }
 
 /// The refusal of a job that no empty cluster could take.
-pub(super) fn refusal(cluster: &Cluster, job: u32, gpus: u32) -> Option<Decision> {
-    let has = cluster.gpus();
+pub(super) fn refuse_oversized(
+    cluster: &GpuCluster,
+    job: u32,
+    gpus: u32,
+) -> Option<PlacementDecision> {
+    let has = cluster.total_gpus();
     let reason = match gpus {
         0 => "it wants no GPU".to_owned(),
         gpus if gpus > has => format!("it wants {gpus} GPUs of {has}"),
         _ => return None,
     };
-    Some(Decision::Refuse { job, reason })
+    Some(PlacementDecision::Refuse { job, reason })
 }
 
 /// The first free GPUs, by host.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstFit;
 
-impl Choice for FirstFit {
-    fn choose(&self, _: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
-        free.gather(gpus, free.hosts().map(|(host, _)| host))
+impl GpuChoice for FirstFit {
+    fn choose_gpus(
+        &self,
+        _: u32,
+        gpus: u32,
+        _: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost> {
+        free.gather_gpus(gpus, free.hosts().map(|(host, _)| host))
     }
 }
 
@@ -69,31 +88,43 @@ impl Choice for FirstFit {
 #[derive(Clone, Copy, Debug)]
 pub struct LeastLoaded;
 
-impl Choice for LeastLoaded {
-    fn choose(&self, _: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
-        free.gather(gpus, emptiest_first(free.hosts()))
+impl GpuChoice for LeastLoaded {
+    fn choose_gpus(
+        &self,
+        _: u32,
+        gpus: u32,
+        _: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost> {
+        free.gather_gpus(gpus, emptiest_first(free.hosts()))
     }
 }
 
 /// Any free GPUs, each as likely as the others. Every job has a stream of chance of its own, so
 /// that nothing needs to be remembered.
 #[derive(Clone, Copy, Debug)]
-pub struct Random {
+pub struct RandomHosts {
     /// Where chance comes from.
     pub seed: u64,
 }
 
-impl Choice for Random {
-    fn choose(&self, job: u32, gpus: u32, _: &Cluster, free: &Free) -> Option<Gpus> {
+impl GpuChoice for RandomHosts {
+    fn choose_gpus(
+        &self,
+        job: u32,
+        gpus: u32,
+        _: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(u64::from(job));
         let mut left = free.clone();
-        if gpus == 0 || left.total() < gpus {
+        if gpus == 0 || left.total_free() < gpus {
             return None;
         }
-        let mut chosen = Gpus::new();
+        let mut chosen = GpusByHost::new();
         for _ in 0..gpus {
-            let mut ticket = random.random_range(0..left.total());
+            let mut ticket = random.random_range(0..left.total_free());
             let hosts = left.hosts();
             let mut passed = hosts.skip_while(|(_, free)| {
                 let passes = ticket >= *free;
@@ -102,7 +133,7 @@ impl Choice for Random {
             });
             let (host, _) = passed.next()?;
             drop(passed);
-            left.take(&Gpus::from([(host, 1)]));
+            left.take_gpus(&GpusByHost::from([(host, 1)]));
             *chosen.entry(host).or_default() += 1;
         }
         Some(chosen)
@@ -114,11 +145,17 @@ impl Choice for Random {
 #[derive(Clone, Copy, Debug)]
 pub struct SameLeaf;
 
-impl Choice for SameLeaf {
-    fn choose(&self, _: u32, gpus: u32, cluster: &Cluster, free: &Free) -> Option<Gpus> {
+impl GpuChoice for SameLeaf {
+    fn choose_gpus(
+        &self,
+        _: u32,
+        gpus: u32,
+        cluster: &GpuCluster,
+        free: &FreeGpus,
+    ) -> Option<GpusByHost> {
         let one_host = free.hosts().filter(|(_, free)| *free >= gpus);
         if let Some((host, _)) = one_host.min_by_key(|(_, free)| *free) {
-            return free.gather(gpus, [host]);
+            return free.gather_gpus(gpus, [host]);
         }
         let mut leaves: BTreeMap<u32, Vec<(HostId, u32)>> = BTreeMap::new();
         for (host, free) in free.hosts() {
@@ -130,11 +167,11 @@ impl Choice for SameLeaf {
         let room = |hosts: &Vec<(HostId, u32)>| hosts.iter().map(|(_, free)| *free).sum::<u32>();
         let one_leaf = leaves.values().filter(|hosts| room(hosts) >= gpus);
         if let Some(hosts) = one_leaf.min_by_key(|hosts| room(hosts)) {
-            return free.gather(gpus, emptiest_first(hosts.iter().copied()));
+            return free.gather_gpus(gpus, emptiest_first(hosts.iter().copied()));
         }
         let mut leaves: Vec<_> = leaves.into_values().collect();
         leaves.sort_by_key(|hosts| std::cmp::Reverse(room(hosts)));
-        free.gather(gpus, leaves.into_iter().flat_map(emptiest_first))
+        free.gather_gpus(gpus, leaves.into_iter().flat_map(emptiest_first))
     }
 }
 

@@ -6,18 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::throughput::{Shape, Throughputs};
-use super::{Board, BoardError, Cluster, Decision, Policy, Request};
+use super::throughput::{GpuShape, ThroughputTable};
+use super::{
+    ClusterJobs, GpuCluster, PlacementDecision, PlacementDecisionError, PlacementPolicy,
+    PlacementRequest,
+};
 
 /// What there is to replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct RoundExperiment<'a> {
     /// The hosts.
-    pub cluster: &'a Cluster,
+    pub cluster: &'a GpuCluster,
     /// How fast jobs are in truth.
-    pub truth: &'a Throughputs,
+    pub truth: &'a ThroughputTable,
     /// The jobs, by arrival.
-    pub jobs: &'a [Request],
+    pub jobs: &'a [PlacementRequest],
     /// Seconds between decisions.
     pub round_seconds: f64,
     /// When it is over, in seconds.
@@ -26,7 +29,7 @@ pub struct Scene<'a> {
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Achieved {
+pub struct RoundOutcome {
     /// Seconds from arrival to end, of the jobs that ended.
     pub completion_seconds: BTreeMap<u32, f64>,
     /// Samples per second of all jobs, in each round.
@@ -37,7 +40,7 @@ pub struct Achieved {
     pub starts: u32,
 }
 
-impl Achieved {
+impl RoundOutcome {
     /// The mean over all rounds.
     pub fn mean_samples_per_second(&self) -> f64 {
         self.samples_per_second.iter().sum::<f64>() / self.samples_per_second.len().max(1) as f64
@@ -48,20 +51,23 @@ impl Achieved {
 ///
 /// # Errors
 /// A decision makes no sense: a mistake in the policy.
-pub fn replay(scene: &Scene<'_>, policy: &mut dyn Policy) -> Result<Achieved, BoardError> {
-    let mut board = Board::new(scene.cluster.clone());
+pub fn run_rounds(
+    scene: &RoundExperiment<'_>,
+    policy: &mut dyn PlacementPolicy,
+) -> Result<RoundOutcome, PlacementDecisionError> {
+    let mut board = ClusterJobs::new(scene.cluster.clone());
     let mut arrivals = scene.jobs.iter().peekable();
-    let mut stalls = Stalls::default();
-    let mut achieved = Achieved::default();
+    let mut stalls = JobStalls::default();
+    let mut achieved = RoundOutcome::default();
     let rounds = (scene.end_seconds / scene.round_seconds).ceil() as u64;
     for round in 0..rounds {
         let now = round as f64 * scene.round_seconds;
         while let Some(job) = arrivals.next_if(|job| job.submitted_seconds <= now) {
-            board.submit(job.clone())?;
+            board.submit_job(job.clone())?;
         }
-        for decision in policy.decide(&board.state(now)) {
-            board.apply(&decision)?;
-            stalls.note(&decision, &mut achieved);
+        for decision in policy.make_decisions(&board.state_at(now)) {
+            board.apply_decision(&decision)?;
+            stalls.record_decision(&decision, &mut achieved);
         }
         run_round(scene, &mut board, &mut stalls, &mut achieved, now)?;
     }
@@ -70,26 +76,26 @@ pub fn replay(scene: &Scene<'_>, policy: &mut dyn Policy) -> Result<Achieved, Bo
 
 /// Seconds that jobs still stand still, by job.
 #[derive(Debug, Default)]
-struct Stalls {
+struct JobStalls {
     by_job: BTreeMap<u32, f64>,
 }
 
-impl Stalls {
-    fn note(&mut self, decision: &Decision, achieved: &mut Achieved) {
+impl JobStalls {
+    fn record_decision(&mut self, decision: &PlacementDecision, achieved: &mut RoundOutcome) {
         match decision {
-            Decision::Start(start) => {
+            PlacementDecision::Start(start) => {
                 self.by_job.insert(start.job, start.stall_seconds);
                 achieved.starts += 1;
             }
-            Decision::Refuse { job, .. } => {
+            PlacementDecision::Refuse { job, .. } => {
                 achieved.refused.insert(*job);
             }
-            Decision::Suspend { .. } => {}
+            PlacementDecision::Suspend { .. } => {}
         }
     }
 
     /// What a stall leaves of a round.
-    fn left_of(&mut self, job: u32, round_seconds: f64) -> f64 {
+    fn remaining_seconds(&mut self, job: u32, round_seconds: f64) -> f64 {
         let stall = self.by_job.entry(job).or_default();
         let now = stall.min(round_seconds);
         *stall -= now;
@@ -100,15 +106,15 @@ impl Stalls {
 /// All running jobs go on for a round; those that end do so within it, and free their GPUs after
 /// it.
 fn run_round(
-    scene: &Scene<'_>,
-    board: &mut Board,
-    stalls: &mut Stalls,
-    achieved: &mut Achieved,
+    scene: &RoundExperiment<'_>,
+    board: &mut ClusterJobs,
+    stalls: &mut JobStalls,
+    achieved: &mut RoundOutcome,
     now: f64,
-) -> Result<(), BoardError> {
+) -> Result<(), PlacementDecisionError> {
     let mut samples = 0.0;
     let mut went_on = Vec::new();
-    for running in board.state(now).running {
+    for running in board.state_at(now).running {
         let request = &running.request;
         let hosts = &scene.cluster.hosts;
         let kind = running
@@ -116,11 +122,11 @@ fn run_round(
             .keys()
             .next()
             .map(|host| hosts[host.index()].kind);
-        let shape = kind.and_then(|kind| Shape::of(kind, &running.gpus));
-        let speed = shape.and_then(|shape| scene.truth.speed(request, shape));
-        let batch = scene.truth.batch(request);
+        let shape = kind.and_then(|kind| GpuShape::from_gpus(kind, &running.gpus));
+        let speed = shape.and_then(|shape| scene.truth.job_speed(request, shape));
+        let batch = scene.truth.job_batch(request);
         let rate = speed.unwrap_or(0.0) / batch;
-        let seconds = stalls.left_of(request.job, scene.round_seconds);
+        let seconds = stalls.remaining_seconds(request.job, scene.round_seconds);
         let done = (rate * seconds).min(request.remaining_iterations);
         samples += done * batch;
         let left = request.remaining_iterations - done;
@@ -132,9 +138,9 @@ fn run_round(
         went_on.push((request.job, left, left_seconds, ended));
     }
     for (job, left, left_seconds, ended) in went_on {
-        board.progress(job, left, left_seconds)?;
+        board.record_progress(job, left, left_seconds)?;
         if let Some(seconds) = ended {
-            board.finish(job)?;
+            board.finish_job(job)?;
             achieved.completion_seconds.insert(job, seconds);
         }
     }
@@ -147,33 +153,33 @@ fn run_round(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::Stall;
-    use crate::placement::allocation::tests::{Lab, request};
-    use crate::placement::fcfs::Fcfs;
+    use crate::placement::allocation::RestartStall;
+    use crate::placement::allocation::tests::{TestCluster, request};
+    use crate::placement::fcfs::FcfsPolicy;
 
     #[test]
     fn a_stall_delays_a_job_and_a_queue_the_next() {
-        let mut lab = Lab::new(&[(2, 1)]);
-        lab.speeds("m/4", &[(2, 8.0)]);
+        let mut lab = TestCluster::new(&[(2, 1)]);
+        lab.set_speeds("m/4", &[(2, 8.0)]);
         // Two iterations a second: 500 s, and 20 s for the stall.
-        let job = |number| Request {
+        let job = |number| PlacementRequest {
             remaining_iterations: 1_000.0,
             submitted_seconds: 0.0,
             ..request(number, 2, "m/4")
         };
-        let cluster = lab.allocation().cluster().clone();
-        let scene = Scene {
+        let cluster = lab.empty_allocation().cluster().clone();
+        let scene = RoundExperiment {
             cluster: &cluster,
             truth: &lab.table,
             jobs: &[job(1), job(2)],
             round_seconds: 300.0,
             end_seconds: 1_200.0,
         };
-        let mut policy = Fcfs {
+        let mut policy = FcfsPolicy {
             table: lab.table.clone(),
-            stall: Stall::PRUNED,
+            stall: RestartStall::PRUNED,
         };
-        let achieved = replay(&scene, &mut policy).unwrap();
+        let achieved = run_rounds(&scene, &mut policy).unwrap();
         // The second starts with the round after the first has ended.
         assert_eq!(
             achieved.completion_seconds,

@@ -2,7 +2,7 @@
 //! 2022, DOI 10.1145/3492866.3549716).
 //!
 //! A ring over several servers is slowed by every other ring that leaves a server with it
-//! ([`Constants`] has the model). Small jobs therefore go where they fill gaps (**FA-FFP**,
+//! ([`CommunicationModel`] has the model). Small jobs therefore go where they fill gaps (**FA-FFP**,
 //! fragment-aware first fit), large ones to as few, least loaded servers as suffice (**LBSGF**,
 //! least busy server group first). What is small is decided by trying: every bound `kappa` on
 //! size, under the smallest bound `theta` on the load of a GPU that still admits all jobs.
@@ -19,20 +19,20 @@
 //! jobs is discarded, and feasibility steers the bisection. [`Search::Literal`] is the printed
 //! form. `docs/algorithms/sjf-bco.md` is the essay.
 
-mod constants;
-mod placing;
+mod communication_model;
+mod placement_run;
 mod policy;
 
 use std::collections::BTreeSet;
 
-pub use constants::{Constants, Progress, Span};
-pub use placing::{Rule, contention};
-pub use policy::SjfBco;
+pub use communication_model::{CommunicationModel, RingSpan, SlotProgress};
+pub use placement_run::{PlacementRule, ring_contention};
+pub use policy::SjfBcoPolicy;
 
 /// A job: a ring of as many workers as it has GPUs. Times are in slots, `gradient` in the unit of
 /// bandwidth times slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Job {
+pub struct RingJob {
     /// `G_j`: GPUs.
     pub gpus: u32,
     /// `F_j`: iterations.
@@ -49,15 +49,15 @@ pub struct Job {
 
 /// A cluster and jobs that are all there at the start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct PlacementProblem {
     /// `O_s`: GPUs of each server.
     pub servers: Vec<u32>,
     /// The jobs to place.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<RingJob>,
     /// Jobs that run already, with their GPUs on each server.
-    pub running: Vec<(Job, Vec<u32>)>,
+    pub running: Vec<(RingJob, Vec<u32>)>,
     /// The communication model.
-    pub constants: Constants,
+    pub communication: CommunicationModel,
     /// `T`: slots until which everything must be over.
     pub horizon: u64,
     /// `u`: the loads count an estimate divided by this, at least 1.
@@ -68,7 +68,7 @@ pub struct Problem {
 
 /// How the bound on load is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Search {
+pub enum BoundSearch {
     /// The smallest bound under which all jobs can be placed.
     Feasible,
     /// As printed: what was placed before a failure competes as if it were a schedule, and the best
@@ -79,44 +79,44 @@ pub enum Search {
 
 /// When and where a job runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placed {
+pub struct JobPlacement {
     /// The slot in which it begins, from 0.
     pub start: u64,
     /// The slot before which it is over.
     pub end: u64,
     /// Its GPUs on each server.
-    pub on: Vec<u32>,
+    pub gpus_by_server: Vec<u32>,
 }
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub struct BatchSchedule {
     /// The bound on the load of a GPU under which it was made, in slots.
     pub theta: u64,
-    /// Jobs of up to this many GPUs were placed by FA-FFP; none for another [`Rule`].
+    /// Jobs of up to this many GPUs were placed by FA-FFP; none for another [`PlacementRule`].
     pub kappa: Option<u32>,
     /// The slot before which everything is over.
     pub makespan: u64,
     /// The jobs, as ordered in the problem; none if it was not placed, which only the literal
     /// search leaves so.
-    pub jobs: Vec<Option<Placed>>,
+    pub jobs: Vec<Option<JobPlacement>>,
 }
 
 /// The best schedule that the search finds; none if not even the horizon as bound admits all jobs.
-pub fn schedule(problem: &Problem, search: Search) -> Option<Schedule> {
+pub fn find_schedule(problem: &PlacementProblem, search: BoundSearch) -> Option<BatchSchedule> {
     match search {
-        Search::Feasible => feasible(problem),
-        Search::Literal => literal(problem),
+        BoundSearch::Feasible => search_feasible(problem),
+        BoundSearch::Literal => search_literal(problem),
     }
 }
 
-fn feasible(problem: &Problem) -> Option<Schedule> {
-    let mut best: Option<Schedule> = None;
+fn search_feasible(problem: &PlacementProblem) -> Option<BatchSchedule> {
+    let mut best: Option<BatchSchedule> = None;
     let (mut low, mut high) = (1, problem.horizon);
     while low <= high {
         let theta = low.midpoint(high);
-        let found =
-            schedules(problem, theta).filter(|found| found.jobs.iter().all(Option::is_some));
+        let found = schedules_by_kappa(problem, theta)
+            .filter(|found| found.jobs.iter().all(Option::is_some));
         match found.min_by_key(|found| found.makespan) {
             Some(found) => {
                 // A smaller bound with the same makespan is the better balance.
@@ -134,12 +134,12 @@ fn feasible(problem: &Problem) -> Option<Schedule> {
     best
 }
 
-fn literal(problem: &Problem) -> Option<Schedule> {
-    let mut best: Option<Schedule> = None;
+fn search_literal(problem: &PlacementProblem) -> Option<BatchSchedule> {
+    let mut best: Option<BatchSchedule> = None;
     let (mut low, high) = (1, problem.horizon);
     while low <= high {
         let theta = low.midpoint(high);
-        let found = schedules(problem, theta).min_by_key(|found| found.makespan)?;
+        let found = schedules_by_kappa(problem, theta).min_by_key(|found| found.makespan)?;
         if best
             .as_ref()
             .is_none_or(|best| found.makespan <= best.makespan)
@@ -152,18 +152,25 @@ fn literal(problem: &Problem) -> Option<Schedule> {
 }
 
 /// The schedules of all bounds on size that differ: 1 and the sizes of the jobs.
-fn schedules(problem: &Problem, theta: u64) -> impl Iterator<Item = Schedule> {
+fn schedules_by_kappa(
+    problem: &PlacementProblem,
+    theta: u64,
+) -> impl Iterator<Item = BatchSchedule> {
     let sizes = problem.jobs.iter().map(|job| job.gpus);
     let kappas: BTreeSet<u32> = sizes.chain([1]).collect();
     kappas
         .into_iter()
-        .map(move |kappa| place(problem, &mut Rule::Kappa(kappa), theta))
+        .map(move |kappa| place_jobs(problem, &mut PlacementRule::Kappa(kappa), theta))
 }
 
 /// The schedule under one rule and one bound; jobs that cannot be placed are missing in it, and so
 /// are all behind them.
-pub fn place(problem: &Problem, rule: &mut Rule, theta: u64) -> Schedule {
-    placing::place(problem, rule, theta)
+pub fn place_jobs(
+    problem: &PlacementProblem,
+    rule: &mut PlacementRule,
+    theta: u64,
+) -> BatchSchedule {
+    placement_run::place_jobs(problem, rule, theta)
 }
 
 #[cfg(test)]

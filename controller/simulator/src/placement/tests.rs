@@ -6,24 +6,24 @@ use topology::clos::{self, ClosSpec};
 use super::*;
 
 /// Leaves of three hosts with 8 GPUs.
-fn cluster(leaves: u32) -> Cluster {
+fn cluster(leaves: u32) -> GpuCluster {
     let spec = ClosSpec {
         leaves,
         ..ClosSpec::default()
     };
-    Cluster::of(&clos::build("lab", &spec).unwrap())
+    GpuCluster::from_fabric(&clos::build_clos("lab", &spec).unwrap())
 }
 
-fn beliefs(seed: u64) -> Beliefs {
-    Beliefs {
-        models: crate::workload::Models::built_in(),
+fn beliefs(seed: u64) -> PlacementContext {
+    PlacementContext {
+        models: crate::workload::ModelTable::built_in(),
         nic_bytes_per_second: 25e9,
         seed,
     }
 }
 
-fn request(job: u32, gpus: u32) -> Request {
-    Request {
+fn request(job: u32, gpus: u32) -> PlacementRequest {
+    PlacementRequest {
         job,
         gpus,
         kind: None,
@@ -35,22 +35,24 @@ fn request(job: u32, gpus: u32) -> Request {
     }
 }
 
-fn gpus(of: &[(u32, u32)]) -> Gpus {
+fn gpus(of: &[(u32, u32)]) -> GpusByHost {
     of.iter()
         .map(|(host, gpus)| (HostId(*host), *gpus))
         .collect()
 }
 
 /// GPUs of a job that asks for `wanted` while `taken` are in use.
-fn check(placement: Placement, taken: &[(u32, u32)], wanted: u32, expect: &[(u32, u32)]) {
+fn check(placement: PlacementAlgorithm, taken: &[(u32, u32)], wanted: u32, expect: &[(u32, u32)]) {
     let cluster = cluster(2);
-    let mut policy = placement.policy(&cluster, &beliefs(1)).unwrap();
-    let mut board = Board::new(cluster);
-    board.submit(request(0, 1)).unwrap();
-    board.apply(&Start::new(0, gpus(taken)).into()).unwrap();
-    board.submit(request(1, wanted)).unwrap();
-    let decisions = policy.decide(&board.state(1.0));
-    let expected = (!expect.is_empty()).then(|| Start::new(1, gpus(expect)).into());
+    let mut policy = placement.create_policy(&cluster, &beliefs(1)).unwrap();
+    let mut board = ClusterJobs::new(cluster);
+    board.submit_job(request(0, 1)).unwrap();
+    board
+        .apply_decision(&StartDecision::new(0, gpus(taken)).into())
+        .unwrap();
+    board.submit_job(request(1, wanted)).unwrap();
+    let decisions = policy.make_decisions(&board.state_at(1.0));
+    let expected = (!expect.is_empty()).then(|| StartDecision::new(1, gpus(expect)).into());
     assert_eq!(
         decisions,
         expected.into_iter().collect::<Vec<_>>(),
@@ -60,7 +62,7 @@ fn check(placement: Placement, taken: &[(u32, u32)], wanted: u32, expect: &[(u32
 
 #[test]
 fn references_by_hand() {
-    use Placement::{FirstFit, LeastLoaded, SameLeaf};
+    use PlacementAlgorithm::{FirstFit, LeastLoaded, SameLeaf};
     // Hosts 0, 1, 2 on one leaf, 3, 4, 5 on the other.
     let taken = [(0, 4), (1, 6), (3, 5)];
     check(FirstFit, &taken, 8, &[(0, 4), (1, 2), (2, 2)]);
@@ -76,52 +78,70 @@ fn references_by_hand() {
 
 #[test]
 fn the_board_refuses_what_makes_no_sense() {
-    let mut board = Board::new(cluster(1));
+    let mut board = ClusterJobs::new(cluster(1));
     let start = |job, of: &[(u32, u32)], group| {
-        let start = Start::new(job, gpus(of));
-        Decision::Start(Start { group, ..start })
+        let start = StartDecision::new(job, gpus(of));
+        PlacementDecision::Start(StartDecision { group, ..start })
     };
     for job in 1..=4 {
-        board.submit(request(job, 8)).unwrap();
+        board.submit_job(request(job, 8)).unwrap();
     }
-    assert_eq!(board.submit(request(1, 8)), Err(BoardError::Known(1)));
-    board.apply(&start(1, &[(0, 8)], Some(7))).unwrap();
-    board.apply(&start(2, &[(0, 8)], Some(7))).unwrap();
-    assert_eq!(board.state(0.0).free().total(), 16);
-    let group = BoardError::Group { job: 3, group: 7 };
-    assert_eq!(board.apply(&start(3, &[(1, 8)], Some(7))), Err(group));
+    assert_eq!(
+        board.submit_job(request(1, 8)),
+        Err(PlacementDecisionError::DuplicateJob(1))
+    );
+    board.apply_decision(&start(1, &[(0, 8)], Some(7))).unwrap();
+    board.apply_decision(&start(2, &[(0, 8)], Some(7))).unwrap();
+    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
+    let group = PlacementDecisionError::GroupMismatch { job: 3, group: 7 };
+    assert_eq!(
+        board.apply_decision(&start(3, &[(1, 8)], Some(7))),
+        Err(group)
+    );
     let taken = gpus(&[(0, 1)]);
-    let taken = BoardError::NotFree {
+    let taken = PlacementDecisionError::NotFree {
         job: 3,
         gpus: taken,
     };
-    assert_eq!(board.apply(&start(3, &[(0, 1)], None)), Err(taken));
-    let nowhere = board.apply(&start(3, &[(99, 1)], None)).unwrap_err();
+    assert_eq!(board.apply_decision(&start(3, &[(0, 1)], None)), Err(taken));
+    let nowhere = board
+        .apply_decision(&start(3, &[(99, 1)], None))
+        .unwrap_err();
     assert!(
         nowhere
             .to_string()
             .starts_with("job 3: not all GPUs are free")
     );
     assert_eq!(
-        board.apply(&start(3, &[(1, 0)], None)),
-        Err(BoardError::Empty(3))
+        board.apply_decision(&start(3, &[(1, 0)], None)),
+        Err(PlacementDecisionError::NoGpus(3))
     );
     assert_eq!(
-        board.apply(&start(2, &[(1, 1)], None)),
-        Err(BoardError::NotWaiting(2))
+        board.apply_decision(&start(2, &[(1, 1)], None)),
+        Err(PlacementDecisionError::NotWaiting(2))
     );
-    assert_eq!(board.finish(3).unwrap_err(), BoardError::NotRunning(3));
-    board.apply(&Decision::Suspend { job: 1 }).unwrap();
-    let waiting: Vec<u32> = board.state(0.0).waiting.iter().map(|job| job.job).collect();
+    assert_eq!(
+        board.finish_job(3).unwrap_err(),
+        PlacementDecisionError::NotRunning(3)
+    );
+    board
+        .apply_decision(&PlacementDecision::Suspend { job: 1 })
+        .unwrap();
+    let waiting: Vec<u32> = board
+        .state_at(0.0)
+        .waiting
+        .iter()
+        .map(|job| job.job)
+        .collect();
     assert_eq!(waiting, [1, 3, 4]);
-    assert_eq!(board.state(0.0).free().total(), 16);
-    board.finish(2).unwrap();
-    assert_eq!(board.state(0.0).free().total(), 24);
+    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
+    board.finish_job(2).unwrap();
+    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 24);
 }
 
 #[test]
 fn names_are_read_back_and_listed_in_the_error() {
-    for placement in Placement::ALL {
+    for placement in PlacementAlgorithm::ALL {
         assert_eq!(placement.name().parse(), Ok(placement));
         assert!(
             UnknownPlacement("x".to_owned())
@@ -129,21 +149,21 @@ fn names_are_read_back_and_listed_in_the_error() {
                 .contains(placement.name())
         );
     }
-    assert!("First-fit".parse::<Placement>().is_err());
+    assert!("First-fit".parse::<PlacementAlgorithm>().is_err());
 }
 
 #[test]
 fn a_job_larger_than_the_cluster_does_not_hold_back_others() {
-    for placement in Placement::ALL {
-        let mut board = Board::new(cluster(1));
-        let mut policy = placement.policy(&cluster(1), &beliefs(1)).unwrap();
+    for placement in PlacementAlgorithm::ALL {
+        let mut board = ClusterJobs::new(cluster(1));
+        let mut policy = placement.create_policy(&cluster(1), &beliefs(1)).unwrap();
         for (job, gpus) in [(1, 25), (2, 0), (3, 24)] {
-            board.submit(request(job, gpus)).unwrap();
+            board.submit_job(request(job, gpus)).unwrap();
         }
-        for decision in policy.decide(&board.state(0.0)) {
-            board.apply(&decision).unwrap();
+        for decision in policy.make_decisions(&board.state_at(0.0)) {
+            board.apply_decision(&decision).unwrap();
         }
-        let state = board.state(0.0);
+        let state = board.state_at(0.0);
         assert_eq!(
             (state.waiting.len(), state.running.len()),
             (0, 1),
@@ -160,13 +180,13 @@ proptest! {
     fn every_policy_is_sound(
         sizes in proptest::collection::vec(1..30_u32, 1..14), seed in 0..9_u64,
     ) {
-        for placement in Placement::ALL {
+        for placement in PlacementAlgorithm::ALL {
             let once = drain(placement, &sizes, seed, |policy| policy);
             // As in a run that is interrupted after every decision.
             let renewed = drain(placement, &sizes, seed, |policy| {
-                let memory = policy.memory();
-                let mut fresh = placement.policy(&cluster(2), &beliefs(seed)).unwrap();
-                fresh.recall(&memory).unwrap();
+                let memory = policy.save_state();
+                let mut fresh = placement.create_policy(&cluster(2), &beliefs(seed)).unwrap();
+                fresh.restore_state(&memory).unwrap();
                 fresh
             });
             prop_assert_eq!(once, renewed);
@@ -176,34 +196,39 @@ proptest! {
 
 /// Starts as jobs come and go until none is left; before each step the policy is `renewed`.
 fn drain(
-    placement: Placement,
+    placement: PlacementAlgorithm,
     sizes: &[u32],
     seed: u64,
-    renewed: impl Fn(Box<dyn Policy>) -> Box<dyn Policy>,
-) -> Vec<(u32, Gpus)> {
+    renewed: impl Fn(Box<dyn PlacementPolicy>) -> Box<dyn PlacementPolicy>,
+) -> Vec<(u32, GpusByHost)> {
     let cluster = cluster(2);
-    let mut policy = placement.policy(&cluster, &beliefs(seed)).unwrap();
-    let mut board = Board::new(cluster);
+    let mut policy = placement.create_policy(&cluster, &beliefs(seed)).unwrap();
+    let mut board = ClusterJobs::new(cluster);
     for (job, gpus) in (0..).zip(sizes) {
-        board.submit(request(job, *gpus)).unwrap();
+        board.submit_job(request(job, *gpus)).unwrap();
     }
     let mut starts = Vec::new();
     for step in 0..10 * sizes.len() {
         policy = renewed(policy);
-        for decision in policy.decide(&board.state(step as f64)) {
-            board.apply(&decision).unwrap();
-            if let Decision::Start(Start { job, gpus, .. }) = decision {
+        for decision in policy.make_decisions(&board.state_at(step as f64)) {
+            board.apply_decision(&decision).unwrap();
+            if let PlacementDecision::Start(StartDecision { job, gpus, .. }) = decision {
                 let given: u32 = gpus.values().sum();
                 // Crius decides that itself.
-                assert!(given == sizes[job as usize] || placement == Placement::Crius);
+                assert!(given == sizes[job as usize] || placement == PlacementAlgorithm::Crius);
                 starts.push((job, gpus));
             }
         }
-        let Some(next) = board.state(0.0).running.first().map(|job| job.request.job) else {
+        let Some(next) = board
+            .state_at(0.0)
+            .running
+            .first()
+            .map(|job| job.request.job)
+        else {
             break;
         };
-        board.finish(next).unwrap();
+        board.finish_job(next).unwrap();
     }
-    assert!(board.state(0.0).waiting.is_empty(), "{placement}");
+    assert!(board.state_at(0.0).waiting.is_empty(), "{placement}");
     starts
 }

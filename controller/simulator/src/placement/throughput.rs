@@ -1,22 +1,22 @@
 //! How fast a model trains on so many GPUs of a kind: the table that policies for several kinds of
 //! GPU decide by (Crius, Gavel, `ElasticFlow`).
 //!
-//! [`Throughputs::published`] are measurements, [`Throughputs::estimated`] what the Cells of
+//! [`ThroughputTable::from_published`] are measurements, [`ThroughputTable::from_estimates`] what the Cells of
 //! [`super::crius`] say; policies cannot tell them apart. The measured figures in `published.csv`
 //! and `data_parallel.csv` are facts taken from the artefact of the Arena paper, which is
 //! <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job lie evenly
-//! on its hosts and are a power of two ([`Shape`]). A job that is spread over more hosts than it
+//! on its hosts and are a power of two ([`GpuShape`]). A job that is spread over more hosts than it
 //! must be, and was never measured so, is taken to lose a tenth with every doubling of its hosts,
 //! as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
 
 use std::collections::BTreeMap;
 
-use super::crius::estimate::Setting;
-use super::crius::gpus::Gpu;
+use super::crius::estimate::CellEstimator;
+use super::crius::gpu_kinds::GpuKind;
 use super::crius::layers::LayeredModel;
-use super::crius::{Cell, calibration};
-use super::{Cluster, Gpus, Request};
-use crate::workload::Models;
+use super::crius::{CriusCell, calibration};
+use super::{GpuCluster, GpusByHost, PlacementRequest};
+use crate::workload::ModelTable;
 
 /// What is left of the speed when the hosts of a job double.
 const SPREAD: f64 = 0.9;
@@ -39,8 +39,8 @@ const MEMORY_MARGIN: f64 = 1.2;
 
 /// GPUs of one kind, evenly on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape {
-    /// The kind; the position in [`Cluster::kinds`].
+pub struct GpuShape {
+    /// The kind; the position in [`GpuCluster::kind_count`].
     pub kind: u32,
     /// Hosts.
     pub hosts: u32,
@@ -48,9 +48,9 @@ pub struct Shape {
     pub gpus_per_host: u32,
 }
 
-impl Shape {
+impl GpuShape {
     /// How `gpus` of a kind lie; none if there are none, or not equally many on each host.
-    pub fn of(kind: u32, gpus: &Gpus) -> Option<Self> {
+    pub fn from_gpus(kind: u32, gpus: &GpusByHost) -> Option<Self> {
         let gpus_per_host = *gpus.values().next()?;
         let even = gpus.values().all(|gpus| *gpus == gpus_per_host);
         even.then_some(Self {
@@ -61,12 +61,12 @@ impl Shape {
     }
 
     /// All of its GPUs.
-    pub fn gpus(&self) -> u32 {
+    pub fn gpu_count(&self) -> u32 {
         self.hosts * self.gpus_per_host
     }
 
     /// The same GPUs on twice the hosts; none if each has one already.
-    pub fn spread(&self) -> Option<Self> {
+    pub fn spread_out(&self) -> Option<Self> {
         (self.gpus_per_host.is_multiple_of(2)).then_some(Self {
             hosts: 2 * self.hosts,
             gpus_per_host: self.gpus_per_host / 2,
@@ -77,34 +77,34 @@ impl Shape {
 
 /// Speeds by model and shape.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Throughputs {
+pub struct ThroughputTable {
     /// GPUs of a host, by kind.
     host_gpus: Vec<u32>,
     /// Samples per second.
-    by_model: BTreeMap<String, BTreeMap<Shape, f64>>,
+    by_model: BTreeMap<String, BTreeMap<GpuShape, f64>>,
     /// What is known of models without a row.
-    profiles: Option<Profiles>,
+    profiles: Option<ModelProfiles>,
 }
 
 /// Models of which only one iteration on one GPU is known.
 #[derive(Clone, Debug, PartialEq)]
-struct Profiles {
-    models: Models,
+struct ModelProfiles {
+    models: ModelTable,
     nic_bytes_per_second: f64,
 }
 
-impl Profiles {
+impl ModelProfiles {
     /// The speed of a job that keeps its batch on other GPUs than it asked for, in what one of
     /// those computes in an iteration: its GPUs share the computation, its hosts reduce the
     /// gradients in a ring, and what outlasts the computation is waited for. An unknown model
     /// computes for a second and sends nothing, as for [`super::sjf_bco`].
-    fn speed(&self, request: &Request, shape: Shape) -> f64 {
+    fn profile_speed(&self, request: &PlacementRequest, shape: GpuShape) -> f64 {
         let model = request.model.as_deref();
-        let model = model.and_then(|name| self.models.named(name));
+        let model = model.and_then(|name| self.models.by_name(name));
         let compute = model.map_or(1.0, |model| model.compute_seconds);
         let gradients = model.map_or(0.0, |model| model.gradient_bytes);
         let overlap_from = model.map_or(1.0, |model| model.overlap_from);
-        let compute = compute * f64::from(request.gpus) / f64::from(shape.gpus());
+        let compute = compute * f64::from(request.gpus) / f64::from(shape.gpu_count());
         let hosts = f64::from(shape.hosts);
         let ring = 2.0 * (hosts - 1.0) / hosts * gradients / self.nic_bytes_per_second;
         let exposed = (ring - (1.0 - overlap_from) * compute).max(0.0);
@@ -112,9 +112,9 @@ impl Profiles {
     }
 }
 
-impl Throughputs {
+impl ThroughputTable {
     /// A table without rows, for the kinds of a cluster.
-    pub fn new(cluster: &Cluster) -> Self {
+    pub fn new(cluster: &GpuCluster) -> Self {
         let most = |kind| {
             let hosts = cluster.hosts.iter().filter(|host| host.kind == kind);
             hosts.map(|host| host.gpus).max().unwrap_or(0)
@@ -127,8 +127,8 @@ impl Throughputs {
     }
 
     /// This, and models without a row computed from what they do on one GPU, equal on all kinds.
-    pub fn with_models(mut self, models: Models, nic_bytes_per_second: f64) -> Self {
-        self.profiles = Some(Profiles {
+    pub fn with_models(mut self, models: ModelTable, nic_bytes_per_second: f64) -> Self {
+        self.profiles = Some(ModelProfiles {
             models,
             nic_bytes_per_second,
         });
@@ -136,11 +136,11 @@ impl Throughputs {
     }
 
     /// The published measurements of the kinds that a cluster has.
-    pub fn published(cluster: &Cluster) -> Self {
+    pub fn from_published(cluster: &GpuCluster) -> Self {
         let mut table = Self::new(cluster);
-        for row in measurements() {
+        for row in published_measurements() {
             if let Some(kind) = cluster.kinds.iter().position(|kind| kind == row.kind) {
-                let shape = Shape {
+                let shape = GpuShape {
                     kind: kind as u32,
                     hosts: row.hosts,
                     gpus_per_host: row.gpus_per_host,
@@ -152,19 +152,20 @@ impl Throughputs {
     }
 
     /// What the best Cell of each of these models promises on up to `most_gpus` of each kind.
-    pub fn estimated<'a>(
-        cluster: &Cluster,
+    pub fn from_estimates<'a>(
+        cluster: &GpuCluster,
         models: impl IntoIterator<Item = &'a str>,
         most_gpus: u32,
     ) -> Self {
         let mut table = Self::new(cluster);
         for name in models {
-            let Some(model) = LayeredModel::named(name) else {
+            let Some(model) = LayeredModel::by_name(name) else {
                 continue;
             };
-            for shape in table.shapes(most_gpus) {
+            for shape in table.best_shapes(most_gpus) {
                 let kind = &cluster.kinds[shape.kind as usize];
-                let seconds = Gpu::named(kind).and_then(|gpu| best_cell(&model, gpu, shape));
+                let seconds =
+                    GpuKind::by_name(kind).and_then(|gpu| best_cell_seconds(&model, gpu, shape));
                 if let Some(seconds) = seconds {
                     table.insert(name, shape, f64::from(model.batch) / seconds);
                 }
@@ -175,15 +176,15 @@ impl Throughputs {
 
     /// The rows on which data parallelism alone fits into the memory: what schedulers see that know
     /// no other.
-    pub fn data_parallel(mut self, cluster: &Cluster) -> Self {
+    pub fn data_parallel_only(mut self, cluster: &GpuCluster) -> Self {
         let needs = data_parallel_gigabytes();
         for (model, rows) in &mut self.by_model {
             rows.retain(|shape, _| {
-                let power = shape.gpus().trailing_zeros() as usize;
+                let power = shape.gpu_count().trailing_zeros() as usize;
                 let needs = needs
                     .get(model.as_str())
                     .and_then(|needs| *needs.get(power)?);
-                let gpu = Gpu::named(&cluster.kinds[shape.kind as usize]);
+                let gpu = GpuKind::by_name(&cluster.kinds[shape.kind as usize]);
                 needs.zip(gpu).is_some_and(|(gigabytes, gpu)| {
                     MEMORY_MARGIN * gigabytes * 1e9 <= gpu.usable_bytes()
                 })
@@ -193,7 +194,7 @@ impl Throughputs {
     }
 
     /// The rows of this, with the speeds that `others` believe in; without those that they do not.
-    pub fn believed(mut self, others: &Self) -> Self {
+    pub fn with_speeds_of(mut self, others: &Self) -> Self {
         for (model, rows) in &mut self.by_model {
             rows.retain(|shape, speed| {
                 let believed = others.samples_per_second(model, *shape);
@@ -205,51 +206,51 @@ impl Throughputs {
     }
 
     /// Says how fast a model is.
-    pub fn insert(&mut self, model: &str, shape: Shape, samples_per_second: f64) {
+    pub fn insert(&mut self, model: &str, shape: GpuShape, samples_per_second: f64) {
         let rows = self.by_model.entry(model.to_owned()).or_default();
         rows.insert(shape, samples_per_second);
     }
 
     /// How fast a model is; none if it cannot run so.
-    pub fn samples_per_second(&self, model: &str, shape: Shape) -> Option<f64> {
+    pub fn samples_per_second(&self, model: &str, shape: GpuShape) -> Option<f64> {
         let rows = self.by_model.get(model)?;
         if let Some(measured) = rows.get(&shape) {
             return Some(*measured);
         }
-        let best = self.best_shape(shape.kind, shape.gpus())?;
+        let best = self.best_shape(shape.kind, shape.gpu_count())?;
         let doublings = (best.gpus_per_host / shape.gpus_per_host.max(1)).checked_ilog2()?;
         Some(rows.get(&best)? * SPREAD.powi(doublings as i32))
     }
 
     /// How fast a job is, in samples per second, or in what one GPU computes in an iteration where
     /// its model has no row; none if it cannot run so.
-    pub fn speed(&self, request: &Request, shape: Shape) -> Option<f64> {
+    pub fn job_speed(&self, request: &PlacementRequest, shape: GpuShape) -> Option<f64> {
         match request.model.as_deref() {
-            Some(model) if self.measures(request) => self.samples_per_second(model, shape),
-            _ => Some(self.profiles.as_ref()?.speed(request, shape)),
+            Some(model) if self.has_rows_for(request) => self.samples_per_second(model, shape),
+            _ => Some(self.profiles.as_ref()?.profile_speed(request, shape)),
         }
     }
 
     /// What a job has to do for an iteration, in the unit of its speed.
-    pub fn batch(&self, request: &Request) -> f64 {
+    pub fn job_batch(&self, request: &PlacementRequest) -> f64 {
         match request.model.as_deref() {
-            Some(model) if self.measures(request) => batch(model),
+            Some(model) if self.has_rows_for(request) => batch_size(model),
             _ => f64::from(request.gpus),
         }
     }
 
     /// Whether the model of a job has rows.
-    pub fn measures(&self, request: &Request) -> bool {
+    pub fn has_rows_for(&self, request: &PlacementRequest) -> bool {
         let model = request.model.as_deref();
         model.is_some_and(|model| self.by_model.contains_key(model))
     }
 
     /// So many GPUs of a kind on as few hosts as hold them; none if they do not lie evenly.
-    pub fn best_shape(&self, kind: u32, gpus: u32) -> Option<Shape> {
+    pub fn best_shape(&self, kind: u32, gpus: u32) -> Option<GpuShape> {
         let host_gpus = *self.host_gpus.get(kind as usize)?;
         let gpus_per_host = gpus.min(host_gpus);
         let even = gpus_per_host > 0 && gpus.is_multiple_of(gpus_per_host);
-        even.then(|| Shape {
+        even.then(|| GpuShape {
             kind,
             hosts: gpus / gpus_per_host,
             gpus_per_host,
@@ -257,20 +258,20 @@ impl Throughputs {
     }
 
     /// How many kinds of GPU there are.
-    pub fn kinds(&self) -> u32 {
+    pub fn kind_count(&self) -> u32 {
         self.host_gpus.len() as u32
     }
 
     /// The models with a row, by name.
-    pub fn models(&self) -> impl Iterator<Item = &str> {
+    pub fn model_names(&self) -> impl Iterator<Item = &str> {
         self.by_model.keys().map(String::as_str)
     }
 
     /// The best shapes of 1, 2, 4, .. GPUs of every kind.
-    fn shapes(&self, most_gpus: u32) -> Vec<Shape> {
+    fn best_shapes(&self, most_gpus: u32) -> Vec<GpuShape> {
         let powers = (0..u32::BITS).map(|power| 1_u32 << power);
         let counts: Vec<u32> = powers.take_while(|gpus| *gpus <= most_gpus).collect();
-        let kinds = 0..self.kinds();
+        let kinds = 0..self.kind_count();
         let of_kind = |kind| {
             counts
                 .iter()
@@ -281,30 +282,30 @@ impl Throughputs {
 }
 
 /// Samples of an iteration of a model, which its name ends with; 1 if it does not.
-fn batch(model: &str) -> f64 {
+fn batch_size(model: &str) -> f64 {
     let last = model.rsplit('/').next();
     last.and_then(|batch| batch.parse().ok()).unwrap_or(1.0)
 }
 
 /// Seconds of an iteration in the best Cell on these GPUs.
-fn best_cell(model: &LayeredModel, gpu: &Gpu, shape: Shape) -> Option<f64> {
+fn best_cell_seconds(model: &LayeredModel, gpu: &GpuKind, shape: GpuShape) -> Option<f64> {
     let estimate = |cell| {
-        let setting = Setting {
+        let setting = CellEstimator {
             model,
             gpu,
             cell,
-            efficiency: calibration::efficiency(model.family, gpu),
+            efficiency: calibration::attained_efficiency(model.family, gpu),
         };
-        setting.estimate().map(|(seconds, _)| seconds)
+        setting.estimate_best_plan().map(|(seconds, _)| seconds)
     };
-    let cells = Cell::all(shape.hosts, shape.gpus_per_host).filter_map(estimate);
+    let cells = CriusCell::for_gpus(shape.hosts, shape.gpus_per_host).filter_map(estimate);
     let best = cells.min_by(f64::total_cmp);
     best.filter(|seconds| *seconds <= LONGEST_ITERATION_SECONDS)
 }
 
 /// A published measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measurement {
+pub struct PublishedMeasurement {
     /// The model and its batch, as `moe-1.3B/256`.
     pub model: &'static str,
     /// The kind of GPU.
@@ -317,12 +318,12 @@ pub struct Measurement {
     pub iteration_seconds: f64,
 }
 
-impl Measurement {
+impl PublishedMeasurement {
     fn samples_per_second(&self) -> f64 {
-        batch(self.model) / self.iteration_seconds
+        batch_size(self.model) / self.iteration_seconds
     }
 
-    fn read(line: &'static str) -> Option<Self> {
+    fn parse_line(line: &'static str) -> Option<Self> {
         let mut fields = line.split(',');
         Some(Self {
             model: fields.next()?,
@@ -335,8 +336,11 @@ impl Measurement {
 }
 
 /// The published measurements.
-pub fn measurements() -> impl Iterator<Item = Measurement> {
-    PUBLISHED.lines().skip(1).filter_map(Measurement::read)
+pub fn published_measurements() -> impl Iterator<Item = PublishedMeasurement> {
+    PUBLISHED
+        .lines()
+        .skip(1)
+        .filter_map(PublishedMeasurement::parse_line)
 }
 
 /// Gigabytes of each GPU under data parallelism, by model and the logarithm of the GPUs.
@@ -355,22 +359,22 @@ fn data_parallel_gigabytes() -> BTreeMap<&'static str, Vec<Option<f64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Host;
+    use crate::placement::ClusterHost;
 
-    fn cluster() -> Cluster {
-        let host = |kind| Host {
+    fn cluster() -> GpuCluster {
+        let host = |kind| ClusterHost {
             gpus: 2,
             leaf: 0,
             kind,
         };
-        Cluster {
+        GpuCluster {
             hosts: [0, 0, 1, 1].map(host).to_vec(),
             kinds: vec!["A40".to_owned(), "A10".to_owned()],
         }
     }
 
-    fn shape(kind: u32, hosts: u32, gpus_per_host: u32) -> Shape {
-        Shape {
+    fn shape(kind: u32, hosts: u32, gpus_per_host: u32) -> GpuShape {
+        GpuShape {
             kind,
             hosts,
             gpus_per_host,
@@ -379,7 +383,10 @@ mod tests {
 
     #[test]
     fn every_published_row_is_read() {
-        assert_eq!(measurements().count(), PUBLISHED.lines().count() - 1);
+        assert_eq!(
+            published_measurements().count(),
+            PUBLISHED.lines().count() - 1
+        );
         assert_eq!(
             data_parallel_gigabytes().len(),
             DATA_PARALLEL.lines().count() - 1
@@ -388,7 +395,7 @@ mod tests {
 
     #[test]
     fn speeds_are_measured_or_a_tenth_less_with_every_doubling_of_hosts() {
-        let table = Throughputs::published(&cluster());
+        let table = ThroughputTable::from_published(&cluster());
         let speed = |shape| table.samples_per_second("moe-690M/256", shape);
         assert_eq!(speed(shape(0, 1, 2)), Some(256.0 / 4.6222));
         // Measured.
@@ -403,10 +410,10 @@ mod tests {
 
     #[test]
     fn data_parallelism_alone_runs_less() {
-        let all = Throughputs::published(&cluster());
-        let some = all.clone().data_parallel(&cluster());
+        let all = ThroughputTable::from_published(&cluster());
+        let some = all.clone().data_parallel_only(&cluster());
         let both = |model, shape| {
-            let speed = |table: &Throughputs| table.samples_per_second(model, shape).is_some();
+            let speed = |table: &ThroughputTable| table.samples_per_second(model, shape).is_some();
             (speed(&all), speed(&some))
         };
         // 12.955 GB, a fifth more, and four fifths of 24 GB.
@@ -418,13 +425,14 @@ mod tests {
 
     #[test]
     fn a_model_without_rows_keeps_its_batch() {
-        let models = Models::built_in();
+        let models = ModelTable::built_in();
         let name = "resnet50/A100";
-        let model = models.named(name).unwrap().clone();
-        let table = Throughputs::new(&cluster()).with_models(models, model.gradient_bytes);
+        let model = models.by_name(name).unwrap().clone();
+        let table = ThroughputTable::new(&cluster()).with_models(models, model.gradient_bytes);
         let mut request = crate::placement::allocation::tests::request(1, 4, name);
-        let iteration =
-            |request: &Request, shape| table.batch(request) / table.speed(request, shape).unwrap();
+        let iteration = |request: &PlacementRequest, shape| {
+            table.job_batch(request) / table.job_speed(request, shape).unwrap()
+        };
         // Half of the GPUs, twice as long; over two hosts a second for the ring, of which it
         // overlaps what overlaps.
         let twice = 2.0 * model.compute_seconds;
@@ -441,15 +449,18 @@ mod tests {
 
     #[test]
     fn an_even_shape_is_seen_and_spread() {
-        let gpus = |hosts: &[(u32, u32)]| -> Gpus {
+        let gpus = |hosts: &[(u32, u32)]| -> GpusByHost {
             let hosts = hosts.iter();
             hosts
                 .map(|(host, gpus)| (topology::HostId(*host), *gpus))
                 .collect()
         };
-        assert_eq!(Shape::of(1, &gpus(&[(0, 2), (3, 2)])), Some(shape(1, 2, 2)));
-        assert_eq!(Shape::of(1, &gpus(&[(0, 2), (3, 1)])), None);
-        assert_eq!(shape(1, 2, 2).spread(), Some(shape(1, 4, 1)));
-        assert_eq!(shape(1, 4, 1).spread(), None);
+        assert_eq!(
+            GpuShape::from_gpus(1, &gpus(&[(0, 2), (3, 2)])),
+            Some(shape(1, 2, 2))
+        );
+        assert_eq!(GpuShape::from_gpus(1, &gpus(&[(0, 2), (3, 1)])), None);
+        assert_eq!(shape(1, 2, 2).spread_out(), Some(shape(1, 4, 1)));
+        assert_eq!(shape(1, 4, 1).spread_out(), None);
     }
 }

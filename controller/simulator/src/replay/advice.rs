@@ -1,26 +1,29 @@
 //! Where a job would go in a fabric that runs others, and what that would do to it and to them.
 //!
-//! A policy is asked as in a replay, on a [`Board`] that holds the jobs that run; then the
+//! A policy is asked as in a replay, on a [`ClusterJobs`] that holds the jobs that run; then the
 //! scheduler is, with the job and without it, and `steady` says how long all iterations take.
 
 use std::collections::BTreeMap;
 
-use planner::{Input, Job, JobsDocument, Policy};
+use planner::{Job, JobsDocument, PlanInput, Policy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
-use super::meeting::{self, Hindrance, Scheduled};
-use super::{ReplayError, steady};
-use crate::placement::{Beliefs, Board, Cluster, Decision, Gpus, Placement, Request, Start};
+use super::interference_groups::{self, InterferenceModel, NetworkJob};
+use super::{TraceReplayError, steady_state};
+use crate::placement::{
+    ClusterJobs, GpuCluster, GpusByHost, PlacementAlgorithm, PlacementContext, PlacementDecision,
+    PlacementRequest, StartDecision,
+};
 use crate::scheduler::Scheduler;
-use crate::workload::{Model, Models};
+use crate::workload::{ModelTable, TrainingModel};
 
 /// A job that looks for GPUs, and the fabric as it is.
 #[derive(Clone, Debug)]
-pub struct Question<'a> {
+pub struct PlacementQuery<'a> {
     /// Fabric and the jobs that run.
-    pub input: &'a Input,
+    pub input: &'a PlanInput,
     /// The operator's policy.
     pub policy: &'a Policy,
     /// Who schedules communication.
@@ -28,9 +31,9 @@ pub struct Question<'a> {
     /// GPUs that the job wants.
     pub gpus: u32,
     /// What it trains.
-    pub model: &'a Model,
+    pub model: &'a TrainingModel,
     /// What policies know of the models of the others.
-    pub models: &'a Models,
+    pub models: &'a ModelTable,
     /// Where chance comes from.
     pub seed: u64,
 }
@@ -38,7 +41,7 @@ pub struct Question<'a> {
 /// Where one placement policy would put the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Advice {
+pub struct PlacementAdvice {
     /// The policy, by name.
     pub placement: String,
     /// GPUs by host; empty if it does not start the job now.
@@ -50,7 +53,7 @@ pub struct Advice {
     /// Seconds of an iteration there if nobody else ran.
     pub alone_seconds: Option<f64>,
     /// Jobs whose iterations take longer then.
-    pub delayed: Vec<Delayed>,
+    pub delayed: Vec<DelayedJob>,
     /// Jobs that the policy would suspend or move for it.
     pub moved: Vec<String>,
     /// Why it does not start.
@@ -60,7 +63,7 @@ pub struct Advice {
 /// A job that the new one delays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Delayed {
+pub struct DelayedJob {
     /// Its name.
     pub job: String,
     /// Seconds of an iteration before.
@@ -70,38 +73,49 @@ pub struct Delayed {
 }
 
 /// The name under which the new job is planned.
-const NEW: &str = "new";
+const NEW_JOB: &str = "new";
 
 /// Longer iterations than before by less than this part are no delay.
-const NOTICED: f64 = 1e-3;
+const NOTICEABLE: f64 = 1e-3;
 
-impl Question<'_> {
+impl PlacementQuery<'_> {
     /// What `placement` would do.
     ///
     /// # Errors
     /// The jobs that run do not fit the fabric, or the policy does not work on it.
-    pub fn ask(&self, placement: Placement) -> Result<Advice, ReplayError> {
-        let cluster = Cluster::of(&self.input.fabric);
-        let beliefs = Beliefs::of(&self.input.fabric, self.models, self.seed);
-        let mut policy = placement.policy(&cluster, &beliefs)?;
-        let mut board = Board::new(cluster);
+    pub fn evaluate_policy(
+        &self,
+        placement: PlacementAlgorithm,
+    ) -> Result<PlacementAdvice, TraceReplayError> {
+        let cluster = GpuCluster::from_fabric(&self.input.fabric);
+        let beliefs = PlacementContext::from_fabric(&self.input.fabric, self.models, self.seed);
+        let mut policy = placement.create_policy(&cluster, &beliefs)?;
+        let mut board = ClusterJobs::new(cluster);
         for (number, job) in (0..).zip(&self.input.jobs) {
-            board.submit(request(number, job.gpu_count(), job.model.clone()))?;
-            board.apply(&Start::new(number, job.gpus.clone()).into())?;
+            board.submit_job(placement_request(
+                number,
+                job.gpu_count(),
+                job.model.clone(),
+            ))?;
+            board.apply_decision(&StartDecision::new(number, job.gpus.clone()).into())?;
         }
         let number = u32::try_from(self.input.jobs.len()).unwrap_or(u32::MAX);
-        board.submit(request(number, self.gpus, Some(self.model.name.clone())))?;
-        let decisions = policy.decide(&board.state(0.0));
-        self.advice(placement, number, &decisions)
+        board.submit_job(placement_request(
+            number,
+            self.gpus,
+            Some(self.model.name.clone()),
+        ))?;
+        let decisions = policy.make_decisions(&board.state_at(0.0));
+        self.build_advice(placement, number, &decisions)
     }
 
-    fn advice(
+    fn build_advice(
         &self,
-        placement: Placement,
+        placement: PlacementAlgorithm,
         number: u32,
-        decisions: &[Decision],
-    ) -> Result<Advice, ReplayError> {
-        let mut advice = Advice {
+        decisions: &[PlacementDecision],
+    ) -> Result<PlacementAdvice, TraceReplayError> {
+        let mut advice = PlacementAdvice {
             placement: placement.name().to_owned(),
             gpus: BTreeMap::new(),
             leaves: 0,
@@ -113,44 +127,48 @@ impl Question<'_> {
         };
         for decision in decisions {
             match decision {
-                Decision::Start(start) if start.job == number => {
+                PlacementDecision::Start(start) if start.job == number => {
                     advice.refusal = None;
-                    self.judge(&start.gpus, &mut advice)?;
+                    self.estimate_effects(&start.gpus, &mut advice)?;
                 }
-                Decision::Refuse { job, reason } if *job == number => {
+                PlacementDecision::Refuse { job, reason } if *job == number => {
                     advice.refusal = Some(reason.clone());
                 }
-                Decision::Suspend { job } => {
+                PlacementDecision::Suspend { job } => {
                     let moved = self.input.jobs.get(*job as usize);
                     advice.moved.extend(moved.map(|job| job.id.to_string()));
                 }
-                Decision::Start(_) | Decision::Refuse { .. } => {}
+                PlacementDecision::Start(_) | PlacementDecision::Refuse { .. } => {}
             }
         }
         Ok(advice)
     }
 
     /// What it would be like there.
-    fn judge(&self, gpus: &Gpus, advice: &mut Advice) -> Result<(), ReplayError> {
+    fn estimate_effects(
+        &self,
+        gpus: &GpusByHost,
+        advice: &mut PlacementAdvice,
+    ) -> Result<(), TraceReplayError> {
         let fabric = &self.input.fabric;
-        let document = self.model.document(NEW, gpus, fabric);
+        let document = self.model.job_document(NEW_JOB, gpus, fabric);
         let jobs = vec![document];
-        let new = JobsDocument { jobs }.resolve(fabric, "new job")?.jobs;
-        let hosts = Cluster::of(fabric).hosts;
+        let new = JobsDocument { jobs }.resolve_jobs(fabric, "new job")?.jobs;
+        let hosts = GpuCluster::from_fabric(fabric).hosts;
         let leaves = gpus.keys().map(|host| hosts[host.index()].leaf);
         advice.leaves = leaves.collect::<std::collections::BTreeSet<_>>().len();
         let named =
             |(host, gpus): (&topology::HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
         advice.gpus = gpus.iter().map(named).collect();
 
-        let before = self.iterations(self.input.jobs.clone())?;
-        let after = self.iterations([&self.input.jobs[..], &new].concat())?;
-        advice.alone_seconds = self.iterations(new)?.last().copied();
+        let before = self.iteration_seconds(self.input.jobs.clone())?;
+        let after = self.iteration_seconds([&self.input.jobs[..], &new].concat())?;
+        advice.alone_seconds = self.iteration_seconds(new)?.last().copied();
         advice.iteration_seconds = after.last().copied();
         let jobs = self.input.jobs.iter().zip(before.iter().zip(&after));
-        let delayed = jobs.filter(|(_, (before, after))| **after > *before * (1.0 + NOTICED));
+        let delayed = jobs.filter(|(_, (before, after))| **after > *before * (1.0 + NOTICEABLE));
         advice.delayed = delayed
-            .map(|(job, (before, after))| Delayed {
+            .map(|(job, (before, after))| DelayedJob {
                 job: job.id.to_string(),
                 before_seconds: *before,
                 after_seconds: *after,
@@ -160,17 +178,22 @@ impl Question<'_> {
     }
 
     /// Seconds of an iteration of each job, once they have settled; infinite without a path.
-    fn iterations(&self, jobs: Vec<Job>) -> Result<Vec<f64>, ReplayError> {
+    fn iteration_seconds(&self, jobs: Vec<Job>) -> Result<Vec<f64>, TraceReplayError> {
         let fabric: &Fabric = &self.input.fabric;
-        let input = Input {
+        let input = PlanInput {
             fabric: fabric.clone(),
             jobs,
         };
-        let schedule = self.scheduler.schedule(&input, self.policy, None);
-        let scheduled = Scheduled::all((0..).zip(&input.jobs), &schedule);
+        let schedule = self.scheduler.schedule_jobs(&input, self.policy, None);
+        let scheduled = NetworkJob::connected_jobs((0..).zip(&input.jobs), &schedule);
         let mut seconds = vec![f64::INFINITY; input.jobs.len()];
-        for members in meeting::neighbourhoods(fabric, &scheduled, Hindrance::Everyone) {
-            for (member, steady) in members.iter().zip(steady::settle(fabric, &members)?) {
+        for members in
+            interference_groups::find_groups(fabric, &scheduled, InterferenceModel::AllJobs)
+        {
+            for (member, steady) in members
+                .iter()
+                .zip(steady_state::find_steady_states(fabric, &members)?)
+            {
                 seconds[member.job as usize] = steady.seconds;
             }
         }
@@ -181,8 +204,8 @@ impl Question<'_> {
 /// How long jobs that run have still to go is not known; an hour for all alike.
 const REMAINING_SECONDS: f64 = 3600.0;
 
-fn request(job: u32, gpus: u32, model: Option<String>) -> Request {
-    Request {
+fn placement_request(job: u32, gpus: u32, model: Option<String>) -> PlacementRequest {
+    PlacementRequest {
         job,
         gpus,
         kind: None,
@@ -201,24 +224,24 @@ mod tests {
     use super::*;
 
     /// A BERT of two hosts on an idle lab, and then one more.
-    fn ask(placement: Placement, taken: &[u32], gpus: u32) -> Advice {
-        let fabric = clos::build("lab", &ClosSpec::default()).unwrap();
-        let models = Models::built_in();
-        let model = models.named("bert-large-seq512/A100").unwrap();
-        let hosts: Gpus = taken
+    fn ask(placement: PlacementAlgorithm, taken: &[u32], gpus: u32) -> PlacementAdvice {
+        let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+        let models = ModelTable::built_in();
+        let model = models.by_name("bert-large-seq512/A100").unwrap();
+        let hosts: GpusByHost = taken
             .iter()
             .map(|host| (topology::HostId(*host), 8))
             .collect();
         let documents = match taken {
             [] => Vec::new(),
-            _ => vec![model.document("old", &hosts, &fabric)],
+            _ => vec![model.job_document("old", &hosts, &fabric)],
         };
         let jobs = JobsDocument { jobs: documents }
-            .resolve(&fabric, "jobs")
+            .resolve_jobs(&fabric, "jobs")
             .unwrap()
             .jobs;
-        let question = Question {
-            input: &Input { fabric, jobs },
+        let question = PlacementQuery {
+            input: &PlanInput { fabric, jobs },
             policy: &Policy::default(),
             scheduler: Scheduler::Crux,
             gpus,
@@ -226,12 +249,12 @@ mod tests {
             models: &models,
             seed: 1,
         };
-        question.ask(placement).unwrap()
+        question.evaluate_policy(placement).unwrap()
     }
 
     #[test]
     fn a_job_goes_where_the_policy_says_and_runs_as_alone_on_an_idle_leaf() {
-        let advice = ask(Placement::SameLeaf, &[0, 3], 16);
+        let advice = ask(PlacementAlgorithm::SameLeaf, &[0, 3], 16);
         let hosts: Vec<&str> = advice.gpus.keys().map(String::as_str).collect();
         assert_eq!((hosts, advice.leaves), (vec!["h2", "h3"], 1));
         assert_eq!(advice.iteration_seconds, advice.alone_seconds);
@@ -240,9 +263,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told() {
-        let waits = ask(Placement::FirstFit, &(0..11).collect::<Vec<_>>(), 16);
+        let waits = ask(
+            PlacementAlgorithm::FirstFit,
+            &(0..11).collect::<Vec<_>>(),
+            16,
+        );
         assert!(waits.refusal.unwrap().starts_with("it waits"));
-        let never = ask(Placement::FirstFit, &[], 97);
+        let never = ask(PlacementAlgorithm::FirstFit, &[], 97);
         assert_eq!(never.refusal.unwrap(), "it wants 97 GPUs of 96");
     }
 }

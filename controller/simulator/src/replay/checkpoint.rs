@@ -5,22 +5,22 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use planner::{Input, PlanDocument};
+use planner::{PlanDocument, PlanInput};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dispatcher::Dispatcher;
-use super::{Progress, Replay, ReplayError, Setup};
-use crate::placement::{Gpus, Pace, Start};
+use super::online_scheduler::OnlineScheduler;
+use super::{ReplayProgress, ReplaySetup, TraceReplay, TraceReplayError};
+use crate::placement::{GpusByHost, IterationPace, StartDecision};
 
 /// A replay between two events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Checkpoint {
+pub struct ReplayCheckpoint {
     /// Of what it is a replay.
     setup: u64,
-    progress: Progress,
-    holders: Vec<Holder>,
+    progress: ReplayProgress,
+    holders: Vec<CheckpointJob>,
     /// Jobs on the network, in the order in which they came.
     network: Vec<u32>,
     /// What the placement policy remembers.
@@ -31,11 +31,11 @@ pub struct Checkpoint {
 
 /// A job with GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Holder {
+struct CheckpointJob {
     job: u32,
-    gpus: Gpus,
+    gpus: GpusByHost,
     group: Option<u32>,
-    pace: Pace,
+    pace: IterationPace,
     ready_seconds: f64,
 }
 
@@ -44,17 +44,17 @@ struct Holder {
 pub enum CheckpointError {
     /// Trace, fabric, policy, seed or names differ.
     #[error("it is of another replay: trace, fabric, policies and seed must be the same")]
-    Other,
+    SetupMismatch,
     /// The policy cannot read what it remembered.
     #[error("what the placement remembers cannot be read")]
-    Memory(#[source] serde_json::Error),
+    PolicyState(#[source] serde_json::Error),
 }
 
-impl<'a> Replay<'a> {
+impl<'a> TraceReplay<'a> {
     /// The replay as it is now.
-    pub fn checkpoint(&self) -> Checkpoint {
-        let running = self.board.state(self.progress.now).running.iter();
-        let holder = |running: &crate::placement::Running| Holder {
+    pub fn save_checkpoint(&self) -> ReplayCheckpoint {
+        let running = self.board.state_at(self.progress.now).running.iter();
+        let holder = |running: &crate::placement::RunningJob| CheckpointJob {
             job: running.request.job,
             gpus: running.gpus.clone(),
             group: running.group,
@@ -62,15 +62,15 @@ impl<'a> Replay<'a> {
             ready_seconds: (self.active.get(&running.request.job))
                 .map_or(self.progress.now, |active| active.ready_seconds),
         };
-        let plan = self.dispatcher.standing().map(|standing| {
+        let plan = self.dispatcher.incremental_planner().map(|standing| {
             PlanDocument::new(&self.setup.fabric, standing.plan(), &standing.report())
         });
-        Checkpoint {
-            setup: fingerprint(self.setup),
+        ReplayCheckpoint {
+            setup: setup_fingerprint(self.setup),
             progress: self.progress.clone(),
             holders: running.map(holder).collect(),
             network: self.dispatcher.jobs().map(|(number, _)| number).collect(),
-            memory: self.policy.memory(),
+            memory: self.policy.save_state(),
             plan,
         }
     }
@@ -78,68 +78,71 @@ impl<'a> Replay<'a> {
     /// The replay of `setup` that goes on from `checkpoint`.
     ///
     /// # Errors
-    /// The checkpoint is of another replay, or what [`Replay::new`] says.
-    pub fn resume(setup: &'a Setup, checkpoint: &Checkpoint) -> Result<Self, ReplayError> {
+    /// The checkpoint is of another replay, or what [`TraceReplay::new`] says.
+    pub fn resume_from(
+        setup: &'a ReplaySetup,
+        checkpoint: &ReplayCheckpoint,
+    ) -> Result<Self, TraceReplayError> {
         let count = checkpoint.progress.records.len();
-        if checkpoint.setup != fingerprint(setup) || count != setup.trace.jobs.len() {
-            return Err(CheckpointError::Other.into());
+        if checkpoint.setup != setup_fingerprint(setup) || count != setup.trace.jobs.len() {
+            return Err(CheckpointError::SetupMismatch.into());
         }
         let mut replay = Self::new(setup)?;
         replay.progress = checkpoint.progress.clone();
         replay
             .policy
-            .recall(&checkpoint.memory)
-            .map_err(CheckpointError::Memory)?;
-        replay.recall_board(&checkpoint.holders)?;
-        replay.recall_network(checkpoint);
-        replay.settle()?;
+            .restore_state(&checkpoint.memory)
+            .map_err(CheckpointError::PolicyState)?;
+        replay.restore_jobs(&checkpoint.holders)?;
+        replay.restore_network(checkpoint);
+        replay.update_steady_states()?;
         Ok(replay)
     }
 
-    fn recall_board(&mut self, holders: &[Holder]) -> Result<(), ReplayError> {
+    fn restore_jobs(&mut self, holders: &[CheckpointJob]) -> Result<(), TraceReplayError> {
         let arrived = self.progress.arrived.min(self.progress.records.len());
         for number in (0..).take(arrived) {
             let record = &self.progress.records[number as usize];
             if record.ended_seconds.is_none() && !record.is_refused {
-                self.board.submit(self.request(number))?;
+                self.board.submit_job(self.placement_request(number))?;
             }
         }
         for holder in holders {
-            let start = Start {
+            let start = StartDecision {
                 group: holder.group,
                 pace: holder.pace.clone(),
-                ..Start::new(holder.job, holder.gpus.clone())
+                ..StartDecision::new(holder.job, holder.gpus.clone())
             };
-            self.board.apply(&start.into())?;
-            let active = self.activate(holder.job, holder.ready_seconds)?;
+            self.board.apply_decision(&start.into())?;
+            let active = self.activate_job(holder.job, holder.ready_seconds)?;
             self.active.insert(holder.job, active);
         }
         Ok(())
     }
 
-    fn recall_network(&mut self, checkpoint: &Checkpoint) {
+    fn restore_network(&mut self, checkpoint: &ReplayCheckpoint) {
         let active = |number: &u32| Some((*number, self.active.get(number)?));
         let (numbers, jobs) = (checkpoint.network.iter().filter_map(active))
             .map(|(number, active)| (number, active.training.job.clone()))
             .unzip();
         let fabric = self.setup.fabric.clone();
         let plan = checkpoint.plan.as_ref();
-        let plan = plan.map(|document| document.recall(&fabric).0);
-        let input = Input { fabric, jobs };
-        self.dispatcher = Dispatcher::new(
+        let plan = plan.map(|document| document.restore_plan(&fabric).0);
+        let input = PlanInput { fabric, jobs };
+        self.dispatcher = OnlineScheduler::new(
             self.setup.scheduler,
             &self.setup.policy,
             input,
             plan.as_ref(),
         )
-        .with_numbers(numbers);
+        .with_job_numbers(numbers);
     }
 }
 
 /// What tells one replay from another.
-fn fingerprint(setup: &Setup) -> u64 {
+fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let Setup {
+    let ReplaySetup {
         fabric,
         cluster,
         trace,
@@ -152,10 +155,10 @@ fn fingerprint(setup: &Setup) -> u64 {
         .map(|host| (host.gpus, host.leaf, host.kind));
     hosts.collect::<Vec<_>>().hash(&mut hasher);
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
-    let Setup {
+    let ReplaySetup {
         placement,
         scheduler,
-        hindrance,
+        interference: hindrance,
         seed,
         ..
     } = setup;

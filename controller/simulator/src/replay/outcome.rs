@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
 
-pub use super::hours::Hour;
+pub use super::hourly_usage::HourlyUsage;
 
 /// One trace under several schedulers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Replays {
+pub struct ReplayComparison {
     /// What a reader of the figures should know of the trace: whether it is synthetic, what was
     /// drawn, what was skipped.
     pub notes: Vec<String>,
@@ -55,7 +55,7 @@ pub struct ReplayOutcome {
     /// of jobs.
     pub unsure: f64,
     /// Hour by hour.
-    pub hours: Vec<Hour>,
+    pub hours: Vec<HourlyUsage>,
     /// The jobs, in order of arrival.
     pub jobs: Vec<ReplayedJob>,
     /// What a person should know about it.

@@ -2,23 +2,23 @@
 
 use topology::Finding;
 
-use super::{Record, Replay, ReplayOutcome, ReplayedJob};
+use super::{JobRecord, ReplayOutcome, ReplayedJob, TraceReplay};
 
-impl Replay<'_> {
+impl TraceReplay<'_> {
     /// What came of the replay so far.
-    pub fn outcome(&self) -> ReplayOutcome {
+    pub fn to_outcome(&self) -> ReplayOutcome {
         let progress = &self.progress;
-        let ended: Vec<(f64, &Record)> = (self.setup.trace.jobs.iter().zip(&progress.records))
+        let ended: Vec<(f64, &JobRecord)> = (self.setup.trace.jobs.iter().zip(&progress.records))
             .filter(|(_, record)| record.ended_seconds.is_some())
             .map(|(job, record)| (job.submitted_seconds, record))
             .collect();
-        let completion = |(submitted, record): &(f64, &Record)| {
+        let completion = |(submitted, record): &(f64, &JobRecord)| {
             record.ended_seconds.map_or(0.0, |end| end - submitted)
         };
         // Sums of many terms differ from one difference by rounding.
-        let waited = |job: &(f64, &Record)| (completion(job) - job.1.held_seconds).max(0.0);
+        let waited = |job: &(f64, &JobRecord)| (completion(job) - job.1.held_seconds).max(0.0);
         let jobs: Vec<ReplayedJob> = (0..progress.records.len())
-            .map(|job| self.job(job))
+            .map(|job| self.job_outcome(job))
             .collect();
         let slowdowns = jobs.iter().filter_map(|job| job.slowdown);
         ReplayOutcome {
@@ -29,24 +29,24 @@ impl Replay<'_> {
                 .iter()
                 .filter_map(|(_, record)| record.ended_seconds)
                 .fold(0.0, f64::max),
-            gpu_utilization: ratio(progress.busy_gpu_seconds, progress.held_gpu_seconds),
+            gpu_utilization: ratio_or_zero(progress.busy_gpu_seconds, progress.held_gpu_seconds),
             cluster_gpu_utilization: self.cluster_utilization(),
             completed: ended.len(),
             not_completed: progress.records.len() - ended.len(),
-            mean_completion_seconds: mean(ended.iter().map(completion)),
-            mean_wait_seconds: mean(ended.iter().map(waited)),
+            mean_completion_seconds: mean_of(ended.iter().map(completion)),
+            mean_wait_seconds: mean_of(ended.iter().map(waited)),
             mean_slowdown: mean_slowdown(&jobs),
             worst_slowdown: slowdowns.fold(0.0, f64::max),
             suspensions: progress.suspensions,
             schedules: progress.schedules,
-            unsure: ratio(progress.unsure_gpu_seconds, progress.held_gpu_seconds),
-            hours: progress.hours.means().to_vec(),
-            findings: self.findings(),
+            unsure: ratio_or_zero(progress.unsure_gpu_seconds, progress.held_gpu_seconds),
+            hours: progress.hours.hourly_means().to_vec(),
+            findings: self.report_findings(),
             jobs,
         }
     }
 
-    fn job(&self, number: usize) -> ReplayedJob {
+    fn job_outcome(&self, number: usize) -> ReplayedJob {
         let (traced, record) = (
             &self.setup.trace.jobs[number],
             &self.progress.records[number],
@@ -71,12 +71,17 @@ impl Replay<'_> {
             .map_or(0.0, |job| job.submitted_seconds / 3600.0)
             .ceil()
             .max(1.0);
-        let busy = self.progress.hours.means().iter().take(hours as usize);
+        let busy = self
+            .progress
+            .hours
+            .hourly_means()
+            .iter()
+            .take(hours as usize);
         let busy: f64 = busy.map(|hour| hour.busy_gpus).sum();
-        ratio(busy, hours * f64::from(self.setup.cluster.gpus()))
+        ratio_or_zero(busy, hours * f64::from(self.setup.cluster.total_gpus()))
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    fn report_findings(&self) -> Vec<Finding> {
         let records = self.progress.records.iter();
         let refused = records.clone().filter(|record| record.is_refused).count();
         let unended = records.filter(|r| r.ended_seconds.is_none() && !r.is_refused);
@@ -100,14 +105,14 @@ fn mean_slowdown(jobs: &[ReplayedJob]) -> f64 {
         Some((held, held / job.slowdown?))
     });
     let (held, alone) = weighted.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    ratio(held, alone)
+    ratio_or_zero(held, alone)
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+fn mean_of(values: impl Iterator<Item = f64>) -> f64 {
     let (count, sum) = values.fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
-    ratio(sum, count)
+    ratio_or_zero(sum, count)
 }
 
-fn ratio(part: f64, whole: f64) -> f64 {
+fn ratio_or_zero(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -3,36 +3,36 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Engine, JobIndex, MAX_SECONDS, Network, Options};
+use fluid::{Engine, EngineOptions, FluidNetwork, JobIndex, MAX_SECONDS};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use topology::LinkId;
 use topology::clos::{self, ClosSpec};
 
 use super::*;
-use crate::placement::Decision;
+use crate::placement::PlacementDecision;
 use crate::schedule::ScheduledJob;
-use crate::trace::{Length, TraceJob};
+use crate::trace::{JobLength, TraceJob};
 
 /// Four leaves of three hosts, 8 GPUs and a NIC of 200 Gb/s each; two spines.
-fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> Setup {
-    let fabric = clos::build("lab", &ClosSpec::default()).unwrap();
-    Setup {
-        cluster: Cluster::of(&fabric),
+fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
+    let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+    ReplaySetup {
+        cluster: GpuCluster::from_fabric(&fabric),
         fabric,
-        trace: Trace {
+        trace: JobTrace {
             jobs,
-            ..Trace::default()
+            ..JobTrace::default()
         },
-        models: Models::built_in(),
+        models: ModelTable::built_in(),
         volume: 8.0,
         policy: Policy {
             search_events: 0,
             ..Policy::default()
         },
-        placement: Placement::FirstFit,
+        placement: PlacementAlgorithm::FirstFit,
         scheduler,
-        hindrance: Hindrance::Everyone,
+        interference: InterferenceModel::AllJobs,
         seed: 1,
     }
 }
@@ -42,7 +42,7 @@ fn job(number: usize, submitted_seconds: f64, gpus: u32, seconds: f64) -> TraceJ
         id: format!("job{number}"),
         submitted_seconds,
         gpus,
-        length: Length::Seconds(seconds),
+        length: JobLength::Seconds(seconds),
         model: Some("bert-large-seq512/A100".to_owned()),
         tenant: None,
     }
@@ -64,10 +64,10 @@ fn drawn(seed: u64) -> Vec<TraceJob> {
     (0..20).map(draw).collect()
 }
 
-fn replayed(setup: &Setup) -> ReplayOutcome {
-    let mut replay = Replay::new(setup).unwrap();
-    while replay.step().unwrap() {}
-    replay.outcome()
+fn replayed(setup: &ReplaySetup) -> ReplayOutcome {
+    let mut replay = TraceReplay::new(setup).unwrap();
+    while replay.step_event().unwrap() {}
+    replay.to_outcome()
 }
 
 #[test]
@@ -98,18 +98,22 @@ fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
         host_links: 4,
         ..ClosSpec::default()
     };
-    let fabric = clos::build("lab", &spec).unwrap();
+    let fabric = clos::build_clos("lab", &spec).unwrap();
     let slowdown = |hindrance| {
-        let setup = Setup {
-            cluster: Cluster::of(&fabric),
+        let setup = ReplaySetup {
+            cluster: GpuCluster::from_fabric(&fabric),
             fabric: fabric.clone(),
-            hindrance,
+            interference: hindrance,
             ..setup(drawn(3), Scheduler::Ecmp)
         };
         replayed(&setup).mean_slowdown
     };
-    let [everyone, itself, nobody] =
-        [Hindrance::Everyone, Hindrance::Itself, Hindrance::Nobody].map(slowdown);
+    let [everyone, itself, nobody] = [
+        InterferenceModel::AllJobs,
+        InterferenceModel::OwnFlows,
+        InterferenceModel::Disabled,
+    ]
+    .map(slowdown);
     assert!(everyone > 1.01 * itself, "{everyone} {itself}");
     assert!(itself > 1.01 * nobody, "{itself} {nobody}");
 }
@@ -126,7 +130,7 @@ fn a_job_larger_than_the_cluster_is_refused_and_told() {
 #[test]
 fn who_shares_gpus_takes_turns() {
     let mut setup = setup(Vec::new(), Scheduler::Crux);
-    setup.placement = Placement::Muri;
+    setup.placement = PlacementAlgorithm::Muri;
     setup.trace.jobs = (0..6).map(|number| job(number, 0.0, 96, 600.0)).collect();
     let outcome = replayed(&setup);
     assert_eq!(outcome.completed, 6);
@@ -162,25 +166,25 @@ fn jumps_change_the_result_by_no_more_than_is_said() {
 
 #[test]
 fn an_interrupted_replay_ends_as_if_it_had_not_been() {
-    for placement in Placement::ALL {
+    for placement in PlacementAlgorithm::ALL {
         for scheduler in [Scheduler::Cassini, Scheduler::Crux] {
-            let setup = Setup {
+            let setup = ReplaySetup {
                 placement,
                 ..setup(drawn(7), scheduler)
             };
             let whole = replayed(&setup);
-            let mut replay = Replay::new(&setup).unwrap();
+            let mut replay = TraceReplay::new(&setup).unwrap();
             for step in 0.. {
                 if step % 7 == 3 {
-                    let text = serde_json::to_string(&replay.checkpoint()).unwrap();
-                    let checkpoint: Checkpoint = serde_json::from_str(&text).unwrap();
-                    replay = Replay::resume(&setup, &checkpoint).unwrap();
+                    let text = serde_json::to_string(&replay.save_checkpoint()).unwrap();
+                    let checkpoint: ReplayCheckpoint = serde_json::from_str(&text).unwrap();
+                    replay = TraceReplay::resume_from(&setup, &checkpoint).unwrap();
                 }
-                if !replay.step().unwrap() {
+                if !replay.step_event().unwrap() {
                     break;
                 }
             }
-            assert_eq!(replay.outcome(), whole, "{placement} {scheduler}");
+            assert_eq!(replay.to_outcome(), whole, "{placement} {scheduler}");
         }
     }
 }
@@ -189,14 +193,17 @@ fn an_interrupted_replay_ends_as_if_it_had_not_been() {
 fn a_checkpoint_of_another_replay_is_refused() {
     let one = setup(drawn(1), Scheduler::Ecmp);
     let other = setup(drawn(1), Scheduler::Crux);
-    let checkpoint = Replay::new(&one).unwrap().checkpoint();
-    assert!(Replay::resume(&one, &checkpoint).is_ok());
-    let refused = Replay::resume(&other, &checkpoint);
-    assert!(matches!(refused.err(), Some(ReplayError::Checkpoint(_))));
+    let checkpoint = TraceReplay::new(&one).unwrap().save_checkpoint();
+    assert!(TraceReplay::resume_from(&one, &checkpoint).is_ok());
+    let refused = TraceReplay::resume_from(&other, &checkpoint);
+    assert!(matches!(
+        refused.err(),
+        Some(TraceReplayError::Checkpoint(_))
+    ));
 }
 
 /// When the jobs of a setup end if one engine simulates every iteration, seconds.
-fn exact(setup: &Setup) -> Vec<f64> {
+fn exact(setup: &ReplaySetup) -> Vec<f64> {
     let mut world = Exact::new(setup);
     while world.step() {}
     world.ends
@@ -204,8 +211,8 @@ fn exact(setup: &Setup) -> Vec<f64> {
 
 /// The judge: the same placement and scheduling, and nothing is jumped over.
 struct Exact<'a> {
-    setup: &'a Setup,
-    replay: Replay<'a>,
+    setup: &'a ReplaySetup,
+    replay: TraceReplay<'a>,
     engine: Engine,
     places: BTreeMap<u32, JobIndex>,
     arrived: usize,
@@ -213,14 +220,14 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    fn new(setup: &'a Setup) -> Self {
+    fn new(setup: &'a ReplaySetup) -> Self {
         let links = setup.fabric.links().iter();
         let capacities = links.map(|link| link.bandwidth.bytes_per_second());
-        let network = Network::new(capacities.collect()).unwrap();
+        let network = FluidNetwork::new(capacities.collect()).unwrap();
         Self {
             setup,
-            replay: Replay::new(setup).unwrap(),
-            engine: Engine::new(&network, Options::default()).unwrap(),
+            replay: TraceReplay::new(setup).unwrap(),
+            engine: Engine::new(&network, EngineOptions::default()).unwrap(),
             places: BTreeMap::new(),
             arrived: 0,
             ends: vec![0.0; setup.trace.jobs.len()],
@@ -237,13 +244,13 @@ impl<'a> Exact<'a> {
         for number in &ended {
             let place = self.places.remove(number).unwrap();
             self.engine.remove_job(place).unwrap();
-            self.ends[*number as usize] = self.engine.now();
-            self.replay.board.finish(*number).unwrap();
-            self.replay.dispatcher.depart(*number).unwrap();
+            self.ends[*number as usize] = self.engine.now_seconds();
+            self.replay.board.finish_job(*number).unwrap();
+            self.replay.dispatcher.remove_job(*number).unwrap();
         }
         if ended.is_empty() {
-            let request = self.replay.request(self.arrived as u32);
-            self.replay.board.submit(request).unwrap();
+            let request = self.replay.placement_request(self.arrived as u32);
+            self.replay.board.submit_job(request).unwrap();
             self.arrived += 1;
         }
         self.place();
@@ -252,7 +259,7 @@ impl<'a> Exact<'a> {
 
     /// Runs until jobs end, or to the next arrival.
     fn run(&mut self, until: f64) -> Vec<u32> {
-        while self.engine.step(until).unwrap() {
+        while self.engine.step_until(until).unwrap() {
             let mut ended = Vec::new();
             while let Some(place) = self.engine.take_finished() {
                 let number = self.places.iter().find(|(_, other)| **other == place);
@@ -267,21 +274,24 @@ impl<'a> Exact<'a> {
     }
 
     fn place(&mut self) {
-        let now = self.engine.now();
-        let decisions = self.replay.policy.decide(&self.replay.board.state(now));
+        let now = self.engine.now_seconds();
+        let decisions = self
+            .replay
+            .policy
+            .make_decisions(&self.replay.board.state_at(now));
         let mut started = Vec::new();
         for decision in &decisions {
-            self.replay.board.apply(decision).unwrap();
-            if let Decision::Start(start) = decision {
-                let active = self.replay.activate(start.job, now).unwrap();
+            self.replay.board.apply_decision(decision).unwrap();
+            if let PlacementDecision::Start(start) = decision {
+                let active = self.replay.activate_job(start.job, now).unwrap();
                 started.push(start.job);
                 self.replay
                     .dispatcher
-                    .arrive(start.job, active.training.job)
+                    .add_job(start.job, active.training.job)
                     .unwrap();
             }
         }
-        let schedule = self.replay.dispatcher.schedule();
+        let schedule = self.replay.dispatcher.current_schedule();
         let numbers: Vec<u32> = self
             .replay
             .dispatcher
@@ -305,15 +315,15 @@ impl<'a> Exact<'a> {
             .unwrap()
             .1;
         let flows = job.flows.iter().zip(&decided.paths);
-        let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::Flow {
+        let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::FluidFlow {
             path: path.iter().map(|link| link.0).collect(),
             bytes: flow.bytes,
         };
-        let fluid = fluid::Job {
+        let fluid = fluid::FluidJob {
             compute_seconds: job.compute_seconds,
             overlap_from: job.overlap_from,
-            class: decided.class,
-            start: self.engine.now(),
+            level: decided.level,
+            start: self.engine.now_seconds(),
             iterations: Some(self.replay.progress.records[number as usize].left as u64),
             flows: flows.map(flow).collect(),
         };
@@ -323,7 +333,7 @@ impl<'a> Exact<'a> {
 }
 
 fn follow(engine: &mut Engine, place: JobIndex, decided: &ScheduledJob) {
-    engine.set_class(place, decided.class).unwrap();
+    engine.set_level(place, decided.level).unwrap();
     for (flow, path) in (0..).zip(&decided.paths) {
         let links: Vec<u32> = path.iter().map(|link| link.0).collect();
         engine.set_path(place, flow, &links).unwrap();

@@ -6,29 +6,29 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Instant, JobIndex, Phase};
+use fluid::{JobIndex, JobPhase, RunInstant};
 
-use crate::baseline::cassini::DRIFT_MAX;
+use crate::baselines::cassini::DRIFT_MAX;
 
 /// The jobs on a grid.
 #[derive(Debug, Default)]
-pub(crate) struct Grid {
-    lines: BTreeMap<JobIndex, Line>,
+pub(crate) struct IterationGrid {
+    lines: BTreeMap<JobIndex, GridJob>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct GridJob {
     start: f64,
     period: f64,
     waited: f64,
 }
 
-impl Grid {
-    pub(crate) fn hold(&mut self, job: JobIndex, start: f64, period: f64) {
+impl IterationGrid {
+    pub(crate) fn add_job(&mut self, job: JobIndex, start: f64, period: f64) {
         let waited = 0.0;
         self.lines.insert(
             job,
-            Line {
+            GridJob {
                 start,
                 period,
                 waited,
@@ -41,20 +41,20 @@ impl Grid {
     }
 
     /// Seconds that a job waited for its grid so far.
-    pub(crate) fn waited(&self, job: JobIndex) -> f64 {
+    pub(crate) fn waited_seconds(&self, job: JobIndex) -> f64 {
         self.lines.get(&job).map_or(0.0, |line| line.waited)
     }
 
     /// The jobs that begin an iteration too far off their grid, and how long their next one waits.
-    pub(crate) fn postponements(&mut self, instant: &Instant<'_>) -> Vec<(JobIndex, f64)> {
+    pub(crate) fn find_postponements(&mut self, instant: &RunInstant<'_>) -> Vec<(JobIndex, f64)> {
         let now = instant.seconds();
         let begun = instant
-            .phases()
-            .filter(|(_, phase)| *phase == Phase::Computing);
+            .phase_changes()
+            .filter(|(_, phase)| *phase == JobPhase::Computing);
         let mut postponed = Vec::new();
         for (job, _) in begun {
             if let Some(line) = self.lines.get_mut(&job)
-                && let Some(wait) = line.wait(now)
+                && let Some(wait) = line.wait_seconds(now)
             {
                 line.waited += wait;
                 postponed.push((job, wait));
@@ -64,9 +64,9 @@ impl Grid {
     }
 }
 
-impl Line {
+impl GridJob {
     /// How long to wait for the grid, if an iteration that begins now is too far off.
-    fn wait(&self, now: f64) -> Option<f64> {
+    fn wait_seconds(&self, now: f64) -> Option<f64> {
         let late = (now - self.start).rem_euclid(self.period);
         let early = self.period - late;
         (late.min(early) > DRIFT_MAX * self.period).then_some(early)
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn small_drift_is_let_pass_and_large_drift_waits_for_the_grid() {
-        let line = Line {
+        let line = GridJob {
             start: 10.0,
             period: 2.0,
             waited: 0.0,
@@ -91,7 +91,7 @@ mod tests {
             (14.5, Some(1.5)),
             (13.75, Some(0.25)),
         ] {
-            assert_eq!(line.wait(now), wait, "{now}");
+            assert_eq!(line.wait_seconds(now), wait, "{now}");
         }
     }
 }

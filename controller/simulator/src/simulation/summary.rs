@@ -1,17 +1,19 @@
 //! From what the engine counted to the Outcome document.
 
-use fluid::{JobTally, LinkTally};
+use fluid::{JobTally, LinkLevelTally};
 use topology::{Finding, LinkId};
 
-use super::{Simulated, World};
-use crate::outcome::{JobOutcome, LevelOutcome, LinkOutcome, Outcome};
+use super::{SimulationResult, SimulationRun};
+use crate::outcome::{JobOutcome, LevelOutcome, LinkOutcome, SimulationOutcome};
 
-impl World<'_> {
+impl SimulationRun<'_> {
     /// The end: nothing runs any further.
-    pub(super) fn finish(mut self) -> Simulated {
+    pub(super) fn into_result(mut self) -> SimulationResult {
         let seconds = self.experiment.seconds;
-        let tallies: Vec<JobTally> = (0..self.places.len()).map(|job| self.tally(job)).collect();
-        self.find_unfinished(&tallies);
+        let tallies: Vec<JobTally> = (0..self.engine_jobs.len())
+            .map(|job| self.job_tally(job))
+            .collect();
+        self.report_unfinished(&tallies);
         let gpu_seconds = |job: usize| {
             let gpus = f64::from(self.input.jobs[job].gpu_count());
             gpus * tallies[job].busy_seconds
@@ -25,34 +27,35 @@ impl World<'_> {
             .iter()
             .map(|host| f64::from(host.gpus));
         self.findings.sort_by_key(|finding| finding.severity);
-        let outcome = Outcome {
+        let outcome = SimulationOutcome {
             scheduler: self.scheduler.name().to_owned(),
             seconds,
-            gpu_utilization: share(busy, used.sum::<f64>() * seconds),
-            cluster_gpu_utilization: share(busy, all.sum::<f64>() * seconds),
+            gpu_utilization: ratio_or_zero(busy, used.sum::<f64>() * seconds),
+            cluster_gpu_utilization: ratio_or_zero(busy, all.sum::<f64>() * seconds),
             flop: (0..tallies.len())
-                .map(|job| self.flop(job, &tallies[job]))
+                .map(|job| self.completed_flop(job, &tallies[job]))
                 .sum(),
             jobs: (0..tallies.len())
-                .map(|job| self.job(job, &tallies[job]))
+                .map(|job| self.job_outcome(job, &tallies[job]))
                 .collect(),
-            links: self.links(),
+            links: self.link_outcomes(),
             findings: std::mem::take(&mut self.findings),
         };
-        let timelines = self.recorder.finish(seconds);
-        Simulated { outcome, timelines }
+        let timelines = self.recorder.into_timelines(seconds);
+        SimulationResult { outcome, timelines }
     }
 
     /// What a job did; nothing if it never ran.
-    fn tally(&self, job: usize) -> JobTally {
-        let place = self.places[job];
+    fn job_tally(&self, job: usize) -> JobTally {
+        let place = self.engine_jobs[job];
         let tally = place.and_then(|place| self.engine.job_tally(place).ok());
         tally.unwrap_or_default()
     }
 
-    fn find_unfinished(&mut self, tallies: &[JobTally]) {
+    fn report_unfinished(&mut self, tallies: &[JobTally]) {
         let idle = tallies.iter().enumerate();
-        let idle = idle.filter(|(job, tally)| self.places[*job].is_some() && tally.iterations == 0);
+        let idle =
+            idle.filter(|(job, tally)| self.engine_jobs[*job].is_some() && tally.iterations == 0);
         let seconds = self.experiment.seconds;
         let finding = |(job, _): (usize, &JobTally)| {
             let about = format!("job {}", self.input.jobs[job].id);
@@ -63,7 +66,7 @@ impl World<'_> {
     }
 
     /// Work done: the share of each computation that passed.
-    fn flop(&self, job: usize, tally: &JobTally) -> f64 {
+    fn completed_flop(&self, job: usize, tally: &JobTally) -> f64 {
         let job = &self.input.jobs[job];
         let computations = if job.compute_seconds > 0.0 {
             tally.busy_seconds / job.compute_seconds
@@ -73,14 +76,14 @@ impl World<'_> {
         computations * job.flop_per_iteration
     }
 
-    fn job(&self, job: usize, tally: &JobTally) -> JobOutcome {
-        let waited = self.places[job].map_or(0.0, |place| self.grid.waited(place));
+    fn job_outcome(&self, job: usize, tally: &JobTally) -> JobOutcome {
+        let waited = self.engine_jobs[job].map_or(0.0, |place| self.grid.waited_seconds(place));
         let iterated = tally.iteration_seconds + waited;
         let mean = (tally.iterations > 0).then(|| iterated / tally.iterations as f64);
         JobOutcome {
             id: self.input.jobs[job].id.to_string(),
             gpus: self.input.jobs[job].gpu_count(),
-            level: self.schedule.jobs[job].class,
+            level: self.schedule.jobs[job].level,
             start_shift_seconds: self.schedule.jobs[job].start_shift_seconds,
             iterations: tally.iterations,
             mean_iteration_seconds: mean,
@@ -88,22 +91,22 @@ impl World<'_> {
         }
     }
 
-    fn links(&self) -> Vec<LinkOutcome> {
+    fn link_outcomes(&self) -> Vec<LinkOutcome> {
         let fabric = &self.input.fabric;
         let links = (0..fabric.links().len()).map(LinkId::from);
         let tallied = links.map(|link| (link, self.engine.link_tally(link.0)));
         let carrying = tallied.filter(|(_, levels)| levels.iter().any(|level| level.bytes > 0.0));
         carrying
-            .map(|(link, levels)| self.link(link, &levels))
+            .map(|(link, levels)| self.link_outcome(link, &levels))
             .collect()
     }
 
-    fn link(&self, link: LinkId, tallies: &[LinkTally]) -> LinkOutcome {
+    fn link_outcome(&self, link: LinkId, tallies: &[LinkLevelTally]) -> LinkOutcome {
         let fabric = &self.input.fabric;
         let seconds = self.experiment.seconds;
         let could = fabric.link(link).bandwidth.bytes_per_second() * seconds;
-        let level = |tally: &LinkTally| LevelOutcome {
-            level: tally.class,
+        let level = |tally: &LinkLevelTally| LevelOutcome {
+            level: tally.level,
             busy_fraction: tally.bytes / could,
             in_use_fraction: tally.in_use_seconds / seconds,
         };
@@ -115,6 +118,6 @@ impl World<'_> {
     }
 }
 
-fn share(part: f64, whole: f64) -> f64 {
+fn ratio_or_zero(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -1,11 +1,11 @@
 //! Simulations by hand: the equation first, then the number.
 
 use super::*;
-use crate::baseline::trial::Trial;
+use crate::baselines::test_input::TestInput;
 
-fn experiment(trial: &Trial, seconds: f64) -> Experiment {
-    Experiment {
-        input: trial.input(),
+fn experiment(trial: &TestInput, seconds: f64) -> SimulationExperiment {
+    SimulationExperiment {
+        input: trial.to_input(),
         policy: Policy::default(),
         seconds,
         faults: Vec::new(),
@@ -13,8 +13,8 @@ fn experiment(trial: &Trial, seconds: f64) -> Experiment {
     }
 }
 
-fn run(experiment: &Experiment, scheduler: Scheduler) -> Outcome {
-    simulate(experiment, scheduler, &mut |_| {})
+fn run(experiment: &SimulationExperiment, scheduler: Scheduler) -> SimulationOutcome {
+    simulate_experiment(experiment, scheduler, &mut |_| {})
         .unwrap()
         .outcome
 }
@@ -26,7 +26,10 @@ fn close(a: f64, b: f64) -> bool {
 #[test]
 fn a_job_alone_takes_its_closed_form_under_every_scheduler() {
     // T = comp + t = 1 + 12.5e9 / 25e9 = 1.5 s; 15 s are 10 iterations; 16 of 96 GPUs.
-    let experiment = experiment(&Trial::lab().job("a", &[("h1", "h4")]), 15.0);
+    let experiment = experiment(
+        &TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]),
+        15.0,
+    );
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
         let job = &outcome.jobs[0];
@@ -66,17 +69,18 @@ fn a_job_alone_takes_its_closed_form_under_every_scheduler() {
 }
 
 /// Two jobs that send from h1 at the same time: 1 s of computation, then 0.5 s alone.
-fn pair() -> Trial {
-    Trial::lab()
-        .job("a", &[("h1", "h4")])
-        .job("b", &[("h1", "h5")])
+fn pair() -> TestInput {
+    TestInput::on_lab_fabric()
+        .with_job("a", &[("h1", "h4")])
+        .with_job("b", &[("h1", "h5")])
 }
 
 #[test]
 fn equal_jobs_in_step_halve_each_other_and_shifted_ones_do_not() {
     // ECMP: both send 12.5 GB at half of 25 GB/s, T = 1 + 1. CASSINI: no overlap, T = 1.5.
     let experiment = experiment(&pair(), 600.0);
-    let mean = |outcome: &Outcome, job: usize| outcome.jobs[job].mean_iteration_seconds.unwrap();
+    let mean =
+        |outcome: &SimulationOutcome, job: usize| outcome.jobs[job].mean_iteration_seconds.unwrap();
     let ecmp = run(&experiment, Scheduler::Ecmp);
     assert!(close(mean(&ecmp, 0), 2.0) && close(mean(&ecmp, 1), 2.0));
     let cassini = run(&experiment, Scheduler::Cassini);
@@ -98,8 +102,8 @@ fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
     let fabric = experiment.input.fabric.clone();
     // A cable that both use fails for 0.7 s: they fall behind, in step, and part again.
     experiment.faults = vec![
-        Fault::failure(&fabric, "h1-leaf1@100.2").unwrap(),
-        Fault::repair(&fabric, "h1-leaf1@100.9").unwrap(),
+        FabricFault::parse_failure(&fabric, "h1-leaf1@100.2").unwrap(),
+        FabricFault::parse_repair(&fabric, "h1-leaf1@100.9").unwrap(),
     ];
     let outcome = run(&experiment, Scheduler::Cassini);
     for job in &outcome.jobs {
@@ -112,15 +116,15 @@ fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
 #[test]
 fn assignment_alone_keeps_the_paths_of_ecmp() {
     let hosts = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"];
-    let trial = (0..8).fold(Trial::lab(), |trial, job| {
+    let trial = (0..8).fold(TestInput::on_lab_fabric(), |trial, job| {
         let pairs: Vec<(&str, &str)> = (1..4)
             .map(|hop| (hosts[job], hosts[(job + 2 * hop) % 8]))
             .collect();
-        trial.job(&format!("j{job}"), &pairs)
+        trial.with_job(&format!("j{job}"), &pairs)
     });
-    let input = trial.input();
+    let input = trial.to_input();
     let policy = Policy::default();
-    let of = |scheduler: Scheduler| scheduler.schedule(&input, &policy, None);
+    let of = |scheduler: Scheduler| scheduler.schedule_jobs(&input, &policy, None);
     let paths = |schedule: &Schedule| -> Vec<Vec<Vec<LinkId>>> {
         schedule.jobs.iter().map(|job| job.paths.clone()).collect()
     };
@@ -129,7 +133,7 @@ fn assignment_alone_keeps_the_paths_of_ecmp() {
     assert_ne!(paths(&of(Scheduler::Crux)), hashed);
     assert_eq!(paths(&of(Scheduler::CruxPsPa)), paths(&of(Scheduler::Crux)));
     for scheduler in [Scheduler::CruxPa, Scheduler::CruxPsPa] {
-        let mut classes: Vec<u32> = of(scheduler).jobs.iter().map(|job| job.class).collect();
+        let mut classes: Vec<u32> = of(scheduler).jobs.iter().map(|job| job.level).collect();
         classes.sort_unstable();
         assert_eq!(classes, [0, 1, 2, 3, 4, 5, 6, 7], "{scheduler}");
     }
@@ -137,9 +141,12 @@ fn assignment_alone_keeps_the_paths_of_ecmp() {
 
 #[test]
 fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
-    let mut experiment = experiment(&Trial::lab().job("a", &[("h1", "h4")]), 15.0);
+    let mut experiment = experiment(
+        &TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]),
+        15.0,
+    );
     let fabric = experiment.input.fabric.clone();
-    let fail = |text: &str| Fault::failure(&fabric, text).unwrap();
+    let fail = |text: &str| FabricFault::parse_failure(&fabric, text).unwrap();
     for spine in ["spine1", "spine2"] {
         experiment.faults = vec![fail(&format!("leaf1-{spine}@1.2"))];
         for scheduler in Scheduler::ALL {
@@ -153,7 +160,7 @@ fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
     }
     // Both fail at 1.2 s, of the bytes 60 % are left; one comes back at 4.2 s.
     experiment.faults = vec![
-        Fault::repair(&fabric, "spine2@4.2").unwrap(),
+        FabricFault::parse_repair(&fabric, "spine2@4.2").unwrap(),
         fail("spine1@1.2"),
         fail("spine2@1.2"),
     ];
@@ -170,11 +177,15 @@ fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
 
 #[test]
 fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
-    let mut trial = Trial::lab()
-        .job("a", &[("h1", "h4")])
-        .job("b", &[("h2", "h3")]);
-    let fail = |text: &str| Fault::failure(&trial.fabric, text).unwrap().changes;
-    trial.fabric = trial.fabric.with(fail("h1-leaf1@0"));
+    let mut trial = TestInput::on_lab_fabric()
+        .with_job("a", &[("h1", "h4")])
+        .with_job("b", &[("h2", "h3")]);
+    let fail = |text: &str| {
+        FabricFault::parse_failure(&trial.fabric, text)
+            .unwrap()
+            .changes
+    };
+    trial.fabric = trial.fabric.with_changes(fail("h1-leaf1@0"));
     let mut experiment = experiment(&trial, 15.0);
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
@@ -187,25 +198,25 @@ fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
         assert_eq!(finding.about, "job a");
         assert!(finding.text.contains("path"), "{finding}");
     }
-    experiment.faults = vec![Fault::repair(&trial.fabric, "h1-leaf1@6").unwrap()];
+    experiment.faults = vec![FabricFault::parse_repair(&trial.fabric, "h1-leaf1@6").unwrap()];
     assert_eq!(run(&experiment, Scheduler::Crux).jobs[0].iterations, 6);
 }
 
 #[test]
 fn impossible_input_has_a_name() {
-    let error = |experiment: &Experiment| {
-        let error = simulate(experiment, Scheduler::Ecmp, &mut |_| {}).unwrap_err();
+    let error = |experiment: &SimulationExperiment| {
+        let error = simulate_experiment(experiment, Scheduler::Ecmp, &mut |_| {}).unwrap_err();
         let source = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
         format!("{error}: {source}")
     };
-    let trial = Trial::lab().job("a", &[("h1", "h4")]);
+    let trial = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]);
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let said = error(&experiment(&trial, seconds));
         assert!(said.contains("cannot be simulated"), "{said}");
     }
-    let of_all = |broken: &Experiment, field: &str| {
+    let of_all = |broken: &SimulationExperiment, field: &str| {
         for scheduler in Scheduler::ALL {
-            let error = simulate(broken, scheduler, &mut |_| {}).unwrap_err();
+            let error = simulate_experiment(broken, scheduler, &mut |_| {}).unwrap_err();
             let source = std::error::Error::source(&error).unwrap().to_string();
             assert!(error.to_string().contains("job a"), "{error}");
             assert!(source.contains(field), "{scheduler}: {source}");
@@ -229,7 +240,9 @@ fn impossible_input_has_a_name() {
 
 #[test]
 fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
-    let mut trial = Trial::lab().job("a", &[("h1", "h4")]).job("b", &[]);
+    let mut trial = TestInput::on_lab_fabric()
+        .with_job("a", &[("h1", "h4")])
+        .with_job("b", &[]);
     trial.jobs[1].compute_seconds = 0.0;
     let outcome = run(&experiment(&trial, 1.2), Scheduler::Crux);
     let about = |about: &str| outcome.findings.iter().find(|f| f.about == about).unwrap();
@@ -240,15 +253,15 @@ fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
 
 #[test]
 fn timelines_add_up_to_the_outcome() {
-    let mut experiment = experiment(&pair().job("c", &[("h2", "h6"), ("h3", "h1")]), 20.0);
-    experiment.views = vec![View {
+    let mut experiment = experiment(&pair().with_job("c", &[("h2", "h6"), ("h3", "h1")]), 20.0);
+    experiment.views = vec![TimelineView {
         from_seconds: 0.0,
         until_seconds: 20.0,
         bins: 40,
     }];
     for scheduler in [Scheduler::Ecmp, Scheduler::Crux] {
-        let Simulated { outcome, timelines } =
-            simulate(&experiment, scheduler, &mut |_| {}).unwrap();
+        let SimulationResult { outcome, timelines } =
+            simulate_experiment(&experiment, scheduler, &mut |_| {}).unwrap();
         let mean = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
         let [timeline] = &timelines[..] else {
             panic!("one view")
@@ -261,8 +274,8 @@ fn timelines_add_up_to_the_outcome() {
             assert!(close(shares, link.busy_fraction), "{name}");
         }
         // Whoever sends: the busy links of a tier are the links times the share its jobs took.
-        for wire in &timeline.wire {
-            let of_hosts = wire.tier == crate::WireTier::Hosts;
+        for wire in &timeline.tiers {
+            let of_hosts = wire.tier == crate::LinkTier::Hosts;
             let busy = outcome
                 .links
                 .iter()
@@ -284,7 +297,7 @@ fn timelines_add_up_to_the_outcome() {
 
 #[test]
 fn the_same_experiment_gives_the_same_outcome() {
-    let experiment = experiment(&pair().job("c", &[("h2", "h6"), ("h3", "h1")]), 50.0);
+    let experiment = experiment(&pair().with_job("c", &[("h2", "h6"), ("h3", "h1")]), 50.0);
     for scheduler in Scheduler::ALL {
         assert_eq!(run(&experiment, scheduler), run(&experiment, scheduler));
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fluid::{Instant, JobIndex, Phase};
-use planner::{Flow, Input, Job};
+use fluid::{JobIndex, JobPhase, RunInstant};
+use planner::{Flow, Job, PlanInput};
 use topology::{Fabric, LinkId};
 
-use super::{BANDS, Timeline, View, WireTier};
-use crate::demand::Demand;
+use super::{BANDS, LinkTier, Timeline, TimelineView};
+use crate::demand::LinkDemand;
 use crate::schedule::Schedule;
 
 /// Links that a timeline watches.
@@ -15,78 +15,78 @@ const WATCHED: usize = 4;
 
 /// A rate that holds since some time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HeldRate {
     since: f64,
     value: f64,
 }
 
 /// Makes timelines of a run while it goes on.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(crate) struct TimelineRecorder {
     timelines: Vec<Timeline>,
-    watched: BTreeMap<u32, Watched>,
-    jobs: Vec<Recorded>,
+    watched: BTreeMap<u32, WatchedLink>,
+    jobs: Vec<RecordedJob>,
     /// The job of the input in each place of the engine.
     places: BTreeMap<JobIndex, usize>,
     gpus: f64,
     /// Links of the fabric, by tier.
-    links: ByTier,
+    links: TierValues,
 }
 
 /// A watched link.
 #[derive(Debug)]
-struct Watched {
+struct WatchedLink {
     place: usize,
     bytes_per_second: f64,
-    levels: BTreeMap<u32, Held>,
+    levels: BTreeMap<u32, HeldRate>,
 }
 
 /// A job of the run.
 #[derive(Debug)]
-struct Recorded {
+struct RecordedJob {
     gpus: f64,
     compute_seconds: f64,
     intensity: f64,
     band: usize,
     /// Seconds of link that a byte of each flow takes, summed over its path, by tier.
-    seconds_per_byte: Vec<ByTier>,
-    sending: Sending,
+    seconds_per_byte: Vec<TierValues>,
+    sending: SendingState,
 }
 
-/// One value for each of [`WireTier::ALL`].
-type ByTier = [f64; 2];
+/// One value for each of [`LinkTier::ALL`].
+type TierValues = [f64; 2];
 
 /// What a job has on the wire since some time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sending {
+struct SendingState {
     since: f64,
     /// Links that it takes the whole of, by tier.
-    links: ByTier,
+    links: TierValues,
     intensity: f64,
 }
 
-impl Recorder {
-    pub(crate) fn new(views: &[View], input: &Input, schedule: &Schedule) -> Self {
-        let watched = most_used(input, schedule);
-        let bands = bands(input);
+impl TimelineRecorder {
+    pub(crate) fn new(views: &[TimelineView], input: &PlanInput, schedule: &Schedule) -> Self {
+        let watched = most_used_links(input, schedule);
+        let bands = intensity_bands(input);
         let capacity = |link: LinkId| input.fabric.link(link).bandwidth.bytes_per_second();
         let slots = watched.iter().enumerate().map(|(place, link)| {
-            let watched = Watched {
+            let watched = WatchedLink {
                 place,
                 bytes_per_second: capacity(*link),
                 levels: BTreeMap::new(),
             };
             (link.0, watched)
         });
-        let job = |(job, band): (&planner::Job, &usize)| Recorded {
+        let job = |(job, band): (&planner::Job, &usize)| RecordedJob {
             gpus: f64::from(job.gpu_count()),
             compute_seconds: job.compute_seconds,
             intensity: 0.0,
             band: *band,
             seconds_per_byte: Vec::new(),
-            sending: Sending::default(),
+            sending: SendingState::default(),
         };
-        let jobs: Vec<Recorded> = input.jobs.iter().zip(&bands).map(job).collect();
+        let jobs: Vec<RecordedJob> = input.jobs.iter().zip(&bands).map(job).collect();
         let count = bands.iter().max().map_or(0, |last| last + 1);
         let mut recorder = Self {
             timelines: views
@@ -97,9 +97,9 @@ impl Recorder {
             gpus: jobs.iter().map(|job| job.gpus).sum(),
             jobs,
             places: BTreeMap::new(),
-            links: by_tier(&input.fabric, all_links(&input.fabric), |_| 1.0),
+            links: sum_by_tier(&input.fabric, all_links(&input.fabric), |_| 1.0),
         };
-        recorder.rescheduled(input, schedule);
+        recorder.update_schedule(input, schedule);
         recorder
     }
 
@@ -109,106 +109,108 @@ impl Recorder {
     }
 
     /// The place that the engine gave a job of the input.
-    pub(crate) fn placed(&mut self, job: usize, index: JobIndex) {
+    pub(crate) fn set_engine_job(&mut self, job: usize, index: JobIndex) {
         self.places.insert(index, job);
     }
 
     /// Takes over the intensities and paths of a new schedule.
-    pub(crate) fn rescheduled(&mut self, input: &Input, schedule: &Schedule) {
+    pub(crate) fn update_schedule(&mut self, input: &PlanInput, schedule: &Schedule) {
         let fabric = &input.fabric;
         let seconds = |link: LinkId| 1.0 / fabric.link(link).bandwidth.bytes_per_second();
-        let of_path = |path: &Vec<LinkId>| by_tier(fabric, path.iter().copied(), seconds);
+        let of_path = |path: &Vec<LinkId>| sum_by_tier(fabric, path.iter().copied(), seconds);
         for ((job, scheduled), of) in input.jobs.iter().zip(&schedule.jobs).zip(&mut self.jobs) {
-            let demand = Demand::new(fabric, job, &scheduled.paths);
-            of.intensity = job.intensity(demand.bottleneck_seconds());
+            let demand = LinkDemand::new(fabric, job, &scheduled.paths);
+            of.intensity = job.intensity_for(demand.bottleneck_seconds());
             of.seconds_per_byte = scheduled.paths.iter().map(of_path).collect();
         }
     }
 
     /// Takes in what an instant made different.
-    pub(crate) fn see(&mut self, instant: &Instant<'_>) {
+    pub(crate) fn record_instant(&mut self, instant: &RunInstant<'_>) {
         let now = instant.seconds();
-        for (job, phase) in instant.phases() {
-            if phase == Phase::Computing {
-                self.computes(job, now);
+        for (job, phase) in instant.phase_changes() {
+            if phase == JobPhase::Computing {
+                self.record_computation(job, now);
             }
         }
-        for rate in instant.links() {
-            self.link_takes(rate, now);
+        for rate in instant.link_rates() {
+            self.record_link_rate(rate, now);
         }
-        let mut jobs: Vec<JobIndex> = instant.flows().map(|flow| flow.job).collect();
+        let mut jobs: Vec<JobIndex> = instant.flow_rates().map(|flow| flow.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
         for job in jobs {
-            self.sends(job, instant, now);
+            self.record_flow_rates(job, instant, now);
         }
     }
 
     /// The timelines of a run that ends now.
-    pub(crate) fn finish(mut self, now: f64) -> Vec<Timeline> {
+    pub(crate) fn into_timelines(mut self, now: f64) -> Vec<Timeline> {
         let links: Vec<u32> = self.watched.keys().copied().collect();
         for link in links {
             let classes: Vec<u32> = self.watched[&link].levels.keys().copied().collect();
             for class in classes {
                 let rate = fluid::LinkRate {
                     link,
-                    class,
+                    level: class,
                     bytes_per_second: 0.0,
                 };
-                self.link_takes(rate, now);
+                self.record_link_rate(rate, now);
             }
         }
         for job in 0..self.jobs.len() {
-            self.wire_changes(job, ByTier::default(), now);
+            self.update_sending(job, TierValues::default(), now);
         }
         self.timelines
     }
 
     /// An iteration begins: its computation takes as long as it takes.
-    fn computes(&mut self, index: JobIndex, now: f64) {
+    fn record_computation(&mut self, index: JobIndex, now: f64) {
         let Some(job) = self.places.get(&index).map(|place| &self.jobs[*place]) else {
             return;
         };
         let share = job.gpus / self.gpus;
         for timeline in &mut self.timelines {
             let span = (now, now + job.compute_seconds);
-            timeline.view.add(&mut timeline.computing, span, share);
+            timeline
+                .view
+                .add_value(&mut timeline.computing, span, share);
         }
     }
 
-    fn link_takes(&mut self, rate: fluid::LinkRate, now: f64) {
+    fn record_link_rate(&mut self, rate: fluid::LinkRate, now: f64) {
         let Some(watched) = self.watched.get_mut(&rate.link) else {
             return;
         };
         let value = rate.bytes_per_second / watched.bytes_per_second;
-        let held = watched.levels.entry(rate.class).or_default();
-        let was = std::mem::replace(held, Held { since: now, value });
+        let held = watched.levels.entry(rate.level).or_default();
+        let was = std::mem::replace(held, HeldRate { since: now, value });
         for timeline in &mut self.timelines {
             let series = &mut timeline.links[watched.place];
-            let levels = series.levels.entry(rate.class);
+            let levels = series.levels.entry(rate.level);
             let level = levels.or_insert_with(|| vec![0.0; timeline.view.bins]);
-            timeline.view.add(level, (was.since, now), was.value);
+            timeline.view.add_value(level, (was.since, now), was.value);
         }
     }
 
     /// The flows of a job have new rates.
-    fn sends(&mut self, index: JobIndex, instant: &Instant<'_>, now: f64) {
+    fn record_flow_rates(&mut self, index: JobIndex, instant: &RunInstant<'_>, now: f64) {
         let Some(place) = self.places.get(&index).copied() else {
             return;
         };
-        let mut links = ByTier::default();
+        let mut links = TierValues::default();
         for (flow, seconds) in (0..).zip(&self.jobs[place].seconds_per_byte) {
-            let rate = instant.engine().rate(index, flow).unwrap_or(0.0);
+            let rate = instant.engine().flow_rate(index, flow).unwrap_or(0.0);
             for (sum, seconds) in links.iter_mut().zip(seconds) {
                 *sum += rate * seconds;
             }
         }
-        self.wire_changes(place, links, now);
+        self.update_sending(place, links, now);
     }
 
-    fn wire_changes(&mut self, job: usize, links: ByTier, now: f64) {
+    fn update_sending(&mut self, job: usize, links: TierValues, now: f64) {
         let job = &mut self.jobs[job];
-        let sending = Sending {
+        let sending = SendingState {
             since: now,
             links,
             intensity: job.intensity,
@@ -218,10 +220,10 @@ impl Recorder {
         let intensity = was.links.iter().sum::<f64>() * was.intensity;
         for timeline in &mut self.timelines {
             let view = timeline.view;
-            view.add(&mut timeline.intensity, span, intensity);
-            for (tier, wire) in timeline.wire.iter_mut().enumerate() {
+            view.add_value(&mut timeline.intensity, span, intensity);
+            for (tier, wire) in timeline.tiers.iter_mut().enumerate() {
                 let share = was.links[tier] / self.links[tier];
-                view.add(&mut wire.bands[job.band], span, share);
+                view.add_value(&mut wire.bands[job.band], span, share);
             }
         }
     }
@@ -232,20 +234,20 @@ fn all_links(fabric: &Fabric) -> impl Iterator<Item = LinkId> {
 }
 
 /// Sums of `value` over `links`, by tier.
-fn by_tier(
+fn sum_by_tier(
     fabric: &Fabric,
     links: impl Iterator<Item = LinkId>,
     value: impl Fn(LinkId) -> f64,
-) -> ByTier {
-    let mut sums = ByTier::default();
+) -> TierValues {
+    let mut sums = TierValues::default();
     for link in links {
-        sums[WireTier::of(fabric, link) as usize] += value(link);
+        sums[LinkTier::of_link(fabric, link) as usize] += value(link);
     }
     sums
 }
 
 /// The band of every job: by intensity as far as links of hosts limit it, of equals the first one.
-fn bands(input: &Input) -> Vec<usize> {
+fn intensity_bands(input: &PlanInput) -> Vec<usize> {
     let fabric = &input.fabric;
     let ends = |flow: &Flow| {
         let down = fabric.nic(flow.dst).uplink.reverse();
@@ -253,7 +255,7 @@ fn bands(input: &Input) -> Vec<usize> {
     };
     let intensity = |job: &Job| {
         let paths: Vec<Vec<LinkId>> = job.flows.iter().map(ends).collect();
-        job.intensity(Demand::new(fabric, job, &paths).bottleneck_seconds())
+        job.intensity_for(LinkDemand::new(fabric, job, &paths).bottleneck_seconds())
     };
     let intensities: Vec<f64> = input.jobs.iter().map(intensity).collect();
     let mut order: Vec<usize> = (0..intensities.len()).collect();
@@ -267,10 +269,10 @@ fn bands(input: &Input) -> Vec<usize> {
 }
 
 /// The links that the schedule loads most, by share of time; of equals the lower.
-fn most_used(input: &Input, schedule: &Schedule) -> Vec<LinkId> {
+fn most_used_links(input: &PlanInput, schedule: &Schedule) -> Vec<LinkId> {
     let mut loads = vec![0.0; input.fabric.links().len()];
     for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
-        let demand = Demand::new(&input.fabric, job, &scheduled.paths);
+        let demand = LinkDemand::new(&input.fabric, job, &scheduled.paths);
         let iteration = job.iteration_seconds(demand.bottleneck_seconds());
         for (link, seconds) in &demand.links {
             loads[link.index()] += seconds / iteration;

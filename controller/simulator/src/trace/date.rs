@@ -4,7 +4,7 @@
 //! there were none. A clock that was put back in the trace stays so.
 
 /// Seconds since 1970-01-01 00:00; none for a date that does not exist or is written otherwise.
-pub(super) fn seconds(text: &str) -> Option<f64> {
+pub(super) fn parse_date(text: &str) -> Option<f64> {
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
     let mut number = || numbers.next()?.parse::<i64>().ok();
     let (year, month, day) = (number()?, number()?, number()?);
@@ -70,7 +70,7 @@ mod tests {
             ("", None),
         ];
         for (text, expect) in cases {
-            assert_eq!(seconds(text), expect, "{text}");
+            assert_eq!(parse_date(text), expect, "{text}");
         }
     }
 }

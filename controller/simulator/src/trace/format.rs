@@ -9,12 +9,12 @@
 //!
 //! Columns are found by name, in any order; others are ignored.
 
-use super::rows::Fields;
-use super::{Length, SkipReason, TraceJob, Workers, date};
+use super::csv_rows::RowFields;
+use super::{JobLength, LingjunWorkers, SkipReason, TraceJob, date};
 
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Format {
+pub enum TraceFormat {
     /// Microsoft Philly, as one CSV (msr-fiddle/philly-traces).
     Philly,
     /// The traces of Muri (SIGCOMM'22): Philly's jobs, with models drawn at random.
@@ -28,62 +28,62 @@ pub enum Format {
 
 /// A column, and whether a file without it is of another format.
 #[derive(Clone, Copy, Debug)]
-struct Column {
+struct FormatColumn {
     name: &'static str,
     required: bool,
 }
 
-const fn required(name: &'static str) -> Column {
-    Column {
+const fn required_column(name: &'static str) -> FormatColumn {
+    FormatColumn {
         name,
         required: true,
     }
 }
 
-const fn optional(name: &'static str) -> Column {
-    Column {
+const fn optional_column(name: &'static str) -> FormatColumn {
+    FormatColumn {
         name,
         required: false,
     }
 }
 
-const PHILLY: [Column; 4] = [
-    required("timestamp"),
-    required("duration"),
-    required("num_gpus"),
-    required("cluster"),
+const PHILLY: [FormatColumn; 4] = [
+    required_column("timestamp"),
+    required_column("duration"),
+    required_column("num_gpus"),
+    required_column("cluster"),
 ];
-const MURI: [Column; 5] = [
-    required("job_id"),
-    required("num_gpu"),
-    required("submit_time"),
-    required("duration"),
-    required("model_name"),
+const MURI: [FormatColumn; 5] = [
+    required_column("job_id"),
+    required_column("num_gpu"),
+    required_column("submit_time"),
+    required_column("duration"),
+    required_column("model_name"),
 ];
-const LINGJUN: [Column; 7] = [
-    required("job_name"),
-    required("gmt_job_submitted"),
-    required("gmt_job_running"),
-    required("gmt_job_finished"),
-    optional("gmt_job_stopped"),
-    optional("model"),
-    optional("uid"),
+const LINGJUN: [FormatColumn; 7] = [
+    required_column("job_name"),
+    required_column("gmt_job_submitted"),
+    required_column("gmt_job_running"),
+    required_column("gmt_job_finished"),
+    optional_column("gmt_job_stopped"),
+    optional_column("model"),
+    optional_column("uid"),
 ];
-const PLAIN: [Column; 7] = [
-    required("submitted_seconds"),
-    required("gpus"),
-    optional("duration_seconds"),
-    optional("iterations"),
-    optional("id"),
-    optional("model"),
-    optional("tenant"),
+const PLAIN: [FormatColumn; 7] = [
+    required_column("submitted_seconds"),
+    required_column("gpus"),
+    optional_column("duration_seconds"),
+    optional_column("iterations"),
+    optional_column("id"),
+    optional_column("model"),
+    optional_column("tenant"),
 ];
 
-impl Format {
+impl TraceFormat {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Philly, Self::Muri, Self::Lingjun, Self::Plain];
 
-    fn columns(self) -> &'static [Column] {
+    fn columns(self) -> &'static [FormatColumn] {
         match self {
             Self::Philly => &PHILLY,
             Self::Muri => &MURI,
@@ -93,7 +93,7 @@ impl Format {
     }
 
     /// The columns that a file of this format has, for messages.
-    pub(super) fn header(self) -> String {
+    pub(super) fn header_line(self) -> String {
         let needed = self.columns().iter().filter(|column| column.required);
         let names: Vec<&str> = needed.map(|column| column.name).collect();
         match self {
@@ -104,8 +104,8 @@ impl Format {
 
     /// Where this format's columns are under `header`, in the order of its table; none if one that
     /// it needs is missing.
-    pub(super) fn positions(self, header: &Fields) -> Option<Vec<Option<usize>>> {
-        let position = |column: &Column| header.iter().position(|name| name == column.name);
+    pub(super) fn column_positions(self, header: &RowFields) -> Option<Vec<Option<usize>>> {
+        let position = |column: &FormatColumn| header.iter().position(|name| name == column.name);
         let positions: Vec<Option<usize>> = self.columns().iter().map(position).collect();
         let columns = self.columns().iter().zip(&positions);
         let complete = columns
@@ -117,7 +117,7 @@ impl Format {
     }
 
     /// What a reader of results should know of such a trace.
-    pub(super) fn notes(self) -> Vec<String> {
+    pub(super) fn trace_notes(self) -> Vec<String> {
         let notes: &[&str] = match self {
             Self::Philly => &["the trace names no models; they are drawn from a mix"],
             Self::Muri => &[
@@ -131,92 +131,92 @@ impl Format {
     }
 
     /// The job that a row means; `line` names it where the trace does not.
-    pub(super) fn job(self, row: &Row<'_>, line: u64) -> Result<TraceJob, SkipReason> {
+    pub(super) fn parse_job(self, row: &TraceRow<'_>, line: u64) -> Result<TraceJob, SkipReason> {
         match self {
-            Self::Philly => row.philly(line),
-            Self::Muri => row.muri(),
-            Self::Lingjun => row.lingjun(),
-            Self::Plain => row.plain(line),
+            Self::Philly => row.parse_philly(line),
+            Self::Muri => row.parse_muri(),
+            Self::Lingjun => row.parse_lingjun(),
+            Self::Plain => row.parse_plain(line),
         }
     }
 }
 
 /// A row under its header.
-pub(super) struct Row<'a> {
-    pub(super) fields: &'a Fields,
+pub(super) struct TraceRow<'a> {
+    pub(super) fields: &'a RowFields,
     pub(super) positions: &'a [Option<usize>],
-    pub(super) workers: &'a Workers,
+    pub(super) workers: &'a LingjunWorkers,
 }
 
-impl Row<'_> {
-    fn philly(&self, line: u64) -> Result<TraceJob, SkipReason> {
+impl TraceRow<'_> {
+    fn parse_philly(&self, line: u64) -> Result<TraceJob, SkipReason> {
         Ok(TraceJob {
             id: line.to_string(),
-            submitted_seconds: instant(self.text(0))?,
-            length: Length::Seconds(span(self.text(1), 1.0)?),
-            gpus: gpus(self.text(2))?,
+            submitted_seconds: parse_instant(self.field_text(0))?,
+            length: JobLength::Seconds(parse_duration(self.field_text(1), 1.0)?),
+            gpus: parse_gpus(self.field_text(2))?,
             model: None,
-            tenant: self.named(3),
+            tenant: self.optional_text(3),
         })
     }
 
-    fn muri(&self) -> Result<TraceJob, SkipReason> {
+    fn parse_muri(&self) -> Result<TraceJob, SkipReason> {
         const MILLISECOND: f64 = 1e-3;
         Ok(TraceJob {
-            id: self.text(0).to_owned(),
-            gpus: gpus(self.text(1))?,
-            submitted_seconds: time(self.text(2), MILLISECOND)?,
-            length: Length::Seconds(span(self.text(3), MILLISECOND)?),
-            model: self.named(4),
+            id: self.field_text(0).to_owned(),
+            gpus: parse_gpus(self.field_text(1))?,
+            submitted_seconds: parse_time(self.field_text(2), MILLISECOND)?,
+            length: JobLength::Seconds(parse_duration(self.field_text(3), MILLISECOND)?),
+            model: self.optional_text(4),
             tenant: None,
         })
     }
 
-    fn lingjun(&self) -> Result<TraceJob, SkipReason> {
-        let submitted_seconds = instant(self.text(1))?;
-        if absent(self.text(2)) {
+    fn parse_lingjun(&self) -> Result<TraceJob, SkipReason> {
+        let submitted_seconds = parse_instant(self.field_text(1))?;
+        if is_absent(self.field_text(2)) {
             return Err(SkipReason::NeverRan);
         }
-        let began = instant(self.text(2))?;
-        let ends = [self.text(3), self.text(4)];
-        let end = ends.into_iter().find(|text| !absent(text));
-        let ended = instant(end.ok_or(SkipReason::StillRunning)?)?;
+        let began = parse_instant(self.field_text(2))?;
+        let ends = [self.field_text(3), self.field_text(4)];
+        let end = ends.into_iter().find(|text| !is_absent(text));
+        let ended = parse_instant(end.ok_or(SkipReason::StillRunning)?)?;
         if began < submitted_seconds || ended < began {
-            return Err(SkipReason::Backwards);
+            return Err(SkipReason::TimesOutOfOrder);
         }
         Ok(TraceJob {
-            id: self.text(0).to_owned(),
+            id: self.field_text(0).to_owned(),
             submitted_seconds,
-            length: Length::Seconds(within_reason(ended - began)?),
-            gpus: self.workers.gpus(self.text(0))?,
-            model: self.named(5),
-            tenant: self.named(6),
+            length: JobLength::Seconds(check_duration(ended - began)?),
+            gpus: self.workers.job_gpus(self.field_text(0))?,
+            model: self.optional_text(5),
+            tenant: self.optional_text(6),
         })
     }
 
-    fn plain(&self, line: u64) -> Result<TraceJob, SkipReason> {
-        let length = match self.text(3) {
-            "" => Length::Seconds(span(self.text(2), 1.0)?),
-            iterations => Length::Iterations(count(iterations)?),
+    fn parse_plain(&self, line: u64) -> Result<TraceJob, SkipReason> {
+        let length = match self.field_text(3) {
+            "" => JobLength::Seconds(parse_duration(self.field_text(2), 1.0)?),
+            iterations => JobLength::Iterations(parse_count(iterations)?),
         };
         Ok(TraceJob {
-            id: self.named(4).unwrap_or_else(|| line.to_string()),
-            submitted_seconds: time(self.text(0), 1.0)?,
-            gpus: gpus(self.text(1))?,
+            id: self.optional_text(4).unwrap_or_else(|| line.to_string()),
+            submitted_seconds: parse_time(self.field_text(0), 1.0)?,
+            gpus: parse_gpus(self.field_text(1))?,
             length,
-            model: self.named(5),
-            tenant: self.named(6),
+            model: self.optional_text(5),
+            tenant: self.optional_text(6),
         })
     }
 
     /// The value in the format's `column`; empty if the file has no such column.
-    fn text(&self, column: usize) -> &str {
+    fn field_text(&self, column: usize) -> &str {
         self.positions[column].map_or("", |position| self.fields.get(position))
     }
 
-    fn named(&self, column: usize) -> Option<String> {
-        Some(self.text(column))
-            .filter(|text| !absent(text))
+    fn optional_text(&self, column: usize) -> Option<String> {
+        Some(self.field_text(column))
+            .filter(|text| !is_absent(text))
             .map(str::to_owned)
     }
 }
@@ -228,19 +228,19 @@ const MAX_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 const MAX_GPUS: u32 = 1_000_000;
 
 /// How data sets write that a value is missing.
-fn absent(text: &str) -> bool {
+fn is_absent(text: &str) -> bool {
     ["", "null", "NULL", "None", "nan", "NaN", "\\N", "-"].contains(&text)
 }
 
-fn instant(text: &str) -> Result<f64, SkipReason> {
-    date::seconds(text).ok_or(SkipReason::Date)
+fn parse_instant(text: &str) -> Result<f64, SkipReason> {
+    date::parse_date(text).ok_or(SkipReason::InvalidDate)
 }
 
 /// A time on a clock that starts at zero, in seconds.
-fn time(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
-    let value: f64 = text.parse().map_err(|_| SkipReason::Number)?;
+fn parse_time(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
+    let value: f64 = text.parse().map_err(|_| SkipReason::InvalidNumber)?;
     match value * unit_seconds {
-        seconds if seconds.is_nan() => Err(SkipReason::Number),
+        seconds if seconds.is_nan() => Err(SkipReason::InvalidNumber),
         seconds if seconds < 0.0 => Err(SkipReason::Negative),
         // Adding 0 turns -0 into 0, which sorts as what it is.
         seconds if seconds <= 2.0 * MAX_SECONDS => Ok(seconds + 0.0),
@@ -249,11 +249,11 @@ fn time(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
 }
 
 /// A duration in seconds, more than none.
-fn span(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
-    within_reason(time(text, unit_seconds)?)
+fn parse_duration(text: &str, unit_seconds: f64) -> Result<f64, SkipReason> {
+    check_duration(parse_time(text, unit_seconds)?)
 }
 
-fn within_reason(seconds: f64) -> Result<f64, SkipReason> {
+fn check_duration(seconds: f64) -> Result<f64, SkipReason> {
     match seconds {
         0.0 => Err(SkipReason::NoLength),
         seconds if seconds > MAX_SECONDS => Err(SkipReason::Huge),
@@ -261,20 +261,20 @@ fn within_reason(seconds: f64) -> Result<f64, SkipReason> {
     }
 }
 
-fn count(text: &str) -> Result<u64, SkipReason> {
+fn parse_count(text: &str) -> Result<u64, SkipReason> {
     match text.parse::<i128>() {
-        Err(_) => Err(SkipReason::Number),
+        Err(_) => Err(SkipReason::InvalidNumber),
         Ok(0) => Err(SkipReason::NoLength),
         Ok(value) if value < 0 => Err(SkipReason::Negative),
         Ok(value) => u64::try_from(value).map_err(|_| SkipReason::Huge),
     }
 }
 
-pub(super) fn gpus(text: &str) -> Result<u32, SkipReason> {
+pub(super) fn parse_gpus(text: &str) -> Result<u32, SkipReason> {
     // Some spreadsheets write 8 as 8.0.
     let text = text.strip_suffix(".0").unwrap_or(text);
     match text.parse::<i128>() {
-        Err(_) => Err(SkipReason::Number),
+        Err(_) => Err(SkipReason::InvalidNumber),
         Ok(0) => Err(SkipReason::NoGpus),
         Ok(value) if value < 0 => Err(SkipReason::Negative),
         Ok(value) => u32::try_from(value)

@@ -9,18 +9,18 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use super::format::gpus;
-use super::reader::foreign;
-use super::rows::Rows;
-use super::{SkipReason, Skipped, TraceError};
+use super::csv_rows::CsvRows;
+use super::format::parse_gpus;
+use super::reader::unknown_header_error;
+use super::{SkipReason, SkippedRows, TraceError};
 
 /// The workers of a data set's jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Workers {
+pub struct LingjunWorkers {
     /// GPUs of each worker, by job and worker.
     gpus: BTreeMap<String, BTreeMap<String, u32>>,
     /// Rows left out.
-    pub skipped: Skipped,
+    pub skipped: SkippedRows,
 }
 
 /// Workers that are kept; the published file has 23,743.
@@ -30,36 +30,36 @@ const COLUMNS: [&str; 3] = ["job_name", "worker_name", "RES"];
 
 /// What a worker requested; everything but GPUs is ignored.
 #[derive(Deserialize)]
-struct Resources {
+struct WorkerResources {
     #[serde(default, rename = "nvidia.com/gpu")]
-    gpus: Option<Amount>,
+    gpus: Option<ResourceAmount>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Amount {
+enum ResourceAmount {
     Number(f64),
     Text(String),
 }
 
-impl Workers {
+impl LingjunWorkers {
     /// Reads `worker.csv`.
     ///
     /// # Errors
     /// The first line lacks a column, or the input fails.
-    pub fn read<R: BufRead>(input: R) -> Result<Self, TraceError> {
-        let mut rows = Rows::new(input);
-        let (positions, columns) = header(&mut rows)?;
+    pub fn read_workers<R: BufRead>(input: R) -> Result<Self, TraceError> {
+        let mut rows = CsvRows::new(input);
+        let (positions, columns) = read_header(&mut rows)?;
         let (mut workers, mut known) = (Self::default(), 0);
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next_row()? {
             let added = row.and_then(|fields| {
                 if fields.len() != columns {
                     return Err(SkipReason::Columns);
                 }
                 let [job, worker, resources] = positions.map(|position| fields.get(position));
-                let gpus = requested(resources)?;
+                let gpus = requested_gpus(resources)?;
                 if known == MAX_WORKERS {
-                    return Err(SkipReason::Crowd);
+                    return Err(SkipReason::TooManyWorkers);
                 }
                 known += 1;
                 let of_job = workers.gpus.entry(job.to_owned()).or_default();
@@ -68,41 +68,42 @@ impl Workers {
                 Ok(())
             });
             if let Err(reason) = added {
-                workers.skipped.add(reason, rows.line());
+                workers.skipped.add_row(reason, rows.line_number());
             }
         }
         Ok(workers)
     }
 
     /// GPUs of all workers of the job.
-    pub(super) fn gpus(&self, job: &str) -> Result<u32, SkipReason> {
+    pub(super) fn job_gpus(&self, job: &str) -> Result<u32, SkipReason> {
         let of_job = self.gpus.get(job).ok_or(SkipReason::NoWorkers)?;
         let sum: u64 = of_job.values().map(|gpus| u64::from(*gpus)).sum();
-        gpus(&sum.to_string())
+        parse_gpus(&sum.to_string())
     }
 }
 
 /// Positions of the columns, and how many columns there are.
-fn header<R: BufRead>(rows: &mut Rows<R>) -> Result<([usize; 3], usize), TraceError> {
-    let header = rows.next()?;
+fn read_header<R: BufRead>(rows: &mut CsvRows<R>) -> Result<([usize; 3], usize), TraceError> {
+    let header = rows.next_row()?;
     if let Some(Ok(fields)) = header {
         let found = COLUMNS.map(|column| fields.iter().position(|name| name == column));
         if let [Some(job), Some(worker), Some(resources)] = found {
             return Ok(([job, worker, resources], fields.len()));
         }
     }
-    Err(foreign(header, COLUMNS.join(",")))
+    Err(unknown_header_error(header, COLUMNS.join(",")))
 }
 
 /// GPUs of a resource list; none is none.
-fn requested(resources: &str) -> Result<u32, SkipReason> {
-    let resources: Resources = serde_json::from_str(resources).map_err(|_| SkipReason::Number)?;
+fn requested_gpus(resources: &str) -> Result<u32, SkipReason> {
+    let resources: WorkerResources =
+        serde_json::from_str(resources).map_err(|_| SkipReason::InvalidNumber)?;
     let text = match resources.gpus {
         None => return Ok(0),
-        Some(Amount::Number(number)) => number.to_string(),
-        Some(Amount::Text(text)) => text,
+        Some(ResourceAmount::Number(number)) => number.to_string(),
+        Some(ResourceAmount::Text(text)) => text,
     };
-    match gpus(text.trim()) {
+    match parse_gpus(text.trim()) {
         Err(SkipReason::NoGpus) => Ok(0),
         gpus => gpus,
     }

@@ -4,36 +4,36 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
-use super::format::Row;
-use super::rows::{Fields, Rows};
-use super::{Format, SkipReason, Skipped, TraceError, TraceJob, Workers};
+use super::csv_rows::{CsvRows, RowFields};
+use super::format::TraceRow;
+use super::{LingjunWorkers, SkipReason, SkippedRows, TraceError, TraceFormat, TraceJob};
 
 /// Reads a trace; yields its jobs in the order of the file, or the error that ends it.
 #[derive(Debug)]
-pub struct Reader<R> {
-    rows: Rows<R>,
-    format: Format,
+pub struct TraceReader<R> {
+    rows: CsvRows<R>,
+    format: TraceFormat,
     positions: Vec<Option<usize>>,
     columns: usize,
-    workers: Workers,
-    seen: Seen,
-    skipped: Skipped,
+    workers: LingjunWorkers,
+    seen: SeenRows,
+    skipped: SkippedRows,
     failed: bool,
 }
 
 /// Characters of a foreign header that an error repeats.
-const SHOWN: usize = 120;
+const SHOWN_CHARACTERS: usize = 120;
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> TraceReader<R> {
     /// A reader of whatever format the first line of `input` has. Lingjun's jobs need
-    /// [`Reader::with_workers`].
+    /// [`TraceReader::with_workers`].
     ///
     /// # Errors
     /// The first line is the header of no format, or cannot be read.
     pub fn new(input: R) -> Result<Self, TraceError> {
-        let reader = Self::with_workers(input, Workers::default())?;
+        let reader = Self::with_workers(input, LingjunWorkers::default())?;
         match reader.format {
-            Format::Lingjun => Err(TraceError::NoWorkers),
+            TraceFormat::Lingjun => Err(TraceError::NoWorkers),
             _ => Ok(reader),
         }
     }
@@ -42,21 +42,21 @@ impl<R: BufRead> Reader<R> {
     ///
     /// # Errors
     /// The first line is the header of no format, or cannot be read.
-    pub fn with_workers(input: R, workers: Workers) -> Result<Self, TraceError> {
-        let mut rows = Rows::new(input);
-        let header = rows.next()?;
+    pub fn with_workers(input: R, workers: LingjunWorkers) -> Result<Self, TraceError> {
+        let mut rows = CsvRows::new(input);
+        let header = rows.next_row()?;
         let known = header.as_ref().and_then(|header| {
             let header = header.as_ref().ok()?;
-            let positions = |format: Format| Some((format, format.positions(header)?));
-            Format::ALL.into_iter().find_map(positions)
+            let positions = |format: TraceFormat| Some((format, format.column_positions(header)?));
+            TraceFormat::ALL.into_iter().find_map(positions)
         });
         let columns = match &header {
             Some(Ok(header)) => header.len(),
             _ => 0,
         };
         let Some((format, positions)) = known else {
-            let headers = Format::ALL.map(Format::header).join(", or ");
-            return Err(foreign(header, headers));
+            let headers = TraceFormat::ALL.map(TraceFormat::header_line).join(", or ");
+            return Err(unknown_header_error(header, headers));
         };
         Ok(Self {
             rows,
@@ -64,35 +64,35 @@ impl<R: BufRead> Reader<R> {
             positions,
             columns,
             workers,
-            seen: Seen::default(),
-            skipped: Skipped::default(),
+            seen: SeenRows::default(),
+            skipped: SkippedRows::default(),
             failed: false,
         })
     }
 
     /// The format that the header told.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> TraceFormat {
         self.format
     }
 
     /// The line of the latest row, from 1.
-    pub fn line(&self) -> u64 {
-        self.rows.line()
+    pub fn line_number(&self) -> u64 {
+        self.rows.line_number()
     }
 
     /// What was skipped so far.
-    pub fn skipped(&self) -> &Skipped {
+    pub fn skipped_rows(&self) -> &SkippedRows {
         &self.skipped
     }
 
     /// What was skipped, at the end.
-    pub fn into_skipped(self) -> Skipped {
+    pub fn into_skipped(self) -> SkippedRows {
         self.skipped
     }
 
     /// What a reader of results should know of the trace.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.format.notes();
+    pub fn trace_notes(&self) -> Vec<String> {
+        let mut notes = self.format.trace_notes();
         if self.seen.is_full() {
             notes.push(format!(
                 "duplicates were looked for among the first {MAX_SEEN} rows only"
@@ -102,9 +102,9 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The job of the next row; `None` at the end.
-    fn read(&mut self) -> Result<Option<Result<TraceJob, SkipReason>>, TraceError> {
-        let line = self.rows.line() + 1;
-        let Some(fields) = self.rows.next()? else {
+    fn read_job(&mut self) -> Result<Option<Result<TraceJob, SkipReason>>, TraceError> {
+        let line = self.rows.line_number() + 1;
+        let Some(fields) = self.rows.next_row()? else {
             return Ok(None);
         };
         let (format, seen) = (self.format, &mut self.seen);
@@ -113,13 +113,13 @@ impl<R: BufRead> Reader<R> {
             if fields.len() != columns {
                 return Err(SkipReason::Columns);
             }
-            let row = Row {
+            let row = TraceRow {
                 fields,
                 positions,
                 workers,
             };
-            let job = format.job(&row, line)?;
-            match seen.is_new(fields) {
+            let job = format.parse_job(&row, line)?;
+            match seen.insert_new(fields) {
                 true => Ok(job),
                 false => Err(SkipReason::Duplicate),
             }
@@ -127,15 +127,15 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-impl<R: BufRead> Iterator for Reader<R> {
+impl<R: BufRead> Iterator for TraceReader<R> {
     type Item = Result<TraceJob, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.failed {
-            match self.read() {
+            match self.read_job() {
                 Ok(None) => return None,
                 Ok(Some(Ok(job))) => return Some(Ok(job)),
-                Ok(Some(Err(reason))) => self.skipped.add(reason, self.rows.line()),
+                Ok(Some(Err(reason))) => self.skipped.add_row(reason, self.rows.line_number()),
                 Err(error) => {
                     self.failed = true;
                     return Some(Err(error));
@@ -147,13 +147,16 @@ impl<R: BufRead> Iterator for Reader<R> {
 }
 
 /// The error of a file whose first line is no header of ours.
-pub(super) fn foreign(header: Option<Result<&Fields, SkipReason>>, expected: String) -> TraceError {
+pub(super) fn unknown_header_error(
+    header: Option<Result<&RowFields, SkipReason>>,
+    expected: String,
+) -> TraceError {
     let found = match header {
         None => "nothing".to_owned(),
         Some(Err(reason)) => reason.to_string(),
         Some(Ok(fields)) => fields.iter().collect::<Vec<_>>().join(","),
     };
-    let found = found.chars().take(SHOWN).collect();
+    let found = found.chars().take(SHOWN_CHARACTERS).collect();
     TraceError::Header { expected, found }
 }
 
@@ -163,16 +166,16 @@ const MAX_SEEN: usize = 1 << 20;
 /// Fingerprints of the rows so far. Two rows of a million share one by accident with a probability
 /// of 2^-25.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenRows {
     fingerprints: BTreeSet<u64>,
 }
 
-impl Seen {
+impl SeenRows {
     fn is_full(&self) -> bool {
         self.fingerprints.len() >= MAX_SEEN
     }
 
-    fn is_new(&mut self, row: &Fields) -> bool {
+    fn insert_new(&mut self, row: &RowFields) -> bool {
         let mut hasher = DefaultHasher::new();
         for field in row.iter() {
             field.hash(&mut hasher);

@@ -2,20 +2,24 @@
 
 use super::*;
 
-fn read(text: &str) -> Trace {
-    Trace::read(Reader::new(text.as_bytes()).unwrap(), &Selection::default()).unwrap()
+fn read(text: &str) -> JobTrace {
+    JobTrace::read_jobs(
+        TraceReader::new(text.as_bytes()).unwrap(),
+        &TraceSelection::default(),
+    )
+    .unwrap()
 }
 
 fn refused(text: &str) -> String {
-    match Reader::new(text.as_bytes()) {
-        Ok(reader) => Trace::read(reader, &Selection::default())
+    match TraceReader::new(text.as_bytes()) {
+        Ok(reader) => JobTrace::read_jobs(reader, &TraceSelection::default())
             .unwrap_err()
             .to_string(),
         Err(error) => error.to_string(),
     }
 }
 
-fn counts(skipped: &Skipped) -> Vec<(SkipReason, u64, u64)> {
+fn counts(skipped: &SkippedRows) -> Vec<(SkipReason, u64, u64)> {
     let counts = skipped.by_reason.iter();
     counts
         .map(|(reason, count)| (*reason, count.rows, count.first_line))
@@ -42,7 +46,7 @@ fn philly_is_sorted_and_starts_at_zero() {
         id: "3".to_owned(),
         submitted_seconds: 0.0,
         gpus: 8,
-        length: Length::Seconds(30.0),
+        length: JobLength::Seconds(30.0),
         model: None,
         tenant: Some("6214e9".to_owned()),
     };
@@ -51,8 +55,8 @@ fn philly_is_sorted_and_starts_at_zero() {
     assert_eq!(trace.jobs[1].submitted_seconds, 60.0);
     let expected = [
         (SkipReason::Columns, 1, 12),
-        (SkipReason::Number, 1, 9),
-        (SkipReason::Date, 1, 6),
+        (SkipReason::InvalidNumber, 1, 9),
+        (SkipReason::InvalidDate, 1, 6),
         (SkipReason::Negative, 1, 5),
         (SkipReason::Huge, 2, 10),
         (SkipReason::NoGpus, 1, 7),
@@ -60,7 +64,7 @@ fn philly_is_sorted_and_starts_at_zero() {
         (SkipReason::Duplicate, 1, 4),
     ];
     assert_eq!(counts(&trace.skipped), expected);
-    assert_eq!(trace.skipped.rows(), 9);
+    assert_eq!(trace.skipped.total_rows(), 9);
     assert!(
         trace
             .skipped
@@ -76,7 +80,7 @@ fn muri_counts_milliseconds_and_says_that_its_models_are_random() {
          0,16,0,4378042,vgg16,16,1453510000,3840000\n\
          1,1,27069000,5190727,a2c,64,2683606000,13956000\n",
     );
-    assert_eq!(trace.jobs[0].length, Length::Seconds(1_453_510.0));
+    assert_eq!(trace.jobs[0].length, JobLength::Seconds(1_453_510.0));
     assert_eq!(trace.jobs[1].submitted_seconds, 27_069.0);
     assert_eq!(trace.jobs[1].model.as_deref(), Some("a2c"));
     assert!(trace.notes[0].contains("drawn at random"));
@@ -84,7 +88,7 @@ fn muri_counts_milliseconds_and_says_that_its_models_are_random() {
 
 #[test]
 fn lingjun_joins_jobs_with_their_workers() {
-    let workers = Workers::read(
+    let workers = LingjunWorkers::read_workers(
         "id,job_name,worker_name,replica_type,RES\n\
          1,a,a-0,worker,\"{\"\"nvidia.com/gpu\"\": 8, \"\"cpu\"\": 90}\"\n\
          2,a,a-1,worker,\"{\"\"nvidia.com/gpu\"\": \"\"8\"\"}\"\n\
@@ -98,7 +102,10 @@ fn lingjun_joins_jobs_with_their_workers() {
     .unwrap();
     assert_eq!(
         counts(&workers.skipped),
-        [(SkipReason::Columns, 1, 8), (SkipReason::Number, 1, 6)]
+        [
+            (SkipReason::Columns, 1, 8),
+            (SkipReason::InvalidNumber, 1, 6)
+        ]
     );
     let jobs = "id,uid,job_name,kind,model,status,gmt_job_submitted,gmt_job_running,\
         gmt_job_stopped,gmt_job_finished\n\
@@ -109,9 +116,9 @@ fn lingjun_joins_jobs_with_their_workers() {
         5,u1,a,k,,s,2023/04/01 11:00,2023/04/01 10:05,,2023/04/01 12:05\n\
         6,u1,b,k,,s,2023/04/01 11:00,2023/04/01 11:05,,2023/04/01 12:05\n\
         7,u1,c,k,,s,2023/04/01 11:00,2023/04/01 11:05,,2023/04/01 12:05\n";
-    let reader = Reader::with_workers(jobs.as_bytes(), workers).unwrap();
-    assert_eq!(reader.format(), Format::Lingjun);
-    let trace = Trace::read(reader, &Selection::default()).unwrap();
+    let reader = TraceReader::with_workers(jobs.as_bytes(), workers).unwrap();
+    assert_eq!(reader.format(), TraceFormat::Lingjun);
+    let trace = JobTrace::read_jobs(reader, &TraceSelection::default()).unwrap();
     let found: Vec<_> = trace
         .jobs
         .iter()
@@ -119,14 +126,17 @@ fn lingjun_joins_jobs_with_their_workers() {
         .collect();
     assert_eq!(
         found,
-        [(16, Length::Seconds(7_200.0)), (16, Length::Seconds(600.0))]
+        [
+            (16, JobLength::Seconds(7_200.0)),
+            (16, JobLength::Seconds(600.0))
+        ]
     );
     assert_eq!(trace.jobs[0].model.as_deref(), Some("GPT"));
     let expected = [
         (SkipReason::NoGpus, 1, 8),
         (SkipReason::NeverRan, 1, 4),
         (SkipReason::StillRunning, 1, 5),
-        (SkipReason::Backwards, 1, 6),
+        (SkipReason::TimesOutOfOrder, 1, 6),
         (SkipReason::NoWorkers, 1, 7),
     ];
     assert_eq!(counts(&trace.skipped), expected);
@@ -136,7 +146,7 @@ fn lingjun_joins_jobs_with_their_workers() {
 #[test]
 fn our_own_csv_needs_little() {
     let trace = read("gpus,iterations,submitted_seconds,model\n8,100,5,gpt-24l/A100\n1,7,5.5,\n");
-    assert_eq!(trace.jobs[0].length, Length::Iterations(100));
+    assert_eq!(trace.jobs[0].length, JobLength::Iterations(100));
     assert_eq!(trace.jobs[0].id, "2");
     assert_eq!(
         (trace.jobs[1].submitted_seconds, &trace.jobs[1].model),
@@ -162,16 +172,17 @@ fn what_is_no_trace_is_told_with_its_line() {
 fn a_selection_bounds_what_is_kept() {
     let text: String = (0..100).map(|n| format!("{n},1,10,{}\n", n % 2)).collect();
     let text = format!("submitted_seconds,gpus,duration_seconds,tenant\n{text}");
-    let read = |selection| Trace::read(Reader::new(text.as_bytes()).unwrap(), &selection);
-    let few = Selection {
+    let read =
+        |selection| JobTrace::read_jobs(TraceReader::new(text.as_bytes()).unwrap(), &selection);
+    let few = TraceSelection {
         max_jobs: 10,
-        ..Selection::default()
+        ..TraceSelection::default()
     };
     assert_eq!(
         read(few).unwrap_err().to_string(),
         "line 12: more than 10 jobs; select a tenant or a window of time"
     );
-    let window = Selection {
+    let window = TraceSelection {
         tenant: Some("1".to_owned()),
         window: Some(10.0..20.0),
         max_jobs: 10,
@@ -218,9 +229,9 @@ fn a_long_trace_streams_until_its_input_fails() {
         position: 0,
         rows: 50_001,
     };
-    let mut reader = Reader::new(endless).unwrap();
+    let mut reader = TraceReader::new(endless).unwrap();
     let good = reader.by_ref().take_while(Result::is_ok).count();
-    assert_eq!((good, reader.line()), (50_000, 50_002));
+    assert_eq!((good, reader.line_number()), (50_000, 50_002));
     assert!(reader.next().is_none());
 }
 
@@ -231,10 +242,10 @@ proptest::proptest! {
     ) {
         for header in ["timestamp,duration,num_gpus,cluster", "submitted_seconds,gpus,iterations"] {
             let text = format!("{header}\n{}", rows.join("\n"));
-            let mut reader = Reader::new(text.as_bytes()).unwrap();
+            let mut reader = TraceReader::new(text.as_bytes()).unwrap();
             let jobs = reader.by_ref().filter(Result::is_ok).count();
             let blank = rows.iter().filter(|row| row.trim().is_empty()).count();
-            let skipped = usize::try_from(reader.skipped().rows()).unwrap();
+            let skipped = usize::try_from(reader.skipped_rows().total_rows()).unwrap();
             proptest::prop_assert_eq!(jobs + skipped + blank, rows.len());
         }
     }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::Violations;
+use super::RuleViolations;
 use crate::tree::{self, SourceFile};
 
 /// Lines of a file before its tests.
@@ -12,15 +12,15 @@ const MAX_LINES: usize = 500;
 /// Columns of a line.
 const MAX_WIDTH: usize = 100;
 
-pub(super) fn check(root: &Path) -> Result<Violations, String> {
+pub(super) fn check_budgets(root: &Path) -> Result<RuleViolations, String> {
     Ok(tree::rust_files(root)?
         .iter()
-        .flat_map(violations)
+        .flat_map(file_violations)
         .collect())
 }
 
-fn violations(file: &SourceFile) -> Violations {
-    let mut found = Violations::new();
+fn file_violations(file: &SourceFile) -> RuleViolations {
+    let mut found = RuleViolations::new();
     let lines = lines_without_tests(file);
     if lines > MAX_LINES {
         found.push(format!(
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        violations(&SourceFile {
+        file_violations(&SourceFile {
             path: "a/src/b.rs".into(),
             text: text.into(),
         })

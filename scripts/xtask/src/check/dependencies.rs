@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::Violations;
+use super::RuleViolations;
 
-pub(super) fn check(root: &Path) -> Result<Violations, String> {
+pub(super) fn check_dependencies(root: &Path) -> Result<RuleViolations, String> {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
     };
-    let used = libraries(&read("Cargo.toml")?);
-    let justified = justified(&read("docs/dependencies.md")?);
+    let used = workspace_libraries(&read("Cargo.toml")?);
+    let justified = justified_libraries(&read("docs/dependencies.md")?);
     let missing = used.difference(&justified);
     let stale = justified.difference(&used);
     let missing = missing.map(|name| format!("docs/dependencies.md: say why {name} is here"));
@@ -19,7 +19,7 @@ pub(super) fn check(root: &Path) -> Result<Violations, String> {
 }
 
 /// Names under `[workspace.dependencies]` that are not our own crates.
-fn libraries(manifest: &str) -> BTreeSet<String> {
+fn workspace_libraries(manifest: &str) -> BTreeSet<String> {
     let section = manifest
         .lines()
         .skip_while(|line| *line != "[workspace.dependencies]")
@@ -33,7 +33,7 @@ fn libraries(manifest: &str) -> BTreeSet<String> {
 }
 
 /// Names in the first column of the document's tables.
-fn justified(document: &str) -> BTreeSet<String> {
+fn justified_libraries(document: &str) -> BTreeSet<String> {
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split_once('`'))
         .map(|(name, _)| name.to_owned())
@@ -47,9 +47,12 @@ mod tests {
     #[test]
     fn libraries_and_reasons_are_read() {
         let manifest = "[workspace.dependencies]\nours = { path = \"ours\" }\nserde = \"1\"\n[x]\n";
-        assert_eq!(libraries(manifest), BTreeSet::from(["serde".to_owned()]));
         assert_eq!(
-            justified("| `serde` | why |\n"),
+            workspace_libraries(manifest),
+            BTreeSet::from(["serde".to_owned()])
+        );
+        assert_eq!(
+            justified_libraries("| `serde` | why |\n"),
             BTreeSet::from(["serde".to_owned()])
         );
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Violations;
+use super::RuleViolations;
 use crate::tree;
 
 /// Every crate of the workspace with its floor; `xtask` stands outside.
@@ -45,15 +45,15 @@ const ONLY: [(&str, &[&str], &str); 3] = [
 
 const METADATA: [&str; 4] = ["metadata", "--format-version=1", "--no-deps", "--offline"];
 
-pub(super) fn check(root: &Path) -> Result<Violations, String> {
-    let metadata = tree::output(root, "cargo", &METADATA)?;
+pub(super) fn check_floors(root: &Path) -> Result<RuleViolations, String> {
+    let metadata = tree::command_output(root, "cargo", &METADATA)?;
     let metadata = serde_json::from_str(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
-    Ok(violations(&metadata))
+    Ok(floor_violations(&metadata))
 }
 
-fn violations(metadata: &Value) -> Violations {
+fn floor_violations(metadata: &Value) -> RuleViolations {
     let floors = BTreeMap::from(FLOORS);
-    let mut found = Violations::new();
+    let mut found = RuleViolations::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(floor) = floors.get(name) else {
@@ -98,12 +98,18 @@ mod tests {
     #[test]
     fn a_step_upwards_is_found() {
         assert_eq!(
-            violations(&crate_using("planner", "topology")),
-            Violations::new()
+            floor_violations(&crate_using("planner", "topology")),
+            RuleViolations::new()
         );
-        assert_eq!(violations(&crate_using("topology", "planner")).len(), 1);
-        assert_eq!(violations(&crate_using("controller", "emulator")).len(), 1);
-        assert_eq!(violations(&crate_using("switch", "p4")).len(), 1);
-        assert_eq!(violations(&crate_using("newcomer", "serde")).len(), 1);
+        assert_eq!(
+            floor_violations(&crate_using("topology", "planner")).len(),
+            1
+        );
+        assert_eq!(
+            floor_violations(&crate_using("controller", "emulator")).len(),
+            1
+        );
+        assert_eq!(floor_violations(&crate_using("switch", "p4")).len(), 1);
+        assert_eq!(floor_violations(&crate_using("newcomer", "serde")).len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Violations;
+use super::RuleViolations;
 use crate::tree;
 
 const FOLDERS: [&str; 6] = [
@@ -31,15 +31,15 @@ const EMPTY_NAMES: [&str; 6] = [
     "misc.rs",
 ];
 
-pub(super) fn check(root: &Path) -> Result<Violations, String> {
-    let files = tree::files(root)?;
+pub(super) fn check_layout(root: &Path) -> Result<RuleViolations, String> {
+    let files = tree::tracked_files(root)?;
     let broken = files
         .iter()
-        .filter_map(|path| top_level(path).or_else(|| name(path)));
+        .filter_map(|path| check_top_level(path).or_else(|| check_file_name(path)));
     Ok(broken.collect())
 }
 
-fn top_level(path: &str) -> Option<String> {
+fn check_top_level(path: &str) -> Option<String> {
     let allowed = match path.split_once('/') {
         Some((folder, _)) => folder.starts_with('.') || FOLDERS.contains(&folder),
         None => path.starts_with('.') || FILES.contains(&path),
@@ -47,7 +47,7 @@ fn top_level(path: &str) -> Option<String> {
     (!allowed).then(|| format!("{path}: the top level has a fixed set of names; move it into one"))
 }
 
-fn name(path: &str) -> Option<String> {
+fn check_file_name(path: &str) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or(path);
     EMPTY_NAMES
         .contains(&name)
@@ -61,10 +61,18 @@ mod tests {
     #[test]
     fn names_outside_the_house_are_found() {
         for path in ["notes.md", "src/lib.rs", "controller/planner/src/utils.rs"] {
-            assert!(top_level(path).or_else(|| name(path)).is_some(), "{path}");
+            assert!(
+                check_top_level(path)
+                    .or_else(|| check_file_name(path))
+                    .is_some(),
+                "{path}"
+            );
         }
         for path in ["README.md", ".ci/run", "p4/src/lib.rs"] {
-            assert_eq!(top_level(path).or_else(|| name(path)), None);
+            assert_eq!(
+                check_top_level(path).or_else(|| check_file_name(path)),
+                None
+            );
         }
     }
 }

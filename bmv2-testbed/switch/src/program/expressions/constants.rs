@@ -1,21 +1,25 @@
 //! Hexadecimal constants of the JSON.
 
-use crate::expression::Expr;
-use crate::phv::Field;
+use crate::expression::NumberExpr;
+use crate::phv::FieldRef;
 use crate::program::LoadError;
 
 /// A constant as an expression.
-pub(super) fn constant(text: &str, at: &str) -> Result<Expr, LoadError> {
-    let value = number(text, at)?;
+pub(super) fn parse_constant(text: &str, at: &str) -> Result<NumberExpr, LoadError> {
+    let value = parse_hex(text, at)?;
     Ok(if value < 0 && !text.starts_with('-') {
-        Expr::Large(value as u128)
+        NumberExpr::Large(value as u128)
     } else {
-        Expr::Const(value)
+        NumberExpr::Const(value)
     })
 }
 
 /// A constant of any width, cut into pieces like those of a field.
-pub(super) fn wide_constant(text: &str, like: &[Field], at: &str) -> Result<Vec<Expr>, LoadError> {
+pub(super) fn parse_wide_constant(
+    text: &str,
+    like: &[FieldRef],
+    at: &str,
+) -> Result<Vec<NumberExpr>, LoadError> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let mut rest = digits;
     let mut pieces = Vec::new();
@@ -23,7 +27,7 @@ pub(super) fn wide_constant(text: &str, like: &[Field], at: &str) -> Result<Vec<
         let (left, low) = rest
             .split_at_checked(rest.len().saturating_sub(32))
             .unwrap_or((rest, ""));
-        pieces.push(Expr::Const(number(&format!("0{low}"), at)?));
+        pieces.push(NumberExpr::Const(parse_hex(&format!("0{low}"), at)?));
         rest = left;
     }
     pieces.reverse();
@@ -31,7 +35,7 @@ pub(super) fn wide_constant(text: &str, like: &[Field], at: &str) -> Result<Vec<
 }
 
 /// A hexadecimal constant, possibly negative, of at most 128 bits.
-pub(in crate::program) fn number(text: &str, at: &str) -> Result<i128, LoadError> {
+pub(in crate::program) fn parse_hex(text: &str, at: &str) -> Result<i128, LoadError> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
@@ -57,9 +61,13 @@ pub(in crate::program) fn number(text: &str, at: &str) -> Result<i128, LoadError
 }
 
 /// A hexadecimal constant that is not negative and fits `bits` bits.
-pub(in crate::program) fn unsigned(text: &str, bits: u32, at: &str) -> Result<u128, LoadError> {
-    let value = number(text, at)? as u128;
-    if text.starts_with('-') || value & !crate::phv::mask(bits) != 0 {
+pub(in crate::program) fn parse_unsigned_hex(
+    text: &str,
+    bits: u32,
+    at: &str,
+) -> Result<u128, LoadError> {
+    let value = parse_hex(text, at)? as u128;
+    if text.starts_with('-') || value & !crate::phv::bit_mask(bits) != 0 {
         return Err(LoadError::malformed(
             format!("{text} does not fit {bits} bits"),
             at,

@@ -4,51 +4,53 @@
 //! again where the field that it is assigned to cuts it anyway. In `fabric.p4` half of what is
 //! computed are such masks.
 
-use crate::expression::{Binary, Expr};
-use crate::phv::mask;
+use crate::expression::{BinaryOp, NumberExpr};
+use crate::phv::bit_mask;
 
 /// An operation, without a mask that changes nothing.
-pub(super) fn operation(op: Binary, left: Expr, right: Expr) -> Expr {
+pub(super) fn binary_operation(op: BinaryOp, left: NumberExpr, right: NumberExpr) -> NumberExpr {
     match (op, left, right) {
-        (Binary::And, of, Expr::Const(bits)) | (Binary::And, Expr::Const(bits), of) => {
-            masked(of, bits)
-        }
-        (op, left, right) => Expr::Binary(op, Box::new((left, right))),
+        (BinaryOp::And, of, NumberExpr::Const(bits))
+        | (BinaryOp::And, NumberExpr::Const(bits), of) => merge_masks(of, bits),
+        (op, left, right) => NumberExpr::Binary(op, Box::new((left, right))),
     }
 }
 
 /// A value whose low `width` bits alone count, as in an assignment.
-pub(in crate::program) fn cut(of: Expr, width: u32) -> Expr {
+pub(in crate::program) fn strip_masks(of: NumberExpr, width: u32) -> NumberExpr {
     match of {
-        Expr::Binary(Binary::And, operands) => match *operands {
-            (of, Expr::Const(bits)) if covers(bits, width) => cut(of, width),
-            operands => Expr::Binary(Binary::And, Box::new(operands)),
+        NumberExpr::Binary(BinaryOp::And, operands) => match *operands {
+            (of, NumberExpr::Const(bits)) if covers_width(bits, width) => strip_masks(of, width),
+            operands => NumberExpr::Binary(BinaryOp::And, Box::new(operands)),
         },
         of => of,
     }
 }
 
-fn masked(of: Expr, bits: i128) -> Expr {
+fn merge_masks(of: NumberExpr, bits: i128) -> NumberExpr {
     match of {
-        Expr::Binary(Binary::And, operands) => match *operands {
-            (of, Expr::Const(others)) => masked(of, bits & others),
-            operands => kept(Expr::Binary(Binary::And, Box::new(operands)), bits),
+        NumberExpr::Binary(BinaryOp::And, operands) => match *operands {
+            (of, NumberExpr::Const(others)) => merge_masks(of, bits & others),
+            operands => apply_mask(NumberExpr::Binary(BinaryOp::And, Box::new(operands)), bits),
         },
-        of => kept(of, bits),
+        of => apply_mask(of, bits),
     }
 }
 
-fn kept(of: Expr, bits: i128) -> Expr {
-    let changes_nothing = of.is_unsigned() && of.bits().is_some_and(|width| covers(bits, width));
+fn apply_mask(of: NumberExpr, bits: i128) -> NumberExpr {
+    let changes_nothing = of.is_unsigned()
+        && of
+            .magnitude_bits()
+            .is_some_and(|width| covers_width(bits, width));
     match changes_nothing {
         true => of,
-        false => Expr::Binary(Binary::And, Box::new((of, Expr::Const(bits)))),
+        false => NumberExpr::Binary(BinaryOp::And, Box::new((of, NumberExpr::Const(bits)))),
     }
 }
 
 /// Whether all of the low `width` bits are set.
-fn covers(bits: i128, width: u32) -> bool {
-    let all = mask(width);
+fn covers_width(bits: i128, width: u32) -> bool {
+    let all = bit_mask(width);
     bits as u128 & all == all
 }
 
@@ -57,14 +59,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::phv::{Field, Phv, Shape, Slot};
+    use crate::phv::{FieldRef, Phv, PhvLayout, PhvSlot};
     use crate::program::HeaderIndex;
 
     const WIDTH: u32 = 9;
 
-    fn field(slot: u32) -> Expr {
-        Expr::Field(Field {
-            slot: Slot(slot),
+    fn field(slot: u32) -> NumberExpr {
+        NumberExpr::Field(FieldRef {
+            slot: PhvSlot(slot),
             bits: WIDTH,
             signed: slot == 1,
             header: HeaderIndex(0),
@@ -72,22 +74,22 @@ mod tests {
     }
 
     /// A tree, and the same as p4c wrote it.
-    fn trees() -> impl Strategy<Value = (Expr, Expr)> {
-        let plain = |of: Expr| (of.clone(), of);
+    fn trees() -> impl Strategy<Value = (NumberExpr, NumberExpr)> {
+        let plain = |of: NumberExpr| (of.clone(), of);
         let leaf = prop_oneof![
             (0..2_u32).prop_map(move |slot| plain(field(slot))),
-            (0..1024_i128).prop_map(move |value| plain(Expr::Const(value))),
+            (0..1024_i128).prop_map(move |value| plain(NumberExpr::Const(value))),
         ];
         let ops = prop_oneof![
-            3 => Just(Binary::And),
-            1 => Just(Binary::Or),
-            1 => Just(Binary::Add),
-            1 => Just(Binary::Subtract),
+            3 => Just(BinaryOp::And),
+            1 => Just(BinaryOp::Or),
+            1 => Just(BinaryOp::Add),
+            1 => Just(BinaryOp::Subtract),
         ];
         leaf.prop_recursive(5, 40, 2, move |inner| {
             (ops.clone(), inner.clone(), inner).prop_map(|(op, left, right)| {
-                let written = Expr::Binary(op, Box::new((left.1, right.1)));
-                (operation(op, left.0, right.0), written)
+                let written = NumberExpr::Binary(op, Box::new((left.1, right.1)));
+                (binary_operation(op, left.0, right.0), written)
             })
         })
     }
@@ -99,28 +101,32 @@ mod tests {
             values in proptest::array::uniform2(0..1_u128 << WIDTH),
             width in 1..40_u32,
         ) {
-            let shape = Shape { slots: 2, ..Shape::default() };
+            let shape = PhvLayout { slots: 2, ..PhvLayout::default() };
             let mut phv = Phv::new(&shape);
-            phv.set(Slot(0), values[0]);
-            phv.set(Slot(1), values[1]);
-            let value = written.eval(&phv, &[]);
-            prop_assert_eq!(simple.eval(&phv, &[]), value);
-            let low = |value: i128| value as u128 & mask(width);
-            prop_assert_eq!(low(cut(simple, width).eval(&phv, &[])), low(value));
+            phv.set(PhvSlot(0), values[0]);
+            phv.set(PhvSlot(1), values[1]);
+            let value = written.eval_number(&phv, &[]);
+            prop_assert_eq!(simple.eval_number(&phv, &[]), value);
+            let low = |value: i128| value as u128 & bit_mask(width);
+            prop_assert_eq!(low(strip_masks(simple, width).eval_number(&phv, &[])), low(value));
         }
     }
 
     #[test]
     fn what_p4c_adds_to_the_cell_of_a_counter_goes() {
-        let and = |of, bits| operation(Binary::And, of, Expr::Const(bits));
+        let and = |of, bits| binary_operation(BinaryOp::And, of, NumberExpr::Const(bits));
         let port = and(field(0), 0xfff);
-        let shifted = Expr::Binary(Binary::ShiftLeft, Box::new((port, Expr::Const(3))));
-        assert!(matches!(and(field(0), 0xfff), Expr::Field(_)));
+        let shifted =
+            NumberExpr::Binary(BinaryOp::ShiftLeft, Box::new((port, NumberExpr::Const(3))));
+        assert!(matches!(and(field(0), 0xfff), NumberExpr::Field(_)));
         assert!(matches!(
             and(and(shifted, 0xfff), 0xffff_ffff),
-            Expr::Binary(Binary::ShiftLeft, _)
+            NumberExpr::Binary(BinaryOp::ShiftLeft, _)
         ));
         // Bits that a sign would set are kept out.
-        assert!(matches!(and(field(1), 0xfff), Expr::Binary(Binary::And, _)));
+        assert!(matches!(
+            and(field(1), 0xfff),
+            NumberExpr::Binary(BinaryOp::And, _)
+        ));
     }
 }

@@ -4,21 +4,21 @@
 
 use serde_json::Value;
 
-use super::{Compiler, Node};
-use crate::expression::{Binary, Cond, Expr, HeaderRef};
-use crate::phv::Field;
-use crate::program::headers::{self, Content, Reference, plain};
+use super::{ExprCompiler, UnwrappedValue};
+use crate::expression::{BinaryOp, BoolExpr, HeaderRef, NumberExpr};
+use crate::phv::FieldRef;
+use crate::program::headers::{self, FieldContent, FieldReference, require_plain};
 use crate::program::{HeaderIndex, LoadError, StackIndex, VarbitIndex, json};
 
 /// A union known when the program is loaded, or the element of a stack of unions.
 pub(super) enum UnionRef {
     Fixed(Vec<HeaderIndex>),
-    Indexed(Expr, Vec<Vec<HeaderIndex>>),
+    Indexed(NumberExpr, Vec<Vec<HeaderIndex>>),
 }
 
 impl UnionRef {
     /// One of its members.
-    fn member(&self, number: usize) -> Option<HeaderRef> {
+    fn member_header(&self, number: usize) -> Option<HeaderRef> {
         match self {
             Self::Fixed(members) => members.get(number).copied().map(HeaderRef::Fixed),
             Self::Indexed(index, elements) => {
@@ -31,7 +31,7 @@ impl UnionRef {
         }
     }
 
-    fn size(&self) -> usize {
+    fn member_count(&self) -> usize {
         match self {
             Self::Fixed(members) => members.len(),
             Self::Indexed(_, elements) => elements.first().map_or(0, Vec::len),
@@ -39,73 +39,81 @@ impl UnionRef {
     }
 }
 
-impl Compiler<'_> {
+impl ExprCompiler<'_> {
     /// A field of a stack's last element.
-    pub(in crate::program) fn last_field(&self, value: &Value) -> Result<Expr, LoadError> {
-        let (name, field) = headers::pair(value, self.at)?;
-        let stack = self.headers.groups.stack(name, self.at)?;
+    pub(in crate::program) fn last_element_field(
+        &self,
+        value: &Value,
+    ) -> Result<NumberExpr, LoadError> {
+        let (name, field) = headers::field_names(value, self.at)?;
+        let stack = self.headers.groups.find_stack(name, self.at)?;
         let elements: Vec<HeaderIndex> = stack.elements.iter().flatten().copied().collect();
-        Ok(self.last_of(stack.index, &elements, field)?.0)
+        Ok(self.field_of_last(stack.index, &elements, field)?.0)
     }
 
     /// The field of this name in the last of a stack's elements, and its width.
-    pub(in crate::program) fn last_of(
+    pub(in crate::program) fn field_of_last(
         &self,
         stack: StackIndex,
         elements: &[HeaderIndex],
         field: &str,
-    ) -> Result<(Expr, u32), LoadError> {
-        let last = (Expr::StackCount(stack), Expr::Const(1));
-        let last = Expr::Binary(Binary::Subtract, Box::new(last));
+    ) -> Result<(NumberExpr, u32), LoadError> {
+        let last = (NumberExpr::StackCount(stack), NumberExpr::Const(1));
+        let last = NumberExpr::Binary(BinaryOp::Subtract, Box::new(last));
         let first = elements
             .first()
-            .and_then(|first| self.headers.position(*first, field));
+            .and_then(|first| self.headers.field_position(*first, field));
         let position = first.ok_or_else(|| LoadError::missing("field", field, self.at))?;
-        let fields = self.fields(elements, position)?;
+        let fields = self.element_fields(elements, position)?;
         let bits = fields.first().map_or(0, |field| field.bits);
-        Ok((Expr::Indexed(Box::new((last, fields))), bits))
+        Ok((NumberExpr::Indexed(Box::new((last, fields))), bits))
     }
 
     /// The field at this position of each of some headers of one type.
-    pub(super) fn fields(
+    pub(super) fn element_fields(
         &self,
         of: &[HeaderIndex],
         position: usize,
-    ) -> Result<Box<[Field]>, LoadError> {
+    ) -> Result<Box<[FieldRef]>, LoadError> {
         let field = |header: &HeaderIndex| {
-            let content = self.headers.contents(*header).get(position);
+            let content = self.headers.field_contents(*header).get(position);
             let name = position.to_string();
             let content = content.ok_or_else(|| LoadError::missing("field", &name, self.at))?;
-            plain(content, &name, self.at)
+            require_plain(content, &name, self.at)
         };
         of.iter().map(field).collect()
     }
 
     /// A header, whether named or computed.
-    pub(in crate::program) fn header(&self, typed: &json::Typed) -> Result<HeaderRef, LoadError> {
-        let operation = match self.open(typed)? {
-            Node::Plain(plain) if plain.kind == "header" => {
+    pub(in crate::program) fn header_ref(
+        &self,
+        typed: &json::TypedValue,
+    ) -> Result<HeaderRef, LoadError> {
+        let operation = match self.unwrap_value(typed)? {
+            UnwrappedValue::Plain(plain) if plain.kind == "header" => {
                 let name = plain.value.as_str().unwrap_or("");
-                return Ok(HeaderRef::Fixed(self.headers.header(name, self.at)?.index));
+                return Ok(HeaderRef::Fixed(
+                    self.headers.find_header(name, self.at)?.index,
+                ));
             }
-            Node::Plain(plain) => {
+            UnwrappedValue::Plain(plain) => {
                 let construct = format!("a {} as a header", plain.kind);
                 return Err(LoadError::unsupported(construct, self.at));
             }
-            Node::Operation(operation) => operation,
+            UnwrappedValue::Operation(operation) => operation,
         };
         match operation.op.as_str() {
             "dereference_stack" | "dereference_header_stack" => {
-                let (index, elements) = self.dereference(&operation)?;
+                let (index, elements) = self.stack_element(&operation)?;
                 let headers: Box<[HeaderIndex]> = elements.into_iter().flatten().collect();
-                Ok(match known(&index, &headers) {
+                Ok(match constant_element(&index, &headers) {
                     Some(header) => HeaderRef::Fixed(header),
                     None => HeaderRef::Indexed(Box::new((index, headers))),
                 })
             }
             "access_union_header" => {
-                let union = self.union(&self.side(&operation.left)?)?;
-                let member = union.member(self.position(&operation.right)?);
+                let union = self.union_ref(&self.required_operand(&operation.left)?)?;
+                let member = union.member_header(self.member_position(&operation.right)?);
                 member.ok_or_else(|| LoadError::malformed("no such union member", self.at))
             }
             op => Err(LoadError::unsupported(
@@ -115,17 +123,17 @@ impl Compiler<'_> {
         }
     }
 
-    pub(super) fn union(&self, typed: &json::Typed) -> Result<UnionRef, LoadError> {
-        match self.open(typed)? {
-            Node::Plain(plain) if plain.kind == "header_union" => {
+    pub(super) fn union_ref(&self, typed: &json::TypedValue) -> Result<UnionRef, LoadError> {
+        match self.unwrap_value(typed)? {
+            UnwrappedValue::Plain(plain) if plain.kind == "header_union" => {
                 let name = plain.value.as_str().unwrap_or("");
-                let members = self.headers.groups.union(name);
+                let members = self.headers.groups.find_union(name);
                 let members = members.ok_or_else(|| LoadError::missing("union", name, self.at))?;
                 Ok(UnionRef::Fixed(members.to_vec()))
             }
-            Node::Operation(operation) if operation.op == "dereference_union_stack" => {
-                let (index, elements) = self.dereference(&operation)?;
-                Ok(match known(&index, &elements) {
+            UnwrappedValue::Operation(operation) if operation.op == "dereference_union_stack" => {
+                let (index, elements) = self.stack_element(&operation)?;
+                Ok(match constant_element(&index, &elements) {
                     Some(members) => UnionRef::Fixed(members),
                     None => UnionRef::Indexed(index, elements),
                 })
@@ -137,9 +145,9 @@ impl Compiler<'_> {
     /// The members of a union that is known by name.
     pub(in crate::program) fn union_members(
         &self,
-        typed: &json::Typed,
+        typed: &json::TypedValue,
     ) -> Result<Box<[HeaderIndex]>, LoadError> {
-        match self.union(typed)? {
+        match self.union_ref(typed)? {
             UnionRef::Fixed(members) => Ok(members.into()),
             UnionRef::Indexed(..) => Err(LoadError::unsupported(
                 "assignment of a computed header union",
@@ -149,17 +157,20 @@ impl Compiler<'_> {
     }
 
     /// Index and elements of a stack access.
-    pub(super) fn dereference(
+    pub(super) fn stack_element(
         &self,
-        of: &json::Operation,
-    ) -> Result<(Expr, Vec<Vec<HeaderIndex>>), LoadError> {
-        let stack = self.side(&of.left)?;
+        of: &json::OperationDecl,
+    ) -> Result<(NumberExpr, Vec<Vec<HeaderIndex>>), LoadError> {
+        let stack = self.required_operand(&of.left)?;
         let name = stack.value.as_str().unwrap_or("");
-        let stack = self.headers.groups.stack(name, self.at)?;
-        Ok((self.number(&self.side(&of.right)?)?, stack.elements.clone()))
+        let stack = self.headers.groups.find_stack(name, self.at)?;
+        Ok((
+            self.compile_number(&self.required_operand(&of.right)?)?,
+            stack.elements.clone(),
+        ))
     }
 
-    pub(super) fn position(&self, value: &Value) -> Result<usize, LoadError> {
+    pub(super) fn member_position(&self, value: &Value) -> Result<usize, LoadError> {
         let position = value
             .as_u64()
             .and_then(|position| usize::try_from(position).ok());
@@ -167,11 +178,11 @@ impl Compiler<'_> {
     }
 
     /// Index and fields behind an `access_field`: one field where all is known.
-    pub(in crate::program) fn element(
+    pub(in crate::program) fn assigned_element(
         &self,
-        typed: &json::Typed,
-    ) -> Result<(Expr, Box<[Field]>), LoadError> {
-        let Node::Operation(of) = self.open(typed)? else {
+        typed: &json::TypedValue,
+    ) -> Result<(NumberExpr, Box<[FieldRef]>), LoadError> {
+        let UnwrappedValue::Operation(of) = self.unwrap_value(typed)? else {
             return Err(LoadError::unsupported(
                 format!("writing to a {}", typed.kind),
                 self.at,
@@ -183,34 +194,40 @@ impl Compiler<'_> {
                 self.at,
             ));
         }
-        let position = self.position(&of.right)?;
-        Ok(match self.header(&self.side(&of.left)?)? {
-            HeaderRef::Fixed(header) => (Expr::Const(0), self.fields(&[header], position)?),
+        let position = self.member_position(&of.right)?;
+        Ok(match self.header_ref(&self.required_operand(&of.left)?)? {
+            HeaderRef::Fixed(header) => (
+                NumberExpr::Const(0),
+                self.element_fields(&[header], position)?,
+            ),
             HeaderRef::Indexed(of) => {
-                let fields = self.fields(&of.1, position)?;
+                let fields = self.element_fields(&of.1, position)?;
                 (of.0, fields)
             }
         })
     }
 
-    pub(super) fn access_field(&self, of: &json::Operation) -> Result<Expr, LoadError> {
+    pub(super) fn access_field(&self, of: &json::OperationDecl) -> Result<NumberExpr, LoadError> {
         let value = serde_json::json!({ "op": of.op, "left": of.left, "right": of.right });
-        let whole = json::Typed {
+        let whole = json::TypedValue {
             kind: "expression".to_owned(),
             value,
             bitwidth: None,
         };
-        let (index, fields) = self.element(&whole)?;
-        Ok(match known(&index, &fields) {
-            Some(field) => Expr::Field(field),
-            None => Expr::Indexed(Box::new((index, fields))),
+        let (index, fields) = self.assigned_element(&whole)?;
+        Ok(match constant_element(&index, &fields) {
+            Some(field) => NumberExpr::Field(field),
+            None => NumberExpr::Indexed(Box::new((index, fields))),
         })
     }
 
     /// A variable-length field.
-    pub(in crate::program) fn varbit(&self, typed: &json::Typed) -> Result<VarbitIndex, LoadError> {
-        match self.headers.reference(&typed.value, self.at)? {
-            Reference::Content(Content::Variable(varbit)) => Ok(varbit),
+    pub(in crate::program) fn varbit_index(
+        &self,
+        typed: &json::TypedValue,
+    ) -> Result<VarbitIndex, LoadError> {
+        match self.headers.resolve_field(&typed.value, self.at)? {
+            FieldReference::Content(FieldContent::Variable(varbit)) => Ok(varbit),
             _ => Err(LoadError::malformed(
                 "a fixed field in place of a varbit",
                 self.at,
@@ -220,20 +237,20 @@ impl Compiler<'_> {
 }
 
 /// Whether some member of a union is valid.
-pub(super) fn some_valid(union: &UnionRef) -> Cond {
-    let members = (0..union.size()).filter_map(|number| union.member(number));
+pub(super) fn any_member_valid(union: &UnionRef) -> BoolExpr {
+    let members = (0..union.member_count()).filter_map(|number| union.member_header(number));
     let valid = members.map(|member| match member {
-        HeaderRef::Fixed(header) => Cond::Valid(header),
-        element => Cond::ValidElement(element),
+        HeaderRef::Fixed(header) => BoolExpr::Valid(header),
+        element => BoolExpr::ValidElement(element),
     });
-    let any = valid.reduce(|any, member| Cond::Or(Box::new((any, member))));
-    any.unwrap_or(Cond::Const(false))
+    let any = valid.reduce(|any, member| BoolExpr::Or(Box::new((any, member))));
+    any.unwrap_or(BoolExpr::Const(false))
 }
 
 /// The element that a constant index chooses.
-fn known<T: Clone>(index: &Expr, elements: &[T]) -> Option<T> {
+fn constant_element<T: Clone>(index: &NumberExpr, elements: &[T]) -> Option<T> {
     match index {
-        Expr::Const(at) => elements.get(usize::try_from(*at).ok()?).cloned(),
+        NumberExpr::Const(at) => elements.get(usize::try_from(*at).ok()?).cloned(),
         _ => None,
     }
 }

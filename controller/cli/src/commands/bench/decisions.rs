@@ -1,17 +1,17 @@
 //! `crux bench decisions`: the microbenchmark of Crux §4.4.
 //!
 //! [`simulator::decisions`] makes the cases and judges them one by one; here many are examined at a
-//! time ([`cases`]) and put before people ([`table`], [`figure`]).
+//! time ([`parallel_cases`]) and put before people ([`table`], [`figure`]).
 
 mod figure;
 mod table;
 
-use simulator::decisions::{Report, case, examine};
+use simulator::decisions::{DecisionReport, examine_case, generate_case};
 
-use super::cases;
-use crate::failure::Failure;
+use super::parallel_cases;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Compare decisions with the optimum: paths, order of jobs, compression, and all three together.
 ///
@@ -26,7 +26,7 @@ Examples:
   crux bench decisions --cases 1500 --seed 2 --raw cases.json --figure errors.svg
   crux bench decisions --cases 1 --seed 1 --first 262
   crux bench decisions --cases 100 --format json > summary.json")]
-pub(crate) struct Args {
+pub(crate) struct DecisionsArgs {
     /// Cases to draw
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(1..))]
     cases: u32,
@@ -46,16 +46,18 @@ pub(crate) struct Args {
     output: FormatArg,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let examined = cases::all(args.cases, |number| {
-        examine(&case(args.seed, args.first.saturating_add(number)))
+pub(crate) fn run_decisions(args: &DecisionsArgs) -> Result<(), CommandError> {
+    let examined = parallel_cases::run_cases(args.cases, |number| {
+        examine_case(&generate_case(args.seed, args.first.saturating_add(number)))
     });
-    let report = Report::new(args.seed, &examined)
-        .ok_or_else(|| Failure::input("--cases", "at least one is needed"))?;
-    files::write_asked(args.raw.as_deref(), || report.to_json())?;
-    files::write_asked(args.figure.as_deref(), || figure::svg(&report.summary))?;
+    let report = DecisionReport::new(args.seed, &examined)
+        .ok_or_else(|| CommandError::input("--cases", "at least one is needed"))?;
+    files::write_requested(args.raw.as_deref(), || report.to_json())?;
+    files::write_requested(args.figure.as_deref(), || {
+        figure::draw_errors(&report.summary)
+    })?;
     match args.output.format {
-        Format::Json => output::print_json(&report.summary),
-        Format::Table => table::print(&report.summary),
+        OutputFormat::Json => output::print_json(&report.summary),
+        OutputFormat::Table => table::print_summary(&report.summary),
     }
 }

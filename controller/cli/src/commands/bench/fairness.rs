@@ -1,19 +1,21 @@
 //! `crux bench fairness`: what it costs to spare the job that suffers most (Crux §7.2).
 //!
 //! The cases are those of `crux bench decisions`, and [`simulator::decisions`] says what each
-//! weight of fairness comes to on one of them; here many are tried at a time ([`cases`]) and put
+//! weight of fairness comes to on one of them; here many are tried at a time ([`parallel_cases`]) and put
 //! before people.
 
 mod figure;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use simulator::decisions::{FairPlanner, Fairness, FairnessPoint, case, fairness};
+use simulator::decisions::{
+    FairPlanner, FairnessOutcome, FairnessPoint, generate_case, measure_fairness,
+};
 
-use super::cases;
-use crate::failure::Failure;
+use super::parallel_cases;
+use crate::command_error::CommandError;
 use crate::files;
-use crate::output::{self, Format, FormatArg};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// Weights on the curve.
 const WEIGHTS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
@@ -31,7 +33,7 @@ const PLANNERS: [FairPlanner; 2] = [FairPlanner::Crux, FairPlanner::WithoutSearc
 Examples:
   crux bench fairness --cases 60
   crux bench fairness --cases 60 --seed 2 --figure fairness.svg --format json > fairness.json")]
-pub(crate) struct Args {
+pub(crate) struct FairnessArgs {
     /// Cases to draw
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     cases: u32,
@@ -47,7 +49,7 @@ pub(crate) struct Args {
 
 /// The curve as JSON has it.
 #[derive(Serialize, JsonSchema)]
-struct Curve {
+struct FairnessCurve {
     /// Number of cases.
     cases: u32,
     /// What they were drawn from.
@@ -56,37 +58,40 @@ struct Curve {
     points: Vec<FairnessPoint>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let outcomes = cases::all(args.cases, |number| {
-        let case = case(args.seed, number);
-        PLANNERS.map(|planner| fairness(&case, planner, &WEIGHTS))
+pub(crate) fn run_fairness(args: &FairnessArgs) -> Result<(), CommandError> {
+    let outcomes = parallel_cases::run_cases(args.cases, |number| {
+        let case = generate_case(args.seed, number);
+        PLANNERS.map(|planner| measure_fairness(&case, planner, &WEIGHTS))
     });
-    let curve = Curve {
+    let curve = FairnessCurve {
         cases: args.cases,
         seed: args.seed,
-        points: points(&outcomes),
+        points: collect_points(&outcomes),
     };
-    files::write_asked(args.figure.as_deref(), || figure::svg(&curve.points))?;
+    files::write_requested(args.figure.as_deref(), || {
+        figure::draw_fairness(&curve.points)
+    })?;
     match args.output.format {
-        Format::Json => output::print_json(&curve),
-        Format::Table => table(&curve),
+        OutputFormat::Json => output::print_json(&curve),
+        OutputFormat::Table => print_curve(&curve),
     }
 }
 
 /// The points of all planners and weights; `outcomes` by case, planner and weight.
-fn points(outcomes: &[[Vec<Fairness>; PLANNERS.len()]]) -> Vec<FairnessPoint> {
+fn collect_points(outcomes: &[[Vec<FairnessOutcome>; PLANNERS.len()]]) -> Vec<FairnessPoint> {
     let mut points = Vec::new();
     for (place, planner) in PLANNERS.into_iter().enumerate() {
         for (at, weight) in WEIGHTS.into_iter().enumerate() {
-            let of_cases: Vec<Fairness> = outcomes.iter().map(|case| case[place][at]).collect();
+            let of_cases: Vec<FairnessOutcome> =
+                outcomes.iter().map(|case| case[place][at]).collect();
             points.push(FairnessPoint::new(planner, weight, &of_cases));
         }
     }
     points
 }
 
-fn table(curve: &Curve) -> Result<(), Failure> {
-    let mut table = output::table([
+fn print_curve(curve: &FairnessCurve) -> Result<(), CommandError> {
+    let mut table = output::new_table([
         "planner",
         "fairness",
         "GPU utilisation %",
@@ -95,7 +100,7 @@ fn table(curve: &Curve) -> Result<(), Failure> {
     ]);
     for point in &curve.points {
         table.add_row([
-            name(point.planner).to_owned(),
+            planner_name(point.planner).to_owned(),
             point.fairness.to_string(),
             format!("{:.2}", point.utilization * 100.0),
             format!("{:.3}", point.worst_slowdown_mean),
@@ -103,10 +108,10 @@ fn table(curve: &Curve) -> Result<(), Failure> {
         ]);
     }
     let (cases, seed) = (curve.cases, curve.seed);
-    output::print(format_args!("{cases} cases of seed {seed}\n{table}"))
+    output::print_line(format_args!("{cases} cases of seed {seed}\n{table}"))
 }
 
-fn name(planner: FairPlanner) -> &'static str {
+fn planner_name(planner: FairPlanner) -> &'static str {
     match planner {
         FairPlanner::Crux => "crux",
         FairPlanner::WithoutSearch => "without-search",

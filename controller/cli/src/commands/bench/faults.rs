@@ -8,22 +8,22 @@
 //! sessions and members have for it. A seed always gives the same run, so the one that fails is run
 //! again alone.
 
-mod change;
-mod device;
-mod mutant;
-mod registry;
-mod rig;
-mod schedule;
-mod trial;
-mod world;
+mod fake_etcd;
+mod fake_network;
+mod fake_switch;
+mod fault_schedule;
+mod fault_testbed;
+mod planted_bug;
+mod policy_change;
+mod scenario_run;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
 
-use self::mutant::Mutant;
-use crate::failure::Failure;
+use self::planted_bug::PlantedBug;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Run controllers through schedules of faults and count those after which switches differ from the
@@ -37,7 +37,7 @@ use crate::output;
 Examples:
   crux bench faults --schedules 10000
   crux bench faults --schedules 1 --seed 4711 --explain")]
-pub(crate) struct Args {
+pub(crate) struct FaultsArgs {
     /// Schedules to run
     #[arg(long, default_value_t = 1_000)]
     schedules: u64,
@@ -49,42 +49,44 @@ pub(crate) struct Args {
     explain: bool,
     /// Plant a bug in the controllers, to see that it is found
     #[arg(long, value_enum, default_value_t)]
-    plant: Mutant,
+    plant: PlantedBug,
 }
 
 /// What is printed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Outcome {
+struct CampaignOutcome {
     /// Schedules that were run.
     schedules: u64,
     /// Seeds of those that ended with something wrong, ascending.
     divergent: Vec<u64>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let outcome = campaign(args);
+pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
+    let outcome = run_campaign(args);
     output::print_json(&outcome)?;
     match outcome.divergent.len() {
         0 => Ok(()),
-        divergent => Err(Failure::Work(format!("{divergent} schedules diverge"))),
+        divergent => Err(CommandError::Failed(format!(
+            "{divergent} schedules diverge"
+        ))),
     }
 }
 
 /// Runs all schedules, as many at a time as there are processors. Each is alone in its thread, so
 /// how many there are changes no result.
-fn campaign(args: &Args) -> Outcome {
+fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(args.seed);
     let end = args.seed.saturating_add(args.schedules);
-    let progress = Progress::new(args.schedules);
+    let progress = CampaignProgress::new(args.schedules);
     let work = || {
         let mine = std::iter::from_fn(|| {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             (seed < end).then_some(seed)
         });
         let ends_wrong = |seed: &u64| {
-            let diverges = diverges(*seed, args.plant, args.explain);
-            progress.tell_one_more();
+            let diverges = schedule_diverges(*seed, args.plant, args.explain);
+            progress.report_one_more();
             diverges
         };
         mine.filter(ends_wrong).collect::<Vec<u64>>()
@@ -98,7 +100,7 @@ fn campaign(args: &Args) -> Outcome {
             .collect::<Vec<u64>>()
     });
     divergent.sort_unstable();
-    Outcome {
+    CampaignOutcome {
         schedules: args.schedules,
         divergent,
     }
@@ -106,42 +108,42 @@ fn campaign(args: &Args) -> Outcome {
 
 /// How far a campaign has come, told on standard error: nothing in the first seconds, then a line
 /// now and then.
-struct Progress {
+struct CampaignProgress {
     schedules: u64,
     begun: Instant,
     done: AtomicU64,
     /// Lines told, each after another pause.
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 /// Seconds between lines.
 const PAUSE: u64 = 5;
 
-impl Progress {
+impl CampaignProgress {
     fn new(schedules: u64) -> Self {
         Self {
             schedules,
             begun: Instant::now(),
             done: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
         }
     }
 
-    fn tell_one_more(&self) {
+    fn report_one_more(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let pauses = self.begun.elapsed().as_secs() / PAUSE;
-        if self.told.fetch_max(pauses, Ordering::Relaxed) < pauses {
+        if self.reported.fetch_max(pauses, Ordering::Relaxed) < pauses {
             eprintln!("{done} of {} schedules", self.schedules);
         }
     }
 }
 
 /// Whether a schedule ends with something wrong; a controller that panics is.
-fn diverges(seed: u64, mutant: Mutant, explain: bool) -> bool {
-    let ended = std::panic::catch_unwind(|| trial::run(seed, mutant));
+fn schedule_diverges(seed: u64, mutant: PlantedBug, explain: bool) -> bool {
+    let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, mutant));
     let ended = ended.unwrap_or_else(|_| Err("panicked".to_owned()));
     if explain {
-        eprint!("{}", schedule::Schedule::drawn(seed));
+        eprint!("{}", fault_schedule::FaultSchedule::from_seed(seed));
         match &ended {
             Ok(trace) => eprintln!("seed {seed}: as it should be, trace {trace:016x}"),
             Err(why) => eprintln!("seed {seed}: {why}"),
@@ -154,37 +156,37 @@ fn diverges(seed: u64, mutant: Mutant, explain: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn run(schedules: u64, plant: Mutant) -> Outcome {
-        let args = Args {
+    fn run(schedules: u64, plant: PlantedBug) -> CampaignOutcome {
+        let args = FaultsArgs {
             schedules,
             seed: 1,
             explain: false,
             plant,
         };
-        campaign(&args)
+        run_campaign(&args)
     }
 
     #[test]
     fn controllers_end_with_every_switch_as_planned() {
-        let none = Outcome {
+        let none = CampaignOutcome {
             schedules: 60,
             divergent: Vec::new(),
         };
-        assert_eq!(run(60, Mutant::None), none);
+        assert_eq!(run(60, PlantedBug::None), none);
     }
 
     /// 4639: a leader took in what it had stored itself before its latest words. 9617: what was in
     /// force, and could not be stored, was not stored as soon as etcd answered again.
     #[test]
     fn seeds_that_found_something_end_well() {
-        let diverging = [4639, 9617].map(|seed| diverges(seed, Mutant::None, false));
+        let diverging = [4639, 9617].map(|seed| schedule_diverges(seed, PlantedBug::None, false));
         assert_eq!(diverging, [false; 2]);
     }
 
     #[test]
     fn a_bug_that_is_planted_is_found() {
-        for mutant in Mutant::PLANTED {
-            let found = (1..=60).find(|seed| diverges(*seed, mutant, false));
+        for mutant in PlantedBug::PLANTED {
+            let found = (1..=60).find(|seed| schedule_diverges(*seed, mutant, false));
             assert!(found.is_some(), "{mutant:?} goes unnoticed");
         }
     }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn a_seed_always_gives_the_same_run() {
         for seed in 1..=6 {
-            let traces = [0, 1].map(|_| trial::run(seed, Mutant::None));
+            let traces = [0, 1].map(|_| scenario_run::run_schedule(seed, PlantedBug::None));
             assert_eq!(traces[0], traces[1], "seed {seed}");
         }
     }

@@ -8,19 +8,19 @@
 
 use std::collections::BTreeMap;
 
-use agent::Series;
-use fluid::{Engine, Flow, FluidError, JobIndex, Network, Options};
-use planner::Input;
+use agent::ByteSeries;
+use fluid::{Engine, EngineOptions, FluidError, FluidFlow, FluidNetwork, JobIndex};
+use planner::PlanInput;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use simulator::Routes;
-use simulator::baseline::ecmp;
+use simulator::EqualCostRoutes;
+use simulator::baselines::ecmp;
 use topology::LinkId;
 
-use crate::commands::demo::{CALIBRATED, Scenario};
-use crate::failure::Failure;
-use crate::output::{self, Format, FormatArg};
+use crate::command_error::CommandError;
+use crate::commands::demo::{CALIBRATED, DemoScenario};
+use crate::output::{self, FormatArg, OutputFormat};
 
 /// What is promised: the period within this share of the mean iteration.
 const PROMISED: f64 = 0.02;
@@ -34,7 +34,7 @@ const PROMISED: f64 = 0.02;
 Examples:
   crux bench period
   crux bench period --seeds 20 --sample-ms 20 --format json")]
-pub(crate) struct Args {
+pub(crate) struct PeriodArgs {
     /// Seconds that counters are watched
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=3600))]
     seconds: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 
 /// One job of one run.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct PeriodRow {
     seed: u64,
     job: String,
     /// Mean over the time that was watched.
@@ -64,21 +64,21 @@ struct Row {
     found_bytes: Option<f64>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_period(args: &PeriodArgs) -> Result<(), CommandError> {
     let mut rows = Vec::new();
     for seed in 1..=u64::from(args.seeds) {
         eprintln!("seed {seed} of {}", args.seeds);
-        let scenario = Scenario::testbed(CALIBRATED, seed)?;
-        rows.extend(Run::new(args, &scenario)?.watch(args)?);
+        let scenario = DemoScenario::paper_testbed(CALIBRATED, seed)?;
+        rows.extend(PeriodRun::new(args, &scenario)?.sample_counters(args)?);
     }
     match args.output.format {
-        Format::Json => output::print_json(&rows)?,
-        Format::Table => print(&rows)?,
+        OutputFormat::Json => output::print_json(&rows)?,
+        OutputFormat::Table => print_rows(&rows)?,
     }
-    let is_far = |row: &&Row| row.error.is_none_or(|error| error > PROMISED);
+    let is_far = |row: &&PeriodRow| row.error.is_none_or(|error| error > PROMISED);
     match rows.iter().filter(is_far).count() {
         0 => Ok(()),
-        far => Err(Failure::Work(format!(
+        far => Err(CommandError::Failed(format!(
             "{far} of {} periods are off",
             rows.len()
         ))),
@@ -86,9 +86,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The jobs at work.
-struct Run {
+struct PeriodRun {
     engine: Engine,
-    jobs: Vec<Job>,
+    jobs: Vec<SampledJob>,
     /// Which job an iteration belongs to.
     under_way: BTreeMap<JobIndex, usize>,
     random: ChaCha8Rng,
@@ -96,82 +96,91 @@ struct Run {
 }
 
 /// A job and its counter.
-struct Job {
+struct SampledJob {
     name: String,
-    iteration: fluid::Job,
+    iteration: fluid::FluidJob,
     /// Bytes of iterations that have ended.
     ended: f64,
     iterations: u32,
     /// When the first iteration began and the latest ended.
     since: f64,
     until: f64,
-    series: Series,
+    series: ByteSeries,
 }
 
-impl Run {
-    fn new(args: &Args, scenario: &Scenario) -> Result<Self, Failure> {
+impl PeriodRun {
+    fn new(args: &PeriodArgs, scenario: &DemoScenario) -> Result<Self, CommandError> {
         let fabric = &scenario.fabric;
         let links = (0..fabric.links().len()).map(LinkId::from);
         let capacity = links.map(|link| fabric.link(link).bandwidth.bytes_per_second());
-        let network = Network::new(capacity.collect()).map_err(|error| Failure::work(&error))?;
-        let engine = Engine::new(&network, Options::default());
-        let input = Input {
+        let network =
+            FluidNetwork::new(capacity.collect()).map_err(|error| CommandError::failed(&error))?;
+        let engine = Engine::new(&network, EngineOptions::default());
+        let input = PlanInput {
             fabric: fabric.clone(),
             jobs: scenario.jobs.clone(),
         };
-        let paths = ecmp::paths(&input, &Routes::of(&input));
+        let paths = ecmp::hash_paths(&input, &EqualCostRoutes::for_input(&input));
         let interval = f64::from(args.sample_ms) / 1e3;
-        let job = |((job, paths), start): ((&planner::Job, &Vec<Vec<LinkId>>), f64)| Job {
+        let job = |((job, paths), start): ((&planner::Job, &Vec<Vec<LinkId>>), f64)| SampledJob {
             name: job.id.to_string(),
-            iteration: iteration(job, paths),
+            iteration: fluid_iteration(job, paths),
             ended: 0.0,
             iterations: 0,
             since: start,
             until: start,
-            series: Series::new(interval, (f64::from(args.seconds) / interval) as usize),
+            series: ByteSeries::new(interval, (f64::from(args.seconds) / interval) as usize),
         };
-        let jobs = scenario.jobs.iter().zip(&paths).zip(scenario.starts());
+        let jobs = scenario
+            .jobs
+            .iter()
+            .zip(&paths)
+            .zip(scenario.start_seconds());
         let mut run = Self {
-            engine: engine.map_err(|error| Failure::work(&error))?,
+            engine: engine.map_err(|error| CommandError::failed(&error))?,
             jobs: jobs.map(job).collect(),
             under_way: BTreeMap::new(),
             random: ChaCha8Rng::seed_from_u64(scenario.seed),
             seed: scenario.seed,
         };
         for job in 0..run.jobs.len() {
-            run.begin(job, run.jobs[job].since, args.jitter)?;
+            run.begin_iteration(job, run.jobs[job].since, args.jitter)?;
         }
         Ok(run)
     }
 
     /// Reads the counters now and then, until the time is over.
-    fn watch(mut self, args: &Args) -> Result<Vec<Row>, Failure> {
+    fn sample_counters(mut self, args: &PeriodArgs) -> Result<Vec<PeriodRow>, CommandError> {
         let interval = f64::from(args.sample_ms) / 1e3;
         let readings = f64::from(args.seconds) / interval;
         for reading in 0..readings as u32 {
             let late = 0.5 * self.random.random::<f64>();
-            self.advance((f64::from(reading) + late) * interval, args.jitter)?;
-            let now = self.engine.now();
+            self.advance_engine((f64::from(reading) + late) * interval, args.jitter)?;
+            let now = self.engine.now_seconds();
             let mut sent: Vec<f64> = self.jobs.iter().map(|job| job.ended).collect();
             let tallies = self.engine.tallies().jobs;
             for (index, job) in &self.under_way {
                 sent[*job] += tallies[index.0 as usize].bytes;
             }
             for (job, sent) in self.jobs.iter_mut().zip(sent) {
-                job.series.read(now, sent as u64);
+                job.series.record_counter(now, sent as u64);
             }
         }
-        Ok(self.jobs.iter().map(|job| row(self.seed, job)).collect())
+        Ok(self
+            .jobs
+            .iter()
+            .map(|job| period_row(self.seed, job))
+            .collect())
     }
 
-    fn advance(&mut self, until: f64, jitter: f64) -> Result<(), Failure> {
-        let failed = |error: FluidError| Failure::work(&error);
-        while self.engine.step(until).map_err(failed)? {
+    fn advance_engine(&mut self, until: f64, jitter: f64) -> Result<(), CommandError> {
+        let failed = |error: FluidError| CommandError::failed(&error);
+        while self.engine.step_until(until).map_err(failed)? {
             while let Some(index) = self.engine.take_finished() {
                 let Some(job) = self.under_way.remove(&index) else {
                     continue;
                 };
-                let now = self.engine.now();
+                let now = self.engine.now_seconds();
                 let ended = &mut self.jobs[job];
                 ended.ended += ended
                     .iteration
@@ -181,13 +190,13 @@ impl Run {
                     .sum::<f64>();
                 (ended.iterations, ended.until) = (ended.iterations + 1, now);
                 self.engine.remove_job(index).map_err(failed)?;
-                self.begin(job, now, jitter)?;
+                self.begin_iteration(job, now, jitter)?;
             }
         }
         self.engine.run_until(until).map_err(failed)
     }
 
-    fn begin(&mut self, job: usize, start: f64, jitter: f64) -> Result<(), Failure> {
+    fn begin_iteration(&mut self, job: usize, start: f64, jitter: f64) -> Result<(), CommandError> {
         // The sum of twelve uniform numbers is close to normal, with deviation 1.
         let normal: f64 = (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0;
         let mut iteration = self.jobs[job].iteration.clone();
@@ -196,30 +205,30 @@ impl Run {
         let index = self
             .engine
             .add_job(&iteration)
-            .map_err(|error| Failure::work(&error))?;
+            .map_err(|error| CommandError::failed(&error))?;
         self.under_way.insert(index, job);
         Ok(())
     }
 }
 
-fn iteration(job: &planner::Job, paths: &[Vec<LinkId>]) -> fluid::Job {
-    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| Flow {
+fn fluid_iteration(job: &planner::Job, paths: &[Vec<LinkId>]) -> fluid::FluidJob {
+    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| FluidFlow {
         path: path.iter().map(|link| link.0).collect(),
         bytes: flow.bytes,
     };
-    fluid::Job {
+    fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
         iterations: Some(1),
         flows: job.flows.iter().zip(paths).map(flow).collect(),
-        ..fluid::Job::default()
+        ..fluid::FluidJob::default()
     }
 }
 
-fn row(seed: u64, job: &Job) -> Row {
+fn period_row(seed: u64, job: &SampledJob) -> PeriodRow {
     let mean = (job.until - job.since) / f64::from(job.iterations.max(1));
     let found = job.series.period();
-    Row {
+    PeriodRow {
         seed,
         job: job.name.clone(),
         iteration_seconds: mean,
@@ -230,7 +239,7 @@ fn row(seed: u64, job: &Job) -> Row {
     }
 }
 
-fn print(rows: &[Row]) -> Result<(), Failure> {
+fn print_rows(rows: &[PeriodRow]) -> Result<(), CommandError> {
     let headings = [
         "seed",
         "job",
@@ -240,7 +249,7 @@ fn print(rows: &[Row]) -> Result<(), Failure> {
         "GB",
         "found GB",
     ];
-    let mut table = output::table(headings);
+    let mut table = output::new_table(headings);
     let shown = |value: Option<f64>, scale: f64| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{:.4}", value * scale))
     };
@@ -255,10 +264,10 @@ fn print(rows: &[Row]) -> Result<(), Failure> {
             shown(row.found_bytes, 1e-9),
         ]);
     }
-    output::print(table)?;
+    output::print_line(table)?;
     let errors = rows.iter().filter_map(|row| row.error);
     let worst = errors.fold(0.0, f64::max);
-    output::print(format_args!(
+    output::print_line(format_args!(
         "worst {:.2} % of {} periods",
         worst * 100.0,
         rows.len()

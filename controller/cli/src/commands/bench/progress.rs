@@ -8,14 +8,14 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// How far a run of many cases has come.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct CaseProgress {
     cases: u32,
     done: u32,
     began: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
-impl Progress {
+impl CaseProgress {
     /// A run of so many cases, which begins now.
     pub(super) fn new(cases: u32) -> Self {
         let now = Instant::now();
@@ -23,14 +23,14 @@ impl Progress {
             cases,
             done: 0,
             began: now,
-            told: now,
+            reported: now,
         }
     }
 
     /// One more is done.
-    pub(super) fn tell_of_one(&mut self) {
+    pub(super) fn report_one(&mut self) {
         self.done += 1;
-        if self.told.elapsed() < PAUSE {
+        if self.reported.elapsed() < PAUSE {
             return;
         }
         let each = self.began.elapsed().as_secs_f64() / f64::from(self.done);
@@ -39,6 +39,6 @@ impl Progress {
             "{} of {} cases, about {left:.0} s left",
             self.done, self.cases
         );
-        self.told = Instant::now();
+        self.reported = Instant::now();
     }
 }

@@ -6,11 +6,11 @@
 //! every packet is followed, so a lost one is somebody's fault: a cable's or a switch's that had
 //! failed, or ours.
 
+mod controllers;
 mod fault;
-mod gauge;
-mod ground;
 mod losses;
-mod reign;
+mod resource_usage;
+mod testbed;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use self::fault::Fault;
-use self::gauge::{Course, Gauge};
-use self::ground::Ground;
-use self::losses::Losses;
-use self::reign::Reign;
-use crate::failure::Failure;
+use self::controllers::SoakControllers;
+use self::fault::SoakFault;
+use self::losses::PacketLosses;
+use self::resource_usage::{ResourceUsage, UsageTrend};
+use self::testbed::SoakTestbed;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Run two controllers under traffic, changes and faults, and look for losses and leaks.
@@ -41,7 +41,7 @@ use crate::output;
 Examples:
   crux bench soak --minutes 1
   crux bench soak --minutes 60 --seed 7 > soak.json")]
-pub(crate) struct Args {
+pub(crate) struct SoakArgs {
     /// How long
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
 /// How long, and how often what.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct SoakTiming {
     length: Duration,
     change: Duration,
     fault: Duration,
@@ -66,7 +66,7 @@ struct Pace {
 
 /// What is printed.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct SoakOutcome {
     seconds: f64,
     plan_changes: u64,
     /// Faults by kind.
@@ -83,15 +83,15 @@ struct Outcome {
     /// Packets that arrived damaged, twice or at a wrong place.
     wrong: u64,
     /// Resident memory after the warm-up, in the end, and at most.
-    memory_kib: Course,
-    tasks: Course,
+    memory_kib: UsageTrend,
+    tasks: UsageTrend,
     /// Switches that in the end hold other tables than planned.
     divergent: Vec<String>,
 }
 
-impl Outcome {
+impl SoakOutcome {
     /// What is not as it should be, if anything.
-    fn complaints(&self) -> Vec<&'static str> {
+    fn failed_checks(&self) -> Vec<&'static str> {
         let loses = self.lost_unexplained > 0 || self.vanished != 0 || self.wrong > 0;
         let complaints = [
             (loses, "packets were lost without a reason"),
@@ -104,104 +104,111 @@ impl Outcome {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_soak(args: &SoakArgs) -> Result<(), CommandError> {
     let seconds = |option: &str, value: f64| {
         let valid = Duration::try_from_secs_f64(value).ok();
         let valid = valid.filter(|duration| !duration.is_zero());
-        valid.ok_or_else(|| Failure::input(option, format!("{value} is no length of time")))
+        valid.ok_or_else(|| CommandError::input(option, format!("{value} is no length of time")))
     };
-    let pace = Pace {
+    let pace = SoakTiming {
         length: seconds("--minutes", args.minutes * 60.0)?,
         change: seconds("--change-every", args.change_every)?,
         fault: seconds("--fault-every", args.fault_every)?,
     };
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    let outcome = runtime.block_on(soak(pace, args.seed))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let outcome = runtime.block_on(soak_controllers(pace, args.seed))?;
     output::print_json(&outcome)?;
-    match outcome.complaints().as_slice() {
+    match outcome.failed_checks().as_slice() {
         [] => Ok(()),
-        complaints => Err(Failure::Work(complaints.join("; "))),
+        complaints => Err(CommandError::Failed(complaints.join("; "))),
     }
 }
 
-async fn soak(pace: Pace, seed: u64) -> Result<Outcome, Failure> {
-    let ground = Ground::prepare(seed).await?;
-    let reign = Reign::begin(ground.fabric.clone(), ground.jobs.clone()).await?;
-    ground.start().await?;
-    let mut soak = Soak {
-        ground,
-        reign,
+async fn soak_controllers(pace: SoakTiming, seed: u64) -> Result<SoakOutcome, CommandError> {
+    let ground = SoakTestbed::build_testbed(seed).await?;
+    let reign = SoakControllers::start_all(ground.fabric.clone(), ground.jobs.clone()).await?;
+    ground.start_traffic().await?;
+    let mut soak = SoakRun {
+        testbed: ground,
+        controllers: reign,
         random: ChaCha8Rng::seed_from_u64(seed),
-        losses: Losses::default(),
-        gauge: Gauge::default(),
+        losses: PacketLosses::default(),
+        usage: ResourceUsage::default(),
         faults: BTreeMap::new(),
         changes: 0,
     };
-    soak.go_on(pace).await?;
-    soak.conclude(pace).await
+    soak.run_until_end(pace).await?;
+    soak.finish_run(pace).await
 }
 
 /// A soak under way.
-struct Soak {
-    ground: Ground,
-    reign: Reign,
+struct SoakRun {
+    testbed: SoakTestbed,
+    controllers: SoakControllers,
     random: ChaCha8Rng,
-    losses: Losses,
-    gauge: Gauge,
+    losses: PacketLosses,
+    usage: ResourceUsage,
     faults: BTreeMap<&'static str, u64>,
     changes: u64,
 }
 
-impl Soak {
-    async fn go_on(&mut self, pace: Pace) -> Result<(), Failure> {
+impl SoakRun {
+    async fn run_until_end(&mut self, pace: SoakTiming) -> Result<(), CommandError> {
         let begun = Instant::now();
         let [mut changes, mut faults, mut reports] =
-            [pace.change, pace.fault, Duration::from_secs(10)].map(ticks);
+            [pace.change, pace.fault, Duration::from_secs(10)].map(tick_interval);
         while begun.elapsed() < pace.length {
             tokio::select! {
                 biased;
-                _ = faults.tick() => self.fail().await?,
-                _ = reports.tick() => self.tell(begun.elapsed()).await?,
-                _ = changes.tick() => self.change().await?,
+                _ = faults.tick() => self.inject_fault().await?,
+                _ = reports.tick() => self.print_progress(begun.elapsed()).await?,
+                _ = changes.tick() => self.apply_change().await?,
             }
         }
         Ok(())
     }
 
     /// One job stops or starts; now and then the operator changes the number of levels.
-    async fn change(&mut self) -> Result<(), Failure> {
+    async fn apply_change(&mut self) -> Result<(), CommandError> {
         self.changes += 1;
         if self.changes.is_multiple_of(7) {
             let levels = self.random.random_range(2..=8);
-            self.reign.change_levels(levels).await?;
+            self.controllers.change_levels(levels).await?;
         } else {
-            let absent = self.random.random_range(0..self.ground.jobs.len());
-            let mut jobs = self.ground.jobs.clone();
+            let absent = self.random.random_range(0..self.testbed.jobs.len());
+            let mut jobs = self.testbed.jobs.clone();
             jobs.remove(absent);
-            self.reign.change_jobs(jobs).await?;
+            self.controllers.change_jobs(jobs).await?;
         }
-        self.look().await?;
-        self.gauge.look()
+        self.record_losses().await?;
+        self.usage.sample_usage()
     }
 
-    async fn fail(&mut self) -> Result<(), Failure> {
-        let fault = Fault::draw(&self.ground.fabric, &mut self.random);
+    async fn inject_fault(&mut self) -> Result<(), CommandError> {
+        let fault = SoakFault::draw_fault(&self.testbed.fabric, &mut self.random);
         info!(?fault, "a fault");
         *self.faults.entry(fault.name()).or_default() += 1;
-        let from = self.ground.now().await?;
-        fault.happen(&self.ground, &mut self.reign).await?;
+        let from = self.testbed.current_time().await?;
+        fault
+            .inject_fault(&self.testbed, &mut self.controllers)
+            .await?;
         if fault.may_lose() {
-            let to = self.ground.now().await?;
-            self.losses.excuse(fault.name(), from, to);
+            let to = self.testbed.current_time().await?;
+            self.losses.add_window(fault.name(), from, to);
         }
         // What works again is taken into use without a loss.
-        fault.heal(&self.ground, &mut self.reign).await
+        fault
+            .repair_fault(&self.testbed, &mut self.controllers)
+            .await
     }
 
-    async fn look(&mut self) -> Result<(), Failure> {
-        let (lost, now) = (self.ground.lost().await?, self.ground.now().await?);
+    async fn record_losses(&mut self) -> Result<(), CommandError> {
+        let (lost, now) = (
+            self.testbed.take_lost().await?,
+            self.testbed.current_time().await?,
+        );
         let before = self.losses.unexplained().len();
-        self.losses.file(&lost, now);
+        self.losses.classify_losses(&lost, now);
         if let [first, .., last] | [first @ last] = &self.losses.unexplained()[before..] {
             warn!(
                 first,
@@ -211,8 +218,8 @@ impl Soak {
         Ok(())
     }
 
-    async fn tell(&mut self, elapsed: Duration) -> Result<(), Failure> {
-        let sent = self.ground.counts().await?.sent;
+    async fn print_progress(&mut self, elapsed: Duration) -> Result<(), CommandError> {
+        let sent = self.testbed.traffic_counts().await?.sent;
         let faults: u64 = self.faults.values().sum();
         let unexplained = self.losses.unexplained().len();
         let (seconds, changes) = (elapsed.as_secs(), self.changes);
@@ -224,15 +231,15 @@ impl Soak {
     }
 
     /// Lets everything come to rest and draws up the books.
-    async fn conclude(mut self, pace: Pace) -> Result<Outcome, Failure> {
-        self.reign.settle().await?;
-        self.ground.rest().await?;
+    async fn finish_run(mut self, pace: SoakTiming) -> Result<SoakOutcome, CommandError> {
+        self.controllers.await_verified().await?;
+        self.testbed.stop_traffic().await?;
         // Whatever is under way arrives or is lost meanwhile.
         tokio::time::sleep(Duration::from_nanos(3 * traffic::LATE)).await;
-        self.look().await?;
-        let counts = self.ground.counts().await?;
-        let known = counts.arrived + self.ground.dropped().await?;
-        let outcome = Outcome {
+        self.record_losses().await?;
+        let counts = self.testbed.traffic_counts().await?;
+        let known = counts.arrived + self.testbed.dropped_packets().await?;
+        let outcome = SoakOutcome {
             seconds: pace.length.as_secs_f64(),
             plan_changes: self.changes,
             packets_sent: counts.sent,
@@ -241,19 +248,19 @@ impl Soak {
             vanished: counts.sent as i64 - known as i64,
             overtaken: counts.overtaken,
             wrong: counts.wrong,
-            memory_kib: self.gauge.memory_kib(),
-            tasks: self.gauge.tasks(),
-            divergent: self.reign.different().await?,
+            memory_kib: self.usage.memory_trend(),
+            tasks: self.usage.task_trend(),
+            divergent: self.controllers.divergent_switches().await?,
             faults: self.faults,
         };
-        self.reign.end().await;
-        self.ground.stop().await;
+        self.controllers.shutdown_all().await;
+        self.testbed.stop().await;
         Ok(outcome)
     }
 }
 
 /// Ticks from one interval after now on; those that are missed are left out.
-fn ticks(every: Duration) -> tokio::time::Interval {
+fn tick_interval(every: Duration) -> tokio::time::Interval {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
@@ -267,12 +274,12 @@ mod tests {
     /// Memory is that of all tests of this process together, so nothing is asked of it here.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_short_soak_loses_nothing_without_a_reason() {
-        let pace = Pace {
+        let pace = SoakTiming {
             length: Duration::from_secs(12),
             change: Duration::from_millis(250),
             fault: Duration::from_secs(2),
         };
-        let outcome = soak(pace, 1).await.unwrap();
+        let outcome = soak_controllers(pace, 1).await.unwrap();
         let [lost, wrong] = [outcome.lost_unexplained as u64, outcome.wrong];
         assert_eq!((lost, outcome.vanished, wrong), (0, 0, 0), "{outcome:?}");
         assert_eq!(outcome.divergent, Vec::<String>::new());

@@ -2,19 +2,19 @@
 //!
 //! Crux §2.2: a 64-GPU GPT takes 1.53 s an iteration alone and 1.70 s while a 16-GPU BERT shares
 //! its leaf-spine links, which costs the BERT 7.7 % of its throughput. Two times, two unknown
-//! volumes: [`fit`] finds them by Newton's method, each step from a few runs of the case on the
+//! volumes: [`fit_volumes`] finds them by Newton's method, each step from a few runs of the case on the
 //! embedded fabric. `crux demo --calibrate` does it again; [`CALIBRATED`] is what it gave. Nothing
 //! of the demo's own scenario enters.
 
 use serde::Serialize;
 
-use super::rehearsal::{self, Telling, Training};
-use super::scenario::{Scenario, Volumes};
-use crate::failure::Failure;
+use super::emulated_run::{self, JobVisibility, TrainingOptions};
+use super::scenario::{AllReduceVolumes, DemoScenario};
+use crate::command_error::CommandError;
 
 /// What `crux demo --calibrate` found at the demo's time scale of 1000. At 500 it finds 42.40e9 and
 /// 2.249e9: latency, which does not scale, then weighs less and volume makes up for it.
-pub(crate) const CALIBRATED: Volumes = Volumes {
+pub(crate) const CALIBRATED: AllReduceVolumes = AllReduceVolumes {
     gpt: 42.84e9,
     bert: 2.131e9,
 };
@@ -30,7 +30,7 @@ const NUDGE: f64 = 0.04;
 
 /// What the case gives with some volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Case {
+pub(super) struct CalibrationCase {
     pub(super) gpt_bytes: f64,
     pub(super) bert_bytes: f64,
     /// Paper: 1.53.
@@ -46,12 +46,15 @@ pub(super) struct Case {
 }
 
 /// The case of Crux §2.2 with these volumes.
-pub(super) async fn case(volumes: Volumes, training: Training) -> Result<Case, Failure> {
-    let scenario = Scenario::calibration(volumes, 1)?;
-    let shared = seconds(&scenario, training).await?;
-    let gpt = seconds(&scenario.alone(0), training).await?[0];
-    let bert = seconds(&scenario.alone(1), training).await?[0];
-    Ok(Case {
+pub(super) async fn measure_case(
+    volumes: AllReduceVolumes,
+    training: TrainingOptions,
+) -> Result<CalibrationCase, CommandError> {
+    let scenario = DemoScenario::calibration_case(volumes, 1)?;
+    let shared = iteration_seconds(&scenario, training).await?;
+    let gpt = iteration_seconds(&scenario.single_job(0), training).await?[0];
+    let bert = iteration_seconds(&scenario.single_job(1), training).await?[0];
+    Ok(CalibrationCase {
         gpt_bytes: volumes.gpt,
         bert_bytes: volumes.bert,
         gpt_alone_seconds: gpt,
@@ -64,32 +67,34 @@ pub(super) async fn case(volumes: Volumes, training: Training) -> Result<Case, F
 }
 
 /// Newton's method on (GPT's time, BERT's throughput) over the logarithms of the two volumes.
-pub(super) async fn fit(training: Training) -> Result<Case, Failure> {
+pub(super) async fn fit_volumes(
+    training: TrainingOptions,
+) -> Result<CalibrationCase, CommandError> {
     let mut volumes = CALIBRATED;
-    let mut best = case(volumes, training).await?;
+    let mut best = measure_case(volumes, training).await?;
     eprintln!("step 0: {best:?}");
     for step in 1..=STEPS {
-        let here = error(&best);
-        let by_gpt = Volumes {
+        let here = case_error(&best);
+        let by_gpt = AllReduceVolumes {
             gpt: volumes.gpt * (1.0 + NUDGE),
             ..volumes
         };
-        let by_bert = Volumes {
+        let by_bert = AllReduceVolumes {
             bert: volumes.bert * (1.0 + NUDGE),
             ..volumes
         };
-        let slope = |there: Case| {
-            let there = error(&there);
+        let slope = |there: CalibrationCase| {
+            let there = case_error(&there);
             [(there[0] - here[0]) / NUDGE, (there[1] - here[1]) / NUDGE]
         };
-        let gpt = slope(case(by_gpt, training).await?);
-        let bert = slope(case(by_bert, training).await?);
-        let [move_gpt, move_bert] = solve(gpt, bert, here);
+        let gpt = slope(measure_case(by_gpt, training).await?);
+        let bert = slope(measure_case(by_bert, training).await?);
+        let [move_gpt, move_bert] = solve_moves(gpt, bert, here);
         volumes.gpt *= 1.0 + move_gpt.clamp(-0.2, 0.2);
         volumes.bert *= 1.0 + move_bert.clamp(-0.2, 0.2);
-        let next = case(volumes, training).await?;
+        let next = measure_case(volumes, training).await?;
         eprintln!("step {step}: {next:?}");
-        if distance(&next) < distance(&best) {
+        if squared_error(&next) < squared_error(&best) {
             best = next;
         } else {
             break;
@@ -99,19 +104,19 @@ pub(super) async fn fit(training: Training) -> Result<Case, Failure> {
 }
 
 /// How far the case is from the paper: relative in time, absolute in throughput.
-fn error(case: &Case) -> [f64; 2] {
+fn case_error(case: &CalibrationCase) -> [f64; 2] {
     [
         case.gpt_shared_seconds / GPT_SHARED_SECONDS - 1.0,
         case.bert_throughput_change - (BERT_THROUGHPUT - 1.0),
     ]
 }
 
-fn distance(case: &Case) -> f64 {
-    error(case).iter().map(|error| error * error).sum()
+fn squared_error(case: &CalibrationCase) -> f64 {
+    case_error(case).iter().map(|error| error * error).sum()
 }
 
 /// The moves `(x, y)` with `x * a + y * b = -error`; none where the two act alike.
-fn solve(a: [f64; 2], b: [f64; 2], error: [f64; 2]) -> [f64; 2] {
+fn solve_moves(a: [f64; 2], b: [f64; 2], error: [f64; 2]) -> [f64; 2] {
     let determinant = a[0] * b[1] - a[1] * b[0];
     if determinant.abs() < 1e-9 {
         return [0.0, 0.0];
@@ -122,8 +127,11 @@ fn solve(a: [f64; 2], b: [f64; 2], error: [f64; 2]) -> [f64; 2] {
 }
 
 /// Mean iteration time of every job when the controller knows none of them.
-async fn seconds(scenario: &Scenario, training: Training) -> Result<Vec<f64>, Failure> {
-    let run = rehearsal::run(scenario, Telling::Nothing, training).await?;
+async fn iteration_seconds(
+    scenario: &DemoScenario,
+    training: TrainingOptions,
+) -> Result<Vec<f64>, CommandError> {
+    let run = emulated_run::run_emulated(scenario, JobVisibility::Hidden, training).await?;
     let jobs = run.outcome.jobs.iter();
     Ok(jobs
         .map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
@@ -132,7 +140,7 @@ async fn seconds(scenario: &Scenario, training: Training) -> Result<Vec<f64>, Fa
 
 #[cfg(test)]
 mod tests {
-    use emulator::Scale;
+    use emulator::TimeScale;
 
     use super::*;
 
@@ -140,10 +148,10 @@ mod tests {
     /// exact one is `crux demo --calibrate`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_volumes_give_the_times_of_the_paper() {
-        let scale = Scale::new(4000.0).unwrap();
-        let case = case(
+        let scale = TimeScale::new(4000.0).unwrap();
+        let case = measure_case(
             CALIBRATED,
-            Training {
+            TrainingOptions {
                 scale,
                 iterations: 4,
             },
@@ -163,8 +171,8 @@ mod tests {
 
     #[test]
     fn solves_two_equations() {
-        let [x, y] = solve([2.0, 1.0], [1.0, 3.0], [-4.0, -7.0]);
+        let [x, y] = solve_moves([2.0, 1.0], [1.0, 3.0], [-4.0, -7.0]);
         assert!((x - 1.0).abs() < 1e-12 && (y - 2.0).abs() < 1e-12);
-        assert_eq!(solve([1.0, 1.0], [2.0, 2.0], [1.0, 1.0]), [0.0, 0.0]);
+        assert_eq!(solve_moves([1.0, 1.0], [2.0, 2.0], [1.0, 1.0]), [0.0, 0.0]);
     }
 }

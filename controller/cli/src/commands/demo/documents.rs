@@ -6,26 +6,30 @@ use planner::{FlowDocument, Job, JobDocument, JobsDocument};
 use serde::Serialize;
 use topology::{Fabric, NicId, spec};
 
-use super::scenario::Scenario;
-use crate::failure::Failure;
+use super::scenario::DemoScenario;
+use crate::command_error::CommandError;
 
 /// Writes `fabric.json` and `jobs.json` to a folder.
 ///
 /// # Errors
 /// They cannot be written.
-pub(super) fn write(scenario: &Scenario, folder: &Path) -> Result<(), Failure> {
-    let Scenario { fabric, jobs, .. } = scenario;
-    let jobs = jobs.iter().map(|job| document(fabric, job)).collect();
-    write_one(&folder.join("fabric.json"), &spec::document(fabric))?;
-    write_one(&folder.join("jobs.json"), &JobsDocument { jobs })
+pub(super) fn write_documents(scenario: &DemoScenario, folder: &Path) -> Result<(), CommandError> {
+    let DemoScenario { fabric, jobs, .. } = scenario;
+    let jobs = jobs.iter().map(|job| job_document(fabric, job)).collect();
+    write_document(
+        &folder.join("fabric.json"),
+        &spec::explicit_document(fabric),
+    )?;
+    write_document(&folder.join("jobs.json"), &JobsDocument { jobs })
 }
 
-fn write_one(file: &Path, document: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| Failure::work(&error))?;
-    std::fs::write(file, text).map_err(|error| Failure::input(file.display(), error))
+fn write_document(file: &Path, document: &impl Serialize) -> Result<(), CommandError> {
+    let text =
+        serde_json::to_string_pretty(document).map_err(|error| CommandError::failed(&error))?;
+    std::fs::write(file, text).map_err(|error| CommandError::input(file.display(), error))
 }
 
-fn document(fabric: &Fabric, job: &Job) -> JobDocument {
+fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
     let end = |nic: NicId| {
         let nic = fabric.nic(nic);
         (fabric.host(nic.host).name.clone(), nic.index)
@@ -58,23 +62,25 @@ fn document(fabric: &Fabric, job: &Job) -> JobDocument {
 
 #[cfg(test)]
 mod tests {
-    use topology::document::{self, Format};
+    use topology::document::{self, DocumentFormat};
 
     use super::*;
     use crate::commands::demo::calibration::CALIBRATED;
 
     #[test]
     fn what_is_written_reads_back_as_the_scenario() {
-        let scenario = Scenario::testbed(CALIBRATED, 3).unwrap();
+        let scenario = DemoScenario::paper_testbed(CALIBRATED, 3).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        write(&scenario, folder.path()).unwrap();
+        write_documents(&scenario, folder.path()).unwrap();
         let text = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        let fabric = spec::parse(&text("fabric.json"), Format::Json, "fabric.json").unwrap();
+        let fabric =
+            spec::parse_fabric(&text("fabric.json"), DocumentFormat::Json, "fabric.json").unwrap();
         assert_eq!(fabric, scenario.fabric);
         let jobs: JobsDocument =
-            document::parse(&text("jobs.json"), Format::Json, "jobs.json").unwrap();
+            document::parse_document(&text("jobs.json"), DocumentFormat::Json, "jobs.json")
+                .unwrap();
         assert_eq!(
-            jobs.resolve(&fabric, "jobs.json").unwrap().jobs,
+            jobs.resolve_jobs(&fabric, "jobs.json").unwrap().jobs,
             scenario.jobs
         );
     }

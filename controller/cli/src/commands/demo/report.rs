@@ -6,14 +6,14 @@
 use std::fmt;
 
 use comfy_table::Table;
-use emulator::JobOutcome;
+use emulator::EmulatedJobOutcome;
 use planner::{JobId, PlanDocument};
 use serde::Serialize;
 
 use super::calibration::CALIBRATED;
-use super::rehearsal::Run;
-use super::{Args, Comparison, Runs};
-use crate::failure::Failure;
+use super::emulated_run::EmulatedRun;
+use super::{DemoArgs, DemoRuns, SeedComparison};
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Links that are shown.
@@ -25,18 +25,18 @@ const PAPER_JOBS: [(&str, f64); 3] = [("gpt", -0.18), ("bert", -0.15), ("resnet"
 
 /// Everything that the demo says.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     seed: u64,
     time_scale: f64,
     comm_scale: f64,
     iterations: u16,
-    calibration: Calibration,
-    jobs: Vec<JobReport>,
-    gpu_utilization: ThreeRuns,
-    gpu_utilization_change: Change,
-    seeds: Vec<SeedReport>,
+    calibration: VolumeSource,
+    jobs: Vec<DemoJobReport>,
+    gpu_utilization: ThreeRunFigures,
+    gpu_utilization_change: ChangeFromEcmp,
+    seeds: Vec<DemoSeedReport>,
     busiest_links: BusiestLinks,
-    flows: Vec<FlowReport>,
+    flows: Vec<FlowPathReport>,
     switches: usize,
     entries_written: u64,
     entries: usize,
@@ -45,84 +45,84 @@ pub(super) struct Report {
     strays: Vec<String>,
     verified: bool,
     telemetry_to_verified_ms: f64,
-    drops: TwoRuns<u64>,
-    retransmitted: TwoRuns<u64>,
+    drops: TwoRunFigures<u64>,
+    retransmitted: TwoRunFigures<u64>,
 }
 
 /// Where the communication volumes come from.
 #[derive(Debug, Serialize)]
-struct Calibration {
+struct VolumeSource {
     source: &'static str,
     gpt_all_reduce_bytes: f64,
     bert_all_reduce_bytes: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct ThreeRuns {
+struct ThreeRunFigures {
     alone: f64,
     ecmp: f64,
     crux: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct TwoRuns<T> {
+struct TwoRunFigures<T> {
     ecmp: T,
     crux: T,
 }
 
 /// From ECMP to Crux, relative.
 #[derive(Debug, Serialize)]
-struct Change {
+struct ChangeFromEcmp {
     ours: f64,
     paper: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct JobReport {
+struct DemoJobReport {
     id: String,
     gpus: u32,
     level: u8,
-    iteration_seconds: ThreeRuns,
-    iteration_change: Change,
+    iteration_seconds: ThreeRunFigures,
+    iteration_change: ChangeFromEcmp,
 }
 
 /// The changes of one seed.
 #[derive(Debug, Serialize)]
-struct SeedReport {
+struct DemoSeedReport {
     seed: u64,
-    gpu_utilization: TwoRuns<f64>,
+    gpu_utilization: TwoRunFigures<f64>,
     gpu_utilization_change: f64,
     iteration_changes: Vec<f64>,
 }
 
 #[derive(Debug, Serialize)]
 struct BusiestLinks {
-    ecmp: Vec<LinkReport>,
-    crux: Vec<LinkReport>,
+    ecmp: Vec<BusyLinkReport>,
+    crux: Vec<BusyLinkReport>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct LinkReport {
+struct BusyLinkReport {
     link: String,
     busy_fraction: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct FlowReport {
+struct FlowPathReport {
     job: String,
     udp_src_port: u16,
     path: Vec<String>,
 }
 
-impl Report {
+impl DemoReport {
     /// # Errors
     /// A run lacks a job or a plan.
-    pub(super) fn new(args: &Args, runs: &Runs) -> Result<Self, Failure> {
+    pub(super) fn new(args: &DemoArgs, runs: &DemoRuns) -> Result<Self, CommandError> {
         let first = runs
             .comparisons
             .first()
-            .ok_or_else(|| missing("a comparison"))?;
-        let plan = plan(&first.crux)?;
+            .ok_or_else(|| missing_error("a comparison"))?;
+        let plan = plan_document(&first.crux)?;
         let jobs = runs.scenario.jobs.iter().zip(&runs.alone);
         let jobs = jobs.map(|(job, alone)| job_report(&job.id, alone, first, &plan));
         let ends = || {
@@ -133,7 +133,7 @@ impl Report {
         let strays: Vec<String> = ends()
             .flat_map(|run| run.evidence.strays.iter().cloned())
             .collect();
-        let utilization = ThreeRuns {
+        let utilization = ThreeRunFigures {
             alone: alone_utilization(&runs.alone),
             ecmp: first.ecmp.outcome.gpu_utilization(),
             crux: first.crux.outcome.gpu_utilization(),
@@ -143,17 +143,17 @@ impl Report {
             time_scale: args.time_scale.factor(),
             comm_scale: args.comm_scale,
             iterations: args.iterations,
-            calibration: Calibration::calibrated(),
+            calibration: VolumeSource::from_calibration(),
             jobs: jobs.collect::<Result<_, _>>()?,
-            gpu_utilization_change: Change {
+            gpu_utilization_change: ChangeFromEcmp {
                 ours: utilization.crux / utilization.ecmp - 1.0,
                 paper: PAPER_UTILIZATION,
             },
             gpu_utilization: utilization,
             seeds: runs.comparisons.iter().map(seed_report).collect(),
             busiest_links: BusiestLinks {
-                ecmp: busiest(&first.ecmp),
-                crux: busiest(&first.crux),
+                ecmp: busiest_links(&first.ecmp),
+                crux: busiest_links(&first.crux),
             },
             flows: flow_reports(&plan),
             switches: runs.scenario.fabric.switches().len(),
@@ -164,11 +164,11 @@ impl Report {
             strays,
             verified: ends().all(|run| run.evidence.is_clean()),
             telemetry_to_verified_ms: first.crux.telemetry_to_verified.as_secs_f64() * 1e3,
-            drops: TwoRuns {
+            drops: TwoRunFigures {
                 ecmp: first.ecmp.drops,
                 crux: first.crux.drops,
             },
-            retransmitted: TwoRuns {
+            retransmitted: TwoRunFigures {
                 ecmp: first.ecmp.faults.retransmitted,
                 crux: first.crux.faults.retransmitted,
             },
@@ -177,7 +177,7 @@ impl Report {
 
     /// # Errors
     /// A table is not what it shall be, or a pinned flow was not seen where it shall be.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn check_verified(&self) -> Result<(), CommandError> {
         if self.verified {
             return Ok(());
         }
@@ -186,14 +186,14 @@ impl Report {
             "{} entries differ from the desired ones",
             self.different_entries
         );
-        Err(Failure::Work(format!(
+        Err(CommandError::Failed(format!(
             "{tables}; not on the planned path:\n  {strays}"
         )))
     }
 }
 
-impl Calibration {
-    fn calibrated() -> Self {
+impl VolumeSource {
+    fn from_calibration() -> Self {
         Self {
             source: "fitted to Crux section 2.2 (GPT 1.53 s alone, 1.70 s shared; BERT -7.7 %) by \
                      crux demo --calibrate",
@@ -203,12 +203,12 @@ impl Calibration {
     }
 }
 
-fn missing(what: &str) -> Failure {
-    Failure::Work(format!("the demo has no {what} to report"))
+fn missing_error(what: &str) -> CommandError {
+    CommandError::Failed(format!("the demo has no {what} to report"))
 }
 
-fn plan(run: &Run) -> Result<PlanDocument, Failure> {
-    let realised = run.realised.as_ref().ok_or_else(|| missing("plan"))?;
+fn plan_document(run: &EmulatedRun) -> Result<PlanDocument, CommandError> {
+    let realised = run.realised.as_ref().ok_or_else(|| missing_error("plan"))?;
     Ok(PlanDocument::new(
         &realised.fabric,
         &realised.plan,
@@ -216,41 +216,47 @@ fn plan(run: &Run) -> Result<PlanDocument, Failure> {
     ))
 }
 
-fn outcome<'a>(run: &'a Run, id: &JobId) -> Result<&'a JobOutcome, Failure> {
+fn job_outcome<'a>(
+    run: &'a EmulatedRun,
+    id: &JobId,
+) -> Result<&'a EmulatedJobOutcome, CommandError> {
     run.outcome
         .jobs
         .iter()
         .find(|job| job.id == *id)
-        .ok_or_else(|| missing(id.as_str()))
+        .ok_or_else(|| missing_error(id.as_str()))
 }
 
-fn seconds(run: &Run, id: &JobId) -> Result<f64, Failure> {
-    outcome(run, id)?
+fn iteration_seconds(run: &EmulatedRun, id: &JobId) -> Result<f64, CommandError> {
+    job_outcome(run, id)?
         .mean_iteration_seconds
-        .ok_or_else(|| missing(id.as_str()))
+        .ok_or_else(|| missing_error(id.as_str()))
 }
 
 fn job_report(
     id: &JobId,
-    alone: &Run,
-    first: &Comparison,
+    alone: &EmulatedRun,
+    first: &SeedComparison,
     plan: &PlanDocument,
-) -> Result<JobReport, Failure> {
-    let (ecmp, crux) = (seconds(&first.ecmp, id)?, seconds(&first.crux, id)?);
+) -> Result<DemoJobReport, CommandError> {
+    let (ecmp, crux) = (
+        iteration_seconds(&first.ecmp, id)?,
+        iteration_seconds(&first.crux, id)?,
+    );
     let planned = plan.jobs.iter().find(|job| job.id == id.as_str());
     let paper = PAPER_JOBS
         .iter()
         .find(|(model, _)| id.as_str().starts_with(model));
-    Ok(JobReport {
+    Ok(DemoJobReport {
         id: id.to_string(),
-        gpus: outcome(alone, id)?.gpus,
-        level: planned.ok_or_else(|| missing("level"))?.level,
-        iteration_seconds: ThreeRuns {
-            alone: seconds(alone, id)?,
+        gpus: job_outcome(alone, id)?.gpus,
+        level: planned.ok_or_else(|| missing_error("level"))?.level,
+        iteration_seconds: ThreeRunFigures {
+            alone: iteration_seconds(alone, id)?,
             ecmp,
             crux,
         },
-        iteration_change: Change {
+        iteration_change: ChangeFromEcmp {
             ours: crux / ecmp - 1.0,
             paper: paper.map_or(f64::NAN, |(_, change)| *change),
         },
@@ -258,7 +264,7 @@ fn job_report(
 }
 
 /// As if every job had the fabric to itself.
-fn alone_utilization(alone: &[Run]) -> f64 {
+fn alone_utilization(alone: &[EmulatedRun]) -> f64 {
     let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
     let busy: f64 = jobs()
         .map(|job| f64::from(job.gpus) * job.gpu_busy_fraction)
@@ -266,13 +272,13 @@ fn alone_utilization(alone: &[Run]) -> f64 {
     busy / jobs().map(|job| f64::from(job.gpus)).sum::<f64>()
 }
 
-fn seed_report(comparison: &Comparison) -> SeedReport {
-    let Comparison { seed, ecmp, crux } = comparison;
-    let utilization = TwoRuns {
+fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {
+    let SeedComparison { seed, ecmp, crux } = comparison;
+    let utilization = TwoRunFigures {
         ecmp: ecmp.outcome.gpu_utilization(),
         crux: crux.outcome.gpu_utilization(),
     };
-    let times = |run: &Run| -> Vec<f64> {
+    let times = |run: &EmulatedRun| -> Vec<f64> {
         let jobs = run.outcome.jobs.iter();
         jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
             .collect()
@@ -281,7 +287,7 @@ fn seed_report(comparison: &Comparison) -> SeedReport {
         .into_iter()
         .zip(times(ecmp))
         .map(|(crux, ecmp)| crux / ecmp - 1.0);
-    SeedReport {
+    DemoSeedReport {
         seed: *seed,
         gpu_utilization_change: utilization.crux / utilization.ecmp - 1.0,
         gpu_utilization: utilization,
@@ -289,17 +295,17 @@ fn seed_report(comparison: &Comparison) -> SeedReport {
     }
 }
 
-fn busiest(run: &Run) -> Vec<LinkReport> {
+fn busiest_links(run: &EmulatedRun) -> Vec<BusyLinkReport> {
     let links = run.busiest.iter().take(BUSIEST);
-    let report = |(link, busy_fraction): &(String, f64)| LinkReport {
+    let report = |(link, busy_fraction): &(String, f64)| BusyLinkReport {
         link: link.clone(),
         busy_fraction: *busy_fraction,
     };
     links.map(report).collect()
 }
 
-fn flow_reports(plan: &PlanDocument) -> Vec<FlowReport> {
-    let report = |flow: &planner::PlannedFlowDocument| FlowReport {
+fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
+    let report = |flow: &planner::PlannedFlowDocument| FlowPathReport {
         job: flow.job.clone(),
         udp_src_port: flow.udp_src_port,
         path: flow.path.clone(),
@@ -307,7 +313,7 @@ fn flow_reports(plan: &PlanDocument) -> Vec<FlowReport> {
     plan.flows.iter().map(report).collect()
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             seed,
@@ -341,8 +347,8 @@ impl fmt::Display for Report {
             utilization.alone * 100.0,
             utilization.ecmp * 100.0,
             utilization.crux * 100.0,
-            percent(self.gpu_utilization_change.ours),
-            percent(self.gpu_utilization_change.paper),
+            format_percent(self.gpu_utilization_change.ours),
+            format_percent(self.gpu_utilization_change.paper),
         )?;
         self.write_seeds(f)?;
         writeln!(f, "\n{}\n", self.link_table())?;
@@ -351,7 +357,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl DemoReport {
     fn job_table(&self) -> Table {
         let headings = [
             "job",
@@ -363,7 +369,7 @@ impl Report {
             "Crux vs ECMP",
             "paper",
         ];
-        let mut table = output::table(headings);
+        let mut table = output::new_table(headings);
         for job in &self.jobs {
             let times = &job.iteration_seconds;
             table.add_row([
@@ -373,8 +379,8 @@ impl Report {
                 format!("{:.4}", times.alone),
                 format!("{:.4}", times.ecmp),
                 format!("{:.4}", times.crux),
-                percent(job.iteration_change.ours),
-                percent(job.iteration_change.paper),
+                format_percent(job.iteration_change.ours),
+                format_percent(job.iteration_change.paper),
             ]);
         }
         table
@@ -398,31 +404,37 @@ impl Report {
         writeln!(
             f,
             "over {count} seeds: mean {}, from {} to {}",
-            percent(mean),
-            percent(least),
-            percent(most)
+            format_percent(mean),
+            format_percent(least),
+            format_percent(most)
         )?;
         for (index, job) in self.jobs.iter().enumerate() {
             let changes = self
                 .seeds
                 .iter()
                 .filter_map(|seed| seed.iteration_changes.get(index));
-            writeln!(f, "  {} {}", job.id, percent(changes.sum::<f64>() / count))?;
+            writeln!(
+                f,
+                "  {} {}",
+                job.id,
+                format_percent(changes.sum::<f64>() / count)
+            )?;
         }
         Ok(())
     }
 
     fn link_table(&self) -> Table {
-        let mut table = output::table(["busiest under ECMP", "busy", "busiest under Crux", "busy"]);
+        let mut table =
+            output::new_table(["busiest under ECMP", "busy", "busiest under Crux", "busy"]);
         for (ecmp, crux) in self.busiest_links.ecmp.iter().zip(&self.busiest_links.crux) {
-            let busy = |link: &LinkReport| format!("{:.1} %", link.busy_fraction * 100.0);
+            let busy = |link: &BusyLinkReport| format!("{:.1} %", link.busy_fraction * 100.0);
             table.add_row([ecmp.link.clone(), busy(ecmp), crux.link.clone(), busy(crux)]);
         }
         table
     }
 
     fn path_table(&self) -> Table {
-        let mut table = output::table(["job", "UDP port", "path under Crux"]);
+        let mut table = output::new_table(["job", "UDP port", "path under Crux"]);
         for flow in self.flows.iter().filter(|flow| flow.path.len() > 3) {
             table.add_row([
                 flow.job.clone(),
@@ -453,7 +465,7 @@ impl Report {
     }
 }
 
-fn percent(change: f64) -> String {
+fn format_percent(change: f64) -> String {
     // Adding zero makes a negative zero positive.
     let rounded = (change * 1000.0).round() / 10.0 + 0.0;
     format!("{rounded:+.1} %")

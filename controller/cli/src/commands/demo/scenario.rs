@@ -2,7 +2,7 @@
 //!
 //! Two cases. The *testbed* is that of Crux §6.1 and §6.2: 12 hosts of 8 GPUs and 4 NICs under 4
 //! leaves, with a 48-GPU GPT, two 16-GPU BERT and two 8-GPU ResNet jobs, which use every GPU. The
-//! *calibration* case is that of Crux §2.2, from which [`calibration`](super::calibration) takes
+//! *calibration* case is that of Crux §2.2, from which [`calibration_case`](super::calibration_case) takes
 //! the volumes that the paper does not print.
 //!
 //! The paper does not print the placement either. Ours follows one rule, fixed before anything was
@@ -12,21 +12,21 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job, JobId, Profile};
-use topology::document::Format;
+use planner::{Flow, Job, JobId, ModelProfile};
+use topology::document::DocumentFormat;
 use topology::{Fabric, HostId, clos, examples, spec};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// What a job of the scenario is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Model {
+pub(crate) enum TrainedModel {
     Gpt,
     Bert,
     ResNet,
 }
 
-impl Model {
+impl TrainedModel {
     fn profile_name(self) -> &'static str {
         match self {
             Self::Gpt => "gpt-24l/A100",
@@ -35,35 +35,38 @@ impl Model {
         }
     }
 
-    pub(super) fn profile(self) -> Result<&'static Profile, Failure> {
+    pub(super) fn find_profile(self) -> Result<&'static ModelProfile, CommandError> {
         let name = self.profile_name();
-        let found = planner::profiles()
+        let found = planner::builtin_profiles()
             .iter()
             .find(|profile| profile.name == name);
-        found.ok_or_else(|| Failure::Work(format!("no built-in profile is called {name}")))
+        found.ok_or_else(|| CommandError::Failed(format!("no built-in profile is called {name}")))
     }
 }
 
 /// Bytes that the all-reduce of each model is about, per iteration and whole job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Volumes {
+pub(crate) struct AllReduceVolumes {
     pub(super) gpt: f64,
     pub(super) bert: f64,
 }
 
-impl Volumes {
+impl AllReduceVolumes {
     /// ResNet is in no case that the paper gives times for: its gradients, as many times over as
     /// BERT's volume is BERT's gradients.
-    fn of(self, model: Model) -> Result<f64, Failure> {
-        let gradients = |model: Model| Ok(model.profile()?.gradient_bytes.unwrap_or(0.0));
+    fn volume_of(self, model: TrainedModel) -> Result<f64, CommandError> {
+        let gradients =
+            |model: TrainedModel| Ok(model.find_profile()?.gradient_bytes.unwrap_or(0.0));
         Ok(match model {
-            Model::Gpt => self.gpt,
-            Model::Bert => self.bert,
-            Model::ResNet => gradients(Model::ResNet)? * self.bert / gradients(Model::Bert)?,
+            TrainedModel::Gpt => self.gpt,
+            TrainedModel::Bert => self.bert,
+            TrainedModel::ResNet => {
+                gradients(TrainedModel::ResNet)? * self.bert / gradients(TrainedModel::Bert)?
+            }
         })
     }
 
-    pub(super) fn times(self, factor: f64) -> Self {
+    pub(super) fn scaled_by(self, factor: f64) -> Self {
         Self {
             gpt: self.gpt * factor,
             bert: self.bert * factor,
@@ -72,24 +75,24 @@ impl Volumes {
 }
 
 /// GPUs of a job on one host, and the NICs they use.
-pub(crate) type Share<'a> = (&'a str, u32, &'a [u32]);
+pub(crate) type HostShare<'a> = (&'a str, u32, &'a [u32]);
 
 /// A job and where it is placed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct ScenarioJob<'a> {
     pub(crate) id: &'a str,
-    pub(crate) model: Model,
-    pub(crate) shares: &'a [Share<'a>],
+    pub(crate) model: TrainedModel,
+    pub(crate) shares: &'a [HostShare<'a>],
 }
 
 pub(crate) const WHOLE: &[u32] = &[0, 1, 2, 3];
 pub(crate) const LEFT: &[u32] = &[0, 1];
 pub(crate) const RIGHT: &[u32] = &[2, 3];
 
-const TESTBED: [Placed<'static>; 5] = [
-    Placed {
+const TESTBED: [ScenarioJob<'static>; 5] = [
+    ScenarioJob {
         id: "gpt",
-        model: Model::Gpt,
+        model: TrainedModel::Gpt,
         shares: &[
             ("h1", 8, WHOLE),
             ("h2", 8, WHOLE),
@@ -99,9 +102,9 @@ const TESTBED: [Placed<'static>; 5] = [
             ("h10", 8, WHOLE),
         ],
     },
-    Placed {
+    ScenarioJob {
         id: "bert-1",
-        model: Model::Bert,
+        model: TrainedModel::Bert,
         shares: &[
             ("h3", 4, LEFT),
             ("h6", 4, LEFT),
@@ -109,9 +112,9 @@ const TESTBED: [Placed<'static>; 5] = [
             ("h11", 4, LEFT),
         ],
     },
-    Placed {
+    ScenarioJob {
         id: "bert-2",
-        model: Model::Bert,
+        model: TrainedModel::Bert,
         shares: &[
             ("h3", 4, RIGHT),
             ("h6", 4, RIGHT),
@@ -119,22 +122,22 @@ const TESTBED: [Placed<'static>; 5] = [
             ("h12", 4, LEFT),
         ],
     },
-    Placed {
+    ScenarioJob {
         id: "resnet-1",
-        model: Model::ResNet,
+        model: TrainedModel::ResNet,
         shares: &[("h8", 4, RIGHT), ("h11", 4, RIGHT)],
     },
-    Placed {
+    ScenarioJob {
         id: "resnet-2",
-        model: Model::ResNet,
+        model: TrainedModel::ResNet,
         shares: &[("h9", 4, RIGHT), ("h12", 4, RIGHT)],
     },
 ];
 
-const CALIBRATION: [Placed<'static>; 2] = [
-    Placed {
+const CALIBRATION: [ScenarioJob<'static>; 2] = [
+    ScenarioJob {
         id: "gpt",
-        model: Model::Gpt,
+        model: TrainedModel::Gpt,
         shares: &[
             ("h1", 8, WHOLE),
             ("h2", 8, WHOLE),
@@ -146,9 +149,9 @@ const CALIBRATION: [Placed<'static>; 2] = [
             ("h10", 8, WHOLE),
         ],
     },
-    Placed {
+    ScenarioJob {
         id: "bert",
-        model: Model::Bert,
+        model: TrainedModel::Bert,
         shares: &[
             ("h5", 4, LEFT),
             ("h6", 4, LEFT),
@@ -160,35 +163,42 @@ const CALIBRATION: [Placed<'static>; 2] = [
 
 /// A fabric and its jobs.
 #[derive(Clone, Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct DemoScenario {
     pub(crate) fabric: Fabric,
     pub(crate) jobs: Vec<Job>,
     pub(crate) seed: u64,
 }
 
-impl Scenario {
+impl DemoScenario {
     /// The testbed of Crux §6.1 with the jobs of §6.2.
-    pub(crate) fn testbed(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn paper_testbed(
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
         Self::on_testbed(&TESTBED, volumes, seed)
     }
 
     /// The testbed of Crux §6.1 with other jobs.
     pub(crate) fn on_testbed(
-        placed: &[Placed<'_>],
-        volumes: Volumes,
+        placed: &[ScenarioJob<'_>],
+        volumes: AllReduceVolumes,
         seed: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let name = "crux-testbed";
-        let text = examples::example(name).unwrap_or_default();
-        let fabric = spec::parse(text, Format::Toml, name).map_err(Failure::document)?;
-        Self::place(fabric, placed, volumes, seed)
+        let text = examples::example_text(name).unwrap_or_default();
+        let fabric =
+            spec::parse_fabric(text, DocumentFormat::Toml, name).map_err(CommandError::document)?;
+        Self::place_jobs(fabric, placed, volumes, seed)
     }
 
     /// The case of Crux §2.2: the hosts of two leaves, which one spine joins by just what the GPT
     /// needs. So there is no choice of paths, GPT alone is not held up, and where both jobs send,
     /// each flow gets two thirds of its NIC: as three flows of 200 Gb/s do that meet on one of the
     /// testbed's uplinks of 400 Gb/s, the mildest contention there is.
-    pub(crate) fn calibration(volumes: Volumes, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn calibration_case(
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
         let clos = clos::ClosSpec {
             leaves: 2,
             spines: 1,
@@ -197,12 +207,12 @@ impl Scenario {
             uplink_gbps: 800.0,
             ..clos::ClosSpec::default()
         };
-        let fabric = clos::build("crux-2.2", &clos).map_err(Failure::document)?;
-        Self::place(fabric, &CALIBRATION, volumes, seed)
+        let fabric = clos::build_clos("crux-2.2", &clos).map_err(CommandError::document)?;
+        Self::place_jobs(fabric, &CALIBRATION, volumes, seed)
     }
 
     /// The same with only job `index`.
-    pub(super) fn alone(&self, index: usize) -> Self {
+    pub(super) fn single_job(&self, index: usize) -> Self {
         Self {
             jobs: vec![self.jobs[index].clone()],
             ..self.clone()
@@ -210,35 +220,40 @@ impl Scenario {
     }
 
     /// When each job begins: somewhere within its first iteration, in seconds.
-    pub(crate) fn starts(&self) -> Vec<f64> {
+    pub(crate) fn start_seconds(&self) -> Vec<f64> {
         let start = |job: &Job| {
-            let draw = draw(self.seed, &format!("start of {}", job.id));
+            let draw = draw_number(self.seed, &format!("start of {}", job.id));
             job.compute_seconds * (draw % 1_000) as f64 / 1_000.0
         };
         self.jobs.iter().map(start).collect()
     }
 
     /// Jobs on a fabric that has their hosts.
-    pub(crate) fn place(
+    pub(crate) fn place_jobs(
         fabric: Fabric,
-        placed: &[Placed<'_>],
-        volumes: Volumes,
+        placed: &[ScenarioJob<'_>],
+        volumes: AllReduceVolumes,
         seed: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let jobs = placed
             .iter()
-            .map(|placed| job(&fabric, placed, volumes, seed));
+            .map(|placed| build_job(&fabric, placed, volumes, seed));
         let jobs = jobs.collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
 }
 
-fn job(fabric: &Fabric, placed: &Placed<'_>, volumes: Volumes, seed: u64) -> Result<Job, Failure> {
-    let profile = placed.model.profile()?;
+fn build_job(
+    fabric: &Fabric,
+    placed: &ScenarioJob<'_>,
+    volumes: AllReduceVolumes,
+    seed: u64,
+) -> Result<Job, CommandError> {
+    let profile = placed.model.find_profile()?;
     let members = placed
         .shares
         .iter()
-        .map(|share| member(fabric, share))
+        .map(|share| find_member(fabric, share))
         .collect::<Result<Vec<_>, _>>()?;
     let gpus: BTreeMap<HostId, u32> = members
         .iter()
@@ -253,22 +268,30 @@ fn job(fabric: &Fabric, placed: &Placed<'_>, volumes: Volumes, seed: u64) -> Res
         compute_seconds: profile.compute_seconds,
         overlap_from: profile.overlap_from,
         recent_slowdown: 0.0,
-        flows: ring(fabric, placed, &members, (volumes.of(placed.model)?, seed)),
+        flows: ring_flows(
+            fabric,
+            placed,
+            &members,
+            (volumes.volume_of(placed.model)?, seed),
+        ),
         gpus,
     })
 }
 
-fn member<'a>(fabric: &Fabric, share: &'a Share<'a>) -> Result<(HostId, &'a Share<'a>), Failure> {
+fn find_member<'a>(
+    fabric: &Fabric,
+    share: &'a HostShare<'a>,
+) -> Result<(HostId, &'a HostShare<'a>), CommandError> {
     let host = fabric.host_named(share.0).map(|host| (host, share));
-    host.ok_or_else(|| Failure::Work(format!("the fabric has no host {}", share.0)))
+    host.ok_or_else(|| CommandError::Failed(format!("the fabric has no host {}", share.0)))
 }
 
 /// A ring all-reduce in host order, one channel for each NIC: each member sends
 /// `2(n-1)/n * bytes` to the next. UDP source ports are drawn from the seed.
-fn ring(
+fn ring_flows(
     fabric: &Fabric,
-    placed: &Placed<'_>,
-    members: &[(HostId, &Share<'_>)],
+    placed: &ScenarioJob<'_>,
+    members: &[(HostId, &HostShare<'_>)],
     (bytes, seed): (f64, u64),
 ) -> Vec<Flow> {
     let hosts = members.len() as f64;
@@ -285,7 +308,7 @@ fn ring(
         });
         for (src, dst) in nics {
             let stream = format!("UDP source port of {} {}", placed.id, flows.len());
-            let udp_src_port = 0xC000 + (draw(seed, &stream) % 0x4000) as u16;
+            let udp_src_port = 0xC000 + (draw_number(seed, &stream) % 0x4000) as u16;
             flows.push(Flow {
                 src,
                 dst,
@@ -299,7 +322,7 @@ fn ring(
 
 /// A number of the random stream of that name: FNV-1a of the name, then the finaliser of
 /// SplitMix64, the same on every machine.
-fn draw(seed: u64, stream: &str) -> u64 {
+fn draw_number(seed: u64, stream: &str) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = stream.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
     state = state.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -312,14 +335,14 @@ fn draw(seed: u64, stream: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const VOLUMES: Volumes = Volumes {
+    const VOLUMES: AllReduceVolumes = AllReduceVolumes {
         gpt: 4e10,
         bert: 2e9,
     };
 
     #[test]
     fn the_testbed_uses_every_gpu_and_no_nic_twice_as_sender() {
-        let scenario = Scenario::testbed(VOLUMES, 1).unwrap();
+        let scenario = DemoScenario::paper_testbed(VOLUMES, 1).unwrap();
         let gpus: u32 = scenario.jobs.iter().map(Job::gpu_count).sum();
         assert_eq!(gpus, 96);
         let flows = scenario.jobs.iter().flat_map(|job| &job.flows);
@@ -339,7 +362,7 @@ mod tests {
 
     #[test]
     fn every_job_of_the_testbed_uses_leaf_spine_links() {
-        let Scenario { fabric, jobs, .. } = Scenario::testbed(VOLUMES, 1).unwrap();
+        let DemoScenario { fabric, jobs, .. } = DemoScenario::paper_testbed(VOLUMES, 1).unwrap();
         for job in &jobs {
             let crosses = |flow: &Flow| fabric.leaf_of(flow.src) != fabric.leaf_of(flow.dst);
             assert!(job.flows.iter().any(crosses), "{}", job.id);
@@ -348,8 +371,8 @@ mod tests {
 
     #[test]
     fn seeds_change_ports_and_starts_and_nothing_else() {
-        let [a, b] = [1, 2].map(|seed| Scenario::testbed(VOLUMES, seed).unwrap());
-        assert_ne!(a.starts(), b.starts());
+        let [a, b] = [1, 2].map(|seed| DemoScenario::paper_testbed(VOLUMES, seed).unwrap());
+        assert_ne!(a.start_seconds(), b.start_seconds());
         for (a, b) in a.jobs.iter().zip(&b.jobs) {
             let ports = |job: &Job| job.flows.iter().map(|f| f.udp_src_port).collect::<Vec<_>>();
             assert_ne!(ports(a), ports(b));

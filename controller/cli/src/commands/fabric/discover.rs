@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
-use controller::discovery::{self, Assumptions, Survey};
-use controller::southbound::Grpc;
+use controller::discovery::{self, DiscoveryDefaults, OneShotDiscovery};
+use controller::southbound::GrpcNetwork;
 use controller::{Config, RawConfig};
-use topology::document::{self, Format};
+use topology::document::{self, DocumentFormat};
 use topology::{Fabric, Finding, Switch};
 
-use crate::failure::Failure;
-use crate::{files, inventory, output};
+use crate::command_error::CommandError;
+use crate::{files, output, switch_inventory};
 
 /// Find out how switches are cabled, and write that as a fabric document.
 ///
@@ -30,12 +30,12 @@ use crate::{files, inventory, output};
 Examples:
   crux fabric discover --fabric lab.toml > found.json
   crux fabric discover --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2 > found.json")]
-pub(crate) struct Args {
+pub(crate) struct DiscoverArgs {
     /// Fabric document, with the P4Runtime address of every switch
     #[arg(long, required_unless_present = "switch")]
     fabric: Option<String>,
     /// A switch, its P4Runtime address and its device id, where there is no document
-    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = inventory::switch)]
+    #[arg(long, value_name = "NAME=HOST:PORT/ID", value_parser = switch_inventory::parse_switch)]
     #[arg(conflicts_with = "fabric")]
     switch: Vec<Switch>,
     /// How long to look
@@ -53,42 +53,51 @@ pub(crate) struct Args {
     gpus: u32,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run_discover(args: &DiscoverArgs) -> Result<(), CommandError> {
     let fabric = match &args.fabric {
-        Some(file) => files::fabric(file)?,
-        None => inventory::fabric(&args.switch),
+        Some(file) => files::read_fabric(file)?,
+        None => switch_inventory::undiscovered_fabric(&args.switch),
     };
     let mut raw = RawConfig::default();
     raw.discovery.ports = args.ports;
     // Any controller's term is above it.
     raw.election.term = 0;
-    let config = Config::try_from(raw).map_err(|error| Failure::input("--ports", error))?;
+    let config = Config::try_from(raw).map_err(|error| CommandError::input("--ports", error))?;
     let lasts = Duration::from_secs(args.seconds);
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    let survey = runtime.block_on(discovery::survey(&Grpc, &fabric, &config, lasts));
-    tell(args, &fabric, &survey)
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let survey = runtime.block_on(discovery::discover_once(
+        &GrpcNetwork,
+        &fabric,
+        &config,
+        lasts,
+    ));
+    print_discovery(args, &fabric, &survey)
 }
 
-fn tell(args: &Args, fabric: &Fabric, survey: &Survey) -> Result<(), Failure> {
-    survey.findings.iter().for_each(told);
+fn print_discovery(
+    args: &DiscoverArgs,
+    fabric: &Fabric,
+    survey: &OneShotDiscovery,
+) -> Result<(), CommandError> {
+    survey.findings.iter().for_each(print_finding);
     if survey.switches.is_empty() {
-        return Err(Failure::Work("no switch took part".to_owned()));
+        return Err(CommandError::Failed("no switch took part".to_owned()));
     }
     if args.fabric.is_some() {
         let watched = survey.switches.iter().copied().collect();
-        let differences = discovery::compare(fabric, &survey.sight, &watched);
-        differences.iter().for_each(told);
+        let differences = discovery::compare_cabling(fabric, &survey.topology, &watched);
+        differences.iter().for_each(print_finding);
     }
-    let assumed = Assumptions {
+    let assumed = DiscoveryDefaults {
         gbps: args.gbps,
         gpus: args.gpus,
     };
-    let found = discovery::learned(fabric, &survey.sight, assumed);
-    found.findings.iter().for_each(told);
-    let text = document::print(&found.document, Format::Json);
-    output::print(text.map_err(|error| Failure::work(&error))?)
+    let found = discovery::document_observed_fabric(fabric, &survey.topology, assumed);
+    found.findings.iter().for_each(print_finding);
+    let text = document::print_document(&found.document, DocumentFormat::Json);
+    output::print_line(text.map_err(|error| CommandError::failed(&error))?)
 }
 
-fn told(finding: &Finding) {
+fn print_finding(finding: &Finding) {
     eprintln!("{finding}");
 }

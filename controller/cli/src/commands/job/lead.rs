@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use emulator::job::{Effect, Rhythm, Training};
-use emulator::{Outcome, Scale};
+use emulator::job::{IterationSpec, TrainingEffect, TrainingJob};
+use emulator::{EmulationOutcome, TimeScale};
 use planner::Job;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
 use topology::Fabric;
 
-use super::Documents;
-use super::result::RunResult;
-use super::teller::Teller;
-use super::wire::{Address, Counts, Listener, Order, Outgoing, Report};
-use crate::client::Credentials;
-use crate::failure::Failure;
+use super::RunDocumentArgs;
+use super::job_reporter::JobReporter;
+use super::protocol::{
+    HostMessage, LeadAddress, LeadListener, LeadMessage, MessageWriter, PacketCounts,
+};
+use super::run_result::JobRunResult;
+use crate::client::ClientCredentials;
+use crate::command_error::CommandError;
 use crate::output::FormatArg;
 
 /// Reports of hosts that may wait.
@@ -30,17 +32,17 @@ Examples:
   crux job lead --fabric lab.toml --jobs jobs.json --listen 10.9.0.1:7000
   crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --format json
   crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --controller 127.0.0.1:9300")]
-pub(crate) struct Args {
+pub(crate) struct LeadArgs {
     #[command(flatten)]
-    documents: Documents,
+    documents: RunDocumentArgs,
     /// Where hosts report: HOST:PORT beside the fabric, or the path of a Unix socket
     #[arg(long)]
-    listen: Address,
+    listen: LeadAddress,
     /// Tell the controller that listens there of the jobs, as agents on their hosts would
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
     #[command(flatten)]
-    credentials: Credentials,
+    credentials: ClientCredentials,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -51,91 +53,100 @@ pub(crate) struct Args {
     output: FormatArg,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| Failure::work(&error))?;
-    runtime.block_on(lead(args))?.print(args.output.format)
+    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+    runtime
+        .block_on(lead_run(args))?
+        .print_result(args.output.format)
 }
 
-async fn lead(args: &Args) -> Result<RunResult, Failure> {
-    let scenario = args.documents.read()?;
+async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
+    let scenario = args.documents.read_scenario()?;
     let deadline = Instant::now() + Duration::from_secs(args.patience);
-    let mut lead = Lead::gather(args, &scenario.fabric, &scenario.jobs, deadline).await?;
+    let mut lead =
+        RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
-        let contact = args.credentials.contact(at)?;
-        lead.teller = Some(Teller::open(&contact, &scenario.fabric, &scenario.jobs)?);
+        let contact = args.credentials.report_endpoint(at)?;
+        lead.reporter = Some(JobReporter::connect_and_announce(
+            &contact,
+            &scenario.fabric,
+            &scenario.jobs,
+        )?);
     }
-    for (index, start) in scenario.starts().into_iter().enumerate() {
+    for (index, start) in scenario.start_seconds().into_iter().enumerate() {
         lead.timers
-            .insert((nanos(Duration::from_secs_f64(start)), index));
+            .insert((duration_nanos(Duration::from_secs_f64(start)), index));
     }
     let began = unix_seconds(lead.since);
     let wanted = usize::from(args.iterations);
-    let scale = Scale::new(1.0).ok_or_else(|| Failure::Work("no scale".to_owned()))?;
+    let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
-        if let Some(outcome) = Outcome::measure(&scenario.jobs, trainings, (&[], wanted), scale) {
+        if let Some(outcome) =
+            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, (&[], wanted), scale)
+        {
             let begun: Vec<_> = lead
                 .trainings
                 .iter()
-                .map(|job| job.begun().to_vec())
+                .map(|job| job.iteration_starts().to_vec())
                 .collect();
-            let counts = lead.dismiss().await?;
-            return Ok(RunResult {
+            let counts = lead.stop_hosts().await?;
+            return Ok(JobRunResult {
                 began_unix_seconds: Some(began),
-                ..RunResult::new(&outcome, &begun, counts)
+                ..JobRunResult::new(&outcome, &begun, counts)
             });
         }
-        if timeout_at(deadline, lead.step()).await.is_err() {
-            return Err(lead.stuck(&scenario.jobs));
+        if timeout_at(deadline, lead.process_next()).await.is_err() {
+            return Err(lead.timeout_error(&scenario.jobs));
         }
     }
 }
 
 /// The jobs, and the hosts that send for them.
-struct Lead {
-    trainings: Vec<Training>,
+struct RunCoordinator {
+    trainings: Vec<TrainingJob>,
     /// For each job, its flows by the host that they begin at.
     flows: Vec<BTreeMap<String, Vec<u32>>>,
     /// The job of each flow.
     jobs: Vec<usize>,
-    hosts: BTreeMap<String, Outgoing>,
-    reports: mpsc::Receiver<Result<Report, Failure>>,
+    hosts: BTreeMap<String, MessageWriter>,
+    reports: mpsc::Receiver<Result<HostMessage, CommandError>>,
     /// When which job is to be woken, nanoseconds since `since`.
     timers: BTreeSet<(u64, usize)>,
     since: Instant,
     /// Who tells a controller of all that, if anybody does.
-    teller: Option<Teller>,
+    reporter: Option<JobReporter>,
     ticks: Interval,
 }
 
-impl Lead {
+impl RunCoordinator {
     /// Waits until every host that has flows has reported.
-    async fn gather(
-        args: &Args,
+    async fn gather_hosts(
+        args: &LeadArgs,
         fabric: &Fabric,
         jobs: &[Job],
         deadline: Instant,
-    ) -> Result<Self, Failure> {
-        let listener = Listener::bind(&args.listen).await?;
+    ) -> Result<Self, CommandError> {
+        let listener = LeadListener::bind_address(&args.listen).await?;
         let mut missing = hosts_of(fabric, jobs);
         let (to_lead, reports) = mpsc::channel(REPORT_QUEUE);
         let mut hosts = BTreeMap::new();
         while !missing.is_empty() {
             let late = |_| {
                 let names: Vec<_> = missing.iter().cloned().collect();
-                Failure::Work(format!(
+                CommandError::Failed(format!(
                     "hosts that have not reported: {}",
                     names.join(", ")
                 ))
             };
-            let accepted = timeout_at(deadline, listener.accept())
+            let accepted = timeout_at(deadline, listener.accept_host())
                 .await
                 .map_err(late)?;
             let (mut incoming, outgoing) = accepted?;
-            let Some(Report::Ready(host)) = incoming.next().await? else {
+            let Some(HostMessage::Ready(host)) = incoming.next().await? else {
                 continue;
             };
             missing.remove(&host);
@@ -150,7 +161,7 @@ impl Lead {
             });
         }
         Ok(Self {
-            trainings: jobs.iter().map(training).collect(),
+            trainings: jobs.iter().map(new_training).collect(),
             flows: flows_of(fabric, jobs),
             jobs: jobs
                 .iter()
@@ -161,13 +172,13 @@ impl Lead {
             reports,
             timers: BTreeSet::new(),
             since: Instant::now(),
-            teller: None,
+            reporter: None,
             ticks: interval(TICK),
         })
     }
 
     /// Waits for the next timer or report, and does what follows.
-    async fn step(&mut self) -> Result<(), Failure> {
+    async fn process_next(&mut self) -> Result<(), CommandError> {
         let due = self
             .timers
             .first()
@@ -178,51 +189,57 @@ impl Lead {
             () = sleep_until(due.unwrap_or(forever)) => {
                 if let Some((due, job)) = self.timers.pop_first() {
                     // When it was due, not when that was noticed: so nothing adds up.
-                    let effects = self.trainings[job].wake(due);
-                    self.carry_out(job, &effects).await?;
+                    let effects = self.trainings[job].handle_wake(due);
+                    self.apply_effects(job, &effects).await?;
                 }
             }
             report = self.reports.recv() => {
-                let gone = || Failure::Work("all hosts have gone".to_owned());
-                if let Report::Done(flow) = report.ok_or_else(gone)?? {
-                    let now = nanos(self.since.elapsed());
-                    let unknown = || Failure::Work(format!("a host ended flow {flow}"));
+                let gone = || CommandError::Failed("all hosts have gone".to_owned());
+                if let HostMessage::Done(flow) = report.ok_or_else(gone)?? {
+                    let now = duration_nanos(self.since.elapsed());
+                    let unknown = || CommandError::Failed(format!("a host ended flow {flow}"));
                     let job = *self.jobs.get(flow as usize).ok_or_else(unknown)?;
-                    if let Some(teller) = &mut self.teller {
-                        teller.sent(job, seconds(now));
+                    if let Some(teller) = &mut self.reporter {
+                        teller.finish_flow(job, nanos_to_seconds(now));
                     }
-                    let effects = self.trainings[job].flow_done(now);
-                    self.carry_out(job, &effects).await?;
+                    let effects = self.trainings[job].handle_flow_done(now);
+                    self.apply_effects(job, &effects).await?;
                 }
             }
-            () = listen(&mut self.teller) => {}
-            _ = self.ticks.tick(), if self.teller.is_some() => {
+            () = receive_feedback(&mut self.reporter) => {}
+            _ = self.ticks.tick(), if self.reporter.is_some() => {
                 let now = self.since.elapsed().as_secs_f64();
-                self.teller.iter_mut().for_each(|teller| teller.tick(now));
+                self.reporter.iter_mut().for_each(|teller| teller.advance_time(now));
             }
         }
         Ok(())
     }
 
-    async fn carry_out(&mut self, job: usize, effects: &[Effect]) -> Result<(), Failure> {
-        if let Some(teller) = &mut self.teller {
-            let begun = self.trainings[job].begun().last().copied();
+    async fn apply_effects(
+        &mut self,
+        job: usize,
+        effects: &[TrainingEffect],
+    ) -> Result<(), CommandError> {
+        if let Some(teller) = &mut self.reporter {
+            let begun = self.trainings[job].iteration_starts().last().copied();
             begun
                 .into_iter()
-                .for_each(|at| teller.begins(job, seconds(at)));
-            if effects.contains(&Effect::StartFlows) {
-                teller.sends(job, self.since.elapsed().as_secs_f64());
+                .for_each(|at| teller.begin_iteration(job, nanos_to_seconds(at)));
+            if effects.contains(&TrainingEffect::StartFlows) {
+                teller.begin_sending(job, self.since.elapsed().as_secs_f64());
             }
         }
         for effect in effects {
             match effect {
-                Effect::WakeAt(at) => {
+                TrainingEffect::WakeAt(at) => {
                     self.timers.insert((*at, job));
                 }
-                Effect::StartFlows => {
+                TrainingEffect::StartFlows => {
                     for (host, flows) in &self.flows[job] {
                         if let Some(outgoing) = self.hosts.get_mut(host) {
-                            outgoing.send(&Order::Begin(flows.clone())).await?;
+                            outgoing
+                                .send_message(&LeadMessage::Begin(flows.clone()))
+                                .await?;
                         }
                     }
                 }
@@ -232,17 +249,17 @@ impl Lead {
     }
 
     /// Ends the hosts and adds up what they counted.
-    async fn dismiss(mut self) -> Result<Counts, Failure> {
-        if let Some(teller) = self.teller.take() {
+    async fn stop_hosts(mut self) -> Result<PacketCounts, CommandError> {
+        if let Some(teller) = self.reporter.take() {
             teller.close().await;
         }
         for outgoing in self.hosts.values_mut() {
-            outgoing.send(&Order::Stop).await?;
+            outgoing.send_message(&LeadMessage::Stop).await?;
         }
-        let (mut total, mut waiting) = (Counts::default(), self.hosts.len());
+        let (mut total, mut waiting) = (PacketCounts::default(), self.hosts.len());
         while waiting > 0 {
             match self.reports.recv().await {
-                Some(Ok(Report::Counted(counts))) => {
+                Some(Ok(HostMessage::Counted(counts))) => {
                     total.retransmitted += counts.retransmitted;
                     total.unreadable += counts.unreadable;
                     waiting -= 1;
@@ -255,22 +272,23 @@ impl Lead {
         Ok(total)
     }
 
-    fn stuck(&self, jobs: &[Job]) -> Failure {
+    fn timeout_error(&self, jobs: &[Job]) -> CommandError {
         let ended = jobs.iter().zip(&self.trainings);
-        let ended = ended.map(|(job, training)| format!("{} {}", job.id, training.iterations()));
+        let ended =
+            ended.map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()));
         let ended: Vec<_> = ended.collect();
-        Failure::Work(format!(
+        CommandError::Failed(format!(
             "out of patience; iterations ended: {}",
             ended.join(", ")
         ))
     }
 }
 
-fn training(job: &Job) -> Training {
+fn new_training(job: &Job) -> TrainingJob {
     let compute = Duration::from_secs_f64(job.compute_seconds);
-    Training::new(Rhythm {
-        compute_ns: nanos(compute),
-        communicate_after_ns: nanos(compute.mul_f64(job.overlap_from)),
+    TrainingJob::new(IterationSpec {
+        compute_ns: duration_nanos(compute),
+        communicate_after_ns: duration_nanos(compute.mul_f64(job.overlap_from)),
         flows: job.flows.len() as u32,
     })
 }
@@ -298,9 +316,9 @@ fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
 }
 
 /// Waits for what a controller says.
-async fn listen(teller: &mut Option<Teller>) {
+async fn receive_feedback(teller: &mut Option<JobReporter>) {
     match teller {
-        Some(teller) => teller.listen().await,
+        Some(teller) => teller.receive_feedback().await,
         None => std::future::pending().await,
     }
 }
@@ -311,10 +329,10 @@ fn unix_seconds(at: Instant) -> f64 {
     now.unwrap_or_default().as_secs_f64() - at.elapsed().as_secs_f64()
 }
 
-fn seconds(nanos: u64) -> f64 {
+fn nanos_to_seconds(nanos: u64) -> f64 {
     Duration::from_nanos(nanos).as_secs_f64()
 }
 
-fn nanos(time: Duration) -> u64 {
+fn duration_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

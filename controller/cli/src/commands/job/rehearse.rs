@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use emulator::Scale;
+use emulator::TimeScale;
 
-use super::Documents;
-use super::happening::{self, Happening, What};
-use super::result::{Happened, RunResult};
-use super::wire::Counts;
-use crate::commands::demo::{Scenario, Stage, Telling, Training, change};
-use crate::failure::Failure;
+use super::RunDocumentArgs;
+use super::protocol::PacketCounts;
+use super::run_result::{AppliedEvent, JobRunResult};
+use super::scripted_event::{self, ScriptedEffect, ScriptedEvent};
+use crate::command_error::CommandError;
+use crate::commands::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, change};
 use crate::files;
 use crate::output::FormatArg;
 
@@ -26,9 +26,9 @@ Events, one table each:
   after_seconds = 2.0
   name = \"the cable fails\"
   link_down = \"leaf1-spine1\"   # or link_up, or policy = { drained = [\"spine1\"] }")]
-pub(crate) struct Args {
+pub(crate) struct RehearseArgs {
     #[command(flatten)]
-    documents: Documents,
+    documents: RunDocumentArgs,
     /// Iterations of the slowest job that are measured, after one that is not
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     iterations: u16,
@@ -46,67 +46,67 @@ pub(crate) struct Args {
     output: FormatArg,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let scenario = args.documents.read()?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::work(&error))?;
-    let training = Training {
-        scale: Scale::new(1.0).ok_or_else(|| Failure::Work("no scale".to_owned()))?,
+pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
+    let scenario = args.documents.read_scenario()?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let training = TrainingOptions {
+        scale: TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?,
         iterations: usize::from(args.iterations),
     };
     if let Some(file) = &args.change {
-        let changing = change(&scenario, files::named(file)?, training);
-        return runtime.block_on(changing)?.print(args.output);
+        let changing = change(&scenario, files::read_policy_file(file)?, training);
+        return runtime.block_on(changing)?.print_report(args.output);
     }
     let telling = match args.ecmp {
-        true => Telling::Nothing,
-        false => Telling::Jobs,
+        true => JobVisibility::Hidden,
+        false => JobVisibility::Reported,
     };
     let events = match &args.events {
-        Some(file) => happening::read(file, &scenario.fabric)?,
+        Some(file) => scripted_event::read_events(file, &scenario.fabric)?,
         None => Vec::new(),
     };
-    let rehearsed = runtime.block_on(rehearse(&scenario, telling, training, &events))?;
-    rehearsed.print(args.output.format)
+    let rehearsed = runtime.block_on(train_with_events(&scenario, telling, training, &events))?;
+    rehearsed.print_result(args.output.format)
 }
 
 /// Trains from the finished network on, and lets events happen at their instants.
-async fn rehearse(
-    scenario: &Scenario,
-    telling: Telling,
-    training: Training,
-    events: &[(Happening, What)],
-) -> Result<RunResult, Failure> {
-    let stage = Stage::build(scenario, training.scale).await?;
-    let controller = stage.control().await?;
-    stage.tell(&controller, telling).await?;
-    let began = stage.begin().await?;
+async fn train_with_events(
+    scenario: &DemoScenario,
+    telling: JobVisibility,
+    training: TrainingOptions,
+    events: &[(ScriptedEvent, ScriptedEffect)],
+) -> Result<JobRunResult, CommandError> {
+    let stage = ServedTestbed::start_servers(scenario, training.scale).await?;
+    let controller = stage.start_controller().await?;
+    stage.report_jobs(&controller, telling).await?;
+    let began = stage.begin_training().await?;
     let mut happened = Vec::new();
     for (event, what) in events {
         let at = began + Duration::from_secs_f64(event.after_seconds);
-        let at = stage.pass_to(at).await?;
-        what.happen(&stage, &controller).await?;
-        happened.push(Happened {
+        let at = stage.advance_to(at).await?;
+        what.apply_effect(&stage, &controller).await?;
+        happened.push(AppliedEvent {
             name: event.name.clone(),
             at_seconds: (at - began).as_secs_f64(),
         });
     }
     let testbed = stage.testbed();
-    let outcome = testbed.finish(training.iterations).await;
-    let outcome = outcome.map_err(|error| Failure::work(&error))?;
-    let faults = testbed.faults().await;
-    let faults = faults.map_err(|error| Failure::work(&error))?;
-    let begun = testbed.begun().await;
-    let mut begun = begun.map_err(|error| Failure::work(&error))?;
+    let outcome = testbed.run_iterations(training.iterations).await;
+    let outcome = outcome.map_err(|error| CommandError::failed(&error))?;
+    let faults = testbed.host_errors().await;
+    let faults = faults.map_err(|error| CommandError::failed(&error))?;
+    let begun = testbed.iteration_starts().await;
+    let mut begun = begun.map_err(|error| CommandError::failed(&error))?;
     let since = began.as_nanos() as u64;
     begun.iter_mut().flatten().for_each(|at| *at -= since);
     controller.shutdown().await;
     stage.close().await;
-    let counts = Counts {
+    let counts = PacketCounts {
         retransmitted: faults.retransmitted,
-        unreadable: faults.unreadable + faults.misdelivered,
+        unreadable: faults.undecodable + faults.misdelivered,
     };
-    Ok(RunResult {
+    Ok(JobRunResult {
         events: happened,
-        ..RunResult::new(&outcome, &begun, counts)
+        ..JobRunResult::new(&outcome, &begun, counts)
     })
 }

@@ -1,56 +1,56 @@
 //! Changes of policy as tables.
 
-use ::controller::northbound::service::Chapter;
-use ::controller::preview::{Change, Preview};
+use ::controller::northbound::service::PolicyRevisionDiff;
+use ::controller::preview::{PolicyPreview, ValueChange};
 use comfy_table::Table;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Entries of a switch that a table shows.
 const SHOWN: usize = 8;
 
 /// Everything that a change would do.
-pub(super) fn preview(preview: &Preview) -> Result<(), Failure> {
+pub(super) fn print_preview(preview: &PolicyPreview) -> Result<(), CommandError> {
     if preview.policy.is_empty() {
-        return output::print("nothing changes");
+        return output::print_line("nothing changes");
     }
-    preview.policy.iter().try_for_each(output::print)?;
-    output::print(format_args!("\n{}", jobs(preview)))?;
+    preview.policy.iter().try_for_each(output::print_line)?;
+    output::print_line(format_args!("\n{}", job_table(preview)))?;
     if !preview.flows.is_empty() {
-        output::print(format_args!("\n{}", flows(preview)))?;
+        output::print_line(format_args!("\n{}", flow_table(preview)))?;
     }
     for switch in &preview.switches {
         let entries = &switch.entries;
-        output::print(format_args!("\n{}: {} entries", switch.name, entries.len()))?;
+        output::print_line(format_args!("\n{}: {} entries", switch.name, entries.len()))?;
         for entry in entries.iter().take(SHOWN) {
-            output::print(format_args!("  {entry}"))?;
+            output::print_line(format_args!("  {entry}"))?;
         }
     }
-    let Change { before, after } = preview.gpu_utilization;
+    let ValueChange { before, after } = preview.gpu_utilization;
     let (before, after) = (before * 100.0, after * 100.0);
-    output::print(format_args!(
+    output::print_line(format_args!(
         "\nGPU utilisation {before:.2} % -> {after:.2} % (fluid model)"
     ))?;
-    preview.findings.iter().try_for_each(output::print)
+    preview.findings.iter().try_for_each(output::print_line)
 }
 
-fn jobs(preview: &Preview) -> Table {
-    let mut table = output::table(["job", "level", "iteration s"]);
+fn job_table(preview: &PolicyPreview) -> Table {
+    let mut table = output::new_table(["job", "level", "iteration s"]);
     for job in &preview.jobs {
         let level = |level: Option<u8>| level.map_or("-".to_owned(), |level| level.to_string());
         let seconds = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.4}"));
         table.add_row([
             job.id.clone(),
-            arrow(&job.level, level),
-            arrow(&job.iteration_seconds, seconds),
+            format_change(&job.level, level),
+            format_change(&job.iteration_seconds, seconds),
         ]);
     }
     table
 }
 
-fn flows(preview: &Preview) -> Table {
-    let mut table = output::table(["job", "UDP port", "from", "to"]);
+fn flow_table(preview: &PolicyPreview) -> Table {
+    let mut table = output::new_table(["job", "UDP port", "from", "to"]);
     for flow in &preview.flows {
         let path = |path: &[String], pinned: bool| match pinned {
             true => path.join(" > "),
@@ -67,9 +67,9 @@ fn flows(preview: &Preview) -> Table {
 }
 
 /// Editions, the latest first.
-pub(super) fn history(chapters: &[Chapter]) -> Table {
-    let mut table = output::table(["edition", "at (Unix s)", "who", "why", "changes"]);
-    for Chapter { edition, changes } in chapters {
+pub(super) fn history_table(chapters: &[PolicyRevisionDiff]) -> Table {
+    let mut table = output::new_table(["edition", "at (Unix s)", "who", "why", "changes"]);
+    for PolicyRevisionDiff { edition, changes } in chapters {
         let signature = &edition.signature;
         let trial = edition.trial.as_ref().map_or("", |_| " (on trial)");
         table.add_row([
@@ -83,7 +83,10 @@ pub(super) fn history(chapters: &[Chapter]) -> Table {
     table
 }
 
-fn arrow<T: Copy + PartialEq>(change: &Change<T>, show: impl Fn(T) -> String) -> String {
+fn format_change<T: Copy + PartialEq>(
+    change: &ValueChange<T>,
+    show: impl Fn(T) -> String,
+) -> String {
     match change.before == change.after {
         true => show(change.after),
         false => format!("{} -> {}", show(change.before), show(change.after)),

@@ -1,42 +1,44 @@
 //! Replays as one HTML page: a table, the cluster hour by hour, how jobs were slowed down.
 
-use simulator::replay::{Hour, ReplayOutcome, Replays};
+use simulator::replay::{HourlyUsage, ReplayComparison, ReplayOutcome};
 
-use super::table::{HEADINGS, cells};
-use crate::commands::compare::page::{entry, escaped, full, html, section, shade};
-use crate::figure::{Axes, Steps, WIDE, lines, round_end};
+use super::table::{HEADINGS, outcome_cells};
+use crate::commands::compare::page::{
+    escape_html, full_figure, legend_entry, render_html, render_section, scheduler_shade,
+};
+use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
 
 /// Height of a figure in pixels.
 const HEIGHT: u32 = 300;
 
 /// The page.
-pub(super) fn page(replays: &Replays) -> String {
+pub(super) fn render_page(replays: &ReplayComparison) -> String {
     let first = replays.outcomes.first();
     let placement = first.map_or("", |outcome| outcome.placement.as_str());
     let title = format!("Replay under {placement}");
     let notes = replays.notes.iter();
     let notes: String = notes
-        .map(|note| format!("<li>{}</li>\n", escaped(note)))
+        .map(|note| format!("<li>{}</li>\n", escape_html(note)))
         .collect();
     let body = format!(
         "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}",
-        section(
+        render_section(
             "What came of it",
             "Times are means over the jobs that ended.",
-            &summary(replays)
+            &render_summary(replays)
         ),
-        over_time(replays),
+        render_hours(replays),
     );
-    html(&title, &body)
+    render_html(&title, &body)
 }
 
-fn summary(replays: &Replays) -> String {
+fn render_summary(replays: &ReplayComparison) -> String {
     let headings: String = HEADINGS
         .iter()
         .map(|name| format!("<th>{name}</th>"))
         .collect();
     let row = |outcome: &ReplayOutcome| {
-        let [name, values @ ..] = cells(outcome);
+        let [name, values @ ..] = outcome_cells(outcome);
         let values: String = values
             .iter()
             .map(|value| format!("<td>{value}</td>"))
@@ -51,25 +53,28 @@ fn summary(replays: &Replays) -> String {
 }
 
 /// What a figure shows of an hour.
-type Value = fn(&Hour) -> f64;
+type HourMeasure = fn(&HourlyUsage) -> f64;
 
-fn over_time(replays: &Replays) -> String {
-    let series: [(&str, &str, Value); 3] = [
+fn render_hours(replays: &ReplayComparison) -> String {
+    let series: [(&str, &str, HourMeasure); 3] = [
         ("GPUs that compute", "GPUs", |hour| hour.busy_gpus),
         ("GPUs that jobs hold", "GPUs", |hour| hour.held_gpus),
         ("Jobs that wait", "jobs", |hour| hour.waiting_jobs),
     ];
-    let one = |(heading, unit, value): (&str, &str, Value)| {
-        section(
+    let one = |(heading, unit, value): (&str, &str, HourMeasure)| {
+        render_section(
             heading,
             "By hour.",
-            &full(&figure(replays, unit, value), &legend(replays)),
+            &full_figure(
+                &draw_hours(replays, unit, value),
+                &scheduler_legend(replays),
+            ),
         )
     };
     series.into_iter().map(one).collect()
 }
 
-fn figure(replays: &Replays, unit: &str, value: Value) -> String {
+fn draw_hours(replays: &ReplayComparison, unit: &str, value: HourMeasure) -> String {
     let hours = replays
         .outcomes
         .iter()
@@ -79,30 +84,30 @@ fn figure(replays: &Replays, unit: &str, value: Value) -> String {
     let line = |outcome: &ReplayOutcome| {
         let mut values: Vec<f64> = outcome.hours.iter().map(value).collect();
         values.resize(hours, 0.0);
-        Steps {
+        StepSeries {
             values,
-            shade: shade(&outcome.scheduler),
+            shade: scheduler_shade(&outcome.scheduler),
         }
     };
-    let drawn: Vec<Steps> = replays.outcomes.iter().rev().map(line).collect();
+    let drawn: Vec<StepSeries> = replays.outcomes.iter().rev().map(line).collect();
     let most = drawn
         .iter()
         .flat_map(|line| &line.values)
         .copied()
         .fold(1.0, f64::max);
-    let axes = Axes {
+    let axes = FigureAxes {
         x: "days",
         y: unit,
         x_range: 0.0..hours as f64 / 24.0,
         y_range: 0.0..round_end(most),
     };
-    lines(&axes, (WIDE, HEIGHT), &drawn)
+    draw_lines(&axes, (WIDE, HEIGHT), &drawn)
 }
 
-fn legend(replays: &Replays) -> String {
+fn scheduler_legend(replays: &ReplayComparison) -> String {
     let outcomes = replays.outcomes.iter();
     let entries: String = outcomes
-        .map(|outcome| entry(&outcome.scheduler, shade(&outcome.scheduler)))
+        .map(|outcome| legend_entry(&outcome.scheduler, scheduler_shade(&outcome.scheduler)))
         .collect();
     format!("<p class=\"legend\">{entries}</p>")
 }

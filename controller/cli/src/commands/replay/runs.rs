@@ -8,14 +8,16 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use simulator::replay::{Checkpoint, Replay, ReplayError, ReplayOutcome, Setup};
+use simulator::replay::{
+    ReplayCheckpoint, ReplayOutcome, ReplaySetup, TraceReplay, TraceReplayError,
+};
 
-use crate::commands::simulate::progress::Progress;
-use crate::failure::Failure;
+use crate::command_error::CommandError;
+use crate::commands::simulate::progress::SimulationProgress;
 
 /// Where checkpoints are kept, if at all, and how often they are written.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Checkpoints {
+pub(crate) struct CheckpointArgs {
     /// Keep what is needed to go on later in files of this name and that of each scheduler; if they
     /// are there, go on from them
     #[arg(long = "checkpoint", value_name = "FILE")]
@@ -31,84 +33,93 @@ pub(crate) struct Checkpoints {
 
 /// Replays all setups, in their order.
 pub(crate) fn replay_all(
-    setups: &[Setup],
-    checkpoints: &Checkpoints,
-) -> Result<Vec<ReplayOutcome>, Failure> {
+    setups: &[ReplaySetup],
+    checkpoints: &CheckpointArgs,
+) -> Result<Vec<ReplayOutcome>, CommandError> {
     let replayed = setups.par_iter().map(|setup| {
-        let kept = Kept::of(setup, checkpoints)?;
-        replay(setup, kept.as_ref())
+        let kept = CheckpointFile::for_setup(setup, checkpoints)?;
+        replay_setup(setup, kept.as_ref())
     });
     replayed.collect()
 }
 
 /// Replays one setup to its end, from where it is kept if it is.
-fn replay(setup: &Setup, kept: Option<&Kept>) -> Result<ReplayOutcome, Failure> {
-    let checkpoint = kept.map(Kept::read).transpose()?.flatten();
+fn replay_setup(
+    setup: &ReplaySetup,
+    kept: Option<&CheckpointFile>,
+) -> Result<ReplayOutcome, CommandError> {
+    let checkpoint = kept
+        .map(CheckpointFile::read_checkpoint)
+        .transpose()?
+        .flatten();
     let mut replay = match checkpoint {
-        Some(checkpoint) => Replay::resume(setup, &checkpoint),
-        None => Replay::new(setup),
+        Some(checkpoint) => TraceReplay::resume_from(setup, &checkpoint),
+        None => TraceReplay::new(setup),
     }
-    .map_err(|error| failure(&error))?;
+    .map_err(|error| replay_error(&error))?;
     let jobs = setup.trace.jobs.len() as f64;
-    let mut progress = Progress::of(setup.scheduler.name(), jobs, "jobs");
+    let mut progress = SimulationProgress::with_unit(setup.scheduler.name(), jobs, "jobs");
     let mut written = Instant::now();
-    while replay.step().map_err(|error| failure(&error))? {
-        progress.tell(replay.left() as f64);
+    while replay.step_event().map_err(|error| replay_error(&error))? {
+        progress.report_position(replay.departed_jobs() as f64);
         if let Some(kept) = kept.filter(|kept| written.elapsed() >= kept.pause) {
-            kept.write(&replay.checkpoint())?;
+            kept.write_checkpoint(&replay.save_checkpoint())?;
             written = Instant::now();
         }
     }
     if let Some(kept) = kept {
-        kept.write(&replay.checkpoint())?;
+        kept.write_checkpoint(&replay.save_checkpoint())?;
     }
-    Ok(replay.outcome())
+    Ok(replay.to_outcome())
 }
 
-fn failure(error: &ReplayError) -> Failure {
+fn replay_error(error: &TraceReplayError) -> CommandError {
     match error {
-        ReplayError::Checkpoint(cause) => Failure::input("--checkpoint", cause),
-        ReplayError::Placement(cause) => Failure::input("--placement", cause),
-        ReplayError::Job(cause) => Failure::document(cause),
-        _ => Failure::work(error),
+        TraceReplayError::Checkpoint(cause) => CommandError::input("--checkpoint", cause),
+        TraceReplayError::Placement(cause) => CommandError::input("--placement", cause),
+        TraceReplayError::Job(cause) => CommandError::document(cause),
+        _ => CommandError::failed(error),
     }
 }
 
 /// The checkpoint of one replay.
-struct Kept {
+struct CheckpointFile {
     file: String,
     pause: Duration,
 }
 
-impl Kept {
-    fn of(setup: &Setup, checkpoints: &Checkpoints) -> Result<Option<Self>, Failure> {
+impl CheckpointFile {
+    fn for_setup(
+        setup: &ReplaySetup,
+        checkpoints: &CheckpointArgs,
+    ) -> Result<Option<Self>, CommandError> {
         let Some(file) = &checkpoints.file else {
             return Ok(None);
         };
         let pause = Duration::try_from_secs_f64(checkpoints.seconds);
         Ok(Some(Self {
             file: format!("{file}.{}", setup.scheduler),
-            pause: pause.map_err(|error| Failure::input("--checkpoint-seconds", error))?,
+            pause: pause.map_err(|error| CommandError::input("--checkpoint-seconds", error))?,
         }))
     }
 
-    fn read(&self) -> Result<Option<Checkpoint>, Failure> {
+    fn read_checkpoint(&self) -> Result<Option<ReplayCheckpoint>, CommandError> {
         match fs::read(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Failure::input(&self.file, error)),
+            Err(error) => Err(CommandError::input(&self.file, error)),
             Ok(bytes) => {
                 let read = serde_json::from_slice(&bytes);
-                let checkpoint = read.map_err(|error| Failure::input(&self.file, error))?;
+                let checkpoint = read.map_err(|error| CommandError::input(&self.file, error))?;
                 eprintln!("going on from {}", self.file);
                 Ok(Some(checkpoint))
             }
         }
     }
 
-    fn write(&self, checkpoint: &Checkpoint) -> Result<(), Failure> {
-        let text = serde_json::to_vec(checkpoint).map_err(|error| Failure::work(&error))?;
+    fn write_checkpoint(&self, checkpoint: &ReplayCheckpoint) -> Result<(), CommandError> {
+        let text = serde_json::to_vec(checkpoint).map_err(|error| CommandError::failed(&error))?;
         let beside = format!("{}.new", self.file);
         let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.file));
-        written.map_err(|error| Failure::input(&self.file, error))
+        written.map_err(|error| CommandError::input(&self.file, error))
     }
 }

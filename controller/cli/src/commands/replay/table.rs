@@ -1,8 +1,8 @@
 //! Replays as a table for people.
 
-use simulator::replay::{ReplayOutcome, Replays};
+use simulator::replay::{ReplayComparison, ReplayOutcome};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// Headings of [`cells`].
@@ -19,7 +19,7 @@ pub(super) const HEADINGS: [&str; 9] = [
 ];
 
 /// What a table shows of one replay.
-pub(super) fn cells(outcome: &ReplayOutcome) -> [String; 9] {
+pub(super) fn outcome_cells(outcome: &ReplayOutcome) -> [String; 9] {
     [
         outcome.scheduler.clone(),
         format!("{:.2}", outcome.gpu_utilization * 100.0),
@@ -33,30 +33,30 @@ pub(super) fn cells(outcome: &ReplayOutcome) -> [String; 9] {
     ]
 }
 
-pub(super) fn print(replays: &Replays) -> Result<(), Failure> {
+pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandError> {
     let Some(first) = replays.outcomes.first() else {
         return Ok(());
     };
-    output::print(format_args!(
+    output::print_line(format_args!(
         "{} jobs, placed by {}, seed {}\n",
         first.jobs.len(),
         first.placement,
         first.seed
     ))?;
-    let mut table = output::table(HEADINGS);
+    let mut table = output::new_table(HEADINGS);
     for outcome in &replays.outcomes {
-        table.add_row(cells(outcome));
+        table.add_row(outcome_cells(outcome));
     }
-    output::print(table)?;
+    output::print_line(table)?;
     let mut findings: Vec<String> = Vec::new();
     for outcome in &replays.outcomes {
         let told = outcome.findings.iter();
         findings.extend(told.map(|finding| format!("{}: {finding}", outcome.scheduler)));
     }
-    findings.iter().try_for_each(output::print)?;
-    output::print("")?;
+    findings.iter().try_for_each(output::print_line)?;
+    output::print_line("")?;
     let notes = replays.notes.iter();
     notes
         .map(|note| format!("* {note}"))
-        .try_for_each(output::print)
+        .try_for_each(output::print_line)
 }

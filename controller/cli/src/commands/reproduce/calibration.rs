@@ -1,22 +1,23 @@
 //! Crux, Fig. 7: a GPT alone, and while a BERT shares its leaf-spine links (Crux §2.2).
 
 use planner::Job;
-use simulator::{Alone, Experiment, Outcome, Scheduler};
+use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
 
-use super::report::{Reproduction, Row, change};
-use super::{Options, testbed};
-use crate::commands::demo::{CALIBRATED, Scenario};
-use crate::failure::Failure;
+use super::report::{MeasureRow, PaperReproduction, percent_change};
+use super::{SeedOptions, testbed};
+use crate::command_error::CommandError;
+use crate::commands::demo::{CALIBRATED, DemoScenario};
 
 /// Simulated time: some 350 iterations of the GPT.
 const SECONDS: f64 = 600.0;
 
 /// Iteration times and throughput alone and together.
-pub(super) fn fig7(options: Options) -> Result<Reproduction, Failure> {
-    let scenario = Scenario::calibration(CALIBRATED, options.seed)?;
-    let experiment = testbed::experiment(scenario.fabric, scenario.jobs, SECONDS);
-    let alone = Alone::all(&experiment).map_err(|error| Failure::work(&error))?;
-    let shared = testbed::simulate(&experiment, Scheduler::Ecmp)?;
+pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    let scenario = DemoScenario::calibration_case(CALIBRATED, options.seed)?;
+    let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
+    let alone =
+        IsolatedJob::for_experiment(&experiment).map_err(|error| CommandError::failed(&error))?;
+    let shared = testbed::simulate_outcome(&experiment, Scheduler::Ecmp)?;
     let seconds = |job: usize| {
         let alone = alone[job].iteration_seconds.unwrap_or(f64::NAN);
         let shared = shared.jobs[job].mean_iteration_seconds;
@@ -24,7 +25,8 @@ pub(super) fn fig7(options: Options) -> Result<Reproduction, Failure> {
     };
     let (gpt_alone, gpt_shared) = seconds(0);
     let (bert_alone, bert_shared) = seconds(1);
-    let row = |measure: &str, unit, paper, ours: f64| Row::new(measure, unit, paper, &[ours]);
+    let row =
+        |measure: &str, unit, paper, ours: f64| MeasureRow::new(measure, unit, paper, &[ours]);
     let rows = vec![
         row("iteration of GPT, alone", "s", Some(1.53), gpt_alone),
         row("iteration of GPT, with BERT", "s", Some(1.70), gpt_shared),
@@ -32,23 +34,23 @@ pub(super) fn fig7(options: Options) -> Result<Reproduction, Failure> {
             "throughput of GPT",
             "%",
             Some(-9.9),
-            change(gpt_shared, gpt_alone),
+            percent_change(gpt_shared, gpt_alone),
         ),
         row("iteration of BERT, alone", "s", None, bert_alone),
         row(
             "throughput of BERT",
             "%",
             Some(-7.7),
-            change(bert_shared, bert_alone),
+            percent_change(bert_shared, bert_alone),
         ),
         row(
             "GPU utilisation",
             "%",
             Some(-9.5),
-            lost(&experiment, &alone, &shared),
+            lost_utilisation(&experiment, &alone, &shared),
         ),
     ];
-    Ok(Reproduction {
+    Ok(PaperReproduction {
         about: "A 64-GPU GPT, alone and while a 16-GPU BERT shares its links.".to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 7 and §2.2.".to_owned(),
         rows,
@@ -62,14 +64,18 @@ pub(super) fn fig7(options: Options) -> Result<Reproduction, Failure> {
         ]
         .map(str::to_owned)
         .to_vec(),
-        ..Reproduction::default()
+        ..PaperReproduction::default()
     })
 }
 
 /// Per cent of GPU time in computation that sharing costs.
-fn lost(experiment: &Experiment, alone: &[Alone], shared: &Outcome) -> f64 {
+fn lost_utilisation(
+    experiment: &SimulationExperiment,
+    alone: &[IsolatedJob],
+    shared: &SimulationOutcome,
+) -> f64 {
     let jobs = experiment.input.jobs.iter().zip(alone);
-    let busy = |(job, alone): (&Job, &Alone)| {
+    let busy = |(job, alone): (&Job, &IsolatedJob)| {
         let gpus = f64::from(job.gpu_count());
         let share = alone
             .iteration_seconds
@@ -78,7 +84,7 @@ fn lost(experiment: &Experiment, alone: &[Alone], shared: &Outcome) -> f64 {
     };
     let (gpus, busy): (Vec<f64>, Vec<f64>) = jobs.map(busy).unzip();
     let all_alone = busy.iter().sum::<f64>() / gpus.iter().sum::<f64>();
-    change(all_alone, shared.gpu_utilization)
+    percent_change(all_alone, shared.gpu_utilization)
 }
 
 #[cfg(test)]
@@ -87,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_fluid_model_agrees_with_the_packets() {
-        let found = fig7(Options { seed: 1, seeds: 1 }).unwrap();
+        let found = reproduce_fig7(SeedOptions { seed: 1, seeds: 1 }).unwrap();
         let paper = found.rows.iter().filter_map(|row| Some((row, row.paper?)));
         for (row, paper) in paper {
             let apart = (row.ours - paper).abs();

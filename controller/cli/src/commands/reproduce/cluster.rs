@@ -6,25 +6,25 @@
 
 mod fig23;
 mod fig25;
-mod pairs;
+mod scheduler_pairs;
 
-pub(super) use fig23::fig23;
-pub(super) use fig25::fig25;
-pub(super) use pairs::pairs;
+pub(super) use fig23::reproduce_fig23;
+pub(super) use fig25::reproduce_fig25;
+pub(super) use scheduler_pairs::reproduce_pairs;
 
 use planner::Policy;
 use simulator::Scheduler;
-use simulator::placement::{Cluster, Placement};
-use simulator::replay::{Hindrance, ReplayOutcome, Setup};
-use simulator::trace::{Composition, compose};
-use simulator::workload::Models;
-use topology::document::Format;
+use simulator::placement::{GpuCluster, PlacementAlgorithm};
+use simulator::replay::{InterferenceModel, ReplayOutcome, ReplaySetup};
+use simulator::trace::{TraceComposition, compose_trace};
+use simulator::workload::ModelTable;
+use topology::document::DocumentFormat;
 use topology::{examples, spec};
 
-use super::Options;
-use super::report::change;
-use crate::commands::replay::runs::{self, Checkpoints};
-use crate::failure::Failure;
+use super::SeedOptions;
+use super::report::percent_change;
+use crate::command_error::CommandError;
+use crate::commands::replay::runs::{self, CheckpointArgs};
 
 const CLOS: &str = "crux-clos-173x16";
 const DOUBLE_SIDED: &str = "crux-double-sided";
@@ -43,7 +43,7 @@ const SEEDS: usize = 3;
 
 /// What is replayed, whoever schedules.
 #[derive(Clone, Copy)]
-struct World {
+struct ReplayWorkload {
     fabric: &'static str,
     /// Jobs, and hours over which they come.
     length: (usize, u32),
@@ -52,61 +52,67 @@ struct World {
 
 /// Who schedules, and who can hold up a job.
 #[derive(Clone, Copy, PartialEq)]
-struct Way {
-    placement: Placement,
+struct SchedulingScheme {
+    placement: PlacementAlgorithm,
     scheduler: Scheduler,
-    hindrance: Hindrance,
+    hindrance: InterferenceModel,
 }
 
-impl Way {
+impl SchedulingScheme {
     /// As it is: everyone holds up everyone.
-    fn new(placement: Placement, scheduler: Scheduler) -> Self {
+    fn new(placement: PlacementAlgorithm, scheduler: Scheduler) -> Self {
         Self {
             placement,
             scheduler,
-            hindrance: Hindrance::Everyone,
+            hindrance: InterferenceModel::AllJobs,
         }
     }
 }
 
-impl World {
-    fn setup(self, seed: u64) -> Result<Setup, Failure> {
-        let text = examples::example(self.fabric).unwrap_or_default();
-        let fabric = spec::parse(text, Format::Toml, self.fabric).map_err(Failure::document)?;
-        let cluster = Cluster::of(&fabric);
+impl ReplayWorkload {
+    fn build_setup(self, seed: u64) -> Result<ReplaySetup, CommandError> {
+        let text = examples::example_text(self.fabric).unwrap_or_default();
+        let fabric = spec::parse_fabric(text, DocumentFormat::Toml, self.fabric)
+            .map_err(CommandError::document)?;
+        let cluster = GpuCluster::from_fabric(&fabric);
         let (jobs, hours) = self.length;
-        let composition = Composition {
+        let composition = TraceComposition {
             jobs,
             hours,
-            ..Composition::lingjun().within(cluster.gpus())
+            ..TraceComposition::lingjun_like().limited_to(cluster.total_gpus())
         };
-        let composed = compose(&composition, seed).map_err(|error| Failure::work(&error))?;
-        Ok(Setup {
+        let composed =
+            compose_trace(&composition, seed).map_err(|error| CommandError::failed(&error))?;
+        Ok(ReplaySetup {
             fabric,
             cluster,
             trace: composed.trace,
-            models: Models::built_in(),
+            models: ModelTable::built_in(),
             volume: self.volume,
             policy: Policy {
                 search_events: 0,
                 ..Policy::default()
             },
-            placement: Placement::SameLeaf,
+            placement: PlacementAlgorithm::SameLeaf,
             scheduler: Scheduler::Crux,
-            hindrance: Hindrance::Everyone,
+            interference: InterferenceModel::AllJobs,
             seed,
         })
     }
 
     /// Replays it in all of the ways, for every seed, at once.
-    fn replay(self, ways: &[Way], options: Options) -> Result<Runs, Failure> {
+    fn replay_schemes(
+        self,
+        ways: &[SchedulingScheme],
+        options: SeedOptions,
+    ) -> Result<ReplayRuns, CommandError> {
         let mut setups = Vec::new();
-        for seed in options.all().take(SEEDS) {
-            let setup = self.setup(seed)?;
-            setups.extend(ways.iter().map(|way| Setup {
+        for seed in options.all_seeds().take(SEEDS) {
+            let setup = self.build_setup(seed)?;
+            setups.extend(ways.iter().map(|way| ReplaySetup {
                 placement: way.placement,
                 scheduler: way.scheduler,
-                hindrance: way.hindrance,
+                interference: way.hindrance,
                 ..setup.clone()
             }));
         }
@@ -117,8 +123,8 @@ impl World {
             self.length.1,
             self.volume
         );
-        let outcomes = runs::replay_all(&setups, &Checkpoints::default())?;
-        Ok(Runs {
+        let outcomes = runs::replay_all(&setups, &CheckpointArgs::default())?;
+        Ok(ReplayRuns {
             ways: ways.to_vec(),
             outcomes,
         })
@@ -126,41 +132,53 @@ impl World {
 }
 
 /// What came of a world.
-struct Runs {
-    ways: Vec<Way>,
+struct ReplayRuns {
+    ways: Vec<SchedulingScheme>,
     /// By seed, then by way.
     outcomes: Vec<ReplayOutcome>,
 }
 
-impl Runs {
+impl ReplayRuns {
     /// What came of one way, by seed.
-    fn of(&self, way: Way) -> Result<Vec<&ReplayOutcome>, Failure> {
+    fn outcomes_of(&self, way: SchedulingScheme) -> Result<Vec<&ReplayOutcome>, CommandError> {
         let place = self.ways.iter().position(|other| *other == way);
         let place = place.ok_or_else(|| {
             let (placement, scheduler) = (way.placement, way.scheduler);
-            Failure::Work(format!("nothing was replayed as {placement}, {scheduler}"))
+            CommandError::Failed(format!("nothing was replayed as {placement}, {scheduler}"))
         })?;
         let outcomes = self.outcomes.iter().skip(place);
         Ok(outcomes.step_by(self.ways.len()).collect())
     }
 
     /// A measure of one way, by seed.
-    fn each(&self, way: Way, measure: fn(&ReplayOutcome) -> f64) -> Result<Vec<f64>, Failure> {
-        Ok(self.of(way)?.into_iter().map(measure).collect())
+    fn measure_by_seed(
+        &self,
+        way: SchedulingScheme,
+        measure: fn(&ReplayOutcome) -> f64,
+    ) -> Result<Vec<f64>, CommandError> {
+        Ok(self.outcomes_of(way)?.into_iter().map(measure).collect())
     }
 
     /// Points of GPU utilisation by which `way` is above `other`, by seed.
-    fn points(&self, way: Way, other: Way) -> Result<Vec<f64>, Failure> {
-        let pairs = self.each(way, per_cent)?.into_iter();
-        let pairs = pairs.zip(self.each(other, per_cent)?);
+    fn utilisation_points(
+        &self,
+        way: SchedulingScheme,
+        other: SchedulingScheme,
+    ) -> Result<Vec<f64>, CommandError> {
+        let pairs = self.measure_by_seed(way, per_cent)?.into_iter();
+        let pairs = pairs.zip(self.measure_by_seed(other, per_cent)?);
         Ok(pairs.map(|(of, other)| of - other).collect())
     }
 
     /// Per cent of `other`'s GPU utilisation by which `way` is above it, by seed.
-    fn gains(&self, way: Way, other: Way) -> Result<Vec<f64>, Failure> {
-        let pairs = self.each(way, per_cent)?.into_iter();
-        let pairs = pairs.zip(self.each(other, per_cent)?);
-        Ok(pairs.map(|(of, other)| change(other, of)).collect())
+    fn utilisation_gains(
+        &self,
+        way: SchedulingScheme,
+        other: SchedulingScheme,
+    ) -> Result<Vec<f64>, CommandError> {
+        let pairs = self.measure_by_seed(way, per_cent)?.into_iter();
+        let pairs = pairs.zip(self.measure_by_seed(other, per_cent)?);
+        Ok(pairs.map(|(of, other)| percent_change(other, of)).collect())
     }
 }
 
@@ -168,7 +186,7 @@ fn per_cent(outcome: &ReplayOutcome) -> f64 {
     outcome.gpu_utilization * 100.0
 }
 
-fn assumptions(more: &[&str]) -> Vec<String> {
+fn list_assumptions(more: &[&str]) -> Vec<String> {
     let all = [
         "The jobs are synthetic: composed from what is published of the Lingjun trace (5,000 jobs \
          in two weeks, 12 % on 128 GPUs or more, at most 512), by seed; at most three seeds.",
@@ -189,14 +207,14 @@ mod tests {
 
     #[test]
     fn who_was_not_replayed_is_an_error_and_not_somebody_else() {
-        let asked = Way::new(Placement::SameLeaf, Scheduler::Crux);
-        let runs = Runs {
+        let asked = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Crux);
+        let runs = ReplayRuns {
             ways: vec![asked],
             outcomes: Vec::new(),
         };
-        assert!(runs.of(asked).is_ok());
-        let other = Way::new(Placement::SameLeaf, Scheduler::Ecmp);
-        let error = runs.of(other).unwrap_err().to_string();
+        assert!(runs.outcomes_of(asked).is_ok());
+        let other = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Ecmp);
+        let error = runs.outcomes_of(other).unwrap_err().to_string();
         assert_eq!(error, "nothing was replayed as same-leaf, ecmp");
     }
 }

@@ -6,8 +6,8 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulator::placement::throughput::Throughputs;
-use simulator::placement::{Cluster, Host, Request};
+use simulator::placement::throughput::ThroughputTable;
+use simulator::placement::{ClusterHost, GpuCluster, PlacementRequest};
 
 /// Jobs that came in each half hour: 244, in Philly's bursts.
 const ARRIVALS: [u32; 12] = [25, 50, 25, 0, 26, 5, 26, 27, 1, 9, 0, 50];
@@ -56,13 +56,13 @@ const GPUS: [(u32, f64); 5] = [(1, 10.0), (2, 15.0), (4, 20.0), (8, 25.0), (16, 
 const KINDS: [f64; 2] = [117.0, 127.0];
 
 /// Sixteen hosts with two A40 each and sixteen with two A10.
-pub(super) fn testbed() -> Cluster {
-    let host = |number: u32| Host {
+pub(super) fn crius_cluster() -> GpuCluster {
+    let host = |number: u32| ClusterHost {
         gpus: 2,
         leaf: number / 8,
         kind: number / 16,
     };
-    Cluster {
+    GpuCluster {
         hosts: (0..32).map(host).collect(),
         kinds: ["A40", "A10"].map(str::to_owned).to_vec(),
     }
@@ -70,7 +70,7 @@ pub(super) fn testbed() -> Cluster {
 
 /// The jobs of a seed, `load` times as many as in the trace, each of which runs on what it asks
 /// for.
-pub(super) fn jobs(seed: u64, load: f64, table: &Throughputs) -> Vec<Request> {
+pub(super) fn draw_jobs(seed: u64, load: f64, table: &ThroughputTable) -> Vec<PlacementRequest> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut arrivals = Vec::new();
     for (half_hour, jobs) in ARRIVALS.iter().enumerate() {
@@ -81,17 +81,23 @@ pub(super) fn jobs(seed: u64, load: f64, table: &Throughputs) -> Vec<Request> {
     }
     arrivals.sort_by(f64::total_cmp);
     let jobs = arrivals.into_iter().enumerate();
-    jobs.map(|(number, at)| job(number as u32, at, table, &mut random))
+    jobs.map(|(number, at)| draw_job(number as u32, at, table, &mut random))
         .collect()
 }
 
-fn job(number: u32, at: f64, table: &Throughputs, random: &mut ChaCha8Rng) -> Request {
+fn draw_job(
+    number: u32,
+    at: f64,
+    table: &ThroughputTable,
+    random: &mut ChaCha8Rng,
+) -> PlacementRequest {
     let (model, batch, kind, gpus, speed) = loop {
-        let (family, _, sizes, batches) = FAMILIES[drawn(FAMILIES.map(|family| family.1), random)];
-        let size = sizes[drawn(SIZES, random)];
-        let batch = batches[drawn(BATCHES, random)];
-        let (gpus, _) = GPUS[drawn(GPUS.map(|gpus| gpus.1), random)];
-        let kind = drawn(KINDS, random) as u32;
+        let (family, _, sizes, batches) =
+            FAMILIES[draw_index(FAMILIES.map(|family| family.1), random)];
+        let size = sizes[draw_index(SIZES, random)];
+        let batch = batches[draw_index(BATCHES, random)];
+        let (gpus, _) = GPUS[draw_index(GPUS.map(|gpus| gpus.1), random)];
+        let kind = draw_index(KINDS, random) as u32;
         let model = format!("{family}-{size}/{batch}");
         let shape = table.best_shape(kind, gpus);
         let speed = shape.and_then(|shape| table.samples_per_second(&model, shape));
@@ -99,8 +105,8 @@ fn job(number: u32, at: f64, table: &Throughputs, random: &mut ChaCha8Rng) -> Re
             break (model, batch, kind, gpus, speed);
         }
     };
-    let iterations = quantile(random.random_range(0.0..1.0));
-    Request {
+    let iterations = iterations_at(random.random_range(0.0..1.0));
+    PlacementRequest {
         job: number,
         gpus,
         kind: Some(kind),
@@ -113,7 +119,7 @@ fn job(number: u32, at: f64, table: &Throughputs, random: &mut ChaCha8Rng) -> Re
 }
 
 /// A position, each with its weight.
-fn drawn<const N: usize>(weights: [f64; N], random: &mut ChaCha8Rng) -> usize {
+fn draw_index<const N: usize>(weights: [f64; N], random: &mut ChaCha8Rng) -> usize {
     let mut ticket = random.random_range(0.0..weights.iter().sum());
     let passed = weights.iter().position(|weight| {
         ticket -= weight;
@@ -123,7 +129,7 @@ fn drawn<const N: usize>(weights: [f64; N], random: &mut ChaCha8Rng) -> usize {
 }
 
 /// Iterations of the job at a quantile, whole.
-fn quantile(share: f64) -> f64 {
+fn iterations_at(share: f64) -> f64 {
     let above = ITERATIONS.partition_point(|(quantile, _)| *quantile <= share);
     let above = above.clamp(1, ITERATIONS.len() - 1);
     let ((left, least), (right, most)) = (ITERATIONS[above - 1], ITERATIONS[above]);
@@ -136,8 +142,8 @@ mod tests {
 
     #[test]
     fn jobs_are_as_many_and_as_long_as_in_the_trace() {
-        let table = Throughputs::published(&testbed());
-        let jobs = jobs(1, 1.0, &table);
+        let table = ThroughputTable::from_published(&crius_cluster());
+        let jobs = draw_jobs(1, 1.0, &table);
         assert_eq!(jobs.len(), 244);
         let mut iterations: Vec<f64> = jobs.iter().map(|job| job.remaining_iterations).collect();
         iterations.sort_by(f64::total_cmp);
@@ -147,9 +153,9 @@ mod tests {
             iterations[122]
         );
         assert!(iterations[0] >= 6.0 && iterations[243] == 500.0);
-        assert_eq!(testbed().gpus(), 64);
+        assert_eq!(crius_cluster().total_gpus(), 64);
         assert_eq!(
-            [quantile(0.0), quantile(0.5), quantile(1.0)],
+            [iterations_at(0.0), iterations_at(0.5), iterations_at(1.0)],
             [6.0, 166.0, 500.0]
         );
     }

@@ -3,12 +3,12 @@
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output;
 
 /// One experiment.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Reproduction {
+pub(super) struct PaperReproduction {
     /// Its name.
     pub(super) experiment: String,
     /// What it shows, in a sentence.
@@ -16,7 +16,7 @@ pub(super) struct Reproduction {
     /// The paper and the figure.
     pub(super) source: String,
     /// What was measured.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<MeasureRow>,
     /// What the paper leaves open and how it was closed here.
     pub(super) assumptions: Vec<String>,
     /// More for the page, as HTML.
@@ -26,7 +26,7 @@ pub(super) struct Reproduction {
 
 /// One measure.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct MeasureRow {
     /// The part of the experiment, where it has several; a heading over its rows.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) part: String,
@@ -42,7 +42,7 @@ pub(super) struct Row {
     pub(super) ours_range: [f64; 2],
 }
 
-impl Row {
+impl MeasureRow {
     /// A row of what the paper gives as `paper` and the seeds gave as `values`, of which there is
     /// at least one.
     pub(super) fn new(
@@ -58,7 +58,7 @@ impl Row {
             measure: measure.into(),
             unit,
             paper,
-            ours: mean(values),
+            ours: mean_value(values),
             ours_range: [least, most],
         }
     }
@@ -71,49 +71,49 @@ impl Row {
 }
 
 /// Rows by part, in their order.
-pub(super) fn parts(rows: &[Row]) -> impl Iterator<Item = (&str, &[Row])> {
+pub(super) fn rows_by_part(rows: &[MeasureRow]) -> impl Iterator<Item = (&str, &[MeasureRow])> {
     let parts = rows.chunk_by(|one, other| one.part == other.part);
     parts.map(|rows| (rows[0].part.as_str(), rows))
 }
 
-pub(super) fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean_value(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Per cent by which `now` differs from `before`.
-pub(super) fn change(before: f64, now: f64) -> f64 {
+pub(super) fn percent_change(before: f64, now: f64) -> f64 {
     (now / before - 1.0) * 100.0
 }
 
 /// Prints one for a person.
-pub(super) fn print(reproduction: &Reproduction) -> Result<(), Failure> {
-    output::print(format_args!(
+pub(super) fn print_reproduction(reproduction: &PaperReproduction) -> Result<(), CommandError> {
+    output::print_line(format_args!(
         "{}: {}\n{}\n",
         reproduction.experiment, reproduction.about, reproduction.source
     ))?;
-    for (part, rows) in parts(&reproduction.rows) {
+    for (part, rows) in rows_by_part(&reproduction.rows) {
         if !part.is_empty() {
-            output::print(format_args!("{part}\n"))?;
+            output::print_line(format_args!("{part}\n"))?;
         }
-        output::print(table(rows))?;
-        output::print("")?;
+        output::print_line(measure_table(rows))?;
+        output::print_line("")?;
     }
-    output::print("assumed:")?;
+    output::print_line("assumed:")?;
     for assumption in &reproduction.assumptions {
-        output::print(format_args!("* {assumption}"))?;
+        output::print_line(format_args!("* {assumption}"))?;
     }
-    output::print("")
+    output::print_line("")
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = output::table(["measure", "paper", "ours", "least to most", "unit"]);
+fn measure_table(rows: &[MeasureRow]) -> Table {
+    let mut table = output::new_table(["measure", "paper", "ours", "least to most", "unit"]);
     for row in rows {
         let [least, most] = row.ours_range;
         table.add_row([
             row.measure.clone(),
-            row.paper.map_or_else(|| "-".to_owned(), figure),
-            figure(row.ours),
-            format!("{} to {}", figure(least), figure(most)),
+            row.paper.map_or_else(|| "-".to_owned(), format_figure),
+            format_figure(row.ours),
+            format!("{} to {}", format_figure(least), format_figure(most)),
             row.unit.to_owned(),
         ]);
     }
@@ -121,7 +121,7 @@ fn table(rows: &[Row]) -> Table {
 }
 
 /// Four digits that count.
-pub(super) fn figure(value: f64) -> String {
+pub(super) fn format_figure(value: f64) -> String {
     let before_point = value.abs().max(1.0).log10().floor() as usize + 1;
     format!("{value:.*}", 4_usize.saturating_sub(before_point))
 }
@@ -139,14 +139,14 @@ mod tests {
             (0.6201, "0.620"),
             (12_345.6, "12346"),
         ] {
-            assert_eq!(figure(value), text);
+            assert_eq!(format_figure(value), text);
         }
     }
 
     #[test]
     fn a_row_is_mean_and_range() {
-        let row = Row::new("x", "s", None, &[1.0, 2.0, 6.0]);
+        let row = MeasureRow::new("x", "s", None, &[1.0, 2.0, 6.0]);
         assert_eq!((row.ours, row.ours_range), (3.0, [1.0, 6.0]));
-        assert!((change(2.0, 1.5) + 25.0).abs() < 1e-12);
+        assert!((percent_change(2.0, 1.5) + 25.0).abs() < 1e-12);
     }
 }

@@ -7,16 +7,16 @@
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulator::{Outcome, Scheduler};
-use topology::document::Format;
+use simulator::{Scheduler, SimulationOutcome};
+use topology::document::DocumentFormat;
 use topology::{Fabric, examples, spec};
 
-use super::report::{Reproduction, Row, change};
-use super::{Options, testbed};
-use crate::commands::compare::{self, Compared};
-use crate::commands::demo::scenario::{Model, Placed, Share, WHOLE};
-use crate::commands::demo::{CALIBRATED, Scenario};
-use crate::failure::Failure;
+use super::report::{MeasureRow, PaperReproduction, percent_change};
+use super::{SeedOptions, testbed};
+use crate::command_error::CommandError;
+use crate::commands::compare::{self, ComparedRuns};
+use crate::commands::demo::scenario::{HostShare, ScenarioJob, TrainedModel, WHOLE};
+use crate::commands::demo::{CALIBRATED, DemoScenario};
 
 /// Simulated time of one run.
 const SECONDS: f64 = 60.0;
@@ -34,25 +34,27 @@ const SIZES: [(usize, u32); 6] = [(2, 30), (4, 24), (8, 18), (16, 14), (32, 7), 
 const LARGE: usize = 8;
 
 /// Utilisation and traffic by scheduler.
-pub(super) fn fig24(options: Options) -> Result<Reproduction, Failure> {
-    let fabric = fabric()?;
+pub(super) fn reproduce_fig24(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    let fabric = clos_fabric()?;
     let mut seen = Vec::new();
-    for seed in options.all().take(SNAPSHOTS) {
-        let scenario = snapshot(&fabric, seed)?;
-        let experiment = testbed::experiment(scenario.fabric, scenario.jobs, SECONDS);
-        let compared = compare::compare(experiment, &Scheduler::ALL, Vec::new());
-        seen.push(compared.map_err(|error| Failure::work(&error))?);
+    for seed in options.all_seeds().take(SNAPSHOTS) {
+        let scenario = draw_snapshot(&fabric, seed)?;
+        let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
+        let compared = compare::compare_schedulers(experiment, &Scheduler::ALL, Vec::new());
+        seen.push(compared.map_err(|error| CommandError::failed(&error))?);
     }
-    let figures = seen.first().map_or_else(String::new, compare::page::wires);
-    Ok(Reproduction {
+    let figures = seen
+        .first()
+        .map_or_else(String::new, compare::page::render_wires);
+    Ok(PaperReproduction {
         about: "Whose traffic is on the wire, and what it is worth.".to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 24 and §6.3; utilisations of two weeks are \
                  from notes of the authors' talk."
             .to_owned(),
-        rows: rows(&seen),
-        assumptions: assumptions(),
+        rows: comparison_rows(&seen),
+        assumptions: list_assumptions(),
         figures,
-        ..Reproduction::default()
+        ..PaperReproduction::default()
     })
 }
 
@@ -67,19 +69,19 @@ fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
     }
 }
 
-fn rows(seen: &[Compared]) -> Vec<Row> {
-    let of = |value: &dyn Fn(&Compared) -> f64| seen.iter().map(value).collect::<Vec<f64>>();
+fn comparison_rows(seen: &[ComparedRuns]) -> Vec<MeasureRow> {
+    let of = |value: &dyn Fn(&ComparedRuns) -> f64| seen.iter().map(value).collect::<Vec<f64>>();
     let utilisation = |scheduler: Scheduler| {
-        let ours = of(&|one| outcome(one, scheduler).gpu_utilization * 100.0);
+        let ours = of(&|one| scheduler_outcome(one, scheduler).gpu_utilization * 100.0);
         let measure = format!("GPU utilisation, {scheduler}");
-        Row::new(
+        MeasureRow::new(
             measure,
             "% of GPU time",
             paper_utilisation(scheduler),
             &ours,
         )
     };
-    let mut rows: Vec<Row> = Scheduler::ALL.into_iter().map(utilisation).collect();
+    let mut rows: Vec<MeasureRow> = Scheduler::ALL.into_iter().map(utilisation).collect();
     let compared = [
         (Scheduler::Sincronia, Scheduler::CruxPa, 26.0),
         (Scheduler::Taccl, Scheduler::CruxPa, 14.0),
@@ -87,9 +89,9 @@ fn rows(seen: &[Compared]) -> Vec<Row> {
         (Scheduler::CruxPsPa, Scheduler::Crux, 0.0),
     ];
     rows.extend(compared.map(|(before, now, paper)| {
-        let utilisation = |one: &Compared, of| outcome(one, of).gpu_utilization;
-        let ours = of(&|one| change(utilisation(one, before), utilisation(one, now)));
-        Row::new(
+        let utilisation = |one: &ComparedRuns, of| scheduler_outcome(one, of).gpu_utilization;
+        let ours = of(&|one| percent_change(utilisation(one, before), utilisation(one, now)));
+        MeasureRow::new(
             format!("GPU utilisation, {now} over {before}"),
             "%",
             Some(paper),
@@ -97,10 +99,11 @@ fn rows(seen: &[Compared]) -> Vec<Row> {
         )
     }));
     let ours = of(&|one| {
-        let [before, now] = [Scheduler::CruxPa, Scheduler::CruxPsPa].map(|of| traffic(one, of));
-        change(before, now)
+        let [before, now] =
+            [Scheduler::CruxPa, Scheduler::CruxPsPa].map(|of| carried_traffic(one, of));
+        percent_change(before, now)
     });
-    rows.push(Row::new(
+    rows.push(MeasureRow::new(
         "traffic, crux-ps-pa over crux-pa",
         "%",
         Some(97.0),
@@ -109,26 +112,26 @@ fn rows(seen: &[Compared]) -> Vec<Row> {
     rows
 }
 
-fn outcome(compared: &Compared, scheduler: Scheduler) -> &Outcome {
+fn scheduler_outcome(compared: &ComparedRuns, scheduler: Scheduler) -> &SimulationOutcome {
     let place = Scheduler::ALL.iter().position(|other| *other == scheduler);
     // Every scheduler was asked, in this order.
     &compared.comparison.outcomes[place.unwrap_or_default()]
 }
 
 /// Busy share of all links that carried something, summed.
-fn traffic(compared: &Compared, scheduler: Scheduler) -> f64 {
-    let links = outcome(compared, scheduler).links.iter();
+fn carried_traffic(compared: &ComparedRuns, scheduler: Scheduler) -> f64 {
+    let links = scheduler_outcome(compared, scheduler).links.iter();
     links.map(|link| link.busy_fraction).sum()
 }
 
-fn fabric() -> Result<Fabric, Failure> {
+fn clos_fabric() -> Result<Fabric, CommandError> {
     let name = "crux-clos-173x16";
-    let text = examples::example(name).unwrap_or_default();
-    spec::parse(text, Format::Toml, name).map_err(Failure::document)
+    let text = examples::example_text(name).unwrap_or_default();
+    spec::parse_fabric(text, DocumentFormat::Toml, name).map_err(CommandError::document)
 }
 
 /// Jobs on hosts drawn at random, until [`GPUS`] are in use.
-fn snapshot(fabric: &Fabric, seed: u64) -> Result<Scenario, Failure> {
+fn draw_snapshot(fabric: &Fabric, seed: u64) -> Result<DemoScenario, CommandError> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut hosts: Vec<(usize, &str)> = Vec::new();
     hosts.extend(
@@ -140,9 +143,9 @@ fn snapshot(fabric: &Fabric, seed: u64) -> Result<Scenario, Failure> {
     );
     hosts.shuffle(&mut random);
     let mut used = GPUS as usize / 8;
-    let mut jobs: Vec<(String, Model, Vec<Share<'_>>)> = Vec::new();
+    let mut jobs: Vec<(String, TrainedModel, Vec<HostShare<'_>>)> = Vec::new();
     while used >= SIZES[0].0 {
-        let count = size(&mut random).min(used);
+        let count = draw_size(&mut random).min(used);
         let (taken, left) = hosts.split_at(count.min(hosts.len()));
         let mut taken = taken.to_vec();
         taken.sort_unstable();
@@ -152,18 +155,18 @@ fn snapshot(fabric: &Fabric, seed: u64) -> Result<Scenario, Failure> {
             .collect();
         jobs.push((
             format!("job{:02}", jobs.len() + 1),
-            model(count, &mut random),
+            draw_model(count, &mut random),
             shares,
         ));
         hosts = left.to_vec();
         used -= count;
     }
-    let placed = jobs.iter().map(|(id, model, shares)| Placed {
+    let placed = jobs.iter().map(|(id, model, shares)| ScenarioJob {
         id,
         model: *model,
         shares,
     });
-    Scenario::place(
+    DemoScenario::place_jobs(
         fabric.clone(),
         &placed.collect::<Vec<_>>(),
         CALIBRATED,
@@ -171,7 +174,7 @@ fn snapshot(fabric: &Fabric, seed: u64) -> Result<Scenario, Failure> {
     )
 }
 
-fn size(random: &mut ChaCha8Rng) -> usize {
+fn draw_size(random: &mut ChaCha8Rng) -> usize {
     let all: u32 = SIZES.iter().map(|(_, weight)| weight).sum();
     let mut ticket = random.random_range(0..all);
     for (hosts, weight) in SIZES {
@@ -183,17 +186,17 @@ fn size(random: &mut ChaCha8Rng) -> usize {
     SIZES[0].0
 }
 
-fn model(hosts: usize, random: &mut ChaCha8Rng) -> Model {
+fn draw_model(hosts: usize, random: &mut ChaCha8Rng) -> TrainedModel {
     if hosts >= LARGE {
-        Model::Gpt
+        TrainedModel::Gpt
     } else if random.random_bool(0.5) {
-        Model::Bert
+        TrainedModel::Bert
     } else {
-        Model::ResNet
+        TrainedModel::ResNet
     }
 }
 
-fn assumptions() -> Vec<String> {
+fn list_assumptions() -> Vec<String> {
     [
         "A snapshot instead of the trace: 2,000 of 2,768 GPUs in use, sizes 16 to 512 with weights \
          as in the trace, hosts drawn at random, so that jobs share leaves. Up to three are drawn.",
@@ -214,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_as_large_as_the_cluster_and_no_host_has_two_jobs() {
-        let fabric = fabric().unwrap();
-        let jobs = snapshot(&fabric, 1).unwrap().jobs;
+        let fabric = clos_fabric().unwrap();
+        let jobs = draw_snapshot(&fabric, 1).unwrap().jobs;
         let gpus: u32 = jobs.iter().map(planner::Job::gpu_count).sum();
         assert_eq!(gpus, GPUS);
         let mut hosts: Vec<_> = jobs.iter().flat_map(|job| job.gpus.keys()).collect();
@@ -223,7 +226,7 @@ mod tests {
         hosts.sort_unstable();
         hosts.dedup();
         assert_eq!(hosts.len(), all);
-        assert_eq!(jobs, snapshot(&fabric, 1).unwrap().jobs);
-        assert_ne!(jobs, snapshot(&fabric, 2).unwrap().jobs);
+        assert_eq!(jobs, draw_snapshot(&fabric, 1).unwrap().jobs);
+        assert_ne!(jobs, draw_snapshot(&fabric, 2).unwrap().jobs);
     }
 }

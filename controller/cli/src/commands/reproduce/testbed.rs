@@ -1,15 +1,15 @@
 //! Crux, Figs. 19 and 20: jobs together on the testbed of 12 hosts, without and with Crux
 //! (Crux §6.2).
 
-use planner::{Flow, Input, Job, Policy};
-use simulator::{Experiment, Outcome, Scheduler};
+use planner::{Flow, Job, PlanInput, Policy};
+use simulator::{Scheduler, SimulationExperiment, SimulationOutcome};
 use topology::Fabric;
 
-use super::Options;
-use super::report::{Reproduction, Row, change};
-use crate::commands::demo::scenario::{LEFT, Model, Placed, RIGHT, Share, WHOLE};
-use crate::commands::demo::{CALIBRATED, Scenario};
-use crate::failure::Failure;
+use super::SeedOptions;
+use super::report::{MeasureRow, PaperReproduction, percent_change};
+use crate::command_error::CommandError;
+use crate::commands::demo::scenario::{HostShare, LEFT, RIGHT, ScenarioJob, TrainedModel, WHOLE};
+use crate::commands::demo::{CALIBRATED, DemoScenario};
 
 /// Simulated time of one run.
 const SECONDS: f64 = 300.0;
@@ -18,9 +18,9 @@ const SECONDS: f64 = 300.0;
 const CONNECTIONS: [u16; 3] = [2, 4, 8];
 
 /// The GPT of Fig. 19, one host on every leaf.
-const GPT: Placed<'static> = Placed {
+const GPT: ScenarioJob<'static> = ScenarioJob {
     id: "gpt",
-    model: Model::Gpt,
+    model: TrainedModel::Gpt,
     shares: &[
         ("h1", 8, WHOLE),
         ("h4", 8, WHOLE),
@@ -30,21 +30,21 @@ const GPT: Placed<'static> = Placed {
 };
 
 /// The BERT jobs of Fig. 19, each on halves of two hosts on different leaves.
-const BERTS: [Placed<'static>; 8] = [
-    bert("bert-1", &[("h2", 4, LEFT), ("h5", 4, LEFT)]),
-    bert("bert-2", &[("h2", 4, RIGHT), ("h5", 4, RIGHT)]),
-    bert("bert-3", &[("h8", 4, LEFT), ("h11", 4, LEFT)]),
-    bert("bert-4", &[("h8", 4, RIGHT), ("h11", 4, RIGHT)]),
-    bert("bert-5", &[("h3", 4, LEFT), ("h9", 4, LEFT)]),
-    bert("bert-6", &[("h3", 4, RIGHT), ("h9", 4, RIGHT)]),
-    bert("bert-7", &[("h6", 4, LEFT), ("h12", 4, LEFT)]),
-    bert("bert-8", &[("h6", 4, RIGHT), ("h12", 4, RIGHT)]),
+const BERTS: [ScenarioJob<'static>; 8] = [
+    bert_job("bert-1", &[("h2", 4, LEFT), ("h5", 4, LEFT)]),
+    bert_job("bert-2", &[("h2", 4, RIGHT), ("h5", 4, RIGHT)]),
+    bert_job("bert-3", &[("h8", 4, LEFT), ("h11", 4, LEFT)]),
+    bert_job("bert-4", &[("h8", 4, RIGHT), ("h11", 4, RIGHT)]),
+    bert_job("bert-5", &[("h3", 4, LEFT), ("h9", 4, LEFT)]),
+    bert_job("bert-6", &[("h3", 4, RIGHT), ("h9", 4, RIGHT)]),
+    bert_job("bert-7", &[("h6", 4, LEFT), ("h12", 4, LEFT)]),
+    bert_job("bert-8", &[("h6", 4, RIGHT), ("h12", 4, RIGHT)]),
 ];
 
-const fn bert(id: &'static str, shares: &'static [Share<'static>]) -> Placed<'static> {
-    Placed {
+const fn bert_job(id: &'static str, shares: &'static [HostShare<'static>]) -> ScenarioJob<'static> {
+    ScenarioJob {
         id,
-        model: Model::Bert,
+        model: TrainedModel::Bert,
         shares,
     }
 }
@@ -53,42 +53,50 @@ const fn bert(id: &'static str, shares: &'static [Share<'static>]) -> Placed<'st
 const COUNTS: [usize; 4] = [2, 4, 6, 8];
 
 /// A 32-GPU GPT with more and more 8-GPU BERT jobs.
-pub(super) fn fig19(options: Options) -> Result<Reproduction, Failure> {
+pub(super) fn reproduce_fig19(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
     let mut rows = Vec::new();
     for connections in [1, 2] {
         let mut by_count = Vec::new();
         for count in COUNTS {
             let gpt = std::iter::once(GPT);
-            let all: Vec<Placed<'_>> = gpt.chain(BERTS[..count].iter().copied()).collect();
-            by_count.push(gains(options, connections, |seed| {
-                Scenario::on_testbed(&all, CALIBRATED, seed)
+            let all: Vec<ScenarioJob<'_>> = gpt.chain(BERTS[..count].iter().copied()).collect();
+            by_count.push(measure_gains(options, connections, |seed| {
+                DemoScenario::on_testbed(&all, CALIBRATED, seed)
             })?);
         }
         rows.extend(fig19_rows(connections, &by_count));
     }
-    let mut assumptions = assumptions();
+    let mut assumptions = list_assumptions();
     assumptions.push(
         "Paper: the ranges that it prints over numbers of BERT jobs, the mild end beside 2 of them \
          here, the strong end beside 8. GPT has one host on every leaf, every BERT half a host on \
          two leaves; a ring opens 1 or 2 connections a NIC."
             .to_owned(),
     );
-    Ok(Reproduction {
+    Ok(PaperReproduction {
         about: "A 32-GPU GPT with n 8-GPU BERT jobs: Crux against ECMP.".to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 19 and §6.2.".to_owned(),
         rows,
         assumptions,
-        ..Reproduction::default()
+        ..PaperReproduction::default()
     })
 }
 
 /// `by_count` has the gains of every seed for each of [`COUNTS`].
-fn fig19_rows(connections: u16, by_count: &[Vec<Gain>]) -> Vec<Row> {
-    type Measure = (&'static str, fn(&Gain) -> f64, [f64; 2]);
+fn fig19_rows(connections: u16, by_count: &[Vec<CruxGain>]) -> Vec<MeasureRow> {
+    type Measure = (&'static str, fn(&CruxGain) -> f64, [f64; 2]);
     let measures: [Measure; 3] = [
         ("GPU utilisation", |gain| gain.utilisation, [8.3, 12.9]),
-        ("completion of GPT", |gain| gain.of("gpt"), [-11.0, -25.0]),
-        ("completion of BERT", |gain| gain.of("bert"), [0.0, 3.0]),
+        (
+            "completion of GPT",
+            |gain| gain.mean_change("gpt"),
+            [-11.0, -25.0],
+        ),
+        (
+            "completion of BERT",
+            |gain| gain.mean_change("bert"),
+            [0.0, 3.0],
+        ),
     ];
     let mut rows = Vec::new();
     for (name, value, [mild, strong]) in measures {
@@ -100,96 +108,96 @@ fn fig19_rows(connections: u16, by_count: &[Vec<Gain>]) -> Vec<Row> {
                 _ => None,
             };
             let measure = format!("{name}, {count} BERT, {connections} conn.");
-            rows.push(Row::new(measure, "%", paper, &values));
+            rows.push(MeasureRow::new(measure, "%", paper, &values));
         }
     }
     rows
 }
 
 /// A 48-GPU GPT with two BERT and two ResNet jobs.
-pub(super) fn fig20(options: Options) -> Result<Reproduction, Failure> {
-    let testbed = |seed| Scenario::testbed(CALIBRATED, seed);
-    let measured = gains(options, 1, testbed)?;
-    let of = |value: fn(&Gain) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
+pub(super) fn reproduce_fig20(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
+    let testbed = |seed| DemoScenario::paper_testbed(CALIBRATED, seed);
+    let measured = measure_gains(options, 1, testbed)?;
+    let of = |value: fn(&CruxGain) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
     let mut rows = vec![
-        Row::new(
+        MeasureRow::new(
             "GPU utilisation",
             "%",
             Some(13.9),
             &of(|gain| gain.utilisation),
         ),
-        Row::new(
+        MeasureRow::new(
             "completion of GPT",
             "%",
             Some(-18.0),
-            &of(|gain| gain.of("gpt")),
+            &of(|gain| gain.mean_change("gpt")),
         ),
-        Row::new(
+        MeasureRow::new(
             "completion of BERT",
             "%",
             Some(-15.0),
-            &of(|gain| gain.of("bert")),
+            &of(|gain| gain.mean_change("bert")),
         ),
-        Row::new(
+        MeasureRow::new(
             "completion of ResNet",
             "%",
             Some(2.0),
-            &of(|gain| gain.of("resnet")),
+            &of(|gain| gain.mean_change("resnet")),
         ),
     ];
     for connections in CONNECTIONS {
-        let gains = gains(options, connections, testbed)?;
+        let gains = measure_gains(options, connections, testbed)?;
         let utilisation: Vec<f64> = gains.iter().map(|gain| gain.utilisation).collect();
         let measure = format!("GPU utilisation, {connections} conn.");
-        rows.push(Row::new(measure, "%", Some(13.9), &utilisation));
+        rows.push(MeasureRow::new(measure, "%", Some(13.9), &utilisation));
     }
-    let mut assumptions = assumptions();
+    let mut assumptions = list_assumptions();
     assumptions.push(
         "Placement, which the paper does not print: that of docs/demo.md. How many connections a \
          ring opens for each NIC is not printed either: one above, and a sweep."
             .to_owned(),
     );
-    Ok(Reproduction {
+    Ok(PaperReproduction {
         about: "A 48-GPU GPT with two 16-GPU BERT and two 8-GPU ResNet jobs: Crux against ECMP."
             .to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 20 and §6.2.".to_owned(),
         rows,
         assumptions,
-        ..Reproduction::default()
+        ..PaperReproduction::default()
     })
 }
 
 /// What Crux changes against ECMP, per cent.
-struct Gain {
+struct CruxGain {
     utilisation: f64,
     /// Iteration time by job.
     jobs: Vec<(String, f64)>,
 }
 
-impl Gain {
+impl CruxGain {
     /// The mean over the jobs whose names begin so.
-    fn of(&self, prefix: &str) -> f64 {
+    fn mean_change(&self, prefix: &str) -> f64 {
         let jobs = self.jobs.iter().filter(|(id, _)| id.starts_with(prefix));
         let changes: Vec<f64> = jobs.map(|(_, change)| *change).collect();
-        super::report::mean(&changes)
+        super::report::mean_value(&changes)
     }
 }
 
 /// By seed, with so many connections for each flow of the scenario.
-fn gains(
-    options: Options,
+fn measure_gains(
+    options: SeedOptions,
     connections: u16,
-    scenario: impl Fn(u64) -> Result<Scenario, Failure>,
-) -> Result<Vec<Gain>, Failure> {
+    scenario: impl Fn(u64) -> Result<DemoScenario, CommandError>,
+) -> Result<Vec<CruxGain>, CommandError> {
     let gain = |seed: u64| {
-        let Scenario { fabric, jobs, .. } = scenario(seed)?;
+        let DemoScenario { fabric, jobs, .. } = scenario(seed)?;
         let jobs = jobs
             .into_iter()
-            .map(|job| split(job, connections))
+            .map(|job| split_flows(job, connections))
             .collect();
-        let experiment = experiment(fabric, jobs, SECONDS);
-        let without = simulate(&experiment, Scheduler::Ecmp)?;
-        let with = simulate(&experiment, Scheduler::Crux)?;
+        let experiment = default_experiment(fabric, jobs, SECONDS);
+        let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
+        let with = simulate_outcome(&experiment, Scheduler::Crux)?;
         let jobs = without
             .jobs
             .iter()
@@ -199,18 +207,18 @@ fn gains(
                     without.mean_iteration_seconds?,
                     with.mean_iteration_seconds?,
                 );
-                Some((with.id.clone(), change(seconds.0, seconds.1)))
+                Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
             });
-        Ok(Gain {
-            utilisation: change(without.gpu_utilization, with.gpu_utilization),
+        Ok(CruxGain {
+            utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
             jobs: jobs.collect(),
         })
     };
-    options.all().map(gain).collect()
+    options.all_seeds().map(gain).collect()
 }
 
 /// The job with each flow split over so many connections, on UDP ports from that of the flow on.
-fn split(job: Job, connections: u16) -> Job {
+fn split_flows(job: Job, connections: u16) -> Job {
     let split = |flow: &Flow| {
         let flow = flow.clone();
         (0..connections).map(move |connection| Flow {
@@ -229,9 +237,13 @@ fn split(job: Job, connections: u16) -> Job {
 }
 
 /// An experiment without failures under the default policy.
-pub(super) fn experiment(fabric: Fabric, jobs: Vec<Job>, seconds: f64) -> Experiment {
-    Experiment {
-        input: Input { fabric, jobs },
+pub(super) fn default_experiment(
+    fabric: Fabric,
+    jobs: Vec<Job>,
+    seconds: f64,
+) -> SimulationExperiment {
+    SimulationExperiment {
+        input: PlanInput { fabric, jobs },
         policy: Policy::default(),
         seconds,
         faults: Vec::new(),
@@ -239,13 +251,16 @@ pub(super) fn experiment(fabric: Fabric, jobs: Vec<Job>, seconds: f64) -> Experi
     }
 }
 
-pub(super) fn simulate(experiment: &Experiment, scheduler: Scheduler) -> Result<Outcome, Failure> {
-    let simulated = simulator::simulate(experiment, scheduler, &mut |_| {});
-    let simulated = simulated.map_err(|error| Failure::work(&error))?;
+pub(super) fn simulate_outcome(
+    experiment: &SimulationExperiment,
+    scheduler: Scheduler,
+) -> Result<SimulationOutcome, CommandError> {
+    let simulated = simulator::simulate_experiment(experiment, scheduler, &mut |_| {});
+    let simulated = simulated.map_err(|error| CommandError::failed(&error))?;
     Ok(simulated.outcome)
 }
 
-fn assumptions() -> Vec<String> {
+fn list_assumptions() -> Vec<String> {
     [
         "Volumes and computation as in crux-fig7; ResNet's volume as many times its gradients as \
          BERT's. Fabric: 4 leaves of 3 hosts, 4 spines, uplinks of 400 Gb/s.",
@@ -261,11 +276,11 @@ fn assumptions() -> Vec<String> {
 mod tests {
     use super::*;
 
-    const ONE: Options = Options { seed: 2, seeds: 1 };
+    const ONE: SeedOptions = SeedOptions { seed: 2, seeds: 1 };
 
     #[test]
     fn crux_gains_on_the_testbed() {
-        let found = fig20(ONE).unwrap();
+        let found = reproduce_fig20(ONE).unwrap();
         let ours = |measure: &str| {
             let row = found.rows.iter().find(|row| row.measure == measure);
             row.unwrap().ours
@@ -278,9 +293,9 @@ mod tests {
 
     #[test]
     fn split_flows_carry_what_the_flow_did() {
-        let job = Scenario::testbed(CALIBRATED, 1).unwrap().jobs[0].clone();
+        let job = DemoScenario::paper_testbed(CALIBRATED, 1).unwrap().jobs[0].clone();
         let bytes = |job: &Job| job.flows.iter().map(|flow| flow.bytes).sum::<f64>();
-        let split = split(job.clone(), 4);
+        let split = split_flows(job.clone(), 4);
         assert_eq!(split.flows.len(), 4 * job.flows.len());
         assert!((bytes(&split) / bytes(&job) - 1.0).abs() < 1e-12);
     }

@@ -1,16 +1,16 @@
-//! The arguments that say what to simulate, and their way to an [`Experiment`].
+//! The arguments that say what to simulate, and their way to an [`PaperExperiment`].
 
-use simulator::{Experiment, Fault, FaultError, SimulationError};
+use simulator::{FabricFault, FaultParseError, SimulationError, SimulationExperiment};
 use topology::{Fabric, Finding};
 
-use crate::failure::Failure;
-use crate::input::{InputArgs, Known};
+use crate::command_error::CommandError;
+use crate::input_documents::{InputDocumentArgs, InputDocuments};
 
 /// What to simulate, whoever schedules.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExperimentArgs {
     #[command(flatten)]
-    documents: InputArgs,
+    documents: InputDocumentArgs,
     /// Time to simulate
     #[arg(long, default_value_t = 600.0)]
     pub(crate) seconds: f64,
@@ -27,16 +27,18 @@ pub(crate) struct ExperimentArgs {
 
 impl ExperimentArgs {
     /// The experiment, and what is odd about its input.
-    pub(crate) fn read(&self) -> Result<(Experiment, Vec<Finding>), Failure> {
-        let Known {
+    pub(crate) fn read_experiment(
+        &self,
+    ) -> Result<(SimulationExperiment, Vec<Finding>), CommandError> {
+        let InputDocuments {
             input,
             policy,
             findings,
         } = self.documents.read_with(|document| {
             document.levels = self.levels.unwrap_or(document.levels);
         })?;
-        let experiment = Experiment {
-            faults: self.faults(&input.fabric)?,
+        let experiment = SimulationExperiment {
+            faults: self.parse_faults(&input.fabric)?,
             input,
             policy,
             seconds: self.seconds,
@@ -46,31 +48,35 @@ impl ExperimentArgs {
     }
 
     /// Why the experiment was not simulated, by the argument at fault.
-    pub(crate) fn failure(&self, error: &SimulationError) -> Failure {
+    pub(crate) fn simulation_error(&self, error: &SimulationError) -> CommandError {
         match error {
-            SimulationError::Horizon(_) => Failure::input("--seconds", error),
-            SimulationError::TooMany { .. } => Failure::input(&self.documents.jobs, error),
+            SimulationError::Horizon(_) => CommandError::input("--seconds", error),
+            SimulationError::TooMany { .. } => CommandError::input(&self.documents.jobs, error),
             SimulationError::Job { source, .. } => {
-                Failure::input(&self.documents.jobs, format_args!("{error}: {source}"))
+                CommandError::input(&self.documents.jobs, format_args!("{error}: {source}"))
             }
-            SimulationError::Engine(_) => Failure::work(error),
+            SimulationError::Engine(_) => CommandError::failed(error),
         }
     }
 
-    fn faults(&self, fabric: &Fabric) -> Result<Vec<Fault>, Failure> {
-        let failures = parsed("--fail", &self.fail, |text| Fault::failure(fabric, text))?;
-        let repairs = parsed("--repair", &self.repair, |text| Fault::repair(fabric, text))?;
+    fn parse_faults(&self, fabric: &Fabric) -> Result<Vec<FabricFault>, CommandError> {
+        let failures = parse_all("--fail", &self.fail, |text| {
+            FabricFault::parse_failure(fabric, text)
+        })?;
+        let repairs = parse_all("--repair", &self.repair, |text| {
+            FabricFault::parse_repair(fabric, text)
+        })?;
         Ok([failures, repairs].concat())
     }
 }
 
-fn parsed(
+fn parse_all(
     option: &str,
     texts: &[String],
-    parse: impl Fn(&str) -> Result<Fault, FaultError>,
-) -> Result<Vec<Fault>, Failure> {
+    parse: impl Fn(&str) -> Result<FabricFault, FaultParseError>,
+) -> Result<Vec<FabricFault>, CommandError> {
     let texts = texts.iter();
     texts
-        .map(|text| parse(text).map_err(|error| Failure::input(option, error)))
+        .map(|text| parse(text).map_err(|error| CommandError::input(option, error)))
         .collect()
 }

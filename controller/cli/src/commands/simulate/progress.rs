@@ -5,41 +5,41 @@ use std::time::{Duration, Instant};
 
 /// How far one simulation has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct SimulationProgress {
     name: &'static str,
     whole: f64,
     unit: &'static str,
-    told: Instant,
+    reported: Instant,
 }
 
 /// Time between lines.
 const PAUSE: Duration = Duration::from_secs(2);
 
-impl Progress {
+impl SimulationProgress {
     /// A simulation of `seconds` under a scheduler of that name, which begins now.
     pub(crate) fn new(name: &'static str, seconds: f64) -> Self {
-        Self::of(name, seconds, "s")
+        Self::with_unit(name, seconds, "s")
     }
 
     /// Work of that name on a `whole` counted in `unit`, which begins now.
-    pub(crate) fn of(name: &'static str, whole: f64, unit: &'static str) -> Self {
+    pub(crate) fn with_unit(name: &'static str, whole: f64, unit: &'static str) -> Self {
         Self {
             name,
             whole,
             unit,
-            told: Instant::now(),
+            reported: Instant::now(),
         }
     }
 
     /// So much of the whole is behind.
-    pub(crate) fn tell(&mut self, now: f64) {
-        if self.told.elapsed() >= PAUSE {
+    pub(crate) fn report_position(&mut self, now: f64) {
+        if self.reported.elapsed() >= PAUSE {
             let share = now / self.whole * 100.0;
             eprintln!(
                 "{}: {now:.0} of {} {} ({share:.0} %)",
                 self.name, self.whole, self.unit
             );
-            self.told = Instant::now();
+            self.reported = Instant::now();
         }
     }
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use switch::QueueLimits;
-use switch::ports::{Medium, PortConfig, Shape};
+use switch::ports::{PortConfig, PortMedium, PortShape};
 
 /// `PORT@INTERFACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attachment {
+pub(super) struct PortAttachment {
     pub(super) port: u16,
     interface: String,
 }
@@ -24,12 +24,12 @@ pub(super) struct PortRate {
 
 /// The shape of every port.
 #[derive(Clone, Debug)]
-pub(super) struct Shapes {
-    every: Shape,
-    of_port: BTreeMap<u16, Shape>,
+pub(super) struct PortShapes {
+    every: PortShape,
+    of_port: BTreeMap<u16, PortShape>,
 }
 
-impl FromStr for Attachment {
+impl FromStr for PortAttachment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -44,15 +44,15 @@ impl FromStr for Attachment {
     }
 }
 
-impl Attachment {
-    pub(super) fn interface(&self) -> Medium {
-        Medium::Interface(self.interface.clone())
+impl PortAttachment {
+    pub(super) fn interface_medium(&self) -> PortMedium {
+        PortMedium::Interface(self.interface.clone())
     }
 
     /// As simple_switch names them.
-    pub(super) fn files(&self) -> Medium {
+    pub(super) fn file_medium(&self) -> PortMedium {
         let file = |direction| PathBuf::from(format!("{}_{direction}.pcap", self.interface));
-        Medium::Files {
+        PortMedium::Files {
             input: file("in"),
             output: file("out"),
         }
@@ -74,9 +74,9 @@ impl FromStr for PortRate {
     }
 }
 
-impl Shapes {
+impl PortShapes {
     pub(super) fn new(rates: &[PortRate], queue: QueueLimits) -> Self {
-        let shape = |rate: Option<&PortRate>| Shape {
+        let shape = |rate: Option<&PortRate>| PortShape {
             bits_per_second: rate.map(|rate| rate.bits_per_second),
             queue,
         };
@@ -89,7 +89,7 @@ impl Shapes {
         }
     }
 
-    pub(super) fn port(&self, number: u16, medium: Medium) -> PortConfig {
+    pub(super) fn port_config(&self, number: u16, medium: PortMedium) -> PortConfig {
         PortConfig {
             number,
             medium,
@@ -98,7 +98,7 @@ impl Shapes {
     }
 
     /// A port that has a rate and does not exist.
-    pub(super) fn stray(&self, ports: &[PortConfig]) -> Option<u16> {
+    pub(super) fn unattached_port(&self, ports: &[PortConfig]) -> Option<u16> {
         let exists = |number: u16| ports.iter().any(|port| port.number == number);
         self.of_port.keys().copied().find(|number| !exists(*number))
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn attachments_and_rates_are_read() {
-        let attachment: Attachment = "3@veth-3".parse().unwrap();
+        let attachment: PortAttachment = "3@veth-3".parse().unwrap();
         assert_eq!(
             (attachment.port, attachment.interface.as_str()),
             (3, "veth-3")
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for text in ["1", "x@veth", "1@", "512@veth", "-1@veth"] {
-            assert!(text.parse::<Attachment>().is_err(), "{text}");
+            assert!(text.parse::<PortAttachment>().is_err(), "{text}");
         }
         for text in [
             "", "fast", "10 M", "10m", "0", "-1M", "1e99", "NaN", "x=10M", "512=10M",
@@ -170,13 +170,13 @@ mod tests {
     #[test]
     fn a_port_has_its_own_rate_or_that_of_all() {
         let rates = ["10M", "2=1G"].map(|text| text.parse().unwrap());
-        let shapes = Shapes::new(&rates, QueueLimits::bytes(5));
+        let shapes = PortShapes::new(&rates, QueueLimits::of_bytes(5));
         let rate = |number| {
-            let port = shapes.port(number, Medium::Interface("x".into()));
+            let port = shapes.port_config(number, PortMedium::Interface("x".into()));
             port.shape.bits_per_second.map(NonZeroU64::get)
         };
         assert_eq!([rate(1), rate(2)], [Some(10_000_000), Some(1_000_000_000)]);
-        let only = [shapes.port(1, Medium::Interface("x".into()))];
-        assert_eq!(shapes.stray(&only), Some(2));
+        let only = [shapes.port_config(1, PortMedium::Interface("x".into()))];
+        assert_eq!(shapes.unattached_port(&only), Some(2));
     }
 }

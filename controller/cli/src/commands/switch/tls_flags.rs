@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use switch::service::Tls;
+use switch::service::ServiceTls;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// Flags of a gRPC server's identity.
 #[derive(clap::Args, Clone, Debug)]
@@ -31,19 +31,19 @@ impl TlsFlags {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn read(&self) -> Result<Option<Tls>, Failure> {
+    pub(super) fn load_tls(&self) -> Result<Option<ServiceTls>, CommandError> {
         let (Some(certificate), Some(key)) = (&self.grpc_server_cert, &self.grpc_server_key) else {
             return Ok(None);
         };
         let roots = self.grpc_server_cacert.as_deref();
-        Ok(Some(Tls {
-            certificate: pem(certificate)?,
-            key: pem(key)?,
-            client_roots: roots.map(pem).transpose()?,
+        Ok(Some(ServiceTls {
+            certificate: read_pem(certificate)?,
+            key: read_pem(key)?,
+            client_roots: roots.map(read_pem).transpose()?,
         }))
     }
 }
 
-fn pem(file: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file).map_err(|error| Failure::input(file.display(), error))
+fn read_pem(file: &Path) -> Result<Vec<u8>, CommandError> {
+    std::fs::read(file).map_err(|error| CommandError::input(file.display(), error))
 }

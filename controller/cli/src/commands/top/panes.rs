@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 
-use ::controller::chronicle::Happening;
-use ::controller::northbound::answers::{JobRow, LinkRow, SwitchRow};
+use ::controller::event_log::OperatorEvent;
+use ::controller::northbound::controller_view::{JobRow, LinkRow, SwitchRow};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -14,8 +14,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Row, Table};
 use topology::Severity;
 
-use super::screen::{PANES, Pane, Screen, Way};
-use super::source::Known;
+use super::controller_poller::TopSnapshot;
+use super::screen::{PANES, PaneView, ScreenState, TopPane};
 use crate::commands::events::time_of_day;
 
 /// Columns and rows from which all panes are shown.
@@ -25,35 +25,35 @@ const ROOM: (u16, u16) = (100, 24);
 const BAR: usize = 6;
 
 /// The headings of a pane; it can be sorted by each.
-pub(super) fn headings(pane: Pane) -> &'static [&'static str] {
+pub(super) fn pane_headings(pane: TopPane) -> &'static [&'static str] {
     match pane {
-        Pane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "alone s"],
-        Pane::Links => &["load", "link", "state", "counted", "", "jobs"],
-        Pane::Switches => &["switch", "state", "standing", "holds", "drifted"],
-        Pane::Events => &["number", "time", "event"],
+        TopPane::Jobs => &["rank", "job", "level", "TFLOP/s", "GPUs", "alone s"],
+        TopPane::Links => &["load", "link", "state", "counted", "", "jobs"],
+        TopPane::Switches => &["switch", "state", "standing", "holds", "drifted"],
+        TopPane::Events => &["number", "time", "event"],
     }
 }
 
 /// How many rows a pane has.
-pub(super) fn rows(known: &Known, pane: Pane) -> usize {
+pub(super) fn row_count(known: &TopSnapshot, pane: TopPane) -> usize {
     match pane {
-        Pane::Jobs => known.jobs.len(),
-        Pane::Links => known.links.len(),
-        Pane::Switches => known.switches.len(),
-        Pane::Events => known.events.len(),
+        TopPane::Jobs => known.jobs.len(),
+        TopPane::Links => known.links.len(),
+        TopPane::Switches => known.switches.len(),
+        TopPane::Events => known.events.len(),
     }
 }
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, known: &Known, screen: &Screen) {
+pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &ScreenState) {
     let [head, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(3),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(title(known), head);
-    frame.render_widget(keys(), foot);
+    frame.render_widget(title_line(known), head);
+    frame.render_widget(key_help(), foot);
     let is_wide = body.width >= ROOM.0 && body.height >= ROOM.1;
     if !is_wide {
         return draw_pane(frame, body, known, screen, screen.pane);
@@ -68,7 +68,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, known: &Known, screen: &Screen) {
     }
 }
 
-fn title(known: &Known) -> Line<'_> {
+fn title_line(known: &TopSnapshot) -> Line<'_> {
     let holding = known.switches.iter().filter_map(|row| row.verified).max();
     let holding = holding.map_or_else(String::new, |latest| {
         let holds = |row: &&SwitchRow| row.verified == Some(latest);
@@ -88,42 +88,48 @@ fn title(known: &Known) -> Line<'_> {
     }
 }
 
-fn keys() -> Line<'static> {
+fn key_help() -> Line<'static> {
     let text = "Tab pane  s sort  r reverse  up/down scroll  q quit";
     Line::styled(text, Style::new().add_modifier(Modifier::DIM))
 }
 
-fn draw_pane(frame: &mut Frame<'_>, area: Rect, known: &Known, screen: &Screen, pane: Pane) {
-    let way = screen.way(pane);
+fn draw_pane(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    known: &TopSnapshot,
+    screen: &ScreenState,
+    pane: TopPane,
+) {
+    let way = screen.pane_view(pane);
     let shown = usize::from(area.height.saturating_sub(3));
     let rows = match pane {
-        Pane::Jobs => table_rows(&known.jobs, way, shown, compare_jobs, job),
-        Pane::Links => table_rows(&known.links, way, shown, compare_links, link),
-        Pane::Switches => table_rows(&known.switches, way, shown, compare_switches, switch),
-        Pane::Events => table_rows(&known.events, way, shown, compare_events, event),
+        TopPane::Jobs => table_rows(&known.jobs, way, shown, compare_jobs, job_row),
+        TopPane::Links => table_rows(&known.links, way, shown, compare_links, link_row),
+        TopPane::Switches => table_rows(&known.switches, way, shown, compare_switches, switch_row),
+        TopPane::Events => table_rows(&known.events, way, shown, compare_events, event_row),
     };
     let sorted = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
     let heading = |(column, name): (usize, &&'static str)| match column == way.column {
         true => Line::styled(*name, sorted),
         false => Line::from(*name),
     };
-    let names = headings(pane).iter().enumerate().map(heading);
+    let names = pane_headings(pane).iter().enumerate().map(heading);
     let name = format!(" {} {} ", pane as usize + 1, pane.name());
     let block = Block::bordered().title(name);
     let block = match pane == screen.pane {
         true => block.border_style(Style::new().fg(Color::Cyan)),
         false => block.border_style(Style::new().add_modifier(Modifier::DIM)),
     };
-    let table = Table::new(rows, widths(pane))
+    let table = Table::new(rows, column_widths(pane))
         .header(Row::new(names))
         .block(block);
     frame.render_widget(table, area);
 }
 
-fn widths(pane: Pane) -> Vec<Constraint> {
+fn column_widths(pane: TopPane) -> Vec<Constraint> {
     use Constraint::{Fill, Length};
     match pane {
-        Pane::Jobs => vec![
+        TopPane::Jobs => vec![
             Length(4),
             Fill(1),
             Length(6),
@@ -131,7 +137,7 @@ fn widths(pane: Pane) -> Vec<Constraint> {
             Length(5),
             Length(8),
         ],
-        Pane::Links => vec![
+        TopPane::Links => vec![
             Length(6),
             Fill(2),
             Length(7),
@@ -139,15 +145,15 @@ fn widths(pane: Pane) -> Vec<Constraint> {
             Length(BAR as u16),
             Fill(1),
         ],
-        Pane::Switches => vec![Fill(1), Length(8), Length(9), Length(6), Length(7)],
-        Pane::Events => vec![Length(6), Length(13), Fill(1)],
+        TopPane::Switches => vec![Fill(1), Length(8), Length(9), Length(6), Length(7)],
+        TopPane::Events => vec![Length(6), Length(13), Fill(1)],
     }
 }
 
 /// The rows that are in sight, in order.
 fn table_rows<T>(
     items: &[T],
-    way: Way,
+    way: PaneView,
     shown: usize,
     compare: fn(&T, &T, usize) -> Ordering,
     row: fn(&T) -> Row<'static>,
@@ -181,7 +187,7 @@ fn compare_links(a: &LinkRow, b: &LinkRow, column: usize) -> Ordering {
     let by = match column {
         1 => Ordering::Equal,
         2 => a.state.cmp(&b.state),
-        3 => counted(b).total_cmp(&counted(a)),
+        3 => measured_load(b).total_cmp(&measured_load(a)),
         5 => b.jobs.len().cmp(&a.jobs.len()),
         _ => b.load.total_cmp(&a.load),
     };
@@ -189,7 +195,7 @@ fn compare_links(a: &LinkRow, b: &LinkRow, column: usize) -> Ordering {
 }
 
 /// What is counted on a link; below everything where nothing is.
-fn counted(link: &LinkRow) -> f64 {
+fn measured_load(link: &LinkRow) -> f64 {
     link.measured.unwrap_or(-1.0)
 }
 
@@ -205,7 +211,7 @@ fn compare_switches(a: &SwitchRow, b: &SwitchRow, column: usize) -> Ordering {
 }
 
 /// The latest first; by their text where that is asked for.
-fn compare_events(a: &Happening, b: &Happening, column: usize) -> Ordering {
+fn compare_events(a: &OperatorEvent, b: &OperatorEvent, column: usize) -> Ordering {
     let by = match column {
         2 => a.text.cmp(&b.text),
         _ => Ordering::Equal,
@@ -213,7 +219,7 @@ fn compare_events(a: &Happening, b: &Happening, column: usize) -> Ordering {
     by.then(b.sequence.cmp(&a.sequence))
 }
 
-fn job(job: &JobRow) -> Row<'static> {
+fn job_row(job: &JobRow) -> Row<'static> {
     let mark = if job.profiled { "*" } else { "" };
     Row::new([
         job.rank.to_string(),
@@ -225,7 +231,7 @@ fn job(job: &JobRow) -> Row<'static> {
     ])
 }
 
-fn link(link: &LinkRow) -> Row<'static> {
+fn link_row(link: &LinkRow) -> Row<'static> {
     // A bar has BAR cells at most, whatever the load.
     let cells = ((link.load * BAR as f64).round() as usize).min(BAR);
     let colour = match link.load {
@@ -239,27 +245,27 @@ fn link(link: &LinkRow) -> Row<'static> {
     Row::new([
         Line::from(format!("{:.3}", link.load)),
         Line::from(link.link.clone()),
-        Line::styled(link.state.clone(), of_state(&link.state)),
+        Line::styled(link.state.clone(), state_style(&link.state)),
         Line::from(counted),
         bar,
         Line::from(link.jobs.join(", ")),
     ])
 }
 
-fn switch(row: &SwitchRow) -> Row<'static> {
+fn switch_row(row: &SwitchRow) -> Row<'static> {
     let verified = row
         .verified
         .map_or_else(|| "-".to_owned(), |held| held.to_string());
     Row::new([
         Line::from(row.name.clone()),
-        Line::styled(row.state.clone(), of_state(&row.state)),
+        Line::styled(row.state.clone(), state_style(&row.state)),
         Line::from(row.standing.clone()),
         Line::from(verified),
         Line::from(row.drifted.to_string()),
     ])
 }
 
-fn event(event: &Happening) -> Row<'static> {
+fn event_row(event: &OperatorEvent) -> Row<'static> {
     let style = match event.severity {
         Severity::Error => Style::new().fg(Color::Red),
         Severity::Warning => Style::new().fg(Color::Yellow),
@@ -272,7 +278,7 @@ fn event(event: &Happening) -> Row<'static> {
     ])
 }
 
-fn of_state(state: &str) -> Style {
+fn state_style(state: &str) -> Style {
     match state {
         "up" => Style::new().fg(Color::Green),
         "down" => Style::new().fg(Color::Red),

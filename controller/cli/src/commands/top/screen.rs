@@ -4,12 +4,12 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::controller_poller::TopSnapshot;
 use super::panes;
-use super::source::Known;
 
 /// A pane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pane {
+pub(super) enum TopPane {
     #[default]
     Jobs,
     Links,
@@ -18,11 +18,16 @@ pub(super) enum Pane {
 }
 
 /// All panes, in the order of their keys.
-pub(super) const PANES: [Pane; 4] = [Pane::Jobs, Pane::Links, Pane::Switches, Pane::Events];
+pub(super) const PANES: [TopPane; 4] = [
+    TopPane::Jobs,
+    TopPane::Links,
+    TopPane::Switches,
+    TopPane::Events,
+];
 
 /// How a pane is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct PaneView {
     /// The column that it is sorted by.
     pub(super) column: usize,
     /// Whether the order is turned round.
@@ -33,19 +38,19 @@ pub(super) struct Way {
 
 /// What is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Screen {
-    pub(super) pane: Pane,
-    ways: [Way; PANES.len()],
+pub(super) struct ScreenState {
+    pub(super) pane: TopPane,
+    views: [PaneView; PANES.len()],
 }
 
 /// What a key means for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Stay,
-    End,
+pub(super) enum KeyAction {
+    Continue,
+    Quit,
 }
 
-impl Pane {
+impl TopPane {
     /// Its name.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -57,23 +62,23 @@ impl Pane {
     }
 }
 
-impl Screen {
+impl ScreenState {
     /// How a pane is looked at.
-    pub(super) fn way(&self, pane: Pane) -> Way {
-        self.ways[pane as usize]
+    pub(super) fn pane_view(&self, pane: TopPane) -> PaneView {
+        self.views[pane as usize]
     }
 
     /// Takes in a key.
-    pub(super) fn press(&mut self, key: KeyEvent, known: &Known) -> Verdict {
+    pub(super) fn handle_key(&mut self, key: KeyEvent, known: &TopSnapshot) -> KeyAction {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let rows = panes::rows(known, self.pane);
-        let columns = panes::headings(self.pane).len();
-        let way = &mut self.ways[self.pane as usize];
+        let rows = panes::row_count(known, self.pane);
+        let columns = panes::pane_headings(self.pane).len();
+        let way = &mut self.views[self.pane as usize];
         match key.code {
-            KeyCode::Char('c') if is_control => return Verdict::End,
-            KeyCode::Char('q') | KeyCode::Esc => return Verdict::End,
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(PANES.len() - 1),
+            KeyCode::Char('c') if is_control => return KeyAction::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
+            KeyCode::Tab => self.rotate_pane(1),
+            KeyCode::BackTab => self.rotate_pane(PANES.len() - 1),
             KeyCode::Char(digit @ '1'..='4') => self.pane = PANES[digit as usize - '1' as usize],
             KeyCode::Char('s') => {
                 way.column = (way.column + 1) % columns;
@@ -88,12 +93,14 @@ impl Screen {
             KeyCode::End => way.top = rows,
             _ => {}
         }
-        let way = &mut self.ways[self.pane as usize];
-        way.top = way.top.min(panes::rows(known, self.pane).saturating_sub(1));
-        Verdict::Stay
+        let way = &mut self.views[self.pane as usize];
+        way.top = way
+            .top
+            .min(panes::row_count(known, self.pane).saturating_sub(1));
+        KeyAction::Continue
     }
 
-    fn turn(&mut self, steps: usize) {
+    fn rotate_pane(&mut self, steps: usize) {
         self.pane = PANES[(self.pane as usize + steps) % PANES.len()];
     }
 }

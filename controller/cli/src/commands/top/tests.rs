@@ -1,12 +1,12 @@
 //! Frames as text, and what keys do to them.
 
-use ::controller::northbound::answers::{JobRow, LevelLoad, LinkRow, Source, SwitchRow};
+use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
-use super::screen::Pane;
+use super::screen::TopPane;
 use super::*;
 
-fn known() -> Known {
+fn known() -> TopSnapshot {
     let job = |id: &str, rank, level, gpus| JobRow {
         id: id.to_owned(),
         tenant: None,
@@ -19,7 +19,7 @@ fn known() -> Known {
         intensity: 1e15 / f64::from(rank),
         alone_seconds: 1.5,
         flows: 4,
-        source: Source::Document,
+        source: JobSource::Document,
         measured_bytes_per_second: None,
         measured_iteration_seconds: None,
         measured_iteration_bytes: None,
@@ -45,25 +45,25 @@ fn known() -> Known {
         failures: 0,
         problems: Vec::new(),
     };
-    Known {
+    TopSnapshot {
         jobs: vec![job("gpt", 1, 7, 16), job("bert", 2, 5, 32)],
         links: vec![
             link("leaf1:4>spine1:1", 0.25, "up"),
             link("leaf2:4>spine1:2", 0.9, "down"),
         ],
         switches: vec![switch("leaf1"), switch("spine1")],
-        ..Known::default()
+        ..TopSnapshot::default()
     }
 }
 
-fn press(screen: &mut Screen, known: &Known, keys: &str) -> Verdict {
-    let mut verdict = Verdict::Stay;
+fn press(screen: &mut ScreenState, known: &TopSnapshot, keys: &str) -> KeyAction {
+    let mut verdict = KeyAction::Continue;
     for key in keys.chars() {
         let code = match key {
             '\t' => KeyCode::Tab,
             key => KeyCode::Char(key),
         };
-        verdict = screen.press(KeyEvent::from(code), known);
+        verdict = screen.handle_key(KeyEvent::from(code), known);
     }
     verdict
 }
@@ -78,8 +78,8 @@ fn place(frame: &str, text: &str) -> usize {
 #[test]
 fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
     let known = known();
-    let mut screen = Screen::default();
-    let wide = printed(&known, &screen, 120, 40).unwrap();
+    let mut screen = ScreenState::default();
+    let wide = render_frame(&known, &screen, 120, 40).unwrap();
     for text in [
         "2 of 2 switches hold generation 3",
         "1 jobs",
@@ -93,13 +93,13 @@ fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
         place(&wide, "leaf2:4>spine1:2") < place(&wide, "leaf1:4>spine1:1"),
         "{wide}"
     );
-    let narrow = printed(&known, &screen, 60, 20).unwrap();
+    let narrow = render_frame(&known, &screen, 60, 20).unwrap();
     assert!(
         narrow.contains("gpt") && !narrow.contains("leaf2:4"),
         "{narrow}"
     );
     press(&mut screen, &known, "\t");
-    let narrow = printed(&known, &screen, 60, 20).unwrap();
+    let narrow = render_frame(&known, &screen, 60, 20).unwrap();
     assert!(
         narrow.contains("0.450") && narrow.contains("█████ ") && !narrow.contains("TFLOP"),
         "{narrow}"
@@ -109,31 +109,31 @@ fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
 #[test]
 fn keys_choose_sort_and_end() {
     let known = known();
-    let mut screen = Screen::default();
-    let order = |screen: &Screen| {
-        let frame = printed(&known, screen, 60, 20).unwrap();
+    let mut screen = ScreenState::default();
+    let order = |screen: &ScreenState| {
+        let frame = render_frame(&known, screen, 60, 20).unwrap();
         place(&frame, "gpt") < place(&frame, "bert")
     };
     assert!(order(&screen));
-    assert_eq!(press(&mut screen, &known, "s"), Verdict::Stay);
+    assert_eq!(press(&mut screen, &known, "s"), KeyAction::Continue);
     assert!(!order(&screen), "by name");
     press(&mut screen, &known, "r");
     assert!(order(&screen), "turned round");
     press(&mut screen, &known, "r3jjjj");
     assert_eq!(
-        (screen.pane, screen.way(Pane::Switches).top),
-        (Pane::Switches, 1)
+        (screen.pane, screen.pane_view(TopPane::Switches).top),
+        (TopPane::Switches, 1)
     );
-    assert_eq!(press(&mut screen, &known, "q"), Verdict::End);
+    assert_eq!(press(&mut screen, &known, "q"), KeyAction::Quit);
 }
 
 #[test]
 fn a_controller_that_is_away_is_told_of() {
-    let known = Known {
+    let known = TopSnapshot {
         trouble: Some("the controller is away".to_owned()),
         ..known()
     };
-    let frame = printed(&known, &Screen::default(), 60, 20).unwrap();
+    let frame = render_frame(&known, &ScreenState::default(), 60, 20).unwrap();
     assert!(
         frame.contains("the controller is away") && frame.contains("gpt"),
         "{frame}"

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use p4::Tables;
-use p4::entry::{ActionSpec, EntryKey, EntryValue, Field, FieldMatch, Row, TableId};
+use p4::SwitchTables;
+use p4::entry::{ActionSpec, EntryKey, EntryValue, FieldMatch, RowField, TableId, TableRow};
 use p4::fabric::table;
-use topology::{Endpoint, Fabric, LinkId, NicId, Node, SwitchId};
+use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, NicId, SwitchId};
 
 /// Where a packet went and what it was on arrival.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct Packet {
 /// Sends a RoCEv2 packet; of the ports of an ECMP group it takes the `choice`-th, round and round.
 pub(super) fn walk(
     fabric: &Fabric,
-    tables: &BTreeMap<SwitchId, Tables>,
+    tables: &BTreeMap<SwitchId, SwitchTables>,
     packet: &Packet,
     choice: usize,
 ) -> Result<Walk, String> {
@@ -45,8 +45,8 @@ pub(super) fn walk(
                 fabric.link_name(link)
             ));
         }
-        let Endpoint { node, port } = fabric.link(link).to;
-        let Node::Switch(switch) = node else {
+        let LinkEndpoint { node, port } = fabric.link(link).to;
+        let FabricNode::Switch(switch) = node else {
             return match link == fabric.nic(packet.dst).uplink.reverse() {
                 true => Ok(walk),
                 false => Err(format!("arrived over {}", fabric.link_name(link))),
@@ -71,7 +71,7 @@ pub(super) fn walk(
 
 /// A packet seen by one switch.
 struct Sight<'a> {
-    tables: &'a Tables,
+    tables: &'a SwitchTables,
     src: u128,
     dst: u128,
     sport: u128,
@@ -118,7 +118,7 @@ impl Sight<'_> {
     }
 
     fn ecmp(&self, leaf: u128, choice: usize) -> Option<u128> {
-        let key = EntryKey::row(table::ECMP_GROUP, vec![Field::exact(1, leaf)], 0);
+        let key = EntryKey::for_row(table::ECMP_GROUP, vec![RowField::exact(1, leaf)], 0);
         match &self.tables.get(&key)?.action {
             ActionSpec::OneShot(group) => Some(group[choice % group.len()].call.params[0].value),
             other => panic!("{other:?}"),
@@ -126,7 +126,7 @@ impl Sight<'_> {
     }
 
     fn leaf(&self) -> Option<u128> {
-        let rows = self.tables.of(table::DST_LEAF);
+        let rows = self.tables.table_entries(table::DST_LEAF);
         let matching = rows.filter_map(|(key, value)| match fields(key)[0].matches {
             FieldMatch::Lpm {
                 value: prefix,
@@ -142,31 +142,33 @@ impl Sight<'_> {
 
     fn classified(&self) -> Option<u128> {
         let value_of = |id| [self.src, self.dst, 4791, self.sport][id as usize - 1];
-        let matches = |field: &Field| match field.matches {
+        let matches = |field: &RowField| match field.matches {
             FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == value,
             other => panic!("{other:?}"),
         };
-        let rows = self.tables.of(table::JOB_CLASSIFY);
+        let rows = self.tables.table_entries(table::JOB_CLASSIFY);
         let matching = rows.filter(|(key, _)| fields(key).iter().all(matches));
         let first = matching.max_by_key(|(key, _)| match key.row {
-            Row::Match { priority, .. } => priority,
-            Row::Default => 0,
+            TableRow::Match { priority, .. } => priority,
+            TableRow::Default => 0,
         });
         first.map(|(_, value)| params(value)[0])
     }
 
     fn exact(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
-        let fields = (1..).zip(key).map(|(id, value)| Field::exact(id, *value));
+        let fields = (1..)
+            .zip(key)
+            .map(|(id, value)| RowField::exact(id, *value));
         self.tables
-            .get(&EntryKey::row(table, fields.collect(), 0))
+            .get(&EntryKey::for_row(table, fields.collect(), 0))
             .map(params)
     }
 }
 
-fn fields(key: &EntryKey) -> &[Field] {
+fn fields(key: &EntryKey) -> &[RowField] {
     match &key.row {
-        Row::Match { fields, .. } => fields,
-        Row::Default => &[],
+        TableRow::Match { fields, .. } => fields,
+        TableRow::Default => &[],
     }
 }
 

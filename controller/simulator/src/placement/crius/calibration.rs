@@ -4,25 +4,25 @@
 //! run here: one published measurement of each family on each kind, the one on fewest GPUs, stands
 //! for what it would have timed. All other measurements then judge the estimates.
 
-use super::Cell;
-use super::estimate::Setting;
-use super::gpus::{GPUS, Gpu};
-use super::layers::{Family, LayeredModel};
-use crate::placement::throughput::{Measurement, measurements};
+use super::CriusCell;
+use super::estimate::CellEstimator;
+use super::gpu_kinds::{GPU_KINDS, GpuKind};
+use super::layers::{LayeredModel, ModelFamily};
+use crate::placement::throughput::{PublishedMeasurement, published_measurements};
 
 /// What is attained, by family and kind: half of what the reference row takes at an efficiency of a
 /// half, as a share of what was measured.
 #[rustfmt::skip]
-const EFFICIENCIES: [(Family, [f64; GPUS.len()]); 3] = [
+const EFFICIENCIES: [(ModelFamily, [f64; GPU_KINDS.len()]); 3] = [
     //                      A100   V100   A40    A10
-    (Family::Bert,       [0.427, 0.527, 0.434, 0.394]),
-    (Family::Experts,    [0.352, 0.411, 0.345, 0.321]),
-    (Family::WideResnet, [0.076, 0.479, 0.137, 0.106]),
+    (ModelFamily::Bert,       [0.427, 0.527, 0.434, 0.394]),
+    (ModelFamily::Experts,    [0.352, 0.411, 0.345, 0.321]),
+    (ModelFamily::WideResnet, [0.076, 0.479, 0.137, 0.106]),
 ];
 
 /// What a family attains of the roofline of a kind.
-pub fn efficiency(family: Family, gpu: &Gpu) -> f64 {
-    let kind = GPUS.iter().position(|known| known.name == gpu.name);
+pub fn attained_efficiency(family: ModelFamily, gpu: &GpuKind) -> f64 {
+    let kind = GPU_KINDS.iter().position(|known| known.name == gpu.name);
     let row = EFFICIENCIES.iter().find(|(known, _)| *known == family);
     let found = kind.zip(row).map(|(kind, (_, row))| row[kind]);
     found.expect("every family has a row and every kind of `GPUS` a column")
@@ -30,44 +30,44 @@ pub fn efficiency(family: Family, gpu: &Gpu) -> f64 {
 
 /// An estimate beside the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedEstimate {
     /// The measurement.
-    pub measured: Measurement,
+    pub measured: PublishedMeasurement,
     /// Seconds of an iteration in the best Cell.
     pub estimated_seconds: f64,
 }
 
-impl Judged {
+impl JudgedEstimate {
     /// By how much the estimate is off, as a share of the measurement.
-    pub fn error(&self) -> f64 {
+    pub fn relative_error(&self) -> f64 {
         (self.estimated_seconds / self.measured.iteration_seconds - 1.0).abs()
     }
 }
 
 /// The best Cell of every published measurement that has one.
-pub fn judged() -> Vec<Judged> {
-    let judged = |measured: Measurement| {
-        let model = LayeredModel::named(measured.model)?;
-        let gpu = Gpu::named(measured.kind)?;
-        let efficiency = efficiency(model.family, gpu);
-        let cells = Cell::all(measured.hosts, measured.gpus_per_host);
+pub fn judge_estimates() -> Vec<JudgedEstimate> {
+    let judged = |measured: PublishedMeasurement| {
+        let model = LayeredModel::by_name(measured.model)?;
+        let gpu = GpuKind::by_name(measured.kind)?;
+        let efficiency = attained_efficiency(model.family, gpu);
+        let cells = CriusCell::for_gpus(measured.hosts, measured.gpus_per_host);
         let seconds = cells.filter_map(|cell| {
             let model = &model;
-            let setting = Setting {
+            let setting = CellEstimator {
                 model,
                 gpu,
                 cell,
                 efficiency,
             };
-            setting.estimate().map(|(seconds, _)| seconds)
+            setting.estimate_best_plan().map(|(seconds, _)| seconds)
         });
         let estimated_seconds = seconds.min_by(f64::total_cmp)?;
-        Some(Judged {
+        Some(JudgedEstimate {
             measured,
             estimated_seconds,
         })
     };
-    measurements().filter_map(judged).collect()
+    published_measurements().filter_map(judged).collect()
 }
 
 #[cfg(test)]
@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn reference_rows_are_met_and_the_rest_is_near() {
-        let judged = judged();
+        let judged = judge_estimates();
         let mut references = std::collections::BTreeMap::new();
         for judged in &judged {
-            let model = LayeredModel::named(judged.measured.model).unwrap();
+            let model = LayeredModel::by_name(judged.measured.model).unwrap();
             let gpus = judged.measured.hosts * judged.measured.gpus_per_host;
             let key = (model.family, judged.measured.kind);
             let (fewest, _) = references.entry(key).or_insert((gpus, judged));
@@ -87,11 +87,15 @@ mod tests {
                 references.insert(key, (gpus, judged));
             }
         }
-        assert_eq!(references.len(), EFFICIENCIES.len() * GPUS.len());
+        assert_eq!(references.len(), EFFICIENCIES.len() * GPU_KINDS.len());
         for (key, (_, judged)) in references {
-            assert!(judged.error() < 0.02, "{key:?}: {}", judged.error());
+            assert!(
+                judged.relative_error() < 0.02,
+                "{key:?}: {}",
+                judged.relative_error()
+            );
         }
-        let errors: f64 = judged.iter().map(Judged::error).sum();
+        let errors: f64 = judged.iter().map(JudgedEstimate::relative_error).sum();
         let mean = errors / judged.len() as f64;
         assert!(judged.len() > 300 && mean < 0.25, "{mean}");
     }

@@ -6,15 +6,15 @@
 
 /// Seconds by bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct CollectiveTimes {
     /// (bytes, seconds), by bytes; at least one.
     points: Vec<(f64, f64)>,
 }
 
 /// Bytes of the least and the most of the points made from a latency and a speed.
-const MADE: [f64; 2] = [1024.0, 1_073_741_824.0];
+const DERIVED_BYTES: [f64; 2] = [1024.0, 1_073_741_824.0];
 
-impl Table {
+impl CollectiveTimes {
     /// The table of some measurements; none if there are none, or if a size or a time is not a
     /// positive number.
     pub fn new(mut points: Vec<(f64, f64)>) -> Option<Self> {
@@ -30,22 +30,22 @@ impl Table {
     }
 
     /// The table of a fabric that takes `latency_seconds` and then sends at `bytes_per_second`.
-    pub fn of(latency_seconds: f64, bytes_per_second: f64) -> Self {
+    pub fn from_latency(latency_seconds: f64, bytes_per_second: f64) -> Self {
         let point = |bytes: f64| (bytes, latency_seconds + bytes / bytes_per_second);
         Self {
-            points: MADE.map(point).to_vec(),
+            points: DERIVED_BYTES.map(point).to_vec(),
         }
     }
 
     /// Seconds to move `bytes`; none take no time.
-    pub fn seconds(&self, bytes: f64) -> f64 {
+    pub fn transfer_seconds(&self, bytes: f64) -> f64 {
         let (most, most_seconds) = self.points[self.points.len() - 1];
         if bytes <= 0.0 {
             return 0.0;
         }
         if bytes > most {
             let whole = (bytes / most).floor();
-            return whole * most_seconds + self.seconds(bytes - whole * most);
+            return whole * most_seconds + self.transfer_seconds(bytes - whole * most);
         }
         let above = self.points.partition_point(|(point, _)| *point < bytes);
         let (right, right_seconds) = self.points[above];
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn times_are_interpolated_clamped_below_and_repeated_above() {
-        let table = Table::new(vec![(4.0, 0.25), (1.0, 0.10), (2.0, 0.15)]).unwrap();
+        let table = CollectiveTimes::new(vec![(4.0, 0.25), (1.0, 0.10), (2.0, 0.15)]).unwrap();
         for (bytes, seconds) in [
             (0.5, 0.10),
             (1.5, 0.125),
@@ -73,22 +73,22 @@ mod tests {
             (9.0, 0.60),
             (8.0, 0.5),
         ] {
-            let found = table.seconds(bytes);
+            let found = table.transfer_seconds(bytes);
             assert!((found - seconds).abs() < 1e-12, "{bytes}: {found}");
         }
-        assert_eq!(table.seconds(0.0), 0.0);
+        assert_eq!(table.transfer_seconds(0.0), 0.0);
     }
 
     #[test]
     fn measurements_that_make_no_sense_make_no_table() {
         for points in [vec![], vec![(0.0, 1.0)], vec![(1.0, f64::NAN)]] {
-            assert_eq!(Table::new(points), None);
+            assert_eq!(CollectiveTimes::new(points), None);
         }
     }
 
     #[test]
     fn a_latency_and_a_speed_are_what_they_say() {
-        let seconds = Table::of(1e-5, 1e9).seconds(1e6);
+        let seconds = CollectiveTimes::from_latency(1e-5, 1e9).transfer_seconds(1e6);
         assert!((seconds - 1.01e-3).abs() < 1e-9, "{seconds}");
     }
 }

@@ -16,7 +16,7 @@ const EXPERT_GROUP: f64 = 2048.0;
 
 /// A part of a model that is never cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Layer {
+pub struct ModelLayer {
     /// FLOP of the forward pass of one sample.
     pub flop: f64,
     /// Bytes of parameters.
@@ -29,7 +29,7 @@ pub struct Layer {
 
 /// What a model is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
+pub enum ModelFamily {
     /// Dense transformer blocks, half precision.
     Bert,
     /// Transformer blocks with experts, half precision.
@@ -42,9 +42,9 @@ pub enum Family {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayeredModel {
     /// What it is made of.
-    pub family: Family,
+    pub family: ModelFamily,
     /// Its layers, from input to output.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<ModelLayer>,
     /// Samples of an iteration, over all GPUs.
     pub batch: u32,
     /// Bytes of optimiser state, gradients and parameters for each byte of parameters.
@@ -80,32 +80,38 @@ const WIDE_RESNET: [(&str, f64, f64); 5] = [
 
 impl LayeredModel {
     /// The model of that name; none if there is no such architecture or the batch is no number.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         let (architecture, batch) = name.split_once('/')?;
         let (family, size) = architecture.rsplit_once('-')?;
         let batch: u32 = batch.parse().ok().filter(|batch| *batch > 0)?;
         let (family, layers) = match family {
             "bert" => {
                 let (_, hidden, blocks) = BERT.into_iter().find(|(name, ..)| *name == size)?;
-                (Family::Bert, transformer(hidden, blocks, dense(hidden)))
+                (
+                    ModelFamily::Bert,
+                    transformer_layers(hidden, blocks, dense_block(hidden)),
+                )
             }
             "moe" => {
                 let mut sizes = EXPERTS.into_iter();
                 let (_, hidden, blocks, count) = sizes.find(|(name, ..)| *name == size)?;
-                let block = with_experts(hidden, count);
-                (Family::Experts, transformer(hidden, blocks, block))
+                let block = expert_block(hidden, count);
+                (
+                    ModelFamily::Experts,
+                    transformer_layers(hidden, blocks, block),
+                )
             }
             "wide-resnet" => {
                 let mut sizes = WIDE_RESNET.into_iter();
                 let (_, channels, width) = sizes.find(|(name, ..)| *name == size)?;
-                (Family::WideResnet, wide_resnet(channels, width))
+                (ModelFamily::WideResnet, wide_resnet_layers(channels, width))
             }
             _ => return None,
         };
         // Adam: two moments and a master copy of 4 bytes each, and a gradient like the parameter.
         let state_factor = match family {
-            Family::WideResnet => 4.0,
-            Family::Bert | Family::Experts => 8.0,
+            ModelFamily::WideResnet => 4.0,
+            ModelFamily::Bert | ModelFamily::Experts => 8.0,
         };
         Some(Self {
             family,
@@ -117,42 +123,42 @@ impl LayeredModel {
 }
 
 /// Values of 2 bytes: half precision.
-const HALF: f64 = 2.0;
+const HALF_BYTES: f64 = 2.0;
 
 /// Values of 4 bytes: single precision.
-const SINGLE: f64 = 4.0;
+const SINGLE_BYTES: f64 = 4.0;
 
 /// A block of attention and a dense feed-forward net: `12 h^2` parameters, each used by every token
 /// for a multiplication and an addition, and `4 s^2 h` FLOP of attention. Attention and net each
 /// put out `s h` values that tensor parallelism must reduce.
-fn dense(hidden: f64) -> Layer {
+fn dense_block(hidden: f64) -> ModelLayer {
     let parameters = 12.0 * hidden * hidden;
-    Layer {
+    ModelLayer {
         flop: 2.0 * SEQUENCE * parameters + 4.0 * SEQUENCE * SEQUENCE * hidden,
-        parameter_bytes: HALF * parameters,
-        output_bytes: HALF * 2.0 * SEQUENCE * hidden,
-        boundary_bytes: HALF * SEQUENCE * hidden,
+        parameter_bytes: HALF_BYTES * parameters,
+        output_bytes: HALF_BYTES * 2.0 * SEQUENCE * hidden,
+        boundary_bytes: HALF_BYTES * SEQUENCE * hidden,
     }
 }
 
 /// A block whose net is one of many: `4 h^2` parameters of attention and `8 h^2` of each expert, of
 /// which every token visits two. Dispatch and combination multiply every token with a mask of
 /// its group.
-fn with_experts(hidden: f64, experts: f64) -> Layer {
+fn expert_block(hidden: f64, experts: f64) -> ModelLayer {
     let (attention, expert) = (4.0 * hidden * hidden, 8.0 * hidden * hidden);
     let visited = attention + 2.0 * expert;
     let masks = 2.0 * 2.0 * 2.0 * EXPERT_GROUP * hidden;
-    Layer {
+    ModelLayer {
         flop: SEQUENCE * (2.0 * visited + masks) + 4.0 * SEQUENCE * SEQUENCE * hidden,
-        parameter_bytes: HALF * (attention + experts * expert),
-        ..dense(hidden)
+        parameter_bytes: HALF_BYTES * (attention + experts * expert),
+        ..dense_block(hidden)
     }
 }
 
 /// So many equal blocks in few layers; the last also predicts a token of the vocabulary.
-fn transformer(hidden: f64, blocks: u32, block: Layer) -> Vec<Layer> {
+fn transformer_layers(hidden: f64, blocks: u32, block: ModelLayer) -> Vec<ModelLayer> {
     let each = f64::from(blocks / TRANSFORMER_LAYERS);
-    let layer = Layer {
+    let layer = ModelLayer {
         flop: each * block.flop,
         parameter_bytes: each * block.parameter_bytes,
         output_bytes: each * block.output_bytes,
@@ -162,7 +168,7 @@ fn transformer(hidden: f64, blocks: u32, block: Layer) -> Vec<Layer> {
     let embedding = VOCABULARY * hidden;
     if let Some(last) = layers.last_mut() {
         last.flop += 2.0 * SEQUENCE * embedding;
-        last.parameter_bytes += HALF * embedding;
+        last.parameter_bytes += HALF_BYTES * embedding;
     }
     layers
 }
@@ -174,13 +180,13 @@ const VOCABULARY: f64 = 51_200.0;
 const RESOLUTIONS: [(u32, f64); 4] = [(3, 56.0), (4, 28.0), (6, 14.0), (3, 7.0)];
 
 /// The sixteen bottleneck blocks; stem and classifier are a hundredth of them and left out.
-fn wide_resnet(channels: f64, width: f64) -> Vec<Layer> {
+fn wide_resnet_layers(channels: f64, width: f64) -> Vec<ModelLayer> {
     let mut layers = Vec::new();
     let mut inside = channels;
     for (number, (blocks, side)) in RESOLUTIONS.into_iter().enumerate() {
         let filters = channels * f64::from(1_u32 << number);
         for _ in 0..blocks {
-            layers.push(bottleneck(inside, filters, width, side));
+            layers.push(bottleneck_block(inside, filters, width, side));
             inside = 4.0 * filters;
         }
     }
@@ -189,7 +195,7 @@ fn wide_resnet(channels: f64, width: f64) -> Vec<Layer> {
 
 /// Convolutions 1x1, 3x3 (the wide one) and 1x1, on images of `side` by `side`; one that changes
 /// the number of channels projects its input as well.
-fn bottleneck(inside: f64, filters: f64, width: f64, side: f64) -> Layer {
+fn bottleneck_block(inside: f64, filters: f64, width: f64, side: f64) -> ModelLayer {
     let (wide, outside) = (filters * width, 4.0 * filters);
     let projection = if inside == outside {
         0.0
@@ -198,11 +204,11 @@ fn bottleneck(inside: f64, filters: f64, width: f64, side: f64) -> Layer {
     };
     let parameters = inside * filters + 9.0 * filters * wide + wide * outside + projection;
     let pixels = side * side;
-    Layer {
+    ModelLayer {
         flop: 2.0 * pixels * parameters,
-        parameter_bytes: SINGLE * parameters,
-        output_bytes: SINGLE * pixels * (filters + wide + outside),
-        boundary_bytes: SINGLE * pixels * outside,
+        parameter_bytes: SINGLE_BYTES * parameters,
+        output_bytes: SINGLE_BYTES * pixels * (filters + wide + outside),
+        boundary_bytes: SINGLE_BYTES * pixels * outside,
     }
 }
 
@@ -224,11 +230,11 @@ mod tests {
             ("wide-resnet-4B/256", 4e9),
             ("wide-resnet-6.8B/256", 6.8e9),
         ] {
-            let model = LayeredModel::named(name).unwrap();
-            let value = if model.family == Family::WideResnet {
-                SINGLE
+            let model = LayeredModel::by_name(name).unwrap();
+            let value = if model.family == ModelFamily::WideResnet {
+                SINGLE_BYTES
             } else {
-                HALF
+                HALF_BYTES
             };
             let bytes: f64 = model.layers.iter().map(|layer| layer.parameter_bytes).sum();
             let error = bytes / value / parameters - 1.0;
@@ -245,7 +251,7 @@ mod tests {
             "bert-1B/128",
             "gpt-1B/128",
         ] {
-            assert_eq!(LayeredModel::named(name), None, "{name}");
+            assert_eq!(LayeredModel::by_name(name), None, "{name}");
         }
     }
 }

@@ -7,22 +7,22 @@
 
 /// One micro-batch on one stage in one direction, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pass {
+pub struct PassTimes {
     /// Computation.
     pub compute: f64,
     /// Communication inside the stage.
-    pub within: f64,
+    pub inside_stage: f64,
     /// Communication to the next stage in this direction.
-    pub across: f64,
+    pub between_stages: f64,
 }
 
 /// What an iteration costs on one stage, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
     /// Forward, per micro-batch.
-    pub forward: Pass,
+    pub forward: PassTimes,
     /// Backward, per micro-batch.
-    pub backward: Pass,
+    pub backward: PassTimes,
     /// Reducing the gradients, once.
     pub synchronise: f64,
     /// Applying them, once.
@@ -31,22 +31,22 @@ pub struct StageTimes {
 
 /// Seconds of one iteration with so many micro-batches.
 pub fn iteration_seconds(stages: &[StageTimes], micro_batches: u32) -> f64 {
-    let forward = half(stages.iter().map(|stage| stage.forward), micro_batches);
-    let backward = half(stages.iter().map(|stage| stage.backward), micro_batches);
+    let forward = direction_seconds(stages.iter().map(|stage| stage.forward), micro_batches);
+    let backward = direction_seconds(stages.iter().map(|stage| stage.backward), micro_batches);
     let synchronise: f64 = stages.iter().map(|stage| stage.synchronise).sum();
     let apply = stages.iter().map(|stage| stage.apply).fold(0.0, f64::max);
     forward + backward + synchronise + apply
 }
 
 /// All micro-batches in one direction.
-fn half(passes: impl Iterator<Item = Pass> + Clone, micro_batches: u32) -> f64 {
-    let inside = passes.clone().map(|pass| pass.compute + pass.within);
-    let across = passes.map(|pass| pass.across);
-    paced(inside, micro_batches) + paced(across, micro_batches)
+fn direction_seconds(passes: impl Iterator<Item = PassTimes> + Clone, micro_batches: u32) -> f64 {
+    let inside = passes.clone().map(|pass| pass.compute + pass.inside_stage);
+    let across = passes.map(|pass| pass.between_stages);
+    pipelined_seconds(inside, micro_batches) + pipelined_seconds(across, micro_batches)
 }
 
 /// `max (B - 1) + sum`.
-fn paced(times: impl Iterator<Item = f64>, micro_batches: u32) -> f64 {
+fn pipelined_seconds(times: impl Iterator<Item = f64>, micro_batches: u32) -> f64 {
     let (most, sum) = times.fold((0.0_f64, 0.0), |(most, sum), time| {
         (most.max(time), sum + time)
     });
@@ -57,11 +57,11 @@ fn paced(times: impl Iterator<Item = f64>, micro_batches: u32) -> f64 {
 mod tests {
     use super::*;
 
-    fn pass(compute: f64, within: f64, across: f64) -> Pass {
-        Pass {
+    fn pass(compute: f64, within: f64, across: f64) -> PassTimes {
+        PassTimes {
             compute,
-            within,
-            across,
+            inside_stage: within,
+            between_stages: across,
         }
     }
 

@@ -7,15 +7,17 @@
 
 use std::collections::BTreeSet;
 
-use super::deadline::{Deadlines, ROUND_SECONDS};
-use super::search::{MOST_GPUS, Search};
-use crate::placement::allocation::{self, Allocation, Held, Stall};
-use crate::placement::throughput::Throughputs;
-use crate::placement::{Cluster, Decision, Policy, Request, State, fcfs, queue};
+use super::deadline::{JobDeadlines, ROUND_SECONDS};
+use super::search::{MOST_GPUS, ScheduleSearch};
+use crate::placement::allocation::{self, AllocatedJob, ClusterAllocation, RestartStall};
+use crate::placement::throughput::ThroughputTable;
+use crate::placement::{
+    ClusterState, GpuCluster, PlacementDecision, PlacementPolicy, PlacementRequest, fcfs, queue,
+};
 
 /// Which of its means the scheduler uses; all but in an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abilities {
+pub struct CriusAbilities {
     /// Jobs may have other numbers of GPUs than they asked for.
     pub scaling: bool,
     /// Jobs may have other kinds of GPU than they asked for.
@@ -26,7 +28,7 @@ pub struct Abilities {
     pub merging: bool,
 }
 
-impl Abilities {
+impl CriusAbilities {
     /// All of them.
     pub const ALL: Self = Self {
         scaling: true,
@@ -38,89 +40,98 @@ impl Abilities {
 
 /// The policy.
 #[derive(Clone, Debug)]
-pub struct Crius {
+pub struct CriusPolicy {
     /// How fast it thinks models are.
-    pub table: Throughputs,
+    pub table: ThroughputTable,
     /// What a start or other GPUs cost.
-    pub stall: Stall,
+    pub stall: RestartStall,
     /// Which of its means it uses.
-    pub abilities: Abilities,
+    pub abilities: CriusAbilities,
     /// When jobs must be over.
-    pub deadlines: Deadlines,
+    pub deadlines: JobDeadlines,
 }
 
-impl Crius {
+impl CriusPolicy {
     /// The scheduler with all its means, and no deadlines.
-    pub fn new(table: Throughputs) -> Self {
+    pub fn new(table: ThroughputTable) -> Self {
         Self {
             table,
-            stall: Stall::PRUNED,
-            abilities: Abilities::ALL,
-            deadlines: Deadlines::default(),
+            stall: RestartStall::PRUNED,
+            abilities: CriusAbilities::ALL,
+            deadlines: JobDeadlines::default(),
         }
     }
 
     /// The refusal of a job that could not run on anything that it may be given.
-    fn refusal(&self, cluster: &Cluster, request: &Request) -> Option<Decision> {
-        let too_large = queue::refusal(cluster, request.job, request.gpus);
-        too_large.or_else(|| (!self.possible(request)).then(|| fcfs::refusal(request)))
+    fn refuse_impossible(
+        &self,
+        cluster: &GpuCluster,
+        request: &PlacementRequest,
+    ) -> Option<PlacementDecision> {
+        let too_large = queue::refuse_oversized(cluster, request.job, request.gpus);
+        too_large
+            .or_else(|| (!self.can_ever_run(request)).then(|| fcfs::refuse_unrunnable(request)))
     }
 
-    fn possible(&self, request: &Request) -> bool {
+    fn can_ever_run(&self, request: &PlacementRequest) -> bool {
         let most = MOST_GPUS.max(request.gpus);
         let powers = (0..u32::BITS).map(|power| 1 << power);
         let mut counts = powers.take_while(|gpus| *gpus <= most);
         let runs = |kind, gpus| {
             let shape = self.table.best_shape(kind, gpus)?;
-            self.table.speed(request, shape)
+            self.table.job_speed(request, shape)
         };
-        counts.any(|gpus| (0..self.table.kinds()).any(|kind| runs(kind, gpus).is_some()))
+        counts.any(|gpus| (0..self.table.kind_count()).any(|kind| runs(kind, gpus).is_some()))
     }
 
     /// The schedule with a waiting job in it: beside all others, or instead of some that came
     /// later.
-    fn fitted<'l>(
+    fn fit_waiting<'l>(
         &self,
-        search: Search<'_>,
-        allocation: &Allocation<'l>,
-        request: &Request,
-    ) -> Option<Allocation<'l>> {
-        if let Some(fitted) = search.fit(allocation, request) {
+        search: ScheduleSearch<'_>,
+        allocation: &ClusterAllocation<'l>,
+        request: &PlacementRequest,
+    ) -> Option<ClusterAllocation<'l>> {
+        if let Some(fitted) = search.fit_job(allocation, request) {
             return Some(fitted);
         }
-        let came_later = |held: &&Held| arrival(&held.request) > arrival(request);
-        let later: Vec<Held> = allocation.held().filter(came_later).cloned().collect();
+        let came_later = |held: &&AllocatedJob| arrival_key(&held.request) > arrival_key(request);
+        let later: Vec<AllocatedJob> = allocation
+            .allocated_jobs()
+            .filter(came_later)
+            .cloned()
+            .collect();
         if later.is_empty() {
             return None;
         }
         let mut without = allocation.clone();
         for held in &later {
-            without.release(held.request.job);
+            without.release_job(held.request.job);
         }
-        let mut fitted = search.fit(&without, request)?;
+        let mut fitted = search.fit_job(&without, request)?;
         for held in later {
-            fitted.restore(held);
+            fitted.restore_job(held);
         }
         Some(fitted)
     }
 
     /// Fits waiting jobs, the earliest first; a job like one that found no room is not tried.
-    fn restart<'l>(
+    fn fit_all_waiting<'l>(
         &self,
-        search: Search<'_>,
-        mut allocation: Allocation<'l>,
-        waiting: &[&Request],
-    ) -> Allocation<'l> {
+        search: ScheduleSearch<'_>,
+        mut allocation: ClusterAllocation<'l>,
+        waiting: &[&PlacementRequest],
+    ) -> ClusterAllocation<'l> {
         let mut in_vain: BTreeSet<(Option<&str>, u32, u32)> = BTreeSet::new();
         let mut blocked = BTreeSet::new();
         for request in waiting {
-            let kind = allocation::kind(request);
+            let kind = allocation::requested_kind(request);
             let like = (request.model.as_deref(), kind, request.gpus);
             let held_back = !self.abilities.opportunism && blocked.contains(&kind);
             if held_back || in_vain.contains(&like) {
                 continue;
             }
-            match self.fitted(search, &allocation, request) {
+            match self.fit_waiting(search, &allocation, request) {
                 Some(fitted) => allocation = fitted,
                 None => {
                     in_vain.insert(like);
@@ -133,30 +144,30 @@ impl Crius {
 }
 
 /// The order of arrival.
-fn arrival(request: &Request) -> (u64, u32) {
+fn arrival_key(request: &PlacementRequest) -> (u64, u32) {
     // Times are not negative, so that their bits are ordered as they are.
     (request.submitted_seconds.max(0.0).to_bits(), request.job)
 }
 
-impl Policy for Crius {
-    fn decide(&mut self, state: &State<'_>) -> Vec<Decision> {
-        let search = Search {
+impl PlacementPolicy for CriusPolicy {
+    fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
+        let search = ScheduleSearch {
             abilities: self.abilities,
             deadlines: &self.deadlines,
             now_seconds: state.now_seconds,
         };
-        let refused = |request: &&Request| self.refusal(state.cluster, request);
-        let (never, possible): (Vec<&Request>, Vec<&Request>) = state
+        let refused = |request: &&PlacementRequest| self.refuse_impossible(state.cluster, request);
+        let (never, possible): (Vec<&PlacementRequest>, Vec<&PlacementRequest>) = state
             .waiting
             .iter()
             .partition(|request| refused(request).is_some());
-        let mut allocation = Allocation::of(state, &self.table);
-        search.gather(&mut allocation);
-        let mut allocation = self.restart(search, allocation, &possible);
-        search.upgrade(&mut allocation);
+        let mut allocation = ClusterAllocation::from_state(state, &self.table);
+        search.gather_spread_jobs(&mut allocation);
+        let mut allocation = self.fit_all_waiting(search, allocation, &possible);
+        search.upgrade_jobs(&mut allocation);
         let refused = never.iter().filter_map(refused);
         refused
-            .chain(allocation.decisions(state, self.stall))
+            .chain(allocation.to_decisions(state, self.stall))
             .collect()
     }
 
@@ -168,27 +179,27 @@ impl Policy for Crius {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{Lab, request};
-    use crate::placement::{Board, Gpus};
+    use crate::placement::allocation::tests::{TestCluster, request};
+    use crate::placement::{ClusterJobs, GpusByHost};
 
     /// Two hosts of two GPUs, and a model that gains from all of them.
-    fn lab() -> Lab {
-        let mut lab = Lab::new(&[(2, 2)]);
-        lab.speeds("m", &[(1, 10.0), (2, 19.0), (4, 35.0)]);
-        lab.speeds("whole", &[(4, 100.0)]);
+    fn lab() -> TestCluster {
+        let mut lab = TestCluster::new(&[(2, 2)]);
+        lab.set_speeds("m", &[(1, 10.0), (2, 19.0), (4, 35.0)]);
+        lab.set_speeds("whole", &[(4, 100.0)]);
         lab
     }
 
-    fn decide(board: &mut Board, policy: &mut Crius) {
-        let decisions = policy.decide(&board.state(0.0));
+    fn decide(board: &mut ClusterJobs, policy: &mut CriusPolicy) {
+        let decisions = policy.make_decisions(&board.state_at(0.0));
         for decision in decisions {
-            board.apply(&decision).unwrap();
+            board.apply_decision(&decision).unwrap();
         }
     }
 
-    fn running(board: &Board) -> Vec<(u32, u32)> {
-        let running = board.state(0.0).running.iter();
-        let count = |gpus: &Gpus| gpus.values().sum();
+    fn running(board: &ClusterJobs) -> Vec<(u32, u32)> {
+        let running = board.state_at(0.0).running.iter();
+        let count = |gpus: &GpusByHost| gpus.values().sum();
         running
             .map(|running| (running.request.job, count(&running.gpus)))
             .collect()
@@ -197,37 +208,37 @@ mod tests {
     #[test]
     fn jobs_grow_while_gpus_are_idle_and_shrink_for_others() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.board(), Crius::new(lab.table.clone()));
-        board.submit(request(1, 1, "m")).unwrap();
+        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        board.submit_job(request(1, 1, "m")).unwrap();
         decide(&mut board, &mut crius);
         assert_eq!(running(&board), [(1, 4)]);
-        board.submit(request(2, 2, "m")).unwrap();
+        board.submit_job(request(2, 2, "m")).unwrap();
         decide(&mut board, &mut crius);
         assert_eq!(running(&board), [(1, 2), (2, 2)]);
-        assert!(crius.decide(&board.state(0.0)).is_empty());
+        assert!(crius.make_decisions(&board.state_at(0.0)).is_empty());
     }
 
     #[test]
     fn who_came_later_gives_way_to_who_came_first() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.board(), Crius::new(lab.table.clone()));
-        board.submit(request(3, 4, "m")).unwrap();
+        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        board.submit_job(request(3, 4, "m")).unwrap();
         decide(&mut board, &mut crius);
         // It came first, and asks for all; no change of the other makes room.
-        board.submit(request(2, 4, "whole")).unwrap();
+        board.submit_job(request(2, 4, "whole")).unwrap();
         decide(&mut board, &mut crius);
         assert_eq!(running(&board), [(2, 4)]);
         // The other waits, and cannot do the same to it.
-        assert!(crius.decide(&board.state(0.0)).is_empty());
+        assert!(crius.make_decisions(&board.state_at(0.0)).is_empty());
     }
 
     #[test]
     fn a_job_that_never_fits_is_refused() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.board(), Crius::new(lab.table.clone()));
-        board.submit(request(1, 1, "unknown")).unwrap();
-        let decisions = crius.decide(&board.state(0.0));
-        let [Decision::Refuse { job: 1, reason }] = &decisions[..] else {
+        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        board.submit_job(request(1, 1, "unknown")).unwrap();
+        let decisions = crius.make_decisions(&board.state_at(0.0));
+        let [PlacementDecision::Refuse { job: 1, reason }] = &decisions[..] else {
             panic!("{decisions:?}");
         };
         assert_eq!(reason, "unknown cannot run on the GPUs that it may have");

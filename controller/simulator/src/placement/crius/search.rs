@@ -8,10 +8,10 @@
 //! the greatest total throughput is taken, even if that is less than before: a job that waits is no
 //! throughput at all. **Upgrade** goes the other way, while GPUs are idle.
 
-use super::Abilities;
-use super::deadline::Deadlines;
-use crate::placement::Request;
-use crate::placement::allocation::{self, Allocation, Held};
+use super::CriusAbilities;
+use super::deadline::JobDeadlines;
+use crate::placement::PlacementRequest;
+use crate::placement::allocation::{self, AllocatedJob, ClusterAllocation};
 
 /// Changes to a schedule for one job, and in a cluster of more than [`MANY`] jobs.
 const DEPTH: usize = 3;
@@ -28,51 +28,54 @@ pub const MOST_GPUS: u32 = 16;
 
 /// What the search may do, and what it must respect.
 #[derive(Clone, Copy, Debug)]
-pub struct Search<'a> {
+pub struct ScheduleSearch<'a> {
     /// Which changes it may make.
-    pub abilities: Abilities,
+    pub abilities: CriusAbilities,
     /// When jobs must be over.
-    pub deadlines: &'a Deadlines,
+    pub deadlines: &'a JobDeadlines,
     /// The time, in seconds.
     pub now_seconds: f64,
 }
 
 /// A schedule on the way to room for a job, and what the job asks for by now.
 #[derive(Clone, Debug)]
-struct Branch<'a> {
-    allocation: Allocation<'a>,
+struct SearchBranch<'a> {
+    allocation: ClusterAllocation<'a>,
     kind: u32,
     gpus: u32,
 }
 
-impl Search<'_> {
+impl ScheduleSearch<'_> {
     /// The schedule with a job in it; none if no few changes make room. A job that asks for another
     /// number of GPUs than a power of two is fitted with the one below.
-    pub fn fit<'l>(
+    pub fn fit_job<'l>(
         &self,
-        allocation: &Allocation<'l>,
-        request: &Request,
-    ) -> Option<Allocation<'l>> {
-        let (kind, gpus) = (allocation::kind(request), power_of_two(request.gpus));
-        if let Some(placed) = self.placed(allocation, request, kind, gpus) {
+        allocation: &ClusterAllocation<'l>,
+        request: &PlacementRequest,
+    ) -> Option<ClusterAllocation<'l>> {
+        let (kind, gpus) = (
+            allocation::requested_kind(request),
+            floor_power_of_two(request.gpus),
+        );
+        if let Some(placed) = self.with_placed_job(allocation, request, kind, gpus) {
             return Some(placed);
         }
-        let many = allocation.held().count() > MANY;
+        let many = allocation.allocated_jobs().count() > MANY;
         let depth = if many { DEPTH_OF_MANY } else { DEPTH };
         let allocation = allocation.clone();
-        let mut level = vec![Branch {
+        let mut level = vec![SearchBranch {
             allocation,
             kind,
             gpus,
         }];
-        let mut found: Vec<Allocation<'l>> = Vec::new();
+        let mut found: Vec<ClusterAllocation<'l>> = Vec::new();
         for _ in 0..depth {
             let mut next = Vec::new();
             let changed = level
                 .iter()
-                .flat_map(|branch| self.changed(branch, request));
+                .flat_map(|branch| self.next_branches(branch, request));
             for branch in changed {
-                match self.placed(&branch.allocation, request, branch.kind, branch.gpus) {
+                match self.with_placed_job(&branch.allocation, request, branch.kind, branch.gpus) {
                     Some(placed) => found.push(placed),
                     None => next.push(branch),
                 }
@@ -80,8 +83,8 @@ impl Search<'_> {
             level = next;
         }
         // Of equals the first, which took fewest changes.
-        let faster = |best: Allocation<'l>, other: Allocation<'l>| {
-            if other.speed() > best.speed() + EPSILON {
+        let faster = |best: ClusterAllocation<'l>, other: ClusterAllocation<'l>| {
+            if other.total_speed() > best.total_speed() + EPSILON {
                 other
             } else {
                 best
@@ -92,7 +95,7 @@ impl Search<'_> {
 
     /// Makes running jobs faster, one after the other, each time the one that gains most: by
     /// another kind of GPU, or twice as many of its own.
-    pub fn upgrade(&self, allocation: &mut Allocation<'_>) {
+    pub fn upgrade_jobs(&self, allocation: &mut ClusterAllocation<'_>) {
         for _ in 0..UPGRADES {
             let Some(better) = self.best_upgrade(allocation) else {
                 return;
@@ -102,46 +105,59 @@ impl Search<'_> {
     }
 
     /// Brings jobs that are spread over more hosts than need be together, where there is room.
-    pub fn gather(&self, allocation: &mut Allocation<'_>) {
-        let jobs: Vec<u32> = allocation.held().map(|held| held.request.job).collect();
+    pub fn gather_spread_jobs(&self, allocation: &mut ClusterAllocation<'_>) {
+        let jobs: Vec<u32> = allocation
+            .allocated_jobs()
+            .map(|held| held.request.job)
+            .collect();
         for job in jobs {
-            let Some(held) = allocation.release(job) else {
+            let Some(held) = allocation.release_job(job) else {
                 continue;
             };
             let best = allocation
-                .table()
-                .best_shape(held.shape.kind, held.shape.gpus());
+                .throughput_table()
+                .best_shape(held.shape.kind, held.shape.gpu_count());
             let spread = best.is_some_and(|best| best != held.shape);
-            if !spread || !allocation.put_best(&held.request, held.shape.kind, held.shape.gpus()) {
-                allocation.restore(held);
+            if !spread
+                || !allocation.place_compactly(
+                    &held.request,
+                    held.shape.kind,
+                    held.shape.gpu_count(),
+                )
+            {
+                allocation.restore_job(held);
             }
         }
     }
 
     /// The schedule with the job on these GPUs; none if there is no room, or too little time.
-    fn placed<'l>(
+    fn with_placed_job<'l>(
         &self,
-        allocation: &Allocation<'l>,
-        request: &Request,
+        allocation: &ClusterAllocation<'l>,
+        request: &PlacementRequest,
         kind: u32,
         gpus: u32,
-    ) -> Option<Allocation<'l>> {
-        let best = allocation.table().best_shape(kind, gpus)?;
-        allocation.would_be(request, best)?;
+    ) -> Option<ClusterAllocation<'l>> {
+        let best = allocation.throughput_table().best_shape(kind, gpus)?;
+        allocation.speed_in(request, best)?;
         let mut after = allocation.clone();
-        let mut placed = after.put(request, best);
+        let mut placed = after.place_job(request, best);
         if !placed && self.abilities.merging {
-            after = after.merged(best).unwrap_or(after);
-            placed = after.put(request, best);
+            after = after.with_merged_jobs(best).unwrap_or(after);
+            placed = after.place_job(request, best);
         }
-        placed |= !placed && after.put_anywhere(request, kind, gpus);
-        self.in_time(after, request.job).filter(|_| placed)
+        placed |= !placed && after.place_anywhere(request, kind, gpus);
+        self.if_in_time(after, request.job).filter(|_| placed)
     }
 
-    fn in_time<'l>(&self, allocation: Allocation<'l>, job: u32) -> Option<Allocation<'l>> {
-        let meets = |held: &Held| self.deadlines.meets(held, self.now_seconds);
+    fn if_in_time<'l>(
+        &self,
+        allocation: ClusterAllocation<'l>,
+        job: u32,
+    ) -> Option<ClusterAllocation<'l>> {
+        let meets = |held: &AllocatedJob| self.deadlines.are_met_by(held, self.now_seconds);
         let in_time = allocation
-            .held()
+            .allocated_jobs()
             .filter(|held| held.request.job == job)
             .all(meets);
         in_time.then_some(allocation)
@@ -149,19 +165,23 @@ impl Search<'_> {
 
     /// What a schedule may become in one step: for each kind a running job halved, a running job
     /// moved, and the job itself asking for another kind, or for half.
-    fn changed<'l>(&self, branch: &Branch<'l>, request: &Request) -> Vec<Branch<'l>> {
-        let Branch {
+    fn next_branches<'l>(
+        &self,
+        branch: &SearchBranch<'l>,
+        request: &PlacementRequest,
+    ) -> Vec<SearchBranch<'l>> {
+        let SearchBranch {
             allocation,
             kind,
             gpus,
         } = branch;
         let mut next = Vec::new();
-        let with = |allocation| Branch {
+        let with = |allocation| SearchBranch {
             allocation,
             ..branch.clone()
         };
         if self.abilities.scaling {
-            let kinds = 0..allocation.table().kinds();
+            let kinds = 0..allocation.throughput_table().kind_count();
             next.extend(
                 kinds
                     .filter_map(|kind| self.best_halved(allocation, kind))
@@ -170,14 +190,15 @@ impl Search<'_> {
         }
         if self.abilities.moving {
             next.extend(self.best_moved(allocation).map(with));
-            let others = (0..allocation.table().kinds()).filter(|other| other != kind);
-            next.extend(others.map(|kind| Branch {
+            let others =
+                (0..allocation.throughput_table().kind_count()).filter(|other| other != kind);
+            next.extend(others.map(|kind| SearchBranch {
                 kind,
                 ..branch.clone()
             }));
         }
         if self.abilities.scaling && gpus / 2 > 0 {
-            next.push(Branch {
+            next.push(SearchBranch {
                 gpus: gpus / 2,
                 ..branch.clone()
             });
@@ -186,58 +207,76 @@ impl Search<'_> {
         next.retain(|branch| {
             let shape = branch
                 .allocation
-                .table()
+                .throughput_table()
                 .best_shape(branch.kind, branch.gpus);
-            shape.is_some_and(|shape| branch.allocation.would_be(request, shape).is_some())
+            shape.is_some_and(|shape| branch.allocation.speed_in(request, shape).is_some())
         });
         next
     }
 
     /// Of the jobs of a kind with at least half of the most GPUs of any, the one halved that costs
     /// least throughput: a small job gives too few GPUs back to be worth it.
-    fn best_halved<'l>(&self, allocation: &Allocation<'l>, kind: u32) -> Option<Allocation<'l>> {
-        let of_kind = allocation.held().filter(|held| held.shape.kind == kind);
-        let most = of_kind.clone().map(|held| held.shape.gpus()).max()?;
-        let large = of_kind.filter(|held| 2 * held.shape.gpus() >= most);
-        let halves =
-            large.filter_map(|held| Change::of(allocation, held, kind, held.shape.gpus() / 2));
-        ranked(halves).find_map(|change| self.in_time(allocation.halved(change.job)?, change.job))
+    fn best_halved<'l>(
+        &self,
+        allocation: &ClusterAllocation<'l>,
+        kind: u32,
+    ) -> Option<ClusterAllocation<'l>> {
+        let of_kind = allocation
+            .allocated_jobs()
+            .filter(|held| held.shape.kind == kind);
+        let most = of_kind.clone().map(|held| held.shape.gpu_count()).max()?;
+        let large = of_kind.filter(|held| 2 * held.shape.gpu_count() >= most);
+        let halves = large.filter_map(|held| {
+            GpuChange::to_gpus(allocation, held, kind, held.shape.gpu_count() / 2)
+        });
+        sort_by_gain(halves)
+            .find_map(|change| self.if_in_time(allocation.with_halved_job(change.job)?, change.job))
     }
 
     /// The running job on another kind, with as many GPUs, that gains most there or costs least.
-    fn best_moved<'l>(&self, allocation: &Allocation<'l>) -> Option<Allocation<'l>> {
+    fn best_moved<'l>(&self, allocation: &ClusterAllocation<'l>) -> Option<ClusterAllocation<'l>> {
         let moves = allocation
-            .held()
-            .flat_map(|held| other_kinds(allocation, held));
-        ranked(moves).find_map(|change| self.made(allocation, change))
+            .allocated_jobs()
+            .flat_map(|held| moves_to_other_kinds(allocation, held));
+        sort_by_gain(moves).find_map(|change| self.apply_change(allocation, change))
     }
 
     /// The schedule after the change of one running job that gains most; none if none gains.
-    fn best_upgrade<'l>(&self, allocation: &Allocation<'l>) -> Option<Allocation<'l>> {
-        let upgrades = allocation.held().flat_map(|held| {
-            let (kind, twice) = (held.shape.kind, 2 * held.shape.gpus());
+    fn best_upgrade<'l>(
+        &self,
+        allocation: &ClusterAllocation<'l>,
+    ) -> Option<ClusterAllocation<'l>> {
+        let upgrades = allocation.allocated_jobs().flat_map(|held| {
+            let (kind, twice) = (held.shape.kind, 2 * held.shape.gpu_count());
             let may_grow = self.abilities.scaling && twice <= held.request.gpus.max(MOST_GPUS);
-            let grown = may_grow.then(|| Change::of(allocation, held, kind, twice));
-            let moved = self.abilities.moving.then(|| other_kinds(allocation, held));
+            let grown = may_grow.then(|| GpuChange::to_gpus(allocation, held, kind, twice));
+            let moved = self
+                .abilities
+                .moving
+                .then(|| moves_to_other_kinds(allocation, held));
             moved.into_iter().flatten().chain(grown.flatten())
         });
         // What is had may be less than what was in sight, if the job must be spread.
-        let before = allocation.speed() + EPSILON;
-        ranked(upgrades.filter(|change| change.gain > EPSILON))
-            .filter_map(|change| self.made(allocation, change))
-            .find(|after| after.speed() > before)
+        let before = allocation.total_speed() + EPSILON;
+        sort_by_gain(upgrades.filter(|change| change.gain > EPSILON))
+            .filter_map(|change| self.apply_change(allocation, change))
+            .find(|after| after.total_speed() > before)
     }
 
     /// The schedule after a change, if there is room for it.
-    fn made<'l>(&self, allocation: &Allocation<'l>, change: Change) -> Option<Allocation<'l>> {
+    fn apply_change<'l>(
+        &self,
+        allocation: &ClusterAllocation<'l>,
+        change: GpuChange,
+    ) -> Option<ClusterAllocation<'l>> {
         let mut after = allocation.clone();
-        let held = after.release(change.job)?;
-        self.placed(&after, &held.request, change.kind, change.gpus)
+        let held = after.release_job(change.job)?;
+        self.with_placed_job(&after, &held.request, change.kind, change.gpus)
     }
 }
 
 /// The greatest power of two that is not more than a number of GPUs.
-fn power_of_two(gpus: u32) -> u32 {
+fn floor_power_of_two(gpus: u32) -> u32 {
     gpus.checked_ilog2().map_or(0, |power| 1 << power)
 }
 
@@ -246,7 +285,7 @@ const EPSILON: f64 = 1e-9;
 
 /// Other GPUs for a running job.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct GpuChange {
     job: u32,
     kind: u32,
     gpus: u32,
@@ -254,28 +293,37 @@ struct Change {
     gain: f64,
 }
 
-impl Change {
+impl GpuChange {
     /// So many GPUs of a kind for a job; none if it cannot run there.
-    fn of(allocation: &Allocation<'_>, held: &Held, kind: u32, gpus: u32) -> Option<Self> {
-        let best = allocation.table().best_shape(kind, gpus)?;
+    fn to_gpus(
+        allocation: &ClusterAllocation<'_>,
+        held: &AllocatedJob,
+        kind: u32,
+        gpus: u32,
+    ) -> Option<Self> {
+        let best = allocation.throughput_table().best_shape(kind, gpus)?;
         Some(Self {
             job: held.request.job,
             kind,
             gpus,
-            gain: allocation.would_be(&held.request, best)? - held.speed,
+            gain: allocation.speed_in(&held.request, best)? - held.speed,
         })
     }
 }
 
 /// As many GPUs of every other kind for a running job.
-fn other_kinds(allocation: &Allocation<'_>, held: &Held) -> impl Iterator<Item = Change> {
-    let kinds = (0..allocation.table().kinds()).filter(|kind| *kind != held.shape.kind);
-    kinds.filter_map(|kind| Change::of(allocation, held, kind, held.shape.gpus()))
+fn moves_to_other_kinds(
+    allocation: &ClusterAllocation<'_>,
+    held: &AllocatedJob,
+) -> impl Iterator<Item = GpuChange> {
+    let kinds =
+        (0..allocation.throughput_table().kind_count()).filter(|kind| *kind != held.shape.kind);
+    kinds.filter_map(|kind| GpuChange::to_gpus(allocation, held, kind, held.shape.gpu_count()))
 }
 
 /// Changes by gain, the greatest first; of equals the job that came first.
-fn ranked(changes: impl Iterator<Item = Change>) -> impl Iterator<Item = Change> {
-    let mut changes: Vec<Change> = changes.collect();
+fn sort_by_gain(changes: impl Iterator<Item = GpuChange>) -> impl Iterator<Item = GpuChange> {
+    let mut changes: Vec<GpuChange> = changes.collect();
     changes.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     changes.into_iter()
 }
@@ -283,82 +331,82 @@ fn ranked(changes: impl Iterator<Item = Change>) -> impl Iterator<Item = Change>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{Lab, request};
+    use crate::placement::allocation::tests::{TestCluster, request};
 
-    fn search(deadlines: &Deadlines) -> Search<'_> {
-        Search {
-            abilities: Abilities::ALL,
+    fn search(deadlines: &JobDeadlines) -> ScheduleSearch<'_> {
+        ScheduleSearch {
+            abilities: CriusAbilities::ALL,
             deadlines,
             now_seconds: 0.0,
         }
     }
 
     /// Who holds how many GPUs of which kind, by job.
-    fn held(allocation: &Allocation<'_>) -> Vec<(u32, u32, u32)> {
-        let held = allocation.held();
-        held.map(|held| (held.request.job, held.shape.kind, held.shape.gpus()))
+    fn held(allocation: &ClusterAllocation<'_>) -> Vec<(u32, u32, u32)> {
+        let held = allocation.allocated_jobs();
+        held.map(|held| (held.request.job, held.shape.kind, held.shape.gpu_count()))
             .collect()
     }
 
     /// X has two hosts of four GPUs, Y one.
-    fn lab() -> Lab {
-        let mut lab = Lab::new(&[(4, 2), (4, 1)]);
-        lab.speeds_on(0, "J1", &[(8, 100.0), (4, 70.0)]);
-        lab.speeds_on(0, "J2", &[(4, 60.0), (2, 35.0)]);
-        lab.speeds_on(1, "J2", &[(4, 40.0), (2, 25.0)]);
+    fn lab() -> TestCluster {
+        let mut lab = TestCluster::new(&[(4, 2), (4, 1)]);
+        lab.set_speeds_on(0, "J1", &[(8, 100.0), (4, 70.0)]);
+        lab.set_speeds_on(0, "J2", &[(4, 60.0), (2, 35.0)]);
+        lab.set_speeds_on(1, "J2", &[(4, 40.0), (2, 25.0)]);
         lab
     }
 
     #[test]
     fn a_job_goes_to_another_kind_if_that_costs_less_than_halving_somebody() {
-        let (lab, none) = (lab(), Deadlines::default());
-        let mut allocation = lab.allocation();
-        assert!(allocation.put_best(&request(1, 8, "J1"), 0, 8));
+        let (lab, none) = (lab(), JobDeadlines::default());
+        let mut allocation = lab.empty_allocation();
+        assert!(allocation.place_compactly(&request(1, 8, "J1"), 0, 8));
         let after = search(&none)
-            .fit(&allocation, &request(2, 4, "J2"))
+            .fit_job(&allocation, &request(2, 4, "J2"))
             .unwrap();
         assert_eq!(held(&after), [(1, 0, 8), (2, 1, 4)]);
-        assert_eq!(after.speed(), 140.0);
+        assert_eq!(after.total_speed(), 140.0);
     }
 
     #[test]
     fn without_moves_a_running_job_is_halved() {
-        let (lab, none) = (lab(), Deadlines::default());
-        let mut allocation = lab.allocation();
-        assert!(allocation.put_best(&request(1, 8, "J1"), 0, 8));
+        let (lab, none) = (lab(), JobDeadlines::default());
+        let mut allocation = lab.empty_allocation();
+        assert!(allocation.place_compactly(&request(1, 8, "J1"), 0, 8));
         let mut search = search(&none);
         search.abilities.moving = false;
-        let after = search.fit(&allocation, &request(2, 4, "J2")).unwrap();
+        let after = search.fit_job(&allocation, &request(2, 4, "J2")).unwrap();
         assert_eq!(held(&after), [(1, 0, 4), (2, 0, 4)]);
         search.abilities.scaling = false;
-        assert!(search.fit(&allocation, &request(2, 4, "J2")).is_none());
+        assert!(search.fit_job(&allocation, &request(2, 4, "J2")).is_none());
     }
 
     #[test]
     fn upgrades_take_idle_gpus_the_greatest_gain_first() {
-        let (lab, none) = (lab(), Deadlines::default());
-        let mut allocation = lab.allocation();
-        assert!(allocation.put_best(&request(1, 4, "J1"), 0, 4));
-        assert!(allocation.put_best(&request(2, 2, "J2"), 1, 2));
+        let (lab, none) = (lab(), JobDeadlines::default());
+        let mut allocation = lab.empty_allocation();
+        assert!(allocation.place_compactly(&request(1, 4, "J1"), 0, 4));
+        assert!(allocation.place_compactly(&request(2, 2, "J2"), 1, 2));
         // J1 gains 30 by the rest of X, J2 15 by the rest of Y and 10 by two GPUs of X.
-        search(&none).upgrade(&mut allocation);
+        search(&none).upgrade_jobs(&mut allocation);
         assert_eq!(held(&allocation), [(1, 0, 8), (2, 1, 4)]);
     }
 
     #[test]
     fn a_spread_job_is_gathered_when_there_is_room() {
-        let mut lab = Lab::new(&[(2, 2)]);
-        lab.speeds("m", &[(1, 10.0), (2, 19.0)]);
-        let none = Deadlines::default();
-        let mut allocation = lab.allocation();
+        let mut lab = TestCluster::new(&[(2, 2)]);
+        lab.set_speeds("m", &[(1, 10.0), (2, 19.0)]);
+        let none = JobDeadlines::default();
+        let mut allocation = lab.empty_allocation();
         for job in [1, 2] {
-            assert!(allocation.put_best(&request(job, 1, "m"), 0, 1));
+            assert!(allocation.place_compactly(&request(job, 1, "m"), 0, 1));
         }
-        assert!(allocation.put_anywhere(&request(3, 2, "m"), 0, 2));
-        search(&none).gather(&mut allocation);
-        assert_eq!(allocation.speed(), 20.0 + 0.9 * 19.0);
-        allocation.release(1);
-        search(&none).gather(&mut allocation);
-        assert_eq!(allocation.speed(), 10.0 + 19.0);
+        assert!(allocation.place_anywhere(&request(3, 2, "m"), 0, 2));
+        search(&none).gather_spread_jobs(&mut allocation);
+        assert_eq!(allocation.total_speed(), 20.0 + 0.9 * 19.0);
+        allocation.release_job(1);
+        search(&none).gather_spread_jobs(&mut allocation);
+        assert_eq!(allocation.total_speed(), 10.0 + 19.0);
     }
 }

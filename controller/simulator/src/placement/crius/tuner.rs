@@ -1,71 +1,77 @@
 //! The tuner (Crius): once a Cell is chosen, which of the plans inside it to run.
 //!
 //! Plans differ in balance and in what they send. One that is worse in both than another need not
-//! be tried; what remains, at most [`MOST`] plans, is timed with the plan that was estimated, and
-//! the best is run. [`exhaustive`] times all instead, which says what the pruning costs.
+//! be tried; what remains, at most [`MAX_EVENTS`] plans, is timed with the plan that was estimated, and
+//! the best is run. [`tune_exhaustively`] times all instead, which says what the pruning costs.
 
-use super::estimate::{Plan, Setting, Way};
-use super::partition::Partition;
+use super::estimate::{CellEstimator, ParallelismPlan, StageParallelism};
+use super::partition::StagePartition;
 
 /// Plans that are tried at most beside the one that was estimated.
 pub const MOST: usize = 32;
 
 /// The plan that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tuned {
+pub struct TunedPlan {
     /// Seconds of an iteration.
     pub seconds: f64,
     /// The plan.
-    pub plan: Plan,
+    pub plan: ParallelismPlan,
     /// Plans that were timed for it.
     pub tried: usize,
 }
 
 /// The best of the plans that no other plan beats in both balance and traffic; none if none fits.
-pub fn tune(setting: &Setting<'_>) -> Option<Tuned> {
-    let mut front = Front::default();
-    for partition in setting.partitions() {
-        every_plan(setting, &partition, &mut |plan| {
-            front.admit(Candidate {
+pub fn tune_cell(setting: &CellEstimator<'_>) -> Option<TunedPlan> {
+    let mut front = ParetoFront::default();
+    for partition in setting.model_partitions() {
+        visit_plans(setting, &partition, &mut |plan| {
+            front.admit_plan(PlanCandidate {
                 imbalance: plan.partition.imbalance,
-                traffic: setting.traffic(plan),
+                traffic: setting.plan_traffic(plan),
                 plan: plan.clone(),
             });
         });
     }
     let front = front.plans.into_iter().map(|candidate| candidate.plan);
-    let mut plans: Vec<Plan> = front.collect();
-    let estimated = setting.estimate().map(|(_, plan)| plan);
+    let mut plans: Vec<ParallelismPlan> = front.collect();
+    let estimated = setting.estimate_best_plan().map(|(_, plan)| plan);
     plans.extend(estimated.filter(|plan| !plans.contains(plan)));
-    let mut best = Best::default();
+    let mut best = FastestPlan::default();
     for plan in &plans {
         best.try_plan(setting, plan);
     }
-    best.tuned()
+    best.into_tuned()
 }
 
 /// The best of all plans; none if none fits.
-pub fn exhaustive(setting: &Setting<'_>) -> Option<Tuned> {
-    let mut best = Best::default();
-    for partition in setting.partitions() {
-        every_plan(setting, &partition, &mut |plan| {
+pub fn tune_exhaustively(setting: &CellEstimator<'_>) -> Option<TunedPlan> {
+    let mut best = FastestPlan::default();
+    for partition in setting.model_partitions() {
+        visit_plans(setting, &partition, &mut |plan| {
             best.try_plan(setting, plan);
         });
     }
-    best.tuned()
+    best.into_tuned()
 }
 
 /// Shows every plan with this partition.
-fn every_plan(setting: &Setting<'_>, partition: &Partition, show: &mut impl FnMut(&Plan)) {
+fn visit_plans(
+    setting: &CellEstimator<'_>,
+    partition: &StagePartition,
+    show: &mut impl FnMut(&ParallelismPlan),
+) {
     let stages = 0..partition.stages.len();
-    let ways: Vec<Vec<Way>> = stages.map(|stage| setting.ways(partition, stage)).collect();
+    let ways: Vec<Vec<StageParallelism>> = stages
+        .map(|stage| setting.stage_options(partition, stage))
+        .collect();
     if ways.iter().any(Vec::is_empty) {
         return;
     }
     let mut turns = vec![0; ways.len()];
-    let mut plan = Plan {
+    let mut plan = ParallelismPlan {
         partition: partition.clone(),
-        ways: ways.iter().map(|ways| ways[0]).collect(),
+        parallelism: ways.iter().map(|ways| ways[0]).collect(),
     };
     loop {
         show(&plan);
@@ -79,30 +85,30 @@ fn every_plan(setting: &Setting<'_>, partition: &Partition, show: &mut impl FnMu
         turns[stage] += 1;
         turns[stage + 1..].fill(0);
         for stage in stage..turns.len() {
-            plan.ways[stage] = ways[stage][turns[stage]];
+            plan.parallelism[stage] = ways[stage][turns[stage]];
         }
     }
 }
 
 /// The fastest plan of those timed.
 #[derive(Default)]
-struct Best {
-    found: Option<(f64, Plan)>,
+struct FastestPlan {
+    found: Option<(f64, ParallelismPlan)>,
     tried: usize,
 }
 
-impl Best {
-    fn try_plan(&mut self, setting: &Setting<'_>, plan: &Plan) {
+impl FastestPlan {
+    fn try_plan(&mut self, setting: &CellEstimator<'_>, plan: &ParallelismPlan) {
         self.tried += 1;
-        let seconds = setting.seconds(plan);
+        let seconds = setting.plan_seconds(plan);
         if self.found.as_ref().is_none_or(|(best, _)| seconds < *best) {
             self.found = Some((seconds, plan.clone()));
         }
     }
 
-    fn tuned(self) -> Option<Tuned> {
+    fn into_tuned(self) -> Option<TunedPlan> {
         let tried = self.tried;
-        self.found.map(|(seconds, plan)| Tuned {
+        self.found.map(|(seconds, plan)| TunedPlan {
             seconds,
             plan,
             tried,
@@ -111,21 +117,21 @@ impl Best {
 }
 
 /// A plan by the two measures that prune.
-struct Candidate {
+struct PlanCandidate {
     imbalance: f64,
     traffic: f64,
-    plan: Plan,
+    plan: ParallelismPlan,
 }
 
-impl Candidate {
+impl PlanCandidate {
     /// Whether it is at least as good in both.
     fn dominates(&self, other: &Self) -> bool {
         self.imbalance <= other.imbalance && self.traffic <= other.traffic
     }
 
     /// Layers that lie in another stage there, and stages that divide otherwise.
-    fn distance(&self, other: &Self) -> usize {
-        let place = |plan: &Plan| -> Vec<usize> {
+    fn plan_distance(&self, other: &Self) -> usize {
+        let place = |plan: &ParallelismPlan| -> Vec<usize> {
             let stages = plan.partition.stages.iter().enumerate();
             stages
                 .flat_map(|(stage, layers)| layers.clone().map(move |_| stage))
@@ -133,33 +139,33 @@ impl Candidate {
         };
         let differ =
             |a: Vec<usize>, b: Vec<usize>| a.iter().zip(&b).filter(|(a, b)| a != b).count();
-        let ways = self.plan.ways.iter().zip(&other.plan.ways);
+        let ways = self.plan.parallelism.iter().zip(&other.plan.parallelism);
         differ(place(&self.plan), place(&other.plan)) + ways.filter(|(a, b)| a != b).count()
     }
 }
 
 /// Plans of which none dominates another.
 #[derive(Default)]
-struct Front {
-    plans: Vec<Candidate>,
+struct ParetoFront {
+    plans: Vec<PlanCandidate>,
 }
 
-impl Front {
-    fn admit(&mut self, candidate: Candidate) {
+impl ParetoFront {
+    fn admit_plan(&mut self, candidate: PlanCandidate) {
         if self.plans.iter().any(|plan| plan.dominates(&candidate)) {
             return;
         }
         self.plans.retain(|plan| !candidate.dominates(plan));
         self.plans.push(candidate);
         if self.plans.len() > MOST {
-            self.drop_one();
+            self.drop_most_alike();
         }
     }
 
     /// Of the two plans that are most alike, drops the one that is less balanced.
-    fn drop_one(&mut self) {
+    fn drop_most_alike(&mut self) {
         let pairs = (0..self.plans.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
-        let alike = pairs.min_by_key(|(a, b)| self.plans[*a].distance(&self.plans[*b]));
+        let alike = pairs.min_by_key(|(a, b)| self.plans[*a].plan_distance(&self.plans[*b]));
         if let Some((a, b)) = alike {
             let worse = self.plans[a].imbalance >= self.plans[b].imbalance;
             self.plans.remove(if worse { a } else { b });
@@ -170,8 +176,8 @@ impl Front {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::crius::Cell;
-    use crate::placement::crius::gpus::Gpu;
+    use crate::placement::crius::CriusCell;
+    use crate::placement::crius::gpu_kinds::GpuKind;
     use crate::placement::crius::layers::LayeredModel;
 
     fn check(
@@ -180,20 +186,23 @@ mod tests {
         hosts: u32,
         gpus_per_host: u32,
         stages: u32,
-    ) -> (Tuned, Tuned) {
-        let model = LayeredModel::named(name).unwrap();
-        let setting = Setting {
+    ) -> (TunedPlan, TunedPlan) {
+        let model = LayeredModel::by_name(name).unwrap();
+        let setting = CellEstimator {
             model: &model,
-            gpu: Gpu::named(kind).unwrap(),
-            cell: Cell {
+            gpu: GpuKind::by_name(kind).unwrap(),
+            cell: CriusCell {
                 hosts,
                 gpus_per_host,
                 stages,
             },
             efficiency: 0.5,
         };
-        let (estimate, _) = setting.estimate().unwrap();
-        let (tuned, all) = (tune(&setting).unwrap(), exhaustive(&setting).unwrap());
+        let (estimate, _) = setting.estimate_best_plan().unwrap();
+        let (tuned, all) = (
+            tune_cell(&setting).unwrap(),
+            tune_exhaustively(&setting).unwrap(),
+        );
         assert!(all.seconds <= tuned.seconds && all.seconds <= estimate);
         assert!(tuned.seconds <= estimate && tuned.tried <= MOST + 1);
         (tuned, all)

@@ -9,21 +9,21 @@ use std::ops::Range;
 use topology::HostId;
 
 use super::HivedError;
-use crate::placement::Cluster;
+use crate::placement::GpuCluster;
 
 /// The levels of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Levels {
+pub(super) struct CellLevels {
     /// GPUs of a cell, by level; the first is one GPU, each divides the next.
     pub(super) sizes: Vec<usize>,
     /// The host of every GPU, by number.
     pub(super) hosts: Vec<HostId>,
 }
 
-impl Levels {
+impl CellLevels {
     /// GPU, halves of a host down to pairs (PCIe switches and sockets, where its GPUs are a power
     /// of two), host, and leaf where all leaves have as many hosts.
-    pub(super) fn of(cluster: &Cluster) -> Result<Self, HivedError> {
+    pub(super) fn from_cluster(cluster: &GpuCluster) -> Result<Self, HivedError> {
         let mut leaves: BTreeMap<u32, Vec<HostId>> = BTreeMap::new();
         for (id, host) in cluster.hosts.iter().enumerate() {
             leaves.entry(host.leaf).or_default().push(id.into());
@@ -51,17 +51,17 @@ impl Levels {
     }
 
     /// The highest level.
-    pub(super) fn top(&self) -> usize {
+    pub(super) fn top_level(&self) -> usize {
         self.sizes.len() - 1
     }
 
     /// Cells of the highest level.
     pub(super) fn top_cells(&self) -> usize {
-        self.hosts.len() / self.sizes[self.top()]
+        self.hosts.len() / self.sizes[self.top_level()]
     }
 
     /// GPUs of a cell.
-    pub(super) fn gpus(&self, level: usize, cell: usize) -> Range<usize> {
+    pub(super) fn gpu_range(&self, level: usize, cell: usize) -> Range<usize> {
         let size = self.sizes[level];
         cell * size..(cell + 1) * size
     }
@@ -69,16 +69,16 @@ impl Levels {
 
 /// Free cells, by level: split when a smaller one is wanted, merged when all buddies are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Buddies {
+pub(super) struct BuddyAllocator {
     sizes: Vec<usize>,
     free: Vec<BTreeSet<usize>>,
 }
 
-impl Buddies {
+impl BuddyAllocator {
     /// Everything free.
-    pub(super) fn new(levels: &Levels) -> Self {
+    pub(super) fn new(levels: &CellLevels) -> Self {
         let mut free = vec![BTreeSet::new(); levels.sizes.len()];
-        free[levels.top()] = (0..levels.top_cells()).collect();
+        free[levels.top_level()] = (0..levels.top_cells()).collect();
         Self {
             sizes: levels.sizes.clone(),
             free,
@@ -86,50 +86,50 @@ impl Buddies {
     }
 
     /// Free cells, by level.
-    pub(super) fn free(&self) -> &[BTreeSet<usize>] {
+    pub(super) fn free_cells(&self) -> &[BTreeSet<usize>] {
         &self.free
     }
 
     /// As it was when these cells were free.
-    pub(super) fn recall(&mut self, free: Vec<BTreeSet<usize>>) {
+    pub(super) fn restore_free(&mut self, free: Vec<BTreeSet<usize>>) {
         self.free = free;
         self.free.resize(self.sizes.len(), BTreeSet::new());
     }
 
     /// GPUs of a cell, by level.
-    pub(super) fn sizes(&self) -> &[usize] {
+    pub(super) fn cell_sizes(&self) -> &[usize] {
         &self.sizes
     }
 
     /// A cell of the level: the first free one, or the first part of a larger one.
-    pub(super) fn take(&mut self, level: usize) -> Option<usize> {
+    pub(super) fn take_cell(&mut self, level: usize) -> Option<usize> {
         if let Some(cell) = self.free.get_mut(level)?.pop_first() {
             return Some(cell);
         }
-        let parent = self.take(level + 1)?;
-        let parts = self.parts(level, parent);
+        let parent = self.take_cell(level + 1)?;
+        let parts = self.child_cells(level, parent);
         self.free[level].extend(parts.start + 1..parts.end);
         Some(parts.start)
     }
 
     /// Gives a cell back.
-    pub(super) fn give(&mut self, level: usize, cell: usize) {
+    pub(super) fn return_cell(&mut self, level: usize, cell: usize) {
         self.free[level].insert(cell);
         if level + 1 == self.sizes.len() {
             return;
         }
         let parent = cell * self.sizes[level] / self.sizes[level + 1];
-        let parts = self.parts(level, parent);
+        let parts = self.child_cells(level, parent);
         if parts.clone().all(|part| self.free[level].contains(&part)) {
             for part in parts {
                 self.free[level].remove(&part);
             }
-            self.give(level + 1, parent);
+            self.return_cell(level + 1, parent);
         }
     }
 
     /// The cells of `level` in a cell of the level above.
-    fn parts(&self, level: usize, parent: usize) -> Range<usize> {
+    fn child_cells(&self, level: usize, parent: usize) -> Range<usize> {
         let count = self.sizes[level + 1] / self.sizes[level];
         parent * count..(parent + 1) * count
     }
@@ -141,24 +141,24 @@ mod tests {
 
     #[test]
     fn cells_are_split_and_merged() {
-        let levels = Levels {
+        let levels = CellLevels {
             sizes: vec![1, 2, 4, 8],
             hosts: vec![HostId(0); 8],
         };
-        let mut buddies = Buddies::new(&levels);
+        let mut buddies = BuddyAllocator::new(&levels);
         let whole = buddies.clone();
-        assert_eq!(buddies.take(0), Some(0));
+        assert_eq!(buddies.take_cell(0), Some(0));
         // 8 = 4 + 2 + 1 + 1: a pair comes from the smallest block that has one.
-        assert_eq!(buddies.take(1), Some(1));
-        assert_eq!(buddies.take(2), Some(1));
-        assert_eq!(buddies.take(1), None);
-        assert_eq!(buddies.take(0), Some(1));
+        assert_eq!(buddies.take_cell(1), Some(1));
+        assert_eq!(buddies.take_cell(2), Some(1));
+        assert_eq!(buddies.take_cell(1), None);
+        assert_eq!(buddies.take_cell(0), Some(1));
         for (level, cell) in [(1, 1), (0, 0), (0, 1)] {
-            buddies.give(level, cell);
+            buddies.return_cell(level, cell);
         }
-        assert_eq!(buddies.take(2), Some(0));
-        buddies.give(2, 0);
-        buddies.give(2, 1);
+        assert_eq!(buddies.take_cell(2), Some(0));
+        buddies.return_cell(2, 0);
+        buddies.return_cell(2, 1);
         assert_eq!(buddies, whole);
     }
 }

@@ -3,23 +3,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::{Board, Host};
+use crate::placement::{ClusterHost, ClusterJobs};
 
 /// Two leaves of two hosts of 8 GPUs.
-fn cluster() -> Cluster {
-    let host = |leaf| Host {
+fn cluster() -> GpuCluster {
+    let host = |leaf| ClusterHost {
         gpus: 8,
         leaf,
         kind: 0,
     };
-    Cluster {
+    GpuCluster {
         hosts: [0, 0, 1, 1].map(host).to_vec(),
         kinds: vec!["GPU".to_owned()],
     }
 }
 
-fn request(job: u32, gpus: u32, tenant: &str) -> Request {
-    Request {
+fn request(job: u32, gpus: u32, tenant: &str) -> PlacementRequest {
+    PlacementRequest {
         job,
         gpus,
         kind: None,
@@ -31,22 +31,22 @@ fn request(job: u32, gpus: u32, tenant: &str) -> Request {
     }
 }
 
-fn quotas(quotas: &[(&str, &[(u32, u32)])]) -> BTreeMap<String, Quota> {
+fn quotas(quotas: &[(&str, &[(u32, u32)])]) -> BTreeMap<String, CellQuota> {
     let quota = |(tenant, cells): &(&str, &[(u32, u32)])| ((*tenant).to_owned(), cells.to_vec());
     quotas.iter().map(quota).collect()
 }
 
 /// Hosts and GPUs of each job, in order of arrival; jobs that wait have none.
-fn check(policy: &mut Hived, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
-    let mut board = Board::new(cluster());
+fn check(policy: &mut HivedPolicy, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
+    let mut board = ClusterJobs::new(cluster());
     for (job, (gpus, tenant)) in (0..).zip(jobs) {
-        board.submit(request(job, *gpus, tenant)).unwrap();
+        board.submit_job(request(job, *gpus, tenant)).unwrap();
     }
-    for decision in policy.decide(&board.state(0.0)) {
-        board.apply(&decision).unwrap();
+    for decision in policy.make_decisions(&board.state_at(0.0)) {
+        board.apply_decision(&decision).unwrap();
     }
     let placed = |job: u32| {
-        let state = board.state(0.0);
+        let state = board.state_at(0.0);
         let running = state
             .running
             .iter()
@@ -65,7 +65,7 @@ fn check(policy: &mut Hived, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
 
 #[test]
 fn jobs_are_packed_into_the_smallest_block_with_room() {
-    let mut policy = Hived::new(&cluster(), &BTreeMap::new()).unwrap();
+    let mut policy = HivedPolicy::new(&cluster(), &BTreeMap::new()).unwrap();
     // 4 on host 0; 8 on a whole host of the same leaf; 2 beside the 4, and so does 1; 16 need a
     // leaf.
     check(
@@ -83,7 +83,7 @@ fn jobs_are_packed_into_the_smallest_block_with_room() {
 
 #[test]
 fn a_tenant_finds_its_cells_whatever_others_do() {
-    let mut policy = Hived::new(&cluster(), &quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]));
+    let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(16, 1)]), ("b", &[(8, 2)])]));
     // b's third job waits though a's host would be free; a's job of 16 has a leaf of its own.
     check(
         policy.as_mut().unwrap(),
@@ -94,8 +94,11 @@ fn a_tenant_finds_its_cells_whatever_others_do() {
 
 #[test]
 fn quotas_that_do_not_fit_are_refused() {
-    let refused =
-        |of: &[(&str, &[(u32, u32)])]| Hived::new(&cluster(), &quotas(of)).unwrap_err().to_string();
+    let refused = |of: &[(&str, &[(u32, u32)])]| {
+        HivedPolicy::new(&cluster(), &quotas(of))
+            .unwrap_err()
+            .to_string()
+    };
     assert_eq!(
         refused(&[("a", &[(16, 1)]), ("b", &[(8, 3)])]),
         "tenant b: the cluster has no cell of 8 GPUs left for its quota"
@@ -106,14 +109,15 @@ fn quotas_that_do_not_fit_are_refused() {
     );
     let mut uneven = cluster();
     uneven.hosts[1].gpus = 4;
-    let error = Hived::new(&uneven, &BTreeMap::new()).unwrap_err();
+    let error = HivedPolicy::new(&uneven, &BTreeMap::new()).unwrap_err();
     assert_eq!(error, HivedError::UnevenHosts);
-    let mut policy = Hived::new(&cluster(), &quotas(&[("a", &[(8, 1)])])).unwrap();
-    let mut board = Board::new(cluster());
-    board.submit(request(1, 9, "a")).unwrap();
-    board.submit(request(2, 1, "c")).unwrap();
-    let decisions = policy.decide(&board.state(0.0));
-    let refusal = |decision: &Decision| matches!(decision, Decision::Refuse { .. });
+    let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(8, 1)])])).unwrap();
+    let mut board = ClusterJobs::new(cluster());
+    board.submit_job(request(1, 9, "a")).unwrap();
+    board.submit_job(request(2, 1, "c")).unwrap();
+    let decisions = policy.make_decisions(&board.state_at(0.0));
+    let refusal =
+        |decision: &PlacementDecision| matches!(decision, PlacementDecision::Refuse { .. });
     assert_eq!(
         decisions
             .iter()
@@ -131,17 +135,17 @@ proptest! {
     ) {
         let quotas = quotas(&[("0", &[(8, 1), (4, 1)]), ("1", &[(16, 1)]), ("2", &[(2, 2)])]);
         let sizes = [12, 16, 4];
-        let mut policy = Hived::new(&cluster(), &quotas).unwrap();
-        let mut board = Board::new(cluster());
+        let mut policy = HivedPolicy::new(&cluster(), &quotas).unwrap();
+        let mut board = ClusterJobs::new(cluster());
         for (job, (tenant, gpus, leaves)) in (0..).zip(moves) {
             let gpus = gpus.min(sizes[tenant as usize]);
-            board.submit(request(job, gpus, &tenant.to_string())).unwrap();
-            for decision in policy.decide(&board.state(0.0)) {
-                prop_assert_eq!(board.apply(&decision), Ok(()));
+            board.submit_job(request(job, gpus, &tenant.to_string())).unwrap();
+            for decision in policy.make_decisions(&board.state_at(0.0)) {
+                prop_assert_eq!(board.apply_decision(&decision), Ok(()));
             }
             for (tenant, size) in (0..3).zip(sizes) {
                 let name = Some(tenant.to_string());
-                let state = board.state(0.0);
+                let state = board.state_at(0.0);
                 let used: u32 = state.running.iter()
                     .filter(|running| running.request.tenant == name)
                     .map(|running| running.request.gpus)
@@ -149,9 +153,9 @@ proptest! {
                 let next = state.waiting.iter().find(|request| request.tenant == name);
                 prop_assert!(next.is_none_or(|request| used + request.gpus > size));
             }
-            let first = board.state(0.0).running.first().map(|running| running.request.job);
+            let first = board.state_at(0.0).running.first().map(|running| running.request.job);
             if let (true, Some(first)) = (leaves, first) {
-                board.finish(first).unwrap();
+                board.finish_job(first).unwrap();
             }
         }
     }

@@ -17,16 +17,16 @@ const UNIT: f64 = 1e-9;
 
 /// The partner of each of `nodes` in a matching that makes the sum of `weight` the largest; pairs
 /// that weigh nothing are not matched. `weight` is symmetric.
-pub fn maximum(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
-    let mut graph = Graph::new(nodes, |a, b| (weight(a, b) / UNIT).round().max(0.0) as i64);
-    while graph.lengthen() {}
+pub fn maximum_matching(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
+    let mut graph = MatchingGraph::new(nodes, |a, b| (weight(a, b) / UNIT).round().max(0.0) as i64);
+    while graph.augment_matching() {}
     let partner = |node: usize| graph.partner[node].checked_sub(1);
     (1..=nodes).map(partner).collect()
 }
 
 /// A real edge, as seen from a node or blossom: its ends are real nodes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Edge {
+struct MatchingEdge {
     from: usize,
     to: usize,
     weight: i64,
@@ -34,7 +34,7 @@ struct Edge {
 
 /// What a search knows of a node or blossom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Label {
+enum TreeLabel {
     /// In no tree yet.
     Unseen,
     /// An even number of edges from its tree's root.
@@ -43,11 +43,11 @@ enum Label {
     Odd,
 }
 
-struct Graph {
+struct MatchingGraph {
     nodes: usize,
     /// Nodes and blossoms in use are below or at this number.
     highest: usize,
-    edges: Vec<Vec<Edge>>,
+    edges: Vec<Vec<MatchingEdge>>,
     dual: Vec<i64>,
     /// The real node at the other end of the matched edge; 0 if free.
     partner: Vec<usize>,
@@ -59,7 +59,7 @@ struct Graph {
     parent: Vec<usize>,
     /// For a blossom and a real node, the part of the blossom with that node.
     part_with: Vec<Vec<usize>>,
-    label: Vec<Label>,
+    label: Vec<TreeLabel>,
     /// Stamps of the search for a common ancestor.
     visited: Vec<usize>,
     stamp: usize,
@@ -68,11 +68,11 @@ struct Graph {
     queue: VecDeque<usize>,
 }
 
-impl Graph {
+impl MatchingGraph {
     fn new(nodes: usize, weight: impl Fn(usize, usize) -> i64) -> Self {
         // At most n/2 blossoms exist at once; one more number for nobody.
         let size = nodes + nodes / 2 + 2;
-        let mut edges = vec![vec![Edge::default(); size]; size];
+        let mut edges = vec![vec![MatchingEdge::default(); size]; size];
         let mut heaviest = 0;
         for (from, row) in edges.iter_mut().enumerate().take(nodes + 1).skip(1) {
             for (to, edge) in row.iter_mut().enumerate().take(nodes + 1).skip(1) {
@@ -80,7 +80,7 @@ impl Graph {
                     true => 0,
                     false => weight(from - 1, to - 1),
                 };
-                *edge = Edge { from, to, weight };
+                *edge = MatchingEdge { from, to, weight };
                 heaviest = heaviest.max(weight);
             }
         }
@@ -100,7 +100,7 @@ impl Graph {
                 .collect(),
             parent: vec![0; size],
             part_with,
-            label: vec![Label::Unseen; size],
+            label: vec![TreeLabel::Unseen; size],
             visited: vec![0; size],
             stamp: 0,
             cycle: vec![Vec::new(); size],
@@ -109,12 +109,12 @@ impl Graph {
     }
 
     /// Twice the distance of an edge from being tight, for edges between outermost nodes.
-    fn distance(&self, edge: Edge) -> i64 {
+    fn edge_slack(&self, edge: MatchingEdge) -> i64 {
         let weight = self.edges[edge.from][edge.to].weight;
         self.dual[edge.from] + self.dual[edge.to] - 2 * weight
     }
 
-    fn outermost(&self) -> impl Iterator<Item = usize> + use<> {
+    fn outermost_nodes(&self) -> impl Iterator<Item = usize> + use<> {
         let outer = self.outer.clone();
         (1..=self.highest).filter(move |node| outer[*node] == *node)
     }
@@ -122,7 +122,7 @@ impl Graph {
     fn update_slack(&mut self, node: usize, target: usize) {
         let best = self.slack[target];
         let nearer = |best: usize| {
-            self.distance(self.edges[node][target]) < self.distance(self.edges[best][target])
+            self.edge_slack(self.edges[node][target]) < self.edge_slack(self.edges[best][target])
         };
         if best == 0 || nearer(best) {
             self.slack[target] = node;
@@ -134,20 +134,20 @@ impl Graph {
         for node in 1..=self.nodes {
             let outer = self.outer[node];
             let connects = self.edges[node][target].weight > 0 && outer != target;
-            if connects && self.label[outer] == Label::Even {
+            if connects && self.label[outer] == TreeLabel::Even {
                 self.update_slack(node, target);
             }
         }
     }
 
     /// Queues all real nodes in a node or blossom.
-    fn enqueue(&mut self, node: usize) {
+    fn enqueue_nodes(&mut self, node: usize) {
         if node <= self.nodes {
             self.queue.push_back(node);
             return;
         }
         for part in self.cycle[node].clone() {
-            self.enqueue(part);
+            self.enqueue_nodes(part);
         }
     }
 
@@ -162,7 +162,7 @@ impl Graph {
 
     /// Turns the cycle of a blossom so that the way from its base to `part` has even length, and
     /// gives that length.
-    fn even_way(&mut self, blossom: usize, part: usize) -> usize {
+    fn even_path_length(&mut self, blossom: usize, part: usize) -> usize {
         let cycle = &mut self.cycle[blossom];
         let place = cycle.iter().position(|node| *node == part).unwrap_or(0);
         if place % 2 == 0 {
@@ -180,7 +180,7 @@ impl Graph {
             return;
         }
         let part = self.part_with[node][edge.from];
-        let way = self.even_way(node, part);
+        let way = self.even_path_length(node, part);
         for place in 0..way {
             let (one, other) = (self.cycle[node][place], self.cycle[node][place ^ 1]);
             self.set_partner(one, other);
@@ -190,7 +190,7 @@ impl Graph {
     }
 
     /// Swaps matched and unmatched edges from `node` up to the root of its tree.
-    fn augment(&mut self, mut node: usize, mut to: usize) {
+    fn augment_path(&mut self, mut node: usize, mut to: usize) {
         loop {
             let before = self.outer[self.partner[node]];
             self.set_partner(node, to);
@@ -223,17 +223,17 @@ impl Graph {
     }
 
     /// Shrinks the odd cycle of two ways to `ancestor` and the edge between their ends.
-    fn shrink(&mut self, one: usize, ancestor: usize, other: usize) {
+    fn shrink_blossom(&mut self, one: usize, ancestor: usize, other: usize) {
         let unused = (self.nodes + 1..=self.highest).find(|blossom| self.outer[*blossom] == 0);
         let blossom = unused.unwrap_or(self.highest + 1);
         self.highest = self.highest.max(blossom);
         self.dual[blossom] = 0;
-        self.label[blossom] = Label::Even;
+        self.label[blossom] = TreeLabel::Even;
         self.partner[blossom] = self.partner[ancestor];
         let mut cycle = vec![ancestor];
-        self.climb(one, ancestor, &mut cycle);
+        self.collect_path(one, ancestor, &mut cycle);
         cycle[1..].reverse();
-        self.climb(other, ancestor, &mut cycle);
+        self.collect_path(other, ancestor, &mut cycle);
         self.cycle[blossom].clone_from(&cycle);
         self.set_outer(blossom, blossom);
         for node in 1..=self.highest {
@@ -242,26 +242,26 @@ impl Graph {
         }
         self.part_with[blossom].fill(0);
         for part in cycle {
-            self.adopt_edges(blossom, part);
+            self.take_best_edges(blossom, part);
         }
         self.set_slack(blossom);
     }
 
     /// Appends the nodes from `node` up to `ancestor`, without it; odd ones become even.
-    fn climb(&mut self, mut node: usize, ancestor: usize, cycle: &mut Vec<usize>) {
+    fn collect_path(&mut self, mut node: usize, ancestor: usize, cycle: &mut Vec<usize>) {
         while node != ancestor {
             let matched = self.outer[self.partner[node]];
             cycle.extend([node, matched]);
-            self.enqueue(matched);
+            self.enqueue_nodes(matched);
             node = self.outer[self.parent[matched]];
         }
     }
 
     /// The blossom has the best of its parts' edges to everybody.
-    fn adopt_edges(&mut self, blossom: usize, part: usize) {
+    fn take_best_edges(&mut self, blossom: usize, part: usize) {
         for node in 1..=self.highest {
             let (has, offered) = (self.edges[blossom][node], self.edges[part][node]);
-            if has.weight == 0 || self.distance(offered) < self.distance(has) {
+            if has.weight == 0 || self.edge_slack(offered) < self.edge_slack(has) {
                 self.edges[blossom][node] = offered;
                 self.edges[node][blossom] = self.edges[node][part];
             }
@@ -274,99 +274,99 @@ impl Graph {
     }
 
     /// Opens an odd blossom: its parts on the even way stay in the tree, the others leave it.
-    fn open(&mut self, blossom: usize) {
+    fn expand_blossom(&mut self, blossom: usize) {
         for part in self.cycle[blossom].clone() {
             self.set_outer(part, part);
         }
         let entry = self.edges[blossom][self.parent[blossom]].from;
         let entry = self.part_with[blossom][entry];
-        let way = self.even_way(blossom, entry);
+        let way = self.even_path_length(blossom, entry);
         let cycle = self.cycle[blossom].clone();
         for pair in cycle[..way].chunks(2) {
             let (odd, even) = (pair[0], pair[1]);
             self.parent[odd] = self.edges[even][odd].from;
-            self.label[odd] = Label::Odd;
-            self.label[even] = Label::Even;
+            self.label[odd] = TreeLabel::Odd;
+            self.label[even] = TreeLabel::Even;
             self.slack[odd] = 0;
             self.set_slack(even);
-            self.enqueue(even);
+            self.enqueue_nodes(even);
         }
-        self.label[entry] = Label::Odd;
+        self.label[entry] = TreeLabel::Odd;
         self.parent[entry] = self.parent[blossom];
         for part in &cycle[way + 1..] {
-            self.label[*part] = Label::Unseen;
+            self.label[*part] = TreeLabel::Unseen;
             self.set_slack(*part);
         }
         self.outer[blossom] = 0;
     }
 
     /// Follows a tight edge from an even node; whether it lengthened the matching.
-    fn follow(&mut self, edge: Edge) -> bool {
+    fn follow_edge(&mut self, edge: MatchingEdge) -> bool {
         let (one, other) = (self.outer[edge.from], self.outer[edge.to]);
         match self.label[other] {
-            Label::Unseen => {
+            TreeLabel::Unseen => {
                 self.parent[other] = edge.from;
-                self.label[other] = Label::Odd;
+                self.label[other] = TreeLabel::Odd;
                 let next = self.outer[self.partner[other]];
                 self.slack[other] = 0;
                 self.slack[next] = 0;
-                self.label[next] = Label::Even;
-                self.enqueue(next);
+                self.label[next] = TreeLabel::Even;
+                self.enqueue_nodes(next);
                 false
             }
-            Label::Even => match self.common_ancestor(one, other) {
+            TreeLabel::Even => match self.common_ancestor(one, other) {
                 0 => {
-                    self.augment(one, other);
-                    self.augment(other, one);
+                    self.augment_path(one, other);
+                    self.augment_path(other, one);
                     true
                 }
                 ancestor => {
-                    self.shrink(one, ancestor, other);
+                    self.shrink_blossom(one, ancestor, other);
                     false
                 }
             },
-            Label::Odd => false,
+            TreeLabel::Odd => false,
         }
     }
 
     /// One search; whether the matching has one edge more now.
-    fn lengthen(&mut self) -> bool {
-        self.label.fill(Label::Unseen);
+    fn augment_matching(&mut self) -> bool {
+        self.label.fill(TreeLabel::Unseen);
         self.slack.fill(0);
         self.queue.clear();
-        for node in self.outermost() {
+        for node in self.outermost_nodes() {
             if self.partner[node] == 0 {
                 self.parent[node] = 0;
-                self.label[node] = Label::Even;
-                self.enqueue(node);
+                self.label[node] = TreeLabel::Even;
+                self.enqueue_nodes(node);
             }
         }
         if self.queue.is_empty() {
             return false;
         }
         loop {
-            if self.grow() {
+            if self.grow_trees() {
                 return true;
             }
-            if !self.move_duals() {
+            if !self.adjust_duals() {
                 return false;
             }
-            if self.follow_slack() {
+            if self.follow_slack_edges() {
                 return true;
             }
-            for blossom in self.outermost() {
+            for blossom in self.outermost_nodes() {
                 let empty = blossom > self.nodes && self.dual[blossom] == 0;
-                if empty && self.label[blossom] == Label::Odd {
-                    self.open(blossom);
+                if empty && self.label[blossom] == TreeLabel::Odd {
+                    self.expand_blossom(blossom);
                 }
             }
         }
     }
 
     /// Follows tight edges from queued nodes; whether one lengthened the matching.
-    fn grow(&mut self) -> bool {
+    fn grow_trees(&mut self) -> bool {
         while let Some(node) = self.queue.pop_front() {
-            if self.label[self.outer[node]] == Label::Odd {
+            if self.label[self.outer[node]] == TreeLabel::Odd {
                 continue;
             }
             for to in 1..=self.nodes {
@@ -374,9 +374,9 @@ impl Graph {
                 if edge.weight == 0 || self.outer[node] == self.outer[to] {
                     continue;
                 }
-                if self.distance(edge) > 0 {
+                if self.edge_slack(edge) > 0 {
                     self.update_slack(node, self.outer[to]);
-                } else if self.follow(edge) {
+                } else if self.follow_edge(edge) {
                     return true;
                 }
             }
@@ -386,22 +386,25 @@ impl Graph {
 
     /// Moves duals by the least that makes an edge tight or empties a blossom; false if the duals
     /// of free nodes reach zero first, which ends everything.
-    fn move_duals(&mut self) -> bool {
-        let step = self.outermost().filter_map(|node| self.step(node)).min();
+    fn adjust_duals(&mut self) -> bool {
+        let step = self
+            .outermost_nodes()
+            .filter_map(|node| self.dual_step(node))
+            .min();
         let Some(step) = step else { return false };
         for node in 1..=self.nodes {
             match self.label[self.outer[node]] {
-                Label::Even if self.dual[node] <= step => return false,
-                Label::Even => self.dual[node] -= step,
-                Label::Odd => self.dual[node] += step,
-                Label::Unseen => {}
+                TreeLabel::Even if self.dual[node] <= step => return false,
+                TreeLabel::Even => self.dual[node] -= step,
+                TreeLabel::Odd => self.dual[node] += step,
+                TreeLabel::Unseen => {}
             }
         }
-        for blossom in self.outermost().filter(|node| *node > self.nodes) {
+        for blossom in self.outermost_nodes().filter(|node| *node > self.nodes) {
             match self.label[blossom] {
-                Label::Even => self.dual[blossom] += 2 * step,
-                Label::Odd => self.dual[blossom] -= 2 * step,
-                Label::Unseen => {}
+                TreeLabel::Even => self.dual[blossom] += 2 * step,
+                TreeLabel::Odd => self.dual[blossom] -= 2 * step,
+                TreeLabel::Unseen => {}
             }
         }
         self.queue.clear();
@@ -409,27 +412,27 @@ impl Graph {
     }
 
     /// How far duals may move before something happens at an outermost node.
-    fn step(&self, node: usize) -> Option<i64> {
+    fn dual_step(&self, node: usize) -> Option<i64> {
         let emptied =
-            (node > self.nodes && self.label[node] == Label::Odd).then(|| self.dual[node] / 2);
+            (node > self.nodes && self.label[node] == TreeLabel::Odd).then(|| self.dual[node] / 2);
         let tight = (self.slack[node] != 0).then(|| self.edges[self.slack[node]][node]);
         let tight = tight.and_then(|edge| match self.label[node] {
-            Label::Unseen => Some(self.distance(edge)),
-            Label::Even => Some(self.distance(edge) / 2),
-            Label::Odd => None,
+            TreeLabel::Unseen => Some(self.edge_slack(edge)),
+            TreeLabel::Even => Some(self.edge_slack(edge) / 2),
+            TreeLabel::Odd => None,
         });
         emptied.into_iter().chain(tight).min()
     }
 
     /// Follows the edges that became tight; whether one lengthened the matching.
-    fn follow_slack(&mut self) -> bool {
+    fn follow_slack_edges(&mut self) -> bool {
         for node in 1..=self.highest {
             let slack = self.slack[node];
             if self.outer[node] != node || slack == 0 || self.outer[slack] == node {
                 continue;
             }
             let edge = self.edges[slack][node];
-            if self.distance(edge) == 0 && self.follow(edge) {
+            if self.edge_slack(edge) == 0 && self.follow_edge(edge) {
                 return true;
             }
         }
@@ -474,9 +477,12 @@ mod tests {
             1 => 6.0,
             _ => 5.0,
         };
-        assert_eq!(maximum(4, weight), [Some(1), Some(0), Some(3), Some(2)]);
-        assert_eq!(maximum(1, weight), [None]);
-        assert_eq!(maximum(0, weight), []);
+        assert_eq!(
+            maximum_matching(4, weight),
+            [Some(1), Some(0), Some(3), Some(2)]
+        );
+        assert_eq!(maximum_matching(1, weight), [None]);
+        assert_eq!(maximum_matching(0, weight), []);
     }
 
     proptest! {
@@ -494,7 +500,7 @@ mod tests {
                 weights[one][other] = weight;
                 weights[other][one] = weight;
             }
-            let partners = maximum(nodes, |a, b| weights[a][b]);
+            let partners = maximum_matching(nodes, |a, b| weights[a][b]);
             let best = brute(&weights, (1 << nodes) - 1);
             prop_assert!((weight_of(&weights, &partners) - best).abs() < 1e-6);
         }

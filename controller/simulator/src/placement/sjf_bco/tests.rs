@@ -6,18 +6,18 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-const CONSTANTS: Constants = Constants {
+const CONSTANTS: CommunicationModel = CommunicationModel {
     external: 100.0,
     internal: 1_000.0,
     reduction: 400.0,
     contention: 1.0,
     overhead: 0.001,
     degradation: 0.2,
-    progress: Progress::Whole,
+    progress: SlotProgress::Whole,
 };
 
-fn job(gpus: u32, iterations: u64) -> Job {
-    Job {
+fn job(gpus: u32, iterations: u64) -> RingJob {
+    RingJob {
         gpus,
         iterations,
         gradient: 0.4,
@@ -27,15 +27,15 @@ fn job(gpus: u32, iterations: u64) -> Job {
     }
 }
 
-fn problem(servers: &[u32], jobs: &[(u32, u64)]) -> Problem {
-    Problem {
+fn problem(servers: &[u32], jobs: &[(u32, u64)]) -> PlacementProblem {
+    PlacementProblem {
         servers: servers.to_vec(),
         jobs: jobs
             .iter()
             .map(|(gpus, iterations)| job(*gpus, *iterations))
             .collect(),
         running: Vec::new(),
-        constants: CONSTANTS,
+        communication: CONSTANTS,
         horizon: 200,
         estimate_divisor: 1.0,
         server_slack: 1.0,
@@ -52,28 +52,28 @@ fn an_iteration_is_as_long_as_the_model_says() {
         (4, 4, 0.04235, 23.0),
     ];
     for (servers, contention, iteration, rate) in cases {
-        let span = Span {
+        let span = RingSpan {
             servers,
             contention,
         };
-        assert!((CONSTANTS.iteration(&job(4, 1), span) - iteration).abs() < 1e-12);
-        assert_eq!(CONSTANTS.rate(&job(4, 1), span), rate);
+        assert!((CONSTANTS.iteration_slots(&job(4, 1), span) - iteration).abs() < 1e-12);
+        assert_eq!(CONSTANTS.iterations_per_slot(&job(4, 1), span), rate);
     }
     assert!((CONSTANTS.worst_iteration(&job(4, 1), 4) - 0.04235).abs() < 1e-12);
-    let real = Constants {
-        progress: Progress::Real,
+    let real = CommunicationModel {
+        progress: SlotProgress::Fractional,
         ..CONSTANTS
     };
-    let span = Span {
+    let span = RingSpan {
         servers: 1,
         contention: 0,
     };
-    assert!((real.rate(&job(4, 1), span) - 1.0 / 0.01235).abs() < 1e-9);
+    assert!((real.iterations_per_slot(&job(4, 1), span) - 1.0 / 0.01235).abs() < 1e-9);
 }
 
 #[test]
 fn contention_slows_more_than_sharing() {
-    let slowdowns = [1.0, 2.0, 3.0, 4.0].map(|rings| CONSTANTS.slowdown(rings));
+    let slowdowns = [1.0, 2.0, 3.0, 4.0].map(|rings| CONSTANTS.contention_slowdown(rings));
     for (found, expect) in slowdowns.into_iter().zip([1.0, 2.2, 3.4, 4.6]) {
         assert!((found - expect).abs() < 1e-12);
     }
@@ -83,11 +83,11 @@ fn contention_slows_more_than_sharing() {
 fn contention_counts_rings_that_leave_a_server() {
     // A[1,1,0,0] B[0,1,1,0] D[0,1,0,1] F[0,0,1,1] S[0,0,2,0].
     let jobs: [&[usize]; 5] = [&[0, 1], &[1, 2], &[1, 3], &[2, 3], &[2]];
-    assert_eq!(contention(&jobs), [3, 3, 3, 2, 0]);
+    assert_eq!(ring_contention(&jobs), [3, 3, 3, 2, 0]);
 }
 
 /// Jobs a, b, c, d, e, g of the specification on two servers of 4.
-fn six_jobs() -> Problem {
+fn six_jobs() -> PlacementProblem {
     problem(
         &[4, 4],
         &[
@@ -101,15 +101,15 @@ fn six_jobs() -> Problem {
     )
 }
 
-fn placed(schedule: &Schedule, job: usize) -> (u64, u64, Vec<u32>) {
+fn placed(schedule: &BatchSchedule, job: usize) -> (u64, u64, Vec<u32>) {
     let placed = schedule.jobs[job].clone().unwrap();
-    (placed.start, placed.end, placed.on)
+    (placed.start, placed.end, placed.gpus_by_server)
 }
 
 #[test]
 fn small_bounds_keep_large_jobs_together() {
     for kappa in 1..=3 {
-        let found = place(&six_jobs(), &mut Rule::Kappa(kappa), 37);
+        let found = place_jobs(&six_jobs(), &mut PlacementRule::Kappa(kappa), 37);
         assert_eq!(found.makespan, 37, "kappa {kappa}");
         for (job, start) in [(4, 12), (5, 24)] {
             let (begins, ends, on) = placed(&found, job);
@@ -117,7 +117,7 @@ fn small_bounds_keep_large_jobs_together() {
             assert!(on.contains(&4), "on one server");
         }
     }
-    let split = place(&six_jobs(), &mut Rule::Kappa(4), 37);
+    let split = place_jobs(&six_jobs(), &mut PlacementRule::Kappa(4), 37);
     assert_eq!(placed(&split, 4), (12, 58, vec![2, 2]));
     assert_eq!(placed(&split, 5), (24, 51, vec![2, 2]));
     assert_eq!(split.makespan, 58);
@@ -125,27 +125,30 @@ fn small_bounds_keep_large_jobs_together() {
 
 #[test]
 fn the_smallest_feasible_bound_and_the_printed_search() {
-    let found = schedule(&six_jobs(), Search::Feasible).unwrap();
+    let found = find_schedule(&six_jobs(), BoundSearch::Feasible).unwrap();
     assert_eq!((found.theta, found.makespan), (37, 37));
-    let literal = schedule(&six_jobs(), Search::Literal).unwrap();
+    let literal = find_schedule(&six_jobs(), BoundSearch::Literal).unwrap();
     assert_eq!((literal.theta, literal.makespan), (200, 37));
 }
 
 #[test]
 fn what_cannot_be_placed_is_told() {
-    assert_eq!(schedule(&problem(&[4], &[(5, 1)]), Search::Feasible), None);
+    assert_eq!(
+        find_schedule(&problem(&[4], &[(5, 1)]), BoundSearch::Feasible),
+        None
+    );
     // 90 iterations a slot at most.
     assert_eq!(
-        schedule(&problem(&[4], &[(1, 90 * 201)]), Search::Feasible),
+        find_schedule(&problem(&[4], &[(1, 90 * 201)]), BoundSearch::Feasible),
         None
     );
     let mut slow = problem(&[4], &[(1, 1)]);
-    slow.constants.overhead = 2.0;
-    assert_eq!(schedule(&slow, Search::Feasible), None);
+    slow.communication.overhead = 2.0;
+    assert_eq!(find_schedule(&slow, BoundSearch::Feasible), None);
     // The printed search takes what it has.
-    let partial = schedule(&problem(&[4], &[(1, 1), (5, 1)]), Search::Literal).unwrap();
+    let partial = find_schedule(&problem(&[4], &[(1, 1), (5, 1)]), BoundSearch::Literal).unwrap();
     assert_eq!(partial.jobs[1], None);
-    let nothing = schedule(&problem(&[4], &[]), Search::Feasible).unwrap();
+    let nothing = find_schedule(&problem(&[4], &[]), BoundSearch::Feasible).unwrap();
     assert_eq!((nothing.makespan, nothing.jobs), (0, vec![]));
 }
 
@@ -153,7 +156,7 @@ fn what_cannot_be_placed_is_told() {
 fn jobs_that_run_are_waited_for() {
     let mut busy = problem(&[4], &[(4, 1000)]);
     busy.running.push((job(1, 1000), vec![1]));
-    let found = schedule(&busy, Search::Feasible).unwrap();
+    let found = find_schedule(&busy, BoundSearch::Feasible).unwrap();
     // One ring of one worker: 1000 at 90 a slot, 12 slots; then 1000 at 80, 13 slots.
     assert_eq!(placed(&found, 0), (12, 25, vec![4]));
 }
@@ -165,19 +168,19 @@ proptest! {
         jobs in proptest::collection::vec((1..5_u32, 1..2000_u64), 1..12), seed in 0..99_u64,
     ) {
         let problem = problem(&[4, 2, 3], &jobs);
-        let found = schedule(&problem, Search::Feasible);
-        let random = Rule::Random(Box::new(ChaCha8Rng::seed_from_u64(seed)));
-        let others = [Rule::ListScheduling, Rule::FirstFit, random];
-        let others = others.map(|mut rule| place(&problem, &mut rule, u64::MAX));
+        let found = find_schedule(&problem, BoundSearch::Feasible);
+        let random = PlacementRule::Random(Box::new(ChaCha8Rng::seed_from_u64(seed)));
+        let others = [PlacementRule::ListScheduling, PlacementRule::FirstFit, random];
+        let others = others.map(|mut rule| place_jobs(&problem, &mut rule, u64::MAX));
         for found in found.iter().chain(&others) {
-            let placed: Vec<&Placed> = found.jobs.iter().flatten().collect();
+            let placed: Vec<&JobPlacement> = found.jobs.iter().flatten().collect();
             for (one, wanted) in placed.iter().zip(&jobs) {
-                prop_assert_eq!(one.on.iter().sum::<u32>(), wanted.0);
+                prop_assert_eq!(one.gpus_by_server.iter().sum::<u32>(), wanted.0);
                 for (server, gpus) in problem.servers.iter().enumerate() {
                     let there = placed.iter().filter(|other| {
                         other.start <= one.start && one.start < other.end
                     });
-                    prop_assert!(there.map(|other| other.on[server]).sum::<u32>() <= *gpus);
+                    prop_assert!(there.map(|other| other.gpus_by_server[server]).sum::<u32>() <= *gpus);
                 }
             }
             let last = placed.iter().map(|placed| placed.end).max().unwrap_or(0);

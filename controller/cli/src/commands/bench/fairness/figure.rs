@@ -4,38 +4,38 @@ use std::ops::Range;
 
 use simulator::decisions::FairnessPoint;
 
-use super::{PLANNERS, name};
-use crate::figure::sheet::{self, HEAD};
+use super::{PLANNERS, planner_name};
+use crate::figure::svg_file::{self, HEAD};
 use crate::figure::theme::SERIES;
-use crate::figure::{Axes, Curve, Size, curves};
+use crate::figure::{FigureAxes, PixelSize, PointCurve, draw_curves};
 
-const PLOT: Size = (560, 320);
+const PLOT: PixelSize = (560, 320);
 
 /// The figure.
-pub(super) fn svg(points: &[FairnessPoint]) -> String {
-    let axes = Axes {
+pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
+    let axes = FigureAxes {
         x: "slowdown of the worst job, mean over cases",
         y: "GPU utilisation, %",
-        x_range: around(points.iter().map(|point| point.worst_slowdown_mean), 0.1),
-        y_range: around(points.iter().map(|point| point.utilization * 100.0), 1.0),
+        x_range: rounded_range(points.iter().map(|point| point.worst_slowdown_mean), 0.1),
+        y_range: rounded_range(points.iter().map(|point| point.utilization * 100.0), 1.0),
     };
     let curve = |(planner, shade)| {
         let points = points.iter().filter(|point| point.planner == planner);
         let points = points.map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
-        Curve {
+        PointCurve {
             points: points.collect(),
             shade,
         }
     };
-    let drawn: Vec<Curve> = PLANNERS.into_iter().zip(SERIES).map(curve).collect();
-    let legend = PLANNERS.into_iter().map(name).zip(SERIES);
-    let head = sheet::head("fairness: each dot a weight, 0 at the top right", legend);
-    let plot = sheet::at((0, HEAD), &curves(&axes, PLOT, &drawn));
-    sheet::sheet((PLOT.0, PLOT.1 + HEAD), &(head + &plot))
+    let drawn: Vec<PointCurve> = PLANNERS.into_iter().zip(SERIES).map(curve).collect();
+    let legend = PLANNERS.into_iter().map(planner_name).zip(SERIES);
+    let head = svg_file::draw_heading("fairness: each dot a weight, 0 at the top right", legend);
+    let plot = svg_file::translate_group((0, HEAD), &draw_curves(&axes, PLOT, &drawn));
+    svg_file::wrap_file((PLOT.0, PLOT.1 + HEAD), &(head + &plot))
 }
 
 /// The least range between whole `steps` that has room for all values.
-fn around(values: impl Iterator<Item = f64>, step: f64) -> Range<f64> {
+fn rounded_range(values: impl Iterator<Item = f64>, step: f64) -> Range<f64> {
     let (least, most) = values.fold(
         (f64::INFINITY, f64::NEG_INFINITY),
         |(least, most), value| (least.min(value), most.max(value)),

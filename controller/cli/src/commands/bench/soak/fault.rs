@@ -1,18 +1,18 @@
 //! What goes wrong now and then in a soak, beside what switches do wrong all the time.
 
-use controller::liveness::Health;
+use controller::liveness::PartHealth;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use switch::WireState;
 use topology::{Fabric, LinkId, SwitchId, Tier};
 
-use super::ground::Ground;
-use super::reign::Reign;
-use crate::failure::Failure;
+use super::controllers::SoakControllers;
+use super::testbed::SoakTestbed;
+use crate::command_error::CommandError;
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum SoakFault {
     /// A cable between leaf and spine is cut.
     Cut(LinkId),
     /// A switch restarts, empty.
@@ -23,9 +23,9 @@ pub(super) enum Fault {
     KillStandby,
 }
 
-impl Fault {
-    pub(super) fn draw(fabric: &Fabric, random: &mut ChaCha8Rng) -> Self {
-        let leaves: Vec<SwitchId> = fabric.tier(Tier::Leaf).collect();
+impl SoakFault {
+    pub(super) fn draw_fault(fabric: &Fabric, random: &mut ChaCha8Rng) -> Self {
+        let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
         let uplinks = fabric.up_links(leaves[random.random_range(0..leaves.len())]);
         let uplink = uplinks[random.random_range(0..uplinks.len())];
         let switch = SwitchId::from(random.random_range(0..fabric.switches().len()));
@@ -52,33 +52,41 @@ impl Fault {
     }
 
     /// Lets it happen; returns when the controllers have repaired what it broke.
-    pub(super) async fn happen(self, ground: &Ground, reign: &mut Reign) -> Result<(), Failure> {
+    pub(super) async fn inject_fault(
+        self,
+        ground: &SoakTestbed,
+        reign: &mut SoakControllers,
+    ) -> Result<(), CommandError> {
         match self {
             Self::Cut(cable) => {
                 ground.set_cable(cable, WireState::Down).await?;
-                reign.look(cable, Health::Down).await?;
+                reign.report_cable(cable, PartHealth::Down).await?;
                 // Its ports are out of use by now; the ways around it come next.
-                reign.catch_up().await?;
+                reign.await_planned().await?;
             }
             Self::Restart(switch) => {
-                let before = reign.failures(switch);
-                ground.restart(switch).await?;
-                reign.notice(switch, &before).await?;
+                let before = reign.session_failures(switch);
+                ground.restart_switch(switch).await?;
+                reign.await_disconnects(switch, &before).await?;
             }
             Self::KillLeader => reign.kill_leader(),
             Self::KillStandby => reign.kill_standby(),
         }
-        reign.settle().await
+        reign.await_verified().await
     }
 
     /// What failed works again; returns when the controllers know.
-    pub(super) async fn heal(self, ground: &Ground, reign: &mut Reign) -> Result<(), Failure> {
+    pub(super) async fn repair_fault(
+        self,
+        ground: &SoakTestbed,
+        reign: &mut SoakControllers,
+    ) -> Result<(), CommandError> {
         if let Self::Cut(cable) = self {
             ground.set_cable(cable, WireState::Up).await?;
-            reign.look(cable, Health::Up).await?;
-            reign.catch_up().await?;
+            reign.report_cable(cable, PartHealth::Up).await?;
+            reign.await_planned().await?;
         }
-        reign.complete().await?;
-        reign.settle().await
+        reign.start_missing().await?;
+        reign.await_verified().await
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use switch::Nanos;
 
-use super::traffic::{LATE, Lost};
+use super::traffic::{LATE, LostPacket};
 
 /// A time in which packets may get lost, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
+struct LossWindow {
     why: &'static str,
     from: Nanos,
     to: Nanos,
@@ -16,22 +16,22 @@ struct Window {
 
 /// Windows and the losses in them.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
-    windows: Vec<Window>,
+pub(super) struct PacketLosses {
+    windows: Vec<LossWindow>,
     explained: BTreeMap<&'static str, u64>,
     unexplained: Vec<Nanos>,
 }
 
-impl Losses {
+impl PacketLosses {
     /// From here to there packets may have been lost.
-    pub(super) fn excuse(&mut self, why: &'static str, from: Nanos, to: Nanos) {
-        self.windows.push(Window { why, from, to });
+    pub(super) fn add_window(&mut self, why: &'static str, from: Nanos, to: Nanos) {
+        self.windows.push(LossWindow { why, from, to });
     }
 
     /// Files packets under the window in which they were under way, if there is one.
-    pub(super) fn file(&mut self, lost: &[Lost], now: Nanos) {
-        for Lost { sent } in lost {
-            let during = |window: &&Window| window.from <= sent + TRIP && *sent <= window.to;
+    pub(super) fn classify_losses(&mut self, lost: &[LostPacket], now: Nanos) {
+        for LostPacket { sent } in lost {
+            let during = |window: &&LossWindow| window.from <= sent + TRIP && *sent <= window.to;
             match self.windows.iter().find(during) {
                 Some(window) => *self.explained.entry(window.why).or_default() += 1,
                 None => self.unexplained.push(*sent),
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn a_fault_explains_what_was_under_way_while_it_lasted() {
-        let mut losses = Losses::default();
+        let mut losses = PacketLosses::default();
         let (from, to) = (50 * TRIP, 60 * TRIP);
-        losses.excuse("cable", from, to);
+        losses.add_window("cable", from, to);
         let lost = [from - 2 * TRIP, from - TRIP, from, to, to + 1];
-        losses.file(&lost.map(|sent| Lost { sent }), to);
+        losses.classify_losses(&lost.map(|sent| LostPacket { sent }), to);
         assert_eq!(losses.explained(), &BTreeMap::from([("cable", 3)]));
         assert_eq!(losses.unexplained(), [from - 2 * TRIP, to + 1]);
     }

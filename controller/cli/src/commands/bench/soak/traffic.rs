@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use emulator::roce::{self, Body, Route};
+use emulator::roce::{self, FlowAddresses, PacketBody};
 use planner::Job;
-use switch::{Endpoint, Nanos, Outbox};
+use switch::{EndpointOutbox, Nanos, NetworkEndpoint};
 use topology::{Fabric, NicId};
 
 /// Between two packets of a flow.
@@ -20,16 +20,16 @@ const PAYLOAD: u32 = 512;
 
 /// All flows.
 #[derive(Debug)]
-pub(super) struct Traffic {
-    flows: Vec<Stream>,
+pub(super) struct SoakTraffic {
+    flows: Vec<TrackedFlow>,
     is_resting: bool,
-    lost: Vec<Lost>,
-    counts: Counts,
+    lost: Vec<LostPacket>,
+    counts: TrafficCounts,
 }
 
 /// What became of all packets so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct TrafficCounts {
     pub(super) sent: u64,
     pub(super) arrived: u64,
     /// Arrived after one that was sent later.
@@ -40,33 +40,33 @@ pub(super) struct Counts {
 
 /// A packet that did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostPacket {
     /// When it was sent.
     pub(super) sent: Nanos,
 }
 
 /// One flow; its position among all of them is its queue pair.
 #[derive(Debug)]
-struct Stream {
+struct TrackedFlow {
     from: NicId,
     to: NicId,
-    route: Route,
+    route: FlowAddresses,
     next: u32,
     newest: u32,
     /// Under way, by number, with the time at which each was sent.
     waiting: BTreeMap<u32, Nanos>,
 }
 
-impl Traffic {
-    /// The flows of these jobs, at rest until [`Traffic::start`].
+impl SoakTraffic {
+    /// The flows of these jobs, at rest until [`SoakTraffic::start`].
     pub(super) fn new(fabric: &Fabric, jobs: &[Job]) -> Self {
         let flows = jobs.iter().flat_map(|job| &job.flows).enumerate();
         let flows = flows.map(|(pair, flow)| {
             let end = |nic| (fabric.nic(nic).mac, fabric.nic(nic).ip);
-            Stream {
+            TrackedFlow {
                 from: flow.src,
                 to: flow.dst,
-                route: Route {
+                route: FlowAddresses {
                     source: end(flow.src),
                     destination: end(flow.dst),
                     udp_src_port: flow.udp_src_port,
@@ -81,12 +81,12 @@ impl Traffic {
             flows: flows.collect(),
             is_resting: false,
             lost: Vec::new(),
-            counts: Counts::default(),
+            counts: TrafficCounts::default(),
         }
     }
 
     /// Lets every flow begin, one after the other.
-    pub(super) fn start(&self, now: Nanos, out: &mut Outbox) {
+    pub(super) fn start_flows(&self, now: Nanos, out: &mut EndpointOutbox) {
         let count = self.flows.len() as u64;
         for flow in 0..count {
             out.set_timer(now + flow * PAUSE / count, flow);
@@ -94,39 +94,39 @@ impl Traffic {
     }
 
     /// Nothing more is sent.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn stop_sending(&mut self) {
         self.is_resting = true;
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> TrafficCounts {
         self.counts
     }
 
     /// The packets that have become lost by `now` since this was asked last.
-    pub(super) fn take_lost(&mut self, now: Nanos) -> Vec<Lost> {
+    pub(super) fn take_lost(&mut self, now: Nanos) -> Vec<LostPacket> {
         for flow in &mut self.flows {
-            flow.give_up(now, &mut self.lost);
+            flow.expire_packets(now, &mut self.lost);
         }
         std::mem::take(&mut self.lost)
     }
 }
 
-impl Stream {
-    fn give_up(&mut self, now: Nanos, lost: &mut Vec<Lost>) {
+impl TrackedFlow {
+    fn expire_packets(&mut self, now: Nanos, lost: &mut Vec<LostPacket>) {
         while let Some(first) = self.waiting.first_entry() {
             if now.saturating_sub(*first.get()) < LATE {
                 return;
             }
             let sent = first.remove();
-            lost.push(Lost { sent });
+            lost.push(LostPacket { sent });
         }
     }
 }
 
-impl Endpoint for Traffic {
-    fn receive(&mut self, nic: u32, packet: &[u8], _: Nanos, _: &mut Outbox) {
-        let is_known = match roce::read(packet) {
-            Ok((pair, Body::Data { psn, .. })) => {
+impl NetworkEndpoint for SoakTraffic {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], _: Nanos, _: &mut EndpointOutbox) {
+        let is_known = match roce::read_packet(packet) {
+            Ok((pair, PacketBody::Data { psn, .. })) => {
                 self.flows.get_mut(pair as usize).is_some_and(|flow| {
                     let was_under_way = flow.waiting.remove(&psn).is_some();
                     self.counts.overtaken += u64::from(psn < flow.newest);
@@ -142,7 +142,7 @@ impl Endpoint for Traffic {
         }
     }
 
-    fn timer(&mut self, token: u64, now: Nanos, out: &mut Outbox) {
+    fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
         let Some(flow) = self
             .flows
             .get_mut(token as usize)
@@ -150,16 +150,16 @@ impl Endpoint for Traffic {
         else {
             return;
         };
-        flow.give_up(now, &mut self.lost);
-        let body = Body::Data {
+        flow.expire_packets(now, &mut self.lost);
+        let body = PacketBody::Data {
             psn: flow.next,
             payload: PAYLOAD,
             first: true,
             last: true,
         };
         let mut packet = Vec::new();
-        roce::write(&flow.route, body, &mut packet);
-        out.send(flow.from.0, &packet);
+        roce::write_packet(&flow.route, body, &mut packet);
+        out.send_packet(flow.from.0, &packet);
         flow.waiting.insert(flow.next, now);
         // Sequence numbers have 24 bits: 46 hours of packets.
         flow.next = (flow.next + 1) & roce::PSN_MASK;

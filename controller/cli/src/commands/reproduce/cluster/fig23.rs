@@ -5,15 +5,16 @@
 //! way of a job by itself, to its own other flows, or to other jobs ([`Hindrance`]).
 
 use simulator::Scheduler;
-use simulator::placement::Placement;
-use simulator::replay::Hindrance;
+use simulator::placement::PlacementAlgorithm;
+use simulator::replay::InterferenceModel;
 
 use super::{
-    CLOS, DOUBLE_SIDED, Runs, TWO_DAYS, TWO_WEEKS, VOLUME, Way, World, assumptions, per_cent,
+    CLOS, DOUBLE_SIDED, ReplayRuns, ReplayWorkload, SchedulingScheme, TWO_DAYS, TWO_WEEKS, VOLUME,
+    list_assumptions, per_cent,
 };
-use crate::commands::reproduce::Options;
-use crate::commands::reproduce::report::{Reproduction, Row};
-use crate::failure::Failure;
+use crate::command_error::CommandError;
+use crate::commands::reproduce::SeedOptions;
+use crate::commands::reproduce::report::{MeasureRow, PaperReproduction};
 
 /// Factor on every byte over two weeks: the least of [`SWEEP`] at which Crux is 13 points and more
 /// above Sincronia and CASSINI in the Clos. It was chosen for that, after 8 had been tried and had
@@ -36,32 +37,44 @@ const RIVALS: [Scheduler; 5] = [
 const PARTS: [Scheduler; 3] = [Scheduler::CruxPa, Scheduler::CruxPsPa, Scheduler::Crux];
 
 /// Utilisation over two weeks by fabric and scheduler, and by how much jobs send.
-pub(in super::super) fn fig23(options: Options) -> Result<Reproduction, Failure> {
+pub(in super::super) fn reproduce_fig23(
+    options: SeedOptions,
+) -> Result<PaperReproduction, CommandError> {
     let mut rows = Vec::new();
     for fabric in [CLOS, DOUBLE_SIDED] {
-        rows.extend(two_weeks(fabric, options)?);
+        rows.extend(two_week_rows(fabric, options)?);
     }
     for fabric in [CLOS, DOUBLE_SIDED] {
         for volume in SWEEP {
-            rows.extend(margins(fabric, volume, Placement::SameLeaf, options)?);
+            rows.extend(margin_rows(
+                fabric,
+                volume,
+                PlacementAlgorithm::SameLeaf,
+                options,
+            )?);
         }
     }
-    rows.extend(margins(CLOS, VOLUME, Placement::FirstFit, options)?);
+    rows.extend(margin_rows(
+        CLOS,
+        VOLUME,
+        PlacementAlgorithm::FirstFit,
+        options,
+    )?);
     for (fabric, placement) in [
-        (CLOS, Placement::SameLeaf),
-        (CLOS, Placement::FirstFit),
-        (DOUBLE_SIDED, Placement::SameLeaf),
+        (CLOS, PlacementAlgorithm::SameLeaf),
+        (CLOS, PlacementAlgorithm::FirstFit),
+        (DOUBLE_SIDED, PlacementAlgorithm::SameLeaf),
     ] {
-        rows.extend(losses(fabric, placement, options)?);
+        rows.extend(loss_rows(fabric, placement, options)?);
     }
-    Ok(Reproduction {
+    Ok(PaperReproduction {
         about: "GPU utilisation of two weeks by communication scheduler, on two fabrics."
             .to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 23 and §6.3; single utilisations are from \
                  notes of the authors' talk."
             .to_owned(),
         rows,
-        assumptions: assumptions(&[
+        assumptions: list_assumptions(&[
             "Two weeks are shown with every byte counted 16 times. That was chosen after 8 had \
              been run and had given Crux 11 points over Sincronia and CASSINI instead of 13 and \
              more; the sweep has two days at 1, 4, 8, 16 and 32.",
@@ -71,17 +84,17 @@ pub(in super::super) fn fig23(options: Options) -> Result<Reproduction, Failure>
             "Where utilisation is lost is found by replays in which only a job's own flows, or \
              nobody, hold it up: three histories, not parts of one.",
         ]),
-        ..Reproduction::default()
+        ..PaperReproduction::default()
     })
 }
 
-fn ways(placement: Placement, schedulers: &[Scheduler]) -> Vec<Way> {
-    let way = |scheduler: &Scheduler| Way::new(placement, *scheduler);
+fn schemes_with(placement: PlacementAlgorithm, schedulers: &[Scheduler]) -> Vec<SchedulingScheme> {
+    let way = |scheduler: &Scheduler| SchedulingScheme::new(placement, *scheduler);
     schedulers.iter().map(way).collect()
 }
 
 /// The name of a fabric in rows.
-fn short(fabric: &str) -> &'static str {
+fn fabric_label(fabric: &str) -> &'static str {
     if fabric == CLOS {
         "Clos"
     } else {
@@ -109,61 +122,67 @@ fn paper_margin(fabric: &str, rival: Scheduler) -> Option<f64> {
     is_of_paper.then_some(least)
 }
 
-fn two_weeks(fabric: &'static str, options: Options) -> Result<Vec<Row>, Failure> {
-    let world = World {
+fn two_week_rows(
+    fabric: &'static str,
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let world = ReplayWorkload {
         fabric,
         length: TWO_WEEKS,
         volume: VOLUME_OF_TWO_WEEKS,
     };
-    let ways = ways(Placement::SameLeaf, &[&RIVALS[..], &PARTS].concat());
-    let runs = world.replay(&ways, options)?;
+    let ways = schemes_with(
+        PlacementAlgorithm::SameLeaf,
+        &[&RIVALS[..], &PARTS].concat(),
+    );
+    let runs = world.replay_schemes(&ways, options)?;
     let part = format!(
         "{}, two weeks, volume x {VOLUME_OF_TWO_WEEKS}",
-        short(fabric)
+        fabric_label(fabric)
     );
     let mut rows = Vec::new();
     for way in &ways {
-        rows.push(Row::new(
+        rows.push(MeasureRow::new(
             format!("GPU utilisation, {}", way.scheduler),
             "% of GPU time",
             paper_utilisation(fabric, way.scheduler),
-            &runs.each(*way, per_cent)?,
+            &runs.measure_by_seed(*way, per_cent)?,
         ));
     }
-    rows.extend(over_rivals(&runs, Placement::SameLeaf, |rival| {
+    rows.extend(rival_rows(&runs, PlacementAlgorithm::SameLeaf, |rival| {
         paper_margin(fabric, rival)
     })?);
-    rows.extend(promises(&runs)?);
+    rows.extend(promise_rows(&runs)?);
     Ok(rows.into_iter().map(|row| row.in_part(&part)).collect())
 }
 
 /// What Crux promises whatever the load: levels cost next to nothing, and nobody starves.
-fn promises(runs: &Runs) -> Result<Vec<Row>, Failure> {
-    let crux = Way::new(Placement::SameLeaf, Scheduler::Crux);
-    let unbounded = Way::new(Placement::SameLeaf, Scheduler::CruxPsPa);
-    let ecmp = Way::new(Placement::SameLeaf, Scheduler::Ecmp);
-    let gains = runs.gains(crux, unbounded)?;
+fn promise_rows(runs: &ReplayRuns) -> Result<Vec<MeasureRow>, CommandError> {
+    let crux = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Crux);
+    let unbounded = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::CruxPsPa);
+    let ecmp = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Ecmp);
+    let gains = runs.utilisation_gains(crux, unbounded)?;
     let costs: Vec<f64> = gains.iter().map(|gain| -gain).collect();
-    let open = runs.each(crux, |outcome| outcome.not_completed as f64)?;
-    let worst = |way| runs.each(way, |outcome| outcome.worst_slowdown);
+    let open = runs.measure_by_seed(crux, |outcome| outcome.not_completed as f64)?;
+    let worst = |way| runs.measure_by_seed(way, |outcome| outcome.worst_slowdown);
     Ok(vec![
-        Row::new("cost of 8 levels", "% of utilisation", Some(0.0), &costs),
-        Row::new("jobs that starve under crux", "jobs", Some(0.0), &open),
-        Row::new("slowest job, crux", "times alone", None, &worst(crux)?),
-        Row::new("slowest job, ecmp", "times alone", None, &worst(ecmp)?),
+        MeasureRow::new("cost of 8 levels", "% of utilisation", Some(0.0), &costs),
+        MeasureRow::new("jobs that starve under crux", "jobs", Some(0.0), &open),
+        MeasureRow::new("slowest job, crux", "times alone", None, &worst(crux)?),
+        MeasureRow::new("slowest job, ecmp", "times alone", None, &worst(ecmp)?),
     ])
 }
 
 /// By how many points Crux is above its rivals.
-fn over_rivals(
-    runs: &Runs,
-    placement: Placement,
+fn rival_rows(
+    runs: &ReplayRuns,
+    placement: PlacementAlgorithm,
     paper: impl Fn(Scheduler) -> Option<f64>,
-) -> Result<Vec<Row>, Failure> {
-    let crux = Way::new(placement, Scheduler::Crux);
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let crux = SchedulingScheme::new(placement, Scheduler::Crux);
     let row = |rival: Scheduler| {
-        let points = runs.points(crux, Way::new(placement, rival))?;
-        Ok(Row::new(
+        let points = runs.utilisation_points(crux, SchedulingScheme::new(placement, rival))?;
+        Ok(MeasureRow::new(
             format!("crux over {rival}"),
             "points",
             paper(rival),
@@ -174,36 +193,36 @@ fn over_rivals(
 }
 
 /// Utilisation of two days under Crux, and by how much it is above others.
-fn margins(
+fn margin_rows(
     fabric: &'static str,
     volume: f64,
-    placement: Placement,
-    options: Options,
-) -> Result<Vec<Row>, Failure> {
-    let world = World {
+    placement: PlacementAlgorithm,
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let world = ReplayWorkload {
         fabric,
         length: TWO_DAYS,
         volume,
     };
-    let ways = ways(placement, &[&RIVALS[..], &[Scheduler::Crux]].concat());
-    let runs = world.replay(&ways, options)?;
+    let ways = schemes_with(placement, &[&RIVALS[..], &[Scheduler::Crux]].concat());
+    let runs = world.replay_schemes(&ways, options)?;
     let part = format!(
         "{}, two days, volume x {volume}, {placement}",
-        short(fabric)
+        fabric_label(fabric)
     );
-    let crux = runs.each(Way::new(placement, Scheduler::Crux), per_cent)?;
-    let mut rows = vec![Row::new("crux", "% of GPU time", None, &crux)];
-    rows.extend(over_rivals(&runs, placement, |_| None)?);
+    let crux = runs.measure_by_seed(SchedulingScheme::new(placement, Scheduler::Crux), per_cent)?;
+    let mut rows = vec![MeasureRow::new("crux", "% of GPU time", None, &crux)];
+    rows.extend(rival_rows(&runs, placement, |_| None)?);
     Ok(rows.into_iter().map(|row| row.in_part(&part)).collect())
 }
 
 /// Where two days lose utilisation under those schedulers whose paths differ.
-fn losses(
+fn loss_rows(
     fabric: &'static str,
-    placement: Placement,
-    options: Options,
-) -> Result<Vec<Row>, Failure> {
-    let world = World {
+    placement: PlacementAlgorithm,
+    options: SeedOptions,
+) -> Result<Vec<MeasureRow>, CommandError> {
+    let world = ReplayWorkload {
         fabric,
         length: TWO_DAYS,
         volume: VOLUME_OF_TWO_WEEKS,
@@ -214,32 +233,40 @@ fn losses(
         Scheduler::Taccl,
         Scheduler::Crux,
     ];
-    let under = |scheduler, hindrance| Way {
+    let under = |scheduler, hindrance| SchedulingScheme {
         hindrance,
-        ..Way::new(placement, scheduler)
+        ..SchedulingScheme::new(placement, scheduler)
     };
     let all = |scheduler| {
-        [Hindrance::Nobody, Hindrance::Itself, Hindrance::Everyone]
-            .map(|hindrance| under(scheduler, hindrance))
+        [
+            InterferenceModel::Disabled,
+            InterferenceModel::OwnFlows,
+            InterferenceModel::AllJobs,
+        ]
+        .map(|hindrance| under(scheduler, hindrance))
     };
-    let ways: Vec<Way> = schedulers.into_iter().flat_map(all).collect();
-    let runs = world.replay(&ways, options)?;
+    let ways: Vec<SchedulingScheme> = schedulers.into_iter().flat_map(all).collect();
+    let runs = world.replay_schemes(&ways, options)?;
     let part = format!(
         "{}, two days, volume x {}, {placement}: where utilisation is lost",
-        short(fabric),
+        fabric_label(fabric),
         world.volume
     );
     let mut rows = Vec::new();
     for scheduler in schedulers {
         let [nobody, itself, everyone] = all(scheduler);
-        let alone = runs.each(nobody, |outcome| 100.0 - per_cent(outcome))?;
+        let alone = runs.measure_by_seed(nobody, |outcome| 100.0 - per_cent(outcome))?;
         let lost = [
             ("on the way of each flow by itself", alone),
-            ("to flows of the same job", runs.points(nobody, itself)?),
-            ("to other jobs", runs.points(itself, everyone)?),
+            (
+                "to flows of the same job",
+                runs.utilisation_points(nobody, itself)?,
+            ),
+            ("to other jobs", runs.utilisation_points(itself, everyone)?),
         ];
         rows.extend(lost.map(|(where_to, points)| {
-            Row::new(format!("{scheduler}, {where_to}"), "points", None, &points).in_part(&part)
+            MeasureRow::new(format!("{scheduler}, {where_to}"), "points", None, &points)
+                .in_part(&part)
         }));
     }
     Ok(rows)

@@ -1,0 +1,121 @@
+//! A whole network in one process: devices and endpoints joined by wires, on a virtual clock.
+//!
+//! A [`EmulatedNetworkBuilder`] collects the parts; [`EmulatedNetworkBuilder::spawn`] gives them to one thread that
+//! owns everything (`fabric/owner.rs`), and [`EmulatedNetworkHandle`] and [`DeviceHandle`] talk to it. What
+//! happens is decided by `fabric/world.rs`: events in the order of (time, sequence), nothing else.
+//! Virtual time moves only as fast as the events are worked off, so a slow machine changes how long
+//! a run takes and never its result. One device without wires is a fabric too.
+
+mod endpoint;
+mod handle;
+mod network_thread;
+mod state;
+
+pub use endpoint::{EndpointOutbox, NetworkEndpoint};
+pub use handle::{ClockPace, DeviceHandle, EmulatedNetworkHandle, EndpointHandle, OwnerStopped};
+pub use state::{EmulatedNetworkCounts, WireCounts, WireState};
+
+use crate::device::{Device, DeviceConfig, Nanos};
+use crate::scheduler::QueueLimits;
+use state::NetworkState;
+
+/// The number of a device in its fabric, in the order they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceIndex(pub u32);
+/// The number of an endpoint in its fabric, in the order they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointIndex(pub u32);
+/// The number of a wire in its fabric, in the order they were connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WireIndex(pub u32);
+
+/// One end of a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WireEnd {
+    /// A port of a device.
+    Device(DeviceIndex, u16),
+    /// A NIC of an endpoint.
+    Nic(EndpointIndex, u32),
+}
+
+/// What a wire is, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireSpec {
+    /// Its rate, above 0.
+    pub bits_per_second: u64,
+    /// From the last bit sent to the packet received.
+    pub delay_ns: Nanos,
+    /// How much may wait at each sending end, for each priority level.
+    pub queue: QueueLimits,
+}
+
+/// A fabric that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatedNetworkError {
+    /// A wire ends at a device or endpoint that was not added.
+    #[error("{0:?} is not in the fabric")]
+    UnknownEnd(WireEnd),
+    /// A port has a wire already.
+    #[error("{0:?} has a wire already")]
+    EndTaken(WireEnd),
+    /// A wire without a rate.
+    #[error("the wire between {0:?} and {1:?} has rate 0")]
+    ZeroRate(WireEnd, WireEnd),
+    /// The owning thread did not start.
+    #[error("the fabric's thread did not start")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Collects the parts of a fabric.
+#[derive(Debug, Default)]
+pub struct EmulatedNetworkBuilder {
+    state: NetworkState,
+}
+
+impl EmulatedNetworkBuilder {
+    /// A fabric without anything in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a switch that runs no program yet.
+    pub fn add_device(&mut self, config: DeviceConfig) -> DeviceIndex {
+        self.state.add_device(Device::new(config))
+    }
+
+    /// Adds something that is not a switch.
+    pub fn add_endpoint(&mut self, endpoint: Box<dyn NetworkEndpoint>) -> EndpointIndex {
+        self.state.add_endpoint(endpoint)
+    }
+
+    /// Joins two ports; the wire is up.
+    ///
+    /// # Errors
+    ///
+    /// When a port does not exist or has a wire, or the wire has no rate.
+    pub fn connect_wire(
+        &mut self,
+        a: WireEnd,
+        b: WireEnd,
+        wire: WireSpec,
+    ) -> Result<WireIndex, EmulatedNetworkError> {
+        if wire.bits_per_second == 0 {
+            return Err(EmulatedNetworkError::ZeroRate(a, b));
+        }
+        self.state.check_unwired(a)?;
+        self.state.check_unwired(b)?;
+        if a == b {
+            return Err(EmulatedNetworkError::EndTaken(b));
+        }
+        Ok(self.state.connect_wire(a, b, wire))
+    }
+
+    /// Starts the thread that owns everything; the clock is held at 0.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the thread.
+    pub fn spawn(self) -> Result<EmulatedNetworkHandle, EmulatedNetworkError> {
+        network_thread::spawn_owner(self.state).map_err(EmulatedNetworkError::Thread)
+    }
+}

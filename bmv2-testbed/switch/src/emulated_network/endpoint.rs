@@ -1,0 +1,41 @@
+//! What is not a switch: hosts, traffic sources, measuring instruments.
+//!
+//! An [`NetworkEndpoint`] is sans I/O like a device. The fabric calls it with packets and timers at their
+//! virtual time, and it answers through an [`Outbox`].
+
+use std::any::Any;
+
+use crate::device::Nanos;
+
+/// Something at the end of one or more wires.
+pub trait NetworkEndpoint: Any + Send {
+    /// A packet has arrived at a NIC.
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], now: Nanos, out: &mut EndpointOutbox);
+
+    /// A timer set through an [`Outbox`] is due; `token` is what it was set with.
+    fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox);
+}
+
+/// What an endpoint wants done.
+#[derive(Debug, Default)]
+pub struct EndpointOutbox {
+    pub(super) sends: Vec<(u32, Vec<u8>)>,
+    pub(super) timers: Vec<(Nanos, u64)>,
+    pub(super) spare: Vec<Vec<u8>>,
+}
+
+impl EndpointOutbox {
+    /// Queues a packet at a NIC; it is dropped and counted if the queue is full or there is no
+    /// wire.
+    pub fn send_packet(&mut self, nic: u32, packet: &[u8]) {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(packet);
+        self.sends.push((nic, buffer));
+    }
+
+    /// Asks for [`NetworkEndpoint::handle_timer`] at a time; one that has passed means now.
+    pub fn set_timer(&mut self, at: Nanos, token: u64) {
+        self.timers.push((at, token));
+    }
+}

@@ -1,0 +1,147 @@
+//! What a process says of its job over the agent's socket: JSON, a line a message.
+//!
+//! ```json
+//! {"job": {"id": "gpt", "gpus": {"h1": 8}, "collective": {"kind": "all_gather", "bytes": 6e9}}}
+//! {"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15, "communication_seconds": 0.6}}
+//! {"end": "gpt"}
+//! ```
+//!
+//! The decision: a job is announced as it stands in a jobs document, so there is one way to write
+//! one; and a process says what an iteration took, never when, so no two clocks are compared.
+
+use planner::JobDocument;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a line: an announcement of some thousand flows.
+pub const MAX_LINE: usize = 256 * 1024;
+
+/// What a process says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessMessage {
+    /// A job is there.
+    Job(Box<JobDocument>),
+    /// An iteration has just ended.
+    Iteration(FinishedIteration),
+    /// The job of this name has ended.
+    End(String),
+}
+
+/// An iteration that has just ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FinishedIteration {
+    /// The job.
+    pub job: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Work done by all GPUs of the job, FLOP.
+    pub flop: f64,
+    /// Time spent computing.
+    pub compute_seconds: f64,
+    /// Time spent communicating, whether or not it computed meanwhile.
+    pub communication_seconds: f64,
+    /// Bytes sent by all its flows together; as announced if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+}
+
+/// What the agent answers: nothing, or a line that says what is wrong or what the controller said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessReply {
+    /// The job it is about; empty for a line that was not understood.
+    pub job: String,
+    /// error, warning or info.
+    pub severity: String,
+    /// What.
+    pub text: String,
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// It is no message; the text says what is wrong and where.
+pub fn parse_message(line: &str) -> Result<ProcessMessage, String> {
+    let said: ProcessMessage = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    match &said {
+        ProcessMessage::Iteration(iteration) => iteration.check_numbers().map(|()| said),
+        ProcessMessage::Job(_) | ProcessMessage::End(_) => Ok(said),
+    }
+}
+
+impl FinishedIteration {
+    fn check_numbers(&self) -> Result<(), String> {
+        let numbers = [
+            ("seconds", self.seconds),
+            ("flop", self.flop),
+            ("compute_seconds", self.compute_seconds),
+            ("communication_seconds", self.communication_seconds),
+            ("bytes", self.bytes.unwrap_or(0.0)),
+        ];
+        let wrong = numbers
+            .into_iter()
+            .find(|(_, value)| !(value.is_finite() && *value >= 0.0));
+        match wrong {
+            Some((field, value)) => {
+                Err(format!("iteration.{field}: {value} is not a number from 0"))
+            }
+            None if self.seconds == 0.0 => Err("iteration.seconds: missing, or 0".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_the_documentation_are_understood() {
+        let job = r#"{"job": {"id": "gpt", "gpus": {"h1": 8, "h2": 8},
+            "collective": {"kind": "ring_all_reduce", "bytes": 6.5e9}}}"#;
+        assert!(matches!(parse_message(job), Ok(ProcessMessage::Job(job)) if job.id == "gpt"));
+        let iteration = r#"{"iteration": {"job": "gpt", "seconds": 1.5, "flop": 1.2e15}}"#;
+        assert!(
+            matches!(parse_message(iteration), Ok(ProcessMessage::Iteration(one)) if one.flop == 1.2e15)
+        );
+        assert_eq!(
+            parse_message(r#"{"end": "gpt"}"#),
+            Ok(ProcessMessage::End("gpt".into()))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let cases = [
+            (r#"{"start": "gpt"}"#, "unknown variant `start`"),
+            (
+                r#"{"iteration": {"job": "a", "flops": 1}}"#,
+                "unknown field `flops`",
+            ),
+            (
+                r#"{"iteration": {"job": "a"}}"#,
+                "iteration.seconds: missing",
+            ),
+            (
+                r#"{"iteration": {"job": "a", "seconds": 1, "flop": -1}}"#,
+                "not a number from 0",
+            ),
+            ("[", "expected value"),
+        ];
+        for (line, text) in cases {
+            let error = parse_message(line).expect_err(line);
+            assert!(error.contains(text), "{line}: {error}");
+        }
+    }
+
+    proptest! {
+        /// No line does any harm.
+        #[test]
+        fn any_text_is_read_or_refused(line in "\\PC{0,200}", nested in 0_usize..2000) {
+            let _either = parse_message(&line);
+            let _refused = parse_message(&"[".repeat(nested));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! etcd in as few words as possible: leases, one key for who leads, and what all share; and the
+//! way of a controller to it.
+//!
+//! What holds of etcd is in `Cluster`, a value that time is told to; `Seat` is what a controller
+//! calls, over messages that get lost and late like all others. The decision: leases end by the
+//! world's clock alone, so a controller that takes its own for longer is seen to write without one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use controller::etcd::{
+    ClusterSnapshot, ClusterStore, ElectedLeader, EtcdError, GrantedLease, StoreChanges,
+};
+use controller::store::{StoreRecord, StoredState};
+use futures::{StreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::fake_network::FakeNetwork;
+use super::fault_schedule::ETCD;
+use super::fault_testbed::{MessageFate, TRIP};
+use super::planted_bug::PlantedBug;
+
+/// What etcd holds.
+#[derive(Default)]
+pub(super) struct FakeEtcd {
+    revision: u64,
+    leases: BTreeMap<i64, Instant>,
+    leader: Option<ElectedLeader>,
+    memory: StoredState,
+    changes: watch::Sender<u64>,
+}
+
+impl FakeEtcd {
+    /// Lets time come to `now`: leases end, and what hangs on them goes.
+    fn expire_leases(&mut self, now: Instant) {
+        self.leases.retain(|_, ends| *ends > now);
+        let leases = &self.leases;
+        let held = |leader: &ElectedLeader| leases.contains_key(&leader.lease);
+        if self.leader.take_if(|leader| !held(leader)).is_some() {
+            self.bump_revision();
+        }
+    }
+
+    fn bump_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.changes.send_replace(self.revision);
+        self.revision
+    }
+
+    /// Whether this controller leads at `now`.
+    pub(super) fn is_led_by(&mut self, controller: u32, now: Instant) -> bool {
+        self.expire_leases(now);
+        self.leader
+            .is_some_and(|leader| leader.controller == controller)
+    }
+
+    fn grant_lease(&mut self, ends: Instant) -> i64 {
+        let lease = self.bump_revision().cast_signed();
+        self.leases.insert(lease, ends);
+        lease
+    }
+
+    /// Whether the lease was still there.
+    fn renew_lease(&mut self, lease: i64, until: Instant) -> bool {
+        let ends = self.leases.get_mut(&lease);
+        ends.map(|ends| *ends = until).is_some()
+    }
+
+    fn stand_for_election(&mut self, controller: u32, lease: i64) {
+        if self.leader.is_none() && self.leases.contains_key(&lease) {
+            let revision = self.bump_revision();
+            self.leader = Some(ElectedLeader {
+                revision,
+                lease,
+                controller,
+            });
+        }
+    }
+
+    fn store_record(&mut self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
+        let leads = |leader: &ElectedLeader| leader.revision == elected;
+        self.leader.filter(leads).ok_or(EtcdError::NotLeader)?;
+        self.memory.apply_record(record.clone());
+        self.bump_revision();
+        Ok(())
+    }
+
+    fn read_snapshot(&self) -> ClusterSnapshot {
+        ClusterSnapshot {
+            revision: self.revision,
+            leader: self.leader,
+            stored: self.memory.clone(),
+        }
+    }
+}
+
+/// A controller's connection to etcd.
+#[derive(Clone)]
+pub(super) struct FakeEtcdClient {
+    network: FakeNetwork,
+    lease: Duration,
+    deadline: Duration,
+}
+
+impl FakeEtcdClient {
+    pub(super) async fn connect_client(
+        rig: FakeNetwork,
+        lease: Duration,
+        deadline: Duration,
+    ) -> Result<Self, EtcdError> {
+        let seat = Self {
+            network: rig,
+            lease,
+            deadline,
+        };
+        seat.call_etcd("connect", |_, _| ()).await?;
+        Ok(seat)
+    }
+
+    /// A call that may be lost on its way there or back.
+    async fn call_etcd<T>(
+        &self,
+        what: &'static str,
+        perform: impl FnOnce(&mut FakeEtcd, Instant) -> T,
+    ) -> Result<T, EtcdError> {
+        let fate = self.network.draw_fate(ETCD, self.deadline);
+        let (after, is_answered) = match fate {
+            MessageFate::Arrives(after) | MessageFate::Twice(after) => (after, true),
+            MessageFate::Late(_) => (TRIP, false),
+            MessageFate::Lost => (self.deadline, false),
+        };
+        self.network.wait_for_slot(ETCD, after).await;
+        let is_lost = matches!(fate, MessageFate::Lost) || self.network.is_cut(ETCD);
+        let answer = (!is_lost).then(|| {
+            let now = Instant::now();
+            let mut world = self.network.lock_testbed();
+            world.cluster.expire_leases(now);
+            perform(&mut world.cluster, now)
+        });
+        match answer.filter(|_| is_answered) {
+            Some(answer) => {
+                self.network.wait_for_slot(ETCD, TRIP).await;
+                Ok(answer)
+            }
+            None => {
+                self.network.wait_for_slot(ETCD, self.deadline).await;
+                Err(EtcdError::Deadline(what))
+            }
+        }
+    }
+
+    /// Lets a lease end when its time has come, though nobody calls.
+    fn expire_later(&self, ends: Instant) {
+        let rig = self.network.clone();
+        tokio::spawn(async move {
+            sleep_until(ends).await;
+            rig.lock_testbed().cluster.expire_leases(Instant::now());
+        });
+    }
+
+    /// How long a lease lasts, as the controller hears it.
+    fn reported_lease(&self) -> Duration {
+        match self.network.planted_bug() {
+            PlantedBug::OutlivesItsLease => 16 * self.lease,
+            _ => self.lease,
+        }
+    }
+}
+
+impl ClusterStore for FakeEtcdClient {
+    async fn grant_lease(&self, _: Duration) -> Result<GrantedLease, EtcdError> {
+        let lease = self.lease;
+        let granted =
+            |cluster: &mut FakeEtcd, now: Instant| (cluster.grant_lease(now + lease), now + lease);
+        let (lease, ends) = self.call_etcd("LeaseGrant", granted).await?;
+        self.expire_later(ends);
+        let lasts = self.reported_lease();
+        Ok(GrantedLease { lease, ttl: lasts })
+    }
+
+    async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
+        let lasts = self.lease;
+        let renewed = |cluster: &mut FakeEtcd, now: Instant| {
+            let ends = now + lasts;
+            (cluster.renew_lease(lease, ends), ends)
+        };
+        let (is_there, ends) = self.call_etcd("LeaseKeepAlive", renewed).await?;
+        self.expire_later(ends);
+        Ok(is_there.then(|| self.reported_lease()))
+    }
+
+    async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
+        let revoked = |cluster: &mut FakeEtcd, now: Instant| {
+            cluster.leases.remove(&lease);
+            cluster.expire_leases(now);
+        };
+        self.call_etcd("LeaseRevoke", revoked).await
+    }
+
+    async fn register_controller(&self, _: u32, _: i64) -> Result<u64, EtcdError> {
+        self.call_etcd("Txn", |cluster, _| cluster.bump_revision())
+            .await
+    }
+
+    async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
+        let stood =
+            |cluster: &mut FakeEtcd, _: Instant| cluster.stand_for_election(controller, lease);
+        self.call_etcd("Txn", stood).await
+    }
+
+    async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
+        let stored = |cluster: &mut FakeEtcd, _: Instant| cluster.store_record(record, elected);
+        self.call_etcd("Txn", stored).await?
+    }
+
+    async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {
+        self.call_etcd("Txn", |cluster, _| cluster.read_snapshot())
+            .await
+    }
+
+    async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
+        let watched = |cluster: &mut FakeEtcd, _: Instant| cluster.changes.subscribe();
+        let mut changes = self.call_etcd("Watch", watched).await?;
+        changes.mark_unchanged();
+        let is_news = *changes.borrow() > revision;
+        if is_news {
+            changes.mark_changed();
+        }
+        let seat = self.clone();
+        let told = stream::unfold((seat, changes), |(seat, mut changes)| async move {
+            let mut cuts = seat.network.lock_testbed().cut_changes.subscribe();
+            let is_changed = tokio::select! {
+                biased;
+                changed = changes.changed() => changed.is_ok(),
+                _ = cuts.changed() => false,
+            };
+            seat.network.wait_for_slot(ETCD, TRIP).await;
+            let told = match is_changed && !seat.network.is_cut(ETCD) {
+                true => Ok(()),
+                false => Err(EtcdError::WatchEnded),
+            };
+            Some((told, (seat, changes)))
+        });
+        Ok(told.boxed())
+    }
+}

@@ -1,0 +1,453 @@
+//! The network between controllers and switches of one world, and everything that it does wrong.
+//!
+//! It stands where gRPC would. The decision: a message takes its time and may be lost on the way
+//! there, on the way back, or arrive after whoever sent it has given up; which it is, the
+//! [`world`](super::world) draws.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use controller::config::{EtcdConfig, SouthboundConfig};
+use controller::etcd::EtcdError;
+use controller::southbound::arbitration::ElectionId;
+use controller::southbound::connection::{
+    ComputationPanicked, ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel,
+    SwitchConnection, SwitchNetwork,
+};
+use controller::southbound::{ClientError, MastershipStatus, SwitchAddress};
+use futures::{StreamExt, stream};
+use p4::codec::{RefusedUpdate, WriteError};
+use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates};
+use rand::Rng;
+use switch::election::SessionId;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tonic::Code;
+
+use super::fake_etcd::FakeEtcdClient;
+use super::fake_switch::FakeSwitch;
+use super::fault_schedule::LeadershipMode;
+use super::fault_testbed::{EndpointPair, FaultTestbed, MessageFate, TRIP};
+use super::planted_bug::PlantedBug;
+
+/// Messages that wait on a stream.
+const NOTICES: usize = 64;
+/// The longest that a switch holds a stream for alive whose controller is cut off.
+const KEEPALIVE: Duration = Duration::from_millis(200);
+
+/// One controller's way to the switches of a world.
+#[derive(Clone)]
+pub(super) struct FakeNetwork {
+    /// Shared by everything in the world. A lock, because the seam asks for values that any thread
+    /// may hold; there is one thread, and nobody waits.
+    testbed: Arc<Mutex<FaultTestbed>>,
+    controller: u32,
+    planted_bug: PlantedBug,
+    cached_tables: Arc<Mutex<BTreeMap<usize, SwitchTables>>>,
+}
+
+/// A connection.
+pub(super) struct FakeConnection {
+    network: FakeNetwork,
+    switch: usize,
+    incarnation: u64,
+    deadline: Duration,
+    /// Whether the last word of the switch that arrived was that this controller is primary.
+    is_primary: Arc<Mutex<bool>>,
+}
+
+impl FakeNetwork {
+    pub(super) fn new(
+        world: Arc<Mutex<FaultTestbed>>,
+        controller: u32,
+        mutant: PlantedBug,
+    ) -> Self {
+        Self {
+            testbed: world,
+            controller,
+            planted_bug: mutant,
+            cached_tables: Arc::default(),
+        }
+    }
+
+    pub(super) fn lock_testbed(&self) -> MutexGuard<'_, FaultTestbed> {
+        lock_mutex(&self.testbed)
+    }
+
+    pub(super) fn planted_bug(&self) -> PlantedBug {
+        self.planted_bug
+    }
+
+    /// What becomes of a message between this controller and a switch, or etcd.
+    pub(super) fn draw_fate(&self, with: usize, deadline: Duration) -> MessageFate {
+        self.lock_testbed()
+            .draw_fate((self.controller, with), deadline)
+    }
+
+    /// Waits, and then for a moment in which no other pair's messages arrive.
+    pub(super) async fn wait_for_slot(&self, with: usize, after: Duration) {
+        let moment = self
+            .lock_testbed()
+            .next_slot((self.controller, with), after);
+        sleep_until(moment).await;
+    }
+
+    pub(super) fn is_cut(&self, with: usize) -> bool {
+        self.lock_testbed().cuts.contains(&(self.controller, with))
+    }
+}
+
+pub(super) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SwitchNetwork for FakeNetwork {
+    type Connection = FakeConnection;
+    type Registry = FakeEtcdClient;
+
+    async fn connect_switch(
+        &self,
+        address: &SwitchAddress,
+        limits: &SouthboundConfig,
+    ) -> Result<FakeConnection, ClientError> {
+        let invalid = |_| ClientError::Address(address.p4runtime.clone());
+        let switch: usize = address.p4runtime.parse().map_err(invalid)?;
+        let incarnation = self.lock_testbed().devices[switch].incarnation;
+        let line = FakeConnection {
+            network: self.clone(),
+            switch,
+            incarnation,
+            deadline: limits.rpc_deadline,
+            is_primary: Arc::default(),
+        };
+        line.send_one_way("connect").await?;
+        Ok(line)
+    }
+
+    async fn connect_store(&self, _: &str, etcd: &EtcdConfig) -> Result<FakeEtcdClient, EtcdError> {
+        FakeEtcdClient::connect_client(self.clone(), etcd.lease, etcd.deadline).await
+    }
+
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ComputationPanicked> {
+        Ok(work())
+    }
+}
+
+impl FakeConnection {
+    /// One way of a message; an error if it does not arrive, or nobody is there.
+    async fn send_one_way(&self, call: &'static str) -> Result<(), ClientError> {
+        let fate = self.network.draw_fate(self.switch, self.deadline);
+        match fate {
+            // Once more is the same, for whatever changes nothing that is not there already.
+            MessageFate::Arrives(after) | MessageFate::Twice(after) => {
+                self.wait_for_slot(after).await
+            }
+            MessageFate::Lost | MessageFate::Late(_) => {
+                self.wait_for_slot(self.deadline).await;
+                return Err(ClientError::Deadline(call));
+            }
+        }
+        if self.is_cut() {
+            self.wait_for_slot(self.deadline).await;
+            return Err(ClientError::Deadline(call));
+        }
+        match self.is_alive() {
+            true => Ok(()),
+            false => Err(call_error(call, Code::Unavailable)),
+        }
+    }
+
+    fn endpoint_pair(&self) -> EndpointPair {
+        (self.network.controller, self.switch)
+    }
+
+    /// A share that is drawn.
+    fn draw_share(&self) -> f64 {
+        self.network
+            .lock_testbed()
+            .pair_random(self.endpoint_pair())
+            .random_range(0.0..=1.0)
+    }
+
+    async fn wait_for_slot(&self, after: Duration) {
+        self.network.wait_for_slot(self.switch, after).await;
+    }
+
+    fn is_cut(&self) -> bool {
+        self.network.is_cut(self.switch)
+    }
+
+    fn is_alive(&self) -> bool {
+        let world = self.network.lock_testbed();
+        let device = &world.devices[self.switch];
+        device.is_on && device.incarnation == self.incarnation
+    }
+
+    /// Something that happens on the switch.
+    fn with_switch<R>(&self, what: impl FnOnce(&mut FakeSwitch) -> R) -> R {
+        what(&mut self.network.lock_testbed().devices[self.switch])
+    }
+
+    /// A controller that has heard that another is primary writes nothing more, nor does one whose
+    /// lease has ended.
+    fn check_mastership(&self, call: &str) {
+        let (controller, switch) = (self.network.controller, self.switch);
+        let is_primary = *lock_mutex(&self.is_primary);
+        let mut world = self.network.lock_testbed();
+        let leads = world.led == LeadershipMode::BySwitches
+            || world.cluster.is_led_by(controller, Instant::now());
+        let why = match (is_primary, leads) {
+            (true, true) => return,
+            (false, _) => "as backup",
+            (true, false) => "without a lease",
+        };
+        let what = format!("controller {controller} calls {call} of switch {switch} {why}");
+        world.violations.push(what);
+    }
+
+    /// The same line, for what happens beside its calls.
+    fn clone_connection(&self) -> Self {
+        Self {
+            network: self.network.clone(),
+            is_primary: Arc::clone(&self.is_primary),
+            ..*self
+        }
+    }
+
+    /// Carries bids to the switch until the controller has hung up, which the switch notices later.
+    async fn forward_bids(self, session: SessionId, mut said: mpsc::Receiver<OutgoingMessage>) {
+        while let Some(said) = said.recv().await {
+            if self.network.planted_bug == PlantedBug::BidsOnce {
+                continue;
+            }
+            // A stream that loses a message has ended.
+            if self.send_one_way("StreamChannel").await.is_err() {
+                break;
+            }
+            if let OutgoingMessage::Bid(bid) = said {
+                let bid = self.sent_election_id(bid);
+                self.with_switch(|device| device.bid_election(session, bid));
+            }
+        }
+        let share = self.draw_share();
+        self.wait_for_slot(KEEPALIVE.mul_f64(share)).await;
+        if self.is_alive() {
+            self.with_switch(|device| device.close_stream(session));
+        }
+    }
+
+    /// The next word of the switch, after its time; `None` once the line is dead.
+    async fn next_status(
+        &self,
+        verdicts: &mut mpsc::Receiver<MastershipStatus>,
+    ) -> Option<IncomingMessage> {
+        loop {
+            let mut cuts = self.network.lock_testbed().cut_changes.subscribe();
+            if self.is_cut() {
+                return None;
+            }
+            let verdict = tokio::select! {
+                biased;
+                verdict = verdicts.recv() => Some(verdict?),
+                _ = cuts.changed() => None,
+            };
+            if self.is_cut() {
+                return None;
+            }
+            let Some(verdict) = verdict else { continue };
+            let trip = self.draw_share();
+            self.wait_for_slot(TRIP.mul_f64(trip)).await;
+            let was_primary = {
+                let mut is_primary = lock_mutex(&self.is_primary);
+                std::mem::replace(&mut *is_primary, verdict == MastershipStatus::Primary)
+            };
+            let deaf = self.network.planted_bug == PlantedBug::DeafToLoss && was_primary;
+            if !deaf {
+                return Some(IncomingMessage::Mastership(verdict));
+            }
+        }
+    }
+
+    /// The id that arrives where this one is bid.
+    fn sent_election_id(&self, bid: ElectionId) -> ElectionId {
+        let mut world = self.network.lock_testbed();
+        let used = world.terms.entry(self.network.controller).or_default();
+        *used = bid.term().max(*used);
+        match self.network.planted_bug {
+            PlantedBug::ReusesElectionIds => ElectionId::new(1, self.network.controller, 1),
+            _ => bid,
+        }
+    }
+
+    /// Carries a batch out, now or, if it is late, when nobody waits for it any more.
+    fn apply_batch(
+        &self,
+        updates: &[TableUpdate],
+        election: ElectionId,
+    ) -> Result<Vec<Code>, Code> {
+        if !self.is_alive() {
+            return Err(Code::Unavailable);
+        }
+        let incarnation = self.incarnation;
+        let codes = self.with_switch(|device| {
+            device.authorize_write(election)?;
+            device.apply_batch(updates)
+        })?;
+        let mut world = self.network.lock_testbed();
+        world.record_word(incarnation);
+        world.record_word(election.0 as u64);
+        for code in &codes {
+            world.record_word(*code as u64 + 1);
+        }
+        Ok(codes)
+    }
+
+    /// Whatever comes of it, nobody hears.
+    fn apply_batch_later(&self, updates: Vec<TableUpdate>, election: ElectionId, after: Duration) {
+        let line = self.clone_connection();
+        tokio::spawn(async move {
+            line.wait_for_slot(after).await;
+            drop(line.apply_batch(&updates, election));
+        });
+    }
+
+    fn store_cached_tables(&self, tables: SwitchTables) {
+        lock_mutex(&self.network.cached_tables).insert(self.switch, tables);
+    }
+
+    fn cached_tables(&self) -> Option<SwitchTables> {
+        let remembers = self.network.planted_bug == PlantedBug::RemembersTables;
+        lock_mutex(&self.network.cached_tables)
+            .get(&self.switch)
+            .filter(|_| remembers)
+            .cloned()
+    }
+}
+
+impl SwitchConnection for FakeConnection {
+    async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
+        self.send_one_way("StreamChannel").await?;
+        let bid = self.sent_election_id(bid);
+        let (session, verdicts) = self.with_switch(|device| device.open_stream(bid));
+        let (say, said) = mpsc::channel(NOTICES);
+        tokio::spawn(self.clone_connection().forward_bids(session, said));
+        let line = self.clone_connection();
+        let heard = stream::unfold((line, verdicts), |(line, mut verdicts)| async move {
+            let heard = line.next_status(&mut verdicts).await?;
+            Some((Ok(heard), (line, verdicts)))
+        });
+        let hear = heard.boxed();
+        Ok(StreamChannel {
+            outgoing: say,
+            incoming: hear,
+        })
+    }
+
+    async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
+        self.send_one_way("GetForwardingPipelineConfig").await?;
+        let program = self.with_switch(|device| device.program);
+        self.send_one_way("GetForwardingPipelineConfig").await?;
+        match self.network.planted_bug {
+            PlantedBug::BelievesInProgram => Ok(Some(ForwardingPipeline::embedded_fabric().cookie)),
+            _ => Ok(program),
+        }
+    }
+
+    async fn push_pipeline(
+        &self,
+        pipeline: &ForwardingPipeline,
+        election: ElectionId,
+        entries: ExistingEntries,
+    ) -> Result<(), ClientError> {
+        let call = "SetForwardingPipelineConfig";
+        self.check_mastership(call);
+        self.send_one_way(call).await?;
+        let pushed = self.with_switch(|device| {
+            device.authorize_write(election)?;
+            device.program = Some(pipeline.cookie);
+            if entries == ExistingEntries::Drop {
+                device.tables = SwitchTables::default();
+            }
+            Ok(())
+        });
+        pushed.map_err(|code| call_error(call, code))?;
+        self.send_one_way(call).await
+    }
+
+    async fn read_tables(
+        &self,
+        _: &ForwardingPipeline,
+        of: &TableScope,
+    ) -> Result<SwitchTables, ClientError> {
+        self.send_one_way("Read").await?;
+        let tables = self.with_switch(|device| device.tables.entries_within(of));
+        self.send_one_way("Read").await?;
+        Ok(self
+            .cached_tables()
+            .map_or(tables, |all| all.entries_within(of)))
+    }
+
+    async fn write_updates(
+        &self,
+        updates: &[TableUpdate],
+        election: ElectionId,
+    ) -> Result<Result<(), WriteError>, ClientError> {
+        self.check_mastership("Write");
+        let forgets = self.network.planted_bug == PlantedBug::ForgetsDeletions;
+        let kept = |update: &&TableUpdate| !forgets || update.kind != UpdateKind::Delete;
+        let sent: Vec<TableUpdate> = updates.iter().filter(kept).cloned().collect();
+        let fate = self.network.draw_fate(self.switch, self.deadline);
+        match fate {
+            MessageFate::Arrives(after) => self.wait_for_slot(after).await,
+            MessageFate::Lost => {
+                self.wait_for_slot(self.deadline).await;
+                return Err(ClientError::Deadline("Write"));
+            }
+            MessageFate::Late(after) => {
+                self.apply_batch_later(sent, election, after);
+                self.wait_for_slot(self.deadline).await;
+                return Err(ClientError::Deadline("Write"));
+            }
+            MessageFate::Twice(after) => {
+                self.wait_for_slot(after).await;
+                self.apply_batch_later(sent.clone(), election, 40 * after);
+            }
+        }
+        let codes = self.apply_batch(&sent, election);
+        let codes = codes.map_err(|code| call_error("Write", code))?;
+        self.send_one_way("Write").await?;
+        let refusals = collect_refusals(&sent, &codes);
+        if refusals.is_empty() {
+            let tables = self.with_switch(|device| device.tables.clone());
+            let before = self.cached_tables().unwrap_or(tables);
+            self.store_cached_tables(apply_updates(before, &sent));
+            return Ok(Ok(()));
+        }
+        Ok(Err(WriteError::Refused(refusals)))
+    }
+}
+
+fn collect_refusals(updates: &[TableUpdate], codes: &[Code]) -> Vec<RefusedUpdate> {
+    let pairs = updates.iter().zip(codes).enumerate();
+    let refused = pairs.filter(|(_, (_, code))| **code != Code::Ok);
+    refused
+        .map(|(position, (update, code))| RefusedUpdate {
+            position,
+            update: update.clone(),
+            code: *code,
+            message: "refused by the schedule".to_owned(),
+        })
+        .collect()
+}
+
+fn call_error(call: &'static str, code: Code) -> ClientError {
+    ClientError::Call {
+        call,
+        code,
+        message: "so the schedule wants it".to_owned(),
+    }
+}

@@ -1,0 +1,193 @@
+//! A switch in as few words as possible: who may write, which program, which entries.
+//!
+//! The election is the embedded switch's own; the tables refuse what P4Runtime says they must. The
+//! decision: no packets and no bytes. What happens to those is tested on the embedded switch, and
+//! here ten thousand worlds must fit into minutes.
+
+use std::collections::BTreeMap;
+
+use controller::southbound::MastershipStatus;
+use controller::southbound::arbitration::ElectionId;
+use p4::{SwitchTables, TableEntry, TableUpdate, UpdateKind};
+use switch::election::{
+    ArbitrationDialect, ArbitrationError, ArbitrationNotice, ArbitrationRequest, ArbitrationStatus,
+    ControllerElection, ElectionAction, ElectionEvent, ElectionSettings, SessionId,
+};
+use tokio::sync::mpsc;
+use tonic::Code;
+
+const DEVICE_ID: u64 = 1;
+const MAX_SESSIONS: usize = 16;
+/// Notices that a stream holds; more means that its controller hangs.
+const NOTICES: usize = 64;
+
+/// One switch.
+pub(super) struct FakeSwitch {
+    pub(super) is_on: bool,
+    /// Rises with every restart.
+    pub(super) incarnation: u64,
+    pub(super) program: Option<u64>,
+    pub(super) tables: SwitchTables,
+    /// Updates that will be refused, whatever they are, and how.
+    refusals: u32,
+    refusal: Code,
+    /// Election ids that were bid although another stream held them.
+    pub(super) ids_in_use: u32,
+    dialect: ArbitrationDialect,
+    election: ControllerElection,
+    streams: BTreeMap<SessionId, mpsc::Sender<MastershipStatus>>,
+    sessions: u64,
+}
+
+impl FakeSwitch {
+    pub(super) fn new(dialect: ArbitrationDialect) -> Self {
+        Self {
+            is_on: true,
+            incarnation: 0,
+            program: None,
+            tables: SwitchTables::default(),
+            refusals: 0,
+            refusal: Code::Internal,
+            ids_in_use: 0,
+            dialect,
+            election: new_election(dialect),
+            streams: BTreeMap::new(),
+            sessions: 0,
+        }
+    }
+
+    /// Empty, and nobody is connected.
+    pub(super) fn restart(&mut self) {
+        let ids_in_use = self.ids_in_use;
+        let incarnation = self.incarnation + 1;
+        let sessions = self.sessions;
+        *self = Self {
+            incarnation,
+            ids_in_use,
+            sessions,
+            ..Self::new(self.dialect)
+        };
+    }
+
+    /// Refuses the next updates with this code.
+    pub(super) fn refuse_updates(&mut self, updates: u32, code: Code) {
+        (self.refusals, self.refusal) = (updates, code);
+    }
+
+    /// A stream that begins with a bid; the switch answers on it.
+    pub(super) fn open_stream(
+        &mut self,
+        bid: ElectionId,
+    ) -> (SessionId, mpsc::Receiver<MastershipStatus>) {
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        let (to, notices) = mpsc::channel(NOTICES);
+        self.streams.insert(session, to);
+        let outputs = self
+            .election
+            .handle_event(ElectionEvent::Connected(session));
+        self.apply_outputs(outputs);
+        self.bid_election(session, bid);
+        (session, notices)
+    }
+
+    pub(super) fn bid_election(&mut self, session: SessionId, bid: ElectionId) {
+        let claim = ArbitrationRequest {
+            device_id: DEVICE_ID,
+            role: String::new(),
+            election_id: Some(bid.0),
+        };
+        let outputs = self
+            .election
+            .handle_event(ElectionEvent::ArbitrationReceived(session, claim));
+        self.apply_outputs(outputs);
+    }
+
+    pub(super) fn close_stream(&mut self, session: SessionId) {
+        self.streams.remove(&session);
+        let outputs = self
+            .election
+            .handle_event(ElectionEvent::Disconnected(session));
+        self.apply_outputs(outputs);
+    }
+
+    /// Ends all streams, and nothing else.
+    pub(super) fn close_streams(&mut self) {
+        while let Some((session, _)) = self.streams.first_key_value() {
+            self.close_stream(*session);
+        }
+    }
+
+    /// Whether the bearer of this id may write.
+    pub(super) fn authorize_write(&self, election: ElectionId) -> Result<(), Code> {
+        let authorized = self.election.authorize_write("", Some(election.0));
+        authorized.map_err(|_| Code::PermissionDenied)
+    }
+
+    /// Carries out a batch; a result for each update.
+    pub(super) fn apply_batch(&mut self, updates: &[TableUpdate]) -> Result<Vec<Code>, Code> {
+        if self.program.is_none() {
+            return Err(Code::FailedPrecondition);
+        }
+        Ok(updates
+            .iter()
+            .map(|update| self.apply_update(update))
+            .collect())
+    }
+
+    fn apply_update(&mut self, update: &TableUpdate) -> Code {
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return self.refusal;
+        }
+        let TableEntry { key, .. } = &update.entry;
+        let is_default = matches!(key.row, p4::entry::TableRow::Default);
+        let is_there = self.tables.get(key).is_some();
+        match update.kind {
+            UpdateKind::Insert if is_there && !is_default => return Code::AlreadyExists,
+            UpdateKind::Modify | UpdateKind::Delete if !is_there => return Code::NotFound,
+            UpdateKind::Insert | UpdateKind::Modify => {
+                self.tables.insert(update.entry.clone());
+            }
+            UpdateKind::Delete => {
+                self.tables.remove(key);
+            }
+        }
+        Code::Ok
+    }
+
+    fn apply_outputs(&mut self, outputs: Vec<ElectionAction>) {
+        for output in outputs {
+            match output {
+                ElectionAction::Notify(session, notice) => {
+                    if let Some(to) = self.streams.get(&session) {
+                        // A stream that is gone hears nothing.
+                        let _unheard = to.try_send(mastership_status(&notice));
+                    }
+                }
+                ElectionAction::Close(session, refusal) => {
+                    self.ids_in_use +=
+                        u32::from(matches!(refusal, ArbitrationError::ElectionIdInUse(_)));
+                    self.streams.remove(&session);
+                }
+            }
+        }
+    }
+}
+
+fn new_election(dialect: ArbitrationDialect) -> ControllerElection {
+    ControllerElection::new(ElectionSettings {
+        device_id: DEVICE_ID,
+        dialect,
+        max_sessions: MAX_SESSIONS,
+    })
+}
+
+fn mastership_status(notice: &ArbitrationNotice) -> MastershipStatus {
+    let highest = ElectionId(notice.election_id.unwrap_or_default());
+    match notice.status {
+        ArbitrationStatus::Primary => MastershipStatus::Primary,
+        ArbitrationStatus::Backup => MastershipStatus::Backup { highest },
+        ArbitrationStatus::NoPrimary => MastershipStatus::NoPrimary { highest },
+    }
+}

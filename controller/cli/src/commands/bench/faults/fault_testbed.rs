@@ -1,0 +1,122 @@
+//! All that is in a world beside the controllers: switches, etcd, and chance.
+//!
+//! The [`rig`](super::rig) carries messages by what is found here. The decision: the order in which
+//! tasks run at one instant is nobody's to decide, so nothing may depend on it. Each pair of
+//! controller and switch draws from a random stream of its own, and its messages arrive in
+//! milliseconds in which no other pair's do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use switch::election::ArbitrationDialect;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::fake_etcd::FakeEtcd;
+use super::fake_switch::FakeSwitch;
+use super::fault_schedule::{ETCD, LeadershipMode, SWITCHES};
+
+/// The longest that a message takes when nothing is wrong.
+pub(super) const TRIP: Duration = Duration::from_millis(2);
+/// Milliseconds in which every pair has one of its own.
+pub(super) const SLOTS: u64 = 16;
+/// The random stream of the first pair; those before are the schedule's.
+const FIRST_STREAM: u64 = 16;
+
+/// All switches, and what is wrong between them and the controllers.
+pub(super) struct FaultTestbed {
+    pub(super) devices: Vec<FakeSwitch>,
+    /// What etcd holds, and who says who leads.
+    pub(super) cluster: FakeEtcd,
+    pub(super) led: LeadershipMode,
+    /// Controller and switch that do not hear each other.
+    pub(super) cuts: BTreeSet<(u32, usize)>,
+    /// Wakes whoever listens to a line that was cut.
+    pub(super) cut_changes: watch::Sender<()>,
+    /// Whether messages get lost and late.
+    pub(super) is_lossy: bool,
+    /// The latest term that each controller bid in, as its store would know.
+    pub(super) terms: BTreeMap<u32, u64>,
+    /// What no controller may do, and one did.
+    pub(super) violations: Vec<String>,
+    /// A hash over everything that was written.
+    pub(super) trace: u64,
+    seed: u64,
+    begun: Instant,
+    random: BTreeMap<EndpointPair, ChaCha8Rng>,
+}
+
+/// A controller and a switch, or etcd.
+pub(super) type EndpointPair = (u32, usize);
+
+/// What becomes of a message.
+pub(super) enum MessageFate {
+    Arrives(Duration),
+    Lost,
+    /// It arrives after its sender has given up.
+    Late(Duration),
+    /// It arrives, and once more some time later.
+    Twice(Duration),
+}
+
+impl FaultTestbed {
+    pub(super) fn new(seed: u64, dialect: ArbitrationDialect, led: LeadershipMode) -> Self {
+        Self {
+            devices: (0..SWITCHES).map(|_| FakeSwitch::new(dialect)).collect(),
+            cluster: FakeEtcd::default(),
+            led,
+            cuts: BTreeSet::new(),
+            cut_changes: watch::Sender::default(),
+            is_lossy: true,
+            terms: BTreeMap::new(),
+            violations: Vec::new(),
+            trace: seed,
+            seed,
+            begun: Instant::now(),
+            random: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn pair_random(&mut self, pair: EndpointPair) -> &mut ChaCha8Rng {
+        let seed = self.seed;
+        self.random.entry(pair).or_insert_with(|| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            random.set_stream(FIRST_STREAM + slot_of_pair(pair));
+            random
+        })
+    }
+
+    /// The first moment of a pair's own, some time from now.
+    pub(super) fn next_slot(&self, pair: EndpointPair, after: Duration) -> Instant {
+        let at = (Instant::now() + after)
+            .duration_since(self.begun)
+            .as_millis() as u64;
+        let wait = (SLOTS + slot_of_pair(pair) - at % SLOTS) % SLOTS;
+        self.begun + Duration::from_millis(at + wait)
+    }
+
+    pub(super) fn draw_fate(&mut self, pair: EndpointPair, deadline: Duration) -> MessageFate {
+        let random = self.pair_random(pair);
+        let trip = TRIP.mul_f64(random.random_range(0.0..=1.0));
+        let chance = random.random_range(0..100);
+        match chance {
+            0..=1 if self.is_lossy => MessageFate::Lost,
+            2..=3 if self.is_lossy => MessageFate::Late(deadline + 20 * trip),
+            4..=5 if self.is_lossy => MessageFate::Twice(trip),
+            6..=11 if self.is_lossy => MessageFate::Arrives(10 * trip),
+            _ => MessageFate::Arrives(trip),
+        }
+    }
+
+    pub(super) fn record_word(&mut self, what: u64) {
+        // FNV-1a over words.
+        self.trace = (self.trace ^ what).wrapping_mul(0x0100_0000_01b3);
+    }
+}
+
+/// Which of the milliseconds is a pair's own; those of slot 0 are the schedule's.
+fn slot_of_pair((controller, switch): EndpointPair) -> u64 {
+    1 + u64::from(controller - 1) * (ETCD as u64 + 1) + switch as u64
+}

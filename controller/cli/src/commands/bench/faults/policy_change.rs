@@ -1,0 +1,276 @@
+//! A policy that an operator applies while faults happen, and the verdict on how that ended.
+//!
+//! It begins where the schedule before it has ended well: with [`ScenarioRun`] calm. The decision: where
+//! a change has come to is looked at once the faults are mended, nothing is on trial any more, and
+//! all switches have stayed as they should be for a while. Until then a repair may be under way,
+//! and then switches may differ from each other. What is in force is asked of the ledger alone; the
+//! switches must hold just that, and the operator must have been told so.
+
+use std::time::Duration;
+
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+};
+use controller::policy_history::{PolicyContent, RevisionMetadata};
+use controller::{ControllerAccess, PolicyProposal, StateEvent};
+use planner::{OverrideDocument, Policy, PolicyDocument};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::fake_network::lock_mutex;
+use super::fault_schedule::{FaultStep, LeadershipMode};
+use super::planted_bug::PlantedBug;
+use super::scenario_run::{CALM, LOOK, PATIENCE, ScenarioRun, build_job, controller_config};
+
+/// Jobs that run meanwhile; the last is the most intense.
+const JOBS: u32 = 4;
+
+/// The policy of before and the new one.
+struct PolicyTransition {
+    old: Policy,
+    new: Policy,
+}
+
+/// What the operator was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OperatorAnswer {
+    Applied,
+    RolledBack,
+    /// Nothing that says which: the controller has gone, or could not store it.
+    Unknown,
+}
+
+impl PolicyTransition {
+    /// To another number of levels, and the most intense job in the lowest.
+    fn from_policy(old: &Policy) -> Result<Self, String> {
+        let mut document = PolicyDocument::from(old);
+        document.levels = old.levels % 8 + 1;
+        document.jobs = vec![OverrideDocument {
+            pattern: format!("job:{}", build_job(JOBS - 1).id),
+            level: Some(0),
+            ..OverrideDocument::default()
+        }];
+        let new = document.to_policy("change");
+        Ok(Self {
+            old: old.clone(),
+            new: new.map_err(|error| error.to_string())?,
+        })
+    }
+
+    fn apply_request(&self) -> Result<ApplyPolicyRequest, String> {
+        let document = PolicyDocument::from(&self.new);
+        let text = serde_json::to_string(&document).map_err(|error| error.to_string())?;
+        let file = "change.json".to_owned();
+        Ok(ApplyPolicyRequest {
+            wish: PreviewPolicyRequest {
+                policy: Some(PolicyFile { file, text }),
+                temporary: None,
+            },
+            who: "operator".to_owned(),
+            ..ApplyPolicyRequest::default()
+        })
+    }
+
+    /// Which of the two this is.
+    fn matching_policy(&self, content: &PolicyContent) -> Option<&Policy> {
+        let mut both = [&self.old, &self.new].into_iter();
+        both.find(|policy| PolicyContent::from(*policy) == *content)
+    }
+}
+
+impl ScenarioRun {
+    /// Applies a policy at the leader while `steps` happen, until all of that has lasted `until`.
+    pub(super) async fn run_policy_change(
+        &mut self,
+        steps: &[(u64, FaultStep)],
+        until: Duration,
+    ) -> Result<(), String> {
+        self.facts.jobs = (0..JOBS).map(build_job).collect();
+        self.submit_jobs().await?;
+        self.await_stable(&[]).await?;
+        let change = PolicyTransition::from_policy(&self.facts.policy)?;
+        let (asked, leader) = self.find_leader()?;
+        let access = leader.access().clone();
+        let verify = controller_config(asked, 1, self.led)?;
+        let applying = tokio::spawn(apply_as_operator(
+            access,
+            NorthboundService::new(leader.access().clone(), &verify),
+            change.apply_request()?,
+            (self.planted_bug, verify.verify_deadline),
+        ));
+        let begun = Instant::now();
+        lock_mutex(&self.testbed).is_lossy = true;
+        let mut survives = true;
+        for (at, step) in steps {
+            sleep_until(begun + Duration::from_millis(*at)).await;
+            survives &= *step != FaultStep::Kill { controller: asked };
+            self.apply_step(*step).await?;
+        }
+        sleep_until(begun + until).await;
+        self.end_faults().await?;
+        let told = timeout(PATIENCE, applying).await;
+        let told = told.map_err(|_| "the operator waits for an answer".to_owned())?;
+        let told = told.map_err(|_| "applying panicked".to_owned())??;
+        self.await_stable(&[&change]).await?;
+        self.check_answer(&change, told, asked, survives).await
+    }
+
+    /// Waits until everything is as it should be, under whichever policy of a change is in force,
+    /// and looks whether it stays so. Calm begins anew with everything else that is desired: a
+    /// cable may count as working again, or news come of the store.
+    async fn await_stable(&mut self, changes: &[&PolicyTransition]) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut calm: Option<(Instant, (u32, u64))> = None;
+        loop {
+            let whole = self.check_change_converged(changes).await;
+            let leader = self.find_leader();
+            let desired =
+                leader.map(|(number, leader)| (number, leader.desired_tables().generation));
+            let desired = desired.unwrap_or_default();
+            match (whole, calm) {
+                (Ok(()), Some((since, what))) if what == desired => {
+                    if Instant::now() >= since + CALM {
+                        return Ok(());
+                    }
+                }
+                (Ok(()), _) => calm = Some((Instant::now(), desired)),
+                (Err(why), Some((_, what))) if what == desired => {
+                    return Err(format!("it does not last: {why}"));
+                }
+                (Err(why), _) if Instant::now() >= deadline => return Err(why),
+                (Err(_), _) => calm = None,
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Whether nothing is on trial, and all switches hold what follows from the policy in force.
+    async fn check_change_converged(
+        &mut self,
+        changes: &[&PolicyTransition],
+    ) -> Result<(), String> {
+        let (number, _) = self.find_leader()?;
+        if let Some(change) = changes.first() {
+            self.facts.policy = self.policy_in_force(change, number).await?;
+        }
+        self.check_converged()?;
+        let (_, leader) = self.find_leader()?;
+        let realised = leader.current_rollout().ok_or("nothing is planned")?;
+        let last = build_job(JOBS - 1).id;
+        let lowered = changes
+            .first()
+            .is_some_and(|change| self.facts.policy == change.new);
+        match realised.plan.job(&last) {
+            Some((_, planned)) if lowered && planned.level != 0 => {
+                Err(format!("{last} has level {}", planned.level))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The policy that a controller's ledger says is in force, for good.
+    async fn policy_in_force(
+        &self,
+        change: &PolicyTransition,
+        controller: u32,
+    ) -> Result<Policy, String> {
+        let controller = self.controllers.get(&controller).ok_or("it is gone")?;
+        let latest = controller
+            .query_state(|state| state.policy_history().latest().clone())
+            .await;
+        let latest = latest.map_err(|error| error.to_string())?;
+        if latest.trial.is_some() {
+            return Err("an edition is on trial".to_owned());
+        }
+        let found = change.matching_policy(&latest.content).cloned();
+        found.ok_or_else(|| "a policy is in force that is neither old nor new".to_owned())
+    }
+
+    /// What the operator was told is so. Where switches elect and nothing is stored, each
+    /// controller has a policy of its own, which is gone with it.
+    async fn check_answer(
+        &self,
+        change: &PolicyTransition,
+        told: OperatorAnswer,
+        asked: u32,
+        survives: bool,
+    ) -> Result<(), String> {
+        let (leader, _) = self.find_leader()?;
+        let in_force = match self.led {
+            LeadershipMode::ByEtcd => {
+                let mut all = Vec::new();
+                for number in self.controllers.keys() {
+                    all.push(self.policy_in_force(change, *number).await?);
+                }
+                if all.iter().any(|policy| *policy != all[0]) {
+                    return Err("controllers differ in the policy in force".to_owned());
+                }
+                self.policy_in_force(change, leader).await?
+            }
+            LeadershipMode::BySwitches if survives => self.policy_in_force(change, asked).await?,
+            LeadershipMode::BySwitches => return Ok(()),
+        };
+        match (told, in_force == change.new) {
+            (OperatorAnswer::Applied, false) => {
+                Err("told to be applied, and the old is in force".to_owned())
+            }
+            (OperatorAnswer::RolledBack, true) => {
+                Err("told to be taken back, and the new is in force".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an operator does, and is told.
+async fn apply_as_operator(
+    access: ControllerAccess,
+    service: NorthboundService,
+    order: ApplyPolicyRequest,
+    (mutant, verify): (PlantedBug, Duration),
+) -> Result<OperatorAnswer, String> {
+    if mutant == PlantedBug::StopsHalfWay {
+        return apply_without_rollback(&access, &service, &order, verify).await;
+    }
+    Ok(match service.apply_policy(&order).await {
+        Ok(done) if done.applied => OperatorAnswer::Applied,
+        Ok(_) => OperatorAnswer::RolledBack,
+        Err(_) => OperatorAnswer::Unknown,
+    })
+}
+
+/// The same, by a controller that forgets to take back what did not come to its end.
+async fn apply_without_rollback(
+    access: &ControllerAccess,
+    service: &NorthboundService,
+    order: &ApplyPolicyRequest,
+    verify: Duration,
+) -> Result<OperatorAnswer, String> {
+    let Some(text) = &order.wish.policy else {
+        return Ok(OperatorAnswer::Unknown);
+    };
+    let Ok(latest) = service.get_policy().await else {
+        return Ok(OperatorAnswer::Unknown);
+    };
+    let policy: PolicyDocument =
+        serde_json::from_str(&text.text).map_err(|error| error.to_string())?;
+    let proposal = PolicyProposal {
+        content: PolicyContent {
+            policy,
+            ..latest.content
+        },
+        signature: RevisionMetadata::default(),
+        trial_until: None,
+    };
+    let proposed = access
+        .submit_event(StateEvent::PolicyProposed(Box::new(proposal)))
+        .await;
+    let Ok(receipt) = proposed else {
+        return Ok(OperatorAnswer::Unknown);
+    };
+    Ok(
+        match access.await_verified(receipt.generation, verify).await {
+            Ok(_) => OperatorAnswer::Applied,
+            Err(_) => OperatorAnswer::RolledBack,
+        },
+    )
+}

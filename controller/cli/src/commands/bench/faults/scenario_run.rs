@@ -1,0 +1,477 @@
+//! One schedule from beginning to end, and the verdict.
+//!
+//! The controllers are told facts as they change; when the last step is over everything is mended,
+//! every controller is told all facts once more, and then they have time. The decision: what must
+//! hold in the end is asked of the switches, not of the controllers: each holds exactly what the
+//! one leader desires, and the leader desires what follows from the facts.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use controller::liveness::{FabricPart, PartHealth};
+use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
+use p4::fabric::{PortNumber, port_down, switch_salt};
+use planner::{Flow, Job, Policy};
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::Code;
+use topology::clos::{self, ClosSpec};
+use topology::{AvailabilityChange, Fabric, FabricParts, HostId, LinkId, NicId, SwitchId, Tier};
+
+use super::fake_network::{FakeNetwork, lock_mutex};
+use super::fault_schedule::{
+    CABLES, CONTROLLERS, ETCD, FaultSchedule, FaultStep, LeadershipMode, SWITCHES,
+};
+use super::fault_testbed::{FaultTestbed, SLOTS};
+use super::planted_bug::PlantedBug;
+
+/// How long the controllers may take in the end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it must stay as it should be.
+pub(super) const CALM: Duration = Duration::from_secs(2);
+/// What went wrong before the faults end may still be felt for so long: a message that was lost is
+/// given up, and a connection with it, after its deadline.
+const AFTERMATH: Duration = Duration::from_secs(2);
+/// Between two looks.
+pub(super) const LOOK: Duration = Duration::from_millis(4 * SLOTS);
+
+/// Runs the schedule of a seed. A hash over all that was written, or what is wrong in the end.
+pub(super) fn run_schedule(seed: u64, mutant: PlantedBug) -> Result<u64, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let schedule = FaultSchedule::from_seed(seed);
+        let mut trial = ScenarioRun::new(seed, &schedule, mutant)?;
+        trial.run_steps(&schedule).await?;
+        trial.restore_facts().await?;
+        trial.await_convergence().await?;
+        if let Some(steps) = &schedule.change {
+            let until = Duration::from_millis(schedule.change_ms());
+            trial.run_policy_change(steps, until).await?;
+        }
+        trial.check_invariants()
+    })
+}
+
+/// What the controllers are told.
+#[derive(Clone)]
+pub(super) struct ScenarioFacts {
+    pub(super) jobs: Vec<Job>,
+    pub(super) policy: Policy,
+    cables: BTreeMap<LinkId, PartHealth>,
+}
+
+pub(super) struct ScenarioRun {
+    pub(super) testbed: Arc<Mutex<FaultTestbed>>,
+    pub(super) planted_bug: PlantedBug,
+    pub(super) led: LeadershipMode,
+    fabric: Fabric,
+    pub(super) facts: ScenarioFacts,
+    pub(super) controllers: BTreeMap<u32, ControllerHandle>,
+}
+
+impl ScenarioRun {
+    fn new(seed: u64, schedule: &FaultSchedule, mutant: PlantedBug) -> Result<Self, String> {
+        let world = FaultTestbed::new(seed, schedule.dialect, schedule.led);
+        Ok(Self {
+            testbed: Arc::new(Mutex::new(world)),
+            planted_bug: mutant,
+            led: schedule.led,
+            fabric: build_fabric()?,
+            facts: ScenarioFacts {
+                jobs: Vec::new(),
+                policy: Policy::default(),
+                cables: BTreeMap::new(),
+            },
+            controllers: BTreeMap::new(),
+        })
+    }
+
+    async fn run_steps(&mut self, schedule: &FaultSchedule) -> Result<(), String> {
+        let begun = Instant::now();
+        for controller in 1..=CONTROLLERS {
+            self.start_controller(controller).await?;
+        }
+        for (at, step) in &schedule.steps {
+            sleep_until(begun + Duration::from_millis(*at)).await;
+            self.apply_step(*step).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn apply_step(&mut self, step: FaultStep) -> Result<(), String> {
+        match step {
+            FaultStep::Cut { controller, switch } => {
+                self.cut_connections(controller, switch..switch + 1)
+            }
+            FaultStep::Partition { controller } => self.cut_connections(controller, 0..SWITCHES),
+            FaultStep::Lose { controller } => self.cut_connections(controller, ETCD..ETCD + 1),
+            FaultStep::Heal { controller } => {
+                let of_another = |(of, _): &(u32, usize)| *of != controller;
+                lock_mutex(&self.testbed).cuts.retain(of_another);
+            }
+            FaultStep::Mend { controller, switch } => {
+                lock_mutex(&self.testbed).cuts.remove(&(controller, switch));
+            }
+            FaultStep::Restart { switch } => lock_mutex(&self.testbed).devices[switch].restart(),
+            FaultStep::Off { switch } => {
+                let device = &mut lock_mutex(&self.testbed).devices[switch];
+                device.restart();
+                device.is_on = false;
+            }
+            FaultStep::On { switch } => lock_mutex(&self.testbed).devices[switch].is_on = true,
+            FaultStep::DropStreams { switch } => {
+                lock_mutex(&self.testbed).devices[switch].close_streams()
+            }
+            FaultStep::Refuse {
+                switch,
+                updates,
+                code,
+            } => lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code),
+            FaultStep::Intrude { switch, kind } => self.inject_entry(switch, kind),
+            FaultStep::Kill { controller } => drop(self.controllers.remove(&controller)),
+            FaultStep::Start { controller } => self.start_controller(controller).await?,
+            FaultStep::Jobs { jobs } => {
+                self.facts.jobs = (0..jobs).map(build_job).collect();
+                self.submit_jobs().await?;
+            }
+            FaultStep::Policy { levels } => {
+                self.facts.policy.levels = levels;
+                self.submit_policy().await?;
+            }
+            FaultStep::Drain { part, drained } => {
+                let name = self.drained_part_name(part);
+                self.facts.policy.drained.retain(|part| *part != name);
+                self.facts.policy.drained.extend(drained.then_some(name));
+                self.submit_policy().await?;
+            }
+            FaultStep::Cable { cable, works } => {
+                let health = if works {
+                    PartHealth::Up
+                } else {
+                    PartHealth::Down
+                };
+                self.set_cable_health(cable, health).await?;
+            }
+            FaultStep::Flap { cable, times } => {
+                for _ in 0..times {
+                    self.set_cable_health(cable, PartHealth::Down).await?;
+                    self.set_cable_health(cable, PartHealth::Up).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_connections(&self, controller: u32, switches: Range<usize>) {
+        let mut world = lock_mutex(&self.testbed);
+        world
+            .cuts
+            .extend(switches.map(|switch| (controller, switch)));
+        world.cut_changes.send_replace(());
+    }
+
+    /// An entry that no controller wrote, or not so.
+    fn inject_entry(&self, switch: usize, kind: u32) {
+        let tables = &mut lock_mutex(&self.testbed).devices[switch].tables;
+        let first = tables.iter().next().map(p4::TableEntry::from);
+        match (kind, first) {
+            (0, Some(first)) => drop(tables.remove(&first.key)),
+            (1, Some(first)) => {
+                let salt = std::num::NonZeroU32::MIN;
+                let other = switch_salt(salt, p4::fabric::HashSlice::FIRST).value;
+                drop(tables.insert(first.key.with_action(other.action)));
+            }
+            _ => drop(tables.insert(port_down(PortNumber::CPU))),
+        }
+    }
+
+    /// Starts a controller that is not there, in a term that it never used, and tells it all.
+    async fn start_controller(&mut self, controller: u32) -> Result<(), String> {
+        if self.controllers.contains_key(&controller) {
+            return Ok(());
+        }
+        let used = lock_mutex(&self.testbed).terms.get(&controller).copied();
+        let config = controller_config(controller, used.unwrap_or_default() + 1, self.led)?;
+        let rig = FakeNetwork::new(Arc::clone(&self.testbed), controller, self.planted_bug);
+        let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
+        let handle = Controller::start_on(rig, config, fabric, policy).await;
+        let handle = handle.map_err(|error| error.to_string())?;
+        self.controllers.insert(controller, handle);
+        self.submit_jobs().await?;
+        self.report_cables().await
+    }
+
+    async fn submit_event(
+        &self,
+        event: impl Fn(&ScenarioFacts) -> StateEvent,
+    ) -> Result<(), String> {
+        for controller in self.controllers.values() {
+            let told = controller.submit_event(event(&self.facts)).await;
+            told.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn submit_jobs(&self) -> Result<(), String> {
+        self.submit_event(|facts| StateEvent::JobsChanged(facts.jobs.clone()))
+            .await
+    }
+
+    async fn submit_policy(&self) -> Result<(), String> {
+        self.submit_event(|facts| StateEvent::PolicyChanged(facts.policy.clone()))
+            .await
+    }
+
+    /// All controllers see how a cable looks.
+    async fn set_cable_health(&mut self, cable: usize, health: PartHealth) -> Result<(), String> {
+        let cable = self.uplink_cable(cable);
+        self.facts.cables.insert(cable, health);
+        self.report_cables().await
+    }
+
+    async fn report_cables(&self) -> Result<(), String> {
+        for controller in self.controllers.values() {
+            for (cable, health) in &self.facts.cables {
+                let seen = controller
+                    .report_health(FabricPart::Cable(*cable), *health)
+                    .await;
+                seen.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults end, and everybody knows the facts.
+    async fn restore_facts(&mut self) -> Result<(), String> {
+        self.end_faults().await?;
+        self.submit_policy().await
+    }
+
+    /// The faults end: everybody runs and hears each other.
+    pub(super) async fn end_faults(&mut self) -> Result<(), String> {
+        {
+            let mut world = lock_mutex(&self.testbed);
+            world.cuts.clear();
+            world.is_lossy = false;
+            for device in &mut world.devices {
+                device.is_on = true;
+                device.refuse_updates(0, Code::Ok);
+            }
+        }
+        for controller in 1..=CONTROLLERS {
+            self.start_controller(controller).await?;
+        }
+        sleep(AFTERMATH).await;
+        Ok(())
+    }
+
+    /// Waits until everything is as it should be, and looks whether it stays so.
+    async fn await_convergence(&self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(why) = self.check_converged() {
+            if Instant::now() >= deadline {
+                return Err(why);
+            }
+            sleep(LOOK).await;
+            // Whoever leads by etcd may not have led when it was told.
+            if self.led == LeadershipMode::ByEtcd {
+                self.submit_jobs().await?;
+                self.submit_policy().await?;
+            }
+        }
+        let calm = Instant::now() + CALM;
+        while Instant::now() < calm {
+            sleep(LOOK).await;
+            self.check_converged()
+                .map_err(|why| format!("it does not last: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// What no controller may do at any time; else the hash over all that was written.
+    fn check_invariants(&self) -> Result<u64, String> {
+        let world = lock_mutex(&self.testbed);
+        let in_use: u32 = world.devices.iter().map(|device| device.ids_in_use).sum();
+        match (world.violations.first(), in_use) {
+            (Some(violation), _) => Err(violation.clone()),
+            (None, 0) => Ok(world.trace),
+            (None, _) => Err(format!("{in_use} bids with an election id in use")),
+        }
+    }
+
+    /// The one controller that leads all switches.
+    pub(super) fn find_leader(&self) -> Result<(u32, &ControllerHandle), String> {
+        let leads = |controller: &ControllerHandle| {
+            let lines = controller.status_board().all_statuses();
+            lines
+                .values()
+                .filter(|line| line.mastership.is_primary())
+                .count()
+        };
+        let leading: Vec<usize> = self.controllers.values().map(leads).collect();
+        let mut leaders = self.controllers.iter().zip(&leading);
+        let leader = leaders.find(|(_, led)| **led == SWITCHES);
+        let (leader, _) = leader.ok_or_else(|| format!("switches led: {leading:?}"))?;
+        let total: usize = leading.iter().sum();
+        match total == SWITCHES {
+            true => Ok((*leader.0, leader.1)),
+            false => Err(format!("switches with two leaders: {leading:?}")),
+        }
+    }
+
+    pub(super) fn check_converged(&self) -> Result<(), String> {
+        let (_, leader) = self.find_leader()?;
+        self.check_plan(leader)?;
+        let desired = leader.desired_tables();
+        let world = lock_mutex(&self.testbed);
+        for (switch, tables) in &desired.tables {
+            let held = &world.devices[switch.index()].tables;
+            if *held != **tables {
+                let p4info = p4::ForwardingPipeline::embedded_fabric().p4info;
+                let updates = p4::diff_tables(&p4info, tables, held);
+                let first = updates
+                    .first()
+                    .map(|update| p4info.display(update).to_string());
+                return Err(format!(
+                    "{switch:?} lacks {} updates: {first:?}",
+                    updates.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_plan(&self, leader: &ControllerHandle) -> Result<(), String> {
+        let realised = leader.current_rollout().ok_or("nothing is planned")?;
+        let planned = realised.plan.jobs.len();
+        let ScenarioFacts { jobs, policy, .. } = &self.facts;
+        if planned != jobs.len() || realised.plan.levels != policy.levels {
+            return Err(format!("the plan is not about the facts: {planned} jobs"));
+        }
+        let drained = policy.drained.iter().cloned().collect();
+        let drainage = leader.watch_drains().borrow().clone();
+        if drainage.complete != drained || drainage.late_finding().is_some() {
+            return Err(format!("drains are not complete: {drainage:?}"));
+        }
+        let failed = self.facts.cables.iter();
+        let failed = failed.filter(|(_, seen)| **seen == PartHealth::Down);
+        let fabric = self
+            .fabric
+            .with_changes(failed.map(|(cable, _)| AvailabilityChange::LinkDown(*cable)));
+        let fabric = policy
+            .apply_drains(&fabric)
+            .map_err(|error| error.to_string())?;
+        let mut links = (0..fabric.links().len()).map(LinkId::from);
+        let found = &realised.fabric;
+        let as_it_is = |link: &LinkId| {
+            found.is_up(*link) == fabric.is_up(*link)
+                && found.is_usable(*link) == fabric.is_usable(*link)
+        };
+        match links.find(|link| !as_it_is(link)) {
+            Some(link) => Err(format!("{} is not as it looks", fabric.link_name(link))),
+            None => Ok(()),
+        }
+    }
+
+    /// The name of what a schedule drains.
+    fn drained_part_name(&self, part: usize) -> String {
+        match part.checked_sub(CABLES) {
+            Some(spine) => self.fabric.switch(self.spine_switch(spine)).name.clone(),
+            None => {
+                let cable = self.fabric.link(self.uplink_cable(part));
+                let ends = [cable.from, cable.to].map(|end| self.fabric.node_name(end.node));
+                ends.join("-")
+            }
+        }
+    }
+
+    fn spine_switch(&self, spine: usize) -> SwitchId {
+        let mut spines = self.fabric.switches_of_tier(Tier::Spine);
+        spines.nth(spine).expect("the schedule knows how many")
+    }
+
+    /// The uplink that a schedule means.
+    fn uplink_cable(&self, cable: usize) -> LinkId {
+        let leaves: Vec<_> = self.fabric.switches_of_tier(Tier::Leaf).collect();
+        let uplinks = self.fabric.up_links(leaves[cable / 2]);
+        uplinks[cable % 2]
+    }
+}
+
+/// Two leaves, two spines, two hosts on each leaf; a switch's address is its number.
+fn build_fabric() -> Result<Fabric, String> {
+    let spec = ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 2,
+        ..ClosSpec::default()
+    };
+    let fabric = clos::build_clos("world", &spec).map_err(|error| error.to_string())?;
+    let mut switches = fabric.switches().to_vec();
+    for (number, switch) in switches.iter_mut().enumerate() {
+        switch.p4runtime = Some(number.to_string());
+    }
+    Ok(Fabric::new(FabricParts {
+        name: fabric.name().to_owned(),
+        hosts: fabric.hosts().to_vec(),
+        nics: fabric.nics().to_vec(),
+        switches,
+        links: fabric.links().to_vec(),
+    }))
+}
+
+/// A controller in a hurry: a world lasts seconds. Its waits keep to the slots of its switches.
+pub(super) fn controller_config(
+    controller: u32,
+    term: u64,
+    led: LeadershipMode,
+) -> Result<Config, String> {
+    let mut raw = RawConfig::default();
+    if led == LeadershipMode::ByEtcd {
+        raw.etcd.endpoints = vec!["etcd".to_owned()];
+        raw.etcd.lease_s = 2;
+        raw.etcd.deadline_ms = 16 * SLOTS;
+    }
+    raw.election.controller = controller;
+    raw.election.term = term;
+    raw.election.grace_ms = 8 * SLOTS;
+    raw.deadlines.rpc_ms = 16 * SLOTS;
+    raw.deadlines.connect_ms = 16 * SLOTS;
+    raw.reconcile.interval_ms = 32 * SLOTS;
+    raw.reconcile.retry_first_ms = SLOTS;
+    raw.reconcile.retry_longest_ms = 8 * SLOTS;
+    raw.reconcile.batch = 5;
+    raw.deadlines.drain_ms = 64 * SLOTS;
+    raw.deadlines.verify_ms = 64 * SLOTS;
+    raw.liveness.hold_down_ms = 4 * SLOTS;
+    raw.liveness.hold_down_longest_ms = 32 * SLOTS;
+    raw.liveness.switch_silence_ms = 32 * SLOTS;
+    raw.liveness.return_ms = 32 * SLOTS;
+    Config::try_from(raw).map_err(|error| error.to_string())
+}
+
+/// A job with a flow between the leaves.
+pub(super) fn build_job(number: u32) -> Job {
+    let flow = Flow {
+        src: NicId(number % 2),
+        dst: NicId(2 + number / 2 % 2),
+        bytes: 1e9,
+        udp_src_port: 50_000 + number as u16,
+    };
+    Job {
+        id: format!("job{number}").as_str().into(),
+        tenant: None,
+        model: None,
+        gpus: BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]),
+        flop_per_iteration: 1e15 * f64::from(number + 1),
+        compute_seconds: 1.0,
+        overlap_from: 1.0,
+        recent_slowdown: 0.0,
+        flows: vec![flow],
+    }
+}

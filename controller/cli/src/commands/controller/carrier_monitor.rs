@@ -1,0 +1,150 @@
+//! The state of cables as this machine sees it, for a fabric that is emulated on it.
+//!
+//! P4Runtime has no news of ports. Where the ports of switches are interfaces of this machine,
+//! named as Mininet names them, `SWITCH-ethPORT`, rtnetlink has. What it says goes to the
+//! controller as an observation like any other. The decision: a cable works while neither of its
+//! ends is seen without carrier, so that it does not matter which end is looked at first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::{io, thread};
+
+use ::controller::liveness::{FabricPart, PartHealth};
+use switch::ports::{LinkMonitor, LinkUpdate, PortState};
+use tokio::sync::mpsc;
+use topology::{Fabric, LinkId};
+
+/// Observations that may wait for the controller; then the kernel's buffer fills.
+const SEEN_LIMIT: usize = 256;
+
+/// The interfaces of this machine that are ends of the fabric's cables.
+pub(super) struct CarrierMonitor {
+    seen: mpsc::Receiver<(FabricPart, PartHealth)>,
+}
+
+/// Cables by the names of the interfaces at their ends.
+#[derive(Debug)]
+struct InterfaceCables {
+    by_name: BTreeMap<String, LinkId>,
+    /// Ends without carrier.
+    without_carrier: BTreeSet<String>,
+}
+
+impl CarrierMonitor {
+    /// Listens on a thread of its own, and asks for what there is.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn start_monitor(fabric: &Fabric) -> io::Result<Self> {
+        let (links, cables) = (LinkMonitor::open()?, InterfaceCables::from_fabric(fabric));
+        let (tell, seen) = mpsc::channel(SEEN_LIMIT);
+        thread::Builder::new()
+            .name("carriers".to_owned())
+            .spawn(move || watch_links(links, cables, &tell))?;
+        Ok(Self { seen })
+    }
+
+    /// The next observation of a cable.
+    ///
+    /// # Errors
+    /// The kernel does not tell any more.
+    pub(super) async fn next(&mut self) -> io::Result<(FabricPart, PartHealth)> {
+        let seen = self.seen.recv().await;
+        seen.ok_or_else(|| io::Error::other("no more news of interfaces"))
+    }
+}
+
+/// Tells what is seen until nobody wants to know.
+fn watch_links(
+    mut links: LinkMonitor,
+    mut cables: InterfaceCables,
+    tell: &mpsc::Sender<(FabricPart, PartHealth)>,
+) {
+    while links.wait_readable().is_ok() {
+        for news in links.receive_updates() {
+            let seen = cables.update_interface(&news);
+            if seen.is_some_and(|seen| tell.blocking_send(seen).is_err()) {
+                return;
+            }
+        }
+    }
+}
+
+impl InterfaceCables {
+    fn from_fabric(fabric: &Fabric) -> Self {
+        let switches = fabric.switches().iter();
+        let named = switches.flat_map(|switch| {
+            let ports = switch.ports.iter();
+            ports.map(|(port, link)| (interface_name(&switch.name, *port), cable_id(*link)))
+        });
+        Self {
+            by_name: named.collect(),
+            without_carrier: BTreeSet::new(),
+        }
+    }
+
+    /// What an interface's state says of its cable.
+    fn update_interface(&mut self, news: &LinkUpdate) -> Option<(FabricPart, PartHealth)> {
+        let cable = *self.by_name.get(&news.name)?;
+        match news.state {
+            PortState::Up => self.without_carrier.remove(&news.name),
+            PortState::Down | PortState::Absent => self.without_carrier.insert(news.name.clone()),
+        };
+        let is_end = |name: &&String| self.by_name.get(*name) == Some(&cable);
+        let health = match self.without_carrier.iter().find(is_end) {
+            Some(_) => PartHealth::Down,
+            None => PartHealth::Up,
+        };
+        Some((FabricPart::Cable(cable), health))
+    }
+}
+
+/// Mininet's name for the port of a switch.
+fn interface_name(switch: &str, port: u32) -> String {
+    format!("{switch}-eth{port}")
+}
+
+/// Both directions of a cable by one name.
+fn cable_id(link: LinkId) -> LinkId {
+    link.min(link.reverse())
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::clos::{self, ClosSpec};
+
+    use super::*;
+
+    #[test]
+    fn a_cable_is_down_while_one_of_its_ends_is() {
+        let fabric = clos::build_clos("two by two", &ClosSpec::default()).unwrap();
+        let (port, link) = fabric.switches()[0].ports.last_key_value().unwrap();
+        let far = fabric.link(*link).to;
+        let names = [
+            interface_name(&fabric.switches()[0].name, *port),
+            interface_name(fabric.node_name(far.node), far.port),
+        ];
+        let mut cables = InterfaceCables::from_fabric(&fabric);
+        let mut hear = |name: &str, state| {
+            let heard = cables.update_interface(&LinkUpdate {
+                name: name.to_owned(),
+                index: 1,
+                state,
+            });
+            heard.map(|(part, health)| (part == FabricPart::Cable(cable_id(*link)), health))
+        };
+        assert_eq!(hear("eth0", PortState::Down), None);
+        assert_eq!(
+            hear(&names[0], PortState::Down),
+            Some((true, PartHealth::Down))
+        );
+        assert_eq!(
+            hear(&names[1], PortState::Absent),
+            Some((true, PartHealth::Down))
+        );
+        assert_eq!(
+            hear(&names[0], PortState::Up),
+            Some((true, PartHealth::Down))
+        );
+        assert_eq!(hear(&names[1], PortState::Up), Some((true, PartHealth::Up)));
+    }
+}

@@ -1,0 +1,95 @@
+//! Documents that are read again when they change.
+//!
+//! The decision: files are looked at, again and again, and a change counts once it was seen twice.
+//! That works on every file system and with every editor, whatever it does to save, and a file that
+//! is half written is not read.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What a file looks like from outside: when it was written, and its length. None if it is not
+/// there.
+type FileStamp = Option<(SystemTime, u64)>;
+
+/// Files that are watched.
+pub(super) struct FileWatch {
+    files: Vec<PathBuf>,
+    steady: DebouncedValue<Vec<FileStamp>>,
+    looks: Interval,
+}
+
+impl FileWatch {
+    /// Watches these from now on.
+    pub(super) fn new<'a>(files: impl Iterator<Item = &'a String>) -> Self {
+        let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            steady: DebouncedValue::new(file_stamps(&files)),
+            files,
+            looks,
+        }
+    }
+
+    /// Waits until one of them has changed, and lies still.
+    pub(super) async fn wait_for_change(&mut self) {
+        loop {
+            self.looks.tick().await;
+            if self.steady.observe_value(file_stamps(&self.files)) {
+                return;
+            }
+        }
+    }
+}
+
+fn file_stamps(files: &[PathBuf]) -> Vec<FileStamp> {
+    let outside = |file: &PathBuf| {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files.iter().map(outside).collect()
+}
+
+/// Something that counts once it is seen twice in a row.
+struct DebouncedValue<T> {
+    counts: T,
+    seen: T,
+}
+
+impl<T: Clone + PartialEq> DebouncedValue<T> {
+    fn new(counts: T) -> Self {
+        let seen = counts.clone();
+        Self { counts, seen }
+    }
+
+    /// Whether what is seen now counts, and did not before.
+    fn observe_value(&mut self, now: T) -> bool {
+        let is_steady = now == self.seen;
+        self.seen = now;
+        let is_news = is_steady && self.seen != self.counts;
+        if is_news {
+            self.counts = self.seen.clone();
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_counts_once_and_when_it_lies_still() {
+        let mut steady = DebouncedValue::new(1);
+        let seen = [1, 2, 3, 3, 3, 1, 3, 3, 4, 4].map(|now| steady.observe_value(now));
+        let t = [
+            false, false, false, true, false, false, false, false, false, true,
+        ];
+        assert_eq!(seen, t);
+    }
+}

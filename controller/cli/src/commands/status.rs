@@ -1,0 +1,239 @@
+//! `crux jobs`, `switches`, `links`, `explain`, `doctor`: what a running controller knows and has
+//! decided.
+//!
+//! They only ask and print; what they print as JSON is the answer as it came.
+
+use ::controller::northbound::controller_view::{JobRow, JobSource, LevelLoad, LinkRow, SwitchRow};
+use ::controller::northbound::explanation::{ExplainJobResponse, FlowExplanation};
+use comfy_table::Table;
+use serde::Serialize;
+use topology::{Finding, Severity};
+
+use crate::client::ControllerClient;
+use crate::command_error::CommandError;
+use crate::output::{self, FormatArg, OutputFormat};
+
+/// Arguments of all of them.
+#[derive(clap::Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    client: ControllerClient,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// Arguments of `explain`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux explain gpt
+  crux explain 'h1>h3:50000'")]
+pub(crate) struct ExplainArgs {
+    /// A job, or a flow as SOURCE>DESTINATION:UDP-PORT
+    name: String,
+    #[command(flatten)]
+    args: StatusArgs,
+}
+
+pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
+    let rows: Vec<JobRow> = args.client.get_json("/v1/jobs")?;
+    args.print_rows(&rows, || {
+        let headings = [
+            "job",
+            "level",
+            "rank",
+            "TFLOP/s",
+            "alone s",
+            "GPUs",
+            "flows",
+            "counted Gbit/s",
+            "known by",
+        ];
+        let mut table = output::new_table(headings);
+        for row in &rows {
+            let known = match (row.source, row.profiled) {
+                (_, true) => "being profiled",
+                (JobSource::Telemetry, false) => "telemetry",
+                (JobSource::Document, false) => "document",
+                (JobSource::Rule, false) => "rule",
+            };
+            let counted = row.measured_bytes_per_second;
+            let counted = counted.map(|bytes| format!("{:.2}", bytes * 8.0 / 1e9));
+            table.add_row([
+                row.id.clone(),
+                row.level.to_string(),
+                row.rank.to_string(),
+                format!("{:.1}", row.intensity / 1e12),
+                format!("{:.4}", row.alone_seconds),
+                row.gpus.to_string(),
+                row.flows.to_string(),
+                counted.unwrap_or_else(|| "-".to_owned()),
+                known.to_owned(),
+            ]);
+        }
+        table
+    })
+}
+
+pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
+    let rows: Vec<SwitchRow> = args.client.get_json("/v1/switches")?;
+    args.print_rows(&rows, || {
+        let headings = [
+            "switch", "state", "standing", "verified", "entries", "drifted", "problems",
+        ];
+        let mut table = output::new_table(headings);
+        for row in &rows {
+            let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
+            table.add_row([
+                row.name.clone(),
+                row.state.clone(),
+                row.standing.clone(),
+                number(row.verified),
+                number(row.entries.map(|entries| entries as u64)),
+                row.drifted.to_string(),
+                row.problems.join("\n"),
+            ]);
+        }
+        table
+    })
+}
+
+pub(crate) fn print_links(args: &StatusArgs) -> Result<(), CommandError> {
+    let rows: Vec<LinkRow> = args.client.get_json("/v1/links")?;
+    args.print_rows(&rows, || {
+        let headings = [
+            "link", "state", "Gbit/s", "planned", "by level", "measured", "by level", "jobs",
+        ];
+        let mut table = output::new_table(headings);
+        for row in &rows {
+            let measured = row
+                .measured
+                .map_or("-".to_owned(), |load| format!("{load:.3}"));
+            table.add_row([
+                row.link.clone(),
+                row.state.clone(),
+                row.gbps.to_string(),
+                format!("{:.3}", row.load),
+                format_levels(&row.levels),
+                measured,
+                format_levels(&row.measured_levels),
+                row.jobs.join(", "),
+            ]);
+        }
+        table
+    })
+}
+
+fn format_levels(levels: &[LevelLoad]) -> String {
+    let levels = levels.iter();
+    let levels = levels.map(|level| format!("{}: {:.3}", level.level, level.load));
+    levels.collect::<Vec<_>>().join(", ")
+}
+
+/// Exit status 1 where there is an error among the findings.
+pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
+    let findings: Vec<Finding> = args.client.get_json("/v1/doctor")?;
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&findings)?,
+        OutputFormat::Table if findings.is_empty() => {
+            output::print_line("everything is as it should be")?
+        }
+        OutputFormat::Table => findings.iter().try_for_each(output::print_line)?,
+    }
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        count => Err(CommandError::Failed(format!("{count} errors"))),
+    }
+}
+
+pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> {
+    // What a path of a URL cannot hold as it is.
+    let name = args
+        .name
+        .replace('%', "%25")
+        .replace('>', "%3E")
+        .replace(' ', "%20");
+    let why: ExplainJobResponse = args.args.client.get_json(&format!("/v1/explain/{name}"))?;
+    match args.args.output.format {
+        OutputFormat::Json => output::print_json(&why),
+        OutputFormat::Table => {
+            output::print_line(explain_level(&why))?;
+            why.flows
+                .iter()
+                .try_for_each(|flow| output::print_line(explain_path(flow)))
+        }
+    }
+}
+
+impl StatusArgs {
+    fn print_rows(
+        &self,
+        rows: &impl Serialize,
+        table: impl FnOnce() -> Table,
+    ) -> Result<(), CommandError> {
+        match self.output.format {
+            OutputFormat::Json => output::print_json(rows),
+            OutputFormat::Table => output::print_line(table()),
+        }
+    }
+}
+
+/// Why the level.
+fn explain_level(why: &ExplainJobResponse) -> String {
+    let names = |names: &[String]| match names.is_empty() {
+        true => "nobody".to_owned(),
+        false => names.join(", "),
+    };
+    let bottleneck = why.bottleneck.as_deref().unwrap_or("no link");
+    let reference = why.reference.as_deref().unwrap_or("its contenders");
+    let rule = match (&why.rule, why.profiled) {
+        (_, true) => "the highest class, because it is being profiled".to_owned(),
+        (Some(rule), false) => format!("the override `{rule}`"),
+        (None, false) => "no override".to_owned(),
+    };
+    let adopts = why.adopts.iter();
+    let adopts: String = adopts
+        .map(|rule| format!("\n  adopts      {rule}"))
+        .collect();
+    format!(
+        "job {} has level {} of 0..{}, rank {}\n  \
+         intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
+         correction  {:.3}, compared with {reference}\n  \
+         priority    {:.3e}\n  \
+         contends    with {}; compression left {} above it in its class\n  \
+         policy      {rule}{adopts}",
+        why.id,
+        why.level,
+        why.levels - 1,
+        why.rank,
+        why.intensity,
+        why.bottleneck_seconds,
+        why.correction,
+        why.priority,
+        names(&why.contenders),
+        names(&why.merged_with),
+    )
+}
+
+/// Why the path.
+fn explain_path(flow: &FlowExplanation) -> String {
+    let told = if flow.pinned {
+        "pinned"
+    } else {
+        "left to ECMP"
+    };
+    let mut text = format!("\nflow {} ({told})", flow.flow);
+    for candidate in &flow.candidates {
+        let mark = if candidate.chosen { "*" } else { " " };
+        let busiest = candidate.busiest.as_deref().unwrap_or("no link");
+        let path = candidate.path.join(" > ");
+        text += &format!(
+            "\n  {mark} {path}  others' load {:.3} on {busiest}",
+            candidate.load
+        );
+    }
+    text
+}

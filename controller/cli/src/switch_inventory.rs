@@ -1,0 +1,27 @@
+//! Switches that are named on the command line, for a fabric that no document describes.
+
+use topology::{Fabric, FabricParts, Switch, Tier};
+
+/// A switch from `NAME=HOST:PORT/ID`.
+pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
+    let parts = text.split_once('=');
+    let parts = parts.and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
+    let (name, (address, id)) = parts.ok_or("write NAME=HOST:PORT/ID, for example s1=h:9559/1")?;
+    let device_id = id.parse();
+    Ok(Switch {
+        name: name.to_owned(),
+        tier: Tier::Leaf,
+        device_id: device_id.map_err(|_| format!("{id} is no device id; they are numbers"))?,
+        p4runtime: Some(address.to_owned()),
+        ports: [].into(),
+    })
+}
+
+/// A fabric of these switches, of whose cables and hosts nothing is known.
+pub(crate) fn undiscovered_fabric(switches: &[Switch]) -> Fabric {
+    Fabric::new(FabricParts {
+        name: "found".to_owned(),
+        switches: switches.to_vec(),
+        ..FabricParts::default()
+    })
+}

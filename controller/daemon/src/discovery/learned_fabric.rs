@@ -1,0 +1,307 @@
+//! A document of the fabric that was found.
+//!
+//! Switches are those that were asked, cables and hosts those that were seen; what probes cannot
+//! tell (speeds, GPUs, names of hosts that no document has) is assumed, and said to be. The
+//! decision: tiers follow from where hosts are. Where a host is seen there is a leaf, and every
+//! other switch is as high as it is far from the nearest one; only where no host was seen do the
+//! numbers decide, which a finding says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::spec::{FabricDocument, HostDocument, LinkDocument, SwitchDocument};
+use topology::{Fabric, Finding, SwitchId, Tier};
+
+use super::{HostAttachment, ObservedTopology, SwitchPort};
+
+/// What probes cannot tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiscoveryDefaults {
+    /// Capacity of each cable that no document has, in Gb/s.
+    pub gbps: f64,
+    /// GPUs of each host that no document has.
+    pub gpus: u32,
+}
+
+/// A fabric that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LearnedFabric {
+    /// It, in the explicit form.
+    pub document: FabricDocument,
+    /// What of it is assumed.
+    pub findings: Vec<Finding>,
+}
+
+/// The document of what is seen of the switches of `fabric`, whose names, hosts and speeds it takes
+/// over where they are the same.
+pub fn document_observed_fabric(
+    fabric: &Fabric,
+    sight: &ObservedTopology,
+    assumed: DiscoveryDefaults,
+) -> LearnedFabric {
+    let (tiers, mut findings) = infer_tiers(fabric, sight);
+    let switches = fabric.switches().iter().zip(tiers);
+    let switches = switches.map(|(switch, tier)| SwitchDocument {
+        name: switch.name.clone(),
+        tier,
+        device_id: switch.device_id,
+        p4runtime: switch.p4runtime.clone(),
+    });
+    let switches: Vec<_> = switches.collect();
+    let cables = sight.cables().into_iter().map(|(a, b)| {
+        let (a, b) = (a.port_name(fabric), b.port_name(fabric));
+        let known = fabric.links_named(&format!("{a}-{b}"));
+        let known = known
+            .first()
+            .map(|link| fabric.link(*link).bandwidth.gbps());
+        let gbps = known.unwrap_or(assumed.gbps);
+        LinkDocument { a, b, gbps }
+    });
+    let mut links: Vec<LinkDocument> = cables.collect();
+    let mut hosts = HostCollector {
+        fabric,
+        defaults: assumed,
+        found: BTreeMap::new(),
+    };
+    for (ip, station) in &sight.hosts {
+        links.push(hosts.add_interface(*ip, *station));
+    }
+    if hosts
+        .found
+        .values()
+        .any(|(host, _)| host.gpus == assumed.gpus)
+    {
+        let text = format!("{} GPUs assumed where no document says", assumed.gpus);
+        findings.push(Finding::warning("hosts", text));
+    }
+    let document = FabricDocument {
+        name: fabric.name().to_owned(),
+        clos: None,
+        switches,
+        hosts: hosts.found.into_values().map(|(host, _)| host).collect(),
+        links,
+    };
+    LearnedFabric { document, findings }
+}
+
+/// Hosts by name, with how many NICs each has so far.
+struct HostCollector<'a> {
+    fabric: &'a Fabric,
+    defaults: DiscoveryDefaults,
+    found: BTreeMap<String, (HostDocument, u32)>,
+}
+
+impl HostCollector<'_> {
+    /// Takes an interface in; its cable.
+    fn add_interface(&mut self, ip: std::net::Ipv4Addr, station: HostAttachment) -> LinkDocument {
+        let nic = self.fabric.nic_with_ip(ip).map(|nic| self.fabric.nic(nic));
+        let host = nic.map(|nic| self.fabric.host(nic.host));
+        let unknown = || format!("host-{}", ip.to_string().replace('.', "-"));
+        let name = host.map_or_else(unknown, |host| host.name.clone());
+        let gpus = host.map_or(self.defaults.gpus, |host| host.gpus);
+        let gbps = nic.map(|nic| self.fabric.link(nic.uplink).bandwidth.gbps());
+        let first = || {
+            let host = HostDocument {
+                name: name.clone(),
+                gpus,
+                ips: Vec::new(),
+                macs: Vec::new(),
+            };
+            (host, 0)
+        };
+        let (host, nics) = self.found.entry(name.clone()).or_insert_with(first);
+        host.ips.push(ip.to_string());
+        host.macs.push(station.mac.to_string());
+        let index = *nics;
+        *nics += 1;
+        LinkDocument {
+            a: format!("{name}:{index}"),
+            b: station.at.port_name(self.fabric),
+            gbps: gbps.unwrap_or(self.defaults.gbps),
+        }
+    }
+}
+
+/// The tier of every switch, and what of that is a guess.
+fn infer_tiers(fabric: &Fabric, sight: &ObservedTopology) -> (Vec<Tier>, Vec<Finding>) {
+    let neighbours = switch_neighbours(sight);
+    let seen: BTreeSet<SwitchId> = sight.hosts.values().map(|host| host.at.switch).collect();
+    let mut findings = Vec::new();
+    let leaves = match seen.is_empty() {
+        false => seen,
+        true => {
+            let text = "guessed: no host was seen, so the more numerous side are taken for leaves";
+            findings.push(Finding::warning("tiers", text));
+            larger_partition(fabric, &neighbours)
+        }
+    };
+    let heights = hop_distances(&neighbours, leaves);
+    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let tiers = switches.map(|switch| match heights.get(&switch) {
+        Some(1) => Tier::Spine,
+        Some(2..) => Tier::Core,
+        // Where nothing leads, hosts may still come to be.
+        Some(0) | None => Tier::Leaf,
+    });
+    (tiers.collect(), findings)
+}
+
+fn switch_neighbours(sight: &ObservedTopology) -> BTreeMap<SwitchId, BTreeSet<SwitchId>> {
+    let mut neighbours: BTreeMap<SwitchId, BTreeSet<SwitchId>> = BTreeMap::new();
+    let pairs = sight.cables().into_iter();
+    for (a, b) in pairs
+        .flat_map(|(a, b): (SwitchPort, SwitchPort)| [(a.switch, b.switch), (b.switch, a.switch)])
+    {
+        neighbours.entry(a).or_default().insert(b);
+    }
+    neighbours
+}
+
+/// How far every switch is from the nearest of these.
+fn hop_distances(
+    neighbours: &BTreeMap<SwitchId, BTreeSet<SwitchId>>,
+    from: BTreeSet<SwitchId>,
+) -> BTreeMap<SwitchId, usize> {
+    let mut found: BTreeMap<SwitchId, usize> = from.iter().map(|switch| (*switch, 0)).collect();
+    let mut edge = from;
+    for distance in 1.. {
+        let next = edge
+            .iter()
+            .filter_map(|switch| neighbours.get(switch))
+            .flatten();
+        edge = next
+            .filter(|switch| !found.contains_key(switch))
+            .copied()
+            .collect();
+        if edge.is_empty() {
+            break;
+        }
+        found.extend(edge.iter().map(|switch| (*switch, distance)));
+    }
+    found
+}
+
+/// The switches an even number of cables away from the first, or those an odd number away: the more
+/// numerous; of equals the former.
+fn larger_partition(
+    fabric: &Fabric,
+    neighbours: &BTreeMap<SwitchId, BTreeSet<SwitchId>>,
+) -> BTreeSet<SwitchId> {
+    let mut sides = [BTreeSet::new(), BTreeSet::new()];
+    for first in (0..fabric.switches().len()).map(SwitchId::from) {
+        let placed = sides.iter().any(|side| side.contains(&first));
+        if placed || !neighbours.contains_key(&first) {
+            continue;
+        }
+        for (switch, distance) in hop_distances(neighbours, [first].into()) {
+            sides[distance % 2].insert(switch);
+        }
+    }
+    let [even, odd] = sides;
+    if odd.len() > even.len() { odd } else { even }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::clos::{self, ClosSpec};
+
+    const ASSUMED: DiscoveryDefaults = DiscoveryDefaults {
+        gbps: 100.0,
+        gpus: 8,
+    };
+
+    fn end(fabric: &Fabric, endpoint: topology::LinkEndpoint) -> Option<SwitchPort> {
+        let switch = endpoint.node.switch()?;
+        let port = u16::try_from(endpoint.port).ok()?;
+        assert!(switch.index() < fabric.switches().len());
+        Some(SwitchPort { switch, port })
+    }
+
+    /// What is seen of a fabric in which everything works and all hosts speak.
+    fn sight(fabric: &Fabric) -> ObservedTopology {
+        let ends = |link: &topology::Link| Some((end(fabric, link.from)?, end(fabric, link.to)?));
+        let station = |nic: &topology::Nic| {
+            let at = end(fabric, fabric.link(nic.uplink).to).unwrap();
+            (nic.ip, HostAttachment { at, mac: nic.mac })
+        };
+        ObservedTopology {
+            links: fabric.links().iter().filter_map(ends).collect(),
+            hosts: fabric.nics().iter().map(station).collect(),
+        }
+    }
+
+    /// The switches of a fabric and nothing else of it, all in the same tier.
+    fn inventory(fabric: &Fabric) -> Fabric {
+        let mut switches = fabric.switches().to_vec();
+        for switch in &mut switches {
+            switch.tier = Tier::Leaf;
+            switch.ports.clear();
+        }
+        Fabric::new(topology::FabricParts {
+            name: "found".to_owned(),
+            switches,
+            ..topology::FabricParts::default()
+        })
+    }
+
+    fn fabrics() -> [Fabric; 2] {
+        let two = ClosSpec {
+            leaves: 4,
+            spines: 2,
+            hosts_per_leaf: 3,
+            ..ClosSpec::default()
+        };
+        let three = ClosSpec {
+            pods: 2,
+            cores: 4,
+            ..two.clone()
+        };
+        [two, three].map(|spec| clos::build_clos("lab", &spec).unwrap())
+    }
+
+    #[test]
+    fn a_known_fabric_is_found_as_it_is() {
+        for fabric in fabrics() {
+            let learned = document_observed_fabric(&fabric, &sight(&fabric), ASSUMED);
+            let found = Fabric::try_from(&learned.document).unwrap();
+            let names = |fabric: &Fabric| {
+                let links = (0..fabric.links().len()).map(topology::LinkId::from);
+                let link = |id| {
+                    (
+                        fabric.link_name(id),
+                        fabric.link(id).bandwidth.gbps().to_bits(),
+                    )
+                };
+                links.map(link).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(names(&found), names(&fabric));
+            assert_eq!(found.switches().len(), fabric.switches().len());
+        }
+    }
+
+    #[test]
+    fn tiers_are_inferred_where_there_is_no_document() {
+        for fabric in fabrics() {
+            let learned = document_observed_fabric(&inventory(&fabric), &sight(&fabric), ASSUMED);
+            let found = Fabric::try_from(&learned.document).unwrap();
+            for (found, switch) in found.switches().iter().zip(fabric.switches()) {
+                assert_eq!((&found.name, found.tier), (&switch.name, switch.tier));
+            }
+            assert_eq!(found.nics().len(), fabric.nics().len());
+            let told: Vec<&str> = learned.findings.iter().map(|f| f.about.as_str()).collect();
+            assert_eq!(told, ["hosts"]);
+        }
+    }
+
+    #[test]
+    fn without_hosts_the_more_numerous_side_are_leaves_and_that_is_said() {
+        let [fabric, _] = fabrics();
+        let mut sight = sight(&fabric);
+        sight.hosts.clear();
+        let learned = document_observed_fabric(&inventory(&fabric), &sight, ASSUMED);
+        let tiers: Vec<Tier> = learned.document.switches.iter().map(|s| s.tier).collect();
+        let expected: Vec<Tier> = fabric.switches().iter().map(|s| s.tier).collect();
+        assert_eq!(tiers, expected);
+        assert_eq!(learned.findings[0].about, "tiers");
+    }
+}

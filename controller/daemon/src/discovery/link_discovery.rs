@@ -1,0 +1,412 @@
+//! Discovery beside a running controller: probes in rounds, and what becomes of them.
+//!
+//! The task is given what sessions hear and says what they shall send; an [`TopologyObserver`] is in
+//! between. Differences from the document go to whoever looks, cables that were seen and are not
+//! any more to [`liveness`](crate::liveness). The decision: only what was seen before can be
+//! missed. Where the controller never heard a probe, the fault may lie in the way of the probe, so
+//! that is told and traffic stays; and when more than half of all cables fall silent in one round,
+//! it is the controller that has lost its hearing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use p4::codec::{PacketIn, PacketOut, PacketOutTarget};
+use p4::fabric::PortNumber;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use topology::{Fabric, Finding, LinkId, Severity, SwitchId};
+use tracing::{info, warn};
+
+use super::probe::ProbeKey;
+use super::topology_learner::TopologyLearner;
+use super::{ObservedTopology, SwitchPort, TopologyObserver, arp, compare_cabling};
+use crate::config;
+use crate::liveness::{FabricPart, PartHealth};
+use crate::runtime::EventSubmission;
+use crate::southbound::StatusBoard;
+use crate::southbound::arbitration::Mastership;
+use crate::southbound::connection::OutgoingMessage;
+use crate::state::PlanRollout;
+
+/// Ports that no document has are probed in every so many rounds.
+const SURVEY: u64 = 8;
+
+/// A packet that a session heard.
+type SwitchPacket = (SwitchId, PacketIn);
+
+/// What sessions have of discovery: where to put the packets that they hear, and which to send.
+#[derive(Clone, Debug)]
+pub(crate) struct PacketIo {
+    received: mpsc::Sender<SwitchPacket>,
+    rounds: watch::Receiver<Arc<ProbeRound>>,
+}
+
+impl PacketIo {
+    /// Takes a packet from a switch; one too many is lost, as on any wire.
+    pub(crate) fn deliver_packet_in(&self, switch: SwitchId, packet: PacketIn) {
+        drop(self.received.try_send((switch, packet)));
+    }
+
+    /// Says on a switch's stream what is to be sent there, round after round.
+    pub(crate) async fn send_packets_out(
+        &self,
+        switch: SwitchId,
+        say: mpsc::Sender<OutgoingMessage>,
+    ) -> Infallible {
+        let mut rounds = self.rounds.clone();
+        while rounds.changed().await.is_ok() {
+            let round = Arc::clone(&rounds.borrow_and_update());
+            for packet in round.packets_for(switch) {
+                // The stream has ended, which its session hears.
+                drop(say.send(OutgoingMessage::Packet(packet.clone())).await);
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// What the sessions are to send now.
+#[derive(Clone, Debug, Default)]
+struct ProbeRound {
+    packets: BTreeMap<SwitchId, Vec<PacketOut>>,
+}
+
+impl ProbeRound {
+    /// What one of them is to send.
+    fn packets_for(&self, switch: SwitchId) -> &[PacketOut] {
+        self.packets.get(&switch).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What is seen, and how it differs from the document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryReport {
+    /// What is seen.
+    pub topology: ObservedTopology,
+    /// How it differs.
+    pub findings: Vec<Finding>,
+}
+
+/// The task.
+pub(crate) struct LinkDiscovery {
+    limits: config::DiscoveryConfig,
+    received: mpsc::Receiver<SwitchPacket>,
+    rounds: watch::Sender<Arc<ProbeRound>>,
+    reports: watch::Sender<Arc<DiscoveryReport>>,
+}
+
+/// What the task looks at, and whom it tells how cables look.
+pub(crate) struct DiscoveryInputs {
+    /// The fabric as the document has it.
+    pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
+    /// Which switches listen.
+    pub(crate) board: StatusBoard,
+    /// Who hears of cables.
+    pub(crate) events: mpsc::Sender<EventSubmission>,
+}
+
+/// What is known of one fabric.
+struct FabricObservation {
+    fabric: Fabric,
+    observer: TopologyObserver,
+    /// Since when each switch sends and listens.
+    listening_since: BTreeMap<SwitchId, Instant>,
+    rounds: u64,
+    /// Cables that were seen both ways, and how they look.
+    cables: BTreeMap<LinkId, PartHealth>,
+    /// Until then, cables of another fabric may be called by these names.
+    ambiguous_until: Option<Instant>,
+}
+
+impl LinkDiscovery {
+    /// One that waits for `queue` packets at most, and the antenna for its sessions.
+    pub(crate) fn new(limits: &config::DiscoveryConfig, queue: usize) -> (Self, PacketIo) {
+        let (to_scout, heard) = mpsc::channel(queue);
+        let (rounds, to_sessions) = watch::channel(Arc::default());
+        let scout = Self {
+            limits: limits.clone(),
+            received: heard,
+            rounds,
+            reports: watch::Sender::default(),
+        };
+        let antenna = PacketIo {
+            received: to_scout,
+            rounds: to_sessions,
+        };
+        (scout, antenna)
+    }
+
+    /// What is found, as it changes.
+    pub(crate) fn report_receiver(&self) -> watch::Receiver<Arc<DiscoveryReport>> {
+        self.reports.subscribe()
+    }
+
+    /// Probes until `stop`, if that is wanted.
+    pub(crate) async fn run(mut self, around: DiscoveryInputs, stop: CancellationToken) {
+        if self.limits.is_enabled {
+            stop.run_until_cancelled(self.run_rounds(around)).await;
+        }
+    }
+
+    async fn run_rounds(&mut self, around: DiscoveryInputs) {
+        let key = ProbeKey::random();
+        let mut ticks = interval(self.limits.probe_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let growth = |assumed| TopologyLearner::new(assumed, self.limits.stale_after);
+        let mut growth = self.limits.assumptions.map(growth);
+        let mut watch: Option<FabricObservation> = None;
+        loop {
+            tokio::select! {
+                biased;
+                Some((switch, packet)) = self.received.recv() => {
+                    if let Some(watch) = &mut watch {
+                        watch.receive_packet(switch, &packet);
+                    }
+                }
+                _ = ticks.tick() => {
+                    let fabric = around.rollout.borrow().as_ref().map(|had| had.fabric.clone());
+                    let Some(fabric) = fabric else { continue };
+                    let begin = |fabric| FabricObservation::new(fabric, &key, &self.limits);
+                    let known = watch.take().filter(|watch| is_same_topology(&watch.fabric, &fabric));
+                    let mut now = known.unwrap_or_else(|| begin(fabric.clone()));
+                    now.fabric = fabric;
+                    self.run_round(&mut now, growth.as_mut(), &around).await;
+                    watch = Some(now);
+                }
+            }
+        }
+    }
+
+    /// One round: what became of those before, and the next probes.
+    async fn run_round(
+        &self,
+        watch: &mut FabricObservation,
+        growth: Option<&mut TopologyLearner>,
+        around: &DiscoveryInputs,
+    ) {
+        let now = Instant::now();
+        watch.update_listeners(&around.board, now);
+        let mut found = watch.build_report(self.limits.stale_after, now);
+        let mut news = Vec::new();
+        if watch.ambiguous_until.is_none_or(|until| until <= now) {
+            let changed = watch.cable_changes(&found.topology).into_iter();
+            news.extend(changed.map(|(part, health)| EventSubmission::part_health(part, health)));
+        }
+        if let Some(growth) = growth {
+            let lesson = growth.learn_topology(&watch.fabric, &found.topology, now);
+            // What is extra becomes part of the fabric.
+            let is_wrong = |finding: &Finding| finding.severity == Severity::Error;
+            found.findings.retain(is_wrong);
+            found.findings.extend(lesson.findings);
+            if let Some(fabric) = lesson.fabric {
+                watch.ambiguous_until = Some(now + self.limits.stale_after);
+                news.push(EventSubmission::learned_fabric(fabric));
+            }
+        }
+        for news in news {
+            // The controller has stopped; this task will be, too.
+            drop(around.events.send(news).await);
+        }
+        self.publish_report(found);
+        self.rounds
+            .send_replace(Arc::new(watch.next_round(&self.limits)));
+    }
+
+    fn publish_report(&self, found: DiscoveryReport) {
+        let before = Arc::clone(&self.reports.borrow());
+        if *before == found {
+            return;
+        }
+        let had: BTreeSet<&Finding> = before.findings.iter().collect();
+        let has: BTreeSet<&Finding> = found.findings.iter().collect();
+        for Finding { about, text, .. } in has.difference(&had) {
+            warn!(about, "{text}");
+        }
+        for Finding { about, text, .. } in had.difference(&has) {
+            info!(about, "no more: {text}");
+        }
+        self.reports.send_replace(Arc::new(found));
+    }
+}
+
+impl FabricObservation {
+    fn new(fabric: Fabric, key: &ProbeKey, limits: &config::DiscoveryConfig) -> Self {
+        // What was learned was seen.
+        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let seen = cables
+            .filter(|_| limits.assumptions.is_some())
+            .map(|cable| {
+                let is_up = fabric.is_cable_up(cable);
+                (
+                    cable,
+                    if is_up {
+                        PartHealth::Up
+                    } else {
+                        PartHealth::Down
+                    },
+                )
+            });
+        Self {
+            cables: seen.collect(),
+            fabric,
+            observer: TopologyObserver::new(key.clone(), limits.stale_after),
+            listening_since: BTreeMap::new(),
+            rounds: 0,
+            ambiguous_until: None,
+        }
+    }
+
+    fn receive_packet(&mut self, switch: SwitchId, packet: &PacketIn) {
+        let port = packet.ingress_port.number();
+        let at = SwitchPort { switch, port };
+        self.observer
+            .receive_frame(at, &packet.payload, Instant::now());
+    }
+
+    /// Notes which switches send and listen: those whose primary is here and whose tables were seen
+    /// to be right, the rows that bring probes here among them.
+    fn update_listeners(&mut self, board: &StatusBoard, now: Instant) {
+        board.for_each_status(|switch, line| {
+            let listens = matches!(line.mastership, Mastership::Primary { .. });
+            match listens && line.verified.is_some() {
+                true => drop(self.listening_since.entry(switch).or_insert(now)),
+                // While tables change, what was heard goes on being heard.
+                false if listens => {}
+                false => drop(self.listening_since.remove(&switch)),
+            }
+        });
+    }
+
+    fn build_report(&self, stale: std::time::Duration, now: Instant) -> DiscoveryReport {
+        let sight = self.observer.observed_topology(now);
+        let since = self.listening_since.iter();
+        let watched = since.filter(|(_, since)| now.duration_since(**since) >= stale);
+        let watched = watched.map(|(switch, _)| *switch).collect();
+        let findings = compare_cabling(&self.fabric, &sight, &watched);
+        DiscoveryReport {
+            topology: sight,
+            findings,
+        }
+    }
+
+    /// Cables that look different now.
+    fn cable_changes(&mut self, sight: &ObservedTopology) -> Vec<(FabricPart, PartHealth)> {
+        let cables = (0..self.fabric.links().len()).step_by(2).map(LinkId::from);
+        let mut changes = Vec::new();
+        for cable in cables {
+            let Some((a, b)) = link_ends(&self.fabric, cable) else {
+                continue;
+            };
+            if ![a, b]
+                .iter()
+                .all(|end| self.listening_since.contains_key(&end.switch))
+            {
+                continue;
+            }
+            let is_right = sight.links.get(&a) == Some(&b) && sight.links.get(&b) == Some(&a);
+            let health = if is_right {
+                PartHealth::Up
+            } else {
+                PartHealth::Down
+            };
+            match self.cables.get(&cable) {
+                None if health == PartHealth::Down => {}
+                Some(known) if *known == health => {}
+                _ => changes.push((cable, health)),
+            }
+        }
+        let silent = changes
+            .iter()
+            .filter(|(_, health)| *health == PartHealth::Down)
+            .count();
+        if 2 * silent > self.cables.len().max(2) {
+            warn!(
+                silent,
+                "most cables fell silent at once; taken for the controller's own fault"
+            );
+            return Vec::new();
+        }
+        self.cables.extend(changes.iter().copied());
+        let parts = changes.into_iter();
+        parts
+            .map(|(cable, health)| (FabricPart::Cable(cable), health))
+            .collect()
+    }
+
+    /// The next probes, and every so often questions to all hosts.
+    fn next_round(&mut self, limits: &config::DiscoveryConfig) -> ProbeRound {
+        self.observer.begin_round();
+        let is_survey = self.rounds.is_multiple_of(SURVEY);
+        self.rounds += 1;
+        let mut packets = BTreeMap::new();
+        for switch in (0..self.fabric.switches().len()).map(SwitchId::from) {
+            let mut ports = documented_ports(&self.fabric, switch);
+            ports.extend(self.observer.observed_ports(switch));
+            if is_survey {
+                ports.extend(0..limits.ports);
+            }
+            let probe = |port: &u16| {
+                packet_out(
+                    *port,
+                    self.observer.encode_probe(SwitchPort {
+                        switch,
+                        port: *port,
+                    }),
+                )
+            };
+            let mut sent: Vec<PacketOut> = ports.iter().filter_map(probe).collect();
+            if is_survey {
+                sent.extend(arp_requests(&self.fabric, switch));
+            }
+            packets.insert(switch, sent);
+        }
+        ProbeRound { packets }
+    }
+}
+
+/// The ports of a switch that have a cable in the document.
+pub(super) fn documented_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u16> {
+    let ports = fabric.switch(switch).ports.keys();
+    ports.filter_map(|port| u16::try_from(*port).ok()).collect()
+}
+
+/// Questions to the hosts at a switch.
+pub(super) fn arp_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<Item = PacketOut> {
+    fabric.nics_on(switch).filter_map(|nic| {
+        let nic = fabric.nic(nic);
+        let port = fabric.link(nic.uplink).to.port;
+        packet_out(u16::try_from(port).ok()?, arp::encode_request(nic.ip))
+    })
+}
+
+/// A frame out of a port; none out of the controller's own.
+pub(super) fn packet_out(port: u16, payload: Vec<u8>) -> Option<PacketOut> {
+    let port = PortNumber::new(port.into())
+        .ok()
+        .filter(|port| *port != PortNumber::CPU)?;
+    let outlet = PacketOutTarget::Port(port);
+    Some(PacketOut {
+        target: outlet,
+        payload,
+    })
+}
+
+/// The ports at both ends of a link between switches.
+pub(super) fn link_ends(fabric: &Fabric, link: LinkId) -> Option<(SwitchPort, SwitchPort)> {
+    let link = fabric.link(link);
+    Some((switch_port(link.from)?, switch_port(link.to)?))
+}
+
+/// An end of a cable as a port of a switch.
+pub(super) fn switch_port(endpoint: topology::LinkEndpoint) -> Option<SwitchPort> {
+    let switch = endpoint.node.switch()?;
+    let port = u16::try_from(endpoint.port).ok()?;
+    Some(SwitchPort { switch, port })
+}
+
+/// Whether ids mean the same.
+pub(super) fn is_same_topology(a: &Fabric, b: &Fabric) -> bool {
+    a.switches() == b.switches() && a.links() == b.links() && a.nics() == b.nics()
+}

@@ -1,0 +1,288 @@
+//! Discovery once, of a fabric that no controller runs: take part, probe, leave.
+//!
+//! Beside a running controller this finds nothing, because a switch takes packets from its primary
+//! alone; then the `scout` knows. The decision: a survey leaves switches as they were. It adds the
+//! rows that bring probes and ARP to it and takes them away again, and it runs a program only on a
+//! switch that has none.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::{BoxStream, select_all};
+use p4::fabric::table;
+use p4::{ForwardingPipeline, TableEntry, TableScope, TableUpdate, UpdateKind};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use topology::{Fabric, Finding, SwitchId};
+
+use super::link_discovery::{arp_requests, documented_ports, packet_out};
+use super::probe::ProbeKey;
+use super::{ObservedTopology, SwitchPort, TopologyObserver};
+use crate::config::{self, Config};
+use crate::lower::punts;
+use crate::southbound::arbitration::{
+    ArbitrationInput, ArbitrationOutput, Mastership, MastershipArbitration,
+};
+use crate::southbound::connection::{
+    ExistingEntries, IncomingMessage, OutgoingMessage, SwitchConnection, SwitchNetwork,
+};
+use crate::southbound::{ClientError, SwitchTarget, error_chain};
+
+/// Probes from each port: enough that some may be lost.
+const ROUNDS: u32 = 5;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneShotDiscovery {
+    /// What was seen when it ended.
+    pub topology: ObservedTopology,
+    /// The switches that took part.
+    pub switches: Vec<SwitchId>,
+    /// Why the others did not.
+    pub findings: Vec<Finding>,
+}
+
+/// Why a switch did not take part.
+#[derive(Debug, thiserror::Error)]
+pub enum OneShotError {
+    /// It cannot be reached, or a call failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// It did not say who its primary is.
+    #[error("it did not answer the bid for mastership")]
+    NoArbitrationAnswer,
+    /// A controller runs it.
+    #[error("another controller is its primary; ask that one what it sees")]
+    ControlledElsewhere,
+    /// It runs something else.
+    #[error("it runs another program than the controller's")]
+    ForeignProgram,
+}
+
+/// A switch that takes part.
+struct ProbeSession<C> {
+    switch: SwitchId,
+    connection: C,
+    outbound: mpsc::Sender<OutgoingMessage>,
+    inbound: BoxStream<'static, Result<IncomingMessage, ClientError>>,
+    arbitration: MastershipArbitration,
+    /// The rows that were added.
+    rows: Vec<TableEntry>,
+}
+
+/// Looks at the switches of `fabric`, whether it knows their cables or not, for so long.
+pub async fn discover_once<N: SwitchNetwork>(
+    network: &N,
+    fabric: &Fabric,
+    config: &Config,
+    lasts: Duration,
+) -> OneShotDiscovery {
+    let targets = SwitchTarget::all_in_fabric(fabric);
+    let entering = targets
+        .iter()
+        .map(|target| ProbeSession::join_switch(network, target, config));
+    let mut posts = Vec::new();
+    let mut findings = Vec::new();
+    for (target, entered) in targets.iter().zip(join_all(entering).await) {
+        match entered {
+            Ok(post) => posts.push(post),
+            Err(error) => findings.push(Finding::error(&target.name, error_chain(&error))),
+        }
+    }
+    let sight = collect_probes(&mut posts, fabric, &config.discovery, lasts).await;
+    let switches = posts.iter().map(|post| post.switch).collect();
+    for (post, left) in join_all(posts.into_iter().map(ProbeSession::remove_punts)).await {
+        if let Err(error) = left {
+            let text = format!(
+                "the rows of the survey are still there: {}",
+                error_chain(&error)
+            );
+            findings.push(Finding::error(&fabric.switch(post).name, text));
+        }
+    }
+    OneShotDiscovery {
+        topology: sight,
+        switches,
+        findings,
+    }
+}
+
+/// Rounds of probes, until the time is over.
+async fn collect_probes<C: SwitchConnection>(
+    posts: &mut [ProbeSession<C>],
+    fabric: &Fabric,
+    limits: &config::DiscoveryConfig,
+    lasts: Duration,
+) -> ObservedTopology {
+    // What is heard at all counts until the end.
+    let mut observer = TopologyObserver::new(ProbeKey::random(), 2 * lasts);
+    let hears = posts.iter_mut().map(|post| {
+        let (switch, hear) = (
+            post.switch,
+            std::mem::replace(&mut post.inbound, silent_stream()),
+        );
+        hear.map(move |heard| (switch, heard)).boxed()
+    });
+    let mut heard = select_all(hears);
+    let mut ticks = interval(lasts / ROUNDS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let end = Instant::now() + lasts;
+    while Instant::now() < end {
+        tokio::select! {
+            biased;
+            Some((switch, heard)) = heard.next() => {
+                if let Ok(IncomingMessage::Packet(packet)) = heard {
+                    let port = packet.ingress_port.number();
+                    observer.receive_frame(SwitchPort { switch, port }, &packet.payload, Instant::now());
+                }
+            }
+            _ = ticks.tick() => {
+                observer.begin_round();
+                for post in posts.iter() {
+                    post.send_probes(&observer, fabric, limits).await;
+                }
+            }
+        }
+    }
+    observer.observed_topology(Instant::now())
+}
+
+fn silent_stream() -> BoxStream<'static, Result<IncomingMessage, ClientError>> {
+    futures::stream::pending().boxed()
+}
+
+impl<C: SwitchConnection> ProbeSession<C> {
+    async fn join_switch<N: SwitchNetwork<Connection = C>>(
+        network: &N,
+        target: &SwitchTarget,
+        config: &Config,
+    ) -> Result<Self, OneShotError> {
+        let limits = &config.southbound;
+        let connection = network.connect_switch(&target.address, limits).await?;
+        let mut arbitration = MastershipArbitration::new(config.controller, config.term);
+        let ArbitrationOutput::Bid(bid) = arbitration.step(ArbitrationInput::StreamOpened) else {
+            return Err(OneShotError::NoArbitrationAnswer);
+        };
+        let conversation = connection.open_stream(bid).await?;
+        let mut post = Self {
+            switch: target.switch,
+            connection,
+            outbound: conversation.outgoing,
+            inbound: conversation.incoming,
+            arbitration,
+            rows: Vec::new(),
+        };
+        let won = timeout(limits.rpc_deadline, post.win_election()).await;
+        won.map_err(|_| post.election_error())??;
+        post.install_punts().await?;
+        Ok(post)
+    }
+
+    /// Why it has not become primary in time.
+    fn election_error(&self) -> OneShotError {
+        match self.arbitration.mastership() {
+            Mastership::Backup { .. } => OneShotError::ControlledElsewhere,
+            _ => OneShotError::NoArbitrationAnswer,
+        }
+    }
+
+    /// Becomes primary where nobody is. A switch may not have noticed yet that its last one has
+    /// left, and will say so.
+    async fn win_election(&mut self) -> Result<(), OneShotError> {
+        loop {
+            let verdict = match self
+                .inbound
+                .next()
+                .await
+                .ok_or(OneShotError::NoArbitrationAnswer)??
+            {
+                IncomingMessage::Mastership(verdict) => verdict,
+                _ => continue,
+            };
+            self.arbitration
+                .step(ArbitrationInput::StatusReceived(verdict));
+            let above = match self.arbitration.mastership() {
+                Mastership::Primary { .. } => return Ok(()),
+                Mastership::NoPrimary { highest } => highest.term().saturating_add(1),
+                _ => continue,
+            };
+            if let ArbitrationOutput::Bid(bid) =
+                self.arbitration.step(ArbitrationInput::TermChosen(above))
+            {
+                let said = self.outbound.send(OutgoingMessage::Bid(bid)).await;
+                said.map_err(|_| OneShotError::NoArbitrationAnswer)?;
+            }
+        }
+    }
+
+    /// Adds what brings probes here.
+    async fn install_punts(&mut self) -> Result<(), OneShotError> {
+        let pipeline = ForwardingPipeline::embedded_fabric();
+        let Mastership::Primary { election } = self.arbitration.mastership() else {
+            return Err(OneShotError::ControlledElsewhere);
+        };
+        match self.connection.read_cookie().await? {
+            Some(cookie) if cookie == pipeline.cookie => {}
+            Some(_) => return Err(OneShotError::ForeignProgram),
+            None => {
+                let pushing =
+                    self.connection
+                        .push_pipeline(&pipeline, election, ExistingEntries::Drop);
+                pushing.await?;
+            }
+        }
+        let asked = TableScope::whole_tables(BTreeSet::from([table::ACL_PUNT]));
+        let held = self.connection.read_tables(&pipeline, &asked).await?;
+        let rows = punts().into_iter().map(TableEntry::with_signature);
+        self.rows = rows.filter(|row| held.get(&row.key).is_none()).collect();
+        self.write_rows(UpdateKind::Insert).await
+    }
+
+    async fn send_probes(
+        &self,
+        observer: &TopologyObserver,
+        fabric: &Fabric,
+        limits: &config::DiscoveryConfig,
+    ) {
+        let mut all = documented_ports(fabric, self.switch);
+        all.extend(0..limits.ports);
+        let switch = self.switch;
+        let probes = all.into_iter();
+        let probes = probes.filter_map(|port| {
+            packet_out(port, observer.encode_probe(SwitchPort { switch, port }))
+        });
+        for packet in probes.chain(arp_requests(fabric, switch)) {
+            // A stream that ended says so where it is heard.
+            drop(self.outbound.send(OutgoingMessage::Packet(packet)).await);
+        }
+    }
+
+    async fn remove_punts(mut self) -> (SwitchId, Result<(), OneShotError>) {
+        let left = self.write_rows(UpdateKind::Delete).await;
+        (self.switch, left)
+    }
+
+    async fn write_rows(&mut self, kind: UpdateKind) -> Result<(), OneShotError> {
+        let Mastership::Primary { election } = self.arbitration.mastership() else {
+            return Err(OneShotError::ControlledElsewhere);
+        };
+        let update = |entry: &TableEntry| TableUpdate {
+            kind,
+            entry: entry.clone(),
+        };
+        let updates: Vec<TableUpdate> = self.rows.iter().map(update).collect();
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let written = self.connection.write_updates(&updates, election).await?;
+        written.map_err(|error| {
+            OneShotError::Client(ClientError::Call {
+                call: "Write",
+                code: tonic::Code::Unknown,
+                message: error.to_string(),
+            })
+        })
+    }
+}

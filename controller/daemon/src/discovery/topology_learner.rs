@@ -1,0 +1,244 @@
+//! A fabric without a document: what is found becomes the fabric.
+//!
+//! The [`link_discovery`](super::link_discovery) asks every round. Sans-IO: what is seen and the time are arguments,
+//! another fabric is the result. Two decisions. The fabric only grows: what was found once and is
+//! not seen any more has failed, and comes back as what it was; only a port that leads elsewhere
+//! now is taken at its word. And what is new counts once nothing newer was found for as long as
+//! silence takes to count, so that a fabric whose switches answer one by one is learned at once.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use topology::spec::FabricDocument;
+use topology::{AvailabilityChange, Fabric, Finding, LinkId, SwitchId};
+
+use super::link_discovery::{is_same_topology, link_ends, switch_port};
+use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, document_observed_fabric};
+
+/// What is found of a fabric, until it counts.
+#[derive(Debug)]
+pub(super) struct TopologyLearner {
+    defaults: DiscoveryDefaults,
+    /// How long what is found must stay the same.
+    settle_time: Duration,
+    found: Option<(FabricDocument, Instant)>,
+}
+
+/// What a look says of the fabric.
+#[derive(Debug, Default)]
+pub(super) struct LearnedUpdate {
+    /// The fabric from now on, if it is another.
+    pub(super) fabric: Option<Fabric>,
+    /// What of it is assumed, or why it is none.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl TopologyLearner {
+    pub(super) fn new(assumed: DiscoveryDefaults, patience: Duration) -> Self {
+        Self {
+            defaults: assumed,
+            settle_time: patience,
+            found: None,
+        }
+    }
+
+    /// Takes in what is seen of `fabric` at `now`.
+    pub(super) fn learn_topology(
+        &mut self,
+        fabric: &Fabric,
+        sight: &ObservedTopology,
+        now: Instant,
+    ) -> LearnedUpdate {
+        let whole = merge_known_links(fabric, sight);
+        if whole.links.is_empty() && whole.hosts.is_empty() {
+            return LearnedUpdate::default();
+        }
+        let learned = document_observed_fabric(fabric, &whole, self.defaults);
+        let since = match &self.found {
+            Some((found, since)) if *found == learned.document => *since,
+            _ => now,
+        };
+        let mut lesson = LearnedUpdate {
+            findings: learned.findings,
+            fabric: None,
+        };
+        match Fabric::try_from(&learned.document) {
+            Err(error) => {
+                let text = format!("what is found is no fabric that can be used: {error}");
+                lesson.findings.push(Finding::error("fabric", text));
+            }
+            Ok(found) if is_same_topology(&found, fabric) => {}
+            Ok(found) if now.duration_since(since) >= self.settle_time => {
+                lesson.fabric = Some(carry_over_failures(&found, fabric));
+            }
+            Ok(_) => {}
+        }
+        // What was given is given again only if it is not taken up.
+        let since = lesson.fabric.as_ref().map_or(since, |_| now);
+        self.found = Some((learned.document, since));
+        lesson
+    }
+}
+
+/// What is seen, both ways, and what was found before at ports that do not lead elsewhere now.
+fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopology {
+    let leads_elsewhere = |from, to| sight.links.get(&from).is_some_and(|seen| *seen != to);
+    let mut links = sight.links.clone();
+    links.retain(|from, to| sight.links.get(to) == Some(from));
+    for link in (0..fabric.links().len()).map(LinkId::from) {
+        if let Some((from, to)) = link_ends(fabric, link)
+            && !leads_elsewhere(from, to)
+            && !leads_elsewhere(to, from)
+        {
+            links.insert(from, to);
+        }
+    }
+    let mut stations = sight.hosts.clone();
+    for nic in fabric.nics() {
+        if let Some(at) = switch_port(fabric.link(nic.uplink).to)
+            && !links.contains_key(&at)
+        {
+            let station = HostAttachment { at, mac: nic.mac };
+            stations.entry(nic.ip).or_insert(station);
+        }
+    }
+    ObservedTopology {
+        links,
+        hosts: stations,
+    }
+}
+
+/// The fabric that was found, in which what had failed before still has.
+fn carry_over_failures(found: &Fabric, before: &Fabric) -> Fabric {
+    let cables = (0..before.links().len()).step_by(2).map(LinkId::from);
+    let failed = cables.filter(|link| !before.is_cable_up(*link));
+    let cables = failed.filter_map(|link| found.link_named(&before.link_name(link)));
+    let cables: Vec<AvailabilityChange> = cables.map(AvailabilityChange::LinkDown).collect();
+    let switches = (0..before.switches().len()).map(SwitchId::from);
+    let switches = switches.filter(|switch| !before.is_switch_up(*switch));
+    found.with_changes(
+        cables
+            .into_iter()
+            .chain(switches.map(AvailabilityChange::SwitchDown)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::SwitchPort;
+    use topology::clos::{self, ClosSpec};
+    use topology::{FabricParts, Tier};
+
+    const PATIENCE: Duration = Duration::from_millis(700);
+
+    fn lab() -> Fabric {
+        clos::build_clos("lab", &ClosSpec::default()).unwrap()
+    }
+
+    /// The switches of the lab and nothing else of it.
+    fn inventory() -> Fabric {
+        let mut switches = lab().switches().to_vec();
+        for switch in &mut switches {
+            switch.tier = Tier::Leaf;
+            switch.ports.clear();
+        }
+        Fabric::new(FabricParts {
+            name: "found".to_owned(),
+            switches,
+            ..FabricParts::default()
+        })
+    }
+
+    /// All that is seen where everything works and these hosts have spoken.
+    fn sight(hosts: usize) -> ObservedTopology {
+        let lab = lab();
+        let links = (0..lab.links().len()).map(LinkId::from);
+        let station = |nic: &topology::Nic| {
+            let at = switch_port(lab.link(nic.uplink).to).unwrap();
+            (nic.ip, HostAttachment { at, mac: nic.mac })
+        };
+        ObservedTopology {
+            links: links.filter_map(|link| link_ends(&lab, link)).collect(),
+            hosts: lab.nics().iter().take(hosts).map(station).collect(),
+        }
+    }
+
+    fn growth() -> TopologyLearner {
+        let assumed = DiscoveryDefaults {
+            gbps: 100.0,
+            gpus: 8,
+        };
+        TopologyLearner::new(assumed, PATIENCE)
+    }
+
+    /// What is learned of `fabric` once that is seen long enough.
+    fn learn(fabric: &Fabric, sight: &ObservedTopology) -> Option<Fabric> {
+        let (mut growth, now) = (growth(), Instant::now());
+        assert!(growth.learn_topology(fabric, sight, now).fabric.is_none());
+        growth.learn_topology(fabric, sight, now + PATIENCE).fabric
+    }
+
+    #[test]
+    fn what_is_found_counts_once_nothing_newer_was_found_for_a_while() {
+        let (mut growth, now) = (growth(), Instant::now());
+        let looks = [(0, 1), (400, 1), (600, 2), (1_200, 2), (1_300, 2)];
+        let learned = looks.map(|(ms, hosts)| {
+            let now = now + Duration::from_millis(ms);
+            growth
+                .learn_topology(&inventory(), &sight(hosts), now)
+                .fabric
+        });
+        let hosts = learned.map(|fabric| fabric.map(|fabric| fabric.hosts().len()));
+        assert_eq!(hosts, [None, None, None, None, Some(2)]);
+    }
+
+    #[test]
+    fn what_is_learned_is_the_fabric_and_is_learned_once() {
+        let found = learn(&inventory(), &sight(usize::MAX)).unwrap();
+        let shape = |fabric: &Fabric| {
+            let links = (0..fabric.links().len()).map(LinkId::from);
+            let within = links.filter(|link| link_ends(fabric, *link).is_some());
+            let mut names: Vec<String> = within.map(|link| fabric.link_name(link)).collect();
+            names.sort_unstable();
+            let tiers: Vec<Tier> = fabric.switches().iter().map(|switch| switch.tier).collect();
+            (names, tiers, fabric.nics().len())
+        };
+        assert_eq!(shape(&found), shape(&lab()));
+        assert!(learn(&found, &sight(usize::MAX)).is_none());
+        // Nothing is forgotten because it is silent.
+        assert!(learn(&found, &ObservedTopology::default()).is_none());
+        assert!(learn(&inventory(), &ObservedTopology::default()).is_none());
+    }
+
+    #[test]
+    fn what_failed_is_still_failed_in_the_fabric_that_has_grown() {
+        let found = learn(&inventory(), &sight(2)).unwrap();
+        let cable = found.links_named("leaf1-spine1")[0];
+        let failed = found.with_changes([AvailabilityChange::LinkDown(cable)]);
+        let mut seen = sight(3);
+        let (a, b) = link_ends(&found, cable).unwrap();
+        seen.links.retain(|from, _| *from != a && *from != b);
+        let grown = learn(&failed, &seen).unwrap();
+        assert_eq!(grown.hosts().len(), 3);
+        let cable = grown.links_named("leaf1-spine1")[0];
+        assert!(!grown.is_cable_up(cable));
+        let others = (0..grown.links().len()).map(LinkId::from);
+        let down = others.filter(|link| !grown.is_up(*link)).count();
+        assert_eq!(down, 2);
+    }
+
+    #[test]
+    fn a_cable_that_was_moved_leads_where_it_is_seen_to() {
+        let found = learn(&inventory(), &sight(usize::MAX)).unwrap();
+        let (a, b) = link_ends(&found, found.links_named("leaf1-spine1")[0]).unwrap();
+        let free = SwitchPort { port: 60, ..b };
+        let mut seen = sight(usize::MAX);
+        seen.links.remove(&b);
+        seen.links.extend([(a, free), (free, a)]);
+        let grown = learn(&found, &seen).unwrap();
+        let cable = grown.links_named("leaf1-spine1")[0];
+        assert_eq!(link_ends(&grown, cable), Some((a, free)));
+        assert_eq!(grown.links().len(), found.links().len());
+    }
+}

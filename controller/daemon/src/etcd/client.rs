@@ -1,0 +1,407 @@
+//! The calls to etcd that a member makes, each with a deadline.
+//!
+//! The messages are the few of etcd's API in `proto/etcd.proto`. The decision: every read and write
+//! is one transaction, so what is read is of one revision and what is written is guarded.
+
+use std::time::Duration;
+
+use futures::{StreamExt, future, stream};
+use pb::auth_client::AuthClient;
+use pb::kv_client::KvClient;
+use pb::lease_client::LeaseClient;
+use pb::request_op::Request;
+use pb::response_op::Response;
+use pb::watch_client::WatchClient;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use super::cluster_store::{ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges};
+use super::keys::EtcdKeys;
+use super::lease_state::ElectedLeader;
+use super::login::{EtcdLogin, TokenInterceptor, is_token_expired};
+use crate::config::{EtcdConfig, TlsConfig};
+use crate::store::{StoreRecord, StoredState};
+
+/// etcd's messages, as `proto/etcd.proto` has them.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+mod pb {
+    tonic::include_proto!("etcdserverpb");
+}
+
+/// A call to etcd that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum EtcdError {
+    /// The address is no `host:port`.
+    #[error("`{0}` is no address of an etcd server")]
+    Address(String),
+    /// Nobody answers there.
+    #[error("cannot connect to etcd at {endpoint}")]
+    Connect {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// The user or the password are wrong, or etcd has no users.
+    #[error("etcd does not let `{user}` in: {message}; see etcd.user and etcd.password")]
+    Login {
+        /// Who.
+        user: String,
+        /// etcd's words.
+        message: String,
+    },
+    /// etcd has users, and none is configured.
+    #[error("etcd asks who this is: set etcd.user and etcd.password")]
+    NoUser,
+    /// The user may not do this.
+    #[error("etcd does not let its user do {0}: grant it readwrite on all below etcd.prefix")]
+    Denied(&'static str),
+    /// No answer in time.
+    #[error("no answer from etcd to {0} within the deadline")]
+    Deadline(&'static str),
+    /// An answer that is an error.
+    #[error("etcd refused {call}: {message}")]
+    Call {
+        /// What was called.
+        call: &'static str,
+        /// etcd's words.
+        message: String,
+    },
+    /// The watch ended.
+    #[error("etcd ended the watch")]
+    WatchEnded,
+    /// Another controller leads, or none.
+    #[error("another controller leads now")]
+    NotLeader,
+    /// The controller is not connected to etcd.
+    #[error("etcd is out of reach")]
+    Unreachable,
+    /// What is stored is not what belongs there.
+    #[error("the {what} in etcd cannot be read")]
+    Content {
+        /// Which key.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// One connection to one etcd server over gRPC.
+#[derive(Clone, Debug)]
+pub struct EtcdClient {
+    channel: InterceptedService<Channel, TokenInterceptor>,
+    login: Option<EtcdLogin>,
+    deadline: Duration,
+    keys: EtcdKeys,
+}
+
+impl EtcdClient {
+    /// Connects to a server of an etcd.
+    ///
+    /// # Errors
+    /// The address is none, nobody answers there before the deadline, or etcd does not let the user
+    /// in.
+    pub(crate) async fn connect(endpoint: &str, etcd: &EtcdConfig) -> Result<Self, EtcdError> {
+        let (deadline, keys) = (etcd.deadline, EtcdKeys::new(&etcd.prefix));
+        let tls = etcd.tls.as_ref();
+        let unconnected = |source| EtcdError::Connect {
+            endpoint: endpoint.to_owned(),
+            source,
+        };
+        let address = Endpoint::try_from(TlsConfig::server_uri(tls, endpoint));
+        let address = address.map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
+        let address = TlsConfig::secure_endpoint(tls, address).map_err(unconnected)?;
+        let connecting = address.connect_timeout(deadline).tcp_nodelay(true);
+        let connecting = timeout(deadline, connecting.connect()).await;
+        let connected = connecting.map_err(|_| EtcdError::Deadline("connect"))?;
+        let channel = connected.map_err(unconnected)?;
+        let user = etcd.user.clone();
+        let login = user.map(|user| EtcdLogin::new(user, channel.clone()));
+        let bearer = login
+            .as_ref()
+            .map_or_else(TokenInterceptor::default, EtcdLogin::token_interceptor);
+        let calls = Self {
+            channel: InterceptedService::new(channel, bearer),
+            login,
+            deadline,
+            keys,
+        };
+        if let Some(login) = &calls.login {
+            let logged_in = timeout(deadline, calls.log_in(login)).await;
+            logged_in.map_err(|_| EtcdError::Deadline("Authenticate"))??;
+        }
+        Ok(calls)
+    }
+
+    /// Has etcd give a token for the user's password.
+    async fn log_in(&self, login: &EtcdLogin) -> Result<(), EtcdError> {
+        let mut client = AuthClient::new(login.channel.clone());
+        let answer = client.authenticate(pb::AuthenticateRequest {
+            name: login.user.name.clone(),
+            password: login.user.password.clone(),
+        });
+        let answer = answer.await;
+        let answer = answer.map_err(|status| login.login_error(status.message()))?;
+        login.set_token(&answer.into_inner().token)
+    }
+
+    /// One transaction, which is done or not.
+    async fn run_transaction(
+        &self,
+        compare: Vec<pb::Compare>,
+        requests: Vec<Request>,
+    ) -> Result<pb::TxnResponse, EtcdError> {
+        let operation = |request| pb::RequestOp {
+            request: Some(request),
+        };
+        let request = pb::TxnRequest {
+            compare,
+            success: requests.into_iter().map(operation).collect(),
+            failure: Vec::new(),
+        };
+        let ask = || {
+            let (mut client, request) = (KvClient::new(self.channel.clone()), request.clone());
+            async move { client.txn(request).await }
+        };
+        Ok(self.call_within_deadline("Txn", ask).await?.into_inner())
+    }
+
+    /// Asks, and once more where the token has ended; all of it within the deadline.
+    async fn call_within_deadline<T, A>(
+        &self,
+        call: &'static str,
+        ask: impl Fn() -> A,
+    ) -> Result<T, EtcdError>
+    where
+        A: Future<Output = Result<T, Status>>,
+    {
+        let answered = async {
+            match (ask().await, &self.login) {
+                (Err(status), Some(login)) if is_token_expired(&status) => {
+                    self.log_in(login).await?;
+                    ask().await.map_err(|status| call_error(call, &status))
+                }
+                (answer, _) => answer.map_err(|status| call_error(call, &status)),
+            }
+        };
+        let answer = timeout(self.deadline, answered).await;
+        answer.map_err(|_| EtcdError::Deadline(call))?
+    }
+}
+
+impl ClusterStore for EtcdClient {
+    async fn grant_lease(&self, lasts: Duration) -> Result<GrantedLease, EtcdError> {
+        let ttl = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
+        let ask = || {
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move { client.lease_grant(pb::LeaseGrantRequest { ttl }).await }
+        };
+        let answer = self
+            .call_within_deadline("LeaseGrant", ask)
+            .await?
+            .into_inner();
+        Ok(GrantedLease {
+            lease: answer.id,
+            ttl: ttl_duration(answer.ttl),
+        })
+    }
+
+    async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
+        let ask = || {
+            let once = tokio_stream::once(pb::LeaseKeepAliveRequest { id: lease });
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move {
+                let mut answers = client.lease_keep_alive(once).await?.into_inner();
+                answers.message().await
+            }
+        };
+        let answer = self.call_within_deadline("LeaseKeepAlive", ask).await?;
+        let ttl = answer.map_or(0, |answer| answer.ttl);
+        Ok((ttl > 0).then(|| ttl_duration(ttl)))
+    }
+
+    async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
+        let ask = || {
+            let mut client = LeaseClient::new(self.channel.clone());
+            async move {
+                client
+                    .lease_revoke(pb::LeaseRevokeRequest { id: lease })
+                    .await
+            }
+        };
+        self.call_within_deadline("LeaseRevoke", ask)
+            .await
+            .map(drop)
+    }
+
+    async fn register_controller(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
+        let key = self.keys.controller_key(controller);
+        let put = put_request(key, controller.to_string().into_bytes(), lease);
+        Ok(header_revision(
+            &self.run_transaction(Vec::new(), vec![put]).await?,
+        ))
+    }
+
+    async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
+        let key = self.keys.leader_key();
+        let vacant = created_at(key.clone(), 0);
+        let put = put_request(key, controller.to_string().into_bytes(), lease);
+        self.run_transaction(vec![vacant], vec![put])
+            .await
+            .map(drop)
+    }
+
+    async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
+        let mut puts = vec![self.keys.latest_row(record)];
+        if let StoreRecord::Policy(edition) = record {
+            puts.push(self.keys.revision_row(edition));
+        }
+        let puts = puts
+            .into_iter()
+            .map(|(key, value)| put_request(key, value, 0));
+        let guard = created_at(self.keys.leader_key(), elected);
+        let answer = self.run_transaction(vec![guard], puts.collect()).await?;
+        answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
+    }
+
+    async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {
+        let keys = [
+            self.keys.leader_key(),
+            self.keys.generation_key(),
+            self.keys.policy_key(),
+            self.keys.jobs_key(),
+            self.keys.reported_jobs_key(),
+            self.keys.fabric_key(),
+        ];
+        let answer = self
+            .run_transaction(Vec::new(), keys.map(range_request).into())
+            .await?;
+        let revision = header_revision(&answer);
+        let mut found = range_rows(answer);
+        let leader = found.next().flatten().map(|row| ElectedLeader {
+            revision: row.create_revision.cast_unsigned(),
+            lease: row.lease,
+            controller: String::from_utf8_lossy(&row.value).parse().unwrap_or(0),
+        });
+        let [generation, policy, jobs, told, fabric] =
+            std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
+        let generation = generation
+            .map(|value| parse_value("generation", &value))
+            .transpose()?;
+        let memory = StoredState {
+            term: 0,
+            generation: generation.unwrap_or(0),
+            policy: policy
+                .map(|value| parse_value("policy", &value))
+                .transpose()?,
+            jobs: jobs.map(|value| parse_value("jobs", &value)).transpose()?,
+            reported_jobs: told.map(|value| parse_value("told", &value)).transpose()?,
+            fabric: fabric
+                .map(|value| parse_value("fabric", &value))
+                .transpose()?,
+        };
+        Ok(ClusterSnapshot {
+            revision,
+            leader,
+            stored: memory,
+        })
+    }
+
+    async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
+        let (key, range_end) = self.keys.key_range();
+        let create = pb::WatchCreateRequest {
+            key,
+            range_end,
+            start_revision: revision.cast_signed().saturating_add(1),
+        };
+        let create = pb::watch_request::RequestUnion::CreateRequest(create);
+        let first = pb::WatchRequest {
+            request_union: Some(create),
+        };
+        let ask = || {
+            let (request, queue) = mpsc::channel(1);
+            request
+                .try_send(first.clone())
+                .expect("a new queue has room for one message");
+            let mut client = WatchClient::new(self.channel.clone());
+            async move {
+                let answers = client.watch(ReceiverStream::new(queue)).await?;
+                Ok((request, answers.into_inner()))
+            }
+        };
+        let (request, answers) = self.call_within_deadline("Watch", ask).await?;
+        let ended = stream::once(async { Err(EtcdError::WatchEnded) });
+        let changes = answers.filter_map(move |answer| {
+            // As long as the request is there, etcd watches.
+            let _lasts = &request;
+            future::ready(watch_event(answer))
+        });
+        Ok(changes.chain(ended).boxed())
+    }
+}
+
+/// What an answer that is an error says.
+fn call_error(call: &'static str, status: &Status) -> EtcdError {
+    let message = status.message().to_owned();
+    match status.code() {
+        Code::PermissionDenied => EtcdError::Denied(call),
+        Code::InvalidArgument if message.contains("user name is empty") => EtcdError::NoUser,
+        _ => EtcdError::Call { call, message },
+    }
+}
+
+/// What an answer to a watch says; the first says only that the watch is there.
+fn watch_event(answer: Result<pb::WatchResponse, Status>) -> Option<Result<(), EtcdError>> {
+    match answer {
+        Err(_) => Some(Err(EtcdError::WatchEnded)),
+        Ok(answer) if answer.canceled => Some(Err(EtcdError::WatchEnded)),
+        Ok(answer) => (!answer.created).then_some(Ok(())),
+    }
+}
+
+/// What was found under each key that was asked for.
+fn range_rows(answer: pb::TxnResponse) -> impl Iterator<Item = Option<pb::KeyValue>> {
+    let answers = answer.responses.into_iter();
+    answers.map(|answer| match answer.response {
+        Some(Response::ResponseRange(mut range)) => range.kvs.pop(),
+        _ => None,
+    })
+}
+
+fn parse_value<T: DeserializeOwned>(what: &'static str, value: &[u8]) -> Result<T, EtcdError> {
+    serde_json::from_slice(value).map_err(|source| EtcdError::Content { what, source })
+}
+
+fn header_revision(answer: &pb::TxnResponse) -> u64 {
+    let header = answer.header.as_ref();
+    header.map_or(0, |header| header.revision.cast_unsigned())
+}
+
+fn created_at(key: Vec<u8>, revision: u64) -> pb::Compare {
+    let created = pb::compare::TargetUnion::CreateRevision(revision.cast_signed());
+    pb::Compare {
+        result: pb::compare::CompareResult::Equal.into(),
+        target: pb::compare::CompareTarget::Create.into(),
+        key,
+        target_union: Some(created),
+    }
+}
+
+fn put_request(key: Vec<u8>, value: Vec<u8>, lease: i64) -> Request {
+    Request::RequestPut(pb::PutRequest { key, value, lease })
+}
+
+fn range_request(key: Vec<u8>) -> Request {
+    Request::RequestRange(pb::RangeRequest { key })
+}
+
+fn ttl_duration(ttl: i64) -> Duration {
+    Duration::from_secs(ttl.max(0).cast_unsigned())
+}

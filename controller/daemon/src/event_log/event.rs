@@ -1,0 +1,340 @@
+//! What can happen, as it is told: a kind with its fields, and one sentence for people.
+//!
+//! The decision: the sentence is made here, once. The command line, the page and the terminal all
+//! show it, and none has words of its own.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Finding, Severity};
+
+use crate::policy_history::UnixMs;
+use crate::preview::ValueChange;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OperatorEvent {
+    /// Its number, rising by one from the start of this run of the controller.
+    pub sequence: u64,
+    /// When it was seen, milliseconds of Unix time.
+    pub at_ms: UnixMs,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What happened, in one sentence.
+    pub text: String,
+    /// What happened, for programs.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A job is planned for.
+    JobArrived {
+        /// The job.
+        job: String,
+        /// Its class.
+        level: u8,
+        /// Its place in the order of priority; 1 is first.
+        rank: u32,
+        /// Its intensity, FLOP/s (Crux Eq. 2).
+        intensity: f64,
+        /// Whether it is being profiled.
+        profiled: bool,
+    },
+    /// A job has another class, or is no longer profiled.
+    JobChanged {
+        /// The job.
+        job: String,
+        /// Its class.
+        level: ValueChange<u8>,
+        /// Whether it is being profiled.
+        profiled: ValueChange<bool>,
+        /// Its intensity, FLOP/s (Crux Eq. 2).
+        intensity: f64,
+    },
+    /// A job is no longer planned for.
+    JobLeft {
+        /// The job.
+        job: String,
+    },
+    /// A plan is in force, and switches are being told.
+    PlanAdopted {
+        /// Its generation.
+        generation: u64,
+        /// Its jobs.
+        jobs: usize,
+        /// Its flows.
+        flows: usize,
+        /// Flows that were planned before and take another path now.
+        moved: usize,
+        /// The first few of them.
+        moves: Vec<FlowMove>,
+    },
+    /// Every switch that is not down was seen to hold a plan.
+    PlanVerified {
+        /// Its generation.
+        generation: u64,
+        /// From the event behind it to the last switch, seconds.
+        seconds: f64,
+    },
+    /// Another policy is in force.
+    PolicyApplied {
+        /// Its edition.
+        edition: u64,
+        /// Who wanted it.
+        who: String,
+        /// Why.
+        why: String,
+        /// When it ends unless it is confirmed, milliseconds of Unix time.
+        trial_until_ms: Option<UnixMs>,
+        /// What changed, field by field.
+        changes: Vec<String>,
+    },
+    /// An edition that was on trial stays.
+    PolicyConfirmed {
+        /// The edition.
+        edition: u64,
+    },
+    /// An edition that was on trial was taken back.
+    PolicyReverted {
+        /// The edition in force.
+        edition: u64,
+        /// The edition that was taken back.
+        taken_back: u64,
+        /// Who did that.
+        who: String,
+        /// Why.
+        why: String,
+    },
+    /// An edition that was on trial has ended by itself.
+    PolicyExpired {
+        /// The edition in force.
+        edition: u64,
+        /// The edition that has ended.
+        ended: u64,
+    },
+    /// A switch is up, down, drained or returning.
+    SwitchChanged {
+        /// The switch.
+        switch: String,
+        /// What it is.
+        state: ValueChange<String>,
+    },
+    /// A cable is up, down, drained or returning.
+    CableChanged {
+        /// One of its directions.
+        link: String,
+        /// What it is.
+        state: ValueChange<String>,
+    },
+    /// Nothing sends to what is drained any more.
+    DrainCompleted {
+        /// Switches and cables, as the policy names them.
+        parts: Vec<String>,
+    },
+    /// Entries that somebody else had changed were repaired, or left where the configuration says
+    /// so.
+    DriftRepaired {
+        /// The switch.
+        switch: String,
+        /// How many.
+        entries: u64,
+    },
+    /// There is something that a person should know.
+    FindingRaised {
+        /// What.
+        finding: Finding,
+    },
+    /// It is so no longer.
+    FindingCleared {
+        /// What was so.
+        finding: Finding,
+    },
+    /// This controller writes to the switches now, or no longer.
+    LeadershipChanged {
+        /// Whether it does.
+        leads: bool,
+        /// The term in which it bids.
+        term: u64,
+    },
+}
+
+/// A flow that takes another path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowMove {
+    /// Its job.
+    pub job: String,
+    /// The flow, as `h1>h3:50000`.
+    pub flow: String,
+    /// Hosts and switches on its way.
+    pub path: ValueChange<Vec<String>>,
+}
+
+impl OperatorEvent {
+    pub(super) fn new(sequence: u64, at_ms: UnixMs, kind: EventKind) -> Self {
+        Self {
+            sequence,
+            at_ms,
+            severity: kind.severity(),
+            text: kind.to_string(),
+            kind,
+        }
+    }
+}
+
+impl EventKind {
+    /// How much it matters.
+    fn severity(&self) -> Severity {
+        match self {
+            Self::SwitchChanged { state, .. } if state.after == "down" => Severity::Error,
+            Self::CableChanged { state, .. } if state.after == "down" => Severity::Error,
+            Self::FindingRaised { finding } => finding.severity,
+            Self::DriftRepaired { .. }
+            | Self::PolicyReverted { .. }
+            | Self::PolicyExpired { .. }
+            | Self::LeadershipChanged { leads: false, .. } => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JobArrived { .. } | Self::JobChanged { .. } | Self::JobLeft { .. } => {
+                self.write_job_event(f)
+            }
+            Self::PolicyApplied { .. }
+            | Self::PolicyConfirmed { .. }
+            | Self::PolicyReverted { .. }
+            | Self::PolicyExpired { .. } => self.write_policy_event(f),
+            Self::PlanAdopted {
+                generation,
+                jobs,
+                flows,
+                moved,
+                ..
+            } => write!(
+                f,
+                "generation {generation} is in force: {jobs} jobs, {flows} flows, {moved} moved"
+            ),
+            Self::PlanVerified {
+                generation,
+                seconds,
+            } => write!(
+                f,
+                "every switch holds generation {generation}, after {:.1} ms",
+                seconds * 1e3
+            ),
+            Self::FindingRaised { finding } => write!(f, "{}: {}", finding.about, finding.text),
+            Self::FindingCleared { finding } => {
+                write!(f, "no more: {}: {}", finding.about, finding.text)
+            }
+            Self::SwitchChanged {
+                switch: part,
+                state,
+            }
+            | Self::CableChanged { link: part, state } => {
+                write!(f, "{part} is {}, was {}", state.after, state.before)
+            }
+            Self::DrainCompleted { parts } => {
+                let parts = parts.join(", ");
+                write!(
+                    f,
+                    "drain of {parts} is complete: nothing sends there any more"
+                )
+            }
+            Self::DriftRepaired { switch, entries } => {
+                write!(
+                    f,
+                    "{switch}: {entries} entries were changed by somebody else"
+                )
+            }
+            Self::LeadershipChanged { leads, term } => {
+                let leads = if *leads {
+                    "leads"
+                } else {
+                    "does not lead any more"
+                };
+                write!(f, "this controller {leads}, in term {term}")
+            }
+        }
+    }
+}
+
+impl EventKind {
+    /// The sentence of what happened to a job.
+    fn write_job_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JobArrived {
+                job,
+                profiled: true,
+                ..
+            } => write!(f, "job {job} arrived and is being profiled"),
+            Self::JobArrived {
+                job, level, rank, ..
+            } => write!(f, "job {job} arrived: level {level}, rank {rank}"),
+            Self::JobChanged {
+                job,
+                level,
+                profiled,
+                ..
+            } => {
+                let known = match (profiled.before, profiled.after) {
+                    (true, false) => " has been profiled:",
+                    (false, true) => " is being profiled again:",
+                    _ => ":",
+                };
+                let ValueChange { before, after } = level;
+                match before == after {
+                    true => write!(f, "job {job}{known} level {after} as before"),
+                    false => write!(f, "job {job}{known} level {before} -> {after}"),
+                }
+            }
+            Self::JobLeft { job } => write!(f, "job {job} left"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The sentence of what happened to the policy.
+    fn write_policy_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PolicyApplied {
+                edition,
+                who,
+                why,
+                trial_until_ms,
+                changes,
+            } => {
+                let trial = trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
+                let why = Some(why).filter(|why| !why.is_empty());
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                let changes = changes.join("; ");
+                write!(
+                    f,
+                    "policy: edition {edition} by {who}{why}{trial}: {changes}"
+                )
+            }
+            Self::PolicyConfirmed { edition } => write!(f, "policy: edition {edition} stays"),
+            Self::PolicyReverted {
+                edition,
+                taken_back,
+                who,
+                ..
+            } => write!(
+                f,
+                "policy: edition {taken_back} was taken back by {who}; edition {edition} is in \
+                 force"
+            ),
+            Self::PolicyExpired { edition, ended } => write!(
+                f,
+                "policy: edition {ended} was not confirmed in time; edition {edition} is in force"
+            ),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The latest of what happened, and places in it to go on from.
+//!
+//! The decision: readers have no queues. A reader has a position, and whoever has fallen behind the
+//! oldest that is kept is told how much it missed; so any number of slow readers costs no memory.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::event::{EventKind, OperatorEvent};
+use crate::policy_history::UnixMs;
+
+/// The latest happenings of one run of a controller.
+#[derive(Debug)]
+pub struct EventRing {
+    run: u64,
+    /// The sequence number of the next.
+    next: u64,
+    size: usize,
+    kept: VecDeque<OperatorEvent>,
+}
+
+/// How far somebody has read: everything up to `sequence` of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventPosition {
+    /// The run, by when it started in milliseconds of Unix time; the present one if it is not told.
+    pub run: Option<u64>,
+    /// The last sequence number that was read; 0 before any.
+    pub sequence: u64,
+}
+
+/// What is to be read from a position on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EventPage {
+    /// The run of the controller, by when it started in milliseconds of Unix time.
+    pub run: u64,
+    /// How many that came after the position are no longer kept; 0 as well where the position is
+    /// of another run, of which nothing is known.
+    pub missed: u64,
+    /// The last sequence number, to go on from.
+    pub latest: u64,
+    /// What happened, the earliest first.
+    pub events: Vec<OperatorEvent>,
+}
+
+impl EventRing {
+    /// One that keeps the latest `size`, at least one.
+    pub fn new(run: u64, size: usize) -> Self {
+        Self {
+            run,
+            next: 1,
+            size: size.max(1),
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// Takes in what was seen at `now`.
+    pub fn push(&mut self, now: UnixMs, told: impl IntoIterator<Item = EventKind>) {
+        for kind in told {
+            if self.kept.len() == self.size {
+                self.kept.pop_front();
+            }
+            self.kept
+                .push_back(OperatorEvent::new(self.next, now, kind));
+            self.next += 1;
+        }
+    }
+
+    /// What comes after a position, `most` at a time. A position of another run, or one that this
+    /// run has not reached, is before everything.
+    pub fn events_since(&self, position: EventPosition, most: usize) -> EventPage {
+        let is_ours =
+            position.run.is_none_or(|run| run == self.run) && position.sequence < self.next;
+        let read = if is_ours { position.sequence } else { 0 };
+        let oldest = self.next - self.kept.len() as u64;
+        let skipped = (read + 1).saturating_sub(oldest);
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let events: Vec<_> = self.kept.iter().skip(skipped).take(most).cloned().collect();
+        let missed = match is_ours {
+            true => oldest.saturating_sub(read + 1),
+            false => 0,
+        };
+        let latest = events.last().map_or(self.next - 1, |last| last.sequence);
+        EventPage {
+            run: self.run,
+            missed,
+            latest,
+            events,
+        }
+    }
+}
+
+impl EventPage {
+    /// Where to go on.
+    pub fn end_position(&self) -> EventPosition {
+        EventPosition {
+            run: Some(self.run),
+            sequence: self.latest,
+        }
+    }
+}
+
+impl fmt::Display for EventPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.run {
+            Some(run) => write!(f, "{run}.{}", self.sequence),
+            None => write!(f, "{}", self.sequence),
+        }
+    }
+}
+
+impl FromStr for EventPosition {
+    type Err = String;
+
+    /// Reads `SEQUENCE` or `RUN.SEQUENCE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("`{text}` is no position; write a sequence number, as 42");
+        let (run, sequence) = match text.split_once('.') {
+            Some((run, sequence)) => (Some(run), sequence),
+            None => (None, text),
+        };
+        Ok(Self {
+            run: run.map(str::parse).transpose().map_err(wrong)?,
+            sequence: sequence.parse().map_err(wrong)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(job: u64) -> EventKind {
+        EventKind::JobLeft {
+            job: job.to_string(),
+        }
+    }
+
+    /// Sequence numbers that are read, and how many were missed.
+    fn read(ring: &EventRing, position: &str, most: usize) -> (Vec<u64>, u64) {
+        let page = ring.events_since(position.parse().unwrap(), most);
+        let numbers = page.events.iter().map(|event| event.sequence);
+        (numbers.collect(), page.missed)
+    }
+
+    #[test]
+    fn who_is_too_slow_is_told_and_who_comes_again_goes_on() {
+        let mut ring = EventRing::new(7, 3);
+        assert_eq!(read(&ring, "0", 9), (vec![], 0));
+        ring.push(0, (1..=2).map(left));
+        assert_eq!(read(&ring, "0", 9), (vec![1, 2], 0));
+        assert_eq!(read(&ring, "7.1", 9), (vec![2], 0));
+        ring.push(0, (3..=5).map(left));
+        assert_eq!(read(&ring, "0", 9), (vec![3, 4, 5], 2));
+        assert_eq!(read(&ring, "2", 2), (vec![3, 4], 0));
+        assert_eq!(read(&ring, "5", 9), (vec![], 0));
+        assert_eq!(read(&ring, "6.5", 9), (vec![3, 4, 5], 0), "another run");
+        assert_eq!(read(&ring, "99", 9), (vec![3, 4, 5], 0), "not reached yet");
+    }
+
+    #[test]
+    fn positions_are_read_as_they_are_written() {
+        for text in ["42", "1763767000123.42"] {
+            assert_eq!(text.parse::<EventPosition>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "x", "1.", ".1", "-1"] {
+            assert!(wrong.parse::<EventPosition>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The rows by which rules of the policy adopt flows that no job has announced.
+//!
+//! Also where they are counted: the [gauges](crate::report_ingest::gauges) ask what such rows there
+//! are. The decision: a row has the priority of its rule's place in the policy, so that a rule at
+//! the end of it changes no row of the others; rows of one rule never match the same packet.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+use p4::entry::TableEntry;
+use p4::fabric::{self, JobMatch};
+use planner::{MAX_RULES, Plan, PlannedRule};
+use topology::{Fabric, NicId};
+
+use super::ROCE;
+
+/// The priority of the first rule.
+pub(super) const FIRST: NonZeroU16 = NonZeroU16::new(MAX_RULES as u16).expect("there may be rules");
+
+/// A row of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AdoptionRow {
+    /// Place of the job in the plan.
+    pub(crate) job: usize,
+    /// The NIC that its flows reach; none where they may reach any.
+    pub(crate) to: Option<NicId>,
+    /// The row, not signed.
+    pub(crate) entry: TableEntry,
+}
+
+/// The rows at the leaf that has these NICs.
+pub(crate) fn adoption_rows(fabric: &Fabric, plan: &Plan, nics: &[NicId]) -> Vec<AdoptionRow> {
+    let rules = plan.rules.iter().zip((1..=FIRST.get()).rev());
+    let rows = rules.flat_map(|(rule, priority)| {
+        let priority = NonZeroU16::new(priority).unwrap_or(NonZeroU16::MIN);
+        rows_of_rule(fabric, plan, nics, rule, priority)
+    });
+    rows.collect()
+}
+
+fn rows_of_rule(
+    fabric: &Fabric,
+    plan: &Plan,
+    nics: &[NicId],
+    rule: &PlannedRule,
+    priority: NonZeroU16,
+) -> Vec<AdoptionRow> {
+    // The planner gives no job the number 0.
+    let number = plan.jobs.get(rule.job).map_or(0, |job| job.number);
+    let Some(job) = NonZeroU32::new(number).filter(|_| is_rule_at(rule, nics)) else {
+        return Vec::new();
+    };
+    let senders = nics.iter().copied().filter(|nic| sends_from(rule, *nic));
+    let senders = any_or(&rule.senders, senders);
+    let row = |src: Option<NicId>, to: Option<NicId>| {
+        let address = |nic: NicId| fabric.nic(nic).ip.into();
+        let matches = JobMatch {
+            src: src.map(address),
+            dst: to.map(address),
+            sport: rule.sport,
+            dport: rule.dport,
+        };
+        AdoptionRow {
+            job: rule.job,
+            to,
+            entry: fabric::job_classify(&matches, priority, job),
+        }
+    };
+    let receivers = any_or(&rule.receivers, rule.receivers.iter().copied());
+    let pairs = { senders }
+        .into_iter()
+        .flat_map(|src| receivers.iter().map(move |to| (src, *to)));
+    pairs.map(|(src, to)| row(src, to)).collect()
+}
+
+/// Each of `nics`, or one `None` for any where the rule names none.
+fn any_or(named: &[NicId], nics: impl Iterator<Item = NicId>) -> Vec<Option<NicId>> {
+    match named.is_empty() {
+        true => vec![None],
+        false => nics.map(Some).collect(),
+    }
+}
+
+/// Whether a rule has rows at the leaf that has these NICs.
+pub(in crate::lower) fn is_rule_at(rule: &PlannedRule, nics: &[NicId]) -> bool {
+    nics.iter().any(|nic| sends_from(rule, *nic))
+}
+
+/// Whether a rule adopts RoCEv2 flows from a NIC.
+pub(in crate::lower) fn takes_from(rule: &PlannedRule, nic: NicId) -> bool {
+    sends_from(rule, nic) && rule.dport.is_none_or(|port| port == ROCE)
+}
+
+/// Whether a rule adopts RoCEv2 flows from a NIC to another.
+pub(in crate::lower) fn takes_between(rule: &PlannedRule, nic: NicId, to: NicId) -> bool {
+    let reaches = rule.receivers.is_empty() || rule.receivers.binary_search(&to).is_ok();
+    takes_from(rule, nic) && reaches
+}
+
+fn sends_from(rule: &PlannedRule, nic: NicId) -> bool {
+    rule.senders.is_empty() || rule.senders.binary_search(&nic).is_ok()
+}

@@ -1,0 +1,301 @@
+//! Who may do what at the address where the controller is served, and how often.
+//!
+//! Every request passes here before anything else looks at it, whatever its protocol. The decision:
+//! what a request needs is told from its method and path alone, so nothing that is added later is
+//! open by mistake; and only digests of tokens are kept, in the configuration as well.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use tonic::Status;
+use topology::Finding;
+
+use super::listener::ClientPeer;
+use super::openapi::ErrorBody;
+use super::rate_limiter::RateLimiter;
+use crate::config::{AccessRole, AccessToken, NorthboundConfig};
+
+/// Where jobs tell of themselves.
+const REPORTS: &str = "/crux.telemetry.v1.Telemetry/";
+
+/// What changes something: the ends of HTTP paths and of gRPC methods.
+const CHANGES: [&str; 6] = [
+    "/v1/policy/apply",
+    "/v1/policy/confirm",
+    "/v1/policy/rollback",
+    "/PolicyApply",
+    "/PolicyConfirm",
+    "/PolicyRollback",
+];
+
+/// What only looks, though it is asked with a document.
+const LOOKS: [&str; 1] = ["/v1/policy/diff"];
+
+/// Methods of gRPC that look, unless they are among the changes; all are posted.
+const GRPC: [&str; 2] = [
+    "/crux.northbound.v1.Northbound/",
+    "/grpc.reflection.v1.ServerReflection/",
+];
+
+/// Addresses whose pace is remembered.
+const ADDRESSES: usize = 4_096;
+
+/// Whose token a request has, sent or shown; nobody's where none is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CallerIdentity(pub(super) Option<Arc<str>>);
+
+/// The gate.
+#[derive(Clone, Debug)]
+pub(super) struct AccessControl {
+    rules: Arc<NorthboundConfig>,
+    /// Behind a lock, because requests come on any task and are counted and judged at once; it is
+    /// held for no longer than that.
+    limiters: Arc<Mutex<BTreeMap<IpAddr, RateLimiter>>>,
+}
+
+/// Why a request does not pass.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum AccessDenied {
+    #[error(
+        "a token is missing: send `Authorization: Bearer TOKEN` (crux: --token-file) or show a \
+         certificate that northbound.certificates has (crux: --cert), with a token of role `{0}`"
+    )]
+    MissingToken(AccessRole),
+    #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
+    UnknownToken,
+    #[error("`{name}` may {has}, and this needs a token of role `{needs}`")]
+    InsufficientRole {
+        name: String,
+        has: AccessRole,
+        needs: AccessRole,
+    },
+    #[error("more requests than northbound.requests_per_second; ask again later")]
+    RateLimited,
+}
+
+impl AccessControl {
+    pub(super) fn new(rules: &NorthboundConfig) -> Self {
+        Self {
+            rules: Arc::new(rules.clone()),
+            limiters: Arc::default(),
+        }
+    }
+
+    /// Whether a request may pass, and whose it is.
+    fn authorise_request(&self, request: &Request) -> Result<CallerIdentity, AccessDenied> {
+        let needs = required_role(request.method(), request.uri().path());
+        let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
+        let peer = peer.map(|ConnectInfo(peer)| *peer);
+        if needs != AccessRole::Report
+            && let Some(peer) = peer
+        {
+            self.count_request(peer.address.ip())?;
+        }
+        if !self.is_restricted(needs) {
+            return Ok(CallerIdentity::default());
+        }
+        let shown = peer.and_then(|peer| peer.certificate);
+        let token = self.find_token(presented_token(request.headers()), shown, needs)?;
+        let AccessToken { name, role, .. } = token;
+        let lacks = || AccessDenied::InsufficientRole {
+            name: name.clone(),
+            has: *role,
+            needs,
+        };
+        let caller = || CallerIdentity(Some(name.as_str().into()));
+        role.allows_role(needs).then(caller).ok_or_else(lacks)
+    }
+
+    /// Whether a right is not everybody's. Reports are open until somebody is given the right to
+    /// report.
+    fn is_restricted(&self, needs: AccessRole) -> bool {
+        let mut given = self.rules.tokens.iter().chain(&self.rules.certificates);
+        match needs {
+            AccessRole::Report => given.any(|token| token.role == AccessRole::Report),
+            AccessRole::Read | AccessRole::Write => given.next().is_some(),
+        }
+    }
+
+    /// The token that is sent, or else the certificate that is shown.
+    fn find_token(
+        &self,
+        sent: Option<String>,
+        shown: Option<[u8; 32]>,
+        needs: AccessRole,
+    ) -> Result<&AccessToken, AccessDenied> {
+        if let Some(sent) = sent {
+            let digest: [u8; 32] = Sha256::digest(sent).into();
+            let mut tokens = self.rules.tokens.iter();
+            let token = tokens.find(|token| token.sha256 == digest);
+            return token.ok_or(AccessDenied::UnknownToken);
+        }
+        let mut certificates = self.rules.certificates.iter();
+        let certificate = certificates.find(|token| Some(token.sha256) == shown);
+        certificate.ok_or(AccessDenied::MissingToken(needs))
+    }
+
+    /// Counts a request of an address.
+    fn count_request(&self, from: IpAddr) -> Result<(), AccessDenied> {
+        let now = Instant::now();
+        let mut paces = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if paces.len() >= ADDRESSES {
+            paces.clear();
+        }
+        let rate = self.rules.requests_per_second.get();
+        let pace = paces
+            .entry(from)
+            .or_insert_with(|| RateLimiter::new(rate, now));
+        if !pace.has_capacity(now) {
+            return Err(AccessDenied::RateLimited);
+        }
+        pace.reserve_slot(now);
+        Ok(())
+    }
+}
+
+/// Lets a request pass, or says what is missing in the words of its protocol.
+pub(super) async fn enforce_access(
+    State(gate): State<AccessControl>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let turned = match gate.authorise_request(&request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            return next.run(request).await;
+        }
+        Err(turned) => turned,
+    };
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    match is_grpc {
+        true => turned.grpc_status().into_http(),
+        false => turned.http_response(),
+    }
+}
+
+impl AccessDenied {
+    fn grpc_status(&self) -> Status {
+        let text = self.to_string();
+        match self {
+            Self::MissingToken(_) | Self::UnknownToken => Status::unauthenticated(text),
+            Self::InsufficientRole { .. } => Status::permission_denied(text),
+            Self::RateLimited => Status::resource_exhausted(text),
+        }
+    }
+
+    fn http_response(&self) -> Response {
+        let status = match self {
+            Self::MissingToken(_) | Self::UnknownToken => StatusCode::UNAUTHORIZED,
+            Self::InsufficientRole { .. } => StatusCode::FORBIDDEN,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let findings = vec![Finding::error("access", self.to_string())];
+        let body = serde_json::to_vec(&ErrorBody { findings });
+        let body = body.expect("findings have text for keys");
+        let response = (status, [(header::CONTENT_TYPE, "application/json")], body);
+        let mut response = response.into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            // A browser asks its user for a password then, which is the token.
+            let ways = header::HeaderValue::from_static("Basic realm=\"crux\", Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, ways);
+        }
+        response
+    }
+}
+
+/// What a request needs. What is not known here counts as a change, unless it only gets.
+fn required_role(method: &Method, path: &str) -> AccessRole {
+    if path.starts_with(REPORTS) {
+        return AccessRole::Report;
+    }
+    let changes = CHANGES.iter().any(|end| path.ends_with(end));
+    let looks = method == Method::GET
+        || GRPC.iter().any(|service| path.starts_with(service))
+        || LOOKS.contains(&path);
+    match looks && !changes {
+        true => AccessRole::Read,
+        false => AccessRole::Write,
+    }
+}
+
+/// The token of a request: a bearer's, or the password of a browser's user.
+fn presented_token(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, value) = value.split_once(' ')?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => Some(value.trim().to_owned()),
+        "basic" => {
+            let text = STANDARD.decode(value.trim()).ok()?;
+            let text = String::from_utf8(text).ok()?;
+            text.split_once(':')
+                .map(|(_, password)| password.to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_something_needs_the_right_to_write() {
+        let cases = [
+            ("GET", "/v1/jobs", AccessRole::Read),
+            ("GET", "/metrics", AccessRole::Read),
+            ("POST", "/v1/policy/diff", AccessRole::Read),
+            ("POST", "/v1/policy/apply", AccessRole::Write),
+            ("POST", "/v1/something/new", AccessRole::Write),
+            ("DELETE", "/v1/jobs", AccessRole::Write),
+            (
+                "POST",
+                "/crux.northbound.v1.Northbound/Jobs",
+                AccessRole::Read,
+            ),
+            (
+                "POST",
+                "/crux.northbound.v1.Northbound/PolicyApply",
+                AccessRole::Write,
+            ),
+            (
+                "POST",
+                "/crux.telemetry.v1.Telemetry/Report",
+                AccessRole::Report,
+            ),
+            (
+                "POST",
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                AccessRole::Read,
+            ),
+            ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),
+        ];
+        for (method, path, role) in cases {
+            let method = method.parse().unwrap();
+            assert_eq!(required_role(&method, path), role, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_a_bearers_or_a_password() {
+        let given = |value: &str| {
+            let value = value.parse().unwrap();
+            presented_token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+        };
+        assert_eq!(given("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(given("basic YWRhOmFiYw==").as_deref(), Some("abc"));
+        assert_eq!(given("basic ???"), None);
+        assert_eq!(given("abc"), None);
+    }
+}

@@ -1,0 +1,387 @@
+//! What a controller knows and has decided, as answers tell it.
+//!
+//! Pure: a [`ControllerView`] of one instant goes in, rows by name come out. The decision: everything is read
+//! off the plan, its report and the board; nothing is computed that they could contradict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use planner::{AdoptionRule, JobId, PlanDocument};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
+
+use crate::runtime::DrainProgress;
+use crate::southbound::SwitchStatus;
+use crate::southbound::arbitration::Mastership;
+use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
+use crate::telemetry::counter_aggregator::MeasuredTraffic;
+
+/// What is known and decided at one instant.
+#[derive(Clone, Debug)]
+pub struct ControllerView {
+    /// What is planned for.
+    pub(super) request: PlanRequest,
+    /// Jobs that tell of themselves.
+    pub(super) reported_jobs: ReportedJobs,
+    /// What is in force.
+    pub(super) rollout: PlanRollout,
+    /// What switches count.
+    pub(super) measured: Arc<MeasuredTraffic>,
+    /// Where jobs say something else.
+    pub(super) disputes: Vec<Finding>,
+    /// How far drains are.
+    pub(super) drainage: DrainProgress,
+    /// What the sessions are up to.
+    pub(super) switches: BTreeMap<SwitchId, SwitchStatus>,
+}
+
+/// Who tells of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobSource {
+    /// A jobs document.
+    Document,
+    /// It tells of itself.
+    Telemetry,
+    /// Nobody: a rule of the policy says that flows are its.
+    Rule,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRow {
+    /// Its name.
+    pub id: String,
+    /// Whose it is.
+    pub tenant: Option<String>,
+    /// What it trains.
+    pub model: Option<String>,
+    /// Its GPUs.
+    pub gpus: u32,
+    /// Whether it tells of itself; if not, a document tells of it.
+    pub told: bool,
+    /// Whether it is being profiled, and in the highest class for that.
+    pub profiled: bool,
+    /// Its class.
+    pub level: u8,
+    /// Its place in the order of priority; 1 is first.
+    pub rank: u32,
+    /// FLOP/s that one second of its tightest link unblocks (Crux Eq. 2).
+    pub intensity: f64,
+    /// Seconds of an iteration alone on its paths.
+    pub alone_seconds: f64,
+    /// Its flows, as far as they are announced.
+    pub flows: usize,
+    /// Who tells of it.
+    pub source: JobSource,
+    /// What switches count of its flows that are pinned or adopted, bytes per second, a mean over
+    /// some seconds; none where nothing was counted.
+    pub measured_bytes_per_second: Option<f64>,
+    /// Seconds of an iteration by what they count, where it repeats.
+    pub measured_iteration_seconds: Option<f64>,
+    /// Bytes of an iteration by what they count.
+    pub measured_iteration_bytes: Option<f64>,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchRow {
+    /// Its name.
+    pub name: String,
+    /// up, down, drained, or returning: it works again, and is used once every switch knows.
+    pub state: String,
+    /// What this controller is to it: primary, backup, vacant, candidate or apart.
+    pub standing: String,
+    /// The generation that it was last seen to hold.
+    pub verified: Option<u64>,
+    /// Entries of that generation.
+    pub entries: Option<usize>,
+    /// Entries written since the session began.
+    pub written: u64,
+    /// Entries that somebody else changed, and that were repaired.
+    pub drifted: u64,
+    /// Connections that ended.
+    pub failures: u64,
+    /// Entries that it refused in the latest pass, and why its last connection ended.
+    pub problems: Vec<String>,
+}
+
+/// A directed link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkRow {
+    /// Its name, as `leaf1:4>spine1:1`.
+    pub link: String,
+    /// Its capacity, Gbit/s.
+    pub gbps: f64,
+    /// up, down, drained, or returning: it works again, and is used once every switch knows.
+    pub state: String,
+    /// Share of time that it is busy if every job runs undisturbed.
+    pub load: f64,
+    /// The same by class, from the highest.
+    pub levels: Vec<LevelLoad>,
+    /// Jobs on it.
+    pub jobs: Vec<String>,
+    /// Share of its capacity that its switch counted, a mean over some seconds; none where nothing
+    /// was counted, as on links that leave a host.
+    pub measured: Option<f64>,
+    /// The same by class, from the highest.
+    pub measured_levels: Vec<LevelLoad>,
+}
+
+/// The load of one class on a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelLoad {
+    /// The class.
+    pub level: u8,
+    /// Share of time.
+    pub load: f64,
+}
+
+impl ControllerView {
+    /// What a state says, beside what is in force and what the sessions say.
+    pub(super) fn read_inputs(state: &State) -> (PlanRequest, ReportedJobs) {
+        (state.current_request(), state.reported_jobs().clone())
+    }
+
+    /// The jobs in force, by rank.
+    pub fn job_rows(&self) -> Vec<JobRow> {
+        let Self {
+            request: question,
+            reported_jobs: told,
+            rollout: realised,
+            ..
+        } = self;
+        let told_ids: BTreeSet<&JobId> = told.jobs.iter().map(|job| &job.id).collect();
+        let known: BTreeMap<&JobId, &planner::Job> =
+            question.jobs.iter().map(|job| (&job.id, job)).collect();
+        let row = |(planned, why): (&planner::PlannedJob, &planner::JobRationale)| {
+            let job = known.get(&planned.id);
+            let (tenant, source) = match job {
+                Some(job) if told_ids.contains(&job.id) => (&job.tenant, JobSource::Telemetry),
+                Some(job) => (&job.tenant, JobSource::Document),
+                None => (&self.adoption_rule(&planned.id)?.tenant, JobSource::Rule),
+            };
+            let measured = self.measured.jobs.get(&planned.id);
+            let measured = measured.filter(|measured| measured.bytes_per_second > 0.0);
+            let period = measured.and_then(|measured| measured.period);
+            Some(JobRow {
+                id: planned.id.to_string(),
+                tenant: tenant.clone(),
+                model: job.and_then(|job| job.model.clone()),
+                gpus: job.map_or(0, |job| job.gpu_count()),
+                told: source == JobSource::Telemetry,
+                profiled: told.profiled.contains(&planned.id),
+                level: planned.level,
+                rank: planned.rank,
+                intensity: planned.intensity,
+                alone_seconds: why.iteration_seconds,
+                flows: job.map_or(0, |job| job.flows.len()),
+                source,
+                measured_bytes_per_second: measured.map(|measured| measured.bytes_per_second),
+                measured_iteration_seconds: period.map(|period| period.seconds),
+                measured_iteration_bytes: period.map(|period| period.bytes),
+            })
+        };
+        let planned = realised.plan.jobs.iter().zip(&realised.report.rationales);
+        let mut rows: Vec<JobRow> = planned.filter_map(row).collect();
+        rows.sort_by_key(|row| row.rank);
+        rows
+    }
+
+    /// The rule that makes a job of this name, if nobody announces it.
+    pub(super) fn adoption_rule(&self, id: &JobId) -> Option<&AdoptionRule> {
+        let is_announced = self.request.jobs.iter().any(|job| job.id == *id);
+        let mut rules = self.request.policy().adopt.iter();
+        rules.find(|rule| rule.job == *id && !is_announced)
+    }
+
+    /// All switches that the controller deals with.
+    pub fn switch_rows(&self) -> Vec<SwitchRow> {
+        let row = |(switch, line): (&SwitchId, &SwitchStatus)| SwitchRow {
+            name: line.name.clone(),
+            state: self.rollout.switch_state(*switch).to_owned(),
+            standing: mastership_text(line.mastership).to_owned(),
+            verified: line.verified.map(|verified| verified.generation),
+            entries: line.verified.map(|verified| verified.entries),
+            written: line.written.total_entries(),
+            drifted: line.drifted,
+            failures: line.failures,
+            problems: line
+                .refusals
+                .iter()
+                .chain(&line.last_error)
+                .cloned()
+                .collect(),
+        };
+        self.switches.iter().map(row).collect()
+    }
+
+    /// All links between switches and to hosts, in the order of the fabric.
+    pub fn link_rows(&self) -> Vec<LinkRow> {
+        let fabric = &self.rollout.fabric;
+        let loads = self.level_loads();
+        let on: BTreeMap<LinkId, &planner::LinkLoad> = self
+            .rollout
+            .report
+            .links
+            .iter()
+            .map(|load| (load.link, load))
+            .collect();
+        let name = |job: &usize| self.rollout.plan.jobs[*job].id.to_string();
+        let row = |link: LinkId| {
+            let carried = on.get(&link);
+            let counted = link_levels(&self.measured.links, link);
+            let total: f64 = counted.iter().map(|level| level.load).sum();
+            LinkRow {
+                link: fabric.link_name(link),
+                gbps: fabric.link(link).bandwidth.gbps(),
+                state: self.rollout.link_state(link).to_owned(),
+                load: carried.map_or(0.0, |carried| carried.load),
+                levels: link_levels(&loads, link),
+                jobs: carried.map_or_else(Vec::new, |on| on.jobs.iter().map(name).collect()),
+                measured: (!counted.is_empty()).then_some(total),
+                measured_levels: counted,
+            }
+        };
+        (0..fabric.links().len())
+            .map(LinkId::from)
+            .map(row)
+            .collect()
+    }
+
+    /// The plan in force.
+    pub fn plan_document(&self) -> PlanDocument {
+        let PlanRollout {
+            fabric,
+            plan,
+            report,
+            ..
+        } = &self.rollout;
+        PlanDocument::new(fabric, plan, report)
+    }
+
+    /// What an operator should look at: what the planner found, and switches that are not as they
+    /// should be.
+    pub fn health_findings(&self) -> Vec<Finding> {
+        let mut findings = self.rollout.report.findings.clone();
+        let generation = self.rollout.generation;
+        for row in self.switch_rows() {
+            let missing = || {
+                format!(
+                    "{} and {}; {}",
+                    row.state,
+                    row.standing,
+                    row.problems.join("; ")
+                )
+            };
+            match row.verified {
+                Some(verified) if verified == generation => {}
+                None => findings.push(Finding::error(
+                    &row.name,
+                    format!("not verified: {}", missing()),
+                )),
+                Some(verified) => findings.push(Finding::warning(
+                    &row.name,
+                    format!("holds generation {verified} of {generation}"),
+                )),
+            }
+            if row.drifted > 0 {
+                let text = format!("{} entries were changed by somebody else", row.drifted);
+                findings.push(Finding::warning(&row.name, text));
+            }
+        }
+        let down = self
+            .link_rows()
+            .into_iter()
+            .filter(|row| row.state == "down");
+        findings.extend(down.map(|row| Finding::warning(row.link, "down")));
+        for job in self.job_rows().into_iter().filter(|job| job.profiled) {
+            findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
+        }
+        findings.extend(self.disputes.iter().cloned());
+        findings.extend(self.drainage.late_finding());
+        findings.extend(self.measured.unattributed_findings());
+        findings.sort();
+        findings
+    }
+
+    /// Load by link and class.
+    pub(super) fn level_loads(&self) -> BTreeMap<(LinkId, u8), f64> {
+        let PlanRollout {
+            fabric,
+            plan,
+            report,
+            ..
+        } = &self.rollout;
+        let mut loads = BTreeMap::new();
+        for (flow, rate) in self.flow_rates() {
+            let planned = &plan.flows[flow];
+            let level = plan.jobs[planned.job].level;
+            for link in &planned.links {
+                let capacity = fabric.link(*link).bandwidth.bytes_per_second();
+                *loads.entry((*link, level)).or_default() += rate / capacity;
+            }
+        }
+        debug_assert!(report.rationales.len() == plan.jobs.len());
+        loads
+    }
+
+    /// Bytes per second of every flow of the plan that is still known, by its place there.
+    pub(super) fn flow_rates(&self) -> Vec<(usize, f64)> {
+        let PlanRollout { plan, report, .. } = &self.rollout;
+        let known: BTreeMap<&JobId, &planner::Job> =
+            self.request.jobs.iter().map(|job| (&job.id, job)).collect();
+        let mut rates = Vec::new();
+        let mut place = 0;
+        for (position, planned) in plan.jobs.iter().enumerate() {
+            let seconds = report.rationales[position].iteration_seconds;
+            let job = known.get(&planned.id);
+            let mut bytes = job
+                .into_iter()
+                .flat_map(|job| job.flows.iter().map(|flow| flow.bytes));
+            while plan
+                .flows
+                .get(place)
+                .is_some_and(|flow| flow.job == position)
+            {
+                if let Some(bytes) = bytes.next().filter(|_| seconds > 0.0) {
+                    rates.push((place, bytes / seconds));
+                }
+                place += 1;
+            }
+        }
+        rates
+    }
+}
+
+/// The classes of one link, from the highest.
+fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLoad> {
+    let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
+    let level = |((_, level), load): (&(LinkId, u8), &f64)| LevelLoad {
+        level: *level,
+        load: *load,
+    };
+    levels.map(level).collect()
+}
+
+fn mastership_text(standing: Mastership) -> &'static str {
+    match standing {
+        Mastership::Disconnected => "apart",
+        Mastership::Candidate => "candidate",
+        Mastership::Backup { .. } => "backup",
+        Mastership::NoPrimary { .. } => "vacant",
+        Mastership::Primary { .. } => "primary",
+    }
+}
+
+/// The hosts and switches that links pass.
+pub(crate) fn path_nodes(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
+    let first = links.first().map(|link| fabric.link(*link).from.node);
+    let ends = links.iter().map(|link| fabric.link(*link).to.node);
+    let nodes: Vec<FabricNode> = first.into_iter().chain(ends).collect();
+    nodes
+        .iter()
+        .map(|node| fabric.node_name(*node).to_owned())
+        .collect()
+}

@@ -1,0 +1,212 @@
+//! Why a job has its level and its flows their paths.
+//!
+//! Pure, from a [`ControllerView`]. The decision: the words are those of the algorithm (intensity,
+//! correction, contenders, candidates), with its numbers, so that a person can work out the same.
+
+use std::collections::BTreeMap;
+
+use planner::{JobId, JobOverride, PlannedRuleDocument};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{LinkId, next_hops};
+
+use super::controller_view::{ControllerView, path_nodes};
+use crate::state::PlanRollout;
+
+/// Why a job is treated as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainJobResponse {
+    /// Its name.
+    pub id: String,
+    /// Its class, and of how many.
+    pub level: u8,
+    /// Classes of the switches.
+    pub levels: u8,
+    /// Its place in the order of priority; 1 is first.
+    pub rank: u32,
+    /// `I_j`, FLOP/s (Crux Eq. 2).
+    pub intensity: f64,
+    /// The link that takes longest, and for how many seconds.
+    pub bottleneck: Option<String>,
+    /// `t_j`, seconds.
+    pub bottleneck_seconds: f64,
+    /// `k_j` (Crux §4.2).
+    pub correction: f64,
+    /// The job that it was compared with; none where that is its contenders.
+    pub reference: Option<String>,
+    /// `P_j = k_j I_j`, with fairness and policy.
+    pub priority: f64,
+    /// Jobs that it shares a link with.
+    pub contenders: Vec<String>,
+    /// Those of higher priority that compression left in its class.
+    pub merged_with: Vec<String>,
+    /// The pattern of the override that counts for it.
+    pub rule: Option<String>,
+    /// Whether it has the highest class because it is being profiled.
+    pub profiled: bool,
+    /// Its flows.
+    pub flows: Vec<FlowExplanation>,
+    /// Which other flows rules of the policy give it, as `h1, h2 > h3, to port 2049`.
+    pub adopts: Vec<String>,
+}
+
+/// Why a flow takes its path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowExplanation {
+    /// The flow, as `h1>h3:50000`.
+    pub flow: String,
+    /// Whether switches are told; if not, it is left to ECMP.
+    pub pinned: bool,
+    /// All equal-cost paths, the one it takes among them.
+    pub candidates: Vec<PathCandidate>,
+}
+
+/// A path that a flow could take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathCandidate {
+    /// Hosts and switches on it.
+    pub path: Vec<String>,
+    /// Whether it is the one.
+    pub chosen: bool,
+    /// The largest load of its links by the other flows, as a share of time.
+    pub load: f64,
+    /// Where that is.
+    pub busiest: Option<String>,
+}
+
+impl ControllerView {
+    /// Why the job of this name, or the one with this flow (`h1>h3:50000`), is treated as it is.
+    /// None if there is neither.
+    pub fn find_explanation(&self, name: &str) -> Option<ExplainJobResponse> {
+        if let Some((position, _)) = self.rollout.plan.job(&JobId::from(name)) {
+            return Some(self.explain_job(position, |_| true));
+        }
+        let flows = self.rollout.plan.flows.iter().enumerate();
+        let (place, flow) = { flows }.find(|(place, _)| self.flow_name(*place) == name)?;
+        Some(self.explain_job(flow.job, |other| other == place))
+    }
+
+    fn explain_job(&self, position: usize, is_asked: impl Fn(usize) -> bool) -> ExplainJobResponse {
+        let plan = &self.rollout.plan;
+        let (job, why) = (
+            &plan.jobs[position],
+            &self.rollout.report.rationales[position],
+        );
+        let names = |jobs: &[usize]| {
+            jobs.iter()
+                .map(|job| plan.jobs[*job].id.to_string())
+                .collect()
+        };
+        let flows = (0..plan.flows.len()).filter(|place| plan.flows[*place].job == position);
+        let loads = self.link_loads();
+        let rates: BTreeMap<usize, f64> = self.flow_rates().into_iter().collect();
+        let explain = |place| {
+            let rate = rates.get(&place).copied().unwrap_or(0.0);
+            self.explain_flow(place, rate, &loads)
+        };
+        ExplainJobResponse {
+            id: job.id.to_string(),
+            level: job.level,
+            levels: plan.levels,
+            rank: job.rank,
+            intensity: job.intensity,
+            bottleneck: why
+                .bottleneck
+                .map(|link| self.rollout.fabric.link_name(link)),
+            bottleneck_seconds: job.bottleneck_seconds,
+            correction: job.correction,
+            reference: why.reference.map(|job| plan.jobs[job].id.to_string()),
+            priority: job.priority,
+            contenders: names(&why.contenders),
+            merged_with: names(&why.tied_with),
+            rule: match self.adoption_rule(&job.id) {
+                Some(adopted) => override_pattern(self.request.policy().override_for_rule(adopted)),
+                None => why.rule.clone(),
+            },
+            profiled: self.reported_jobs.profiled.contains(&job.id),
+            flows: flows
+                .filter(|place| is_asked(*place))
+                .map(explain)
+                .collect(),
+            adopts: self.adopted_traffic(position),
+        }
+    }
+
+    /// The rules that give flows to the job at a position of the plan.
+    fn adopted_traffic(&self, position: usize) -> Vec<String> {
+        let PlanRollout { fabric, plan, .. } = &self.rollout;
+        let rules = plan.rules.iter().filter(|rule| rule.job == position);
+        let rules = rules.map(|rule| PlannedRuleDocument::new(fabric, plan, rule));
+        rules.map(|rule| rule_text(&rule)).collect()
+    }
+
+    fn explain_flow(&self, place: usize, rate: f64, loads: &[f64]) -> FlowExplanation {
+        let fabric = &self.rollout.fabric;
+        let flow = &self.rollout.plan.flows[place];
+        let own = |link: LinkId| match flow.links.contains(&link) {
+            true => rate / fabric.link(link).bandwidth.bytes_per_second(),
+            false => 0.0,
+        };
+        let candidate = |links: Vec<LinkId>| {
+            let load = |link: &LinkId| (loads[link.index()] - own(*link)).max(0.0);
+            let busiest = links.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
+            PathCandidate {
+                path: path_nodes(fabric, &links),
+                chosen: *flow.links == *links,
+                load: busiest.map_or(0.0, load),
+                busiest: busiest.map(|link| fabric.link_name(*link)),
+            }
+        };
+        let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
+        let (first, last) = (
+            fabric.nic(flow.src).uplink,
+            fabric.nic(flow.dst).uplink.reverse(),
+        );
+        let between = next_hops(fabric, to).paths_from(fabric, from);
+        let whole = between
+            .into_iter()
+            .map(|links| [&[first], &links[..], &[last]].concat());
+        FlowExplanation {
+            flow: self.flow_name(place),
+            pinned: flow.pinned,
+            candidates: whole.map(candidate).collect(),
+        }
+    }
+
+    /// Load of every link, by index.
+    fn link_loads(&self) -> Vec<f64> {
+        let mut loads = vec![0.0; self.rollout.fabric.links().len()];
+        for load in &self.rollout.report.links {
+            loads[load.link.index()] = load.load;
+        }
+        loads
+    }
+
+    fn flow_name(&self, place: usize) -> String {
+        let fabric = &self.rollout.fabric;
+        let flow = &self.rollout.plan.flows[place];
+        let host = |nic| &fabric.host(fabric.nic(nic).host).name;
+        format!(
+            "{}>{}:{}",
+            host(flow.src),
+            host(flow.dst),
+            flow.udp_src_port
+        )
+    }
+}
+
+fn override_pattern(rule: Option<&JobOverride>) -> Option<String> {
+    rule.map(|rule| rule.pattern.clone())
+}
+
+/// A rule as people say it.
+fn rule_text(rule: &PlannedRuleDocument) -> String {
+    let hosts = |hosts: &[String]| match hosts {
+        [] => "any host".to_owned(),
+        hosts => hosts.join(", "),
+    };
+    let port = |word, port: Option<u16>| port.map(|port| format!(", {word} port {port}"));
+    let ports = [port("from", rule.sport), port("to", rule.dport)];
+    let ports: String = ports.into_iter().flatten().collect();
+    format!("{} > {}{ports}", hosts(&rule.src), hosts(&rule.dst))
+}

@@ -1,0 +1,281 @@
+//! The lines of a recording.
+//!
+//! The decision: names where documents have names, so that a person can read what happened; the
+//! first line of a file is the state, and every other is one thing that happened.
+
+use std::collections::BTreeMap;
+
+use planner::{JobsDocument, PolicyDocument};
+use serde::{Deserialize, Serialize};
+use topology::{AvailabilityChange, Fabric, SwitchId};
+
+use super::digest;
+use super::{HeldTables, StepEffects, StepNote};
+use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, UnixMs};
+use crate::state::{
+    FabricRecord, PlanRecord, PlanResult, PolicyProposal, ReportedJobsRecord, SnapshotError,
+    StartingState, StateEvent, StateSnapshot, history_from_revisions, jobs_from_document,
+};
+use crate::store::jobs_document;
+
+/// The format of the lines; another one is refused.
+pub(super) const FORMAT: u32 = 1;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RecordLine {
+    /// The first: the state.
+    Begin {
+        format: u32,
+        crux: String,
+        at_ms: UnixMs,
+        state: Box<StateSnapshot>,
+    },
+    /// The state took an event in.
+    Step {
+        step: u64,
+        at_ms: UnixMs,
+        event: Box<RecordedEvent>,
+        outcome: StepOutcome,
+    },
+    /// Switches were given tables: their digests, by name.
+    Published {
+        at_ms: UnixMs,
+        generation: u64,
+        tables: BTreeMap<String, String>,
+    },
+    /// A switch was seen to hold them.
+    Held {
+        at_ms: UnixMs,
+        switch: String,
+        generation: u64,
+        entries: usize,
+        written: u64,
+        refused: u64,
+    },
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RecordedEvent {
+    Started {
+        fabric: FabricRecord,
+        revisions: Vec<PolicyRevision>,
+        jobs: JobsDocument,
+        reported_jobs: ReportedJobsRecord,
+    },
+    FabricLearned(FabricRecord),
+    FabricChanged(AvailabilityChange),
+    JobsChanged(JobsDocument),
+    JobsReported(ReportedJobsRecord),
+    PolicyChanged(PolicyDocument),
+    PolicyProposed {
+        content: PolicyContent,
+        signature: RevisionMetadata,
+        trial_until: Option<UnixMs>,
+    },
+    PolicyConfirmed,
+    PolicyRolledBack(RevisionMetadata),
+    RevisionStored(Box<PolicyRevision>),
+    DeadlineReached(UnixMs),
+    PinRoomLearned(SwitchId, usize),
+    GenerationHeld(u64),
+    ElectionWon(u64),
+    /// The planner answered: which question, and the digest of the plan. The plan itself where the
+    /// question was asked before the file began.
+    Planned {
+        inputs: u64,
+        digest: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<PlanRecord>,
+    },
+    /// An event that was not taken in, by its kind.
+    Refused(String),
+}
+
+/// What came of an event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct StepOutcome {
+    pub(super) generation: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<String>,
+    /// Whether something was to be planned.
+    pub(super) requested: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) protection: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rollout: Option<String>,
+}
+
+impl StepOutcome {
+    pub(super) fn new(came: &StepEffects) -> Self {
+        Self {
+            generation: came.generation,
+            refused: came.refused.clone(),
+            requested: came.requested,
+            protection: came.protection.as_ref().map(digest::rollout_digest),
+            rollout: came.rollout.as_ref().map(digest::rollout_digest),
+        }
+    }
+}
+
+impl RecordLine {
+    /// The line of a step, in the names of the fabric as it is after it.
+    pub(super) fn from_step(number: u64, step: &StepNote, fabric: &Fabric) -> Self {
+        Self::Step {
+            step: number,
+            at_ms: step.at_ms,
+            event: Box::new(match &step.effects.refused {
+                Some(_) => RecordedEvent::Refused(step.event.kind().to_owned()),
+                None => RecordedEvent::new(&step.event, fabric, step.has_whole_plan),
+            }),
+            outcome: StepOutcome::new(&step.effects),
+        }
+    }
+
+    pub(super) fn from_held(at_ms: UnixMs, held: HeldTables) -> Self {
+        let HeldTables {
+            switch,
+            generation,
+            entries,
+            written,
+            refused,
+        } = held;
+        Self::Held {
+            at_ms,
+            switch,
+            generation,
+            entries,
+            written,
+            refused,
+        }
+    }
+}
+
+impl RecordedEvent {
+    fn new(event: &StateEvent, fabric: &Fabric, whole: bool) -> Self {
+        match event {
+            StateEvent::Started(beginning) => Self::from_start(beginning),
+            StateEvent::FabricLearned(fabric) => Self::FabricLearned(FabricRecord::new(fabric)),
+            StateEvent::FabricChanged(change) => Self::FabricChanged(*change),
+            StateEvent::JobsChanged(jobs) => Self::JobsChanged(jobs_document(fabric, jobs)),
+            StateEvent::JobsReported(told) => {
+                Self::JobsReported(ReportedJobsRecord::new(fabric, told))
+            }
+            StateEvent::PolicyChanged(policy) => Self::PolicyChanged(PolicyDocument::from(policy)),
+            StateEvent::PolicyProposed(proposal) => Self::PolicyProposed {
+                content: proposal.content.clone(),
+                signature: proposal.signature.clone(),
+                trial_until: proposal.trial_until,
+            },
+            StateEvent::PolicyConfirmed => Self::PolicyConfirmed,
+            StateEvent::PolicyRolledBack(signature) => Self::PolicyRolledBack(signature.clone()),
+            StateEvent::RevisionStored(edition) => Self::RevisionStored(edition.clone()),
+            StateEvent::DeadlineReached(now) => Self::DeadlineReached(*now),
+            StateEvent::PinRoomLearned(switch, pins) => Self::PinRoomLearned(*switch, *pins),
+            StateEvent::GenerationHeld(generation) => Self::GenerationHeld(*generation),
+            StateEvent::ElectionWon(spent) => Self::ElectionWon(*spent),
+            StateEvent::Planned(answer) => Self::Planned {
+                inputs: answer.inputs(),
+                digest: digest::plan_digest(&answer.plan),
+                plan: whole.then(|| PlanRecord::new(&answer.plan)),
+            },
+        }
+    }
+
+    fn from_start(beginning: &StartingState) -> Self {
+        let StartingState {
+            fabric,
+            history: ledger,
+            jobs,
+            reported_jobs: told,
+        } = beginning;
+        let history = ledger.revisions_with_changes().into_iter().rev();
+        Self::Started {
+            fabric: FabricRecord::new(fabric),
+            revisions: history.map(|(edition, _)| edition.clone()).collect(),
+            jobs: jobs_document(fabric, jobs),
+            reported_jobs: ReportedJobsRecord::new(fabric, told),
+        }
+    }
+
+    /// The event; none of one that was refused, or that the planner has to answer anew.
+    ///
+    /// # Errors
+    /// What is recorded is no event.
+    pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
+        Ok(Some(match self {
+            Self::Started {
+                fabric,
+                revisions: editions,
+                jobs,
+                reported_jobs: told,
+            } => {
+                let fabric = fabric.to_fabric()?;
+                StateEvent::Started(Box::new(StartingState {
+                    history: history_from_revisions(editions)?,
+                    jobs: jobs_from_document(jobs, &fabric)?,
+                    reported_jobs: told.to_reported_jobs(&fabric)?,
+                    fabric,
+                }))
+            }
+            Self::FabricLearned(fabric) => StateEvent::FabricLearned(fabric.to_fabric()?),
+            Self::FabricChanged(change) => StateEvent::FabricChanged(*change),
+            Self::JobsChanged(jobs) => StateEvent::JobsChanged(jobs_from_document(jobs, fabric)?),
+            Self::JobsReported(told) => StateEvent::JobsReported(told.to_reported_jobs(fabric)?),
+            Self::PolicyChanged(policy) => {
+                let policy = policy.to_policy("policy");
+                let wrong = |error| SnapshotError::new("the policy", &error);
+                StateEvent::PolicyChanged(policy.map_err(wrong)?)
+            }
+            Self::PolicyProposed {
+                content,
+                signature,
+                trial_until,
+            } => StateEvent::PolicyProposed(Box::new(PolicyProposal {
+                content: content.clone(),
+                signature: signature.clone(),
+                trial_until: *trial_until,
+            })),
+            Self::PolicyConfirmed => StateEvent::PolicyConfirmed,
+            Self::PolicyRolledBack(signature) => StateEvent::PolicyRolledBack(signature.clone()),
+            Self::RevisionStored(edition) => StateEvent::RevisionStored(edition.clone()),
+            Self::DeadlineReached(now) => StateEvent::DeadlineReached(*now),
+            Self::PinRoomLearned(switch, pins) => StateEvent::PinRoomLearned(*switch, *pins),
+            Self::GenerationHeld(generation) => StateEvent::GenerationHeld(*generation),
+            Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
+            Self::Planned { inputs, plan, .. } => {
+                let Some(plan) = plan else { return Ok(None) };
+                StateEvent::Planned(Box::new(PlanResult::from_recording(
+                    *inputs,
+                    plan.to_plan()?,
+                )))
+            }
+            Self::Refused(_) => return Ok(None),
+        }))
+    }
+
+    /// What it is about, for people.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Started { jobs, .. } => format!("start with {} jobs", jobs.jobs.len()),
+            Self::FabricLearned(_) => "a fabric".to_owned(),
+            Self::FabricChanged(change) => format!("{change:?}"),
+            Self::JobsChanged(jobs) => format!("{} jobs of a document", jobs.jobs.len()),
+            Self::JobsReported(_) => "jobs of telemetry".to_owned(),
+            Self::PolicyChanged(_) => "a policy".to_owned(),
+            Self::PolicyProposed { signature, .. } => format!("a policy of {}", signature.who),
+            Self::PolicyConfirmed => "policy confirmed".to_owned(),
+            Self::PolicyRolledBack(by) => format!("policy taken back by {}", by.who),
+            Self::RevisionStored(edition) => format!("edition {} is stored", edition.number),
+            Self::DeadlineReached(_) => "time".to_owned(),
+            Self::PinRoomLearned(_, pins) => format!("room for {pins} pins"),
+            Self::GenerationHeld(generation) => format!("generation {generation} is held"),
+            Self::ElectionWon(_) => "elected".to_owned(),
+            Self::Planned { inputs, .. } => format!("a plan for {inputs} events"),
+            Self::Refused(kind) => format!("{kind}, refused"),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Entries that are on a switch and that this controller did not write.
+//!
+//! [`reconcile`](super::reconcile) asks here before it compares. An entry is ours by the signature
+//! that [`lower_plan`](crate::lower_plan()) puts into it and the switch keeps, so a controller that starts
+//! anew, or takes over, still knows its predecessor's entries for its own. The decision: only keys
+//! that nothing desires can be foreign. Whoever writes to one that is desired is corrected, signed
+//! or not. While nothing is known of the fabric, nothing can be said to be left over, so all of
+//! them are taken for foreign and stay.
+
+use p4::{SwitchTables, TableEntry};
+
+use super::UnknownEntries;
+use crate::config::ForeignEntryPolicy;
+
+/// What a switch holds, told apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SortedEntries {
+    /// What is to be as desired.
+    pub(super) ours: SwitchTables,
+    /// What stays as it is.
+    pub(super) foreign: Vec<TableEntry>,
+}
+
+/// Tells apart what `actual` holds, under a policy on foreign entries.
+pub(super) fn sort_entries(
+    policy: ForeignEntryPolicy,
+    others: UnknownEntries,
+    desired: &SwitchTables,
+    actual: SwitchTables,
+) -> SortedEntries {
+    let stays = |value: &p4::EntryValue| match (others, policy) {
+        (UnknownEntries::Keep, _) => true,
+        (UnknownEntries::Delete, ForeignEntryPolicy::Delete) => false,
+        (UnknownEntries::Delete, ForeignEntryPolicy::Keep | ForeignEntryPolicy::Report) => {
+            !value.is_signed()
+        }
+    };
+    let foreign = actual.iter();
+    let foreign = foreign.filter(|(key, value)| desired.get(key).is_none() && stays(value));
+    let foreign: Vec<TableEntry> = foreign.map(TableEntry::from).collect();
+    let mut ours = actual;
+    for entry in &foreign {
+        ours.remove(&entry.key);
+    }
+    SortedEntries { ours, foreign }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use p4::fabric::{self, PortNumber};
+
+    fn row(port: u32) -> TableEntry {
+        fabric::port_down(PortNumber::new(port).unwrap())
+    }
+
+    fn check(
+        (policy, others): (ForeignEntryPolicy, UnknownEntries),
+        ours: &[TableEntry],
+        foreign: &[TableEntry],
+    ) {
+        // Desired, left over from an earlier plan, desired and tampered with, somebody else's.
+        let actual = [
+            row(1).with_signature(),
+            row(2).with_signature(),
+            row(3),
+            row(4),
+        ];
+        let desired = [row(1).with_signature(), row(3).with_signature()]
+            .into_iter()
+            .collect();
+        let sorted = sort_entries(policy, others, &desired, actual.into_iter().collect());
+        assert_eq!(sorted.ours, ours.iter().cloned().collect());
+        assert_eq!(sorted.foreign, foreign);
+    }
+
+    #[test]
+    fn only_what_is_neither_desired_nor_signed_is_foreign() {
+        let ours = [row(1).with_signature(), row(2).with_signature(), row(3)];
+        check(
+            (ForeignEntryPolicy::Keep, UnknownEntries::Delete),
+            &ours,
+            &[row(4)],
+        );
+        check(
+            (ForeignEntryPolicy::Report, UnknownEntries::Delete),
+            &ours,
+            &[row(4)],
+        );
+        let all = [
+            row(1).with_signature(),
+            row(2).with_signature(),
+            row(3),
+            row(4),
+        ];
+        check(
+            (ForeignEntryPolicy::Delete, UnknownEntries::Delete),
+            &all,
+            &[],
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_known_all_that_is_not_desired_stays() {
+        let ours = [row(1).with_signature(), row(3)];
+        let others = [row(2).with_signature(), row(4)];
+        check(
+            (ForeignEntryPolicy::Delete, UnknownEntries::Keep),
+            &ours,
+            &others,
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Whose turn it is to read a switch whole.
+//!
+//! A controller that takes over has all its switches to read at once. Side by side they share the
+//! processor, so all would be read late; in turns the first are written to while others are still
+//! read. The decision: a turn is a courtesy and not a lock. It lasts, and is waited for, no longer
+//! than the configuration says, so that a slow switch holds nobody up.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Turns of all sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadLimiter {
+    permits: Arc<Semaphore>,
+    turn: Duration,
+}
+
+impl ReadLimiter {
+    /// So many at once, of which each lasts so long at most.
+    pub(crate) fn new(count: usize, lasts: Duration) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(count)),
+            turn: lasts,
+        }
+    }
+
+    /// Does the work when it is its turn, or when that has not come in time.
+    pub(super) async fn run_limited<T>(&self, work: impl Future<Output = T>) -> T {
+        let turn = timeout(self.turn, self.permits.acquire()).await;
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = sleep(self.turn) => drop(turn),
+        }
+        work.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    const LASTS: Duration = Duration::from_millis(20);
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_done_in_turns_and_who_is_slow_holds_nobody_up_for_long() {
+        let (turns, begun) = (ReadLimiter::new(2, LASTS), Instant::now());
+        let work = [1_000, 5, 5, 5, 1_000].map(Duration::from_millis);
+        let done = work.map(|length| {
+            let turns = turns.clone();
+            async move {
+                turns.run_limited(async { sleep(length).await }).await;
+                begun.elapsed().as_millis()
+            }
+        });
+        let done = futures::future::join_all(done).await;
+        assert_eq!(done, [1_000, 5, 10, 15, 1_015]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_are_slow_nobody_waits_longer_than_a_turn() {
+        let (turns, begun) = (ReadLimiter::new(1, LASTS), Instant::now());
+        let hour = Duration::from_secs(3_600);
+        let slow = (0..9).map(|_| turns.run_limited(async move { sleep(hour).await }));
+        futures::future::join_all(slow).await;
+        assert_eq!(begun.elapsed(), hour + LASTS);
+    }
+}

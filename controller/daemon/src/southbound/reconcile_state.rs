@@ -1,0 +1,251 @@
+//! One mastership's effort to keep a switch at what is desired: what it took, what was found, when
+//! to look again.
+//!
+//! [`session`](super::session) makes the passes and hands their outcomes here; from here they go to
+//! the log and to the [`StatusBoard`]. The decision: what the switch was seen to hold is kept as long as
+//! nothing is missing. A new generation writes its difference from that, and where there is none
+//! needs no pass; every so often, however fast generations come, the switch is read whole, and what
+//! has changed on it since is drift and is told entry by entry.
+
+use std::sync::Arc;
+
+use p4::codec::RefusedUpdate;
+use p4::fabric::table;
+use p4::{P4Info, SwitchTables, UpdateKind, diff_tables};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tonic::Code;
+use topology::SwitchId;
+use tracing::{debug, info, warn};
+
+use super::reconcile::ReconcileOutcome;
+use super::status::{ENTRIES_SHOWN, StatusBoard, VerifiedTables};
+use super::{DesiredTables, UnknownEntries};
+use crate::config::SouthboundConfig;
+
+/// What a mastership did so far for one generation.
+pub(super) struct ReconcileState {
+    switch: SwitchId,
+    desired: Arc<DesiredTables>,
+    first_write: Option<Instant>,
+    /// Passes in a row that left something missing.
+    incomplete_passes: u32,
+    /// When the latest pass ended.
+    last_pass_ended: Instant,
+    /// When the switch was last read whole.
+    last_full_read: Instant,
+    /// What the switch was last seen to hold, in this mastership.
+    held: Option<Arc<SwitchTables>>,
+}
+
+/// What another generation asks of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// This switch shall hold other tables, or does not yet hold what it shall.
+    Reconcile,
+    /// The switch was seen to hold the very same.
+    Nothing,
+}
+
+impl NextStep {
+    pub(super) fn needs_reconcile(self) -> bool {
+        self == Self::Reconcile
+    }
+}
+
+impl ReconcileState {
+    pub(super) fn new(switch: SwitchId, desired: Arc<DesiredTables>) -> Self {
+        Self {
+            switch,
+            desired,
+            first_write: None,
+            incomplete_passes: 0,
+            last_pass_ended: Instant::now(),
+            last_full_read: Instant::now(),
+            held: None,
+        }
+    }
+
+    /// What the switch shall hold, if anything is desired of it.
+    pub(super) fn desired_tables(&self) -> Option<Arc<SwitchTables>> {
+        self.desired.tables.get(&self.switch).map(Arc::clone)
+    }
+
+    /// What becomes of other entries on it.
+    pub(super) fn unknown_entries(&self) -> UnknownEntries {
+        self.desired.unknown_entries
+    }
+
+    /// What the switch was last seen to hold, unless it is time to look again.
+    pub(super) fn held_tables(&self, limits: &SouthboundConfig) -> Option<Arc<SwitchTables>> {
+        let is_recent = Instant::now() < self.next_reconcile(limits);
+        self.held.clone().filter(|_| is_recent)
+    }
+
+    /// When to look again though nothing is new: soon after a pass that left something missing.
+    pub(super) fn next_reconcile(&self, limits: &SouthboundConfig) -> Instant {
+        match self.incomplete_passes {
+            0 => self.last_full_read + limits.reconcile_interval,
+            passes => self.last_pass_ended + limits.backoff.wait_after(passes),
+        }
+    }
+
+    /// Waits for a newer generation until `due`. What is not newer does not count.
+    pub(super) async fn wait_for_newer(
+        &self,
+        news: &mut watch::Receiver<Arc<DesiredTables>>,
+        due: Instant,
+    ) -> Option<Arc<DesiredTables>> {
+        let generation = self.desired.generation;
+        let newer = news.wait_for(|news| news.generation > generation);
+        let newer = timeout_at(due, newer).await.ok()?.ok()?;
+        Some(Arc::clone(&newer))
+    }
+
+    /// Turns to a newer generation.
+    pub(super) fn adopt_generation(
+        &mut self,
+        newer: Arc<DesiredTables>,
+        board: &StatusBoard,
+    ) -> NextStep {
+        // What stayed beside the tables was seen and is not in them.
+        if self.unknown_entries() == UnknownEntries::Keep {
+            self.held = None;
+        }
+        self.desired = newer;
+        self.first_write = None;
+        let same = match (&self.held, self.desired_tables()) {
+            (Some(held), Some(wanted)) => Arc::ptr_eq(held, &wanted),
+            _ => false,
+        };
+        if !same {
+            return NextStep::Reconcile;
+        }
+        let seen = self.verified_now();
+        board.update_status(self.switch, |line| line.verified = Some(seen));
+        NextStep::Nothing
+    }
+
+    /// Takes in the outcome of a pass, and tells it.
+    pub(super) fn record_outcome(
+        &mut self,
+        outcome: &ReconcileOutcome,
+        p4info: &P4Info,
+        board: &StatusBoard,
+    ) {
+        self.last_pass_ended = Instant::now();
+        if outcome.foreign.is_some() {
+            self.last_full_read = self.last_pass_ended;
+        }
+        self.first_write = self.first_write.or(outcome.first_write);
+        self.incomplete_passes = match outcome.missing {
+            0 => 0,
+            _ => self.incomplete_passes + 1,
+        };
+        let drift = self.log_drift(outcome, p4info);
+        self.log_outcome(outcome, p4info);
+        self.held = (outcome.missing == 0)
+            .then(|| self.desired_tables())
+            .flatten();
+        let seen = self.held.is_some().then(|| self.verified_now());
+        board.update_status(self.switch, |line| {
+            let nothing_new = outcome.pass.updates == 0
+                && line.verified.map(|old| old.generation) == seen.map(|new| new.generation);
+            if !nothing_new {
+                line.verified = seen;
+            }
+            line.drifted += drift as u64;
+            line.pin_room = self.pin_room(outcome).or(line.pin_room);
+            line.written.add_counts(&outcome.written);
+            if let Some(foreign) = &outcome.foreign {
+                line.foreign = show_first(foreign, |entry| p4info.display(entry).to_string());
+            }
+            line.refusals = show_first(&outcome.refusals, |refusal| {
+                describe_refusal(refusal, p4info)
+            });
+            line.last_pass = Some(outcome.pass);
+            line.passes += 1;
+        });
+    }
+
+    fn verified_now(&self) -> VerifiedTables {
+        VerifiedTables {
+            generation: self.desired.generation,
+            entries: self.desired_tables().map_or(0, |tables| tables.len()),
+            first_write: self.first_write,
+            at: Instant::now(),
+        }
+    }
+
+    /// Tells every entry that somebody else changed since the switch was seen to be right; how many
+    /// there are.
+    fn log_drift(&self, outcome: &ReconcileOutcome, p4info: &P4Info) -> usize {
+        let looked = |held: &&Arc<SwitchTables>| !Arc::ptr_eq(held, &outcome.found);
+        let Some(held) = self.held.as_ref().filter(looked) else {
+            return 0;
+        };
+        let drift = diff_tables(p4info, held, &outcome.found);
+        for update in &drift {
+            let (what, entry) = match update.kind {
+                UpdateKind::Insert => ("was removed", p4info.display(&update.entry)),
+                UpdateKind::Modify => ("was changed; it shall be", p4info.display(&update.entry)),
+                UpdateKind::Delete => ("was added", p4info.display(&update.entry)),
+            };
+            warn!(%entry, "drift: an entry {what}");
+        }
+        drift.len()
+    }
+
+    /// The number of pins that fit into a switch which refused one for lack of room; `None` if that
+    /// is more than it shall hold. Additions come before deletions, so a table may be full only in
+    /// between.
+    fn pin_room(&self, outcome: &ReconcileOutcome) -> Option<usize> {
+        let refused = |refusal: &&RefusedUpdate| {
+            let entry = &refusal.update.entry;
+            refusal.code == Code::ResourceExhausted && entry.key.table == table::FLOW_PIN
+        };
+        let refused = outcome.refusals.iter().filter(refused).count();
+        if refused == 0 {
+            return None;
+        }
+        let wanted = self.desired_tables()?;
+        let pins = |tables: &SwitchTables| tables.table_entries(table::FLOW_PIN).count();
+        let added = wanted.table_entries(table::FLOW_PIN);
+        let added = added.filter(|(key, _)| outcome.found.get(key).is_none());
+        let room = pins(&outcome.found) + added.count().saturating_sub(refused);
+        (room < pins(&wanted)).then_some(room)
+    }
+
+    /// Says in the log what was written, and every refused entry with its reason.
+    fn log_outcome(&self, outcome: &ReconcileOutcome, p4info: &P4Info) {
+        let (generation, missing) = (self.desired.generation, outcome.missing);
+        if outcome.pass.updates == 0 {
+            debug!(generation, read = ?outcome.pass.read, "as it should be");
+        } else {
+            let written = &outcome.written;
+            info!(generation, ?written, missing, pass = ?outcome.pass, "wrote the difference");
+        }
+        for failure in &outcome.failures {
+            let again = "a batch failed; the next pass tries again";
+            warn!(generation, failure, "{again}");
+        }
+        for refusal in &outcome.refusals {
+            let refused = describe_refusal(refusal, p4info);
+            warn!(generation, refused, "refused; the next pass tries again");
+        }
+        for entry in outcome.foreign.iter().flatten() {
+            debug!(entry = %p4info.display(entry), "not ours; left as it is");
+        }
+    }
+}
+
+fn describe_refusal(refusal: &RefusedUpdate, p4info: &P4Info) -> String {
+    let (kind, code) = (refusal.update.kind, refusal.code);
+    let entry = p4info.display(&refusal.update.entry);
+    format!("{kind:?} {entry}: {code:?}: {}", refusal.message)
+}
+
+/// A status shows the first few; all of them are in the log.
+fn show_first<T>(all: &[T], show: impl Fn(&T) -> String) -> Vec<String> {
+    all.iter().take(ENTRIES_SHOWN).map(show).collect()
+}

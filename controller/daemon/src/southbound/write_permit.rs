@@ -1,0 +1,111 @@
+//! What lets a controller bid at switches and write to them, as far as that is decided beside the
+//! switches.
+//!
+//! The switches' own word is [`arbitration`](super::arbitration)'s; both are needed to write. The
+//! decision: a mandate from elsewhere ends by itself. It carries the instant until which it holds,
+//! so whoever cannot be told that another leads, because whoever would tell is out of reach, stops
+//! in time all the same.
+
+use tokio::time::Instant;
+
+use super::arbitration::{ArbitrationInput, ElectionId};
+
+/// What a controller may do at switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WritePermit {
+    /// It is not known yet in which term to bid; switches are left alone.
+    #[default]
+    Unknown,
+    /// Whoever wins a switch may write to it: the switches elect.
+    Open {
+        /// The term to bid in.
+        term: u64,
+    },
+    /// This controller was elected to write to all switches, and nobody else was.
+    Leader {
+        /// The term of that election, which no other won.
+        term: u64,
+        /// From here on, another may be elected.
+        until: Instant,
+    },
+    /// Another controller was elected, or none: this one is ready and writes nothing.
+    Standby {
+        /// A term below every leader's.
+        term: u64,
+        /// The number of the controller that was elected, if one was.
+        leader: Option<u32>,
+    },
+}
+
+impl WritePermit {
+    /// What it means for an election at a switch.
+    pub fn arbitration_input(self) -> Option<ArbitrationInput> {
+        match self {
+            Self::Unknown => None,
+            Self::Open { term } | Self::Standby { term, .. } => {
+                Some(ArbitrationInput::TermChosen(term))
+            }
+            Self::Leader { term, .. } => Some(ArbitrationInput::ElectionWon(term)),
+        }
+    }
+
+    /// Whether a session that is primary with this election id may write at `now`.
+    pub fn allows_write(self, election: ElectionId, now: Instant) -> bool {
+        match self {
+            Self::Unknown | Self::Standby { .. } => false,
+            Self::Open { .. } => true,
+            Self::Leader { term, until } => election.term() == term && now < until,
+        }
+    }
+
+    /// Whether this controller was elected and still is at `now`.
+    pub fn is_leader(self, now: Instant) -> bool {
+        matches!(self, Self::Leader { until, .. } if now < until)
+    }
+
+    /// Whether it is known who writes, this controller or another.
+    pub fn is_settled(self) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::Open { .. } | Self::Leader { .. } => true,
+            Self::Standby { leader, .. } => leader.is_some(),
+        }
+    }
+
+    /// When it ends by itself.
+    pub fn expires_at(self) -> Option<Instant> {
+        match self {
+            Self::Leader { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn only_who_is_elected_writes_and_only_in_that_term_and_time() {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(3);
+        let elected = WritePermit::Leader { term: 7, until };
+        let standby = WritePermit::Standby {
+            term: 7,
+            leader: None,
+        };
+        let id = |term| ElectionId::new(term, 1, 1);
+        let cases = [
+            (WritePermit::Unknown, 7, now, false),
+            (standby, 7, now, false),
+            (WritePermit::Open { term: 7 }, 3, now, true),
+            (elected, 7, now, true),
+            (elected, 6, now, false),
+            (elected, 7, until, false),
+        ];
+        for (mandate, term, at, expected) in cases {
+            assert_eq!(mandate.allows_write(id(term), at), expected, "{mandate:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Events that cannot be: why, and the checks that find it.
+
+use std::collections::BTreeSet;
+
+use planner::{DocumentFieldError, Job, Policy};
+use topology::{Fabric, Finding};
+
+use crate::lower::WiringError;
+use crate::policy_history::PolicyHistoryError;
+
+/// Why an event is not taken in; the state is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EventRefusal {
+    #[error("the policy has {policy} levels, the switches serve {switches}")]
+    TooManyLevels { policy: u8, switches: u8 },
+    #[error("{0}")]
+    Policy(#[from] DocumentFieldError),
+    #[error("{0}")]
+    History(#[from] PolicyHistoryError),
+    #[error("{0}")]
+    Wiring(#[from] WiringError),
+    #[error("two jobs have this name")]
+    DuplicateJob(String),
+    #[error("a flow of the job names a NIC that the fabric does not have")]
+    UnknownNic(String),
+    #[error("the fabric has no such part")]
+    UnknownPart,
+}
+
+impl EventRefusal {
+    pub(super) fn to_finding(&self) -> Finding {
+        let about = match self {
+            Self::TooManyLevels { .. } | Self::Policy(_) | Self::History(_) => "policy".to_owned(),
+            Self::Wiring(_) | Self::UnknownPart => "fabric".to_owned(),
+            Self::DuplicateJob(job) | Self::UnknownNic(job) => format!("job {job}"),
+        };
+        Finding::error(about, format!("refused: {self}"))
+    }
+}
+
+/// Whether everything that the policy names is there.
+pub(super) fn check_names(policy: &Policy, fabric: &Fabric) -> Result<(), EventRefusal> {
+    policy.check_on(fabric)?;
+    Ok(())
+}
+
+/// Whether names are unique and everything that the jobs name is there.
+pub(super) fn check_jobs<'a>(
+    fabric: &Fabric,
+    jobs: impl IntoIterator<Item = &'a Job>,
+) -> Result<(), EventRefusal> {
+    let mut names = BTreeSet::new();
+    for job in jobs {
+        if !names.insert(&job.id) {
+            return Err(EventRefusal::DuplicateJob(job.id.to_string()));
+        }
+        let nics = job.flows.iter().flat_map(|flow| [flow.src, flow.dst]);
+        let hosts_known = job
+            .gpus
+            .keys()
+            .all(|host| host.index() < fabric.hosts().len());
+        if !hosts_known
+            || nics
+                .into_iter()
+                .any(|nic| nic.index() >= fabric.nics().len())
+        {
+            return Err(EventRefusal::UnknownNic(job.id.to_string()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,476 @@
+//! What the switches' own counters say: load of links by class, and the period and volume of jobs.
+//!
+//! Pure: counts, the plan in force and time (seconds of a clock that never goes back) come in,
+//! [`MeasuredTraffic`] comes out; `reader` is the task around it. A pin counts the bytes of its flow at
+//! the leaf where that enters, a row of a rule those of the flows that it adopts, and a port counts
+//! by class what leaves it. The decision: bytes are added up as differences, so a pin that was
+//! written anew, or a switch that began anew, costs what it counted since the last reading and
+//! nothing more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use agent::{ByteSeries, IterationPeriod};
+use p4::codec::CounterValue;
+use p4::entry::EntryKey;
+use p4::fabric::{self, FiveTuple, PortNumber, PriorityLevel};
+use planner::{JobId, Plan, PlannedJob};
+use topology::{Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
+
+use crate::config::CountersConfig;
+use crate::lower::rule_rows;
+use crate::state::PlanRollout;
+
+/// Seconds over which rates are means, and up to twice that.
+const SPAN: f64 = 2.0;
+/// Seconds of a job that are looked at to find its period.
+const MEMORY: f64 = 60.0;
+/// Jobs whose period is looked for, the first of the plan's order; of the others there are rates.
+const WATCHED: usize = 256;
+/// Of a link, what is less than this share belongs to nobody in particular.
+const STRAY: f64 = 0.05;
+/// A packet of less is an answer, which has no pin: bytes.
+const ANSWER: u64 = 128;
+/// Iterations that resemble each other less than this are not compared with what anybody says.
+const CLEAR: f64 = 0.6;
+
+/// What one reading of a switch found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CounterReading {
+    /// By pin, or row of a rule.
+    pub pins: BTreeMap<EntryKey, CounterValue>,
+    /// By cell of the port and level counter.
+    pub cells: BTreeMap<u32, CounterValue>,
+}
+
+/// What is to be read of a switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CounterSelection {
+    /// Pins, and rows of rules.
+    pub pins: Vec<EntryKey>,
+    /// Cells.
+    pub cells: Vec<u32>,
+}
+
+/// What is measured at one instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredTraffic {
+    /// Share of its capacity that a link carries, by class; means over some seconds.
+    pub links: BTreeMap<(LinkId, u8), f64>,
+    /// What the jobs send.
+    pub jobs: BTreeMap<JobId, MeasuredJob>,
+    /// What reaches hosts and belongs to no job.
+    pub unattributed: Vec<UnattributedTraffic>,
+}
+
+/// What a job sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredJob {
+    /// All its flows that are pinned or adopted together, bytes/s; a mean over some seconds.
+    pub bytes_per_second: f64,
+    /// What repeats in it.
+    pub period: Option<IterationPeriod>,
+}
+
+/// Traffic of no job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnattributedTraffic {
+    /// The host that it reaches.
+    pub host: String,
+    /// The class that it travels in.
+    pub level: u8,
+    /// How much.
+    pub bytes_per_second: f64,
+}
+
+/// What a job says of an iteration of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReportedIteration {
+    /// How long one is, if it has said that.
+    pub seconds: Option<f64>,
+    /// What all its flows send in one.
+    pub bytes: f64,
+}
+
+/// Everything counted so far, as far as it matters.
+#[derive(Debug)]
+pub struct CounterAggregator {
+    limits: CountersConfig,
+    fabric: Option<Fabric>,
+    pins: BTreeMap<SwitchId, BTreeMap<EntryKey, PinCounter>>,
+    cells: BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>>,
+    jobs: BTreeMap<JobId, JobCounter>,
+    /// Links to hosts that flows without a pin arrive by.
+    unpinned: BTreeSet<LinkId>,
+}
+
+#[derive(Clone, Debug)]
+struct PinCounter {
+    job: JobId,
+    /// The link by which its flow arrives; none where that is not known.
+    arrival_link: Option<LinkId>,
+    level: u8,
+    meter: ByteCounter,
+}
+
+impl PinCounter {
+    /// One that has counted nothing.
+    fn from_job(job: &PlannedJob, arrives: Option<LinkId>) -> Self {
+        Self {
+            job: job.id.clone(),
+            arrival_link: arrives,
+            level: job.level,
+            meter: ByteCounter::default(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct PortLevelCounter {
+    link: LinkId,
+    level: u8,
+    meter: ByteCounter,
+}
+
+#[derive(Debug)]
+struct JobCounter {
+    sent: u64,
+    rate: MeanRate,
+    series: Option<ByteSeries>,
+    /// When the series was last read.
+    read_at: f64,
+}
+
+impl JobCounter {
+    /// Takes in what some of its pins have counted since they were read before. Its leaves are read
+    /// one after the other, in any order: those of one turn are one reading of the series.
+    fn add_reading(&mut self, at: f64, bytes: u64, interval: f64) {
+        self.sent += bytes;
+        if at - self.read_at < 0.5 * interval {
+            return;
+        }
+        self.read_at = at;
+        self.rate.record_sum(at, self.sent);
+        if let Some(series) = &mut self.series {
+            series.record_counter(at, self.sent);
+        }
+    }
+}
+
+/// A counter, and how fast it counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct ByteCounter {
+    last: Option<CounterValue>,
+    sum: CounterValue,
+    rate: MeanRate,
+    /// Mean bytes of the packets in the latest span that had any.
+    packet_bytes: u64,
+}
+
+impl ByteCounter {
+    /// Takes a reading; the bytes since the last one.
+    fn record_count(&mut self, at: f64, count: CounterValue) -> u64 {
+        let last = self.last.replace(count).unwrap_or(count);
+        let more = |now: u64, before: u64| if now >= before { now - before } else { now };
+        let (packets, bytes) = (
+            more(count.packets, last.packets),
+            more(count.bytes, last.bytes),
+        );
+        self.sum.bytes += bytes;
+        self.packet_bytes = bytes.checked_div(packets).unwrap_or(self.packet_bytes);
+        self.rate.record_sum(at, self.sum.bytes);
+        bytes
+    }
+}
+
+/// A mean over the last one to two spans.
+#[derive(Clone, Copy, Debug, Default)]
+struct MeanRate {
+    older: Option<(f64, u64)>,
+    newer: Option<(f64, u64)>,
+    last: Option<(f64, u64)>,
+}
+
+impl MeanRate {
+    fn record_sum(&mut self, at: f64, sum: u64) {
+        let reading = (at, sum);
+        if self.newer.is_none_or(|(since, _)| at - since >= SPAN) {
+            self.older = self.newer.or(Some(reading));
+            self.newer = Some(reading);
+        }
+        self.last = Some(reading);
+    }
+
+    /// Per second.
+    fn per_second(&self) -> f64 {
+        match (self.older, self.last) {
+            (Some((from, before)), Some((to, now))) if to > from => {
+                (now - before) as f64 / (to - from)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+impl CounterAggregator {
+    /// Nothing counted.
+    pub fn new(limits: CountersConfig) -> Self {
+        Self {
+            limits,
+            fabric: None,
+            pins: BTreeMap::new(),
+            cells: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            unpinned: BTreeSet::new(),
+        }
+    }
+
+    /// Turns to what is in force now. What was counted of pins and jobs that stay is kept.
+    pub fn follow_plan(&mut self, realised: &PlanRollout) {
+        let PlanRollout { fabric, plan, .. } = realised;
+        let mut had = std::mem::take(&mut self.pins);
+        let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
+        self.unpinned = unpinned
+            .filter_map(|flow| flow.links.last().copied())
+            .collect();
+        for (leaf, key, pin) in pin_counters(fabric, plan)
+            .into_iter()
+            .chain(rule_counters(fabric, plan))
+        {
+            let before = had.get_mut(&leaf).and_then(|pins| pins.remove(&key));
+            let meter = before.map_or_else(ByteCounter::default, |pin| pin.meter);
+            let pins = self.pins.entry(leaf).or_default();
+            pins.insert(key, PinCounter { meter, ..pin });
+        }
+        let is_planned = |id: &JobId| plan.job(id).is_some();
+        self.jobs.retain(|id, _| is_planned(id));
+        for job in &plan.jobs {
+            let watched = self.jobs.len() < WATCHED;
+            let interval = self.limits.interval.as_secs_f64();
+            let series = || ByteSeries::new(interval, (MEMORY / interval).ceil() as usize);
+            let new = || JobCounter {
+                sent: 0,
+                rate: MeanRate::default(),
+                series: watched.then(series),
+                read_at: f64::NEG_INFINITY,
+            };
+            self.jobs.entry(job.id.clone()).or_insert_with(new);
+        }
+        if self
+            .fabric
+            .as_ref()
+            .is_none_or(|had| had.links() != fabric.links())
+        {
+            self.cells = port_level_counters(fabric, plan.levels);
+        }
+        self.fabric = Some(fabric.clone());
+    }
+
+    /// What there is to read of a switch.
+    pub fn counters_to_read(&self, switch: SwitchId) -> CounterSelection {
+        let pins = self.pins.get(&switch);
+        let cells = self.cells.get(&switch);
+        CounterSelection {
+            pins: pins.map_or_else(Vec::new, |pins| pins.keys().cloned().collect()),
+            cells: cells.map_or_else(Vec::new, |cells| cells.keys().copied().collect()),
+        }
+    }
+
+    /// Takes in a reading of a switch, made at `at`.
+    pub fn record_reading(&mut self, switch: SwitchId, at: f64, counted: &CounterReading) {
+        let mut sent: BTreeMap<JobId, u64> = BTreeMap::new();
+        if let Some(pins) = self.pins.get_mut(&switch) {
+            for (key, count) in &counted.pins {
+                if let Some(pin) = pins.get_mut(key) {
+                    *sent.entry(pin.job.clone()).or_default() += pin.meter.record_count(at, *count);
+                }
+            }
+        }
+        for (id, bytes) in sent {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.add_reading(at, bytes, self.limits.interval.as_secs_f64());
+            }
+        }
+        if let Some(cells) = self.cells.get_mut(&switch) {
+            for (index, count) in &counted.cells {
+                if let Some(cell) = cells.get_mut(index) {
+                    cell.meter.record_count(at, *count);
+                }
+            }
+        }
+    }
+
+    /// What all that says now.
+    pub fn measured_traffic(&self) -> MeasuredTraffic {
+        let Some(fabric) = &self.fabric else {
+            return MeasuredTraffic::default();
+        };
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        let share = |cell: &PortLevelCounter| {
+            let capacity = fabric.link(cell.link).bandwidth.bytes_per_second();
+            let share = cell.meter.rate.per_second() / capacity;
+            (share > 0.0).then_some(((cell.link, cell.level), share))
+        };
+        let job = |(id, job): (&JobId, &JobCounter)| {
+            let measured = MeasuredJob {
+                bytes_per_second: job.rate.per_second(),
+                period: job.series.as_ref().and_then(ByteSeries::period),
+            };
+            (id.clone(), measured)
+        };
+        MeasuredTraffic {
+            links: cells.filter_map(share).collect(),
+            jobs: self.jobs.iter().map(job).collect(),
+            unattributed: self.unattributed_traffic(fabric),
+        }
+    }
+
+    /// What leaves a leaf for a host beyond what its pins say; not where flows without a pin
+    /// arrive, and not answers, which have none.
+    fn unattributed_traffic(&self, fabric: &Fabric) -> Vec<UnattributedTraffic> {
+        let mut counted: BTreeMap<(Option<LinkId>, u8), f64> = BTreeMap::new();
+        for pin in self.pins.values().flat_map(BTreeMap::values) {
+            *counted.entry((pin.arrival_link, pin.level)).or_default() +=
+                pin.meter.rate.per_second();
+        }
+        let counted = |link, level| counted.get(&(link, level)).copied().unwrap_or(0.0);
+        let stray = |cell: &PortLevelCounter| {
+            let FabricNode::Host(host) = fabric.link(cell.link).to.node else {
+                return None;
+            };
+            // What arrives nobody knows where may all arrive here.
+            let known = counted(Some(cell.link), cell.level) + counted(None, cell.level);
+            let excess = cell.meter.rate.per_second() - known;
+            let least = STRAY * fabric.link(cell.link).bandwidth.bytes_per_second();
+            // Readings of pins and ports are not of one instant.
+            let is_excess = excess > least.max(0.2 * known);
+            is_excess.then(|| UnattributedTraffic {
+                host: fabric.host(host).name.clone(),
+                level: cell.level,
+                bytes_per_second: excess,
+            })
+        };
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        cells
+            .filter(|cell| !self.unpinned.contains(&cell.link))
+            .filter(|cell| cell.meter.packet_bytes > ANSWER)
+            .filter_map(stray)
+            .collect()
+    }
+}
+
+impl MeasuredTraffic {
+    /// Where jobs say something else than switches count, by more than `least` of it.
+    pub fn find_disputes(
+        &self,
+        claims: &BTreeMap<JobId, ReportedIteration>,
+        least: f64,
+    ) -> Vec<(JobId, Finding)> {
+        let mut disputes = Vec::new();
+        for (id, claim) in claims {
+            let period = self.jobs.get(id).and_then(|job| job.period);
+            let Some(period) = period.filter(|period| period.clarity >= CLEAR) else {
+                continue;
+            };
+            let pairs = [
+                ("seconds", period.seconds, claim.seconds.unwrap_or(0.0)),
+                ("bytes", period.bytes, claim.bytes),
+            ];
+            for (what, counted, said) in pairs {
+                let is_far = (counted - said).abs() > least * counted.max(said);
+                if said > 0.0 && is_far {
+                    let times = counted / said;
+                    let text = format!(
+                        "switches count {times:.1} times the {what} in an iteration that it says"
+                    );
+                    let finding = Finding::warning(format!("job {id}"), text);
+                    disputes.push((id.clone(), finding));
+                }
+            }
+        }
+        disputes
+    }
+
+    /// What reaches hosts and belongs to no job, as findings.
+    pub fn unattributed_findings(&self) -> Vec<Finding> {
+        let finding = |stray: &UnattributedTraffic| {
+            let text = format!(
+                "{:.2} Gbit/s in class {} belong to no job; announce one, or name it in a jobs \
+                 document, and it is planned; a rule of the policy ([[adopt]]) gives it a class",
+                stray.bytes_per_second * 8.0 / 1e9,
+                stray.level
+            );
+            Finding::info(format!("host {}", stray.host), text)
+        };
+        self.unattributed.iter().map(finding).collect()
+    }
+}
+
+/// The pins of a plan, with nothing counted.
+fn pin_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCounter)> {
+    let pinned = plan.flows.iter().filter(|flow| flow.pinned);
+    let pin = |flow: &planner::PlannedFlow| {
+        let pin = PinCounter::from_job(&plan.jobs[flow.job], Some(*flow.links.last()?));
+        Some((fabric.leaf_of(flow.src), pin_key(fabric, flow), pin))
+    };
+    pinned.filter_map(pin).collect()
+}
+
+/// The rows of a plan's rules, with nothing counted.
+fn rule_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCounter)> {
+    if plan.rules.is_empty() {
+        return Vec::new();
+    }
+    let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
+    for nic in (0..fabric.nics().len()).map(NicId::from) {
+        leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
+    }
+    let of_leaf = |(leaf, nics): (&SwitchId, &Vec<NicId>)| {
+        let rows = rule_rows(fabric, plan, nics).into_iter();
+        let leaf = *leaf;
+        rows.map(move |row| {
+            let arrives = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
+            (
+                leaf,
+                row.entry.key,
+                PinCounter::from_job(&plan.jobs[row.job], arrives),
+            )
+        })
+    };
+    leaves.iter().flat_map(of_leaf).collect()
+}
+
+/// The pin of a flow.
+fn pin_key(fabric: &Fabric, flow: &planner::PlannedFlow) -> EntryKey {
+    let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic).ip);
+    let flow = FiveTuple::for_roce(src, dst, flow.udp_src_port);
+    // The key has neither path nor job.
+    fabric::flow_pin(&flow, 0, NonZeroU32::MIN).key
+}
+
+/// The cells of all ports that a link leaves by.
+fn port_level_counters(
+    fabric: &Fabric,
+    levels: u8,
+) -> BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> {
+    let mut cells: BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> = BTreeMap::new();
+    for link in (0..fabric.links().len()).map(LinkId::from) {
+        let from = fabric.link(link).from;
+        let (FabricNode::Switch(switch), Ok(port)) = (from.node, PortNumber::new(from.port)) else {
+            continue;
+        };
+        for level in 0..levels {
+            let Ok(of_level) = PriorityLevel::new(u32::from(level)) else {
+                continue;
+            };
+            let meter = ByteCounter::default();
+            let cell = PortLevelCounter { link, level, meter };
+            let index = fabric::port_level_index(port, of_level);
+            cells.entry(switch).or_default().insert(index, cell);
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! Counters of switches, read at odd times, beside what was sent.
+
+use std::sync::Arc;
+
+use p4::fabric::table;
+use planner::{PlanInput, Policy};
+use topology::clos::{self, ClosSpec};
+
+use super::*;
+use crate::config::Config;
+use crate::lower::FabricWiring;
+
+/// A fabric with one job of two flows, and its counters.
+struct Ground {
+    gauges: CounterAggregator,
+    realised: PlanRollout,
+    /// What each pin has counted.
+    sent: u64,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Self::under(&Policy::default())
+    }
+
+    fn under(policy: &Policy) -> Self {
+        let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+        let host = |name: &str| fabric.host_named(name).unwrap();
+        let nic = |name| fabric.host(host(name)).nics[0];
+        let flow = |src, dst| planner::Flow {
+            src: nic(src),
+            dst: nic(dst),
+            bytes: 1e9,
+            udp_src_port: 50_000,
+        };
+        let job = planner::Job {
+            id: "gpt".into(),
+            tenant: None,
+            model: None,
+            gpus: [(host("h1"), 8), (host("h9"), 8)].into(),
+            flop_per_iteration: 1e15,
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            recent_slowdown: 0.0,
+            flows: vec![flow("h1", "h9"), flow("h9", "h1")],
+        };
+        let input = PlanInput {
+            fabric: fabric.clone(),
+            jobs: vec![job],
+        };
+        let (input, policy) = policy.with_adopted_jobs(input);
+        let (plan, report) = planner::plan(&input, &policy, None);
+        let realised = PlanRollout {
+            wiring: Arc::new(FabricWiring::new(&fabric).unwrap()),
+            returning: BTreeSet::new(),
+            fabric,
+            plan: plan.into(),
+            report: report.into(),
+            generation: 1,
+        };
+        let mut gauges = CounterAggregator::new(Config::default().counters);
+        gauges.follow_plan(&realised);
+        Self {
+            gauges,
+            realised,
+            sent: 0,
+        }
+    }
+
+    fn leaves(&self) -> Vec<SwitchId> {
+        let flows = self.realised.plan.flows.iter();
+        flows
+            .map(|flow| self.realised.fabric.leaf_of(flow.src))
+            .collect()
+    }
+
+    /// Eight seconds of 1 GB/s in each pin, and 5 GB/s beside them.
+    fn count_beside(&mut self) {
+        let mut beside = 0;
+        for step in 0..80_u32 {
+            self.sent += 100_000_000;
+            beside += 500_000_000;
+            self.read(f64::from(step) * 0.1, beside);
+        }
+    }
+
+    /// Reads both leaves; each pin has counted `sent`, and the ports to hosts `beside` more, of
+    /// which each row of a rule has counted half.
+    fn read(&mut self, at: f64, beside: u64) {
+        for leaf in self.leaves() {
+            let wanted = self.gauges.counters_to_read(leaf);
+            let count = |bytes| CounterValue {
+                packets: bytes / 4096,
+                bytes,
+            };
+            let level = u32::from(self.realised.plan.jobs[0].level);
+            let to_host = |index: &u32| {
+                let port = index >> PriorityLevel::BITS;
+                index & 7 == level && port == 1
+            };
+            let counted = CounterReading {
+                pins: (wanted.pins.into_iter())
+                    .map(|key| match key.table {
+                        table::FLOW_PIN => (key, count(self.sent)),
+                        _ => (key, count(beside / 2)),
+                    })
+                    .collect(),
+                cells: (wanted.cells.into_iter().filter(to_host))
+                    .map(|cell| (cell, count(self.sent + beside)))
+                    .collect(),
+            };
+            self.gauges.record_reading(leaf, at, &counted);
+        }
+    }
+}
+
+#[test]
+fn pins_tell_the_period_and_volume_of_a_job() {
+    let mut ground = Ground::new();
+    assert_eq!(ground.leaves().len(), 2);
+    // 1.2 s of silence, then 0.8 s at 1.25 GB/s; read every 100 ms, late at times.
+    for step in 0..600_u32 {
+        let late = 0.03 * f64::from(step % 3);
+        let at = f64::from(step) * 0.1 + late;
+        let (whole, part) = ((at / 2.0).floor(), at % 2.0);
+        ground.sent = (1e9 * (whole + ((part - 1.2) / 0.8).max(0.0))) as u64;
+        ground.read(at, 0);
+    }
+    let measured = ground.gauges.measured_traffic();
+    let job = measured.jobs[&"gpt".into()];
+    let period = job.period.expect("it repeats");
+    assert!((period.seconds / 2.0 - 1.0).abs() < 0.02, "{period:?}");
+    assert!((period.bytes / 2e9 - 1.0).abs() < 0.02, "{period:?}");
+    assert!(
+        measured.unattributed.is_empty(),
+        "{:?}",
+        measured.unattributed
+    );
+    assert!(measured.links.values().all(|load| *load < 0.1));
+
+    let claim = |seconds, bytes| {
+        let claims = BTreeMap::from([("gpt".into(), ReportedIteration { seconds, bytes })]);
+        measured.find_disputes(&claims, 0.2).len()
+    };
+    assert_eq!(claim(Some(2.1), 2.1e9), 0);
+    assert_eq!(claim(None, 0.0), 0);
+    assert_eq!(claim(Some(1.0), 2e9), 1);
+    assert_eq!(claim(Some(1.0), 9e9), 2);
+}
+
+#[test]
+fn what_reaches_a_host_beside_its_jobs_is_told() {
+    let mut ground = Ground::new();
+    ground.count_beside();
+    let measured = ground.gauges.measured_traffic();
+    let stray = &measured.unattributed[0];
+    assert!(
+        (stray.bytes_per_second / 5e9 - 1.0).abs() < 0.05,
+        "{stray:?}"
+    );
+    assert!(
+        measured.unattributed_findings()[0]
+            .text
+            .contains("40.00 Gbit/s")
+    );
+}
+
+#[test]
+fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
+    let rule = |dst: &[&str]| planner::AdoptionRule {
+        job: "guest".into(),
+        tenant: None,
+        level: Some(7),
+        src: Vec::new(),
+        dst: dst.iter().map(|host| (*host).to_owned()).collect(),
+        sport: None,
+        dport: Some(4791),
+    };
+    // Where it names who receives, there is a row for each at both leaves; else one in all.
+    for (dst, rows) in [(&["h1", "h7"][..], 4.0), (&[], 2.0)] {
+        let policy = Policy {
+            adopt: vec![rule(dst)],
+            ..Policy::default()
+        };
+        let mut ground = Ground::under(&policy);
+        ground.count_beside();
+        let measured = ground.gauges.measured_traffic();
+        let guest = measured.jobs[&"guest".into()].bytes_per_second;
+        let expected = rows * 2.5e9;
+        assert!((guest / expected - 1.0).abs() < 0.05, "{guest:e} {dst:?}");
+        assert!(
+            measured.unattributed.is_empty(),
+            "{:?}",
+            measured.unattributed
+        );
+        let job = measured.jobs[&"gpt".into()].bytes_per_second;
+        assert!((job / 2e9 - 1.0).abs() < 0.05, "{job:e}");
+    }
+}
+
+#[test]
+fn a_switch_that_begins_anew_costs_nothing_but_a_moment() {
+    let mut ground = Ground::new();
+    for step in 0..40_u32 {
+        ground.sent += 100_000_000;
+        if step == 20 {
+            ground.sent = 0;
+        }
+        ground.read(f64::from(step) * 0.1, 0);
+        // The plan is made anew meanwhile.
+        let realised = ground.realised.clone();
+        ground.gauges.follow_plan(&realised);
+    }
+    let rate = ground.gauges.measured_traffic().jobs[&"gpt".into()].bytes_per_second;
+    assert!(rate > 1.8e9 && rate < 2.1e9, "{rate:e}");
+}

@@ -1,0 +1,154 @@
+//! What a window cannot say, whoever says it.
+//!
+//! The decision: bounds are physical. A GPU does not compute faster than any that is built, a NIC
+//! does not send more than its cable takes, nothing lasts longer than the window. A liar within
+//! these bounds gets the rank of the job that it pretends to be, and no more.
+
+use planner::Job;
+use topology::Fabric;
+
+use super::ReportWindow;
+
+/// No GPU does more in a second, FLOP: twice the sparse FP4 peak of an NVIDIA B200 (NVIDIA HGX B200
+/// data sheet: 144e15 for 8 of them, so 18e15 each), rounded up.
+const PEAK_FLOPS: f64 = 4e16;
+
+/// Clocks of hosts and of windows differ by at most this share.
+const SLACK: f64 = 1.1;
+
+/// The longest window, seconds.
+const MAX_WINDOW: f64 = 3_600.0;
+
+/// Why a window cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ImplausibleWindow {
+    /// A number that is none, or below zero.
+    #[error("{0} is not a number from 0")]
+    InvalidNumber(&'static str),
+    /// No length, or one that nobody reports.
+    #[error("a window of {0} s; a window has more than 0 and at most {MAX_WINDOW}")]
+    Length(f64),
+    /// Something lasted longer than the window.
+    #[error("{what} of {seconds} s in a window of {window} s")]
+    ExceedsWindow {
+        /// The field.
+        what: &'static str,
+        /// What it says.
+        seconds: f64,
+        /// The window.
+        window: f64,
+    },
+    /// More work than its GPUs can do.
+    #[error("{flop:.1e} FLOP in {seconds} s on {gpus} GPUs; no GPU does {PEAK_FLOPS:.0e} a second")]
+    TooMuchWork {
+        /// The work.
+        flop: f64,
+        /// The window.
+        seconds: f64,
+        /// The job's GPUs.
+        gpus: u32,
+    },
+    /// Flows that the job did not announce.
+    #[error("bytes of {found} flows; the job announced {announced}")]
+    FlowCount {
+        /// How many are in the window.
+        found: usize,
+        /// How many there are.
+        announced: usize,
+    },
+    /// More bytes than the cable of a NIC takes.
+    #[error("flow {flow} sent {bytes:.1e} bytes in {seconds} s, more than its cable takes")]
+    TooManyBytes {
+        /// The flow, from 0.
+        flow: usize,
+        /// Its bytes.
+        bytes: f64,
+        /// The window.
+        seconds: f64,
+    },
+    /// Iterations that begin out of order or outside of the window.
+    #[error("iterations begin in no order, or outside of the window")]
+    IterationStarts,
+}
+
+/// Whether `window` can be true of `job` in `fabric`.
+pub(super) fn check_window(
+    window: &ReportWindow,
+    job: &Job,
+    fabric: &Fabric,
+) -> Result<(), ImplausibleWindow> {
+    check_numbers(window)?;
+    check_times(window)?;
+    let seconds = window.seconds;
+    let gpus = job.gpu_count();
+    if window.flop > f64::from(gpus) * PEAK_FLOPS * seconds * SLACK {
+        return Err(ImplausibleWindow::TooMuchWork {
+            flop: window.flop,
+            seconds,
+            gpus,
+        });
+    }
+    check_bytes(window, job, fabric)
+}
+
+fn check_numbers(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
+    let numbers = [
+        ("flop", window.flop),
+        ("compute_seconds", window.compute_seconds),
+        ("communication_seconds", window.communication_seconds),
+    ];
+    let flows = window.flow_bytes.iter().map(|bytes| ("flow_bytes", *bytes));
+    let is_number = |value: f64| value.is_finite() && value >= 0.0;
+    let wrong = numbers
+        .into_iter()
+        .chain(flows)
+        .find(|(_, value)| !is_number(*value));
+    wrong.map_or(Ok(()), |(field, _)| {
+        Err(ImplausibleWindow::InvalidNumber(field))
+    })
+}
+
+fn check_times(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
+    let length = window.seconds;
+    if !(length > 0.0 && length <= MAX_WINDOW) {
+        return Err(ImplausibleWindow::Length(length));
+    }
+    let spans = [
+        ("compute_seconds", window.compute_seconds),
+        ("communication_seconds", window.communication_seconds),
+    ];
+    if let Some((what, seconds)) = spans.into_iter().find(|(_, span)| *span > length * SLACK) {
+        return Err(ImplausibleWindow::ExceedsWindow {
+            what,
+            seconds,
+            window: length,
+        });
+    }
+    let within = |start: &f64| (0.0..=length * SLACK).contains(start);
+    let is_sound =
+        window.iteration_starts.is_sorted() && window.iteration_starts.iter().all(within);
+    is_sound
+        .then_some(())
+        .ok_or(ImplausibleWindow::IterationStarts)
+}
+
+/// Each flow by itself: together, flows of a NIC may have waited for each other in any way. Nothing
+/// is wrong with bytes that are not known.
+fn check_bytes(window: &ReportWindow, job: &Job, fabric: &Fabric) -> Result<(), ImplausibleWindow> {
+    let (found, announced) = (window.flow_bytes.len(), job.flows.len());
+    if found != announced && found != 0 {
+        return Err(ImplausibleWindow::FlowCount { found, announced });
+    }
+    let seconds = window.seconds;
+    for (number, (flow, bytes)) in job.flows.iter().zip(&window.flow_bytes).enumerate() {
+        let cable = fabric.link(fabric.nic(flow.src).uplink);
+        if *bytes > cable.bandwidth.bytes_per_second() * seconds * SLACK {
+            return Err(ImplausibleWindow::TooManyBytes {
+                flow: number,
+                bytes: *bytes,
+                seconds,
+            });
+        }
+    }
+    Ok(())
+}

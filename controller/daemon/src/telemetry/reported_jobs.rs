@@ -1,0 +1,488 @@
+//! The jobs that tell of themselves, and what is known of each.
+//!
+//! ```text
+//! announced -> waiting -> profiled -> known -> gone (it ended, or was silent for too long)
+//!          \------------------------/
+//!            if it was said all at once
+//! ```
+//!
+//! Sans-IO: reports, the fabric and time are arguments; remarks for reporters are the result, and
+//! [`ReportedJobRegistry::told`] is what a state is given when [`ReportedJobRegistry::take_change`] says so. Two decisions. A
+//! job belongs to the stream that announced it until that is closed, so nobody can speak for
+//! another. And few are profiled at a time: whoever is profiled has the highest class without
+//! having shown anything for it, so the others wait for their turn in the class of the least
+//! intense, and a crowd of new names cannot push known jobs aside.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use planner::{Job, JobDocument, JobId, JobsDocument};
+use tokio::time::Instant;
+use topology::{Fabric, Finding, NicId, Severity};
+
+use super::counter_aggregator::ReportedIteration;
+use super::plausibility;
+use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
+use super::{ReportWindow, ReporterId, TelemetryReport, job_finding};
+use crate::config::TelemetryConfig;
+use crate::state::ReportedJobs;
+use crate::store::jobs_document;
+
+/// What the controller has to say about a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportFeedback {
+    /// To whom, if anybody is there to hear it.
+    pub to: Option<ReporterId>,
+    /// The job.
+    pub job: String,
+    /// What.
+    pub finding: Finding,
+}
+
+/// All jobs that tell of themselves.
+#[derive(Debug)]
+pub struct ReportedJobRegistry {
+    limits: TelemetryConfig,
+    jobs: BTreeMap<String, ReportedJob>,
+    has_changed: bool,
+}
+
+/// One job.
+#[derive(Debug)]
+struct ReportedJob {
+    /// Whose it is; nobody's once that stream has closed, or after a restart.
+    owner: Option<ReporterId>,
+    /// Every field given, every port chosen.
+    document: JobDocument,
+    /// The same in the ids of the fabric.
+    job: Job,
+    last_report: Instant,
+    stage: ProfilingStage,
+    /// Windows since something was last concluded from them.
+    profile: ReportedProfile,
+    /// Seconds of an iteration by the windows before those.
+    iteration_seconds: Option<f64>,
+    /// What was last said of it, so that a liar does not fill the log.
+    last_feedback: Option<Finding>,
+}
+
+/// What is known of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProfilingStage {
+    /// Nothing; others are being profiled.
+    Waiting,
+    /// Not enough; it is being profiled until then.
+    Profiled(Instant),
+    /// Enough to rank it.
+    Known,
+}
+
+impl ReportedJobRegistry {
+    /// Without jobs.
+    pub fn new(limits: TelemetryConfig) -> Self {
+        Self {
+            limits,
+            jobs: BTreeMap::new(),
+            has_changed: false,
+        }
+    }
+
+    /// Takes up jobs that were told before, by whomever; who does not report again falls silent.
+    pub fn restore_jobs(&mut self, told: &ReportedJobs, fabric: &Fabric, now: Instant) {
+        let documents = jobs_document(fabric, &told.jobs).jobs;
+        for (document, job) in documents.into_iter().zip(&told.jobs) {
+            let entry =
+                || ReportedJob::new(document.clone(), job.clone(), ProfilingStage::Known, now);
+            self.jobs.entry(document.id.clone()).or_insert_with(entry);
+        }
+    }
+
+    /// Everything anew in the ids of another fabric; jobs that it has no place for are gone.
+    pub fn move_to_fabric(&mut self, fabric: &Fabric) -> Vec<ReportFeedback> {
+        let mut remarks = Vec::new();
+        self.jobs.retain(
+            |name, entry| match resolve_announcement(&entry.document, fabric) {
+                Ok((document, job)) => {
+                    (entry.document, entry.job) = (document, job);
+                    true
+                }
+                Err(finding) => {
+                    let job = name.clone();
+                    let to = entry.owner;
+                    remarks.push(ReportFeedback { to, job, finding });
+                    false
+                }
+            },
+        );
+        self.has_changed = true;
+        remarks
+    }
+
+    /// Takes in a report.
+    pub fn ingest_report(
+        &mut self,
+        from: ReporterId,
+        report: TelemetryReport,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Option<ReportFeedback> {
+        let job = match &report {
+            TelemetryReport::Announcement(document) => document.id.clone(),
+            TelemetryReport::Window(window) => window.job.clone(),
+            TelemetryReport::End(job) => job.clone(),
+        };
+        let said = match report {
+            TelemetryReport::Announcement(document) => {
+                self.announce_job(from, &document, fabric, now).map(Some)
+            }
+            TelemetryReport::Window(window) => self.add_window(from, window, fabric, now),
+            TelemetryReport::End(job) => self.end_job(from, &job),
+        };
+        let finding = said.unwrap_or_else(Some)?;
+        let to = Some(from);
+        Some(ReportFeedback { to, job, finding })
+    }
+
+    /// A stream has closed: its jobs stay for as long as jobs may be silent.
+    pub fn close_stream(&mut self, reporter: ReporterId) {
+        let mut entries = self.jobs.values_mut();
+        let own = entries
+            .by_ref()
+            .filter(|entry| entry.owner == Some(reporter));
+        own.for_each(|entry| entry.owner = None);
+    }
+
+    /// What follows from time alone: jobs that are silent go, profiling ends, the next begin.
+    pub fn advance_time(&mut self, now: Instant) -> Vec<ReportFeedback> {
+        let mut remarks = self.expire_silent(now);
+        let ended = self
+            .jobs
+            .iter_mut()
+            .filter(|(_, entry)| entry.is_profiling_over(now));
+        for (name, entry) in ended {
+            entry.apply_profile();
+            let text = "too little was reported while it was profiled; ranked by what there is";
+            let finding = job_finding(name, Finding::warning, text);
+            remarks.push(entry.feedback(finding));
+            self.has_changed = true;
+        }
+        self.begin_profiles(now);
+        remarks
+    }
+
+    /// Whether [`ReportedJobRegistry::told`] differs from when this was last asked.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// Whether a remark is news to whoever reads the log. What is refused to somebody who has no
+    /// such job is told to them alone: anybody can say anything any number of times.
+    pub fn is_new_feedback(&mut self, remark: &ReportFeedback) -> bool {
+        let Some(entry) = self.jobs.get_mut(&remark.job) else {
+            return remark.finding.severity != Severity::Error;
+        };
+        let before = entry.last_feedback.replace(remark.finding.clone());
+        before.as_ref() != Some(&remark.finding)
+    }
+
+    /// The jobs as they are to be planned.
+    pub fn reported_jobs(&self) -> ReportedJobs {
+        let profiled = self.jobs.values();
+        let profiled = profiled.filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)));
+        ReportedJobs {
+            jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
+            profiled: profiled.map(|entry| entry.job.id.clone()).collect(),
+        }
+    }
+
+    /// What jobs say of an iteration, for comparison with what switches count.
+    pub fn reported_iterations(&self) -> BTreeMap<JobId, ReportedIteration> {
+        let known = self
+            .jobs
+            .values()
+            .filter(|entry| entry.stage == ProfilingStage::Known);
+        let claim = |entry: &ReportedJob| ReportedIteration {
+            seconds: entry.iteration_seconds,
+            bytes: entry.job.flows.iter().map(|flow| flow.bytes).sum(),
+        };
+        known
+            .map(|entry| (entry.job.id.clone(), claim(entry)))
+            .collect()
+    }
+
+    /// Remarks for those whose jobs a finding is about.
+    pub fn feedback_for(&self, job: &JobId, finding: Finding) -> Option<ReportFeedback> {
+        let entry = self.jobs.get(job.as_str())?;
+        Some(entry.feedback(finding))
+    }
+
+    fn announce_job(
+        &mut self,
+        from: ReporterId,
+        said: &JobDocument,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Result<Finding, Finding> {
+        let name = said.id.clone();
+        let refused = |text: String| job_finding(&name, Finding::error, format!("refused: {text}"));
+        self.check_owner(&name, from).map_err(refused)?;
+        self.check_room(&name, from).map_err(refused)?;
+        let (document, job) = resolve_announcement(said, fabric)?;
+        self.check_connections(&job).map_err(refused)?;
+        let stage = match is_complete(said) {
+            true => ProfilingStage::Known,
+            false => ProfilingStage::Waiting,
+        };
+        let mut entry = ReportedJob::new(document, job, stage, now);
+        entry.owner = Some(from);
+        if let Some(had) = self.jobs.remove(&name) {
+            entry.keep_profile(had);
+        }
+        self.jobs.insert(name.clone(), entry);
+        self.has_changed = true;
+        self.begin_profiles(now);
+        let text = match self.jobs[&name].stage {
+            ProfilingStage::Known => "planned by what is known of it",
+            ProfilingStage::Profiled(_) => "profiled in the highest class",
+            ProfilingStage::Waiting => "waits to be profiled, ranked last",
+        };
+        Ok(job_finding(&name, Finding::info, text))
+    }
+
+    fn check_owner(&self, name: &str, from: ReporterId) -> Result<(), String> {
+        let owner = self.jobs.get(name).and_then(|entry| entry.owner);
+        match owner.is_none_or(|owner| owner == from) {
+            true => Ok(()),
+            false => Err("another reporter has a job of this name".to_owned()),
+        }
+    }
+
+    fn check_room(&self, name: &str, from: ReporterId) -> Result<(), String> {
+        if self.jobs.contains_key(name) {
+            return Ok(());
+        }
+        let own = self.jobs.values().filter(|entry| entry.owner == Some(from));
+        let (own, own_most) = (own.count(), self.limits.jobs_per_reporter.get());
+        let (all, most) = (self.jobs.len(), self.limits.jobs.get());
+        match (own < own_most, all < most) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("a reporter has at most {own_most} jobs")),
+            (_, false) => Err(format!("there are {most} jobs already")),
+        }
+    }
+
+    fn check_connections(&self, job: &Job) -> Result<(), String> {
+        let key = |flow: &planner::Flow| (flow.src, flow.dst, flow.udp_src_port);
+        let own: BTreeSet<(NicId, NicId, u16)> = job.flows.iter().map(key).collect();
+        let others = self.jobs.values().filter(|entry| entry.job.id != job.id);
+        for other in others {
+            if other.job.flows.iter().any(|flow| own.contains(&key(flow))) {
+                return Err(format!("job {} has one of its connections", other.job.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_window(
+        &mut self,
+        from: ReporterId,
+        window: ReportWindow,
+        fabric: &Fabric,
+        now: Instant,
+    ) -> Result<Option<Finding>, Finding> {
+        let name = &window.job.clone();
+        let entry = self
+            .jobs
+            .get_mut(name)
+            .filter(|entry| entry.owner == Some(from));
+        let unknown = || {
+            job_finding(
+                name,
+                Finding::error,
+                "not this reporter's; announce it first",
+            )
+        };
+        let entry = entry.ok_or_else(unknown)?;
+        entry.last_report = now;
+        let window = window.split_bytes_by_flow(&entry.job);
+        plausibility::check_window(&window, &entry.job, fabric).map_err(|error| {
+            job_finding(name, Finding::warning, format!("not believed: {error}"))
+        })?;
+        entry.profile.add_window(&window);
+        if entry.stage == ProfilingStage::Waiting
+            || entry.profile.iterations() < self.limits.profile_iterations
+        {
+            return Ok(None);
+        }
+        let was = entry.stage;
+        let is_different = entry.apply_profile_if_changed(self.limits.change_min);
+        self.has_changed |= is_different || was != ProfilingStage::Known;
+        if was == ProfilingStage::Known {
+            return Ok(
+                is_different.then(|| job_finding(name, Finding::info, "differs; planned anew"))
+            );
+        }
+        let finding = match entry.document.flop_per_iteration {
+            Some(flop) if flop > UNKNOWN_FLOP => {
+                job_finding(name, Finding::info, "profile complete")
+            }
+            _ => job_finding(
+                name,
+                Finding::warning,
+                "reports no FLOP, so it is ranked last",
+            ),
+        };
+        self.begin_profiles(now);
+        Ok(Some(finding))
+    }
+
+    fn end_job(&mut self, from: ReporterId, name: &str) -> Result<Option<Finding>, Finding> {
+        let is_own = self
+            .jobs
+            .get(name)
+            .is_some_and(|entry| entry.owner == Some(from));
+        if !is_own {
+            return Err(job_finding(
+                name,
+                Finding::error,
+                "not this reporter's; it stays",
+            ));
+        }
+        self.jobs.remove(name);
+        self.has_changed = true;
+        Ok(Some(job_finding(name, Finding::info, "ended")))
+    }
+
+    fn expire_silent(&mut self, now: Instant) -> Vec<ReportFeedback> {
+        let grace = self.limits.grace;
+        let is_silent =
+            |_: &String, entry: &mut ReportedJob| now.duration_since(entry.last_report) >= grace;
+        let gone = self.jobs.extract_if(.., is_silent);
+        let gone: Vec<ReportFeedback> = gone
+            .map(|(name, entry)| {
+                let text = format!(
+                    "silent for {} s, so it counts as ended",
+                    grace.as_secs_f64()
+                );
+                entry.feedback(job_finding(&name, Finding::warning, text))
+            })
+            .collect();
+        self.has_changed |= !gone.is_empty();
+        gone
+    }
+
+    /// Gives free turns to those who wait, by name.
+    fn begin_profiles(&mut self, now: Instant) {
+        let until = now + self.limits.profile_longest;
+        let profiled = self.jobs.values();
+        let profiled = profiled.filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)));
+        let free = self
+            .limits
+            .profiled_at_once
+            .get()
+            .saturating_sub(profiled.count());
+        let waiting = self.jobs.values_mut();
+        let waiting = waiting.filter(|entry| entry.stage == ProfilingStage::Waiting);
+        for entry in waiting.take(free) {
+            entry.stage = ProfilingStage::Profiled(until);
+            entry.profile = ReportedProfile::default();
+            self.has_changed = true;
+        }
+    }
+}
+
+impl ReportedJob {
+    fn new(document: JobDocument, job: Job, stage: ProfilingStage, now: Instant) -> Self {
+        Self {
+            owner: None,
+            document,
+            job,
+            last_report: now,
+            stage,
+            profile: ReportedProfile::default(),
+            iteration_seconds: None,
+            last_feedback: None,
+        }
+    }
+
+    /// Keeps what was known of the job before it was announced again, where that says no more.
+    fn keep_profile(&mut self, had: Self) {
+        let flows = |entry: &Self| entry.job.flows.len();
+        let is_same = had.document.gpus == self.document.gpus && flows(&had) == flows(self);
+        if self.stage == ProfilingStage::Waiting && is_same {
+            *self = Self {
+                owner: self.owner,
+                last_report: self.last_report,
+                ..had
+            };
+        }
+    }
+
+    fn is_profiling_over(&self, now: Instant) -> bool {
+        matches!(self.stage, ProfilingStage::Profiled(until) if now >= until)
+    }
+
+    /// From now on, the job is what its windows show.
+    fn apply_profile(&mut self) {
+        let profile = std::mem::take(&mut self.profile);
+        self.document = profile.apply_to(&self.document);
+        self.stage = ProfilingStage::Known;
+        let (document, job) = (&self.document, &mut self.job);
+        job.flop_per_iteration = document.flop_per_iteration.unwrap_or(UNKNOWN_FLOP);
+        job.compute_seconds = document.compute_seconds.unwrap_or(UNKNOWN_SECONDS);
+        job.overlap_from = document.overlap_from.unwrap_or(1.0);
+        let flows = job.flows.iter_mut().zip(document.flows.iter().flatten());
+        flows.for_each(|(flow, shown)| flow.bytes = shown.bytes);
+    }
+
+    /// The same, if they show anything else; whether they do.
+    fn apply_profile_if_changed(&mut self, share: f64) -> bool {
+        self.iteration_seconds = self.profile.iteration_seconds();
+        let shown = self.profile.apply_to(&self.document);
+        let differs =
+            self.stage != ProfilingStage::Known || profile_differs(&shown, &self.document, share);
+        if differs {
+            self.apply_profile();
+        }
+        self.profile = ReportedProfile::default();
+        differs
+    }
+
+    fn feedback(&self, finding: Finding) -> ReportFeedback {
+        ReportFeedback {
+            to: self.owner,
+            job: self.document.id.clone(),
+            finding,
+        }
+    }
+}
+
+/// Whether an announcement says enough to rank the job.
+fn is_complete(said: &JobDocument) -> bool {
+    let given = said.flop_per_iteration.is_some() && said.compute_seconds.is_some();
+    given || said.profile.is_some()
+}
+
+/// The job that an announcement means, and the document that says so with every field.
+fn resolve_announcement(
+    said: &JobDocument,
+    fabric: &Fabric,
+) -> Result<(JobDocument, Job), Finding> {
+    let name = &said.id;
+    let mut complete = said.clone();
+    if said.profile.is_none() {
+        complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
+        complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
+    }
+    let document = JobsDocument {
+        jobs: vec![complete],
+    };
+    let resolved = document.resolve_jobs(fabric, "announcement");
+    let resolved =
+        resolved.map_err(|error| job_finding(name, Finding::error, error.to_string()))?;
+    let known = jobs_document(fabric, &resolved.jobs).jobs.pop();
+    let both = known.zip(resolved.jobs.into_iter().next());
+    both.ok_or_else(|| job_finding(name, Finding::error, "refused: it resolves to nothing"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! What may happen to a run from outside: jobs come and go, classes and paths change, links fail.
+//! Each takes effect at the present instant, when time next passes.
+
+use std::collections::BTreeMap;
+
+use super::iteration::EngineJob;
+use super::{Engine, GroupProgress, ScheduledEvent};
+use crate::clock::Ticks;
+use crate::error::FluidError;
+use crate::job::{FluidFlow, FluidJob, JobIndex};
+use crate::network::check_capacity;
+use crate::observer::JobPhase;
+use crate::tallies::JobTally;
+
+impl Engine {
+    /// Adds a job; it begins at its start, or now if that has passed. Its flows with equal path
+    /// and bytes are one group from here on: max-min fairness gives them equal rates at every
+    /// instant, so they start and end together, and the group costs as much as one flow.
+    ///
+    /// # Errors
+    /// What is wrong with the job, by name; the engine is unchanged.
+    pub fn add_job(&mut self, job: &FluidJob) -> Result<JobIndex, FluidError> {
+        job.check_fields(self.hop_latency)?;
+        for (flow, FluidFlow { path, .. }) in (0..).zip(&job.flows) {
+            self.check_path(flow, path)?;
+        }
+        let index = self
+            .free_jobs
+            .pop()
+            .map_or(JobIndex(self.jobs.len() as u32), JobIndex);
+        let mut groups: BTreeMap<(&[u32], u64), u32> = BTreeMap::new();
+        let mut running = EngineJob::new(job, self.now);
+        for flow in &job.flows {
+            let group = groups.entry((&flow.path, flow.bytes.to_bits()));
+            let strand = *group.or_insert_with(|| {
+                let strand = self.add_group(index, job.level, flow);
+                running.groups.push(strand);
+                strand
+            });
+            self.rate_allocator
+                .set_weight(strand, self.rate_allocator.group_weight(strand) + 1.0);
+            running.group_of_flow.push(strand);
+        }
+        let start = running.start_time;
+        if index.0 as usize == self.jobs.len() {
+            self.jobs.push(Some(running));
+        } else {
+            self.jobs[index.0 as usize] = Some(running);
+        }
+        self.event_queue
+            .reserve(2 * self.jobs.len().max(self.group_progress.len()));
+        self.event_queue
+            .set_time(ScheduledEvent::Job(index).to_id(), start);
+        Ok(index)
+    }
+
+    /// Removes a job and says what it did.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn remove_job(&mut self, job: JobIndex) -> Result<JobTally, FluidError> {
+        let tally = self.job_tally(job)?;
+        if let Some(running) = self.jobs[job.0 as usize].take() {
+            for &strand in &running.groups {
+                self.pause_group(strand);
+                self.rate_allocator.remove_group(strand);
+            }
+        }
+        self.event_queue.remove(ScheduledEvent::Job(job).to_id());
+        self.finished_jobs.retain(|finished| *finished != job);
+        self.free_jobs.push(job.0);
+        Ok(tally)
+    }
+
+    /// Gives all flows of a job another class.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn set_level(&mut self, job: JobIndex, class: u32) -> Result<(), FluidError> {
+        let running = self.find_job(job)?;
+        if running.level == class {
+            return Ok(());
+        }
+        for index in 0..running.groups.len() {
+            let strand = self.find_job(job)?.groups[index];
+            let sending = self.pause_group(strand);
+            self.rate_allocator.set_group_level(strand, class);
+            self.resume_group(strand, sending);
+        }
+        self.job_mut(job)?.level = class;
+        self.grow_meters();
+        Ok(())
+    }
+
+    /// Gives one flow of a job another path. Under way, what it has left to send goes there.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`], [`FluidError::UnknownFlow`], or what is wrong with the path.
+    pub fn set_path(&mut self, job: JobIndex, flow: u32, path: &[u32]) -> Result<(), FluidError> {
+        let from = self.group_of_flow(job, flow)?;
+        self.check_path(flow, path)?;
+        if self
+            .rate_allocator
+            .group_path(from)
+            .eq(path.iter().copied())
+        {
+            return Ok(());
+        }
+        let sending = self.pause_group(from);
+        let to = match self.find_equal_group(job, from, sending, path) {
+            Some(twin) => {
+                self.pause_group(twin);
+                twin
+            }
+            None => self.split_group(job, from, path)?,
+        };
+        self.rate_allocator
+            .set_weight(to, self.rate_allocator.group_weight(to) + 1.0);
+        self.rate_allocator
+            .set_weight(from, self.rate_allocator.group_weight(from) - 1.0);
+        self.resume_group(to, sending);
+        let running = self.job_mut(job)?;
+        running.group_of_flow[flow as usize] = to;
+        if self.rate_allocator.group_weight(from) > 0.0 {
+            self.resume_group(from, sending);
+        } else {
+            self.job_mut(job)?.groups.retain(|strand| *strand != from);
+            self.rate_allocator.remove_group(from);
+        }
+        let senders = self.count_sending_groups(job)?;
+        self.job_mut(job)?.sending_groups = senders;
+        Ok(())
+    }
+
+    /// Lets the next iteration of a job begin `seconds` later than it could, once: a time shift.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::Seconds`].
+    pub fn postpone_iteration(&mut self, job: JobIndex, seconds: f64) -> Result<(), FluidError> {
+        let postponed = Ticks::checked_seconds("postpone", seconds)?;
+        self.job_mut(job)?.postponement = postponed;
+        Ok(())
+    }
+
+    /// Gives a link another capacity, bytes/s; at 0 it has failed, and flows on it wait.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownLink`] or [`FluidError::Capacity`].
+    pub fn set_capacity(&mut self, link: u32, capacity: f64) -> Result<(), FluidError> {
+        check_capacity(link, capacity)?;
+        if self.rate_allocator.link_capacity(link).is_none() {
+            return Err(FluidError::UnknownLink {
+                link,
+                links: self.rate_allocator.link_count(),
+            });
+        }
+        self.rate_allocator.set_link_capacity(link, capacity);
+        Ok(())
+    }
+
+    /// Back to 0 s with the jobs, classes, paths and capacities of now, nothing begun and all
+    /// tallies zero. Keeps its memory: much cheaper than a new engine. A run after it equals one of
+    /// a new engine but for the order of additions, that is to the last digits of a float.
+    pub fn reset(&mut self) {
+        self.now = Ticks(0);
+        self.events = 0;
+        self.rate_allocator.reset();
+        self.event_queue.clear();
+        self.meters.fill(super::LevelMeter::default());
+        self.finished_jobs.clear();
+        for strand in &mut self.group_progress {
+            (strand.bytes_left, strand.rate, strand.updated_at) = (0.0, 0.0, Ticks(0));
+        }
+        for (id, job) in (0..).zip(&mut self.jobs) {
+            if let Some(running) = job {
+                running.reset_progress();
+                self.event_queue.set_time(
+                    ScheduledEvent::Job(JobIndex(id)).to_id(),
+                    running.start_time,
+                );
+            }
+        }
+    }
+
+    fn job_mut(&mut self, job: JobIndex) -> Result<&mut EngineJob, FluidError> {
+        let place = self.jobs.get_mut(job.0 as usize).and_then(Option::as_mut);
+        place.ok_or(FluidError::UnknownJob(job))
+    }
+
+    /// Another strand of the job on `path` that is exactly as far as the paused strand `like`.
+    fn find_equal_group(
+        &self,
+        job: JobIndex,
+        like: u32,
+        sending: bool,
+        path: &[u32],
+    ) -> Option<u32> {
+        let state = |id: u32| {
+            let strand = &self.group_progress[id as usize];
+            (
+                strand.bytes.to_bits(),
+                strand.bytes_left_at(self.now).to_bits(),
+            )
+        };
+        let equal = |id: &&u32| {
+            self.rate_allocator.is_sending(**id) == sending
+                && state(**id) == state(like)
+                && self
+                    .rate_allocator
+                    .group_path(**id)
+                    .eq(path.iter().copied())
+        };
+        self.find_job(job).ok()?.groups.iter().find(equal).copied()
+    }
+
+    /// A new strand of the job on `path`, as far as `like`, of no flow yet.
+    fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
+        let GroupProgress {
+            bytes,
+            bytes_left: left,
+            ..
+        } = self.group_progress[like as usize];
+        let class = self.find_job(job)?.level;
+        let to = self.add_group(
+            job,
+            class,
+            &FluidFlow {
+                path: path.to_vec(),
+                bytes,
+            },
+        );
+        self.group_progress[to as usize].bytes_left = left;
+        self.job_mut(job)?.groups.push(to);
+        self.event_queue.reserve(2 * self.group_progress.len());
+        Ok(to)
+    }
+
+    /// How many strands of a job send.
+    fn count_sending_groups(&self, job: JobIndex) -> Result<u32, FluidError> {
+        let strands = &self.find_job(job)?.groups;
+        Ok(strands
+            .iter()
+            .filter(|id| self.rate_allocator.is_sending(**id))
+            .count() as u32)
+    }
+
+    fn check_path(&self, flow: u32, path: &[u32]) -> Result<(), FluidError> {
+        if path.is_empty() {
+            return Err(FluidError::NoPath { flow });
+        }
+        for (position, &link) in path.iter().enumerate() {
+            match self.rate_allocator.link_capacity(link) {
+                None => {
+                    let links = self.rate_allocator.link_count();
+                    return Err(FluidError::UnknownLink { link, links });
+                }
+                Some(0.0) => return Err(FluidError::NoCapacity { flow, link }),
+                Some(_) if path[..position].contains(&link) => {
+                    return Err(FluidError::Loop { flow, link });
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A strand of no flow yet.
+    fn add_group(&mut self, job: JobIndex, class: u32, flow: &FluidFlow) -> u32 {
+        let id = self.rate_allocator.add_group(&flow.path, class, 0.0);
+        let strand = GroupProgress {
+            job,
+            bytes: flow.bytes,
+            bytes_left: 0.0,
+            rate: 0.0,
+            updated_at: self.now,
+            latency: Ticks(self.hop_latency.0.saturating_mul(flow.path.len() as u64)),
+        };
+        match self.group_progress.get_mut(id as usize) {
+            Some(place) => *place = strand,
+            None => self.group_progress.push(strand),
+        }
+        self.grow_meters();
+        id
+    }
+
+    /// Takes a strand off its links with what it has left. True if it was sending.
+    fn pause_group(&mut self, id: u32) -> bool {
+        let sending = self.rate_allocator.is_sending(id);
+        if sending {
+            self.rate_allocator.stop_group(id);
+            let strand = &mut self.group_progress[id as usize];
+            strand.advance_to(self.now);
+            strand.rate = 0.0;
+            self.event_queue
+                .remove(ScheduledEvent::FlowGroup(id).to_id());
+        }
+        sending
+    }
+
+    fn resume_group(&mut self, id: u32, sending: bool) {
+        if sending {
+            let strand = &mut self.group_progress[id as usize];
+            strand.updated_at = self.now;
+            self.event_queue
+                .set_time(ScheduledEvent::FlowGroup(id).to_id(), strand.end_time());
+            self.rate_allocator.start_group(id);
+        }
+    }
+}
+
+impl EngineJob {
+    fn new(job: &FluidJob, now: Ticks) -> Self {
+        Self {
+            level: job.level,
+            start_time: Ticks::from_seconds(job.start).max(now),
+            compute_time: Ticks::from_seconds(job.compute_seconds),
+            flow_start_delay: Ticks::from_seconds(job.compute_seconds * job.overlap_from),
+            iteration_limit: job.iterations.unwrap_or(u64::MAX),
+            group_of_flow: Vec::with_capacity(job.flows.len()),
+            groups: Vec::new(),
+            phase: JobPhase::Waiting,
+            postponement: Ticks(0),
+            iteration_start: now,
+            last_arrival: now,
+            end_time: now,
+            sending_groups: 0,
+            iterations: 0,
+            iteration_time: Ticks(0),
+            bytes: 0.0,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What is true of a job now, for those who ask from outside.
+
+use super::Engine;
+use super::iteration::EngineJob;
+use crate::error::FluidError;
+use crate::job::JobIndex;
+use crate::observer::JobPhase;
+
+impl Engine {
+    /// Class of a job's flows.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn job_level(&self, job: JobIndex) -> Result<u32, FluidError> {
+        self.find_job(job).map(|running| running.level)
+    }
+
+    /// What a job does now.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`].
+    pub fn job_phase(&self, job: JobIndex) -> Result<JobPhase, FluidError> {
+        self.find_job(job).map(|running| running.phase)
+    }
+
+    /// Rate of one flow of a job as last shared, bytes/s.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
+    pub fn flow_rate(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
+        self.group_of_flow(job, flow)
+            .map(|strand| self.rate_allocator.group_rate(strand))
+    }
+
+    /// Bytes that one flow of a job has still to send in this iteration; 0 outside of it.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
+    pub fn flow_bytes_left(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
+        let strand = self.group_of_flow(job, flow)?;
+        Ok(self.group_progress[strand as usize].bytes_left_at(self.now))
+    }
+
+    pub(super) fn find_job(&self, job: JobIndex) -> Result<&EngineJob, FluidError> {
+        let place = self.jobs.get(job.0 as usize).and_then(Option::as_ref);
+        place.ok_or(FluidError::UnknownJob(job))
+    }
+
+    pub(super) fn group_of_flow(&self, job: JobIndex, flow: u32) -> Result<u32, FluidError> {
+        let flows = &self.find_job(job)?.group_of_flow;
+        flows
+            .get(flow as usize)
+            .copied()
+            .ok_or(FluidError::UnknownFlow { job, flow })
+    }
+}

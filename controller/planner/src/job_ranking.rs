@@ -1,0 +1,147 @@
+//! The phases after paths are chosen: priorities (Crux §4.2) and levels (Crux §4.3).
+//!
+//! `plan` takes them one after the other. Whoever judges a step alone, as the microbenchmark of
+//! Crux §4.4 does, gives [`RoutedInput`] the paths or the order of another step's optimum.
+
+use topology::LinkPath;
+
+use crate::contention::LinkSharing;
+use crate::input::PlanInput;
+use crate::intensity::{self, NetworkDemand};
+use crate::levels::{self, RankedJobs};
+use crate::policy::Policy;
+use crate::previous_plan::PreviousPlan;
+use crate::priority::{self, CorrectionCache, JobPriority};
+use crate::search::{self, SearchResult};
+use crate::traffic::IndexedTraffic;
+
+/// Jobs in the order of priority that their paths give them.
+#[derive(Debug)]
+pub(crate) struct JobRanking {
+    pub(crate) demands: Vec<NetworkDemand>,
+    pub(crate) sharing: LinkSharing,
+    pub(crate) priorities: Vec<JobPriority>,
+    /// Jobs by descending priority.
+    pub(crate) order: Vec<usize>,
+}
+
+impl JobRanking {
+    /// The ranking on `paths`, by flow.
+    pub(crate) fn new(
+        traffic: &IndexedTraffic<'_>,
+        paths: &[LinkPath],
+        policy: &Policy,
+        corrections: &CorrectionCache,
+    ) -> Self {
+        let demands = intensity::demands_on_paths(traffic, paths);
+        let sharing = LinkSharing::new(traffic, paths);
+        let priorities =
+            priority::assign_priorities(traffic, &demands, &sharing, (policy, corrections));
+        Self {
+            order: priority::order_by_priority(&priorities),
+            demands,
+            sharing,
+            priorities,
+        }
+    }
+
+    /// Levels by job for this order; those of the `searched` jobs are where a search begins.
+    pub(crate) fn assign_levels(
+        &self,
+        traffic: &IndexedTraffic<'_>,
+        policy: &Policy,
+        previous: &PreviousPlan<'_>,
+        searched: &[usize],
+    ) -> Vec<u8> {
+        let intensities: Vec<f64> = self.demands.iter().map(|demand| demand.intensity).collect();
+        let ranked = RankedJobs {
+            order: &self.order,
+            places: &priority::positions_in(&self.order),
+            intensities: &intensities,
+            sharing: &self.sharing,
+            searched,
+        };
+        levels::assign_levels(traffic, &ranked, policy, previous)
+    }
+
+    /// The same, but that jobs searched together stand in the order of the `levels` found, in the
+    /// places that they hold together.
+    pub(crate) fn with_searched(mut self, levels: &[u8], searched: &[Vec<usize>]) -> Self {
+        let mut places = priority::positions_in(&self.order);
+        for jobs in searched {
+            let mut held: Vec<usize> = jobs.iter().map(|job| places[*job]).collect();
+            held.sort_unstable();
+            let mut ranked = jobs.clone();
+            ranked.sort_by_key(|job| (std::cmp::Reverse(levels[*job]), places[*job]));
+            for (place, job) in held.into_iter().zip(ranked) {
+                self.order[place] = job;
+                places[job] = place;
+            }
+        }
+        self
+    }
+}
+
+/// An input whose paths are chosen.
+#[derive(Debug)]
+pub struct RoutedInput<'a> {
+    traffic: IndexedTraffic<'a>,
+    paths: Vec<LinkPath>,
+    sharing: LinkSharing,
+    intensities: Vec<f64>,
+}
+
+impl<'a> RoutedInput<'a> {
+    /// `input` on `paths`: one per flow, by job in the order of ids and then in the order of the
+    /// job's flows, as in [`Plan::resolve_flows`](crate::Plan::resolve_flows); empty where there is none.
+    pub fn new(input: &'a PlanInput, paths: Vec<LinkPath>) -> Self {
+        let traffic = IndexedTraffic::new(input);
+        let demands = intensity::demands_on_paths(&traffic, &paths);
+        Self {
+            sharing: LinkSharing::new(&traffic, &paths),
+            intensities: demands.iter().map(|demand| demand.intensity).collect(),
+            traffic,
+            paths,
+        }
+    }
+
+    /// Jobs, by position in the order of ids, by descending priority, searched as policy says.
+    pub fn job_order(&self, policy: &Policy) -> Vec<usize> {
+        let ranking = JobRanking::new(
+            &self.traffic,
+            &self.paths,
+            policy,
+            &CorrectionCache::default(),
+        );
+        let found = self.search_result(&ranking.order, policy);
+        ranking.with_searched(&found.levels, &found.searched).order
+    }
+
+    /// Level of every job, by position in the order of ids, that compression gives this `order` and
+    /// the search then makes of it, as far as policy has one search.
+    pub fn searched_levels(&self, order: &[usize], policy: &Policy) -> Vec<u8> {
+        self.search_result(order, policy).levels
+    }
+
+    fn search_result(&self, order: &[usize], policy: &Policy) -> SearchResult {
+        let found = SearchResult::new(self.paths.clone(), self.compressed_levels(order, policy));
+        search::search_levels(&self.traffic, policy, found)
+    }
+
+    /// Level of every job, by position in the order of ids, that compression gives this `order`.
+    pub fn compressed_levels(&self, order: &[usize], policy: &Policy) -> Vec<u8> {
+        let ranked = RankedJobs {
+            order,
+            places: &priority::positions_in(order),
+            intensities: &self.intensities,
+            sharing: &self.sharing,
+            searched: &[],
+        };
+        levels::assign_levels(
+            &self.traffic,
+            &ranked,
+            policy,
+            &PreviousPlan::new(&self.traffic, None),
+        )
+    }
+}

@@ -1,0 +1,311 @@
+//! The Jobs document as people and other programs write it, and its way to [`Job`]s of a fabric.
+//!
+//! Resolving is where every mistake in a document is found; what comes out needs no more checks. A
+//! mistake is an error that names the field. What is odd but can be planned is a finding.
+
+mod collective;
+mod flows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::{Fabric, Finding, HostId};
+
+pub use self::collective::{CollectiveDocument, CollectiveKind};
+use self::flows::{FlowDrafts, UdpPortPool};
+use crate::input::{Job, JobId};
+use crate::model_profiles::{ModelProfile, builtin_profiles};
+use crate::name_matching::{self, DocumentFieldError};
+
+/// The Jobs document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsDocument {
+    /// The jobs; ids are unique.
+    pub jobs: Vec<JobDocument>,
+}
+
+/// A job in the document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobDocument {
+    /// Its name.
+    pub id: String,
+    /// Whose it is, for policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// What it trains, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// GPUs used on each host.
+    pub gpus: BTreeMap<String, u32>,
+    /// Work of one iteration over all its GPUs, FLOP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flop_per_iteration: Option<f64>,
+    /// Duration of the computation of one iteration, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_seconds: Option<f64>,
+    /// Fraction of the computation after which communication may begin, 0..=1; 1 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_from: Option<f64>,
+    /// How much slower than alone it ran lately, 0 = not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recent_slowdown: Option<f64>,
+    /// A built-in profile, for what the fields above do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Its flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Vec<FlowDocument>>,
+    /// Instead of `flows`: what they are derived from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collective: Option<CollectiveDocument>,
+}
+
+/// A flow in the document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowDocument {
+    /// Sending host.
+    pub src: String,
+    /// Receiving host.
+    pub dst: String,
+    /// NIC index in the sending host.
+    #[serde(default)]
+    pub src_nic: u32,
+    /// NIC index in the receiving host.
+    #[serde(default)]
+    pub dst_nic: u32,
+    /// Bytes in one iteration.
+    pub bytes: f64,
+    /// UDP source port; chosen by a hash of job and flow if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_src_port: Option<u16>,
+}
+
+/// Jobs of a fabric, and what an operator should know about them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedJobs {
+    /// The jobs, as ordered in the document.
+    pub jobs: Vec<Job>,
+    /// Hosts with more GPUs in use than they have.
+    pub findings: Vec<Finding>,
+}
+
+impl JobsDocument {
+    /// The jobs that the document means in `fabric`.
+    ///
+    /// # Errors
+    /// The first field that makes no sense; `file` is how the error calls the document.
+    pub fn resolve_jobs(
+        &self,
+        fabric: &Fabric,
+        file: &str,
+    ) -> Result<ResolvedJobs, DocumentFieldError> {
+        let mut ids = BTreeSet::new();
+        let mut ports = UdpPortPool::default();
+        let mut drafts = Vec::new();
+        for (index, job) in self.jobs.iter().enumerate() {
+            let fields = JobFields {
+                fabric,
+                file,
+                path: format!("jobs[{index}]"),
+            };
+            if !ids.insert(&job.id) {
+                return Err(fields.field_error("id", format!("`{}` names two jobs", job.id)));
+            }
+            let (resolved, flows) = fields.resolve_job(job)?;
+            ports.claim_stated_ports(&fields, &flows)?;
+            drafts.push((fields, resolved, flows));
+        }
+        let jobs = drafts.into_iter().map(|(fields, job, flows)| {
+            let flows = ports.assign_ports(&fields, &job.id, flows)?;
+            Ok(Job { flows, ..job })
+        });
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        Ok(ResolvedJobs {
+            findings: oversubscription_findings(fabric, &jobs),
+            jobs,
+        })
+    }
+}
+
+/// A finding for each host whose jobs use more GPUs together than it has.
+fn oversubscription_findings(fabric: &Fabric, jobs: &[Job]) -> Vec<Finding> {
+    let mut used: BTreeMap<HostId, (u32, Vec<&str>)> = BTreeMap::new();
+    for job in jobs {
+        for (host, gpus) in &job.gpus {
+            let (count, names) = used.entry(*host).or_default();
+            *count = count.saturating_add(*gpus);
+            names.push(job.id.as_str());
+        }
+    }
+    let over = used
+        .into_iter()
+        .filter(|(host, (count, _))| *count > fabric.host(*host).gpus);
+    over.map(|(host, (count, names))| {
+        let host = fabric.host(host);
+        let (has, names) = (host.gpus, names.join(", "));
+        Finding::warning(
+            &host.name,
+            format!("{count} GPUs in use of {has}, by {names}"),
+        )
+    })
+    .collect()
+}
+
+/// A job of the document under validation: where it is, for errors.
+struct JobFields<'a> {
+    fabric: &'a Fabric,
+    file: &'a str,
+    path: String,
+}
+
+impl JobFields<'_> {
+    fn field_error(&self, field: &str, problem: String) -> DocumentFieldError {
+        DocumentFieldError {
+            file: self.file.to_owned(),
+            field: format!("{}.{field}", self.path),
+            problem,
+        }
+    }
+
+    /// The job without its flows, and drafts of those.
+    fn resolve_job(&self, document: &JobDocument) -> Result<(Job, FlowDrafts), DocumentFieldError> {
+        if document.id.is_empty() {
+            return Err(self.field_error("id", "empty; a job needs a name".to_owned()));
+        }
+        let profile = self.resolve_profile(document)?;
+        let gpus = self.resolve_gpus(document)?;
+        let count = f64::from(gpus.values().sum::<u32>());
+        let flop = document.flop_per_iteration;
+        let flop = flop.or(profile.map(|p| p.flop_per_gpu * count));
+        let compute = document
+            .compute_seconds
+            .or(profile.map(|p| p.compute_seconds));
+        let overlap = document.overlap_from.or(profile.map(|p| p.overlap_from));
+        let slowdown = document.recent_slowdown.unwrap_or(0.0);
+        let job = Job {
+            id: JobId::from(document.id.as_str()),
+            tenant: document.tenant.clone(),
+            model: document
+                .model
+                .clone()
+                .or_else(|| profile.map(|p| p.model.clone())),
+            flop_per_iteration: self.require_number("flop_per_iteration", flop, MAX_FLOP)?,
+            compute_seconds: self.require_number("compute_seconds", compute, MAX_SECONDS)?,
+            overlap_from: self.check_range("overlap_from", overlap.unwrap_or(1.0), 1.0)?,
+            recent_slowdown: self.check_range("recent_slowdown", slowdown, MAX_SLOWDOWN)?,
+            gpus,
+            flows: Vec::new(),
+        };
+        if job.flop_per_iteration <= 0.0 {
+            return Err(self.field_error("flop_per_iteration", "0 FLOP is no work".to_owned()));
+        }
+        let flows = self.resolve_flows(document, &job, profile)?;
+        Ok((job, flows))
+    }
+
+    fn resolve_profile(
+        &self,
+        document: &JobDocument,
+    ) -> Result<Option<&'static ModelProfile>, DocumentFieldError> {
+        let Some(name) = &document.profile else {
+            return Ok(None);
+        };
+        let found = builtin_profiles()
+            .iter()
+            .find(|profile| profile.name == *name);
+        let unknown = || {
+            let hint = name_matching::suggestion(
+                name,
+                builtin_profiles()
+                    .iter()
+                    .map(|profile| profile.name.as_str()),
+            );
+            self.field_error("profile", format!("no profile is called `{name}`{hint}"))
+        };
+        found.map(Some).ok_or_else(unknown)
+    }
+
+    fn resolve_gpus(
+        &self,
+        document: &JobDocument,
+    ) -> Result<BTreeMap<HostId, u32>, DocumentFieldError> {
+        let resolve = |(name, gpus): (&String, &u32)| {
+            let field = format!("gpus.{name}");
+            let host = self.resolve_host(&field, name)?;
+            let has = self.fabric.host(host).gpus;
+            if *gpus > has {
+                return Err(
+                    self.field_error(&field, format!("{gpus} GPUs on a host that has {has}"))
+                );
+            }
+            Ok((host, *gpus))
+        };
+        let gpus: BTreeMap<HostId, u32> = document
+            .gpus
+            .iter()
+            .map(resolve)
+            .collect::<Result<_, _>>()?;
+        if gpus.values().all(|count| *count == 0) {
+            return Err(self.field_error("gpus", "no GPU on any host".to_owned()));
+        }
+        Ok(gpus)
+    }
+
+    fn resolve_host(&self, field: &str, name: &str) -> Result<HostId, DocumentFieldError> {
+        self.fabric.host_named(name).ok_or_else(|| {
+            let hint = name_matching::suggestion(
+                name,
+                self.fabric.hosts().iter().map(|host| host.name.as_str()),
+            );
+            self.field_error(field, format!("the fabric has no host `{name}`{hint}"))
+        })
+    }
+
+    /// A number that the job or its profile must give.
+    fn require_number(
+        &self,
+        field: &str,
+        value: Option<f64>,
+        highest: f64,
+    ) -> Result<f64, DocumentFieldError> {
+        let missing = || {
+            self.field_error(
+                field,
+                "missing, and there is no profile to tell it".to_owned(),
+            )
+        };
+        self.check_range(field, value.ok_or_else(missing)?, highest)
+    }
+
+    /// A number from 0 to `highest`.
+    fn check_range(
+        &self,
+        field: &str,
+        value: f64,
+        highest: f64,
+    ) -> Result<f64, DocumentFieldError> {
+        if (0.0..=highest).contains(&value) {
+            return Ok(value);
+        }
+        Err(self.field_error(
+            field,
+            format!("{value} is not a number from 0 to {highest}"),
+        ))
+    }
+}
+
+/// Beyond this work of an iteration (10^30 FLOP) a unit was mistaken.
+const MAX_FLOP: f64 = 1e30;
+
+/// Beyond this duration of an iteration (31 years) a unit was mistaken.
+const MAX_SECONDS: f64 = 1e9;
+
+/// Beyond this volume of an iteration (10^18 bytes) a unit was mistaken.
+const MAX_BYTES: f64 = 1e18;
+
+/// A job slower than this no longer runs.
+const MAX_SLOWDOWN: f64 = 1e6;

@@ -1,0 +1,162 @@
+//! Flows of a collective operation, derived from its volume and the hosts of its job.
+//!
+//! Members of one host are one member of the ring, since they reach each other without the network.
+//! Hosts are in the order of the fabric. Channel `c` takes NIC `c` modulo the NICs of the host, and
+//! an equal share of the bytes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use topology::HostId;
+
+/// A collective operation in the Jobs document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectiveDocument {
+    /// Which one.
+    pub kind: CollectiveKind,
+    /// Bytes that it is about in one iteration: of the whole buffer, or of the activations of a
+    /// pipeline. The gradients of the profile if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+    /// Connections between neighbours, each with an equal share.
+    #[serde(default = "one")]
+    pub channels: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Kinds of collective operation, with what each member sends; n is the number of hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectiveKind {
+    /// `2(n-1)/n * bytes` to the next host of the ring: a reduce-scatter, then an all-gather.
+    RingAllReduce,
+    /// `(n-1)/n * bytes` to the next host of the ring.
+    AllGather,
+    /// `(n-1)/n * bytes` to the next host of the ring.
+    ReduceScatter,
+    /// `bytes / n` to every other host.
+    AllToAll,
+    /// `bytes` to the next host (activations) and `bytes` back (their gradients); no ring.
+    Pipeline,
+}
+
+/// One transfer between hosts over one channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct HostTransfer {
+    pub(super) src: HostId,
+    pub(super) dst: HostId,
+    pub(super) channel: u32,
+    pub(super) bytes: f64,
+}
+
+/// The transfers of an operation on `bytes` among `hosts`; none for one host.
+pub(super) fn collective_transfers(
+    kind: CollectiveKind,
+    hosts: &[HostId],
+    bytes: f64,
+    channels: u32,
+) -> Vec<HostTransfer> {
+    let n = hosts.len() as f64;
+    let ring = ring_pairs(hosts);
+    let (pairs, each) = match kind {
+        CollectiveKind::RingAllReduce => (ring, 2.0 * (n - 1.0) / n * bytes),
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => (ring, (n - 1.0) / n * bytes),
+        CollectiveKind::AllToAll => (all_pairs(hosts), bytes / n),
+        CollectiveKind::Pipeline => (neighbour_pairs(hosts), bytes),
+    };
+    let share = each / f64::from(channels);
+    let over_channels = |(src, dst): (HostId, HostId)| {
+        (0..channels).map(move |channel| HostTransfer {
+            src,
+            dst,
+            channel,
+            bytes: share,
+        })
+    };
+    pairs.into_iter().flat_map(over_channels).collect()
+}
+
+fn ring_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
+    if hosts.len() < 2 {
+        return Vec::new();
+    }
+    hosts
+        .iter()
+        .copied()
+        .zip(hosts.iter().copied().cycle().skip(1))
+        .collect()
+}
+
+fn all_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
+    let others = |src: HostId| hosts.iter().map(move |dst| (src, *dst));
+    hosts
+        .iter()
+        .flat_map(|src| others(*src))
+        .filter(|(src, dst)| src != dst)
+        .collect()
+}
+
+fn neighbour_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
+    hosts
+        .windows(2)
+        .flat_map(|pair| [(pair[0], pair[1]), (pair[1], pair[0])])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: CollectiveKind, hosts: u32, channels: u32, expect: &[(u32, u32, u32, f64)]) {
+        let hosts: Vec<HostId> = (0..hosts).map(HostId).collect();
+        let found = collective_transfers(kind, &hosts, 12.0, channels);
+        let found: Vec<_> = found
+            .iter()
+            .map(|t| (t.src.0, t.dst.0, t.channel, t.bytes))
+            .collect();
+        assert_eq!(found, expect, "{kind:?}");
+    }
+
+    #[test]
+    fn volumes_and_order() {
+        use CollectiveKind::{AllGather, AllToAll, Pipeline, ReduceScatter, RingAllReduce};
+        check(RingAllReduce, 1, 1, &[]);
+        check(RingAllReduce, 2, 1, &[(0, 1, 0, 12.0), (1, 0, 0, 12.0)]);
+        check(
+            RingAllReduce,
+            3,
+            1,
+            &[(0, 1, 0, 16.0), (1, 2, 0, 16.0), (2, 0, 0, 16.0)],
+        );
+        let two_channels = [
+            (0, 1, 0, 6.0),
+            (0, 1, 1, 6.0),
+            (1, 0, 0, 6.0),
+            (1, 0, 1, 6.0),
+        ];
+        check(RingAllReduce, 2, 2, &two_channels);
+        check(
+            AllGather,
+            3,
+            1,
+            &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)],
+        );
+        check(
+            ReduceScatter,
+            3,
+            1,
+            &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)],
+        );
+        check(AllToAll, 2, 1, &[(0, 1, 0, 6.0), (1, 0, 0, 6.0)]);
+        let pipeline = [
+            (0, 1, 0, 12.0),
+            (1, 0, 0, 12.0),
+            (1, 2, 0, 12.0),
+            (2, 1, 0, 12.0),
+        ];
+        check(Pipeline, 3, 1, &pipeline);
+    }
+}

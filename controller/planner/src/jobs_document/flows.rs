@@ -1,0 +1,210 @@
+//! Flows of a job, written out or derived, and the UDP source ports that tell them apart.
+//!
+//! Ports that a document states are claimed first; the others start from a hash of job and flow and
+//! take the next port that is free between the same two NICs. So a document without ports always
+//! gets the same ones, and no two flows have one five-tuple.
+
+use std::collections::BTreeSet;
+
+use topology::NicId;
+
+use super::collective::collective_transfers;
+use super::{JobDocument, JobFields, MAX_BYTES};
+use crate::input::{Flow, Job, JobId};
+use crate::model_profiles::ModelProfile;
+use crate::name_matching::DocumentFieldError;
+
+/// First and number of the UDP source ports that RoCEv2 senders use for entropy.
+const FIRST_PORT: u16 = 0xC000;
+const PORTS: u16 = 0x4000;
+
+/// A flow whose port may still be open, with the path of its field.
+#[derive(Clone, Debug)]
+pub(super) struct FlowDraft {
+    field: String,
+    src: NicId,
+    dst: NicId,
+    bytes: f64,
+    udp_src_port: Option<u16>,
+}
+
+/// The flows of a job before ports are given out.
+pub(super) type FlowDrafts = Vec<FlowDraft>;
+
+impl JobFields<'_> {
+    /// The flows that the document states or that its collective means.
+    pub(super) fn resolve_flows(
+        &self,
+        document: &JobDocument,
+        job: &Job,
+        profile: Option<&ModelProfile>,
+    ) -> Result<FlowDrafts, DocumentFieldError> {
+        match (&document.flows, &document.collective) {
+            (Some(_), Some(_)) => Err(self.field_error(
+                "collective",
+                "stands beside `flows`; one of both".to_owned(),
+            )),
+            (Some(flows), None) => (0..flows.len())
+                .map(|index| self.resolve_stated_flow(flows, index))
+                .collect(),
+            (None, Some(_)) => self.derive_flows(document, job, profile),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    fn resolve_stated_flow(
+        &self,
+        flows: &[super::FlowDocument],
+        index: usize,
+    ) -> Result<FlowDraft, DocumentFieldError> {
+        let (flow, field) = (&flows[index], format!("flows[{index}]"));
+        let src = self.resolve_nic(&format!("{field}.src"), &flow.src, flow.src_nic)?;
+        let dst = self.resolve_nic(&format!("{field}.dst"), &flow.dst, flow.dst_nic)?;
+        if src == dst {
+            let problem = format!("from {}:{} to itself", flow.src, flow.src_nic);
+            return Err(self.field_error(&format!("{field}.dst"), problem));
+        }
+        let bytes = self.check_range(&format!("{field}.bytes"), flow.bytes, MAX_BYTES)?;
+        Ok(FlowDraft {
+            field,
+            src,
+            dst,
+            bytes,
+            udp_src_port: flow.udp_src_port,
+        })
+    }
+
+    /// NIC `index` of the host; `field` is `..src` or `..dst`, its NIC field the same with `_nic`.
+    fn resolve_nic(
+        &self,
+        field: &str,
+        host: &str,
+        index: u32,
+    ) -> Result<NicId, DocumentFieldError> {
+        let id = self.resolve_host(field, host)?;
+        self.fabric.nic_of(id, index).ok_or_else(|| {
+            let nics = self.fabric.host(id).nics.len();
+            self.field_error(
+                &format!("{field}_nic"),
+                format!("{index} of a host with {nics} NICs"),
+            )
+        })
+    }
+
+    fn derive_flows(
+        &self,
+        document: &JobDocument,
+        job: &Job,
+        profile: Option<&ModelProfile>,
+    ) -> Result<FlowDrafts, DocumentFieldError> {
+        let Some(collective) = &document.collective else {
+            return Ok(Vec::new());
+        };
+        let bytes = collective
+            .bytes
+            .or(profile.and_then(|profile| profile.gradient_bytes));
+        let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
+        if !(1..=MAX_CHANNELS).contains(&collective.channels) {
+            let problem = format!("{} is not from 1 to {MAX_CHANNELS}", collective.channels);
+            return Err(self.field_error("collective.channels", problem));
+        }
+        let used = job.gpus.iter().filter(|(_, gpus)| **gpus > 0);
+        let hosts: Vec<_> = used.map(|(host, _)| *host).collect();
+        let transfers = collective_transfers(collective.kind, &hosts, bytes, collective.channels);
+        let draft = |transfer: &super::collective::HostTransfer| {
+            let nic = |host| {
+                let nics = &self.fabric.host(host).nics;
+                let index = transfer.channel as usize % nics.len().max(1);
+                nics.get(index).copied().ok_or_else(|| {
+                    let problem = format!("host {} has no NIC", self.fabric.host(host).name);
+                    self.field_error("collective", problem)
+                })
+            };
+            let (src, dst) = (nic(transfer.src)?, nic(transfer.dst)?);
+            let (field, bytes) = ("collective".to_owned(), transfer.bytes);
+            Ok(FlowDraft {
+                field,
+                src,
+                dst,
+                bytes,
+                udp_src_port: None,
+            })
+        };
+        transfers.iter().map(draft).collect()
+    }
+}
+
+/// More channels than any NIC has use for; a limit on what one line of a document can ask for.
+const MAX_CHANNELS: u32 = 64;
+
+/// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are
+/// RoCEv2's.
+#[derive(Debug, Default)]
+pub(super) struct UdpPortPool {
+    used: BTreeSet<(NicId, NicId, u16)>,
+}
+
+impl UdpPortPool {
+    /// Claims the ports that the document states.
+    pub(super) fn claim_stated_ports(
+        &mut self,
+        fields: &JobFields<'_>,
+        flows: &[FlowDraft],
+    ) -> Result<(), DocumentFieldError> {
+        for flow in flows {
+            let Some(port) = flow.udp_src_port else {
+                continue;
+            };
+            if !self.used.insert((flow.src, flow.dst, port)) {
+                let problem = format!("{port} is taken by another flow between the same NICs");
+                return Err(fields.field_error(&format!("{}.udp_src_port", flow.field), problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The flows of job `id`, every one with a port of its own.
+    pub(super) fn assign_ports(
+        &mut self,
+        fields: &JobFields<'_>,
+        id: &JobId,
+        flows: FlowDrafts,
+    ) -> Result<Vec<Flow>, DocumentFieldError> {
+        let assign = |(index, draft): (usize, FlowDraft)| {
+            let FlowDraft {
+                field,
+                src,
+                dst,
+                bytes,
+                udp_src_port,
+            } = draft;
+            let port = udp_src_port.or_else(|| self.take_free_port(src, dst, flow_hash(id, index)));
+            let exhausted = || fields.field_error(&field, "no UDP source port is left".to_owned());
+            Ok(Flow {
+                src,
+                dst,
+                bytes,
+                udp_src_port: port.ok_or_else(exhausted)?,
+            })
+        };
+        flows.into_iter().enumerate().map(assign).collect()
+    }
+
+    /// The first free port between two NICs from the place that `hash` names, now taken.
+    fn take_free_port(&mut self, src: NicId, dst: NicId, hash: u16) -> Option<u16> {
+        let ports = (0..PORTS).map(|step| FIRST_PORT + hash.wrapping_add(step) % PORTS);
+        ports
+            .into_iter()
+            .find(|port| self.used.insert((src, dst, *port)))
+    }
+}
+
+/// FNV-1a over the job's id and the flow's index (little-endian), folded to 16 bits.
+fn flow_hash(id: &JobId, index: usize) -> u16 {
+    let index = (index as u64).to_le_bytes();
+    let bytes = id.as_str().bytes().chain(index);
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (hash >> 16) as u16 ^ hash as u16
+}

@@ -1,0 +1,183 @@
+//! The cheapest segment between two leaves by branch and bound.
+//!
+//! Prices are never below zero. So a way is given up as soon as the part that is known costs what
+//! the best segment found costs, and prices, which are dear to work out, are asked for only where
+//! it matters: first at the outer links, then from the cheapest way up on.
+
+use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
+
+use crate::least_loaded_path::{LeafEnds, NEVER, PathSegment};
+use crate::path_tables::PathTables;
+
+/// Room for one search at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct CheapestPath {
+    search: u32,
+    switches: Vec<DescentState>,
+}
+
+/// A switch above the second leaf, if `search` is the present one.
+#[derive(Clone, Copy, Debug, Default)]
+struct DescentState {
+    search: u32,
+    distance: u8,
+    /// Its place among the descents.
+    place: u32,
+    /// Price of the rest of the way, once known.
+    remaining_price: Option<u64>,
+}
+
+impl CheapestPath {
+    /// For fabrics of so many switches.
+    pub(crate) fn new(switches: usize) -> Self {
+        Self {
+            search: 0,
+            switches: vec![DescentState::default(); switches],
+        }
+    }
+
+    /// The segment with the smallest sum of prices and that sum; of equals, the one found first.
+    /// None if it costs `limit` or more.
+    pub(crate) fn find_cheapest(
+        &mut self,
+        ways: &PathTables,
+        ends: &LeafEnds,
+        limit: u64,
+        price: impl Fn(LinkId) -> u64,
+    ) -> Option<(u64, PathSegment)> {
+        self.search += 1;
+        let down = ways.descents_to(ends.to);
+        for (place, (switch, distance, _)) in down.iter().enumerate() {
+            self.switches[switch.index()] = DescentState {
+                search: self.search,
+                distance,
+                place: place as u32,
+                remaining_price: None,
+            };
+        }
+        let mut search = BranchAndBound {
+            finder: self,
+            tables: ways,
+            down,
+            price,
+            best: (limit, None),
+        };
+        search.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
+        let (price, (turn, up)) = (search.best.0, search.best.1?);
+        Some((price, search.descend_from(turn, up)))
+    }
+}
+
+struct BranchAndBound<'a, P> {
+    finder: &'a mut CheapestPath,
+    tables: &'a PathTables,
+    down: &'a DownwardHops,
+    price: P,
+    /// Sum of prices, where the segment turns down, and its links so far.
+    best: (u64, Option<(SwitchId, PathSegment)>),
+}
+
+impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
+    fn descent_state(&self, at: SwitchId) -> Option<DescentState> {
+        let spot = self.finder.switches[at.index()];
+        (spot.search == self.finder.search).then_some(spot)
+    }
+
+    fn climb_from(&mut self, at: SwitchId, distance: u8, spent: u64, so_far: PathSegment) {
+        match self.descent_state(at) {
+            Some(spot) if spot.distance == distance => {
+                let total = spent.saturating_add(self.remaining_price(at));
+                if total < self.best.0 {
+                    self.best = (total, Some((at, so_far)));
+                }
+            }
+            None if distance > 1 && so_far.is_empty() => self.leave_first_leaf(at, distance),
+            None if distance > 1 => {
+                for hop in self.tables.hops_up(at) {
+                    self.climb_hop(*hop, distance - 1, spent, so_far);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The links out of the first leaf, the cheapest first.
+    fn leave_first_leaf(&mut self, leaf: SwitchId, distance: u8) {
+        let hops = self.tables.hops_up(leaf).iter();
+        let mut hops: Vec<(u64, SwitchHop)> =
+            hops.map(|hop| ((self.price)(hop.link), *hop)).collect();
+        hops.sort_unstable();
+        for (price, hop) in hops {
+            if price >= self.best.0 {
+                return;
+            }
+            let mut segment = PathSegment::EMPTY;
+            segment.push(hop.link);
+            self.climb_from(hop.to, distance - 1, price, segment);
+        }
+    }
+
+    /// One link further up, unless the last links down alone make that too dear.
+    fn climb_hop(&mut self, hop: SwitchHop, distance: u8, spent: u64, so_far: PathSegment) {
+        let least = self.min_remaining_price(hop.to);
+        if spent.saturating_add(least) >= self.best.0 {
+            return;
+        }
+        let spent = spent + (self.price)(hop.link);
+        if spent.saturating_add(least) < self.best.0 {
+            let mut segment = so_far;
+            segment.push(hop.link);
+            self.climb_from(hop.to, distance, spent, segment);
+        }
+    }
+
+    fn hops_down(&self, at: SwitchId) -> &'a [SwitchHop] {
+        let down = self.down;
+        self.descent_state(at)
+            .map_or(&[], |spot| down.hops_at(spot.place as usize))
+    }
+
+    /// What the rest of the way from a switch costs at least, as the links after its own say.
+    fn min_remaining_price(&mut self, at: SwitchId) -> u64 {
+        let mut least = NEVER;
+        for hop in self.hops_down(at) {
+            least = least.min(self.remaining_price(hop.to));
+        }
+        // Nothing is known where the switch is not above the second leaf.
+        if least == NEVER { 0 } else { least }
+    }
+
+    /// Price of the cheapest way down from a switch above the second leaf; 0 at the leaf.
+    fn remaining_price(&mut self, at: SwitchId) -> u64 {
+        if at == self.down.destination() {
+            return 0;
+        }
+        if let Some(known) = self.finder.switches[at.index()].remaining_price {
+            return known;
+        }
+        let mut least = NEVER;
+        for hop in self.hops_down(at) {
+            least = least.min((self.price)(hop.link).saturating_add(self.remaining_price(hop.to)));
+        }
+        self.finder.switches[at.index()].remaining_price = Some(least);
+        least
+    }
+
+    /// The segment completed by the first of the cheapest ways down from where it turns.
+    fn descend_from(&mut self, turn: SwitchId, up: PathSegment) -> PathSegment {
+        let (mut segment, mut at) = (up, turn);
+        while at != self.down.destination() {
+            let mut least = (NEVER, None);
+            for hop in self.hops_down(at) {
+                let price = (self.price)(hop.link).saturating_add(self.remaining_price(hop.to));
+                if price < least.0 {
+                    least = (price, Some(*hop));
+                }
+            }
+            let Some(hop) = least.1 else { break };
+            segment.push(hop.link);
+            at = hop.to;
+        }
+        segment
+    }
+}

@@ -1,0 +1,211 @@
+//! Local search over paths: flows move while the contention that intensity weighs falls.
+//!
+//! Where jobs a and b meet on a link, the less intense of them waits for as long as both want it,
+//! at most min(load_a, load_b) of the time; the sum of that over links and pairs, each weighed by
+//! the lesser intensity, is the contention. A job also waits for itself where its own flows load a
+//! link more than its tightest link must be loaded anyway. A move of a flow, or of all flows of a
+//! job between two leaves together, is made if contention falls by enough; every move lowers one
+//! and the same sum, so the search ends.
+
+use std::sync::Arc;
+
+use topology::LinkId;
+
+use super::cheapest_path::CheapestPath;
+use super::path_assignment::PathAssignment;
+use crate::intensity::NetworkDemand;
+use crate::least_loaded_path::PathSegment;
+use crate::link_occupancy::LinkShare;
+
+/// What counts as a gain for a flow that may move freely: this share of link time. It keeps the
+/// search from chasing rounding. It doubles with every round, up to what running flows ask for, so
+/// that many rounds end soon.
+const LEAST_GAIN: f64 = 1.0 / 1024.0;
+
+/// A gain must also be this part of what the flows pay: in a fabric that is full everywhere there
+/// is always a slightly better place, and no end of moves for the sake of little.
+const LEAST_FRACTION: ContentionPrice = 8;
+
+/// Units of a weight: the intensity of another job in that of the one that pays, at most one.
+const WEIGHT_ONE: f64 = 65536.0;
+
+/// Contention in the intensity of the job that would move: weight times share.
+type ContentionPrice = u64;
+
+/// Moves flows until no move gains enough. `order` is the seats in the order of choice; flows that
+/// were there before move only for `move_gain_min` of link time each.
+pub(super) fn improve_paths(placement: &mut PathAssignment, order: &[usize], move_gain_min: f64) {
+    let price = |share: f64| (share * WEIGHT_ONE * LinkShare::ONE).ceil() as ContentionPrice;
+    let mut search = PathSearch {
+        least_gain: price(LEAST_GAIN),
+        running_gain: price(move_gain_min),
+        contention: ContentionModel::new(placement),
+        finder: CheapestPath::new(placement.tables.switch_count()),
+        placement,
+    };
+    while order
+        .iter()
+        .filter(|seat| search.improve_job(**seat))
+        .count()
+        > 0
+    {
+        let doubled = search.least_gain.saturating_mul(2);
+        search.least_gain = doubled.min(search.running_gain).max(search.least_gain);
+    }
+}
+
+/// What the jobs on the seats are to each other.
+struct ContentionModel {
+    /// `I_j` in FLOP/s, by seat.
+    intensities: Vec<f64>,
+    /// The load that the tightest link of a job bears at least, by seat.
+    unavoidable: Vec<LinkShare>,
+}
+
+impl ContentionModel {
+    fn new(placement: &PathAssignment) -> Self {
+        let demands = placement.job_slots.iter();
+        let demands = demands.map(|seated| seated.as_ref().map(|seated| &seated.routes.demand));
+        let tightest = |demand: &NetworkDemand| {
+            LinkShare::from_fraction(demand.bottleneck_seconds / demand.iteration_seconds)
+        };
+        Self {
+            intensities: demands
+                .clone()
+                .map(|d| d.map_or(0.0, |d| d.intensity))
+                .collect(),
+            unavoidable: demands.map(|d| d.map_or(LinkShare(0), tightest)).collect(),
+        }
+    }
+
+    /// What `share` more of the job on a seat would add to contention on a link with these `jobs`.
+    fn added_contention(
+        &self,
+        seat: usize,
+        jobs: &[(u32, u64)],
+        share: LinkShare,
+    ) -> ContentionPrice {
+        let own = jobs.iter().find(|(job, _)| *job as usize == seat);
+        let present = own.map_or(0, |own| own.1);
+        let after = present + share.0;
+        let mut price = 0;
+        for (other, load) in jobs.iter().filter(|(job, _)| *job as usize != seat) {
+            let weight = self.relative_weight(seat, *other as usize);
+            price += weight * (after.min(*load) - present.min(*load));
+        }
+        let unavoidable = self.unavoidable[seat].0;
+        let waits = after.saturating_sub(unavoidable) - present.saturating_sub(unavoidable);
+        price + WEIGHT_ONE as ContentionPrice * waits
+    }
+
+    /// The lesser of two intensities in the first of them.
+    fn relative_weight(&self, own: usize, other: usize) -> ContentionPrice {
+        let (own, other) = (self.intensities[own], self.intensities[other]);
+        if other >= own {
+            return WEIGHT_ONE as ContentionPrice;
+        }
+        (WEIGHT_ONE * (other / own)) as ContentionPrice
+    }
+}
+
+struct PathSearch<'s> {
+    placement: &'s mut PathAssignment,
+    contention: ContentionModel,
+    finder: CheapestPath,
+    least_gain: ContentionPrice,
+    running_gain: ContentionPrice,
+}
+
+impl PathSearch<'_> {
+    /// Moves what gains enough of a job; whether anything moved.
+    fn improve_job(&mut self, seat: usize) -> bool {
+        let routes = Arc::clone(&self.placement.job_at(seat).routes);
+        let mut moved = false;
+        for (group, flows) in routes.groups.iter().enumerate() {
+            if self.placement.examine_if_changed(seat, group) {
+                moved |= flows.len() > 1 && self.relocate_flows(seat, flows);
+                for flow in flows {
+                    moved |= self.relocate_flows(seat, &[*flow]);
+                }
+            }
+        }
+        moved
+    }
+
+    /// Takes flows between the same leaves off their paths and puts them all on the cheapest one,
+    /// or back.
+    fn relocate_flows(&mut self, seat: usize, flows: &[usize]) -> bool {
+        let mut before = 0;
+        let mut had = Vec::with_capacity(flows.len());
+        for flow in flows {
+            let path = self.placement.unassign_path((seat, *flow));
+            before += self.path_price(seat, *flow, path.without_host_links());
+            had.push(path);
+        }
+        let best = self.find_better_segment(seat, flows, before);
+        for (flow, had) in flows.iter().zip(&had) {
+            let segment = best
+                .as_ref()
+                .map_or(had.without_host_links(), |segment| segment);
+            let path = self.placement.full_path((seat, *flow), segment);
+            self.placement.assign_path((seat, *flow), path);
+            if path != *had {
+                self.placement.record_move(
+                    seat,
+                    had.without_host_links(),
+                    path.without_host_links(),
+                );
+            }
+        }
+        best.is_some()
+    }
+
+    /// The segment that costs the flows, all on no path now, the least together, if that gains
+    /// enough over what they cost `before`: each that runs asks for its own.
+    fn find_better_segment(
+        &mut self,
+        seat: usize,
+        flows: &[usize],
+        before: ContentionPrice,
+    ) -> Option<PathSegment> {
+        let (placement, contenders) = (&*self.placement, &self.contention);
+        let seated = placement.job_at(seat);
+        let running = flows
+            .iter()
+            .filter(|flow| seated.was_running[**flow])
+            .count() as ContentionPrice;
+        let gain = self
+            .running_gain
+            .saturating_mul(running)
+            .max(self.least_gain);
+        let limit = before.checked_sub(gain.max(before / LEAST_FRACTION))? + 1;
+        let pair = seated.routes.flows[*flows.first()?].pair;
+        let shares = placement.shares_of(seat, flows);
+        let price = |link| {
+            contenders.added_contention(
+                seat,
+                placement.occupancy.jobs_on(link),
+                shares.share_on(link),
+            )
+        };
+        let ends = &seated.routes.pairs[pair].ends;
+        let best = self
+            .finder
+            .find_cheapest(&placement.tables, ends, limit, price)?;
+        Some(best.1)
+    }
+
+    /// What a flow that is on no path would add to contention on `links`.
+    fn path_price(&self, seat: usize, flow: usize, links: &[LinkId]) -> ContentionPrice {
+        let (placement, flows) = (&*self.placement, [flow]);
+        let shares = placement.shares_of(seat, &flows);
+        let price = |link: &LinkId| {
+            self.contention.added_contention(
+                seat,
+                placement.occupancy.jobs_on(*link),
+                shares.share_on(*link),
+            )
+        };
+        links.iter().map(price).sum()
+    }
+}

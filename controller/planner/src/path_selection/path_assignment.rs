@@ -1,0 +1,374 @@
+//! Where the flows are so far, and how busy that makes the links.
+//!
+//! A job has a seat here for as long as it lives, whatever jobs come and go beside it. What changed
+//! is remembered by time: a group of flows is looked at again only if something it depends on
+//! changed after it was last looked at.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use topology::{Fabric, LinkId, LinkPath, Tier};
+
+use super::mean_rate;
+use crate::input::Job;
+use crate::least_loaded_path::{LeafEnds, LeastLoadedPath, PathSegment};
+use crate::link_occupancy::{LinkOccupancy, LinkShare};
+use crate::path_tables::PathTables;
+use crate::traffic::{FlowRoute, IndexedTraffic, JobRoutes, LeafPair};
+
+/// A flow: the seat of its job and its position there.
+pub(crate) type FlowSlot = (usize, usize);
+
+/// The state that choosing paths reads and changes.
+#[derive(Clone, Debug)]
+pub(crate) struct PathAssignment {
+    pub(super) tables: Arc<PathTables>,
+    least_loaded: LeastLoadedPath,
+    pub(super) occupancy: LinkOccupancy,
+    pub(super) job_slots: Vec<Option<AssignedJob>>,
+    pub(super) changes: LoadChanges,
+}
+
+/// A job with the paths of its flows.
+#[derive(Clone, Debug)]
+pub(crate) struct AssignedJob {
+    pub(super) routes: Arc<JobRoutes>,
+    /// Bytes per second of each flow; none for a flow that sends nothing.
+    rates: Vec<Option<f64>>,
+    /// Empty where a flow is on no path.
+    pub(crate) paths: Vec<LinkPath>,
+    /// Which flows were there before this plan.
+    pub(super) was_running: Vec<bool>,
+    /// When each group was last looked at.
+    pub(super) examined_at: Vec<u32>,
+}
+
+impl PathAssignment {
+    /// Nobody there.
+    pub(crate) fn new(fabric: &Fabric, ways: &Arc<PathTables>) -> Self {
+        Self {
+            least_loaded: LeastLoadedPath::new(fabric.switches().len()),
+            occupancy: LinkOccupancy::new(fabric),
+            job_slots: Vec::new(),
+            changes: LoadChanges::new(fabric, ways),
+            tables: Arc::clone(ways),
+        }
+    }
+
+    /// A seat for a job, none of whose flows is on a path yet.
+    pub(crate) fn add_job(&mut self, job: &Job, routes: &Arc<JobRoutes>) -> usize {
+        let rate = |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, &routes.demand));
+        let seated = AssignedJob {
+            rates: job.flows.iter().map(|flow| rate(flow.bytes)).collect(),
+            paths: vec![LinkPath::EMPTY; job.flows.len()],
+            was_running: vec![false; job.flows.len()],
+            examined_at: vec![0; routes.groups.len()],
+            routes: Arc::clone(routes),
+        };
+        let free = self.job_slots.iter().position(Option::is_none);
+        let seat = free.unwrap_or(self.job_slots.len());
+        if seat == self.job_slots.len() {
+            self.job_slots.push(None);
+            self.changes.moved_at.push(0);
+        }
+        self.job_slots[seat] = Some(seated);
+        seat
+    }
+
+    /// Takes a job and its flows away.
+    pub(crate) fn remove_job(&mut self, seat: usize) {
+        for flow in 0..self.job_at(seat).paths.len() {
+            let path = self.unassign_path((seat, flow));
+            self.changes.mark_idler(path.without_host_links());
+        }
+        self.job_slots[seat] = None;
+    }
+
+    /// The job on a seat that is taken.
+    pub(crate) fn job_at(&self, seat: usize) -> &AssignedJob {
+        self.job_slots[seat]
+            .as_ref()
+            .expect("seats are given up only with their job")
+    }
+
+    pub(super) fn job_at_mut(&mut self, seat: usize) -> &mut AssignedJob {
+        self.job_slots[seat]
+            .as_mut()
+            .expect("seats are given up only with their job")
+    }
+
+    /// The paths of all flows of the jobs on `seats`.
+    pub(crate) fn paths_of(&self, seats: impl IntoIterator<Item = usize>) -> Vec<LinkPath> {
+        let paths = seats.into_iter().map(|seat| &self.job_at(seat).paths);
+        paths.flatten().copied().collect()
+    }
+
+    /// Puts the flows of a job on other paths that were found for them, and forgets what was looked
+    /// at.
+    pub(crate) fn replace_paths(&mut self, seat: usize, paths: impl Iterator<Item = LinkPath>) {
+        for (flow, path) in paths.enumerate() {
+            self.unassign_path((seat, flow));
+            self.assign_path((seat, flow), path);
+        }
+        self.job_at_mut(seat).examined_at.fill(0);
+    }
+
+    /// Puts a flow where it was, if that still is one of its equal-cost paths.
+    pub(crate) fn keep_path(&mut self, fabric: &Fabric, flow: FlowSlot, had: Option<LinkPath>) {
+        let Some(path) = had else { return };
+        let (route, pair) = self.route_of(flow);
+        let same_ends = path.first() == Some(&route.up) && path.last() == Some(&route.down);
+        if route.has_path
+            && same_ends
+            && is_valid_segment(fabric, &pair.ends, path.without_host_links())
+        {
+            self.assign_path(flow, path);
+            self.job_at_mut(flow.0).was_running[flow.1] = true;
+        }
+    }
+
+    /// From now on every flow is one that was there before.
+    pub(crate) fn mark_all_running(&mut self) {
+        for seated in self.job_slots.iter_mut().flatten() {
+            seated.was_running.fill(true);
+        }
+    }
+
+    /// Puts the flows of a job that are on no path, the largest first, each on the least congested.
+    pub(crate) fn assign_remaining(&mut self, seat: usize) {
+        let routes = Arc::clone(&self.job_at(seat).routes);
+        for flow in &routes.largest_first {
+            let is_placed = !self.job_at(seat).paths[*flow].is_empty();
+            if routes.flows[*flow].has_path && !is_placed {
+                let segment = self.least_congested_segment((seat, *flow));
+                self.assign_path((seat, *flow), self.full_path((seat, *flow), &segment));
+                self.changes.mark_busier(&segment);
+            }
+        }
+    }
+
+    fn least_congested_segment(&mut self, flow: FlowSlot) -> PathSegment {
+        let (_, pair) = self.route_of(flow);
+        if !pair.crosses_fabric() {
+            return PathSegment::EMPTY;
+        }
+        let (ends, flows) = (pair.ends, [flow.1]);
+        let seated = self.job_slots[flow.0].as_ref();
+        let rates = seated.map_or(&[][..], |seated| &seated.rates);
+        let shares = FlowShares::new(&self.tables, rates, &flows);
+        let occupancy = &self.occupancy;
+        let load = |link| (occupancy.total_share(link) + shares.share_on(link)).0;
+        self.least_loaded
+            .find_least_loaded(&self.tables, &ends, load)
+    }
+
+    fn route_of(&self, flow: FlowSlot) -> (FlowRoute, &LeafPair) {
+        let routes = &self.job_at(flow.0).routes;
+        let route = routes.flows[flow.1];
+        (route, &routes.pairs[route.pair])
+    }
+
+    /// The whole path of a flow over a segment.
+    pub(super) fn full_path(&self, flow: FlowSlot, segment: &[LinkId]) -> LinkPath {
+        IndexedTraffic::full_path(&self.job_at(flow.0).routes.flows[flow.1], segment)
+    }
+
+    /// Shares of link time that the flows take together.
+    pub(super) fn shares_of<'s>(&'s self, seat: usize, flows: &'s [usize]) -> FlowShares<'s> {
+        FlowShares::new(&self.tables, &self.job_at(seat).rates, flows)
+    }
+
+    /// Puts a flow that is on no path there.
+    pub(super) fn assign_path(&mut self, flow: FlowSlot, path: LinkPath) {
+        let Some(seated) = &mut self.job_slots[flow.0] else {
+            return;
+        };
+        let flows = [flow.1];
+        let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
+        for link in &path {
+            self.occupancy
+                .add_share(*link, flow.0 as u32, shares.share_on(*link));
+        }
+        seated.paths[flow.1] = path;
+    }
+
+    /// Takes a flow off its path, which is the answer.
+    pub(super) fn unassign_path(&mut self, flow: FlowSlot) -> LinkPath {
+        let Some(seated) = &mut self.job_slots[flow.0] else {
+            return LinkPath::EMPTY;
+        };
+        let flows = [flow.1];
+        let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
+        let path = std::mem::replace(&mut seated.paths[flow.1], LinkPath::EMPTY);
+        for link in &path {
+            self.occupancy
+                .remove_share(*link, flow.0 as u32, shares.share_on(*link));
+        }
+        path
+    }
+}
+
+/// Whether `links` lead from one leaf to the other over usable links, as many as the ends are
+/// apart, and never up again after going down.
+fn is_valid_segment(fabric: &Fabric, ends: &LeafEnds, links: &[LinkId]) -> bool {
+    let mut at = ends.from;
+    let mut descends = false;
+    for link in links {
+        let is_known = link.index() < fabric.links().len() && fabric.is_usable(*link);
+        let Some(next) = is_known.then(|| fabric.switch_after(*link)).flatten() else {
+            return false;
+        };
+        let goes_down = fabric.switch(next).tier < fabric.switch(at).tier;
+        if fabric.link(*link).from.node.switch() != Some(at) || (descends && !goes_down) {
+            return false;
+        }
+        (at, descends) = (next, goes_down);
+    }
+    at == ends.to && links.len() == usize::from(ends.distance)
+}
+
+/// What some flows of one job take of a link's time together, worked out once for each speed.
+#[derive(Debug)]
+pub(super) struct FlowShares<'a> {
+    tables: &'a PathTables,
+    rates: &'a [Option<f64>],
+    flows: &'a [usize],
+    /// The last capacity asked for, and the share of it.
+    last: Cell<(f64, LinkShare)>,
+}
+
+impl<'a> FlowShares<'a> {
+    fn new(ways: &'a PathTables, rates: &'a [Option<f64>], flows: &'a [usize]) -> Self {
+        let last = Cell::new((0.0, LinkShare(0)));
+        Self {
+            tables: ways,
+            rates,
+            flows,
+            last,
+        }
+    }
+
+    /// The share of `link`.
+    pub(super) fn share_on(&self, link: LinkId) -> LinkShare {
+        let capacity = self.tables.link_capacity(link);
+        if self.last.get().0 != capacity {
+            let rates = self.flows.iter().filter_map(|flow| self.rates[*flow]);
+            let share = rates
+                .map(|rate| LinkShare::from_fraction(rate / capacity))
+                .sum();
+            self.last.set((capacity, share));
+        }
+        self.last.get().1
+    }
+}
+
+/// When the load of links changed, as far as choices depend on it.
+///
+/// A link that got busier concerns the flows on it: nobody else was kept from moving there. A link
+/// that got idler concerns everybody who might go there: those are told apart by leaf, and for
+/// links to cores by pod, and by direction.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadChanges {
+    now: u32,
+    /// The area of each link, if anyone chooses it.
+    area_of_link: Vec<Option<u32>>,
+    /// By area.
+    idler_at: Vec<u32>,
+    /// By link.
+    busier_at: Vec<u32>,
+    /// When flows of the job on each seat last moved.
+    moved_at: Vec<u32>,
+}
+
+impl LoadChanges {
+    fn new(fabric: &Fabric, ways: &PathTables) -> Self {
+        let area = |link: usize| {
+            let link = fabric.link(LinkId::from(link));
+            let (from, to) = (link.from.node.switch()?, link.to.node.switch()?);
+            let goes_up = fabric.switch(from).tier < fabric.switch(to).tier;
+            let lower = if goes_up { from } else { to };
+            let place = match fabric.switch(lower).tier {
+                Tier::Leaf => lower.index(),
+                _ => fabric.switches().len() + ways.pods().pod_of(lower)? as usize,
+            };
+            Some((2 * place + usize::from(goes_up)) as u32)
+        };
+        let links = fabric.links().len();
+        let areas = 2 * (fabric.switches().len() + ways.pods().pod_count());
+        Self {
+            now: 1,
+            area_of_link: (0..links).map(area).collect(),
+            idler_at: vec![1; areas],
+            busier_at: vec![0; links],
+            moved_at: Vec::new(),
+        }
+    }
+
+    fn mark_busier(&mut self, links: &[LinkId]) {
+        self.now += 1;
+        links
+            .iter()
+            .for_each(|link| self.busier_at[link.index()] = self.now);
+    }
+
+    fn mark_idler(&mut self, links: &[LinkId]) {
+        self.now += 1;
+        for area in links
+            .iter()
+            .filter_map(|link| self.area_of_link[link.index()])
+        {
+            self.idler_at[area as usize] = self.now;
+        }
+    }
+}
+
+impl PathAssignment {
+    /// A flow left one segment for another.
+    pub(super) fn record_move(&mut self, seat: usize, from: &[LinkId], to: &[LinkId]) {
+        self.changes.mark_idler(from);
+        self.changes.mark_busier(to);
+        self.changes.moved_at[seat] = self.changes.now;
+    }
+
+    /// Whether anything changed for a group of flows since it was last looked at, which it is now.
+    pub(super) fn examine_if_changed(&mut self, seat: usize, group: usize) -> bool {
+        let seen = self.job_at(seat).examined_at[group];
+        let is_stale = self.last_change(seat, group) > seen || seen == 0;
+        if is_stale {
+            let now = self.changes.now;
+            self.job_at_mut(seat).examined_at[group] = now;
+        }
+        is_stale
+    }
+
+    /// When something changed last that the best paths of a group depend on.
+    fn last_change(&self, seat: usize, group: usize) -> u32 {
+        let (seated, changes) = (self.job_at(seat), &self.changes);
+        let flows = &seated.routes.groups[group];
+        let links = flows
+            .iter()
+            .flat_map(|flow| seated.paths[*flow].without_host_links());
+        let pressed = links.map(|link| changes.busier_at[link.index()]).max();
+        let eased = |switch: usize, goes_up| changes.idler_at[2 * switch + usize::from(goes_up)];
+        let pair = flows
+            .first()
+            .map(|flow| &seated.routes.pairs[seated.routes.flows[*flow].pair]);
+        let eased = pair.map(|pair| {
+            let (pods, first_pod) = (
+                self.tables.pods(),
+                changes.idler_at.len() / 2 - self.tables.pods().pod_count(),
+            );
+            let (from, to) = (pair.ends.from, pair.ends.to);
+            let leaves = eased(from.index(), true).max(eased(to.index(), false));
+            match (pods.pod_of(from), pods.pod_of(to)) {
+                (Some(near), Some(far)) if pair.ends.distance > 2 => {
+                    let (near, far) = (first_pod + near as usize, first_pod + far as usize);
+                    leaves.max(eased(near, true)).max(eased(far, false))
+                }
+                _ => leaves,
+            }
+        });
+        let own = changes.moved_at[seat];
+        own.max(pressed.unwrap_or(0)).max(eased.unwrap_or(0))
+    }
+}

@@ -1,0 +1,183 @@
+//! The fabric as paths see it: ways up and down that all pairs of leaves share, and its pods.
+//!
+//! Equal-cost segments between two leaves are never listed. A segment climbs from the first leaf
+//! until it is above the second, and descends; the ways up are one table for the whole fabric, the
+//! ways down one small table for each leaf that traffic goes to, made when first asked for.
+
+use std::sync::OnceLock;
+
+use crate::least_loaded_path::LeafEnds;
+use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
+
+/// Shared tables of ways, for a fabric as it is.
+#[derive(Clone, Debug)]
+pub(crate) struct PathTables {
+    climbs: UpwardHops,
+    /// By switch; filled for leaves that traffic goes to.
+    descents: Vec<OnceLock<DownwardHops>>,
+    /// Bytes per second, by link.
+    capacities: Vec<f64>,
+    /// Bytes per second of the usable links up, by switch.
+    capacities_up: Vec<f64>,
+    pods: PodTable,
+}
+
+impl PathTables {
+    /// Those of `fabric`.
+    pub(crate) fn new(fabric: &Fabric) -> Self {
+        let climbs = UpwardHops::new(fabric);
+        let links = fabric.links().iter();
+        let capacities: Vec<f64> = links
+            .map(|link| link.bandwidth.bytes_per_second())
+            .collect();
+        let capacity_up = |switch: usize| {
+            let hops = climbs.hops_from(SwitchId::from(switch)).iter();
+            hops.map(|hop| capacities[hop.link.index()]).sum()
+        };
+        Self {
+            pods: PodTable::new(fabric),
+            descents: vec![OnceLock::new(); fabric.switches().len()],
+            capacities_up: (0..fabric.switches().len()).map(capacity_up).collect(),
+            capacities,
+            climbs,
+        }
+    }
+
+    /// Number of switches.
+    pub(crate) fn switch_count(&self) -> usize {
+        self.descents.len()
+    }
+
+    /// Links up from a switch, ascending.
+    pub(crate) fn hops_up(&self, switch: SwitchId) -> &[SwitchHop] {
+        self.climbs.hops_from(switch)
+    }
+
+    /// Ways down to a leaf.
+    pub(crate) fn descents_to(&self, leaf: SwitchId) -> &DownwardHops {
+        self.descents[leaf.index()].get_or_init(|| DownwardHops::new(&self.climbs, leaf))
+    }
+
+    /// All segments between two leaves, ascending.
+    pub(crate) fn list_segments(&self, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
+        let mut found = Vec::new();
+        self.extend_segment(
+            ends,
+            (ends.from, ends.distance),
+            &mut Vec::new(),
+            &mut found,
+        );
+        found
+    }
+
+    fn extend_segment(
+        &self,
+        ends: &LeafEnds,
+        (at, left): (SwitchId, u8),
+        so_far: &mut Vec<LinkId>,
+        found: &mut Vec<Vec<LinkId>>,
+    ) {
+        if at == ends.to && left == 0 {
+            found.push(so_far.clone());
+            return;
+        }
+        let hops = match self.descents_to(ends.to).find_switch(at) {
+            Some((distance, hops)) if distance == left => hops,
+            None if left > 1 => self.hops_up(at),
+            _ => return,
+        };
+        for hop in hops {
+            so_far.push(hop.link);
+            self.extend_segment(ends, (hop.to, left - 1), so_far, found);
+            so_far.pop();
+        }
+    }
+
+    /// Whether a switch on the way to a leaf has several links to choose from.
+    pub(crate) fn has_choice(&self, switch: SwitchId, leaf: SwitchId) -> bool {
+        let down = self.descents_to(leaf).find_switch(switch);
+        down.map_or(self.hops_up(switch), |(_, hops)| hops).len() > 1
+    }
+
+    /// Capacity of a link in bytes per second (`B_e`).
+    pub(crate) fn link_capacity(&self, link: LinkId) -> f64 {
+        self.capacities[link.index()]
+    }
+
+    /// Bytes per second that the usable links up from a switch carry.
+    pub(crate) fn capacity_up(&self, switch: SwitchId) -> f64 {
+        self.capacities_up[switch.index()]
+    }
+
+    /// The pods.
+    pub(crate) fn pods(&self) -> &PodTable {
+        &self.pods
+    }
+}
+
+/// Parts of a fabric that only core switches join: leaves and spines with cables among them.
+#[derive(Clone, Debug)]
+pub(crate) struct PodTable {
+    /// By switch; cores are in none.
+    pod_of: Vec<Option<u32>>,
+    /// Bytes per second between each pod and the cores.
+    capacities: Vec<f64>,
+}
+
+impl PodTable {
+    fn new(fabric: &Fabric) -> Self {
+        let switches = fabric.switches().len();
+        let mut pods = Self {
+            pod_of: vec![None; switches],
+            capacities: Vec::new(),
+        };
+        for leaf in fabric.switches_of_tier(Tier::Leaf) {
+            if pods.pod_of[leaf.index()].is_none() {
+                pods.fill_pod(fabric, leaf);
+            }
+        }
+        pods
+    }
+
+    /// Puts everything that `leaf` reaches below the cores into a new pod.
+    fn fill_pod(&mut self, fabric: &Fabric, leaf: SwitchId) {
+        let pod = self.capacities.len() as u32;
+        let mut capacity = 0.0;
+        let mut reached = vec![leaf];
+        self.pod_of[leaf.index()] = Some(pod);
+        while let Some(switch) = reached.pop() {
+            let links = fabric
+                .up_links(switch)
+                .iter()
+                .chain(fabric.down_links(switch));
+            for link in links {
+                let Some(next) = fabric.switch_after(*link) else {
+                    continue;
+                };
+                if fabric.switch(next).tier == Tier::Core {
+                    let usable = f64::from(u8::from(fabric.is_usable(*link)));
+                    capacity += usable * fabric.link(*link).bandwidth.bytes_per_second();
+                } else if self.pod_of[next.index()].is_none() {
+                    self.pod_of[next.index()] = Some(pod);
+                    reached.push(next);
+                }
+            }
+        }
+        self.capacities.push(capacity);
+    }
+
+    /// The pod of a leaf or spine.
+    pub(crate) fn pod_of(&self, switch: SwitchId) -> Option<u32> {
+        self.pod_of[switch.index()]
+    }
+
+    /// Bytes per second that a pod may send to the cores; as many come back.
+    pub(crate) fn pod_capacity(&self, pod: usize) -> f64 {
+        self.capacities[pod]
+    }
+
+    /// How many pods there are.
+    pub(crate) fn pod_count(&self) -> usize {
+        self.capacities.len()
+    }
+}

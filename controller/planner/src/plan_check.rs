@@ -1,0 +1,175 @@
+//! What must be true of every plan, as findings: a second opinion that shares no code with the
+//! phases that made it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::{Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
+
+use crate::input::{Job, PlanInput};
+use crate::plan::{Plan, PlannedFlow};
+use crate::policy::{JobOverride, Policy};
+
+/// Findings on `plan`, all errors; none on a plan that [`build_plan`](crate::build_plan()) made from `input`
+/// under `policy`.
+pub fn check_plan(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Finding> {
+    let mut findings = check_completeness(input, plan);
+    if findings.is_empty() {
+        findings.extend(check_job_numbers(plan));
+        findings.extend(check_levels(policy, plan));
+        findings.extend(check_paths(&input.fabric, plan));
+        findings.extend(check_order_on_links(input, policy, plan));
+        findings.extend(check_pin_budget(&input.fabric, policy, plan));
+    }
+    findings
+}
+
+/// The plan speaks of exactly the jobs and flows of the input.
+fn check_completeness(input: &PlanInput, plan: &Plan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let planned: BTreeSet<_> = plan.jobs.iter().map(|job| &job.id).collect();
+    for job in input.jobs.iter().filter(|job| !planned.contains(&job.id)) {
+        findings.push(job_finding(job.id.as_str(), "is not planned"));
+    }
+    if plan.jobs.len() != input.jobs.len() {
+        findings.push(Finding::error("plan", "has other jobs than the input"));
+    }
+    if plan.flows.iter().any(|flow| flow.job >= plan.jobs.len()) {
+        findings.push(Finding::error("plan", "has a flow of no job"));
+    }
+    if plan.rules.iter().any(|rule| rule.job >= plan.jobs.len()) {
+        findings.push(Finding::error("plan", "has a rule of no job"));
+    }
+    let mut flows: BTreeMap<&str, usize> = BTreeMap::new();
+    let names = plan.flows.iter().filter_map(|flow| plan.jobs.get(flow.job));
+    names.for_each(|job| *flows.entry(job.id.as_str()).or_default() += 1);
+    for job in &input.jobs {
+        if flows.get(job.id.as_str()).copied().unwrap_or(0) != job.flows.len() {
+            findings.push(job_finding(
+                job.id.as_str(),
+                "has flows that are not planned, or too many",
+            ));
+        }
+    }
+    findings
+}
+
+fn check_job_numbers(plan: &Plan) -> Vec<Finding> {
+    let mut seen = BTreeSet::from([0]);
+    let repeated = plan.jobs.iter().filter(|job| !seen.insert(job.number));
+    repeated
+        .map(|job| job_finding(job.id.as_str(), "has number 0 or that of another job"))
+        .collect()
+}
+
+fn check_levels(policy: &Policy, plan: &Plan) -> Vec<Finding> {
+    let given = policy.job_levels();
+    let outside = plan.jobs.iter().filter(|job| !given.contains(&job.level));
+    let finding = |job: &crate::plan::PlannedJob| {
+        job_finding(
+            job.id.as_str(),
+            &format!("has level {}, which no job may have", job.level),
+        )
+    };
+    outside.map(finding).collect()
+}
+
+/// Every path leads over usable links without a gap from the sending NIC to the receiving one.
+fn check_paths(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
+    let findings = plan.flows.iter().filter_map(|flow| {
+        let problem = path_problem(fabric, flow)?;
+        let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
+        let (src, dst) = (&fabric.host(src.host).name, &fabric.host(dst.host).name);
+        let text = format!(
+            "the flow {src} > {dst} from port {} {problem}",
+            flow.udp_src_port
+        );
+        Some(job_finding(plan.jobs[flow.job].id.as_str(), &text))
+    });
+    findings.collect()
+}
+
+fn path_problem(fabric: &Fabric, flow: &PlannedFlow) -> Option<&'static str> {
+    let (Some(first), Some(last)) = (flow.links.first(), flow.links.last()) else {
+        return flow.pinned.then_some("is pinned to no path");
+    };
+    let from_src = *first == fabric.nic(flow.src).uplink;
+    let to_dst = *last == fabric.nic(flow.dst).uplink.reverse();
+    let joined = |pair: &[LinkId]| {
+        let (before, after) = (fabric.link(pair[0]).to.node, fabric.link(pair[1]).from.node);
+        before == after && matches!(before, FabricNode::Switch(_))
+    };
+    if !(from_src && to_dst && flow.links.windows(2).all(joined)) {
+        return Some("has a path with a gap");
+    }
+    let all_usable = flow.links.iter().all(|link| fabric.is_usable(*link));
+    (!all_usable).then_some("takes a link that failed or is drained")
+}
+
+/// On no link is a job served before one of higher priority, unless policy says so.
+fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Finding> {
+    let is_free = free_jobs(input, policy, plan);
+    let bytes = bytes_by_flow(input);
+    let mut on_link: BTreeMap<LinkId, BTreeSet<(u32, usize)>> = BTreeMap::new();
+    for flow in plan.flows.iter().filter(|flow| is_free[flow.job]) {
+        let id = plan.jobs[flow.job].id.as_str();
+        let sent = bytes.get(&(id, flow.src, flow.dst, flow.udp_src_port));
+        if sent.is_some_and(|bytes| *bytes > 0.0) {
+            for link in &flow.links {
+                on_link
+                    .entry(*link)
+                    .or_default()
+                    .insert((plan.jobs[flow.job].rank, flow.job));
+            }
+        }
+    }
+    let inverted = on_link.into_iter().filter(|(_, jobs)| {
+        let jobs: Vec<usize> = jobs.iter().map(|(_, job)| *job).collect();
+        jobs.windows(2)
+            .any(|pair| plan.jobs[pair[0]].level < plan.jobs[pair[1]].level)
+    });
+    let text = "serves a job before one of higher priority";
+    inverted
+        .map(|(link, _)| Finding::error(input.fabric.link_name(link), text))
+        .collect()
+}
+
+/// Bytes of every flow, by job, ends and port.
+fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, u16), f64> {
+    let flows = input
+        .jobs
+        .iter()
+        .flat_map(|job| job.flows.iter().map(move |flow| (job, flow)));
+    flows
+        .map(|(job, f)| ((job.id.as_str(), f.src, f.dst, f.udp_src_port), f.bytes))
+        .collect()
+}
+
+/// Which jobs' levels policy has no say in, by position in the plan.
+fn free_jobs(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<bool> {
+    let jobs: BTreeMap<_, _> = input.jobs.iter().map(|job| (&job.id, job)).collect();
+    let has_say = |rule: &JobOverride| rule.bounds_level() || rule.min_throughput.is_some();
+    let is_free = |job: &&Job| !policy.override_for(job).is_some_and(has_say);
+    plan.jobs
+        .iter()
+        .map(|job| jobs.get(&job.id).is_some_and(is_free))
+        .collect()
+}
+
+/// No leaf holds more pins than policy allows.
+fn check_pin_budget(fabric: &Fabric, policy: &Policy, plan: &Plan) -> Vec<Finding> {
+    let mut pins: BTreeMap<SwitchId, usize> = BTreeMap::new();
+    for flow in plan.flows.iter().filter(|flow| flow.pinned) {
+        *pins.entry(fabric.leaf_of(flow.src)).or_default() += 1;
+    }
+    let over = pins
+        .into_iter()
+        .filter(|(_, count)| *count > policy.max_pins_per_switch);
+    over.map(|(leaf, count)| {
+        Finding::error(&fabric.switch(leaf).name, format!("holds {count} pins"))
+    })
+    .collect()
+}
+
+fn job_finding(id: &str, text: &str) -> Finding {
+    Finding::error(format!("job {id}"), text)
+}

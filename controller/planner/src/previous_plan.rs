@@ -1,0 +1,116 @@
+//! What a new plan keeps of the one before it: numbers, classes and paths of jobs that still live.
+//!
+//! The previous plan is a hint and never trusted: it may come from a file, or from other jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::{LinkId, LinkPath, NicId};
+
+use crate::input::{Flow, Job, JobId};
+use crate::plan::{Plan, PlannedFlow, PlannedJob};
+use crate::traffic::{IndexedTraffic, RoutableFlow};
+
+/// The previous plan by the ordinals of the present jobs.
+#[derive(Debug)]
+pub(crate) struct PreviousPlan<'a> {
+    jobs: Vec<Option<&'a PlannedJob>>,
+    /// Flows of each job, in the order of the plan.
+    flows: Vec<Vec<&'a PlannedFlow>>,
+}
+
+impl<'a> PreviousPlan<'a> {
+    /// What `plan`, if there is one, says of the jobs of `traffic`.
+    pub(crate) fn new(traffic: &IndexedTraffic<'_>, plan: Option<&'a Plan>) -> Self {
+        let jobs = &traffic.jobs;
+        let mut previous = Self {
+            jobs: vec![None; jobs.len()],
+            flows: vec![Vec::new(); jobs.len()],
+        };
+        let Some(plan) = plan else {
+            return previous;
+        };
+        let ordinal = |id: &JobId| jobs.binary_search_by(|job| job.id.cmp(id)).ok();
+        let ordinals: Vec<Option<usize>> = plan.jobs.iter().map(|job| ordinal(&job.id)).collect();
+        for (job, ordinal) in plan.jobs.iter().zip(&ordinals) {
+            if let Some(ordinal) = ordinal {
+                previous.jobs[*ordinal] = Some(job);
+            }
+        }
+        for flow in &plan.flows {
+            if let Some(Some(ordinal)) = ordinals.get(flow.job) {
+                previous.flows[*ordinal].push(flow);
+            }
+        }
+        previous
+    }
+
+    /// The path that each flow of a job had, in the order of the job's flows; none for a new flow
+    /// and for one that had no path.
+    pub(crate) fn job_paths<'p>(
+        &'p self,
+        ordinal: usize,
+        job: &'p Job,
+    ) -> impl Iterator<Item = Option<LinkPath>> + 'p {
+        let had = &self.flows[ordinal];
+        let mut elsewhere = None;
+        job.flows.iter().enumerate().map(move |(position, flow)| {
+            let wanted = flow_key(flow);
+            // As a rule the flows are what they were, in the same order.
+            let same = had
+                .get(position)
+                .filter(|flow| planned_flow_key(flow) == wanted)
+                .copied();
+            let found = same.or_else(|| {
+                let by_key = || {
+                    had.iter()
+                        .map(|flow| (planned_flow_key(flow), *flow))
+                        .collect()
+                };
+                let by_key: &BTreeMap<_, &PlannedFlow> = elsewhere.get_or_insert_with(by_key);
+                by_key.get(&wanted).copied()
+            });
+            found
+                .map(|flow| flow.links)
+                .filter(|links| !links.is_empty())
+        })
+    }
+
+    /// The path that one flow had; none for a new flow and for one that had no path.
+    pub(crate) fn flow_path(&self, flow: &RoutableFlow<'_>) -> Option<&'a [LinkId]> {
+        let wanted = flow_key(flow.flow);
+        let mut had = self.flows[flow.job].iter().copied();
+        let found = had.rfind(|had| planned_flow_key(had) == wanted)?;
+        (!found.links.is_empty()).then_some(&found.links[..])
+    }
+
+    /// The class that the job had.
+    pub(crate) fn job_level(&self, job: usize) -> Option<u8> {
+        self.jobs[job].map(|planned| planned.level)
+    }
+
+    /// The number of each job: the one it had, else the lowest free one above zero.
+    pub(crate) fn job_numbers(&self) -> Vec<u32> {
+        let mut taken = BTreeSet::new();
+        let had = self
+            .jobs
+            .iter()
+            .map(|job| job.map(|planned| planned.number));
+        let kept: Vec<Option<u32>> = had
+            .map(|number| number.filter(|n| *n > 0 && taken.insert(*n)))
+            .collect();
+        let mut free = (1..).filter(|number| !taken.contains(number));
+        let number = |kept: Option<u32>| kept.or_else(|| free.next());
+        kept.into_iter().filter_map(number).collect()
+    }
+}
+
+/// What tells the flows of a job apart.
+type FlowKey = (NicId, NicId, u16);
+
+fn planned_flow_key(flow: &PlannedFlow) -> FlowKey {
+    (flow.src, flow.dst, flow.udp_src_port)
+}
+
+fn flow_key(flow: &Flow) -> FlowKey {
+    (flow.src, flow.dst, flow.udp_src_port)
+}

@@ -1,0 +1,309 @@
+//! From a plan's traffic to searches, and back: which regions are searched, with what budget, and
+//! when what is found replaces what is there.
+
+use topology::{LinkId, LinkPath};
+
+use super::RegionSearch;
+use super::hill_climb::ValuedPosition;
+use super::regions;
+use super::search_space::{SearchPosition, SearchSpace, SearchedFlow, SearchedJob};
+use crate::input::Job;
+use crate::levels;
+use crate::policy::{JobOverride, PathMethod, Policy};
+use crate::previous_plan::PreviousPlan;
+use crate::traffic::IndexedTraffic;
+
+/// A region of more jobs is left to the other phases.
+const MAX_JOBS: usize = 12;
+
+/// With a smaller share of the budget for each job, nothing is searched: it would find little.
+const MIN_EVENTS_PER_JOB: u64 = 32_000;
+
+/// Paths by flow and levels by job.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SearchResult {
+    /// One per flow, empty where there is none.
+    pub(crate) paths: Vec<LinkPath>,
+    /// One per job.
+    pub(crate) levels: Vec<u8>,
+    /// Jobs whose levels were searched together and are theirs to change.
+    pub(crate) searched: Vec<Vec<usize>>,
+}
+
+impl SearchResult {
+    /// What the other phases decided, nothing searched.
+    pub(crate) fn new(paths: Vec<LinkPath>, levels: Vec<u8>) -> Self {
+        Self {
+            paths,
+            levels,
+            searched: Vec::new(),
+        }
+    }
+}
+
+/// Searches ways and classes in each of the `regions`. `found` is what the other phases decided.
+pub(crate) fn refine_plan(
+    traffic: &IndexedTraffic<'_>,
+    policy: &Policy,
+    previous: &PreviousPlan<'_>,
+    regions: Vec<Vec<usize>>,
+    mut found: SearchResult,
+) -> SearchResult {
+    for task in region_tasks(traffic, policy, regions) {
+        let in_force = task.current_position(previous, &found);
+        let Some(best) = task.best_position(&in_force) else {
+            continue;
+        };
+        task.apply_position(&best.position, &mut found);
+    }
+    found
+}
+
+/// Searches classes alone, on the paths of `found`.
+pub(crate) fn search_levels(
+    traffic: &IndexedTraffic<'_>,
+    policy: &Policy,
+    mut found: SearchResult,
+) -> SearchResult {
+    for task in region_tasks(traffic, policy, searchable_regions(traffic, policy)) {
+        let position = task.position_of(&found);
+        let search = RegionSearch::new(&task.space, task.budget);
+        if let Some(best) = search.improve_levels(&position) {
+            task.apply_position(&best.position, &mut found);
+        }
+    }
+    found
+}
+
+/// The regions that are searched: few jobs, at least two, and all of them free enough. Jobs of one
+/// meet no others.
+pub(crate) fn searchable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
+    if budget_per_job(traffic, policy) < MIN_EVENTS_PER_JOB {
+        return Vec::new();
+    }
+    let is_free = |job: &usize| {
+        let rule = policy.override_for(traffic.jobs[*job]);
+        !rule.is_some_and(|rule| levels::is_below_throughput_floor(traffic.jobs[*job], rule))
+    };
+    let mut regions = regions::find_regions(traffic);
+    regions.retain(|region| (2..=MAX_JOBS).contains(&region.len()) && region.iter().all(is_free));
+    regions
+}
+
+/// Events for each job. A power of two divides them, so that a job that comes or goes seldom
+/// changes the share of the others.
+fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u64 {
+    policy.search_events / traffic.jobs.len().next_power_of_two().max(1) as u64
+}
+
+fn region_tasks<'a>(
+    traffic: &'a IndexedTraffic<'a>,
+    policy: &'a Policy,
+    regions: Vec<Vec<usize>>,
+) -> impl Iterator<Item = RegionTask<'a>> {
+    let each = budget_per_job(traffic, policy);
+    let regions = regions.into_iter();
+    regions.map(move |region| RegionTask::new(traffic, policy, region, each))
+}
+
+/// One region with its search.
+struct RegionTask<'a> {
+    traffic: &'a IndexedTraffic<'a>,
+    policy: &'a Policy,
+    jobs: Vec<usize>,
+    job_levels: Vec<u8>,
+    space: SearchSpace<'a>,
+    budget: u64,
+}
+
+/// What is in force in a region.
+enum CurrentPosition {
+    /// Every flow has a path that it had before.
+    Complete(SearchPosition),
+    /// Some flows run, others are new and stand where the other phases put them.
+    Partial(SearchPosition),
+    /// Nothing runs.
+    NoneRunning(SearchPosition),
+}
+
+impl<'a> RegionTask<'a> {
+    fn new(
+        traffic: &'a IndexedTraffic<'a>,
+        policy: &'a Policy,
+        jobs: Vec<usize>,
+        each: u64,
+    ) -> Self {
+        let given = policy.job_levels();
+        let players = jobs
+            .iter()
+            .map(|job| searched_job(traffic, policy, &given, *job));
+        Self {
+            space: SearchSpace::new(traffic.fabric, players.collect()),
+            budget: each * jobs.len() as u64,
+            traffic,
+            policy,
+            jobs,
+            job_levels: given,
+        }
+    }
+
+    /// Ordinals of the flows by choice.
+    fn chosen_flows(&self) -> impl Iterator<Item = usize> + '_ {
+        let choices = self.space.choices.iter();
+        choices.map(|choice| self.traffic.spans[self.jobs[choice.job]].start + choice.flow)
+    }
+
+    /// `found` as a position; a flow without a path counts as on the first way.
+    fn position_of(&self, found: &SearchResult) -> SearchPosition {
+        let option = |flow: usize| self.option_of(flow, &found.paths[flow]).unwrap_or(0);
+        SearchPosition {
+            options: self.chosen_flows().map(option).collect(),
+            levels: self.level_indices(|job| found.levels[job]),
+        }
+    }
+
+    fn level_indices(&self, level: impl Fn(usize) -> u8) -> Vec<u8> {
+        let class = |(player, job): (&SearchedJob<'_>, &usize)| {
+            let at = self
+                .job_levels
+                .partition_point(|given| *given < level(*job));
+            let class = u8::try_from(at).unwrap_or(u8::MAX);
+            class.clamp(*player.levels.start(), *player.levels.end())
+        };
+        self.space.jobs.iter().zip(&self.jobs).map(class).collect()
+    }
+
+    fn option_of(&self, flow: usize, path: &[LinkId]) -> Option<usize> {
+        let flow = &self.traffic.flows[flow];
+        let [up, segment @ .., down] = path else {
+            return None;
+        };
+        let same_ends = (*up, *down) == (flow.up, flow.down);
+        let mut segments = self.traffic.segments(flow).iter();
+        segments.position(|other| same_ends && other[..] == *segment)
+    }
+
+    /// What `previous` says where it says something, else `found`.
+    fn current_position(
+        &self,
+        previous: &PreviousPlan<'_>,
+        found: &SearchResult,
+    ) -> CurrentPosition {
+        let had: Vec<Option<usize>> = self
+            .chosen_flows()
+            .map(|flow| self.option_of(flow, previous.flow_path(&self.traffic.flows[flow])?))
+            .collect();
+        let mut position = self.position_of(found);
+        let all_levels = self
+            .jobs
+            .iter()
+            .all(|job| previous.job_level(*job).is_some());
+        if all_levels {
+            position.levels = self.level_indices(|job| previous.job_level(job).unwrap_or(0));
+        }
+        if had.iter().all(Option::is_none) {
+            return if all_levels && had.is_empty() {
+                CurrentPosition::Complete(position)
+            } else {
+                CurrentPosition::NoneRunning(position)
+            };
+        }
+        match had.iter().copied().collect::<Option<Vec<usize>>>() {
+            Some(options) => CurrentPosition::Complete(SearchPosition {
+                options,
+                ..position
+            }),
+            None => CurrentPosition::Partial(position),
+        }
+    }
+
+    /// The position to take; none if nothing can be judged within the budget.
+    fn best_position(&self, in_force: &CurrentPosition) -> Option<ValuedPosition> {
+        let mut search = RegionSearch::new(&self.space, self.budget);
+        let (CurrentPosition::Complete(position)
+        | CurrentPosition::Partial(position)
+        | CurrentPosition::NoneRunning(position)) = in_force;
+        let standing = search.improve_levels(position)?;
+        let total: f64 = self.space.jobs.iter().map(|player| player.worth).sum();
+        let price = match in_force {
+            CurrentPosition::NoneRunning(_) => 0.0,
+            CurrentPosition::Complete(_) | CurrentPosition::Partial(_) => {
+                self.policy.move_gain_min * total
+            }
+        };
+        let is_done =
+            standing.value >= search.value_bound() || self.policy.paths == PathMethod::Greedy;
+        if is_done || self.space.choices.is_empty() {
+            return Some(standing);
+        }
+        let other = search.search_from_scratch();
+        let other = other.filter(|other| other.value > standing.value + price);
+        Some(other.unwrap_or(standing))
+    }
+
+    fn apply_position(&self, position: &SearchPosition, found: &mut SearchResult) {
+        let flows: Vec<usize> = self.chosen_flows().collect();
+        for (flow, option) in flows.into_iter().zip(&position.options) {
+            let route = &self.traffic.flows[flow];
+            found.paths[flow] =
+                IndexedTraffic::full_path(route, &self.traffic.segments(route)[*option]);
+        }
+        for (job, class) in self.jobs.iter().zip(&position.levels) {
+            found.levels[*job] = self.job_levels[usize::from(*class)];
+        }
+        let is_free = |job: &usize| {
+            let rule = self.policy.override_for(self.traffic.jobs[*job]);
+            !rule.is_some_and(JobOverride::bounds_level)
+        };
+        found
+            .searched
+            .push(self.jobs.iter().copied().filter(is_free).collect());
+    }
+}
+
+fn searched_job<'a>(
+    traffic: &'a IndexedTraffic<'_>,
+    policy: &Policy,
+    given: &[u8],
+    job: usize,
+) -> SearchedJob<'a> {
+    let of = traffic.jobs[job];
+    let flows = traffic.flows[traffic.spans[job].clone()].iter();
+    let stream = |flow: &'a crate::traffic::RoutableFlow<'_>| SearchedFlow {
+        bytes: flow.flow.bytes,
+        ends: (flow.up, flow.down),
+        segments: traffic.segments(flow),
+    };
+    SearchedJob {
+        compute_seconds: of.compute_seconds,
+        overlap_from: of.overlap_from,
+        worth: job_worth(of, policy),
+        levels: allowed_levels(of, policy, given),
+        flows: flows.map(stream).collect(),
+    }
+}
+
+/// What it counts that all GPUs of a job compute: its GPUs, or for a fair policy its slowdown too,
+/// weighed as its priority is (Crux §7.2).
+fn job_worth(job: &Job, policy: &Policy) -> f64 {
+    let weight = policy.override_for(job).map_or(1.0, |rule| rule.weight);
+    let fair = (1.0 - policy.fairness) + policy.fairness * job.recent_slowdown;
+    f64::from(job.gpu_count()) * weight * fair
+}
+
+/// Classes that policy lets the job have.
+fn allowed_levels(job: &Job, policy: &Policy, given: &[u8]) -> std::ops::RangeInclusive<u8> {
+    let at = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
+    let highest = at(given.len() - 1);
+    let Some(rule) = policy.override_for(job) else {
+        return 0..=highest;
+    };
+    if rule.exempt {
+        return 0..=0;
+    }
+    let least = rule.min_level.unwrap_or(0);
+    let most = rule.max_level.unwrap_or(u8::MAX);
+    let low = at(given.partition_point(|level| *level < least)).min(highest);
+    let above = at(given.partition_point(|level| *level <= most));
+    low..=above.saturating_sub(1).max(low)
+}

@@ -1,0 +1,93 @@
+//! Crux in parts, as the paper's evaluation takes it apart (Crux §6.2): priority assignment alone
+//! (`crux-pa`), paths and assignment (`crux-ps-pa`), and all with compression (`crux`).
+//!
+//! Nothing is decided here: each part is the planner read in a different way. Without compression a
+//! job's class is its rank, one for each job. Without path selection the phases after it get ECMP's
+//! paths.
+
+use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput};
+use topology::{LinkId, LinkPath};
+
+use crate::baselines::ecmp;
+use crate::routes::EqualCostRoutes;
+use crate::schedule::{Schedule, ScheduledJob};
+
+/// ECMP's paths; classes by rank.
+pub(crate) fn schedule_priority_only(
+    input: &PlanInput,
+    policy: &Policy,
+    routes: &EqualCostRoutes,
+) -> Schedule {
+    let paths = ecmp::hash_paths(input, routes);
+    let mut by_id: Vec<usize> = (0..input.jobs.len()).collect();
+    by_id.sort_by_key(|job| &input.jobs[*job].id);
+    let chosen = by_id.iter().flat_map(|job| &paths[*job]);
+    let chosen = chosen.map(|links| LinkPath::new(links).unwrap_or(LinkPath::EMPTY));
+    let order = RoutedInput::new(input, chosen.collect()).job_order(policy);
+    let mut classes = vec![0; paths.len()];
+    for (class, position) in (0..).zip(order.iter().rev()) {
+        classes[by_id[*position]] = class;
+    }
+    Schedule::from_levels(&classes, paths)
+}
+
+/// The planner's paths; classes by rank.
+pub(crate) fn schedule_uncompressed(
+    input: &PlanInput,
+    policy: &Policy,
+    previous: Option<&Schedule>,
+) -> Schedule {
+    plan_schedule(input, policy, previous, schedule_from_ranks)
+}
+
+/// The planner's paths and levels.
+pub(crate) fn schedule_full(
+    input: &PlanInput,
+    policy: &Policy,
+    previous: Option<&Schedule>,
+) -> Schedule {
+    plan_schedule(input, policy, previous, schedule_from_levels)
+}
+
+/// What `plan` says, but as many classes as jobs, the first in rank highest.
+pub(crate) fn schedule_from_ranks(input: &PlanInput, plan: &Plan) -> Schedule {
+    let jobs = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
+    build_schedule(input, plan, |job| jobs.saturating_sub(job.rank))
+}
+
+/// What `plan` says.
+pub(crate) fn schedule_from_levels(input: &PlanInput, plan: &Plan) -> Schedule {
+    build_schedule(input, plan, |job| u32::from(job.level))
+}
+
+fn plan_schedule(
+    input: &PlanInput,
+    policy: &Policy,
+    previous: Option<&Schedule>,
+    read: fn(&PlanInput, &Plan) -> Schedule,
+) -> Schedule {
+    let previous = previous.and_then(|schedule| schedule.plan.as_ref());
+    let (plan, report) = planner::plan(input, policy, previous);
+    Schedule {
+        findings: report.findings,
+        jobs: read(input, &plan).jobs,
+        plan: Some(plan),
+    }
+}
+
+fn build_schedule(input: &PlanInput, plan: &Plan, class: impl Fn(&PlannedJob) -> u32) -> Schedule {
+    let mut paths: Vec<Vec<Vec<LinkId>>> = vec![Vec::new(); plan.jobs.len()];
+    for flow in &plan.flows {
+        paths[flow.job].push(flow.links.to_vec());
+    }
+    let mut job = |job: &planner::Job| match plan.job(&job.id) {
+        Some((position, planned)) => {
+            ScheduledJob::new(class(planned), std::mem::take(&mut paths[position]))
+        }
+        None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
+    };
+    Schedule {
+        jobs: input.jobs.iter().map(&mut job).collect(),
+        ..Schedule::default()
+    }
+}

@@ -1,0 +1,192 @@
+//! The board: who waits and who runs where; the one place where decisions are carried out.
+
+use super::{
+    ClusterState, FreeGpus, GpuCluster, GpusByHost, PlacementDecision, PlacementRequest,
+    RunningJob, StartDecision,
+};
+
+/// The jobs of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterJobs {
+    cluster: GpuCluster,
+    waiting: Vec<PlacementRequest>,
+    running: Vec<RunningJob>,
+}
+
+/// A decision that makes no sense: a mistake in a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementDecisionError {
+    /// A job that does not wait cannot begin or be refused.
+    #[error("job {0} does not wait")]
+    NotWaiting(u32),
+    /// A job that does not run cannot be suspended or end.
+    #[error("job {0} does not run")]
+    NotRunning(u32),
+    /// Somebody else has some of the GPUs, or there are none such.
+    #[error("job {job}: not all GPUs are free: {gpus:?}")]
+    NotFree {
+        /// The job.
+        job: u32,
+        /// What it was to get.
+        gpus: GpusByHost,
+    },
+    /// No GPU at all, or a host with none.
+    #[error("job {0}: a placement without GPUs")]
+    NoGpus(u32),
+    /// Jobs of a group have the same GPUs.
+    #[error("job {job}: group {group} has other GPUs")]
+    GroupMismatch {
+        /// The job.
+        job: u32,
+        /// The group.
+        group: u32,
+    },
+    /// An iteration without end, or a stall that is no time.
+    #[error("job {0}: its pace or its stall makes no sense")]
+    InvalidPace(u32),
+    /// The number is taken.
+    #[error("job {0} is here already")]
+    DuplicateJob(u32),
+}
+
+impl ClusterJobs {
+    /// An empty cluster.
+    pub fn new(cluster: GpuCluster) -> Self {
+        Self {
+            cluster,
+            waiting: Vec::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// What a policy sees at `now_seconds`.
+    pub fn state_at(&self, now_seconds: f64) -> ClusterState<'_> {
+        ClusterState {
+            now_seconds,
+            cluster: &self.cluster,
+            waiting: &self.waiting,
+            running: &self.running,
+        }
+    }
+
+    /// A job comes and waits.
+    ///
+    /// # Errors
+    /// Its number is taken.
+    pub fn submit_job(&mut self, request: PlacementRequest) -> Result<(), PlacementDecisionError> {
+        let job = request.job;
+        let waits = self.waiting.iter().any(|other| other.job == job);
+        if waits || self.find_running(job).is_ok() {
+            return Err(PlacementDecisionError::DuplicateJob(job));
+        }
+        let arrival = |other: &PlacementRequest| (other.submitted_seconds, other.job);
+        let before = |other: &PlacementRequest| arrival(other) <= arrival(&request);
+        let place = self.waiting.partition_point(before);
+        self.waiting.insert(place, request);
+        Ok(())
+    }
+
+    /// A running job ends; its GPUs are free.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn finish_job(&mut self, job: u32) -> Result<RunningJob, PlacementDecisionError> {
+        let place = self.find_running(job)?;
+        Ok(self.running.remove(place))
+    }
+
+    /// Says how many iterations a running job has still to go, and how long they would take it on
+    /// the GPUs that it asked for, in seconds.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn record_progress(
+        &mut self,
+        job: u32,
+        iterations: f64,
+        seconds: f64,
+    ) -> Result<(), PlacementDecisionError> {
+        let place = self.find_running(job)?;
+        let request = &mut self.running[place].request;
+        request.remaining_iterations = iterations;
+        request.remaining_seconds = seconds;
+        Ok(())
+    }
+
+    /// Carries out a decision.
+    ///
+    /// # Errors
+    /// It makes no sense; nothing has changed then.
+    pub fn apply_decision(
+        &mut self,
+        decision: &PlacementDecision,
+    ) -> Result<(), PlacementDecisionError> {
+        match decision {
+            PlacementDecision::Start(start) => self.start_job(start),
+            PlacementDecision::Suspend { job } => {
+                let stopped = self.finish_job(*job)?;
+                self.submit_job(stopped.request)
+            }
+            PlacementDecision::Refuse { job, .. } => self.remove_waiting(*job).map(drop),
+        }
+    }
+
+    fn start_job(&mut self, start: &StartDecision) -> Result<(), PlacementDecisionError> {
+        self.validate_start(start)?;
+        let job = start.job;
+        let request = self.remove_waiting(job)?;
+        let place = self
+            .running
+            .partition_point(|other| other.request.job < job);
+        let running = RunningJob {
+            request,
+            gpus: start.gpus.clone(),
+            group: start.group,
+            pace: start.pace.clone(),
+        };
+        self.running.insert(place, running);
+        Ok(())
+    }
+
+    /// Whether the GPUs can be had, and the pace be kept.
+    fn validate_start(&self, start: &StartDecision) -> Result<(), PlacementDecisionError> {
+        let StartDecision {
+            job, gpus, group, ..
+        } = start;
+        let job = *job;
+        if gpus.is_empty() || gpus.values().any(|gpus| *gpus == 0) {
+            return Err(PlacementDecisionError::NoGpus(job));
+        }
+        if !start.pace.is_valid() || !(0.0..=f64::MAX).contains(&start.stall_seconds) {
+            return Err(PlacementDecisionError::InvalidPace(job));
+        }
+        let shares = |other: &&RunningJob| group.is_some() && other.group == *group;
+        match (self.running.iter().find(shares), group) {
+            (Some(other), Some(group)) if other.gpus != *gpus => {
+                let group = *group;
+                Err(PlacementDecisionError::GroupMismatch { job, group })
+            }
+            (Some(_), _) => Ok(()),
+            (None, _) if FreeGpus::not_held_by(&self.cluster, &self.running).contains_all(gpus) => {
+                Ok(())
+            }
+            (None, _) => Err(PlacementDecisionError::NotFree {
+                job,
+                gpus: gpus.clone(),
+            }),
+        }
+    }
+
+    fn remove_waiting(&mut self, job: u32) -> Result<PlacementRequest, PlacementDecisionError> {
+        let place = self.waiting.iter().position(|request| request.job == job);
+        let place = place.ok_or(PlacementDecisionError::NotWaiting(job))?;
+        Ok(self.waiting.remove(place))
+    }
+
+    fn find_running(&self, job: u32) -> Result<usize, PlacementDecisionError> {
+        let place = self
+            .running
+            .binary_search_by_key(&job, |running| running.request.job);
+        place.map_err(|_| PlacementDecisionError::NotRunning(job))
+    }
+}

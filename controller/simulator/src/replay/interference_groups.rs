@@ -1,0 +1,277 @@
+//! Who meets whom: the jobs on the network in neighbourhoods that feel nothing of each other.
+//!
+//! A link hinders somebody only if all flows on it together could ask for more than it has, each
+//! as fast as the narrowest link of its path lets it. Jobs that share such a link meet, and so do
+//! those that meet the same job. All other links are left out: no rate depends on them.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use planner::{Flow, Job};
+use topology::{Fabric, LinkId};
+
+use crate::schedule::{Schedule, ScheduledJob};
+
+/// Who can hold up the flows of a job: everyone who shares a link, in truth. Less of that shows
+/// what each part of it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InterferenceModel {
+    /// Whoever shares a link with it, its own other flows as well.
+    #[default]
+    AllJobs,
+    /// Its own flows alone, as if no other job sent anything.
+    OwnFlows,
+    /// Nobody: each flow is as fast as the narrowest link of its path.
+    Disabled,
+}
+
+/// A job on the network: what an iteration computes, and what it sends where somebody may hinder.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JobTraffic {
+    /// Its number.
+    pub(super) job: u32,
+    /// Seconds of computation.
+    pub(super) compute_seconds: f64,
+    /// Fraction of it after which communication begins.
+    pub(super) overlap_from: f64,
+    /// Its class among those that it meets: dense, the highest is served first.
+    pub(super) level: u32,
+    /// Where in its cycle it stands when time begins: seconds until its first iteration.
+    pub(super) offset_seconds: f64,
+    /// The grid that it is held to (CASSINI).
+    pub(super) period_seconds: Option<f64>,
+    /// Seconds of the slowest of its flows that nobody hinders.
+    pub(super) uncontended_seconds: f64,
+    /// Its other flows.
+    pub(super) contended_flows: Vec<ContendedFlow>,
+}
+
+/// A flow that may be hindered.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ContendedFlow {
+    /// The links that limit it, along its path.
+    pub(super) links: Vec<LinkId>,
+    /// Bytes of an iteration.
+    pub(super) bytes: f64,
+}
+
+/// A job and what its scheduler decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NetworkJob<'a> {
+    pub(super) number: u32,
+    pub(super) job: &'a Job,
+    pub(super) decision: &'a ScheduledJob,
+}
+
+impl<'a> NetworkJob<'a> {
+    /// Jobs by number as `schedule` has them, but for those without a path.
+    pub(super) fn connected_jobs(
+        jobs: impl Iterator<Item = (u32, &'a Job)>,
+        schedule: &'a Schedule,
+    ) -> Vec<Self> {
+        let scheduled = jobs.zip(&schedule.jobs);
+        scheduled
+            .filter(|(_, decided)| decided.is_connected())
+            .map(|((number, job), decided)| Self {
+                number,
+                job,
+                decision: decided,
+            })
+            .collect()
+    }
+}
+
+impl JobTraffic {
+    /// Seconds of an iteration that nobody hinders, itself included.
+    pub(super) fn uncontended_iteration(&self) -> f64 {
+        let sent = self.overlap_from * self.compute_seconds + self.uncontended_seconds;
+        self.compute_seconds.max(sent)
+    }
+}
+
+/// The neighbourhoods of `jobs`, all of whose flows have paths; members in the order given.
+pub(super) fn find_groups(
+    fabric: &Fabric,
+    jobs: &[NetworkJob<'_>],
+    hindrance: InterferenceModel,
+) -> Vec<Vec<JobTraffic>> {
+    let mut neighbourhoods = match hindrance {
+        InterferenceModel::AllJobs => group_by_links(&LinkLimits::new(fabric, jobs), jobs),
+        InterferenceModel::OwnFlows => {
+            let alone = |job| vec![LinkLimits::new(fabric, slice::from_ref(job)).job_traffic(job)];
+            jobs.iter().map(alone).collect()
+        }
+        InterferenceModel::Disabled => {
+            let free = LinkLimits::new(fabric, &[]);
+            jobs.iter().map(|job| vec![free.job_traffic(job)]).collect()
+        }
+    };
+    neighbourhoods
+        .iter_mut()
+        .for_each(|members| compact_levels(members));
+    neighbourhoods
+}
+
+/// Jobs that share links which hinder them, directly or through others.
+fn group_by_links(limits: &LinkLimits<'_>, jobs: &[NetworkJob<'_>]) -> Vec<Vec<JobTraffic>> {
+    let mut sets = DisjointSets::new(jobs.len());
+    let mut first_on: BTreeMap<LinkId, usize> = BTreeMap::new();
+    let mut movers = Vec::with_capacity(jobs.len());
+    for (place, scheduled) in jobs.iter().enumerate() {
+        let mover = limits.job_traffic(scheduled);
+        let links = mover
+            .contended_flows
+            .iter()
+            .flat_map(|stream| &stream.links);
+        for link in links.filter(|link| limits.is_contended(**link)) {
+            sets.join_sets(place, *first_on.entry(*link).or_insert(place));
+        }
+        movers.push(mover);
+    }
+    let mut by_set: BTreeMap<usize, Vec<JobTraffic>> = BTreeMap::new();
+    for (place, mover) in movers.into_iter().enumerate() {
+        by_set.entry(sets.find_root(place)).or_default().push(mover);
+    }
+    by_set.into_values().collect()
+}
+
+/// Makes classes dense: only their order matters, and that only among those who meet.
+fn compact_levels(members: &mut [JobTraffic]) {
+    let mut classes: Vec<u32> = members.iter().map(|member| member.level).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    for member in members {
+        let below = classes.partition_point(|class| *class < member.level);
+        member.level = u32::try_from(below).unwrap_or(u32::MAX);
+    }
+}
+
+/// How fast flows can be, and which links that fills.
+struct LinkLimits<'a> {
+    fabric: &'a Fabric,
+    /// What could be asked of each link, bytes/s.
+    max_demand: Vec<f64>,
+}
+
+/// Rounding does not fill a link.
+const FULL: f64 = 1.0 + 1e-9;
+
+impl<'a> LinkLimits<'a> {
+    fn new(fabric: &'a Fabric, jobs: &[NetworkJob<'_>]) -> Self {
+        let mut limits = Self {
+            fabric,
+            max_demand: vec![0.0; fabric.links().len()],
+        };
+        for (_, path) in jobs.iter().flat_map(sending_flows) {
+            let most = limits.max_rate(path);
+            for link in path {
+                limits.max_demand[link.index()] += most;
+            }
+        }
+        limits
+    }
+
+    fn link_capacity(&self, link: LinkId) -> f64 {
+        self.fabric.link(link).bandwidth.bytes_per_second()
+    }
+
+    /// The rate of a flow that has its path for itself.
+    fn max_rate(&self, path: &[LinkId]) -> f64 {
+        let capacities = path.iter().map(|link| self.link_capacity(*link));
+        capacities.fold(f64::INFINITY, f64::min)
+    }
+
+    fn is_contended(&self, link: LinkId) -> bool {
+        self.max_demand[link.index()] > self.link_capacity(link) * FULL
+    }
+
+    fn job_traffic(&self, scheduled: &NetworkJob<'_>) -> JobTraffic {
+        let NetworkJob {
+            number,
+            job,
+            decision: decided,
+        } = scheduled;
+        let mut unhindered_seconds: f64 = 0.0;
+        let mut streams = Vec::new();
+        for (flow, path) in sending_flows(scheduled) {
+            match self.contended_flow(flow, path) {
+                Some(stream) => streams.push(stream),
+                None => {
+                    unhindered_seconds = unhindered_seconds.max(flow.bytes / self.max_rate(path))
+                }
+            }
+        }
+        let mut mover = JobTraffic {
+            job: *number,
+            compute_seconds: job.compute_seconds,
+            overlap_from: job.overlap_from,
+            level: decided.level,
+            offset_seconds: decided.start_shift_seconds,
+            period_seconds: decided.period_seconds,
+            uncontended_seconds: unhindered_seconds,
+            contended_flows: streams,
+        };
+        if decided.period_seconds.is_none() && decided.start_shift_seconds == 0.0 {
+            mover.offset_seconds = cycle_phase(*number) * mover.uncontended_iteration();
+        }
+        mover
+    }
+
+    /// The links that limit a flow, if one of them hinders it.
+    fn contended_flow(&self, flow: &Flow, path: &[LinkId]) -> Option<ContendedFlow> {
+        let mut links: Vec<LinkId> = path.to_vec();
+        links.retain(|link| self.is_contended(*link));
+        if links.is_empty() {
+            return None;
+        }
+        let most = self.max_rate(path);
+        if self.max_rate(&links) > most {
+            let narrowest = path.iter().find(|link| self.link_capacity(**link) <= most);
+            links.extend(narrowest);
+        }
+        let bytes = flow.bytes;
+        Some(ContendedFlow { links, bytes })
+    }
+}
+
+/// Flows that send something, with their paths.
+fn sending_flows<'a>(
+    scheduled: &'a NetworkJob<'_>,
+) -> impl Iterator<Item = (&'a Flow, &'a [LinkId])> {
+    let flows = scheduled.job.flows.iter().zip(&scheduled.decision.paths);
+    flows
+        .filter(|(flow, _)| flow.bytes > 0.0)
+        .map(|(flow, path)| (flow, &path[..]))
+}
+
+/// Jobs come at any moment of each other's cycles: multiples of the golden ratio spread evenly.
+fn cycle_phase(job: u32) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    (f64::from(job) * GOLDEN).fract()
+}
+
+/// Disjoint sets, each by its smallest member.
+struct DisjointSets {
+    parents: Vec<usize>,
+}
+
+impl DisjointSets {
+    fn new(members: usize) -> Self {
+        Self {
+            parents: (0..members).collect(),
+        }
+    }
+
+    fn find_root(&self, member: usize) -> usize {
+        let mut root = member;
+        while self.parents[root] != root {
+            root = self.parents[root];
+        }
+        root
+    }
+
+    fn join_sets(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.find_root(a), self.find_root(b));
+        self.parents[a.max(b)] = a.min(b);
+    }
+}

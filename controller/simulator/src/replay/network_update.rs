@@ -1,0 +1,104 @@
+//! What an event changes for the jobs on the network: their schedule, and how long iterations take.
+
+use super::interference_groups::{self, NetworkJob};
+use super::placement_round::PlacementChanges;
+use super::steady_state::{self, SteadyState};
+use super::{ActiveJob, ReplaySetup, SettledGroup, TraceReplay, TraceReplayError};
+use crate::placement::PlacementDecisionError;
+
+impl ActiveJob {
+    fn uses_network(&self) -> bool {
+        !self.training.job.flows.is_empty()
+    }
+}
+
+impl TraceReplay<'_> {
+    /// Tells the scheduler who came and went, and learns how long iterations take from now on.
+    pub(super) fn apply_changes(
+        &mut self,
+        changes: PlacementChanges,
+    ) -> Result<(), TraceReplayError> {
+        let mut is_changed = false;
+        for number in changes.stopped {
+            let gone = self.active.remove(&number);
+            if gone.is_some_and(|active| active.uses_network()) {
+                self.dispatcher.remove_job(number)?;
+                is_changed = true;
+            }
+        }
+        for (number, ready_seconds) in changes.started {
+            let active = self.activate_job(number, ready_seconds)?;
+            if active.uses_network() {
+                self.dispatcher
+                    .add_job(number, active.training.job.clone())?;
+                is_changed = true;
+            }
+            self.active.insert(number, active);
+        }
+        if is_changed {
+            self.progress.schedules += 1;
+            self.update_steady_states()?;
+        }
+        Ok(())
+    }
+
+    /// A job of the board, on its GPUs.
+    pub(super) fn activate_job(
+        &mut self,
+        number: u32,
+        ready_seconds: f64,
+    ) -> Result<ActiveJob, TraceReplayError> {
+        let state = self.board.state_at(self.progress.now);
+        let place = state
+            .running
+            .binary_search_by_key(&number, |running| running.request.job)
+            .map_err(|_| PlacementDecisionError::NotRunning(number))?;
+        let training = self.trainer.build_job(&state.running[place])?;
+        let seconds = training.job.iteration_seconds(0.0);
+        Ok(ActiveJob {
+            ready_seconds,
+            training,
+            steady: SteadyState {
+                seconds,
+                uncertainty: 0.0,
+            },
+        })
+    }
+
+    /// Learns how long iterations take under the schedule of now.
+    pub(super) fn update_steady_states(&mut self) -> Result<(), TraceReplayError> {
+        let schedule = self.dispatcher.current_schedule();
+        let scheduled = NetworkJob::connected_jobs(self.dispatcher.jobs(), &schedule);
+        for (number, _) in self.dispatcher.jobs() {
+            if let Some(active) = self.active.get_mut(&number) {
+                active.steady.seconds = f64::INFINITY;
+            }
+        }
+        let mut before = std::mem::take(&mut self.settled);
+        let ReplaySetup {
+            fabric,
+            interference: hindrance,
+            ..
+        } = self.setup;
+        for members in interference_groups::find_groups(fabric, &scheduled, *hindrance) {
+            let first = members[0].job;
+            let known = before
+                .remove(&first)
+                .filter(|known| known.members == members);
+            let settled = match known {
+                Some(known) => known,
+                None => SettledGroup {
+                    steady: steady_state::find_steady_states(fabric, &members)?,
+                    members,
+                },
+            };
+            for (member, steady) in settled.members.iter().zip(&settled.steady) {
+                if let Some(active) = self.active.get_mut(&member.job) {
+                    active.steady = *steady;
+                }
+            }
+            self.settled.insert(first, settled);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The scheduler, as it follows jobs that come and go.
+//!
+//! Crux plans on from the plan in force ([`planner::Standing`]), as the controller does; a job that
+//! moves has left and comes again. The others decide anew each time, for the jobs in the order in
+//! which they came; the ways through the fabric, which does not change, they keep.
+
+use planner::{IncrementalPlanner, Job, JobEventError, PlanInput, Policy};
+
+use crate::crux_variants;
+use crate::routes::EqualCostRoutes;
+use crate::schedule::Schedule;
+use crate::scheduler::Scheduler;
+
+/// Jobs on the network, and who schedules them.
+#[derive(Debug)]
+pub(super) struct OnlineScheduler {
+    scheduler: Scheduler,
+    policy: Policy,
+    input: PlanInput,
+    /// The numbers of its jobs.
+    numbers: Vec<u32>,
+    /// The ways of all jobs that ever came.
+    routes: EqualCostRoutes,
+    planner: Option<IncrementalPlanner>,
+}
+
+impl OnlineScheduler {
+    /// A schedule of the jobs of `input`, with `previous` in force.
+    pub(super) fn new(
+        scheduler: Scheduler,
+        policy: &Policy,
+        input: PlanInput,
+        previous: Option<&planner::Plan>,
+    ) -> Self {
+        let stands = matches!(scheduler, Scheduler::Crux | Scheduler::CruxPsPa);
+        Self {
+            scheduler,
+            policy: policy.clone(),
+            planner: stands.then(|| IncrementalPlanner::new(&input, policy, previous)),
+            numbers: Vec::new(),
+            routes: EqualCostRoutes::for_input(&input),
+            input,
+        }
+    }
+
+    /// With the numbers of its jobs.
+    pub(super) fn with_job_numbers(self, numbers: Vec<u32>) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// The jobs by number, in the order in which they came.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (u32, &Job)> {
+        self.numbers.iter().copied().zip(&self.input.jobs)
+    }
+
+    /// The plan in force, of a scheduler that plans on.
+    pub(super) fn incremental_planner(&self) -> Option<&IncrementalPlanner> {
+        self.planner.as_ref()
+    }
+
+    /// A job departs.
+    pub(super) fn remove_job(&mut self, number: u32) -> Result<(), JobEventError> {
+        let Some(place) = self.numbers.iter().position(|other| *other == number) else {
+            return Ok(());
+        };
+        self.numbers.remove(place);
+        let job = self.input.jobs.remove(place);
+        match &mut self.planner {
+            Some(standing) => standing.remove_job(&job.id),
+            None => Ok(()),
+        }
+    }
+
+    /// A job arrives.
+    pub(super) fn add_job(&mut self, number: u32, job: Job) -> Result<(), JobEventError> {
+        self.numbers.push(number);
+        self.routes.add_job(&job);
+        self.input.jobs.push(job.clone());
+        match &mut self.planner {
+            Some(standing) => standing.add_job(job),
+            None => Ok(()),
+        }
+    }
+
+    /// What is decided for the jobs, in their order.
+    pub(super) fn current_schedule(&self) -> Schedule {
+        match (&self.planner, self.scheduler) {
+            (Some(standing), Scheduler::Crux) => {
+                crux_variants::schedule_from_levels(&self.input, standing.plan())
+            }
+            (Some(standing), _) => crux_variants::schedule_from_ranks(&self.input, standing.plan()),
+            (None, scheduler) => {
+                scheduler.schedule_along_routes(&self.routes, &self.input, &self.policy)
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! When the placement policy decides, and what that changes.
+
+use std::collections::BTreeMap;
+
+use super::{TraceReplay, TraceReplayError};
+use crate::placement::{PlacementDecision, RunningJob};
+
+/// Who lost GPUs and who got some; a job that moves did both.
+#[derive(Debug, Default)]
+pub(super) struct PlacementChanges {
+    /// Jobs by number.
+    pub(super) stopped: Vec<u32>,
+    /// Jobs by number, with the time at which they are ready.
+    pub(super) started: Vec<(u32, f64)>,
+}
+
+impl TraceReplay<'_> {
+    /// Whether the policy decides now: at every event, or in rounds while there are jobs.
+    pub(super) fn is_round_due(&mut self, is_event: bool) -> bool {
+        let Some(length) = self.policy.round_seconds() else {
+            return is_event;
+        };
+        let now = self.progress.now;
+        let state = self.board.state_at(now);
+        let is_empty = state.waiting.is_empty() && state.running.is_empty();
+        let is_due = self.progress.round.is_some_and(|round| round <= now);
+        self.progress.round = match self.progress.round {
+            _ if is_empty => None,
+            Some(round) if is_due => Some(round + length),
+            Some(round) => Some(round),
+            None => Some((now / length).floor().mul_add(length, length)),
+        };
+        is_due
+    }
+
+    /// Asks the policy and does what it says.
+    pub(super) fn run_policy(
+        &mut self,
+        changes: &mut PlacementChanges,
+    ) -> Result<(), TraceReplayError> {
+        for number in self.active.keys() {
+            let left = self.progress.records[*number as usize].left;
+            if left > 0.0 {
+                let seconds = left * self.alone[*number as usize];
+                self.board.record_progress(*number, left, seconds)?;
+            }
+        }
+        let now = self.progress.now;
+        let before: BTreeMap<u32, RunningJob> = running_by_number(self.board.state_at(now).running);
+        let decisions = self.policy.make_decisions(&self.board.state_at(now));
+        let mut stalls = BTreeMap::new();
+        for decision in &decisions {
+            self.board.apply_decision(decision)?;
+            match decision {
+                PlacementDecision::Start(start) => {
+                    drop(stalls.insert(start.job, start.stall_seconds))
+                }
+                PlacementDecision::Refuse { job, .. } => {
+                    self.progress.records[*job as usize].is_refused = true;
+                }
+                PlacementDecision::Suspend { .. } => {}
+            }
+        }
+        let after = running_by_number(self.board.state_at(now).running);
+        let left: Vec<u32> = differing_jobs(&before, &after);
+        self.progress.suspensions += left.len() as u64;
+        self.progress.is_idle = decisions.is_empty();
+        changes.stopped.extend(left);
+        for number in differing_jobs(&after, &before) {
+            let record = &mut self.progress.records[number as usize];
+            record.started_seconds.get_or_insert(now);
+            let stall = stalls.get(&number).copied().unwrap_or_default();
+            changes.started.push((number, now + stall));
+        }
+        Ok(())
+    }
+}
+
+fn running_by_number(jobs: &[RunningJob]) -> BTreeMap<u32, RunningJob> {
+    let by_number = |running: &RunningJob| (running.request.job, running.clone());
+    jobs.iter().map(by_number).collect()
+}
+
+/// Jobs that run in `these` and in `those` do not, or differently.
+fn differing_jobs(
+    these: &BTreeMap<u32, RunningJob>,
+    those: &BTreeMap<u32, RunningJob>,
+) -> Vec<u32> {
+    let same = |one: &RunningJob, other: &RunningJob| {
+        (&one.gpus, one.group, &one.pace) == (&other.gpus, other.group, &other.pace)
+    };
+    let differs = |(number, running): &(&u32, &RunningJob)| {
+        !those.get(number).is_some_and(|other| same(running, other))
+    };
+    these
+        .iter()
+        .filter(differs)
+        .map(|(number, _)| *number)
+        .collect()
+}
