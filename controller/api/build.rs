@@ -8,10 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     compiler.include_source_info(true).include_imports(true);
     compiler.open_files(["telemetry.proto", "northbound.proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    std::fs::write(
-        out.join("descriptors.bin"),
-        compiler.encode_file_descriptor_set(),
-    )?;
+    std::fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure()
         .btree_map(".")
         // Answers are made from those of HTTP by the names of their fields.

@@ -19,11 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let version = artefacts::compiler_version(&compile().arg("--version").output()?);
     let read = |name| fs::read_to_string(folder.join(name));
-    let files = [
-        read("fabric.p4")?,
-        read("fabric.json")?,
-        read("fabric.p4info.txtpb")?,
-    ];
+    let files = [read("fabric.p4")?, read("fabric.json")?, read("fabric.p4info.txtpb")?];
     let record = artefacts::compilation_record(&version, files.each_ref().map(String::as_str));
     fs::write(folder.join("fabric.lock"), record)?;
     Ok(())

@@ -12,8 +12,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     // The text in the .proto files is for their readers: rustdoc would take it for Markdown.
-    tonic_prost_build::configure()
-        .disable_comments(["."])
-        .compile_fds(descriptors)?;
+    tonic_prost_build::configure().disable_comments(["."]).compile_fds(descriptors)?;
     Ok(())
 }

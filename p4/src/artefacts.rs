@@ -34,11 +34,7 @@ pub const COMPILE: [&str; 7] = [
 
 /// The record of a compilation: the compiler's version and the SHA-256 of source and artefacts.
 pub fn compilation_record(compiler: &str, [source, json, p4info]: [&str; 3]) -> String {
-    let files = [
-        ("fabric.p4", source),
-        ("fabric.json", json),
-        ("fabric.p4info.txtpb", p4info),
-    ];
+    let files = [("fabric.p4", source), ("fabric.json", json), ("fabric.p4info.txtpb", p4info)];
     let hashes = files.map(|(name, text)| format!("{:x}  {name}\n", Sha256::digest(text)));
     format!("{compiler}\n{}", hashes.concat())
 }

@@ -27,13 +27,8 @@ mod tests {
 
     #[test]
     fn encodings_are_shortest() {
-        let cases: [(u128, &[u8]); 5] = [
-            (0, &[0]),
-            (1, &[1]),
-            (255, &[255]),
-            (256, &[1, 0]),
-            (0x0a00_0102, &[10, 0, 1, 2]),
-        ];
+        let cases: [(u128, &[u8]); 5] =
+            [(0, &[0]), (1, &[1]), (255, &[255]), (256, &[1, 0]), (0x0a00_0102, &[10, 0, 1, 2])];
         for (value, bytes) in cases {
             assert_eq!(encode_value(value), bytes);
             assert_eq!(decode_value(bytes), Some(value));

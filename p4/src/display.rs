@@ -56,12 +56,7 @@ impl Display for P4InfoDisplay<'_, TableUpdate> {
 impl Display for P4InfoDisplay<'_, TableEntry> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let TableEntry { key, value } = self.value;
-        write!(
-            f,
-            "{} -> {}",
-            self.p4info.display(key),
-            self.p4info.display(value)
-        )
+        write!(f, "{} -> {}", self.p4info.display(key), self.p4info.display(value))
     }
 }
 
@@ -83,11 +78,7 @@ impl Display for P4InfoDisplay<'_, EntryKey> {
         };
         for field in fields {
             let known = table.and_then(|table| table.field(field.id));
-            write!(
-                f,
-                " {}",
-                FieldDisplay(field, known.map(|known| &known.info))
-            )?;
+            write!(f, " {}", FieldDisplay(field, known.map(|known| &known.info)))?;
         }
         match priority {
             0 => Ok(()),
@@ -114,12 +105,7 @@ impl Display for P4InfoDisplay<'_, ActionSpec> {
             ActionSpec::Group(id) => write!(f, "group {id}"),
             ActionSpec::OneShot(group) => {
                 write_separated(f, ["[", ", ", "]"], group, |f, weighted| {
-                    write!(
-                        f,
-                        "{}x{}",
-                        weighted.weight,
-                        self.p4info.display(&weighted.call)
-                    )
+                    write!(f, "{}x{}", weighted.weight, self.p4info.display(&weighted.call))
                 })
             }
         }
@@ -157,11 +143,7 @@ impl Display for FieldDisplay<'_> {
             FieldMatch::Ternary { value, mask } => {
                 write_value(f, value, slot)?;
                 let whole = slot.is_some_and(|slot| mask == u128::MAX >> (128 - slot.width));
-                if whole {
-                    Ok(())
-                } else {
-                    write!(f, "&{mask:#x}")
-                }
+                if whole { Ok(()) } else { write!(f, "&{mask:#x}") }
             }
             FieldMatch::Range { low, high } => {
                 write_value(f, low, slot)?;

@@ -216,9 +216,7 @@ impl RowField {
 impl ActionCall {
     /// An action with its arguments, numbered from 1 as p4c does.
     pub fn new<const N: usize>(action: ActionId, arguments: [u128; N]) -> Self {
-        let params = (1..)
-            .zip(arguments)
-            .map(|(id, value)| ActionParam { id, value });
+        let params = (1..).zip(arguments).map(|(id, value)| ActionParam { id, value });
         let params = params.collect();
         Self { action, params }
     }
@@ -239,9 +237,7 @@ impl ActionSpec {
             Self::OneShot(group) => (None, &group[..]),
             Self::Member(_) | Self::Group(_) => (None, &[][..]),
         };
-        direct
-            .into_iter()
-            .chain(group.iter().map(|weighted| &weighted.call))
+        direct.into_iter().chain(group.iter().map(|weighted| &weighted.call))
     }
 }
 

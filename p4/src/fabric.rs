@@ -48,12 +48,8 @@ pub fn local_host(host: Ipv4Addr, port: PortNumber, mac: [u8; 6]) -> TableEntry 
 /// `dst_leaf`: the leaf behind which addresses are. Needs the leaf's [`ecmp_group`].
 pub fn dst_leaf(prefix: Ipv4Prefix, leaf: u16) -> TableEntry {
     let action = ActionCall::new(action::SET_DST_LEAF, [leaf.into()]);
-    EntryKey::for_row(
-        table::DST_LEAF,
-        prefix.lpm_field(1).into_iter().collect(),
-        0,
-    )
-    .with_action(action.into())
+    EntryKey::for_row(table::DST_LEAF, prefix.lpm_field(1).into_iter().collect(), 0)
+        .with_action(action.into())
 }
 
 /// `flow_pin`: one flow's path and job. Needs [`path`] rows with this number, and the job's
@@ -73,12 +69,7 @@ pub fn flow_pin(flow: &FiveTuple, path: u16, job: NonZeroU32) -> TableEntry {
 /// `job_classify`: the job of traffic without a pin. Needs the job's [`job_qos`].
 pub fn job_classify(matches: &JobMatch, priority: NonZeroU16, job: NonZeroU32) -> TableEntry {
     let action = ActionCall::new(action::SET_JOB, [job.get().into()]);
-    prioritised_entry(
-        table::JOB_CLASSIFY,
-        matches.match_fields(),
-        priority,
-        action,
-    )
+    prioritised_entry(table::JOB_CLASSIFY, matches.match_fields(), priority, action)
 }
 
 /// `job_qos`: a job's level, and the DSCP that carries it through the fabric.

@@ -212,14 +212,12 @@ impl P4Info {
 
     /// The table with this name, short or full.
     pub fn table_named(&self, name: &str) -> Option<&TableInfo> {
-        self.tables()
-            .find(|table| table.name == name || table.full_name == name)
+        self.tables().find(|table| table.name == name || table.full_name == name)
     }
 
     /// The action with this name, short or full.
     pub fn action_named(&self, name: &str) -> Option<&ActionInfo> {
-        self.actions()
-            .find(|action| action.name == name || action.full_name == name)
+        self.actions().find(|action| action.name == name || action.full_name == name)
     }
 
     /// The fields of `packet_in` or `packet_out`, without padding; empty if there is no such

@@ -68,11 +68,7 @@ impl ForwardingPipeline {
             return Err(PipelineError::Mismatch(differences));
         }
         let device_config = json.as_bytes().to_vec();
-        Ok(Self {
-            p4info,
-            device_config,
-            cookie,
-        })
+        Ok(Self { p4info, device_config, cookie })
     }
 
     /// `fabric.p4`, from the embedded artefacts.
@@ -104,17 +100,14 @@ fn compute_cookie(p4info: &str, json: &str) -> u64 {
         hash.update(artefact);
     }
     let hash: [u8; 32] = hash.finalize().into();
-    hash.iter()
-        .take(8)
-        .fold(0, |cookie, byte| cookie << 8 | u64::from(*byte))
+    hash.iter().take(8).fold(0, |cookie, byte| cookie << 8 | u64::from(*byte))
 }
 
 fn compare_artefacts(p4info: &P4Info, json: &Value) -> Vec<ArtefactDifference> {
     let (interface, code) = (interface_facts(p4info), code_facts(json));
     let only = |these: &BTreeSet<String>, those: &BTreeSet<String>, only_in| {
         let what = these.difference(those).cloned();
-        what.map(|what| ArtefactDifference { what, only_in })
-            .collect::<Vec<_>>()
+        what.map(|what| ArtefactDifference { what, only_in }).collect::<Vec<_>>()
     };
     let mut found = only(&interface, &code, ArtefactKind::P4Info);
     found.append(&mut only(&code, &interface, ArtefactKind::Json));
@@ -127,12 +120,7 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
         let key = fields.map(|field| format!("{} {}", field.info.name, field.kind));
         let actions = table.row_actions.iter().chain(&table.default_only);
         let actions = actions.filter_map(|id| Some(p4info.action(*id)?.full_name.as_str()));
-        table_fact(
-            &table.full_name,
-            &key.collect::<Vec<_>>(),
-            actions.collect(),
-            table.size,
-        )
+        table_fact(&table.full_name, &key.collect::<Vec<_>>(), actions.collect(), table.size)
     });
     let actions = p4info.actions().map(|action| {
         let params = action.params.iter();
@@ -148,25 +136,19 @@ fn interface_facts(p4info: &P4Info) -> BTreeSet<String> {
 fn code_facts(json: &Value) -> BTreeSet<String> {
     let pipelines =
         json_items(&json["pipelines"]).flat_map(|pipeline| json_items(&pipeline["tables"]));
-    let tables = pipelines
-        .filter(|table| is_source_object(table))
-        .map(|table| {
-            let key = json_items(&table["key"]);
-            let key = key.map(|field| {
-                format!(
-                    "{} {}",
-                    json_text(&field["name"]),
-                    json_text(&field["match_type"])
-                )
-            });
-            let actions = json_items(&table["actions"]).map(json_text).collect();
-            table_fact(
-                json_text(&table["name"]),
-                &key.collect::<Vec<_>>(),
-                actions,
-                json_number(&table["max_size"]),
-            )
+    let tables = pipelines.filter(|table| is_source_object(table)).map(|table| {
+        let key = json_items(&table["key"]);
+        let key = key.map(|field| {
+            format!("{} {}", json_text(&field["name"]), json_text(&field["match_type"]))
         });
+        let actions = json_items(&table["actions"]).map(json_text).collect();
+        table_fact(
+            json_text(&table["name"]),
+            &key.collect::<Vec<_>>(),
+            actions,
+            json_number(&table["max_size"]),
+        )
+    });
     let actions = json_items(&json["actions"]);
     let actions = actions
         .filter(|action| is_source_object(action) || json_text(&action["name"]) == NO_ACTION);
@@ -194,9 +176,7 @@ fn table_fact(name: &str, key: &[String], mut actions: Vec<&str>, size: u64) -> 
 }
 
 fn action_fact<'a>(name: &str, params: impl Iterator<Item = (&'a str, u64)>) -> String {
-    let params: Vec<_> = params
-        .map(|(name, width)| format!("bit<{width}> {name}"))
-        .collect();
+    let params: Vec<_> = params.map(|(name, width)| format!("bit<{width}> {name}")).collect();
     format!("action {name}({})", params.join(", "))
 }
 

@@ -121,10 +121,7 @@ impl SwitchTables {
 
     /// The entries that belong to a part of the tables.
     pub fn entries_within(&self, extent: &TableScope) -> Self {
-        let whole = extent
-            .tables
-            .iter()
-            .flat_map(|table| self.table_entries(*table));
+        let whole = extent.tables.iter().flat_map(|table| self.table_entries(*table));
         let single = extent.entries.iter();
         let single = single.filter_map(|key| self.entries.get_key_value(key));
         whole.chain(single).map(TableEntry::from).collect()
@@ -143,8 +140,7 @@ impl SwitchTables {
 
 impl Extend<TableEntry> for SwitchTables {
     fn extend<I: IntoIterator<Item = TableEntry>>(&mut self, entries: I) {
-        self.entries
-            .extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
+        self.entries.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
     }
 }
 
@@ -209,11 +205,7 @@ fn join_by_key<'a>(
         let first = one.next_if(|_| order.is_le());
         let second = other.next_if(|_| order.is_ge());
         let (key, _) = first.or(second)?;
-        Some((
-            key,
-            first.map(|(_, value)| value),
-            second.map(|(_, value)| value),
-        ))
+        Some((key, first.map(|(_, value)| value), second.map(|(_, value)| value)))
     })
 }
 

@@ -27,23 +27,9 @@ fn compiling_again_changes_nothing() {
     let folder = std::env::temp_dir().join(format!("fabric-p4-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("fabric.p4"), SOURCE).unwrap();
-    let compiled = Command::new("p4c-bm2-ss")
-        .args(COMPILE)
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(
-        compiled.status.success(),
-        "{}",
-        String::from_utf8_lossy(&compiled.stderr)
-    );
-    assert_eq!(
-        fs::read_to_string(folder.join("fabric.json")).unwrap(),
-        JSON
-    );
-    assert_eq!(
-        fs::read_to_string(folder.join("fabric.p4info.txtpb")).unwrap(),
-        P4INFO
-    );
+    let compiled = Command::new("p4c-bm2-ss").args(COMPILE).current_dir(&folder).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    assert_eq!(fs::read_to_string(folder.join("fabric.json")).unwrap(), JSON);
+    assert_eq!(fs::read_to_string(folder.join("fabric.p4info.txtpb")).unwrap(), P4INFO);
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -61,9 +61,7 @@ mod tests {
 
     fn said(fabric: &Fabric) -> Vec<String> {
         let findings = check_fabric(fabric);
-        let serious = findings
-            .iter()
-            .filter(|finding| finding.severity != crate::Severity::Info);
+        let serious = findings.iter().filter(|finding| finding.severity != crate::Severity::Info);
         serious.map(ToString::to_string).collect()
     }
 
@@ -77,16 +75,9 @@ mod tests {
     #[test]
     fn leaves_and_nics_that_are_cut_off_are_errors() {
         let lab = lab();
-        let down = |name: &str| {
-            lab.links_named(name)
-                .into_iter()
-                .map(AvailabilityChange::LinkDown)
-        };
+        let down = |name: &str| lab.links_named(name).into_iter().map(AvailabilityChange::LinkDown);
         let cut_off = lab.with_changes(down("leaf2-spine1").chain(down("leaf2-spine2")));
-        assert_eq!(
-            said(&cut_off),
-            ["error: leaf2: its hosts can reach no other leaf"]
-        );
+        assert_eq!(said(&cut_off), ["error: leaf2: its hosts can reach no other leaf"]);
         let split = lab.with_changes(down("leaf1-spine1").chain(down("leaf2-spine2")));
         let expected = [
             "error: leaf1: its hosts cannot reach those of leaf2",
@@ -94,10 +85,7 @@ mod tests {
         ];
         assert_eq!(said(&split), expected);
         let unplugged = lab.with_changes(down("h1-leaf1"));
-        assert_eq!(
-            said(&unplugged),
-            ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]
-        );
+        assert_eq!(said(&unplugged), ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]);
     }
 
     #[test]
@@ -118,15 +106,9 @@ mod tests {
     #[test]
     fn ports_of_the_controller_and_beyond_the_program_are_errors() {
         let cpu = changed(|lab| lab.links[12].a = "leaf1:255".to_owned());
-        assert_eq!(
-            cpu,
-            ["error: leaf1: uses port 255, which leads to the controller"]
-        );
+        assert_eq!(cpu, ["error: leaf1: uses port 255, which leads to the controller"]);
         let high = changed(|lab| lab.links[12].a = "leaf1:511".to_owned());
-        assert_eq!(
-            high,
-            ["error: leaf1: uses port 511; the P4 program has ports up to 510"]
-        );
+        assert_eq!(high, ["error: leaf1: uses port 511; the P4 program has ports up to 510"]);
     }
 
     #[test]
@@ -145,10 +127,7 @@ mod tests {
                 device_id: 99,
                 ..lab.switches[5].clone()
             };
-            lab.switches.push(spec::SwitchDocument {
-                p4runtime: None,
-                ..spare
-            });
+            lab.switches.push(spec::SwitchDocument { p4runtime: None, ..spare });
         });
         assert_eq!(alone, ["warning: spare: has no links"]);
         let level = changed(|lab| {

@@ -100,9 +100,8 @@ pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldErro
     spec.check_sizes()?;
     let host_speed = checked_speed("host_gbps", spec.host_gbps)?;
     let uplink_speed = checked_speed("uplink_gbps", spec.uplink_gbps)?;
-    let core_speed = spec
-        .core_gbps
-        .map_or(Ok(uplink_speed), |gbps| checked_speed("core_gbps", gbps))?;
+    let core_speed =
+        spec.core_gbps.map_or(Ok(uplink_speed), |gbps| checked_speed("core_gbps", gbps))?;
 
     let mut draft = FabricDraft::with_name(name);
     let leaves = draft.add_switches(Tier::Leaf, (spec.pods * spec.leaves) as usize);
@@ -127,9 +126,8 @@ impl ClosSpec {
         for home in 0..leaves.len() {
             for _ in 0..self.hosts_per_leaf {
                 let nics = 0..self.host_links as usize;
-                let on: Vec<SwitchId> = nics
-                    .map(|nic| leaves[self.leaf_of_nic(home, nic)])
-                    .collect();
+                let on: Vec<SwitchId> =
+                    nics.map(|nic| leaves[self.leaf_of_nic(home, nic)]).collect();
                 let name = format!("h{}", draft.hosts.len() + 1);
                 draft.add_host(name, self.gpus_per_host, &on, bandwidth);
             }
@@ -196,36 +194,16 @@ impl ClosSpec {
 
     fn check_shape(&self) -> Result<(), FabricFieldError> {
         let contradictions = [
-            (
-                self.pods > 1 && self.cores == 0,
-                "cores",
-                "several pods need cores to join them",
-            ),
-            (
-                self.core_gbps.is_some() && self.cores == 0,
-                "core_gbps",
-                "there are no cores",
-            ),
-            (
-                self.planes && self.cores == 0,
-                "planes",
-                "there are no cores",
-            ),
+            (self.pods > 1 && self.cores == 0, "cores", "several pods need cores to join them"),
+            (self.core_gbps.is_some() && self.cores == 0, "core_gbps", "there are no cores"),
+            (self.planes && self.cores == 0, "planes", "there are no cores"),
             (
                 self.planes && !self.cores.is_multiple_of(self.spines),
                 "cores",
                 "planes need a multiple of the spines of a pod",
             ),
-            (
-                self.rails && self.dual_homed,
-                "rails",
-                "a host has either rails or two leaves",
-            ),
-            (
-                self.rails && self.host_links < 2,
-                "host_links",
-                "rails need at least 2 NICs",
-            ),
+            (self.rails && self.dual_homed, "rails", "a host has either rails or two leaves"),
+            (self.rails && self.host_links < 2, "host_links", "rails need at least 2 NICs"),
             (
                 self.dual_homed && !self.host_links.is_multiple_of(2),
                 "host_links",
@@ -259,12 +237,7 @@ impl ClosSpec {
                 MAX_SWITCHES_PER_TIER,
             ),
             ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
-            (
-                "hosts_per_leaf",
-                "NICs on one leaf",
-                self.nics_per_leaf(),
-                MAX_NICS_PER_LEAF,
-            ),
+            ("hosts_per_leaf", "NICs on one leaf", self.nics_per_leaf(), MAX_NICS_PER_LEAF),
             ("leaves", "links", self.cable_count(), MAX_CABLES),
         ])
     }
@@ -281,11 +254,7 @@ impl ClosSpec {
     }
 
     fn cable_count(&self) -> u64 {
-        let cores_of_a_spine = if self.planes {
-            self.cores / self.spines
-        } else {
-            self.cores
-        };
+        let cores_of_a_spine = if self.planes { self.cores / self.spines } else { self.cores };
         [
             saturating_product([self.pods, self.leaves, self.hosts_per_leaf, self.host_links]),
             saturating_product([self.pods, self.leaves, self.spines, self.parallel_uplinks]),
@@ -298,9 +267,7 @@ impl ClosSpec {
 
 /// The product, or the largest number there is.
 fn saturating_product<const N: usize>(factors: [u32; N]) -> u64 {
-    factors.into_iter().fold(1, |product, factor| {
-        product.saturating_mul(u64::from(factor))
-    })
+    factors.into_iter().fold(1, |product, factor| product.saturating_mul(u64::from(factor)))
 }
 
 #[cfg(test)]
@@ -315,9 +282,7 @@ mod tests {
     fn leaves_of(fabric: &Fabric, host: &str) -> Vec<String> {
         let host = fabric.host(fabric.host_named(host).unwrap());
         let leaves = host.nics.iter().map(|&nic| fabric.leaf_of(nic));
-        leaves
-            .map(|leaf| fabric.switch(leaf).name.clone())
-            .collect()
+        leaves.map(|leaf| fabric.switch(leaf).name.clone()).collect()
     }
 
     #[test]
@@ -330,86 +295,40 @@ mod tests {
         for link in ["leaf1:4>spine1:1", "leaf1:5>spine2:1", "leaf4:5>spine2:4"] {
             assert!(lab.link_named(link).is_some(), "{link}");
         }
-        let devices: Vec<u64> = lab
-            .switches()
-            .iter()
-            .map(|switch| switch.device_id)
-            .collect();
+        let devices: Vec<u64> = lab.switches().iter().map(|switch| switch.device_id).collect();
         assert_eq!(devices, [1, 2, 3, 4, 11, 12]);
-        assert_eq!(
-            lab.switches()[4].p4runtime.as_deref(),
-            Some("127.0.0.1:50011")
-        );
+        assert_eq!(lab.switches()[4].p4runtime.as_deref(), Some("127.0.0.1:50011"));
     }
 
     #[test]
     fn nics_stay_on_the_leaf_or_spread_over_rails_or_alternate_between_two() {
-        let four = ClosSpec {
-            host_links: 4,
-            ..ClosSpec::default()
-        };
+        let four = ClosSpec { host_links: 4, ..ClosSpec::default() };
         assert_eq!(leaves_of(&built(&four), "h4"), ["leaf2"; 4]);
-        let rails = ClosSpec {
-            rails: true,
-            host_links: 5,
-            ..four.clone()
-        };
-        assert_eq!(
-            leaves_of(&built(&rails), "h4"),
-            ["leaf1", "leaf2", "leaf3", "leaf4", "leaf1"]
-        );
-        let dual = ClosSpec {
-            dual_homed: true,
-            ..four
-        };
-        assert_eq!(
-            leaves_of(&built(&dual), "h1"),
-            ["leaf1", "leaf2", "leaf1", "leaf2"]
-        );
-        assert_eq!(
-            leaves_of(&built(&dual), "h4"),
-            ["leaf2", "leaf1", "leaf2", "leaf1"]
-        );
+        let rails = ClosSpec { rails: true, host_links: 5, ..four.clone() };
+        assert_eq!(leaves_of(&built(&rails), "h4"), ["leaf1", "leaf2", "leaf3", "leaf4", "leaf1"]);
+        let dual = ClosSpec { dual_homed: true, ..four };
+        assert_eq!(leaves_of(&built(&dual), "h1"), ["leaf1", "leaf2", "leaf1", "leaf2"]);
+        assert_eq!(leaves_of(&built(&dual), "h4"), ["leaf2", "leaf1", "leaf2", "leaf1"]);
     }
 
     #[test]
     fn three_tiers_join_spines_to_all_cores_or_to_their_plane() {
-        let mesh = ClosSpec {
-            pods: 2,
-            cores: 4,
-            ..ClosSpec::default()
-        };
+        let mesh = ClosSpec { pods: 2, cores: 4, ..ClosSpec::default() };
         let ways = |fabric: &Fabric, name| fabric.links_named(name).len();
         let fabric = built(&mesh);
-        assert_eq!(
-            (ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")),
-            (1, 1)
-        );
-        let fabric = built(&ClosSpec {
-            planes: true,
-            ..mesh
-        });
-        assert_eq!(
-            (ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")),
-            (0, 1)
-        );
+        assert_eq!((ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")), (1, 1));
+        let fabric = built(&ClosSpec { planes: true, ..mesh });
+        assert_eq!((ways(&fabric, "spine4-core1"), ways(&fabric, "spine4-core4")), (0, 1));
         assert_eq!(fabric.host(fabric.host_named("h13").unwrap()).nics.len(), 1);
         assert_eq!(leaves_of(&fabric, "h13"), ["leaf5"]);
     }
 
     #[test]
     fn ports_leave_out_the_one_of_the_controller() {
-        let wide = built(&ClosSpec {
-            leaves: 300,
-            spines: 1,
-            ..ClosSpec::default()
-        });
+        let wide = built(&ClosSpec { leaves: 300, spines: 1, ..ClosSpec::default() });
         let ports = &wide.switch(wide.switch_named("spine1").unwrap()).ports;
         assert_eq!(ports.len(), 300);
-        assert_eq!(
-            ports.keys().skip(253).take(2).collect::<Vec<_>>(),
-            [&254, &256]
-        );
+        assert_eq!(ports.keys().skip(253).take(2).collect::<Vec<_>>(), [&254, &256]);
     }
 
     /// What is written over the lab's numbers, and the error that follows.
@@ -438,16 +357,9 @@ mod tests {
             let (changes, expected) = case.split_once(" => ").unwrap();
             let lab = toml::Table::try_from(ClosSpec::default()).unwrap();
             let changes: toml::Table = changes.replace(", ", "\n").parse().unwrap();
-            let spec: ClosSpec = lab
-                .into_iter()
-                .chain(changes)
-                .collect::<toml::Table>()
-                .try_into()
-                .unwrap();
-            assert_eq!(
-                build_clos("test", &spec).unwrap_err().to_string(),
-                expected.trim_start()
-            );
+            let spec: ClosSpec =
+                lab.into_iter().chain(changes).collect::<toml::Table>().try_into().unwrap();
+            assert_eq!(build_clos("test", &spec).unwrap_err().to_string(), expected.trim_start());
         }
     }
 }

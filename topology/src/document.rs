@@ -36,9 +36,7 @@ impl DocumentFormat {
             Some("toml") => Ok(Self::Toml),
             Some("yaml" | "yml") => Ok(Self::Yaml),
             Some("json") => Ok(Self::Json),
-            _ => Err(DocumentError::UnknownFormat {
-                file: file.to_owned(),
-            }),
+            _ => Err(DocumentError::UnknownFormat { file: file.to_owned() }),
         }
     }
 }
@@ -95,18 +93,11 @@ pub enum DocumentError {
 pub fn decode_text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DocumentError> {
     let file = || file.to_owned();
     if bytes.len() > MAX_DOCUMENT_BYTES {
-        return Err(DocumentError::TooLarge {
-            file: file(),
-            bytes: bytes.len(),
-        });
+        return Err(DocumentError::TooLarge { file: file(), bytes: bytes.len() });
     }
-    let not_text = |offset| DocumentError::NotText {
-        file: file(),
-        offset,
-    };
+    let not_text = |offset| DocumentError::NotText { file: file(), offset };
     let text = std::str::from_utf8(bytes).map_err(|error| not_text(error.valid_up_to()))?;
-    text.find('\0')
-        .map_or(Ok(text), |offset| Err(not_text(offset)))
+    text.find('\0').map_or(Ok(text), |offset| Err(not_text(offset)))
 }
 
 /// The value that `text` describes; `file` is its name in errors.
@@ -121,9 +112,7 @@ pub fn parse_document<T: DeserializeOwned>(
     let text = self::decode_text(text.as_bytes(), file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        return Err(DocumentError::Empty {
-            file: file.to_owned(),
-        });
+        return Err(DocumentError::Empty { file: file.to_owned() });
     }
     let parsed = match format {
         DocumentFormat::Toml => parse_toml(text),
@@ -163,12 +152,9 @@ pub struct PrintError {
 /// several.
 pub fn nearest_name<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (found.chars().count() / 3).max(1);
-    let distances = known
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(found, name), name));
+    let distances = known.into_iter().map(|name| (strsim::damerau_levenshtein(found, name), name));
     let near = distances.filter(|&(distance, _)| distance <= allowed);
-    near.min_by_key(|&(distance, _)| distance)
-        .map(|(_, name)| name)
+    near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
 }
 
 /// What a parser says, before the file is known.
@@ -196,11 +182,7 @@ impl ParseFailure {
         let (line, message) = line_and_message(error.inner());
         let path = error.path().to_string();
         let field = if path == "." { String::new() } else { path };
-        Self {
-            line,
-            field,
-            message,
-        }
+        Self { line, field, message }
     }
 }
 
@@ -211,11 +193,7 @@ fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
     };
     let deserializer = toml::Deserializer::parse(text).map_err(|error| {
         let (line, message) = line_and_message(&error);
-        ParseFailure {
-            line,
-            field: String::new(),
-            message,
-        }
+        ParseFailure { line, field: String::new(), message }
     })?;
     serde_path_to_error::deserialize(deserializer)
         .map_err(|error| ParseFailure::at_field(&error, line_and_message))
@@ -234,21 +212,14 @@ fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
 
 fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, ParseFailure> {
     let line_and_message = |error: &serde_json::Error| {
-        (
-            Some(error.line()),
-            without_position(&error.to_string()).to_owned(),
-        )
+        (Some(error.line()), without_position(&error.to_string()).to_owned())
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| ParseFailure::at_field(&error, line_and_message))?;
     deserializer.end().map_err(|error| {
         let (line, message) = line_and_message(&error);
-        ParseFailure {
-            line,
-            field: String::new(),
-            message,
-        }
+        ParseFailure { line, field: String::new(), message }
     })?;
     Ok(value)
 }
@@ -267,25 +238,18 @@ impl ParseFailure {
 
 /// Number of the line, from 1, that a byte of `text` is in.
 fn line_at(text: &str, offset: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(offset)
-        .filter(|&byte| byte == b'\n')
-        .count()
+    1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
 }
 
 /// JSON and YAML errors end in the position, which is told apart from the message here.
 fn without_position(message: &str) -> &str {
-    message
-        .rsplit_once(" at line ")
-        .map_or(message, |(message, _)| message)
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
 }
 
 /// A serde message in one line; for an unknown name, with the name that may have been meant.
 fn describe_problem(message: &str) -> String {
-    let is_unknown = ["unknown field `", "unknown variant `"]
-        .iter()
-        .any(|p| message.starts_with(p));
+    let is_unknown =
+        ["unknown field `", "unknown variant `"].iter().any(|p| message.starts_with(p));
     let mut quoted = message.split('`').skip(1).step_by(2);
     match quoted.next() {
         Some(found) if is_unknown => match nearest_name(found, quoted) {
@@ -305,11 +269,7 @@ fn file_and_line(file: &str, line: Option<usize>) -> String {
 }
 
 fn field_prefix(field: &str) -> String {
-    if field.is_empty() {
-        String::new()
-    } else {
-        format!("{field}: ")
-    }
+    if field.is_empty() { String::new() } else { format!("{field}: ") }
 }
 
 #[cfg(test)]
@@ -339,35 +299,20 @@ mod tests {
         Wood,
     }
 
-    const FORMATS: [DocumentFormat; 3] = [
-        DocumentFormat::Toml,
-        DocumentFormat::Yaml,
-        DocumentFormat::Json,
-    ];
+    const FORMATS: [DocumentFormat; 3] =
+        [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json];
 
     /// The error of a text, as people see it.
     fn refused(format: DocumentFormat, text: &str) -> String {
-        parse_document::<Rack>(text, format, "rack")
-            .unwrap_err()
-            .to_string()
+        parse_document::<Rack>(text, format, "rack").unwrap_err().to_string()
     }
 
     #[test]
     fn values_round_trip_in_every_format() {
-        let rack = Rack {
-            name: "r".into(),
-            shelves: vec![Shelf {
-                height: 2,
-                kind: Kind::Wood,
-            }],
-        };
+        let rack = Rack { name: "r".into(), shelves: vec![Shelf { height: 2, kind: Kind::Wood }] };
         for format in FORMATS {
             let text = print_document(&rack, format).unwrap();
-            assert_eq!(
-                parse_document::<Rack>(&text, format, "rack").as_ref(),
-                Ok(&rack),
-                "{text}"
-            );
+            assert_eq!(parse_document::<Rack>(&text, format, "rack").as_ref(), Ok(&rack), "{text}");
         }
     }
 
@@ -404,11 +349,7 @@ mod tests {
                 "name: r\nshelves:\n- height: tall\n  kind: wood\n",
                 "rack:3: shelves[0].height: invalid type: string \"tall\", expected u32",
             ),
-            (
-                DocumentFormat::Toml,
-                "name = 'r'\n",
-                "rack:1: missing field `shelves`",
-            ),
+            (DocumentFormat::Toml, "name = 'r'\n", "rack:1: missing field `shelves`"),
             (
                 DocumentFormat::Toml,
                 "name = 'r'\nzzz = 1\n",
@@ -427,10 +368,7 @@ mod tests {
             "rack:2: name: expected value"
         );
         let trailing = "{\"name\": \"r\", \"shelves\": []}\n more";
-        assert_eq!(
-            refused(DocumentFormat::Json, trailing),
-            "rack:2: trailing characters"
-        );
+        assert_eq!(refused(DocumentFormat::Json, trailing), "rack:2: trailing characters");
         assert!(refused(DocumentFormat::Toml, "name = \n").starts_with("rack:1: "));
         assert!(refused(DocumentFormat::Yaml, "a: [\n").starts_with("rack:"));
     }
@@ -443,27 +381,18 @@ mod tests {
             assert_eq!(junk, "rack: not a text file (byte 4 is no UTF-8 text)");
         }
         let junk = decode_text(&[b'a', 0xff], "rack").unwrap_err();
-        assert_eq!(
-            junk.to_string(),
-            "rack: not a text file (byte 1 is no UTF-8 text)"
-        );
+        assert_eq!(junk.to_string(), "rack: not a text file (byte 1 is no UTF-8 text)");
         let large = vec![b' '; MAX_DOCUMENT_BYTES + 1];
         let large = decode_text(&large, "rack").unwrap_err().to_string();
-        assert_eq!(
-            large,
-            "rack: 67108865 bytes; a document has at most 67108864"
-        );
+        assert_eq!(large, "rack: 67108865 bytes; a document has at most 67108864");
     }
 
     #[test]
     fn deeply_nested_text_is_an_error_and_no_crash() {
         for format in FORMATS {
             let deep = format!("name = {}", "[".repeat(100_000));
-            let text = if format == DocumentFormat::Toml {
-                &deep
-            } else {
-                &deep["name = ".len()..]
-            };
+            let text =
+                if format == DocumentFormat::Toml { &deep } else { &deep["name = ".len()..] };
             assert!(parse_document::<Rack>(text, format, "rack").is_err());
         }
     }

@@ -50,10 +50,7 @@ pub(crate) struct FabricDraft {
 impl FabricDraft {
     /// An empty draft of a fabric of that name.
     pub(crate) fn with_name(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Adds `count` switches of a tier, all tiers in ascending order, and returns their ids.
@@ -65,8 +62,7 @@ impl FabricDraft {
         let last_device = self.switches.last().map_or(0, |switch| switch.device_id);
         let numbers = 1..=count as u64;
         let base = last_device.next_multiple_of(10);
-        self.switches
-            .extend(numbers.map(|number| generated_switch(tier, number, base + number)));
+        self.switches.extend(numbers.map(|number| generated_switch(tier, number, base + number)));
         self.ports_used.resize(self.switches.len(), 0);
         (first..self.switches.len()).map(SwitchId::from).collect()
     }
@@ -96,19 +92,12 @@ impl FabricDraft {
             let b = self.next_port(leaf);
             addresses.push(generated_address(leaf, self.ports_used[leaf.index()]));
             self.cables.push(DraftCable {
-                a: LinkEndpoint {
-                    node: host,
-                    port: index,
-                },
+                a: LinkEndpoint { node: host, port: index },
                 b,
                 bandwidth,
             });
         }
-        self.hosts.push(DraftHost {
-            name,
-            gpus,
-            addresses,
-        });
+        self.hosts.push(DraftHost { name, gpus, addresses });
     }
 
     /// Adds a cable between the next free ports of two switches.
@@ -127,19 +116,13 @@ impl FabricDraft {
         let used = &mut self.ports_used[switch.index()];
         *used += 1;
         let port = if *used < CPU_PORT { *used } else { *used + 1 };
-        LinkEndpoint {
-            node: FabricNode::Switch(switch),
-            port,
-        }
+        LinkEndpoint { node: FabricNode::Switch(switch), port }
     }
 
     /// The fabric. Links are numbered in the order of the cables, NICs by host and index.
     pub(crate) fn into_fabric(self) -> Fabric {
-        let mut parts = FabricParts {
-            name: self.name,
-            switches: self.switches,
-            ..FabricParts::default()
-        };
+        let mut parts =
+            FabricParts { name: self.name, switches: self.switches, ..FabricParts::default() };
         for cable in &self.cables {
             parts.add_cable(cable);
         }
@@ -155,11 +138,7 @@ impl FabricParts {
     fn add_cable(&mut self, cable: &DraftCable) {
         for (from, to) in [(cable.a, cable.b), (cable.b, cable.a)] {
             let id = LinkId::from(self.links.len());
-            self.links.push(Link {
-                from,
-                to,
-                bandwidth: cable.bandwidth,
-            });
+            self.links.push(Link { from, to, bandwidth: cable.bandwidth });
             if let FabricNode::Switch(switch) = from.node {
                 self.switches[switch.index()].ports.insert(from.port, id);
             }
@@ -178,24 +157,11 @@ impl FabricParts {
         let id = HostId::from(self.hosts.len());
         let first = self.nics.len();
         for (index, (ip, mac)) in (0..).zip(host.addresses) {
-            let uplink = uplinks[&LinkEndpoint {
-                node: FabricNode::Host(id),
-                port: index,
-            }];
-            self.nics.push(Nic {
-                host: id,
-                index,
-                ip,
-                mac,
-                uplink,
-            });
+            let uplink = uplinks[&LinkEndpoint { node: FabricNode::Host(id), port: index }];
+            self.nics.push(Nic { host: id, index, ip, mac, uplink });
         }
         let nics = (first..self.nics.len()).map(NicId::from).collect();
-        self.hosts.push(Host {
-            name: host.name,
-            gpus: host.gpus,
-            nics,
-        });
+        self.hosts.push(Host { name: host.name, gpus: host.gpus, nics });
     }
 }
 

@@ -5,22 +5,13 @@
 pub const EXAMPLES: [(&str, &str); 4] = [
     ("lab", include_str!("../fabrics/lab.toml")),
     ("crux-testbed", include_str!("../fabrics/crux-testbed.toml")),
-    (
-        "crux-clos-173x16",
-        include_str!("../fabrics/crux-clos-173x16.toml"),
-    ),
-    (
-        "crux-double-sided",
-        include_str!("../fabrics/crux-double-sided.toml"),
-    ),
+    ("crux-clos-173x16", include_str!("../fabrics/crux-clos-173x16.toml")),
+    ("crux-double-sided", include_str!("../fabrics/crux-double-sided.toml")),
 ];
 
 /// The TOML text of the example of that name, for [`spec::parse`](crate::spec::parse).
 pub fn example_text(name: &str) -> Option<&'static str> {
-    EXAMPLES
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|&(_, text)| text)
+    EXAMPLES.iter().find(|(known, _)| *known == name).map(|&(_, text)| text)
 }
 
 #[cfg(test)]
@@ -35,14 +26,8 @@ mod tests {
             let fabric = spec::parse_fabric(text, DocumentFormat::Toml, name).unwrap();
             assert_eq!(fabric.name(), name);
             let findings = check_fabric(&fabric);
-            let worst = findings
-                .iter()
-                .filter(|finding| finding.severity != Severity::Info);
-            assert_eq!(
-                worst.collect::<Vec<_>>(),
-                Vec::<&crate::Finding>::new(),
-                "{name}"
-            );
+            let worst = findings.iter().filter(|finding| finding.severity != Severity::Info);
+            assert_eq!(worst.collect::<Vec<_>>(), Vec::<&crate::Finding>::new(), "{name}");
         }
     }
 
@@ -52,11 +37,7 @@ mod tests {
             let fabric =
                 spec::parse_fabric(example_text(name).unwrap(), DocumentFormat::Toml, name)
                     .unwrap();
-            (
-                fabric.switches().len(),
-                fabric.hosts().len(),
-                fabric.nics().len(),
-            )
+            (fabric.switches().len(), fabric.hosts().len(), fabric.nics().len())
         };
         assert_eq!(sizes("lab"), (6, 12, 12));
         assert_eq!(sizes("crux-testbed"), (8, 12, 48));

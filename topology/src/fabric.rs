@@ -183,12 +183,8 @@ impl Fabric {
         let structure = FabricStructure {
             up: links_towards(&parts, Ordering::Greater),
             down: links_towards(&parts, Ordering::Less),
-            host_names: hosts
-                .map(|(id, host)| (host.name.clone(), id.into()))
-                .collect(),
-            switch_names: switches
-                .map(|(id, switch)| (switch.name.clone(), id.into()))
-                .collect(),
+            host_names: hosts.map(|(id, host)| (host.name.clone(), id.into())).collect(),
+            switch_names: switches.map(|(id, switch)| (switch.name.clone(), id.into())).collect(),
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
             parts,
         };
@@ -324,8 +320,7 @@ impl Fabric {
 
     /// The switch that a NIC is connected to.
     pub fn leaf_of(&self, nic: NicId) -> SwitchId {
-        self.switch_after(self.nic(nic).uplink)
-            .expect("builders connect every NIC to a switch")
+        self.switch_after(self.nic(nic).uplink).expect("builders connect every NIC to a switch")
     }
 
     /// Whether the link works and new traffic may use it, and so may both its ends.
@@ -336,17 +331,13 @@ impl Fabric {
     /// Whether the link and the switches at its ends work, drained or not.
     pub fn is_up(&self, link: LinkId) -> bool {
         !self.cables[link.cable_index()].failed
-            && self
-                .switch_ends(link)
-                .all(|switch| !self.switches[switch.index()].failed)
+            && self.switch_ends(link).all(|switch| !self.switches[switch.index()].failed)
     }
 
     /// Whether an operator keeps new traffic off the link or off a switch at its ends.
     pub fn is_drained(&self, link: LinkId) -> bool {
         self.cables[link.cable_index()].drained
-            || self
-                .switch_ends(link)
-                .any(|switch| self.switches[switch.index()].drained)
+            || self.switch_ends(link).any(|switch| self.switches[switch.index()].drained)
     }
 
     /// Whether the switch itself works.
@@ -374,18 +365,12 @@ impl Fabric {
         let link = |cable: usize| LinkId::from(2 * cable);
         let cables = self.cables.iter().enumerate().flat_map(|(cable, is)| {
             let failed = is.failed.then(|| AvailabilityChange::LinkDown(link(cable)));
-            let drained = is
-                .drained
-                .then(|| AvailabilityChange::DrainLink(link(cable)));
+            let drained = is.drained.then(|| AvailabilityChange::DrainLink(link(cable)));
             failed.into_iter().chain(drained)
         });
         let switches = self.switches.iter().enumerate().flat_map(|(switch, is)| {
-            let failed = is
-                .failed
-                .then(|| AvailabilityChange::SwitchDown(switch.into()));
-            let drained = is
-                .drained
-                .then(|| AvailabilityChange::DrainSwitch(switch.into()));
+            let failed = is.failed.then(|| AvailabilityChange::SwitchDown(switch.into()));
+            let drained = is.drained.then(|| AvailabilityChange::DrainSwitch(switch.into()));
             failed.into_iter().chain(drained)
         });
         cables.chain(switches).collect()
@@ -412,9 +397,7 @@ impl Fabric {
 
     fn switch_ends(&self, link: LinkId) -> impl Iterator<Item = SwitchId> + '_ {
         let Link { from, to, .. } = *self.link(link);
-        [from.node, to.node]
-            .into_iter()
-            .filter_map(FabricNode::switch)
+        [from.node, to.node].into_iter().filter_map(FabricNode::switch)
     }
 }
 

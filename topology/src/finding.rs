@@ -43,29 +43,17 @@ pub struct Finding {
 impl Finding {
     /// Something does not work.
     pub fn error(about: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            about: about.into(),
-            text: text.into(),
-        }
+        Self { severity: Severity::Error, about: about.into(), text: text.into() }
     }
 
     /// Something works, perhaps not as meant.
     pub fn warning(about: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            about: about.into(),
-            text: text.into(),
-        }
+        Self { severity: Severity::Warning, about: about.into(), text: text.into() }
     }
 
     /// Something good to know.
     pub fn info(about: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Info,
-            about: about.into(),
-            text: text.into(),
-        }
+        Self { severity: Severity::Info, about: about.into(), text: text.into() }
     }
 }
 

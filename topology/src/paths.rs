@@ -52,9 +52,7 @@ impl NextHops {
         let mut paths = vec![Vec::new()];
         for _ in 0..distance {
             let extended = paths.into_iter().flat_map(|path: Vec<LinkId>| {
-                let at = path
-                    .last()
-                    .map_or(Some(from), |&link| fabric.switch_after(link));
+                let at = path.last().map_or(Some(from), |&link| fabric.switch_after(link));
                 let hops = at.map_or(&[][..], |switch| self.links_at(switch));
                 hops.iter().map(move |&hop| [&path[..], &[hop]].concat())
             });
@@ -123,11 +121,7 @@ struct UpperSwitch {
 impl DownwardHops {
     /// Those to the leaf `to`; `climbs` are the fabric's.
     pub fn new(climbs: &UpwardHops, to: SwitchId) -> Self {
-        let mut descents = Self {
-            to,
-            upper: Vec::new(),
-            hops: Vec::new(),
-        };
+        let mut descents = Self { to, upper: Vec::new(), hops: Vec::new() };
         let mut lower = vec![to];
         let mut distance = 1;
         while !lower.is_empty() {
@@ -153,10 +147,7 @@ impl DownwardHops {
 
     /// The links that a switch may take, by its place in [`DownwardHops::iter`], ascending.
     pub fn hops_at(&self, place: usize) -> &[SwitchHop] {
-        let hops = self
-            .upper
-            .get(place)
-            .map_or(0..0, |above| above.hops.clone());
+        let hops = self.upper.get(place).map_or(0..0, |above| above.hops.clone());
         &self.hops[hops.start as usize..hops.end as usize]
     }
 
@@ -199,11 +190,7 @@ impl DownwardHops {
             let hops = steps.iter().map(|&(_, link, to)| SwitchHop { link, to });
             self.hops.extend(hops);
             let (switch, hops) = (steps[0].0, start..self.hops.len() as u32);
-            self.upper.push(UpperSwitch {
-                switch,
-                distance,
-                hops,
-            });
+            self.upper.push(UpperSwitch { switch, distance, hops });
             higher.push(switch);
         }
         higher
@@ -222,10 +209,7 @@ pub struct LinkPath {
 
 impl LinkPath {
     /// No links.
-    pub const EMPTY: Self = Self {
-        links: [LinkId(0); MAX_PATH_LINKS],
-        length: 0,
-    };
+    pub const EMPTY: Self = Self { links: [LinkId(0); MAX_PATH_LINKS], length: 0 };
 
     /// The path over `links`; `None` if they are more than a path has.
     pub fn new(links: &[LinkId]) -> Option<Self> {
@@ -321,9 +305,7 @@ impl NextHops {
                 continue;
             };
             let start = self.links.len();
-            let best = reaching
-                .into_iter()
-                .filter(|&(distance, _)| distance == nearest);
+            let best = reaching.into_iter().filter(|&(distance, _)| distance == nearest);
             self.links.extend(best.map(|(_, link)| link));
             self.distances[switch.index()] = Some(nearest + 1);
             self.spans[switch.index()] = start..self.links.len();
@@ -345,25 +327,15 @@ mod tests {
             fabric.switch(switch).name.clone()
         };
         let paths = equal_cost_paths(fabric, from, to);
-        paths
-            .iter()
-            .map(|path| path.iter().map(name).collect::<Vec<_>>().join(" "))
-            .collect()
+        paths.iter().map(|path| path.iter().map(name).collect::<Vec<_>>().join(" ")).collect()
     }
 
     #[test]
     fn two_tiers_have_one_path_per_spine_and_parallel_link() {
         let lab = clos::build_clos("lab", &ClosSpec::default()).unwrap();
-        assert_eq!(
-            ways(&lab, "leaf1", "leaf3"),
-            ["spine1 leaf3", "spine2 leaf3"]
-        );
+        assert_eq!(ways(&lab, "leaf1", "leaf3"), ["spine1 leaf3", "spine2 leaf3"]);
         assert_eq!(ways(&lab, "leaf2", "leaf2"), [""]);
-        let parallel = ClosSpec {
-            parallel_uplinks: 2,
-            spines: 1,
-            ..ClosSpec::default()
-        };
+        let parallel = ClosSpec { parallel_uplinks: 2, spines: 1, ..ClosSpec::default() };
         let parallel = clos::build_clos("parallel", &parallel).unwrap();
         assert_eq!(ways(&parallel, "leaf1", "leaf3"), ["spine1 leaf3"; 4]);
     }
@@ -376,9 +348,8 @@ mod tests {
         let one_left = lab.with_changes([AvailabilityChange::LinkDown(cable)]);
         assert_eq!(ways(&one_left, "leaf1", "leaf3"), ["spine2 leaf3"]);
         // Up again at leaf2 or leaf4 and down from spine2 would be a valley.
-        let none_left = one_left.with_changes([AvailabilityChange::LinkDown(
-            lab.links_named("spine2-leaf1")[0],
-        )]);
+        let none_left = one_left
+            .with_changes([AvailabilityChange::LinkDown(lab.links_named("spine2-leaf1")[0])]);
         assert!(ways(&none_left, "leaf1", "leaf3").is_empty());
         let drained = lab.with_changes([AvailabilityChange::DrainSwitch(spine2)]);
         assert_eq!(ways(&drained, "leaf1", "leaf3"), ["spine1 leaf3"]);
@@ -389,17 +360,9 @@ mod tests {
 
     #[test]
     fn three_tiers_stay_in_the_pod_or_cross_a_core() {
-        let spec = ClosSpec {
-            pods: 2,
-            cores: 2,
-            planes: true,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { pods: 2, cores: 2, planes: true, ..ClosSpec::default() };
         let fabric = clos::build_clos("three", &spec).unwrap();
-        assert_eq!(
-            ways(&fabric, "leaf1", "leaf2"),
-            ["spine1 leaf2", "spine2 leaf2"]
-        );
+        assert_eq!(ways(&fabric, "leaf1", "leaf2"), ["spine1 leaf2", "spine2 leaf2"]);
         let across = ["spine1 core1 spine3 leaf6", "spine2 core2 spine4 leaf6"];
         assert_eq!(ways(&fabric, "leaf1", "leaf6"), across);
         // Within a pod a core is a detour, longer than the way over the other spine.
@@ -414,9 +377,6 @@ mod tests {
         let [spine, leaf] = ["spine1", "leaf3"].map(|name| lab.switch_named(name).unwrap());
         let hops = next_hops(&lab, leaf);
         assert_eq!(hops.links_at(spine), lab.links_named("spine1-leaf3"));
-        assert_eq!(
-            (hops.distance(spine), hops.links_at(leaf)),
-            (Some(1), &[][..])
-        );
+        assert_eq!((hops.distance(spine), hops.links_at(leaf)), (Some(1), &[][..]));
     }
 }

@@ -92,10 +92,7 @@ pub struct FabricFieldError {
 
 impl FabricFieldError {
     pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            problem: problem.into(),
-        }
+        Self { field: field.into(), problem: problem.into() }
     }
 }
 
@@ -121,10 +118,7 @@ pub enum SpecError {
 /// The text is no Fabric document, or one that makes no sense; the error names the field.
 pub fn parse_fabric(text: &str, format: DocumentFormat, file: &str) -> Result<Fabric, SpecError> {
     let document = document::parse_document::<FabricDocument>(text, format, file)?;
-    Fabric::try_from(&document).map_err(|error| SpecError::Field {
-        file: file.to_owned(),
-        error,
-    })
+    Fabric::try_from(&document).map_err(|error| SpecError::Field { file: file.to_owned(), error })
 }
 
 impl TryFrom<&FabricDocument> for Fabric {
@@ -164,20 +158,16 @@ pub(crate) fn check_minimum_counts(counts: &[(&str, u32)]) -> Result<(), FabricF
 /// Refuses the first field that makes more than may be: (field, what it makes, how many, limit).
 pub(crate) fn check_limits(sizes: &[(&str, &str, u64, u64)]) -> Result<(), FabricFieldError> {
     match sizes.iter().find(|&&(_, _, found, limit)| found > limit) {
-        Some((field, what, found, limit)) => Err(FabricFieldError::new(
-            *field,
-            format!("makes {found} {what}; at most {limit}"),
-        )),
+        Some((field, what, found, limit)) => {
+            Err(FabricFieldError::new(*field, format!("makes {found} {what}; at most {limit}")))
+        }
         None => Ok(()),
     }
 }
 
 /// Whether hosts and switches may have that name: it must be safe in `name:port` and `a>b`.
 pub(crate) fn is_valid_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 #[cfg(test)]
@@ -202,28 +192,16 @@ mod tests {
             {"a": "leaf2:4", "b": "spine1:2", "gbps": 400.0} ] }"#;
 
     fn refused(text: &str) -> String {
-        parse_fabric(text, DocumentFormat::Json, "f.json")
-            .unwrap_err()
-            .to_string()
+        parse_fabric(text, DocumentFormat::Json, "f.json").unwrap_err().to_string()
     }
 
     #[test]
     fn an_explicit_document_is_a_fabric_and_back() {
         let fabric = parse_fabric(GOOD, DocumentFormat::Json, "f.json").unwrap();
-        assert_eq!(
-            fabric.link_name(fabric.links_named("leaf1-spine1")[0]),
-            "leaf1:4>spine1:1"
-        );
+        assert_eq!(fabric.link_name(fabric.links_named("leaf1-spine1")[0]), "leaf1:4>spine1:1");
         let h2 = fabric.host_named("h2").unwrap();
-        assert_eq!(
-            fabric.nic(fabric.host(h2).nics[1]).mac.to_string(),
-            "02:00:0a:00:02:02"
-        );
-        for format in [
-            DocumentFormat::Toml,
-            DocumentFormat::Yaml,
-            DocumentFormat::Json,
-        ] {
+        assert_eq!(fabric.nic(fabric.host(h2).nics[1]).mac.to_string(), "02:00:0a:00:02:02");
+        for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
             let text = document::print_document(&explicit_document(&fabric), format).unwrap();
             assert_eq!(parse_fabric(&text, format, "f").as_ref(), Ok(&fabric));
         }
@@ -256,10 +234,7 @@ mod tests {
                 panic!("{case}");
             };
             assert!(GOOD.contains(good), "{good}");
-            assert_eq!(
-                refused(&GOOD.replacen(good, bad, 1)),
-                format!("f.json: {expected}")
-            );
+            assert_eq!(refused(&GOOD.replacen(good, bad, 1)), format!("f.json: {expected}"));
         }
     }
 
@@ -269,20 +244,14 @@ mod tests {
             "f.json: switches: a fabric needs at least one switch; list them or generate a [clos]";
         assert_eq!(refused(r#"{"name": "lab"}"#), empty);
         let clos = serde_json::to_string(&ClosSpec::default()).unwrap();
-        let both = GOOD.replacen(
-            r#""name": "lab","#,
-            &format!(r#""name": "lab", "clos": {clos},"#),
-            1,
-        );
+        let both =
+            GOOD.replacen(r#""name": "lab","#, &format!(r#""name": "lab", "clos": {clos},"#), 1);
         let found =
             "f.json: clos: a document has either clos or switches, hosts and links, found both";
         assert_eq!(refused(&both), found);
         let zero = format!(r#"{{"name": "lab", "clos": {clos}}}"#)
             .replace(r#""leaves":4"#, r#""leaves":0"#);
-        assert_eq!(
-            refused(&zero),
-            "f.json: clos.leaves: must be at least 1, found 0"
-        );
+        assert_eq!(refused(&zero), "f.json: clos.leaves: must be at least 1, found 0");
     }
 
     #[test]

@@ -52,17 +52,10 @@ impl std::str::FromStr for MacAddress {
         let mut bytes = [0; 6];
         let mut parts = text.split(':');
         for byte in &mut bytes {
-            let part = parts
-                .next()
-                .filter(|part| part.len() == 2)
-                .ok_or(InvalidMacAddress)?;
+            let part = parts.next().filter(|part| part.len() == 2).ok_or(InvalidMacAddress)?;
             *byte = u8::from_str_radix(part, 16).map_err(|_| InvalidMacAddress)?;
         }
-        parts
-            .next()
-            .is_none()
-            .then_some(Self(bytes))
-            .ok_or(InvalidMacAddress)
+        parts.next().is_none().then_some(Self(bytes)).ok_or(InvalidMacAddress)
     }
 }
 
@@ -88,13 +81,9 @@ mod tests {
     fn mac_round_trips_and_refuses_other_text() {
         let mac: MacAddress = "02:00:0a:00:01:fe".parse().unwrap();
         assert_eq!(mac.to_string(), "02:00:0a:00:01:fe");
-        for text in [
-            "",
-            "02:00:0a:00:01",
-            "02:00:0a:00:01:fe:00",
-            "2:0:a:0:1:1",
-            "0g:00:00:00:00:00",
-        ] {
+        for text in
+            ["", "02:00:0a:00:01", "02:00:0a:00:01:fe:00", "2:0:a:0:1:1", "0g:00:00:00:00:00"]
+        {
             assert_eq!(text.parse::<MacAddress>(), Err(InvalidMacAddress));
         }
     }

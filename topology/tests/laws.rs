@@ -53,22 +53,10 @@ fn change(
     let link = LinkId::from(choice.index(fabric.links().len()));
     let switch = SwitchId::from(choice.index(fabric.switches().len()));
     match kind % 4 {
-        0 => (
-            AvailabilityChange::LinkDown(link),
-            AvailabilityChange::LinkUp(link),
-        ),
-        1 => (
-            AvailabilityChange::DrainLink(link),
-            AvailabilityChange::UndrainLink(link),
-        ),
-        2 => (
-            AvailabilityChange::SwitchDown(switch),
-            AvailabilityChange::SwitchUp(switch),
-        ),
-        _ => (
-            AvailabilityChange::DrainSwitch(switch),
-            AvailabilityChange::UndrainSwitch(switch),
-        ),
+        0 => (AvailabilityChange::LinkDown(link), AvailabilityChange::LinkUp(link)),
+        1 => (AvailabilityChange::DrainLink(link), AvailabilityChange::UndrainLink(link)),
+        2 => (AvailabilityChange::SwitchDown(switch), AvailabilityChange::SwitchUp(switch)),
+        _ => (AvailabilityChange::DrainSwitch(switch), AvailabilityChange::UndrainSwitch(switch)),
     }
 }
 
@@ -78,11 +66,7 @@ fn breakage() -> impl Strategy<Value = Vec<(u8, prop::sample::Index)>> {
 }
 
 fn broken(fabric: &Fabric, choices: &[(u8, prop::sample::Index)]) -> Fabric {
-    fabric.with_changes(
-        choices
-            .iter()
-            .map(|&(kind, choice)| change(fabric, kind, choice).0),
-    )
+    fabric.with_changes(choices.iter().map(|&(kind, choice)| change(fabric, kind, choice).0))
 }
 
 /// All valley-free paths over usable links, the slow and plain way: from every switch on the way,
@@ -95,12 +79,7 @@ fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> 
             found.push(path);
             continue;
         }
-        for &link in fabric
-            .switch(at)
-            .ports
-            .values()
-            .filter(|&&link| fabric.is_usable(link))
-        {
+        for &link in fabric.switch(at).ports.values().filter(|&&link| fabric.is_usable(link)) {
             let Some(next) = fabric.switch_after(link) else {
                 continue;
             };

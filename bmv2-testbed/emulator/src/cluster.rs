@@ -109,9 +109,7 @@ impl HostCluster {
         let mut cluster = Self {
             jobs: Vec::new(),
             connections: Vec::new(),
-            nics: nics
-                .map(|nic| NicScheduler::new(fabric.link(nic.uplink).bandwidth))
-                .collect(),
+            nics: nics.map(|nic| NicScheduler::new(fabric.link(nic.uplink).bandwidth)).collect(),
             errors: HostErrorCounts::default(),
             flows_stopped: false,
             packet: Vec::new(),
@@ -139,9 +137,7 @@ impl HostCluster {
 
     /// Whether every flow that was started has ended.
     pub fn all_flows_done(&self) -> bool {
-        self.connections
-            .iter()
-            .all(|connection| connection.sender.is_done())
+        self.connections.iter().all(|connection| connection.sender.is_done())
     }
 
     /// The jobs, in the order given.
@@ -151,14 +147,9 @@ impl HostCluster {
 
     /// What should not have been.
     pub fn error_counts(&self) -> HostErrorCounts {
-        let again = self
-            .connections
-            .iter()
-            .map(|connection| connection.sender.retransmitted_packets());
-        HostErrorCounts {
-            retransmitted: again.sum(),
-            ..self.errors
-        }
+        let again =
+            self.connections.iter().map(|connection| connection.sender.retransmitted_packets());
+        HostErrorCounts { retransmitted: again.sum(), ..self.errors }
     }
 
     fn add_job(
@@ -269,21 +260,12 @@ impl HostCluster {
     fn transmit_packets(&mut self, nic: usize, now: Nanos, out: &mut EndpointOutbox) {
         while let Some(index) = self.nics[nic].next_connection(now) {
             let connection = &mut self.connections[index];
-            let Some(MessageSegment {
-                psn,
-                payload,
-                first,
-                last,
-            }) = connection.sender.next_segment()
+            let Some(MessageSegment { psn, payload, first, last }) =
+                connection.sender.next_segment()
             else {
                 continue;
             };
-            let body = PacketBody::Data {
-                psn,
-                payload,
-                first,
-                last,
-            };
+            let body = PacketBody::Data { psn, payload, first, last };
             roce::write_packet(&connection.forward, body, &mut self.packet);
             out.send_packet(nic as u32, &self.packet);
             self.nics[nic].occupy_link(payload + OVERHEAD, now);
@@ -334,12 +316,7 @@ impl NetworkEndpoint for HostCluster {
 
 impl fmt::Debug for HostCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Cluster of {} jobs, {} connections",
-            self.jobs.len(),
-            self.connections.len()
-        )
+        write!(f, "Cluster of {} jobs, {} connections", self.jobs.len(), self.connections.len())
     }
 }
 

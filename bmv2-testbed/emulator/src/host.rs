@@ -61,23 +61,15 @@ impl EmulatedHost {
         let flows = || jobs.iter().flat_map(|job| &job.flows).enumerate();
         let outgoing = flows().filter(|(_, flow)| is_here(flow.src));
         let outgoing = outgoing.map(|(index, flow)| {
-            let (sender, nic, bytes) = (
-                TransportSender::new(settings),
-                flow.src,
-                flow.bytes.round() as u64,
-            );
+            let (sender, nic, bytes) =
+                (TransportSender::new(settings), flow.src, flow.bytes.round() as u64);
             (index, OutgoingFlow { sender, nic, bytes })
         });
         let incoming = flows().filter(|(_, flow)| is_here(flow.dst));
-        let nics = (0..fabric.nics().len())
-            .map(NicId::from)
-            .filter(|nic| is_here(*nic));
+        let nics = (0..fabric.nics().len()).map(NicId::from).filter(|nic| is_here(*nic));
         let wire = |nic: NicId| {
             let rate = fabric.link(fabric.nic(nic).uplink).bandwidth;
-            let wire = ScheduledNic {
-                nic: NicScheduler::new(rate),
-                due: None,
-            };
+            let wire = ScheduledNic { nic: NicScheduler::new(rate), due: None };
             (nic, wire)
         };
         Self {
@@ -95,11 +87,7 @@ impl EmulatedHost {
     /// is.
     pub fn begin_flow(&mut self, flow: u32, now: Nanos) {
         let index = flow as usize;
-        if let Some(outgoing) = self
-            .outgoing
-            .get_mut(&index)
-            .filter(|flow| flow.sender.is_done())
-        {
+        if let Some(outgoing) = self.outgoing.get_mut(&index).filter(|flow| flow.sender.is_done()) {
             outgoing.sender.begin_message(outgoing.bytes, now);
             let nic = outgoing.nic;
             self.request_transmission(index, nic, now);
@@ -124,10 +112,7 @@ impl EmulatedHost {
     /// When [`EmulatedHost::advance`] has something to do, if no packet comes before.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let wires = self.nics.values().filter_map(|wire| wire.due);
-        let deadlines = self
-            .outgoing
-            .values()
-            .filter_map(|flow| flow.sender.deadline());
+        let deadlines = self.outgoing.values().filter_map(|flow| flow.sender.deadline());
         wires.chain(deadlines).min()
     }
 
@@ -136,11 +121,7 @@ impl EmulatedHost {
         let expired: Vec<_> = self
             .outgoing
             .iter_mut()
-            .filter(|(_, flow)| {
-                flow.sender
-                    .deadline()
-                    .is_some_and(|deadline| deadline <= now)
-            })
+            .filter(|(_, flow)| flow.sender.deadline().is_some_and(|deadline| deadline <= now))
             .map(|(index, flow)| {
                 flow.sender.handle_timeout(now);
                 (*index, flow.nic)
@@ -149,10 +130,7 @@ impl EmulatedHost {
         for (index, nic) in expired {
             self.request_transmission(index, nic, now);
         }
-        let due = self
-            .nics
-            .iter_mut()
-            .filter(|(_, wire)| wire.due.is_some_and(|due| due <= now));
+        let due = self.nics.iter_mut().filter(|(_, wire)| wire.due.is_some_and(|due| due <= now));
         let due: Vec<_> = due.map(|(nic, wire)| (*nic, wire.due.take())).collect();
         for (nic, _) in due {
             self.transmit_segments(nic, now);
@@ -171,10 +149,7 @@ impl EmulatedHost {
 
     /// Packets sent again since the start.
     pub fn retransmitted_packets(&self) -> u64 {
-        self.outgoing
-            .values()
-            .map(|flow| flow.sender.retransmitted_packets())
-            .sum()
+        self.outgoing.values().map(|flow| flow.sender.retransmitted_packets()).sum()
     }
 
     fn reply_to_data(&mut self, flow: u32, psn: u32, last: bool) {
@@ -209,10 +184,7 @@ impl EmulatedHost {
 
     /// Has the NIC send what the window of a flow allows.
     fn request_transmission(&mut self, index: usize, nic: NicId, now: Nanos) {
-        let can_send = self
-            .outgoing
-            .get(&index)
-            .is_some_and(|flow| flow.sender.can_send());
+        let can_send = self.outgoing.get(&index).is_some_and(|flow| flow.sender.can_send());
         if let (true, Some(wire)) = (can_send, self.nics.get_mut(&nic)) {
             wire.nic.enqueue_connection(index);
             self.transmit_segments(nic, now);
@@ -231,18 +203,8 @@ impl EmulatedHost {
             let Some(segment) = outgoing.sender.next_segment() else {
                 continue;
             };
-            let MessageSegment {
-                psn,
-                payload,
-                first,
-                last,
-            } = segment;
-            let body = PacketBody::Data {
-                psn,
-                payload,
-                first,
-                last,
-            };
+            let MessageSegment { psn, payload, first, last } = segment;
+            let body = PacketBody::Data { psn, payload, first, last };
             let flow = index as u32;
             self.packets.push_back(HostPacket { flow, body });
             wire.nic.occupy_link(payload + OVERHEAD, now);
@@ -277,12 +239,8 @@ mod tests {
             ..ClosSpec::default()
         };
         let fabric = clos::build_clos("pair", &spec).unwrap();
-        let flow = |src, dst| Flow {
-            src: NicId(src),
-            dst: NicId(dst),
-            bytes: 1e6,
-            udp_src_port: 0xC000,
-        };
+        let flow =
+            |src, dst| Flow { src: NicId(src), dst: NicId(dst), bytes: 1e6, udp_src_port: 0xC000 };
         let jobs = [Job {
             id: "pair".into(),
             tenant: None,
@@ -317,11 +275,7 @@ mod tests {
             }
             done += a.next_finished_flow().iter().count() + b.next_finished_flow().iter().count();
             if packets.is_empty() {
-                now = [a.next_deadline(), b.next_deadline()]
-                    .into_iter()
-                    .flatten()
-                    .min()
-                    .unwrap();
+                now = [a.next_deadline(), b.next_deadline()].into_iter().flatten().min().unwrap();
                 a.advance_to(now);
                 b.advance_to(now);
             }

@@ -53,11 +53,7 @@ impl TrainingJob {
         let compute_ns = rhythm.compute_ns.max(1);
         let communicate_after_ns = rhythm.communicate_after_ns.min(compute_ns);
         Self {
-            spec: IterationSpec {
-                compute_ns,
-                communicate_after_ns,
-                ..rhythm
-            },
+            spec: IterationSpec { compute_ns, communicate_after_ns, ..rhythm },
             communication: CommunicationState::Pending,
             iteration_starts: Vec::new(),
         }
@@ -129,20 +125,14 @@ impl TrainingJob {
 mod tests {
     use super::*;
 
-    const RHYTHM: IterationSpec = IterationSpec {
-        compute_ns: 100,
-        communicate_after_ns: 40,
-        flows: 2,
-    };
+    const RHYTHM: IterationSpec =
+        IterationSpec { compute_ns: 100, communicate_after_ns: 40, flows: 2 };
 
     #[test]
     fn computation_that_outlasts_communication_sets_the_pace() {
         let mut job = TrainingJob::new(RHYTHM);
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(40)]);
-        assert_eq!(
-            job.handle_wake(40),
-            [TrainingEffect::StartFlows, TrainingEffect::WakeAt(100)]
-        );
+        assert_eq!(job.handle_wake(40), [TrainingEffect::StartFlows, TrainingEffect::WakeAt(100)]);
         assert_eq!(job.handle_flow_done(60), []);
         assert_eq!(job.handle_flow_done(70), []);
         assert_eq!(job.handle_wake(100), [TrainingEffect::WakeAt(140)]);
@@ -157,10 +147,7 @@ mod tests {
         job.handle_flow_done(60);
         assert_eq!(job.handle_wake(105), []);
         assert_eq!(job.handle_flow_done(150), [TrainingEffect::WakeAt(190)]);
-        assert_eq!(
-            (job.completed_iterations(), job.iteration_starts()),
-            (1, [5, 150].as_slice())
-        );
+        assert_eq!((job.completed_iterations(), job.iteration_starts()), (1, [5, 150].as_slice()));
     }
 
     #[test]
@@ -176,10 +163,7 @@ mod tests {
 
     #[test]
     fn without_overlap_communication_waits_for_the_computation() {
-        let mut job = TrainingJob::new(IterationSpec {
-            communicate_after_ns: 500,
-            ..RHYTHM
-        });
+        let mut job = TrainingJob::new(IterationSpec { communicate_after_ns: 500, ..RHYTHM });
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(100)]);
         assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows]);
     }

@@ -45,11 +45,7 @@ impl NicScheduler {
     /// The connection whose turn it is, if the wire is free.
     pub(crate) fn next_connection(&mut self, now: Nanos) -> Option<usize> {
         let is_free = self.free_at_ps < (now + 1) * PICOS_PER_NANO;
-        if is_free {
-            self.waiting.pop_front()
-        } else {
-            None
-        }
+        if is_free { self.waiting.pop_front() } else { None }
     }
 
     /// A packet of `bytes` goes onto the wire.
@@ -78,9 +74,7 @@ mod tests {
     #[test]
     fn connections_take_turns_at_the_rate_of_the_link() {
         let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
-        [7, 8, 7]
-            .into_iter()
-            .for_each(|connection| nic.enqueue_connection(connection));
+        [7, 8, 7].into_iter().for_each(|connection| nic.enqueue_connection(connection));
         let (mut now, mut order) = (0, Vec::new());
         for _ in 0..1000 {
             let connection = nic.next_connection(now).unwrap();
@@ -100,10 +94,7 @@ mod tests {
         let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         nic.occupy_link(1000, 0);
         nic.enqueue_connection(1);
-        assert_eq!(
-            (nic.take_next_wake(), nic.take_next_wake()),
-            (Some(40), None)
-        );
+        assert_eq!((nic.take_next_wake(), nic.take_next_wake()), (Some(40), None));
         assert_eq!(nic.next_connection(500), Some(1));
         nic.occupy_link(1000, 500);
         nic.clear_wake();

@@ -54,20 +54,14 @@ impl EmulationOutcome {
         let (from, to) = ends?.into_iter().max_by_key(|(_, last)| *last)?;
         let window = from..to;
         let jobs = jobs.iter().zip(trainings);
-        let jobs = jobs
-            .map(|(job, training)| measure_job(job, training, &window, scale))
-            .collect();
+        let jobs = jobs.map(|(job, training)| measure_job(job, training, &window, scale)).collect();
         Some(Self { window, jobs })
     }
 
     /// Share of the jobs' GPU time in which they computed.
     pub fn gpu_utilization(&self) -> f64 {
         let gpus = |job: &EmulatedJobOutcome| f64::from(job.gpus);
-        let busy: f64 = self
-            .jobs
-            .iter()
-            .map(|job| gpus(job) * job.gpu_busy_fraction)
-            .sum();
+        let busy: f64 = self.jobs.iter().map(|job| gpus(job) * job.gpu_busy_fraction).sum();
         busy / self.jobs.iter().map(gpus).sum::<f64>()
     }
 }
@@ -90,10 +84,7 @@ fn measure_job(
     let mean = (iterations > 0).then(|| scale.real_seconds(total) / iterations as f64);
     let compute_ns = training.iteration_spec().compute_ns;
     let computed = training.iteration_starts().iter().map(|begun| {
-        let (start, end) = (
-            *begun.max(&window.start),
-            (begun + compute_ns).min(window.end),
-        );
+        let (start, end) = (*begun.max(&window.start), (begun + compute_ns).min(window.end));
         end.saturating_sub(start)
     });
     let computed: Nanos = computed.sum();
@@ -131,11 +122,7 @@ mod tests {
 
     /// A job that computes for 60 of every `period`, until `until`.
     fn trained(period: Nanos, until: Nanos) -> TrainingJob {
-        let rhythm = IterationSpec {
-            compute_ns: 60,
-            communicate_after_ns: 60,
-            flows: 1,
-        };
+        let rhythm = IterationSpec { compute_ns: 60, communicate_after_ns: 60, flows: 1 };
         let mut training = TrainingJob::new(rhythm);
         for begun in (0..until).step_by(period as usize) {
             training.handle_wake(begun);
@@ -170,10 +157,7 @@ mod tests {
         let jobs = [job("slow", 3), job("fast", 1)];
         let trainings = [trained(120, 300), trained(80, 400)];
         let scale = TimeScale::new(1.0).unwrap();
-        assert_eq!(
-            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 3), scale),
-            None
-        );
+        assert_eq!(EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 3), scale), None);
         assert!(EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 2), scale).is_some());
     }
 }

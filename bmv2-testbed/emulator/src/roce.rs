@@ -116,14 +116,9 @@ pub fn write_datagram(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>) {
 /// # Errors
 /// It is anything else, or damaged.
 pub fn read_datagram(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
-    let body_end = bytes
-        .len()
-        .checked_sub(ICRC)
-        .ok_or(PacketError::BadLength)?;
+    let body_end = bytes.len().checked_sub(ICRC).ok_or(PacketError::BadLength)?;
     let (covered, checksum) = bytes.split_at(body_end);
-    let (header, content) = covered
-        .split_at_checked(BTH - UDP)
-        .ok_or(PacketError::BadLength)?;
+    let (header, content) = covered.split_at_checked(BTH - UDP).ok_or(PacketError::BadLength)?;
     if crc32fast::hash(covered).to_le_bytes() != *checksum {
         return Err(PacketError::BadIcrc);
     }
@@ -174,15 +169,8 @@ fn read_body(header: &[u8], content: &[u8]) -> Result<PacketBody, PacketError> {
     let pad = u32::from(header[1] >> 4 & 0b11);
     let content_length = u32::try_from(content.len()).map_err(|_| PacketError::BadLength)?;
     let data = |first, last| {
-        let payload = content_length
-            .checked_sub(pad)
-            .ok_or(PacketError::BadLength)?;
-        Ok(PacketBody::Data {
-            psn,
-            payload,
-            first,
-            last,
-        })
+        let payload = content_length.checked_sub(pad).ok_or(PacketError::BadLength)?;
+        Ok(PacketBody::Data { psn, payload, first, last })
     };
     match header[0] {
         0x00 => data(true, false),
@@ -201,9 +189,7 @@ fn read_body(header: &[u8], content: &[u8]) -> Result<PacketBody, PacketError> {
 /// Opcode of the BTH (reliable connection) and sequence number.
 fn opcode_and_psn(body: PacketBody) -> (u8, u32) {
     match body {
-        PacketBody::Data {
-            psn, first, last, ..
-        } => {
+        PacketBody::Data { psn, first, last, .. } => {
             let send = match (first, last) {
                 (true, false) => 0x00,
                 (false, false) => 0x01,
@@ -270,9 +256,7 @@ fn invariant_checksum(packet: &[u8]) -> u32 {
 }
 
 fn ones_complement_sum(header: &[u8]) -> u16 {
-    let words = header
-        .chunks_exact(2)
-        .map(|pair| u32::from(read_u16(pair, 0)));
+    let words = header.chunks_exact(2).map(|pair| u32::from(read_u16(pair, 0)));
     let sum: u32 = words.sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
     ((folded & 0xFFFF) + (folded >> 16)) as u16
@@ -307,12 +291,7 @@ mod tests {
 
     #[test]
     fn every_body_reads_back_as_written() {
-        let data = |payload, first, last| PacketBody::Data {
-            psn: PSN_MASK,
-            payload,
-            first,
-            last,
-        };
+        let data = |payload, first, last| PacketBody::Data { psn: PSN_MASK, payload, first, last };
         let bodies = [
             data(MTU, true, false),
             data(MTU, false, false),

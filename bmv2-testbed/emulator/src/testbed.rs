@@ -42,10 +42,7 @@ pub struct TestbedOptions {
 impl Default for TestbedOptions {
     /// 200 ns: 40 m of fibre, or less of it and a part of a switch; eight levels.
     fn default() -> Self {
-        Self {
-            delay_ns: 200,
-            levels: 8,
-        }
+        Self { delay_ns: 200, levels: 8 }
     }
 }
 
@@ -104,18 +101,11 @@ impl EmulatedTestbed {
             cpu_port: CPU_PORT,
             levels: wires.levels,
         };
-        let devices: Vec<_> = fabric
-            .switches()
-            .iter()
-            .map(|switch| builder.add_device(config(switch)))
-            .collect();
+        let devices: Vec<_> =
+            fabric.switches().iter().map(|switch| builder.add_device(config(switch))).collect();
         let cluster = HostCluster::new(fabric, jobs, scale, settings);
         let hosts = builder.add_endpoint(Box::new(cluster));
-        let ends = CableEnds {
-            fabric,
-            devices: &devices,
-            hosts,
-        };
+        let ends = CableEnds { fabric, devices: &devices, hosts };
         let flows: usize = jobs.iter().map(|job| job.flows.len()).sum();
         let window_bytes = u64::from(settings.window * (MTU + OVERHEAD));
         let mut cables = Vec::new();
@@ -126,11 +116,7 @@ impl EmulatedTestbed {
                 queue: QueueLimits::of_bytes(window_bytes * flows.max(1) as u64),
             };
             let (a, b) = ends.link_ends(link)?;
-            cables.push(
-                builder
-                    .connect_wire(a, b, wire)
-                    .map_err(TestbedError::Build)?,
-            );
+            cables.push(builder.connect_wire(a, b, wire).map_err(TestbedError::Build)?);
         }
         Ok(Self {
             fabric: fabric.clone(),
@@ -195,8 +181,7 @@ impl EmulatedTestbed {
         &self,
         iterations: usize,
     ) -> Result<EmulationOutcome, TestbedError> {
-        self.run_until_measured(vec![1; self.jobs.len()], iterations)
-            .await
+        self.run_until_measured(vec![1; self.jobs.len()], iterations).await
     }
 
     /// When the iterations of each job began, in virtual time; the last is under way.
@@ -206,9 +191,7 @@ impl EmulatedTestbed {
     pub async fn iteration_starts(&self) -> Result<Vec<Vec<Nanos>>, OwnerStopped> {
         let begun = |cluster: &mut HostCluster, _, _: &mut _| {
             let trainings = cluster.training_jobs();
-            trainings
-                .map(|job| job.iteration_starts().to_vec())
-                .collect()
+            trainings.map(|job| job.iteration_starts().to_vec()).collect()
         };
         self.host_cluster().with_endpoint(begun).await
     }
@@ -277,11 +260,7 @@ impl EmulatedTestbed {
         for cable in &self.cables {
             let directions = self.network.wire_counts(*cable).await?;
             let bytes = |counts: &switch::WireCounts| {
-                counts
-                    .levels
-                    .iter()
-                    .map(|level| level.sent.bytes)
-                    .sum::<u64>()
+                counts.levels.iter().map(|level| level.sent.bytes).sum::<u64>()
             };
             carried.extend(directions.iter().map(bytes));
         }
@@ -332,10 +311,7 @@ impl EmulatedTestbed {
 
     /// So much time is run between looks at the jobs: the longest computation of an iteration.
     fn step_duration(&self) -> Nanos {
-        let longest = self
-            .jobs
-            .iter()
-            .map(|job| self.scale.shrink_seconds(job.compute_seconds));
+        let longest = self.jobs.iter().map(|job| self.scale.shrink_seconds(job.compute_seconds));
         longest.max().unwrap_or(1).max(1)
     }
 
@@ -376,11 +352,7 @@ impl EmulatedTestbed {
         let counts = self.completed_iterations().await?;
         let fewest = self.jobs.iter().zip(counts).min_by_key(|(_, count)| *count);
         let (job, iterations) = fewest.map_or((String::new(), 0), |(j, n)| (j.id.to_string(), n));
-        Ok(TestbedError::Unfinished {
-            job,
-            iterations,
-            requested: wanted,
-        })
+        Ok(TestbedError::Unfinished { job, iterations, requested: wanted })
     }
 }
 
@@ -422,19 +394,12 @@ pub fn transport_settings(
 ) -> TransportSettings {
     let has_cores = fabric.switches_of_tier(Tier::Core).next().is_some();
     let hops: u64 = if has_cores { 6 } else { 4 };
-    let rates = fabric
-        .nics()
-        .iter()
-        .map(|nic| fabric.link(nic.uplink).bandwidth);
-    let bytes_per_ns = rates
-        .map(|rate| rate.bytes_per_second() / 1e9)
-        .fold(0.0, f64::max);
+    let rates = fabric.nics().iter().map(|nic| fabric.link(nic.uplink).bandwidth);
+    let bytes_per_ns = rates.map(|rate| rate.bytes_per_second() / 1e9).fold(0.0, f64::max);
     let packet = f64::from(MTU + OVERHEAD);
     let round_trip_ns = 2.0 * (hops * wires.delay_ns) as f64 + hops as f64 * packet / bytes_per_ns;
     let packets = WINDOW_BDPS as f64 * round_trip_ns * bytes_per_ns / packet;
-    let window = (packets.ceil() as u32)
-        .next_multiple_of(ACKS_PER_WINDOW)
-        .max(ACKS_PER_WINDOW);
+    let window = (packets.ceil() as u32).next_multiple_of(ACKS_PER_WINDOW).max(ACKS_PER_WINDOW);
     let longest = jobs.iter().map(|job| {
         let bytes = job.flows.iter().map(|flow| flow.bytes).fold(0.0, f64::max);
         let alone_ns = scale.shrink_bytes(bytes) as f64 / bytes_per_ns;

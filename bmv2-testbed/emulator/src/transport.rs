@@ -247,11 +247,8 @@ fn nearest_position(reference: u64, psn: u32) -> u64 {
 mod tests {
     use super::*;
 
-    const SETTINGS: TransportSettings = TransportSettings {
-        window: 8,
-        ack_every: 3,
-        timeout_ns: 1000,
-    };
+    const SETTINGS: TransportSettings =
+        TransportSettings { window: 8, ack_every: 3, timeout_ns: 1000 };
 
     /// What the network does with the n-th segment that is sent.
     type Fate = fn(usize) -> Delivery;
@@ -267,10 +264,8 @@ mod tests {
     /// Sends messages of the given packet counts over a network of that kind; gives the packets
     /// sent again, and fails if a message is not delivered once and in order.
     fn run(messages: &[u64], fate: Fate) -> u64 {
-        let (mut sender, mut receiver) = (
-            TransportSender::new(SETTINGS),
-            TransportReceiver::new(SETTINGS),
-        );
+        let (mut sender, mut receiver) =
+            (TransportSender::new(SETTINGS), TransportReceiver::new(SETTINGS));
         let (mut now, mut sent) = (0, 0);
         for packets in messages {
             sender.begin_message(packets * u64::from(MTU), now);
@@ -319,11 +314,7 @@ mod tests {
     /// `fate` in so many per cent of the cases, spread without a period.
     fn pick(n: usize, percent: u32, fate: Delivery) -> Delivery {
         let spread = (n as u32).wrapping_mul(2_654_435_769) >> 16;
-        if spread % 100 < percent {
-            fate
-        } else {
-            Delivery::Deliver
-        }
+        if spread % 100 < percent { fate } else { Delivery::Deliver }
     }
 
     #[test]
@@ -363,11 +354,7 @@ mod tests {
             (around + 1, PSN_MASK, around - 1),
             (5 * around + 7, 7, 5 * around + 7),
         ] {
-            assert_eq!(
-                nearest_position(reference, psn),
-                position,
-                "{reference} {psn}"
-            );
+            assert_eq!(nearest_position(reference, psn), position, "{reference} {psn}");
         }
     }
 

@@ -35,37 +35,19 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
         compute_seconds: 0.1,
         overlap_from: 0.5,
         recent_slowdown: 0.0,
-        flows: vec![Flow {
-            src: NicId(from),
-            dst: NicId(to),
-            bytes,
-            udp_src_port: 0xC000,
-        }],
+        flows: vec![Flow { src: NicId(from), dst: NicId(to), bytes, udp_src_port: 0xC000 }],
     }
 }
 
 /// Writes an entry by the names and in the parameter order of the program.
 fn insert(device: &mut Device, table: &str, fields: Vec<KeyField>, action: &str, with: &[u128]) {
     let program = Arc::clone(device.program().unwrap());
-    let table = program
-        .table_named(&format!("IngressImpl.{table}"))
-        .unwrap();
+    let table = program.table_named(&format!("IngressImpl.{table}")).unwrap();
     let spec = program.table(table).unwrap();
-    let action = program
-        .action_named(&spec.actions, &format!("IngressImpl.{action}"))
-        .unwrap();
+    let action = program.action_named(&spec.actions, &format!("IngressImpl.{action}")).unwrap();
     let priority = u32::from(spec.takes_priority());
-    let call = ActionCall {
-        action,
-        arguments: with.to_vec(),
-    };
-    device
-        .insert_entry(
-            table,
-            MatchKey { fields, priority },
-            TableAction::Action(call),
-        )
-        .unwrap();
+    let call = ActionCall { action, arguments: with.to_vec() };
+    device.insert_entry(table, MatchKey { fields, priority }, TableAction::Action(call)).unwrap();
 }
 
 /// The one way from a switch towards a NIC in these fabrics.
@@ -91,11 +73,7 @@ impl Routes {
         let way = |nic: usize| {
             let id = NicId::from(nic);
             let nic = fabric.nic(id);
-            let mac = nic
-                .mac
-                .0
-                .iter()
-                .fold(0, |mac, byte| mac << 8 | u128::from(*byte));
+            let mac = nic.mac.0.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
             let port = port_towards(fabric, switch, id);
             (u128::from(u32::from(nic.ip)), [u128::from(port), mac])
         };
@@ -103,10 +81,7 @@ impl Routes {
         let ports = fabric.switch(switch).ports.iter();
         Self {
             ways: (0..fabric.nics().len()).map(way).collect(),
-            inside: ports
-                .filter(|(_, link)| is_inside(link))
-                .map(|(port, _)| *port)
-                .collect(),
+            inside: ports.filter(|(_, link)| is_inside(link)).map(|(port, _)| *port).collect(),
             levels: levels.to_vec(),
         }
     }
@@ -114,32 +89,11 @@ impl Routes {
     fn write(&self, device: &mut Device) {
         let any = KeyField::Ternary { value: 0, mask: 0 };
         for ((ip, way), level) in self.ways.iter().zip(&self.levels) {
-            insert(
-                device,
-                "local_host",
-                vec![KeyField::Exact(*ip)],
-                "to_host",
-                way,
-            );
-            let src = KeyField::Ternary {
-                value: *ip,
-                mask: 0xFFFF_FFFF,
-            };
-            insert(
-                device,
-                "job_classify",
-                vec![src, any, any, any],
-                "set_job",
-                &[*ip],
-            );
+            insert(device, "local_host", vec![KeyField::Exact(*ip)], "to_host", way);
+            let src = KeyField::Ternary { value: *ip, mask: 0xFFFF_FFFF };
+            insert(device, "job_classify", vec![src, any, any, any], "set_job", &[*ip]);
             let class = [*level, level << 3];
-            insert(
-                device,
-                "job_qos",
-                vec![KeyField::Exact(*ip)],
-                "set_class",
-                &class,
-            );
+            insert(device, "job_qos", vec![KeyField::Exact(*ip)], "set_class", &class);
         }
         for port in &self.inside {
             let port = KeyField::Exact(u128::from(*port));
@@ -182,11 +136,7 @@ async fn train(jobs: &[Job], levels: &[u128]) -> (EmulationOutcome, HostErrorCou
 fn check(outcome: &EmulationOutcome, expect: &[f64]) {
     for (job, expect) in outcome.jobs.iter().zip(expect) {
         let found = job.mean_iteration_seconds.unwrap();
-        assert!(
-            (found / expect - 1.0).abs() < 0.03,
-            "{}: {found} s, not {expect} s",
-            job.id
-        );
+        assert!((found / expect - 1.0).abs() < 0.03, "{}: {found} s, not {expect} s", job.id);
     }
 }
 
@@ -204,12 +154,7 @@ async fn alone_an_iteration_takes_what_the_model_says() {
 
 #[tokio::test]
 async fn sending_both_ways_costs_nothing() {
-    let back = Flow {
-        src: NicId(2),
-        dst: NicId(0),
-        bytes: 2.5e9,
-        udp_src_port: 0xC001,
-    };
+    let back = Flow { src: NicId(2), dst: NicId(0), bytes: 2.5e9, udp_src_port: 0xC001 };
     let mut job = job("a", 0, 2, 2.5e9);
     job.flows.push(back);
     let (outcome, _) = train(&[job], &[0; 4]).await;
@@ -245,21 +190,10 @@ async fn a_broken_cable_costs_time_and_no_data() {
     let testbed = EmulatedTestbed::build(&fabric, &jobs, scale, TestbedOptions::default()).unwrap();
     route(&testbed, &fabric, &[0; 2]).await;
     let cable = testbed.cable_wire(LinkId(0));
-    testbed
-        .network_handle()
-        .set_wire_state(cable, WireState::Down)
-        .await
-        .unwrap();
+    testbed.network_handle().set_wire_state(cable, WireState::Down).await.unwrap();
     let stuck = testbed.train_jobs(&[0], 1).await;
-    assert!(
-        matches!(stuck, Err(TestbedError::Unfinished { iterations: 0, .. })),
-        "{stuck:?}"
-    );
-    testbed
-        .network_handle()
-        .set_wire_state(cable, WireState::Up)
-        .await
-        .unwrap();
+    assert!(matches!(stuck, Err(TestbedError::Unfinished { iterations: 0, .. })), "{stuck:?}");
+    testbed.network_handle().set_wire_state(cable, WireState::Up).await.unwrap();
     testbed.train_jobs(&[], 3).await.unwrap();
     assert!(testbed.host_errors().await.unwrap().retransmitted > 0);
 }

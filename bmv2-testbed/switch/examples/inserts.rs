@@ -5,10 +5,7 @@
 //! ours, bmv2, ours, each time with keys that are not there yet. Prints the rates as JSON.
 
 #[path = "differential/bmv2.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the differential runs, which send packets"
-)]
+#[allow(dead_code, reason = "shared with the differential runs, which send packets")]
 mod bmv2;
 #[path = "differential/controller.rs"]
 #[allow(dead_code, reason = "shared with the differential runs, which read")]
@@ -45,9 +42,7 @@ struct Row {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let config = p4rt::ForwardingPipelineConfig {
-        p4info: Some(P4Info::from_text(include_str!(
-            "../../../p4/fabric.p4info.txtpb"
-        ))?),
+        p4info: Some(P4Info::from_text(include_str!("../../../p4/fabric.p4info.txtpb"))?),
         p4_device_config: include_bytes!("../../../p4/fabric.json").to_vec(),
         cookie: None,
     };
@@ -65,12 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
         let ratio = best(&crux) / best(&bmv2);
-        rows.push(Row {
-            batch,
-            crux,
-            bmv2,
-            ratio,
-        });
+        rows.push(Row { batch, crux, bmv2, ratio });
     }
     println!("{}", serde_json::to_string_pretty(&rows)?);
     Ok(())
@@ -79,11 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// A switch as `crux switch` serves it.
 async fn start() -> Result<(ServerHandle, EmulatedNetworkHandle), Box<dyn Error>> {
     let mut builder = EmulatedNetworkBuilder::new();
-    let device = builder.add_device(DeviceConfig {
-        device_id: 1,
-        cpu_port: 255,
-        levels: 8,
-    });
+    let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
     let fabric = builder.spawn()?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let server = serve(listener, fabric.device(device), ServiceOptions::default()).await?;
@@ -121,31 +107,18 @@ fn pin(number: u32) -> p4rt::Update {
     ];
     let fields = values.into_iter().zip(1..).map(|(value, field_id)| {
         let exact = Exact { value };
-        p4rt::FieldMatch {
-            field_id,
-            field_match_type: Some(FieldMatchType::Exact(exact)),
-        }
+        p4rt::FieldMatch { field_id, field_match_type: Some(FieldMatchType::Exact(exact)) }
     });
-    let param = |param_id, value: &[u8]| p4rt::action::Param {
-        param_id,
-        value: value.to_vec(),
-    };
-    let action = p4rt::Action {
-        action_id: PIN,
-        params: vec![param(1, &[1]), param(2, &[7])],
-    };
+    let param = |param_id, value: &[u8]| p4rt::action::Param { param_id, value: value.to_vec() };
+    let action = p4rt::Action { action_id: PIN, params: vec![param(1, &[1]), param(2, &[7])] };
     let entry = p4rt::TableEntry {
         table_id: FLOW_PIN,
         r#match: fields.collect(),
-        action: Some(p4rt::TableAction {
-            r#type: Some(p4rt::table_action::Type::Action(action)),
-        }),
+        action: Some(p4rt::TableAction { r#type: Some(p4rt::table_action::Type::Action(action)) }),
         ..p4rt::TableEntry::default()
     };
     p4rt::Update {
         r#type: p4rt::update::Type::Insert as i32,
-        entity: Some(p4rt::Entity {
-            entity: Some(p4rt::entity::Entity::TableEntry(entry)),
-        }),
+        entity: Some(p4rt::Entity { entity: Some(p4rt::entity::Entity::TableEntry(entry)) }),
     }
 }

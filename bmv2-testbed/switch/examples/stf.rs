@@ -13,10 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = env::args().skip(1).map(PathBuf::from).collect();
     let pairs: Vec<(PathBuf, PathBuf)> = match arguments.as_slice() {
         [folder] if folder.is_dir() => cases_in(folder)?,
-        [program, cases @ ..] => cases
-            .iter()
-            .map(|case| (program.clone(), case.clone()))
-            .collect(),
+        [program, cases @ ..] => cases.iter().map(|case| (program.clone(), case.clone())).collect(),
         [] => return Err("stf PROGRAM.json CASE.stf ... | stf FOLDER".into()),
     };
     let mut passed = 0;

@@ -67,10 +67,7 @@ fn main() -> Result<(), Failure> {
         .iter()
         .map(|interface| {
             let (name, stop) = (interface.clone(), Arc::clone(&stop));
-            (
-                interface.clone(),
-                thread::spawn(move || count(&name, start, end, &stop)),
-            )
+            (interface.clone(), thread::spawn(move || count(&name, start, end, &stop)))
         })
         .collect();
     let senders: Vec<_> = order
@@ -86,17 +83,10 @@ fn main() -> Result<(), Failure> {
     stop.store(true, Ordering::Relaxed);
     let mut received = BTreeMap::new();
     for (interface, counter) in counters {
-        received.insert(
-            interface,
-            counter.join().map_err(|_| "a counter panicked")??,
-        );
+        received.insert(interface, counter.join().map_err(|_| "a counter panicked")??);
     }
     let counted_seconds = order.seconds - 1.0;
-    let answer = Answer {
-        sent,
-        received,
-        counted_seconds,
-    };
+    let answer = Answer { sent, received, counted_seconds };
     println!("{}", serde_json::to_string(&answer)?);
     Ok(())
 }
@@ -111,9 +101,7 @@ fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, Failure> {
     while Instant::now() < end {
         let due = match sender.per_second {
             0.0 => 64,
-            rate => ((start.elapsed().as_secs_f64() * rate) as u64)
-                .saturating_sub(sent)
-                .min(64),
+            rate => ((start.elapsed().as_secs_f64() * rate) as u64).saturating_sub(sent).min(64),
         };
         queue.extend(turn.by_ref().take(due as usize).cloned());
         socket.send_packets(&mut queue, &mut gone, &mut refused);
@@ -122,9 +110,7 @@ fn send(sender: &Sender, start: Instant, end: Instant) -> Result<u64, Failure> {
         gone.clear();
         refused.clear();
         if sender.per_second > 0.0 {
-            thread::sleep(Duration::from_secs_f64(
-                (1.0 / sender.per_second).min(0.001),
-            ));
+            thread::sleep(Duration::from_secs_f64((1.0 / sender.per_second).min(0.001)));
         }
     }
     Ok(sent)
@@ -145,9 +131,7 @@ fn count(
         let now = Instant::now();
         let counts = now < end && now > start + Duration::from_secs(1);
         for frame in batch.frames(count).flatten() {
-            let Some(source) = frame
-                .get(26..30)
-                .filter(|_| counts && frame[12..14] == [8, 0])
+            let Some(source) = frame.get(26..30).filter(|_| counts && frame[12..14] == [8, 0])
             else {
                 continue;
             };
@@ -172,9 +156,7 @@ fn packet(sender: &Sender, flow: u16) -> Vec<u8> {
     ip.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
     ip.extend(sender.src.octets());
     ip.extend(sender.dst.octets());
-    let words = ip
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let words = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let sum = words.sum::<u32>();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     ip[10..12].copy_from_slice(&sum.to_be_bytes());

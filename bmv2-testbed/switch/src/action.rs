@@ -201,13 +201,8 @@ impl ActionPrimitive {
     fn execute_primitive(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {
         match self {
             Self::CopyVarbit { from, to } => machine.phv.copy_varbit(*from, *to),
-            Self::MarkToDrop {
-                egress_spec,
-                multicast,
-            } => {
-                machine
-                    .phv
-                    .assign_field(*egress_spec, i128::from(DROP_PORT));
+            Self::MarkToDrop { egress_spec, multicast } => {
+                machine.phv.assign_field(*egress_spec, i128::from(DROP_PORT));
                 if let Some(multicast) = multicast {
                     machine.phv.assign_field(*multicast, 0);
                 }
@@ -246,10 +241,8 @@ impl ActionPrimitive {
         };
         match self {
             Self::CopyHeader { from, to } => {
-                let (from, to) = (
-                    from.resolve_header(phv, arguments),
-                    to.resolve_header(phv, arguments),
-                );
+                let (from, to) =
+                    (from.resolve_header(phv, arguments), to.resolve_header(phv, arguments));
                 if let (Some(from), Some(to)) = (from, to) {
                     header::copy_header(headers, from, to, phv);
                 }
@@ -273,13 +266,7 @@ impl ActionPrimitive {
     }
 
     fn execute_array_primitive(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {
-        let PacketContext {
-            phv,
-            arrays,
-            now,
-            arrived_bytes,
-            ..
-        } = machine;
+        let PacketContext { phv, arrays, now, arrived_bytes, .. } = machine;
         match self {
             Self::Count { array, cell } => {
                 arrays.count_packet(*array, cell.eval_number(phv, arguments), *arrived_bytes);
@@ -301,10 +288,8 @@ impl ActionPrimitive {
                 arrays.write_register(*array, cell.eval_number(phv, arguments), value);
             }
             Self::Random { to, low, high } => {
-                let (low, high) = (
-                    low.eval_number(phv, arguments),
-                    high.eval_number(phv, arguments),
-                );
+                let (low, high) =
+                    (low.eval_number(phv, arguments), high.eval_number(phv, arguments));
                 if let Some(value) = arrays.random_between(low as u64, high as u64) {
                     phv.assign_field(*to, i128::from(value));
                 }
@@ -318,10 +303,7 @@ impl ActionPrimitive {
         match self {
             Self::Clone { session, keep } => {
                 let session = session.eval_number(phv, arguments) as u16 & SESSION_MASK;
-                requests.clone = Some(CloneRequest {
-                    session,
-                    keep: *keep,
-                });
+                requests.clone = Some(CloneRequest { session, keep: *keep });
             }
             Self::Digest(list) => requests.digest = Some(*list),
             Self::Resubmit(list) => requests.resubmit = Some(*list),
@@ -340,9 +322,7 @@ pub(crate) const SESSION_MASK: u16 = 0x7fff;
 
 impl HashCall {
     fn assign_hash(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {
-        let hash = self
-            .calculation
-            .compute_hash(machine.phv, machine.payload, machine.scratch);
+        let hash = self.calculation.compute_hash(machine.phv, machine.payload, machine.scratch);
         let base = self.base.eval_number(machine.phv, arguments) as u64;
         let size = (self.size.eval_number(machine.phv, arguments) as u64).max(1);
         let value = i128::from((hash % size).wrapping_add(base));
@@ -356,9 +336,7 @@ impl LogCall {
         let mut parts = self.format.split("{}");
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let value = values
-                .next()
-                .map_or(0, |value| value.eval_number(phv, arguments));
+            let value = values.next().map_or(0, |value| value.eval_number(phv, arguments));
             text.push_str(&value.to_string());
             text.push_str(part);
         }

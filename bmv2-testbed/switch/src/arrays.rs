@@ -49,18 +49,13 @@ pub(crate) struct StatefulArrays {
 impl StatefulArrays {
     /// The program's arrays, all zero; `seed` is what random numbers follow from.
     pub(crate) fn new(program: &Program, seed: u64) -> Self {
-        let counters = program
-            .counters
+        let counters = program.counters.iter().map(|spec| vec![CounterData::default(); spec.size]);
+        let meters =
+            program.meters.iter().map(|spec| vec![TwoRateMeter::new(spec.unit); spec.size]);
+        let registers = program
+            .registers
             .iter()
-            .map(|spec| vec![CounterData::default(); spec.size]);
-        let meters = program
-            .meters
-            .iter()
-            .map(|spec| vec![TwoRateMeter::new(spec.unit); spec.size]);
-        let registers = program.registers.iter().map(|spec| RegisterCells {
-            cells: vec![0; spec.size],
-            bits: spec.bits,
-        });
+            .map(|spec| RegisterCells { cells: vec![0; spec.size], bits: spec.bits });
         Self {
             counters: counters.collect(),
             meters: meters.collect(),
@@ -106,7 +101,5 @@ impl StatefulArrays {
 
 #[inline]
 fn cell_mut<T>(cells: &mut [T], cell: i128) -> Option<&mut T> {
-    usize::try_from(cell)
-        .ok()
-        .and_then(|cell| cells.get_mut(cell))
+    usize::try_from(cell).ok().and_then(|cell| cells.get_mut(cell))
 }

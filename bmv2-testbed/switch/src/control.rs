@@ -204,10 +204,7 @@ pub enum ControlError {
 /// Checks a key against the table's declaration.
 pub(crate) fn check_key(spec: &TableSpec, key: &MatchKey) -> Result<(), ControlError> {
     if key.fields.len() != spec.keys.len() {
-        return Err(ControlError::KeyLength {
-            expected: spec.keys.len(),
-            found: key.fields.len(),
-        });
+        return Err(ControlError::KeyLength { expected: spec.keys.len(), found: key.fields.len() });
     }
     for (field, declared) in key.fields.iter().zip(&spec.keys) {
         check_key_field(declared, field)?;
@@ -248,10 +245,7 @@ fn check_key_field(declared: &KeySpec, field: &KeyField) -> Result<(), ControlEr
     };
     match problem {
         None => Ok(()),
-        Some(problem) => Err(ControlError::KeyField {
-            field: declared.name.clone(),
-            problem,
-        }),
+        Some(problem) => Err(ControlError::KeyField { field: declared.name.clone(), problem }),
     }
 }
 

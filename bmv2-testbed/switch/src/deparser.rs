@@ -65,12 +65,7 @@ impl ChecksumField {
     }
 
     fn compute_checksum(&self, machine: &mut PacketContext<'_>) -> i128 {
-        let PacketContext {
-            phv,
-            payload,
-            scratch,
-            ..
-        } = machine;
+        let PacketContext { phv, payload, scratch, .. } = machine;
         i128::from(self.calculation.compute_hash(phv, payload, scratch))
     }
 }

@@ -156,10 +156,7 @@ struct LoadedProgram {
     digests: Vec<Digest>,
     scratch: Vec<u8>,
     /// Bodies to use again.
-    #[expect(
-        clippy::vec_box,
-        reason = "they are moved to queues and back, as pointers"
-    )]
+    #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     spare_packets: Vec<Box<BufferedPacket>>,
     /// Which load of a program this is.
     load_number: u64,
@@ -170,13 +167,7 @@ struct LoadedProgram {
 impl Device {
     /// A device without a program: it drops every packet.
     pub fn new(config: DeviceConfig) -> Self {
-        Self {
-            config,
-            counts: DeviceCounts::default(),
-            now: 0,
-            loads: 0,
-            loaded: None,
-        }
+        Self { config, counts: DeviceCounts::default(), now: 0, loads: 0, loaded: None }
     }
 
     /// What the device was made as.
@@ -197,11 +188,7 @@ impl Device {
     /// Starts running a program, with the entries the program itself has and nothing else.
     pub fn load_program(&mut self, program: Arc<Program>) {
         self.loads += 1;
-        self.loaded = Some(LoadedProgram::new(
-            program,
-            self.config.device_id,
-            self.loads,
-        ));
+        self.loaded = Some(LoadedProgram::new(program, self.config.device_id, self.loads));
     }
 
     /// Forgets the program and everything written to it.
@@ -222,10 +209,7 @@ impl Device {
 
     /// The digests since the last call; at most 8192 wait, more are lost.
     pub fn take_digests(&mut self) -> Vec<Digest> {
-        self.loaded
-            .as_mut()
-            .map(|loaded| std::mem::take(&mut loaded.digests))
-            .unwrap_or_default()
+        self.loaded.as_mut().map(|loaded| std::mem::take(&mut loaded.digests)).unwrap_or_default()
     }
 
     /// Takes one packet that arrives on `port` at `now` through the switch as if no port had a
@@ -243,11 +227,7 @@ impl Device {
         while let Some(departure) = out.queued.pop_front() {
             let (port, level) = (departure.port, departure.level);
             if let Some(packet) = self.run_egress(departure, QueueWait::no_wait(now), now, out) {
-                out.packets.push(OutputPacket {
-                    port,
-                    level,
-                    packet,
-                });
+                out.packets.push(OutputPacket { port, level, packet });
             }
         }
     }
@@ -334,10 +314,7 @@ impl Device {
 
 impl LoadedProgram {
     fn new(program: Arc<Program>, seed: u64, epoch: u64) -> Self {
-        let profiles = program
-            .profiles
-            .iter()
-            .map(|spec| ActionProfile::new(spec.size));
+        let profiles = program.profiles.iter().map(|spec| ActionProfile::new(spec.size));
         Self {
             tables: program.tables.iter().map(MatchTable::new).collect(),
             profiles: profiles.collect(),

@@ -57,9 +57,7 @@ mod tests {
         packet[14..18].copy_from_slice(&[0x45, traffic_class, 0, 20]);
         packet[22..34].copy_from_slice(&[64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1]);
         let words = packet[14..].chunks(2);
-        let sum: u32 = words
-            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-            .sum();
+        let sum: u32 = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
         let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
         packet[IPV4_CHECKSUM].copy_from_slice(&sum.to_be_bytes());
         packet

@@ -172,11 +172,7 @@ impl ControllerElection {
     #[must_use]
     pub fn new(rules: ElectionSettings) -> Self {
         let roles = BTreeMap::from([(String::new(), ControllerRole::default())]);
-        Self {
-            settings: rules,
-            sessions: BTreeMap::new(),
-            roles,
-        }
+        Self { settings: rules, sessions: BTreeMap::new(), roles }
     }
 
     /// Takes one event and says what it causes. Events of unknown sessions cause nothing.
@@ -201,13 +197,9 @@ impl ControllerElection {
         role: &str,
         election_id: Option<u128>,
     ) -> Result<(), AuthorizationError> {
-        let role = self
-            .roles
-            .get(role)
-            .ok_or(AuthorizationError::UnknownRole)?;
-        let primary = role
-            .primary_session(self.settings.dialect)
-            .and_then(|session| role.members[&session]);
+        let role = self.roles.get(role).ok_or(AuthorizationError::UnknownRole)?;
+        let primary =
+            role.primary_session(self.settings.dialect).and_then(|session| role.members[&session]);
         match primary {
             Some(id) if election_id == Some(id) => Ok(()),
             _ => Err(AuthorizationError::NotPrimary),
@@ -216,9 +208,7 @@ impl ControllerElection {
 
     /// The sessions that are primary of their role, in order of role name.
     pub fn primary_sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
-        self.roles
-            .values()
-            .filter_map(|role| role.primary_session(self.settings.dialect))
+        self.roles.values().filter_map(|role| role.primary_session(self.settings.dialect))
     }
 
     /// Whether `session` is the primary of its role.
@@ -231,10 +221,7 @@ impl ControllerElection {
         let limit = self.settings.max_sessions;
         let known = self.sessions.contains_key(&session);
         if !known && self.sessions.len() >= limit {
-            return vec![ElectionAction::Close(
-                session,
-                ArbitrationError::TooManySessions(limit),
-            )];
+            return vec![ElectionAction::Close(session, ArbitrationError::TooManySessions(limit))];
         }
         self.sessions.entry(session).or_default();
         Vec::new()
@@ -306,11 +293,7 @@ impl ControllerElection {
         };
         let was_primary = role.primary_session(dialect) == Some(session);
         role.members.remove(&session);
-        if was_primary {
-            role.notify_all(&name, dialect)
-        } else {
-            Vec::new()
-        }
+        if was_primary { role.notify_all(&name, dialect) } else { Vec::new() }
     }
 
     /// What must hold after every transition; the error names what does not.
@@ -324,13 +307,10 @@ impl ControllerElection {
         let bound = self.sessions.values().flatten().count();
         let members: usize = self.roles.values().map(|role| role.members.len()).sum();
         if bound != members {
-            return Err(format!(
-                "{bound} sessions have a role, {members} are in one"
-            ));
+            return Err(format!("{bound} sessions have a role, {members} are in one"));
         }
         self.roles.iter().try_for_each(|(name, role)| {
-            role.check_invariant()
-                .map_err(|broken| format!("role {name:?}: {broken}"))
+            role.check_invariant().map_err(|broken| format!("role {name:?}: {broken}"))
         })
     }
 }
@@ -352,23 +332,14 @@ impl ControllerRole {
     }
 
     fn is_used_by_other(&self, session: SessionId, id: u128) -> bool {
-        self.members
-            .iter()
-            .any(|(&other, &used)| other != session && used == Some(id))
+        self.members.iter().any(|(&other, &used)| other != session && used == Some(id))
     }
 
     /// Tells everyone, the primary last: when it hears that it may write, all others know.
     fn notify_all(&self, name: &str, dialect: ArbitrationDialect) -> Vec<ElectionAction> {
         let primary = self.primary_session(dialect);
-        let others = self
-            .members
-            .keys()
-            .copied()
-            .filter(|&session| Some(session) != primary);
-        others
-            .chain(primary)
-            .map(|session| self.notify_session(session, name, dialect))
-            .collect()
+        let others = self.members.keys().copied().filter(|&session| Some(session) != primary);
+        others.chain(primary).map(|session| self.notify_session(session, name, dialect)).collect()
     }
 
     fn notify_session(
@@ -383,14 +354,7 @@ impl ControllerRole {
             None => ArbitrationStatus::NoPrimary,
         };
         let (role, election_id) = (name.to_owned(), self.announced_election_id(dialect));
-        ElectionAction::Notify(
-            session,
-            ArbitrationNotice {
-                role,
-                election_id,
-                status: standing,
-            },
-        )
+        ElectionAction::Notify(session, ArbitrationNotice { role, election_id, status: standing })
     }
 
     fn check_invariant(&self) -> Result<(), String> {
@@ -415,11 +379,7 @@ mod tests {
     const DEVICE: u64 = 1;
 
     fn election(dialect: ArbitrationDialect) -> ControllerElection {
-        ControllerElection::new(ElectionSettings {
-            device_id: DEVICE,
-            dialect,
-            max_sessions: 4,
-        })
+        ControllerElection::new(ElectionSettings { device_id: DEVICE, dialect, max_sessions: 4 })
     }
 
     fn claim(session: u64, election_id: u128) -> ElectionEvent {
@@ -441,10 +401,7 @@ mod tests {
         for session in 1..=sessions {
             election.handle_event(ElectionEvent::Connected(SessionId(session)));
         }
-        let last = inputs
-            .into_iter()
-            .map(|input| election.handle_event(input))
-            .last();
+        let last = inputs.into_iter().map(|input| election.handle_event(input)).last();
         last.unwrap_or_default().iter().map(render).collect()
     }
 
@@ -452,11 +409,7 @@ mod tests {
         match output {
             ElectionAction::Notify(
                 session,
-                ArbitrationNotice {
-                    election_id,
-                    status: standing,
-                    ..
-                },
+                ArbitrationNotice { election_id, status: standing, .. },
             ) => {
                 format!("{}: {standing:?} {}", session.0, election_id.unwrap_or(0))
             }
@@ -476,11 +429,8 @@ mod tests {
 
     #[test]
     fn a_backup_that_joins_is_told_alone() {
-        let outputs = last_outputs(
-            ArbitrationDialect::Specification,
-            2,
-            vec![claim(1, 5), claim(2, 3)],
-        );
+        let outputs =
+            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 5), claim(2, 3)]);
         assert_eq!(outputs, ["2: Backup 5"]);
     }
 
@@ -496,10 +446,7 @@ mod tests {
             ["2: Vacant 5"]
         );
         let at_last = [again, vec![claim(2, 5)]].concat();
-        assert_eq!(
-            last_outputs(ArbitrationDialect::Specification, 2, at_last),
-            ["2: Primary 5"]
-        );
+        assert_eq!(last_outputs(ArbitrationDialect::Specification, 2, at_last), ["2: Primary 5"]);
     }
 
     #[test]
@@ -527,61 +474,33 @@ mod tests {
 
     #[test]
     fn an_election_id_in_use_closes_the_stream_and_leaves_the_primary_alone() {
-        let outputs = last_outputs(
-            ArbitrationDialect::Specification,
-            2,
-            vec![claim(1, 5), claim(2, 5)],
-        );
+        let outputs =
+            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 5), claim(2, 5)]);
         let refused = "2: election id 5 is in use by another live controller of this role";
         assert_eq!(outputs, [refused]);
     }
 
     #[test]
     fn zero_never_becomes_primary() {
-        let outputs = last_outputs(
-            ArbitrationDialect::Specification,
-            2,
-            vec![claim(1, 0), claim(2, 0)],
-        );
+        let outputs =
+            last_outputs(ArbitrationDialect::Specification, 2, vec![claim(1, 0), claim(2, 0)]);
         assert_eq!(outputs, ["2: Vacant 0"]);
     }
 
     #[test]
     fn a_stream_is_bound_to_its_device_and_role() {
-        let elsewhere = ArbitrationRequest {
-            device_id: 9,
-            role: String::new(),
-            election_id: None,
-        };
+        let elsewhere = ArbitrationRequest { device_id: 9, role: String::new(), election_id: None };
         let first = ElectionEvent::ArbitrationReceived(SessionId(1), elsewhere);
         let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![first.clone()]);
-        assert_eq!(
-            outputs,
-            ["1: device 9 is not here; this switch is device 1"]
-        );
-        let outputs = last_outputs(
-            ArbitrationDialect::Specification,
-            1,
-            vec![claim(1, 5), first],
-        );
-        assert_eq!(
-            outputs,
-            ["1: a stream cannot change its device from 1 to 9"]
-        );
-        let claim_role = ArbitrationRequest {
-            device_id: DEVICE,
-            role: "acl".into(),
-            election_id: None,
-        };
-        let inputs = vec![
-            claim(1, 5),
-            ElectionEvent::ArbitrationReceived(SessionId(1), claim_role),
-        ];
+        assert_eq!(outputs, ["1: device 9 is not here; this switch is device 1"]);
+        let outputs = last_outputs(ArbitrationDialect::Specification, 1, vec![claim(1, 5), first]);
+        assert_eq!(outputs, ["1: a stream cannot change its device from 1 to 9"]);
+        let claim_role =
+            ArbitrationRequest { device_id: DEVICE, role: "acl".into(), election_id: None };
+        let inputs =
+            vec![claim(1, 5), ElectionEvent::ArbitrationReceived(SessionId(1), claim_role)];
         let outputs = last_outputs(ArbitrationDialect::Specification, 1, inputs);
-        assert_eq!(
-            outputs,
-            [r#"1: a stream cannot change its role from "" to "acl""#]
-        );
+        assert_eq!(outputs, [r#"1: a stream cannot change its role from "" to "acl""#]);
     }
 
     #[test]
@@ -602,23 +521,11 @@ mod tests {
         election.handle_event(ElectionEvent::Connected(SessionId(1)));
         election.handle_event(claim(1, 5));
         assert_eq!(election.authorize_write("", Some(5)), Ok(()));
-        assert_eq!(
-            election.authorize_write("", Some(4)),
-            Err(AuthorizationError::NotPrimary)
-        );
-        assert_eq!(
-            election.authorize_write("", None),
-            Err(AuthorizationError::NotPrimary)
-        );
-        assert_eq!(
-            election.authorize_write("acl", Some(5)),
-            Err(AuthorizationError::UnknownRole)
-        );
+        assert_eq!(election.authorize_write("", Some(4)), Err(AuthorizationError::NotPrimary));
+        assert_eq!(election.authorize_write("", None), Err(AuthorizationError::NotPrimary));
+        assert_eq!(election.authorize_write("acl", Some(5)), Err(AuthorizationError::UnknownRole));
         election.handle_event(ElectionEvent::Disconnected(SessionId(1)));
-        assert_eq!(
-            election.authorize_write("", Some(5)),
-            Err(AuthorizationError::NotPrimary)
-        );
+        assert_eq!(election.authorize_write("", Some(5)), Err(AuthorizationError::NotPrimary));
     }
 
     fn input() -> impl Strategy<Value = ElectionEvent> {

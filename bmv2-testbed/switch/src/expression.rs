@@ -75,9 +75,7 @@ impl HeaderPair {
         phv.is_valid(self.headers.0)
             && phv.is_valid(self.headers.1)
             && self.slots.iter().all(alike)
-            && self
-                .varbits
-                .is_none_or(|(a, b)| phv.varbit(a) == phv.varbit(b))
+            && self.varbits.is_none_or(|(a, b)| phv.varbit(a) == phv.varbit(b))
     }
 }
 
@@ -170,16 +168,11 @@ impl NumberExpr {
             Self::Large(value) => *value as i128,
             Self::FromBool(cond) => i128::from(cond.eval_condition(phv, arguments)),
             Self::Unary(op, of) => op.apply_to(of.eval_number(phv, arguments)),
-            Self::Binary(op, of) => op.apply_to(
-                of.0.eval_number(phv, arguments),
-                of.1.eval_number(phv, arguments),
-            ),
+            Self::Binary(op, of) => {
+                op.apply_to(of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments))
+            }
             Self::Choose(of) => {
-                let chosen = if of.0.eval_condition(phv, arguments) {
-                    &of.1
-                } else {
-                    &of.2
-                };
+                let chosen = if of.0.eval_condition(phv, arguments) { &of.1 } else { &of.2 };
                 chosen.eval_number(phv, arguments)
             }
             Self::Indexed(of) => {
@@ -268,23 +261,15 @@ impl BoolExpr {
             Self::SameTruth(of) => {
                 of.0.eval_condition(phv, arguments) == of.1.eval_condition(phv, arguments)
             }
-            Self::Compare(op, of) => op.compare_values(
-                of.0.eval_number(phv, arguments),
-                of.1.eval_number(phv, arguments),
-            ),
+            Self::Compare(op, of) => op
+                .compare_values(of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments)),
             Self::CompareLarge(op, of) => {
-                let (left, right) = (
-                    of.0.eval_number(phv, arguments),
-                    of.1.eval_number(phv, arguments),
-                );
+                let (left, right) =
+                    (of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments));
                 op.compare_values(left as u128, right as u128)
             }
             Self::Choose(of) => {
-                let chosen = if of.0.eval_condition(phv, arguments) {
-                    &of.1
-                } else {
-                    &of.2
-                };
+                let chosen = if of.0.eval_condition(phv, arguments) { &of.1 } else { &of.2 };
                 chosen.eval_condition(phv, arguments)
             }
             Self::ValidElement(header) => {
@@ -342,10 +327,9 @@ impl BinaryOp {
             Self::Multiply => Some(left.magnitude_bits()? + right.magnitude_bits()?),
             Self::Divide => left.magnitude_bits(),
             Self::ShiftRight | Self::ShiftRightLarge => match right {
-                NumberExpr::Const(by) => Some(
-                    left.magnitude_bits()?
-                        .saturating_sub(u32::try_from(*by).ok()?.min(127)),
-                ),
+                NumberExpr::Const(by) => {
+                    Some(left.magnitude_bits()?.saturating_sub(u32::try_from(*by).ok()?.min(127)))
+                }
                 _ => left.magnitude_bits(),
             },
             Self::Modulo => right.magnitude_bits(),
@@ -364,17 +348,13 @@ impl BinaryOp {
 /// A mask with a number that is not negative bounds the result by that number.
 fn narrowest_mask(left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
     let bound = |side: &NumberExpr| {
-        if side.is_unsigned() {
-            side.magnitude_bits()
-        } else {
-            None
-        }
+        if side.is_unsigned() { side.magnitude_bits() } else { None }
     };
     match (bound(left), bound(right)) {
         (Some(left), Some(right)) => Some(left.min(right)),
-        (one, other) => one
-            .or(other)
-            .or_else(|| Some(left.magnitude_bits()?.max(right.magnitude_bits()?))),
+        (one, other) => {
+            one.or(other).or_else(|| Some(left.magnitude_bits()?.max(right.magnitude_bits()?)))
+        }
     }
 }
 

@@ -79,28 +79,17 @@ impl FaultScript {
                 break;
             };
             let nth = random_count(&mut random, mix);
-            faults.push(InjectedFault::RefuseUpdate {
-                table,
-                nth,
-                code: Code::Internal,
-            });
+            faults.push(InjectedFault::RefuseUpdate { table, nth, code: Code::Internal });
         }
         for _ in 0..mix.delays {
             let by = mix.longest_delay.mul_f64(random.random_range(0.0..=1.0));
-            faults.push(InjectedFault::DelayWrite {
-                nth: random_count(&mut random, mix),
-                by,
-            });
+            faults.push(InjectedFault::DelayWrite { nth: random_count(&mut random, mix), by });
         }
         for _ in 0..mix.drops {
-            faults.push(InjectedFault::DropStream {
-                nth: random_count(&mut random, mix),
-            });
+            faults.push(InjectedFault::DropStream { nth: random_count(&mut random, mix) });
         }
         for _ in 0..mix.restarts {
-            faults.push(InjectedFault::Restart {
-                nth: random_count(&mut random, mix),
-            });
+            faults.push(InjectedFault::Restart { nth: random_count(&mut random, mix) });
         }
         Self(faults)
     }
@@ -132,10 +121,7 @@ impl FaultInjector {
     /// Nothing has happened yet.
     #[must_use]
     pub fn new(script: FaultScript) -> Self {
-        Self {
-            script,
-            ..Self::default()
-        }
+        Self { script, ..Self::default() }
     }
 
     /// A primary's write arrived.
@@ -161,11 +147,9 @@ impl FaultInjector {
         let count = self.updates.entry(table.to_owned()).or_default();
         *count += 1;
         self.script.0.iter().find_map(|fault| match fault {
-            InjectedFault::RefuseUpdate {
-                table: of,
-                nth,
-                code,
-            } if of == table && nth == count => Some(*code),
+            InjectedFault::RefuseUpdate { table: of, nth, code } if of == table && nth == count => {
+                Some(*code)
+            }
             _ => None,
         })
     }
@@ -183,11 +167,7 @@ mod tests {
     use super::*;
 
     fn refuse(nth: u64) -> InjectedFault {
-        InjectedFault::RefuseUpdate {
-            table: "path".into(),
-            nth,
-            code: Code::Internal,
-        }
+        InjectedFault::RefuseUpdate { table: "path".into(), nth, code: Code::Internal }
     }
 
     #[test]
@@ -200,25 +180,11 @@ mod tests {
     #[test]
     fn delays_and_restarts_count_writes() {
         let by = Duration::from_millis(5);
-        let script = vec![
-            InjectedFault::DelayWrite { nth: 1, by },
-            InjectedFault::Restart { nth: 2 },
-        ];
+        let script =
+            vec![InjectedFault::DelayWrite { nth: 1, by }, InjectedFault::Restart { nth: 2 }];
         let mut faults = FaultInjector::new(FaultScript(script));
-        assert_eq!(
-            faults.on_write(),
-            WriteFault {
-                delay: by,
-                restart: false
-            }
-        );
-        assert_eq!(
-            faults.on_write(),
-            WriteFault {
-                delay: Duration::ZERO,
-                restart: true
-            }
-        );
+        assert_eq!(faults.on_write(), WriteFault { delay: by, restart: false });
+        assert_eq!(faults.on_write(), WriteFault { delay: Duration::ZERO, restart: true });
         assert_eq!(faults.on_write(), WriteFault::default());
     }
 

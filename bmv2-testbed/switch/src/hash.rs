@@ -78,16 +78,13 @@ impl HashAlgorithm {
             Self::Crc16 => u64::from(crc16(bytes)),
             Self::Csum16 => u64::from(csum16(bytes)),
             Self::Xor16 => u64::from(u16_words(bytes).fold(0, |sum, word| sum ^ word)),
-            Self::Xor32 => bytes
-                .chunks(4)
-                .fold(0, |sum, word| sum ^ leading_number(word, 4)),
+            Self::Xor32 => bytes.chunks(4).fold(0, |sum, word| sum ^ leading_number(word, 4)),
             Self::CrcCcitt => unreflected_crc(bytes, 16, 0x1021, 0xffff),
             Self::Crc8 => unreflected_crc(bytes, 8, 0x07, 0),
             Self::Crc64 => unreflected_crc(bytes, 64, 0x1b, 0),
-            Self::Identity => bytes
-                .iter()
-                .take(8)
-                .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+            Self::Identity => {
+                bytes.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
+            }
         }
     }
 }
@@ -133,11 +130,7 @@ impl<'a> BitWriter<'a> {
 
     /// Continues after what `bytes` holds.
     pub(crate) fn append_to(bytes: &'a mut Vec<u8>) -> Self {
-        Self {
-            bytes,
-            pending: 0,
-            pending_bits: 0,
-        }
+        Self { bytes, pending: 0, pending_bits: 0 }
     }
 
     /// Appends the low `bits` bits of `value`, which has no others.
@@ -184,9 +177,7 @@ impl<'a> BitWriter<'a> {
         if self.pending_bits == 0 {
             self.bytes.extend_from_slice(bytes);
         } else {
-            bytes
-                .iter()
-                .for_each(|byte| self.push_bits(u128::from(*byte), 8));
+            bytes.iter().for_each(|byte| self.push_bits(u128::from(*byte), 8));
         }
     }
 
@@ -202,9 +193,7 @@ impl<'a> BitWriter<'a> {
 const WORD_BITS: u32 = 56;
 
 fn u16_words(bytes: &[u8]) -> impl Iterator<Item = u16> {
-    bytes
-        .chunks(2)
-        .map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
+    bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
 }
 
 fn csum16(bytes: &[u8]) -> u16 {
@@ -267,11 +256,7 @@ const fn reflected_remainder(byte: u32, polynomial: u32) -> u32 {
     let mut remainder = byte;
     let mut bit = 0;
     while bit < 8 {
-        remainder = if remainder & 1 == 1 {
-            remainder >> 1 ^ polynomial
-        } else {
-            remainder >> 1
-        };
+        remainder = if remainder & 1 == 1 { remainder >> 1 ^ polynomial } else { remainder >> 1 };
         bit += 1;
     }
     remainder
@@ -288,21 +273,12 @@ mod tests {
         assert_eq!(HashAlgorithm::Crc16.hash_bytes(check), 0xbb3d);
         assert_eq!(HashAlgorithm::CrcCcitt.hash_bytes(check), 0x29b1);
         assert_eq!(HashAlgorithm::Crc8.hash_bytes(check), 0xf4);
-        assert_eq!(
-            HashAlgorithm::Xor32.hash_bytes(&[0x12, 0x34, 0x56, 0x78, 0x9a]),
-            0x8834_5678
-        );
-        assert_eq!(
-            HashAlgorithm::Identity.hash_bytes(check),
-            0x3132_3334_3536_3738
-        );
+        assert_eq!(HashAlgorithm::Xor32.hash_bytes(&[0x12, 0x34, 0x56, 0x78, 0x9a]), 0x8834_5678);
+        assert_eq!(HashAlgorithm::Identity.hash_bytes(check), 0x3132_3334_3536_3738);
         assert_eq!(HashAlgorithm::Xor16.hash_bytes(&[0x12, 0x34, 0x56]), 0x4434);
         // The worked example of RFC 1071, section 3.
         let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(
-            HashAlgorithm::Csum16.hash_bytes(&example),
-            u64::from(!0xddf2_u16)
-        );
+        assert_eq!(HashAlgorithm::Csum16.hash_bytes(&example), u64::from(!0xddf2_u16));
     }
 
     #[test]

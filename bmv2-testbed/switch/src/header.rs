@@ -154,17 +154,11 @@ impl HeaderStack {
     /// Moves every element `by` places towards the end; the first become absent (P4 §8.18).
     pub(crate) fn push_front(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
         let size = self.elements.len();
-        phv.set_next_element(
-            self.index,
-            size.min(phv.next_element(self.index).saturating_add(by)),
-        );
+        phv.set_next_element(self.index, size.min(phv.next_element(self.index).saturating_add(by)));
         for to in (by..size).rev() {
             self.move_element(to - by, to, headers, phv);
         }
-        self.elements
-            .iter()
-            .take(by)
-            .for_each(|element| invalidate_element(element, phv));
+        self.elements.iter().take(by).for_each(|element| invalidate_element(element, phv));
     }
 
     /// Moves every element `by` places towards the start; the last become absent.
@@ -174,10 +168,7 @@ impl HeaderStack {
             self.move_element(from, from - by, headers, phv);
         }
         let kept = self.elements.len().saturating_sub(by);
-        self.elements
-            .iter()
-            .skip(kept)
-            .for_each(|element| invalidate_element(element, phv));
+        self.elements.iter().skip(kept).for_each(|element| invalidate_element(element, phv));
     }
 
     /// Gives this stack the elements of another of its type.
@@ -205,9 +196,7 @@ pub(crate) fn copy_element(
 }
 
 fn invalidate_element(element: &[HeaderIndex], phv: &mut Phv) {
-    element
-        .iter()
-        .for_each(|header| phv.set_valid(*header, false));
+    element.iter().for_each(|header| phv.set_valid(*header, false));
 }
 
 fn copy_fields(headers: &[HeaderLayout], from: HeaderIndex, to: HeaderIndex, phv: &mut Phv) {
@@ -237,9 +226,7 @@ fn read_bits_bytewise(bytes: &[u8], skip: u32, bits: u32) -> u128 {
     let end = (skip + bits).div_ceil(8) as usize;
     let spare = end as u32 * 8 - skip - bits;
     let (last, whole) = bytes[..end].split_last().unwrap_or((&0, &[]));
-    let high = whole
-        .iter()
-        .fold(0_u128, |word, byte| word << 8 | u128::from(*byte));
+    let high = whole.iter().fold(0_u128, |word, byte| word << 8 | u128::from(*byte));
     (high << (8 - spare) | u128::from(*last >> spare)) & bit_mask(bits)
 }
 

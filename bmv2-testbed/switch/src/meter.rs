@@ -64,12 +64,7 @@ impl TwoRateMeter {
     /// A meter without rates.
     pub(crate) fn new(unit: MeterUnit) -> Self {
         let (committed, peak) = (TokenBucket::default(), TokenBucket::default());
-        Self {
-            unit,
-            config: None,
-            committed,
-            peak,
-        }
+        Self { unit, config: None, committed, peak }
     }
 
     /// Its rates; none when it colours everything green.
@@ -99,10 +94,7 @@ impl TwoRateMeter {
         };
         if !self.peak.take_tokens(now, config.pir, config.pburst, cost) {
             RED
-        } else if !self
-            .committed
-            .take_tokens(now, config.cir, config.cburst, cost)
-        {
+        } else if !self.committed.take_tokens(now, config.cir, config.cburst, cost) {
             YELLOW
         } else {
             GREEN
@@ -135,12 +127,7 @@ mod tests {
     /// Two tokens a second committed, four peak; bursts of one and two.
     fn meter() -> TwoRateMeter {
         let mut meter = TwoRateMeter::new(MeterUnit::Packets);
-        meter.set_config(Some(MeterConfig {
-            cir: 2,
-            cburst: 1,
-            pir: 4,
-            pburst: 2,
-        }));
+        meter.set_config(Some(MeterConfig { cir: 2, cburst: 1, pir: 4, pburst: 2 }));
         meter
     }
 
@@ -155,17 +142,11 @@ mod tests {
     fn buckets_fill_at_their_rates() {
         let mut meter = meter();
         let mut colours = |count: u64, gap: Nanos, from: Nanos| -> Vec<u8> {
-            (0..count)
-                .map(|n| meter.color_packet(from + n * gap, 64))
-                .collect()
+            (0..count).map(|n| meter.color_packet(from + n * gap, 64)).collect()
         };
         assert_eq!(colours(4, SECOND / 2, SECOND), [GREEN; 4], "two a second");
         let alternating = [GREEN, YELLOW, GREEN, YELLOW];
-        assert_eq!(
-            colours(4, SECOND / 4, 10 * SECOND),
-            alternating,
-            "four a second"
-        );
+        assert_eq!(colours(4, SECOND / 4, 10 * SECOND), alternating, "four a second");
     }
 
     #[test]

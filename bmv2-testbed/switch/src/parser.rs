@@ -143,11 +143,7 @@ impl Parser {
         sets: &[Vec<ValueSetMember>],
         machine: &mut PacketContext<'_>,
     ) -> ParseOutcome {
-        let mut reading = ParserCursor {
-            packet,
-            cursor: 0,
-            sets,
-        };
+        let mut reading = ParserCursor { packet, cursor: 0, sets };
         let mut next = self.start;
         let mut error = self.errors.parser_timeout;
         for _ in 0..STATE_LIMIT {
@@ -163,10 +159,7 @@ impl Parser {
                 }
             }
         }
-        ParseOutcome {
-            bytes: reading.cursor,
-            error,
-        }
+        ParseOutcome { bytes: reading.cursor, error }
     }
 
     fn run_state(
@@ -186,10 +179,7 @@ impl Parser {
             let value = self.read_key_part(part, reading.remaining_bytes(), machine.phv)?;
             key = key.unbounded_shl(part.bits().next_multiple_of(8)) | value;
         }
-        let taken = state
-            .cases
-            .iter()
-            .find(|case| case.select.matches_key(key, reading.sets));
+        let taken = state.cases.iter().find(|case| case.select.matches_key(key, reading.sets));
         Ok(taken.map_or(state.default, |case| case.next))
     }
 
@@ -262,10 +252,7 @@ impl Parser {
     }
 
     fn check_length(&self, layout: &HeaderLayout, bytes: usize, rest: &[u8]) -> Result<(), u32> {
-        let most = layout
-            .variable
-            .as_ref()
-            .map_or(bytes, |variable| variable.max_bytes);
+        let most = layout.variable.as_ref().map_or(bytes, |variable| variable.max_bytes);
         if bytes > rest.len() {
             Err(self.errors.packet_too_short)
         } else if bytes > most {
@@ -277,11 +264,7 @@ impl Parser {
 
     fn eval_byte_count(&self, bits: &NumberExpr, phv: &Phv) -> Result<usize, u32> {
         let bits = usize::try_from(bits.eval_number(phv, &[])).unwrap_or(usize::MAX);
-        if bits.is_multiple_of(8) {
-            Ok(bits / 8)
-        } else {
-            Err(self.errors.invalid_argument)
-        }
+        if bits.is_multiple_of(8) { Ok(bits / 8) } else { Err(self.errors.invalid_argument) }
     }
 
     fn eval_source(&self, source: &ValueSource, rest: &[u8], phv: &Phv) -> Result<i128, u32> {

@@ -22,16 +22,8 @@ pub(crate) struct PipelineGraph {
 #[derive(Debug)]
 pub(crate) enum PipelineNode {
     Table(TableIndex),
-    Branch {
-        cond: BoolExpr,
-        yes: NextNode,
-        no: NextNode,
-    },
-    Call {
-        action: CompiledAction,
-        arguments: Vec<u128>,
-        next: NextNode,
-    },
+    Branch { cond: BoolExpr, yes: NextNode, no: NextNode },
+    Call { action: CompiledAction, arguments: Vec<u128>, next: NextNode },
 }
 
 /// What a pipeline looks up: the program's actions and profiles, the device's tables.
@@ -54,24 +46,17 @@ impl PipelineGraph {
         while let Some(node) = next
             && !machine.exit
         {
-            next = match &self.nodes[node as usize] {
-                PipelineNode::Table(table) => lookups.apply_table(*table, machine),
-                PipelineNode::Branch { cond, yes, no } => {
-                    if cond.eval_condition(machine.phv, &[]) {
-                        *yes
-                    } else {
-                        *no
+            next =
+                match &self.nodes[node as usize] {
+                    PipelineNode::Table(table) => lookups.apply_table(*table, machine),
+                    PipelineNode::Branch { cond, yes, no } => {
+                        if cond.eval_condition(machine.phv, &[]) { *yes } else { *no }
                     }
-                }
-                PipelineNode::Call {
-                    action,
-                    arguments,
-                    next,
-                } => {
-                    action.execute_primitives(arguments, machine);
-                    *next
-                }
-            };
+                    PipelineNode::Call { action, arguments, next } => {
+                        action.execute_primitives(arguments, machine);
+                        *next
+                    }
+                };
         }
     }
 }
@@ -132,12 +117,7 @@ impl LookupContext<'_> {
             (TableAction::Action(call), _) => return Some(call),
             (_, profile) => profile?.0 as usize,
         };
-        let PacketContext {
-            phv,
-            payload,
-            scratch,
-            ..
-        } = machine;
+        let PacketContext { phv, payload, scratch, .. } = machine;
         let selector = self.profile_specs[profile].selector.as_ref();
         let hash = || selector.map_or(0, |selector| selector.compute_hash(phv, payload, scratch));
         self.profiles[profile].resolve_call(target, hash)

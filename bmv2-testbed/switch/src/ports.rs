@@ -75,10 +75,7 @@ pub struct PortShape {
 impl Default for PortShape {
     /// No rate; 1 MiB for each level.
     fn default() -> Self {
-        Self {
-            bits_per_second: None,
-            queue: QueueLimits::of_bytes(1 << 20),
-        }
+        Self { bits_per_second: None, queue: QueueLimits::of_bytes(1 << 20) }
     }
 }
 
@@ -191,13 +188,7 @@ pub fn spawn_ports(device: Device, options: &PortsOptions) -> Result<PortsHandle
         .name("ports".to_owned())
         .spawn(move || driver.run_loop(received))
         .map_err(PortsError::Start)?;
-    Ok(PortsHandle {
-        commands: PortsCommandSender {
-            sender,
-            wakeup: bell,
-        },
-        states,
-    })
+    Ok(PortsHandle { commands: PortsCommandSender { sender, wakeup: bell }, states })
 }
 
 impl PortsHandle {
@@ -211,23 +202,17 @@ impl PortsHandle {
     /// # Errors
     /// It cannot be had.
     pub async fn add_port(&self, port: PortConfig) -> Result<(), PortsError> {
-        self.commands
-            .run_command(move |driver| driver.add_port(&port))
-            .await?
+        self.commands.run_command(move |driver| driver.add_port(&port)).await?
     }
 
     /// Detaches a port; what waits there is lost. False when there is none.
     pub async fn remove_port(&self, number: u16) -> Result<bool, OwnerStopped> {
-        self.commands
-            .run_command(move |driver| driver.remove_port(number))
-            .await
+        self.commands.run_command(move |driver| driver.remove_port(number)).await
     }
 
     /// All ports, by number.
     pub async fn status(&self) -> Result<Vec<PortStatus>, OwnerStopped> {
-        self.commands
-            .run_command(|driver| driver.port_statuses())
-            .await
+        self.commands.run_command(|driver| driver.port_statuses()).await
     }
 
     /// What has become of the device's packets, apart from its P4 counters.
@@ -267,16 +252,14 @@ impl PortsCommandSender {
         &self,
         run: impl FnOnce(&mut Device) -> R + Send + 'static,
     ) -> Result<R, OwnerStopped> {
-        self.run_command(move |driver| run(driver.device_mut()))
-            .await
+        self.run_command(move |driver| run(driver.device_mut())).await
     }
 
     pub(crate) async fn set_packet_ins(
         &self,
         to: mpsc::Sender<Vec<u8>>,
     ) -> Result<(), OwnerStopped> {
-        self.run_command(move |driver| driver.set_packet_ins(to))
-            .await
+        self.run_command(move |driver| driver.set_packet_ins(to)).await
     }
 
     pub(crate) async fn inject_packet(
@@ -284,7 +267,6 @@ impl PortsCommandSender {
         port: u16,
         packet: Vec<u8>,
     ) -> Result<(), OwnerStopped> {
-        self.run_command(move |driver| driver.inject_packet(port, &packet))
-            .await
+        self.run_command(move |driver| driver.inject_packet(port, &packet)).await
     }
 }

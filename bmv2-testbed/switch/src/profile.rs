@@ -35,11 +35,7 @@ struct ProfileGroup {
 impl ActionProfile {
     /// An empty profile for `size` members.
     pub(crate) fn new(size: usize) -> Self {
-        Self {
-            size,
-            members: BTreeMap::new(),
-            groups: BTreeMap::new(),
-        }
+        Self { size, members: BTreeMap::new(), groups: BTreeMap::new() }
     }
 
     /// The action of a target that refers here; none for a group without members.
@@ -73,14 +69,7 @@ impl ActionProfile {
         if self.members.len() >= self.size {
             return Err(ControlError::Full { size: self.size });
         }
-        self.members.insert(
-            id,
-            ProfileMember {
-                call,
-                entries: 0,
-                groups: 0,
-            },
-        );
+        self.members.insert(id, ProfileMember { call, entries: 0, groups: 0 });
         Ok(())
     }
 
@@ -90,10 +79,7 @@ impl ActionProfile {
         id: MemberId,
         call: ActionCall,
     ) -> Result<(), ControlError> {
-        self.members
-            .get_mut(&id)
-            .ok_or(ControlError::NotFound)?
-            .call = call;
+        self.members.get_mut(&id).ok_or(ControlError::NotFound)?.call = call;
         Ok(())
     }
 
@@ -131,14 +117,7 @@ impl ActionProfile {
         }
         let choices = self.weighted_choices(&members)?;
         self.add_group_references(&members);
-        self.groups.insert(
-            id,
-            ProfileGroup {
-                members,
-                choices,
-                entries: 0,
-            },
-        );
+        self.groups.insert(id, ProfileGroup { members, choices, entries: 0 });
         Ok(())
     }
 
@@ -180,9 +159,7 @@ impl ActionProfile {
 
     /// All groups, by number.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupId, &[GroupMember])> {
-        self.groups
-            .iter()
-            .map(|(id, group)| (*id, group.members.as_slice()))
+        self.groups.iter().map(|(id, group)| (*id, group.members.as_slice()))
     }
 
     /// Whether what a target refers to exists.
@@ -234,9 +211,7 @@ impl ActionProfile {
         if total > self.size {
             return Err(ControlError::Full { size: self.size });
         }
-        let spread = weights
-            .into_iter()
-            .flat_map(|(id, weight)| std::iter::repeat_n(id, weight));
+        let spread = weights.into_iter().flat_map(|(id, weight)| std::iter::repeat_n(id, weight));
         Ok(spread.collect())
     }
 

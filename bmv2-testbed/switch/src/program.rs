@@ -102,11 +102,7 @@ pub struct KeySpec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeySource {
     /// A field, which reads as 0 while its header is absent; a static mask is applied first.
-    Field {
-        slot: PhvSlot,
-        header: HeaderIndex,
-        mask: u128,
-    },
+    Field { slot: PhvSlot, header: HeaderIndex, mask: u128 },
     /// The validity of a header.
     Valid(HeaderIndex),
 }
@@ -165,10 +161,7 @@ impl TableSpec {
     /// Whether entries carry a priority: some field is ternary, range or optional.
     pub fn takes_priority(&self) -> bool {
         self.keys.iter().any(|key| {
-            matches!(
-                key.kind,
-                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-            )
+            matches!(key.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional)
         })
     }
 }

@@ -43,10 +43,7 @@ pub struct QueueLimits {
 impl QueueLimits {
     /// So many bytes, and nothing is marked.
     pub fn of_bytes(bytes: u64) -> Self {
-        Self {
-            bytes,
-            mark_from: None,
-        }
+        Self { bytes, mark_from: None }
     }
 }
 
@@ -81,10 +78,7 @@ pub struct QueueWait {
 impl QueueWait {
     /// That of a packet which came to a free port at `now`.
     pub fn no_wait(now: Nanos) -> Self {
-        Self {
-            since: now,
-            ..Self::default()
-        }
+        Self { since: now, ..Self::default() }
     }
 }
 
@@ -198,10 +192,7 @@ impl<T> PortScheduler<T> {
 
 impl<T> PacketQueue<T> {
     fn new() -> Self {
-        Self {
-            items: VecDeque::new(),
-            counts: QueueCounts::default(),
-        }
+        Self { items: VecDeque::new(), counts: QueueCounts::default() }
     }
 
     fn push_item(&mut self, waiting: QueuedItem<T>) {
@@ -245,15 +236,9 @@ mod tests {
             let _full = port.enqueue(level, (), PACKET as u64, now);
         }
         drain(&mut port, 10 * SECOND);
-        let got: Vec<f64> = port
-            .queue_counts()
-            .map(|c| c.sent.bytes as f64 * 8.0 / 10e6)
-            .collect();
+        let got: Vec<f64> = port.queue_counts().map(|c| c.sent.bytes as f64 * 8.0 / 10e6).collect();
         for (level, (got, ideal)) in got.iter().zip(ideal).enumerate() {
-            assert!(
-                (got - ideal).abs() <= 0.2,
-                "level {level}: {got} Mbit/s, ideal {ideal}"
-            );
+            assert!((got - ideal).abs() <= 0.2, "level {level}: {got} Mbit/s, ideal {ideal}");
         }
         let total: f64 = got.iter().sum();
         assert!((total - 10.0).abs() <= 0.2, "total {total}");
@@ -300,24 +285,15 @@ mod tests {
         assert!(matches!(port.dequeue(5), DequeueOutcome::Next('c', _)));
         assert_eq!(port.occupy_wire(100, 5), 5 + 800_000_000);
         assert_eq!(port.dequeue(6), DequeueOutcome::Busy(5 + 800_000_000));
-        let dropped: Vec<u64> = port
-            .queue_counts()
-            .map(|counts| counts.dropped.packets)
-            .collect();
+        let dropped: Vec<u64> = port.queue_counts().map(|counts| counts.dropped.packets).collect();
         assert_eq!(dropped, [1, 0]);
-        let depth: Vec<u64> = port
-            .queue_counts()
-            .map(|counts| counts.depth.bytes)
-            .collect();
+        let depth: Vec<u64> = port.queue_counts().map(|counts| counts.depth.bytes).collect();
         assert_eq!(depth, [200, 0]);
     }
 
     #[test]
     fn a_packet_learns_how_it_waited_and_is_marked_behind_the_threshold() {
-        let limits = QueueLimits {
-            bytes: 1_000,
-            mark_from: NonZeroU64::new(200),
-        };
+        let limits = QueueLimits { bytes: 1_000, mark_from: NonZeroU64::new(200) };
         let mut port = PortScheduler::new(2, 8_000_000_000, limits);
         for (at, item) in ['a', 'b', 'c'].into_iter().enumerate() {
             port.enqueue(0, item, 100, at as Nanos).unwrap();

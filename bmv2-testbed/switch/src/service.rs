@@ -167,9 +167,7 @@ pub async fn serve(
 ) -> Result<ServerHandle, ServeError> {
     let local_addr = listener.local_addr()?;
     let listener = listener.into_std()?;
-    let device_id = device
-        .with_device(|device| device.config().device_id)
-        .await?;
+    let device_id = device.with_device(|device| device.config().device_id).await?;
     let counts = Arc::new(PacketInCounts::default());
     let (orders, received) = mpsc::channel(1);
     let supervisor = ServerSupervisor {
@@ -186,12 +184,7 @@ pub async fn serve(
         commands: received,
     };
     let task = tokio::spawn(supervisor.serve_instances());
-    Ok(ServerHandle {
-        local_addr,
-        commands: orders,
-        counts,
-        task,
-    })
+    Ok(ServerHandle { local_addr, commands: orders, counts, task })
 }
 
 impl ServerHandle {
@@ -214,10 +207,7 @@ impl ServerHandle {
     /// [`ServeError::Ended`] when the server is gone.
     pub async fn restart(&self) -> Result<(), ServeError> {
         let (done, serving) = oneshot::channel();
-        self.commands
-            .send(ServerCommand::Restart(done))
-            .await
-            .map_err(|_| ServeError::Ended)?;
+        self.commands.send(ServerCommand::Restart(done)).await.map_err(|_| ServeError::Ended)?;
         serving.await.map_err(|_| ServeError::Ended)
     }
 
@@ -272,9 +262,7 @@ impl ServerSupervisor {
             let leaving = Status::unavailable("the switch stops serving");
             switch.sessions.write().await.end_all(&leaving);
             if !server.is_finished()
-                && tokio::time::timeout(GRACE_PERIOD, &mut server)
-                    .await
-                    .is_err()
+                && tokio::time::timeout(GRACE_PERIOD, &mut server).await.is_err()
             {
                 server.abort();
             }
@@ -282,12 +270,7 @@ impl ServerSupervisor {
                 ServerCommand::Stop => return,
                 ServerCommand::Restart(done) => restarted = Some(done),
             }
-            if self
-                .device
-                .with_device(|device| device.unload_program())
-                .await
-                .is_err()
-            {
+            if self.device.with_device(|device| device.unload_program()).await.is_err() {
                 return;
             }
         }
@@ -311,9 +294,7 @@ impl ServerSupervisor {
 fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
     let builder = Server::builder().http2_max_header_list_size(MAX_HEADER_LIST_BYTES);
     match tls {
-        Some(tls) => builder
-            .tls_config(tls.server_config())
-            .map_err(ServeError::Tls),
+        Some(tls) => builder.tls_config(tls.server_config()).map_err(ServeError::Tls),
         None => Ok(builder),
     }
 }
@@ -329,17 +310,12 @@ async fn run_server(
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let served = builder
-        .add_service(service)
-        .serve_with_incoming_shutdown(incoming, async {
-            // A dropped sender means the same as a message.
-            let _ = stopped.await;
-        });
+    let served = builder.add_service(service).serve_with_incoming_shutdown(incoming, async {
+        // A dropped sender means the same as a message.
+        let _ = stopped.await;
+    });
     if let Err(error) = served.await {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "the P4Runtime server ended"
-        );
+        tracing::warn!(error = &error as &dyn std::error::Error, "the P4Runtime server ended");
     }
 }
 
@@ -384,9 +360,8 @@ impl SwitchInstance {
             if !schema.is_some_and(|schema| schema.has_notifications()) {
                 continue;
             }
-            let notices = self
-                .on_device(|pipelines, device| pipelines.take_notifications(device))
-                .await;
+            let notices =
+                self.on_device(|pipelines, device| pipelines.take_notifications(device)).await;
             let Ok(notices) = notices else {
                 return;
             };
@@ -438,9 +413,7 @@ impl P4Runtime for P4RuntimeService {
         request: Request<p4rt::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4rt::GetForwardingPipelineConfigResponse>, Status> {
         let config = self.0.get_pipeline(request.into_inner()).await?;
-        Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse {
-            config,
-        }))
+        Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse { config }))
     }
 
     async fn stream_channel(
@@ -450,9 +423,7 @@ impl P4Runtime for P4RuntimeService {
         let opened = self.0.sessions.write().await.open_session()?;
         let switch = Arc::clone(&self.0);
         tokio::spawn(switch.serve_stream(opened.session, request.into_inner(), opened.ended));
-        Ok(Response::new(Box::pin(ReceiverStream::new(
-            opened.messages,
-        ))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(opened.messages))))
     }
 
     async fn capabilities(
@@ -465,9 +436,6 @@ impl P4Runtime for P4RuntimeService {
         }
         let p4runtime_api_version = API_VERSION.to_owned();
         let experimental = None;
-        Ok(Response::new(p4rt::CapabilitiesResponse {
-            p4runtime_api_version,
-            experimental,
-        }))
+        Ok(Response::new(p4rt::CapabilitiesResponse { p4runtime_api_version, experimental }))
     }
 }

@@ -132,10 +132,7 @@ impl StfCase {
                 continue;
             }
             let statement = parse_statement(content);
-            let wrong = || StfError::Syntax {
-                line: at + 1,
-                problem: format!("{content:?}"),
-            };
+            let wrong = || StfError::Syntax { line: at + 1, problem: format!("{content:?}") };
             statements.push((at + 1, statement.ok_or_else(wrong)?));
         }
         Ok(Self { statements })
@@ -149,25 +146,16 @@ fn parse_statement(line: &str) -> Option<StfStatement> {
         ("add", _) => StfStatement::Add(parse_entry(rest)?),
         ("setdefault", _) => {
             let (table, call) = rest.trim().split_once(char::is_whitespace)?;
-            StfStatement::SetDefault {
-                table: table.to_owned(),
-                call: self::parse_call(call)?,
-            }
+            StfStatement::SetDefault { table: table.to_owned(), call: self::parse_call(call)? }
         }
         ("packet", [port, digits @ ..]) => StfStatement::Packet {
             port: port.parse().ok()?,
             bytes: parse_hex_bytes(&digits.concat())?,
         },
-        ("expect", [port]) => StfStatement::Expect {
-            port: port.parse().ok()?,
-            pattern: None,
-        },
+        ("expect", [port]) => StfStatement::Expect { port: port.parse().ok()?, pattern: None },
         ("expect", [port, digits @ ..]) => {
             let pattern = Some(PacketPattern::parse(&digits.concat())?);
-            StfStatement::Expect {
-                port: port.parse().ok()?,
-                pattern,
-            }
+            StfStatement::Expect { port: port.parse().ok()?, pattern }
         }
         ("wait", _) => StfStatement::Wait,
         _ => {
@@ -180,24 +168,20 @@ fn parse_statement(line: &str) -> Option<StfStatement> {
 fn parse_replication(command: &str, words: &[&str]) -> Option<StfStatement> {
     let numbers: Option<Vec<u16>> = words.iter().map(|word| word.parse().ok()).collect();
     Some(match (command, numbers?.as_slice()) {
-        ("mirroring_add", [session, port]) => StfStatement::Mirror {
-            session: *session,
-            port: *port,
-        },
-        ("mirroring_add_mc", [session, group]) => StfStatement::MirrorToGroup {
-            session: *session,
-            group: *group,
-        },
+        ("mirroring_add", [session, port]) => {
+            StfStatement::Mirror { session: *session, port: *port }
+        }
+        ("mirroring_add_mc", [session, group]) => {
+            StfStatement::MirrorToGroup { session: *session, group: *group }
+        }
         ("mirroring_get", [_]) => StfStatement::Wait,
         ("mc_mgrp_create", [group]) => StfStatement::CreateGroup { group: *group },
-        ("mc_node_create", [instance, ports @ ..]) => StfStatement::CreateNode {
-            instance: *instance,
-            ports: ports.to_vec(),
-        },
-        ("mc_node_associate", [group, node]) => StfStatement::Associate {
-            group: *group,
-            node: usize::from(*node),
-        },
+        ("mc_node_create", [instance, ports @ ..]) => {
+            StfStatement::CreateNode { instance: *instance, ports: ports.to_vec() }
+        }
+        ("mc_node_associate", [group, node]) => {
+            StfStatement::Associate { group: *group, node: usize::from(*node) }
+        }
         _ => return None,
     })
 }
@@ -208,27 +192,16 @@ fn parse_array_access(command: &str, words: &[&str]) -> Option<StfStatement> {
     };
     let name = (*name).to_owned();
     Some(match (command, rest) {
-        ("register_read", [cell]) => StfStatement::ReadRegister {
-            name,
-            cell: cell.parse().ok()?,
-        },
+        ("register_read", [cell]) => StfStatement::ReadRegister { name, cell: cell.parse().ok()? },
         ("register_reset", []) => StfStatement::ResetRegister { name },
         ("register_write", [cell, value]) => {
             let value = values::parse_number(value)?;
-            StfStatement::WriteRegister {
-                name,
-                cell: cell.parse().ok()?,
-                value,
-            }
+            StfStatement::WriteRegister { name, cell: cell.parse().ok()?, value }
         }
         ("check_counter", ["==" | "packets", ..]) => {
             let (name, cell) = parse_cell(&name)?;
             let packets = rest.last()?.parse().ok()?;
-            StfStatement::CheckCounter {
-                name,
-                cell,
-                packets,
-            }
+            StfStatement::CheckCounter { name, cell, packets }
         }
         _ => return None,
     })
@@ -253,22 +226,14 @@ fn parse_entry(text: &str) -> Option<StfEntry> {
         words.next();
     }
     let keys = words.map(parse_named_value).collect::<Option<_>>()?;
-    Some(StfEntry {
-        table,
-        priority,
-        keys,
-        call: parse_call(&text[start..])?,
-    })
+    Some(StfEntry { table, priority, keys, call: parse_call(&text[start..])? })
 }
 
 /// `action(name:value, ...)`.
 fn parse_call(text: &str) -> Option<StfCall> {
     let (action, rest) = text.trim().split_once('(')?;
     let (arguments, _) = rest.split_once(')')?;
-    let arguments = arguments
-        .split(',')
-        .map(str::trim)
-        .filter(|word| !word.is_empty());
+    let arguments = arguments.split(',').map(str::trim).filter(|word| !word.is_empty());
     Some(StfCall {
         action: action.trim().to_owned(),
         arguments: arguments.map(parse_named_value).collect::<Option<_>>()?,
@@ -292,10 +257,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_are_meant() {
         check("packet 2 12 aB", "Packet { port: 2, bytes: [18, 171] }");
-        check(
-            "mc_node_create 7 1 2",
-            "CreateNode { instance: 7, ports: [1, 2] }",
-        );
+        check("mc_node_create 7 1 2", "CreateNode { instance: 7, ports: [1, 2] }");
         check(
             "check_counter c(3) packets == 9",
             r#"CheckCounter { name: "c", cell: 3, packets: 9 }"#,

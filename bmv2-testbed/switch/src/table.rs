@@ -109,9 +109,7 @@ impl MatchTable {
     /// The colour of a packet by the direct meter of an entry found by [`Table::lookup`].
     pub(crate) fn color_packet(&mut self, entry: u32, now: Nanos, bytes: u64) -> u8 {
         let meter = &mut self.entries[entry as usize].meter;
-        meter
-            .as_mut()
-            .map_or(0, |meter| meter.color_packet(now, bytes))
+        meter.as_mut().map_or(0, |meter| meter.color_packet(now, bytes))
     }
 
     /// The action of a miss.
@@ -128,9 +126,7 @@ impl MatchTable {
             return Err(ControlError::AlreadyExists);
         }
         if self.by_key.len() >= self.spec.size {
-            return Err(ControlError::Full {
-                size: self.spec.size,
-            });
+            return Err(ControlError::Full { size: self.spec.size });
         }
         Ok(())
     }
@@ -149,10 +145,7 @@ impl MatchTable {
     ) -> Result<TableAction, ControlError> {
         self.check_writable()?;
         let number = self.entry_number(key)?;
-        Ok(std::mem::replace(
-            &mut self.entries[number as usize].action,
-            target,
-        ))
+        Ok(std::mem::replace(&mut self.entries[number as usize].action, target))
     }
 
     /// Removes an entry and returns its target.
@@ -168,18 +161,13 @@ impl MatchTable {
     /// The entry with this key.
     pub(crate) fn get(&self, key: &MatchKey) -> Result<EntryView<'_>, ControlError> {
         check_key(&self.spec, key)?;
-        let (key, number) = self
-            .by_key
-            .get_key_value(key)
-            .ok_or(ControlError::NotFound)?;
+        let (key, number) = self.by_key.get_key_value(key).ok_or(ControlError::NotFound)?;
         Ok(self.entry_view(key, *number))
     }
 
     /// All entries, ordered by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = EntryView<'_>> {
-        self.by_key
-            .iter()
-            .map(|(key, number)| self.entry_view(key, *number))
+        self.by_key.iter().map(|(key, number)| self.entry_view(key, *number))
     }
 
     /// How many entries there are.
@@ -209,10 +197,7 @@ impl MatchTable {
     ) -> Result<(), ControlError> {
         let number = self.entry_number(key)?;
         let meter = &mut self.entries[number as usize].meter;
-        meter
-            .as_mut()
-            .ok_or(ControlError::NoDirectMeter)?
-            .set_config(config);
+        meter.as_mut().ok_or(ControlError::NoDirectMeter)?.set_config(config);
         Ok(())
     }
 
@@ -227,11 +212,7 @@ impl MatchTable {
             return Err(ControlError::NoIdleTimeout);
         }
         let number = self.entry_number(key)?;
-        self.entries[number as usize].idle = IdleState {
-            timeout,
-            since: now,
-            notified: false,
-        };
+        self.entries[number as usize].idle = IdleState { timeout, since: now, notified: false };
         Ok(())
     }
 
@@ -252,15 +233,11 @@ impl MatchTable {
 
     /// Changes the default action; the call's arguments have been checked by the caller.
     pub(crate) fn set_default(&mut self, call: ActionCall) -> Result<(), ControlError> {
-        let same_action = self
-            .spec
-            .default
-            .as_ref()
-            .is_some_and(|d| d.action == call.action);
+        let same_action = self.spec.default.as_ref().is_some_and(|d| d.action == call.action);
         match self.spec.default_mutability {
-            _ if self.spec.profile.is_some() => Err(ControlError::TargetKind(
-                "no default action from the control plane",
-            )),
+            _ if self.spec.profile.is_some() => {
+                Err(ControlError::TargetKind("no default action from the control plane"))
+            }
             DefaultMutability::Constant => Err(ControlError::Constant("the default action")),
             DefaultMutability::FixedAction if !same_action => {
                 Err(ControlError::Constant("which action is the default"))
@@ -282,10 +259,7 @@ impl MatchTable {
         let entry = StoredEntry {
             action: target,
             count: CounterData::default(),
-            meter: self
-                .spec
-                .direct_meter
-                .map(|meter| TwoRateMeter::new(meter.unit)),
+            meter: self.spec.direct_meter.map(|meter| TwoRateMeter::new(meter.unit)),
             idle: IdleState::default(),
         };
         let number = match self.free.pop_first() {

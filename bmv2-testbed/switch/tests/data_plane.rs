@@ -1,9 +1,6 @@
 //! The data plane and the in-process fabric, seen from outside, on the compiled fabric.p4.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot set itself up ends there"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up ends there")]
 
 #[path = "data_plane/forwarding.rs"]
 mod forwarding;

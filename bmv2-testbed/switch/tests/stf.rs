@@ -7,9 +7,7 @@ use switch::stf::StfCase;
 
 fn check(json: &[u8], case: &str) {
     let program = Arc::new(Program::from_json(json).expect("the program loads"));
-    let played = StfCase::parse(case)
-        .expect("the case is read")
-        .run_on(&program);
+    let played = StfCase::parse(case).expect("the case is read").run_on(&program);
     if let Err(error) = played {
         panic!("{error}");
     }
@@ -17,18 +15,12 @@ fn check(json: &[u8], case: &str) {
 
 #[test]
 fn objects_with_state() {
-    check(
-        include_bytes!("programs/state.json"),
-        include_str!("programs/state.stf"),
-    );
+    check(include_bytes!("programs/state.json"), include_str!("programs/state.stf"));
 }
 
 #[test]
 fn headers_of_every_shape() {
-    check(
-        include_bytes!("programs/shapes.json"),
-        include_str!("programs/shapes.stf"),
-    );
+    check(include_bytes!("programs/shapes.json"), include_str!("programs/shapes.stf"));
 }
 
 #[test]

@@ -38,10 +38,7 @@ impl ByteSeries {
     /// counter that fell was reset, and a clock that stood still says nothing: such a reading only
     /// begins anew. After a gap longer than the series nothing of before is left.
     pub fn record_counter(&mut self, at_seconds: f64, counter: u64) {
-        let reading = CounterSample {
-            at_seconds,
-            counter,
-        };
+        let reading = CounterSample { at_seconds, counter };
         let Some(last) = self.last.replace(reading) else {
             return;
         };
@@ -52,11 +49,7 @@ impl ByteSeries {
             self.open = 0.0;
             return;
         }
-        self.spread_rate(
-            (counter - last.counter) as f64 / elapsed,
-            last.at_seconds,
-            at_seconds,
-        );
+        self.spread_rate((counter - last.counter) as f64 / elapsed, last.at_seconds, at_seconds);
     }
 
     /// The complete intervals, in bytes.

@@ -87,10 +87,7 @@ enum IterationSource {
 impl JobMonitor {
     /// Without jobs.
     pub fn new(limits: ReportLimits) -> Self {
-        Self {
-            limits,
-            jobs: BTreeMap::new(),
-        }
+        Self { limits, jobs: BTreeMap::new() }
     }
 
     /// Takes up a job that does not tell of itself, of which `host` knows its own bytes.
@@ -121,14 +118,13 @@ impl JobMonitor {
     ) -> Result<Option<Report>, ReportRefusal> {
         let owner = JobOwner::Process(from);
         match said {
-            ProcessMessage::Job(document) => self
-                .add_job(owner, *document, IterationSource::Reported(None), now)
-                .map(Some),
+            ProcessMessage::Job(document) => {
+                self.add_job(owner, *document, IterationSource::Reported(None), now).map(Some)
+            }
             ProcessMessage::Iteration(iteration) => self.add_iteration(owner, &iteration, now),
-            ProcessMessage::End(job) => self
-                .owned_job(&job, owner)
-                .map(drop)
-                .map(|()| self.end_job(&job)),
+            ProcessMessage::End(job) => {
+                self.owned_job(&job, owner).map(drop).map(|()| self.end_job(&job))
+            }
         }
     }
 
@@ -189,10 +185,7 @@ impl JobMonitor {
                     cadence.take_window(silent, now)
                 }
                 IterationSource::Reported(_) if silent >= limits.presence_seconds => {
-                    proto::Window {
-                        seconds: PRESENCE_SECONDS,
-                        ..proto::Window::default()
-                    }
+                    proto::Window { seconds: PRESENCE_SECONDS, ..proto::Window::default() }
                 }
                 _ => continue,
             };
@@ -218,12 +211,7 @@ impl JobMonitor {
             _ => {}
         }
         let report = Report::Announcement(announcement::announce_job(&document));
-        let job = MonitoredJob {
-            owner,
-            reported_at: now,
-            source,
-            document,
-        };
+        let job = MonitoredJob { owner, reported_at: now, source, document };
         self.jobs.insert(job.document.id.clone(), job);
         Ok(report)
     }
@@ -257,9 +245,7 @@ impl JobMonitor {
         let IterationSource::Reported(open) = &mut job.source else {
             return Err(ReportRefusal::OtherOwner);
         };
-        let mut window = open
-            .take()
-            .unwrap_or_else(|| Box::new(empty_window(iteration)));
+        let mut window = open.take().unwrap_or_else(|| Box::new(empty_window(iteration)));
         // Processes are heard late at times: an iteration begins where the last one ended.
         window.iteration_starts.push(window.seconds);
         window.seconds += iteration.seconds;
@@ -282,11 +268,7 @@ impl JobMonitor {
 }
 
 fn empty_window(iteration: &FinishedIteration) -> proto::Window {
-    proto::Window {
-        job: iteration.job.clone(),
-        bytes: Some(0.0),
-        ..proto::Window::default()
-    }
+    proto::Window { job: iteration.job.clone(), bytes: Some(0.0), ..proto::Window::default() }
 }
 
 #[cfg(test)]

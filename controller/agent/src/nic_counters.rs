@@ -31,11 +31,7 @@ impl NicCounters {
     pub fn open_interface(sys: &Path, name: &str) -> io::Result<Self> {
         let statistics = sys.join("class/net").join(name).join("statistics/tx_bytes");
         read_number(&statistics)?;
-        Ok(Self {
-            name: name.to_owned(),
-            statistics,
-            rdma_counters: rdma_ports(sys, name),
-        })
+        Ok(Self { name: name.to_owned(), statistics, rdma_counters: rdma_ports(sys, name) })
     }
 
     /// All interfaces with a device behind them, by name. Where there is none, as in a network
@@ -51,10 +47,7 @@ impl NicCounters {
             names.retain(has_device);
         }
         names.retain(|name| name != "lo");
-        names
-            .iter()
-            .map(|name| Self::open_interface(sys, name))
-            .collect()
+        names.iter().map(|name| Self::open_interface(sys, name)).collect()
     }
 
     /// Whether it counts RDMA.
@@ -85,10 +78,7 @@ fn rdma_ports(sys: &Path, name: &str) -> Vec<PathBuf> {
             continue;
         }
         for port in list_names(&device.join("ports")).unwrap_or_default() {
-            let counter = device
-                .join("ports")
-                .join(port)
-                .join("counters/port_xmit_data");
+            let counter = device.join("ports").join(port).join("counters/port_xmit_data");
             ports.extend(Some(counter).filter(|counter| read_number(counter).is_ok()));
         }
     }
@@ -123,18 +113,12 @@ mod tests {
         let sys = sys.path();
         assert!(NicCounters::open_all(sys).is_err());
         for (name, sent) in [("lo", "5"), ("eth1", "200\n"), ("eth0", "100\n")] {
-            write(
-                &sys.join(format!("class/net/{name}/statistics/tx_bytes")),
-                sent,
-            );
+            write(&sys.join(format!("class/net/{name}/statistics/tx_bytes")), sent);
         }
         let names =
             |nics: &[NicCounters]| nics.iter().map(|nic| nic.name.clone()).collect::<Vec<_>>();
         // In a namespace, nothing has a device.
-        assert_eq!(
-            names(&NicCounters::open_all(sys).unwrap()),
-            ["eth0", "eth1"]
-        );
+        assert_eq!(names(&NicCounters::open_all(sys).unwrap()), ["eth0", "eth1"]);
         write(&sys.join("class/net/eth1/device/vendor"), "0x15b3");
         let device = sys.join("class/infiniband/mlx5_0");
         write(&device.join("device/net/eth1/mtu"), "4200");

@@ -80,10 +80,7 @@ impl DwellTimes {
             spread_seconds(&mut seconds, (from, to), interval_seconds);
             sent += bytes;
         }
-        Some(Self {
-            seconds,
-            share_bytes,
-        })
+        Some(Self { seconds, share_bytes })
     }
 
     /// Mean seconds of iterations of `shares` each: from where the longest stop in the first one
@@ -101,10 +98,7 @@ impl DwellTimes {
             return None;
         }
         let last = first as f64 + iterations * shares;
-        let last = longest(
-            last - POSITION_TOLERANCE * shares,
-            last + POSITION_TOLERANCE * shares,
-        )?;
+        let last = longest(last - POSITION_TOLERANCE * shares, last + POSITION_TOLERANCE * shares)?;
         Some(self.seconds[first..last].iter().sum::<f64>() / iterations)
     }
 }
@@ -145,11 +139,7 @@ fn normalised_correlation(values: &[f64]) -> Vec<f64> {
     let mut resemblance = Vec::new();
     for distance in 0..count.min(count / MIN_ITERATIONS + 1) {
         let is_flat = squares <= floor;
-        resemblance.push(if is_flat {
-            0.0
-        } else {
-            2.0 * products[distance] / squares
-        });
+        resemblance.push(if is_flat { 0.0 } else { 2.0 * products[distance] / squares });
         let (first, last) = (centred[distance], centred[count - 1 - distance]);
         squares -= first * first + last * last;
     }
@@ -179,10 +169,7 @@ fn autocorrelation(values: &[f64]) -> Vec<f64> {
         *line = Complex::new(line.norm_sqr(), 0.0);
     }
     planner.plan_fft_inverse(size).process(&mut spectrum);
-    spectrum
-        .iter()
-        .map(|value| value.re / size as f64)
-        .collect()
+    spectrum.iter().map(|value| value.re / size as f64).collect()
 }
 
 /// The highest distance of each stretch of positive resemblance, after the one around 0.
@@ -208,11 +195,7 @@ fn interpolate_peak(resemblance: &[f64], distance: usize) -> Option<CorrelationP
     let before = resemblance[distance - 1];
     let (at, after) = (resemblance[distance], *resemblance.get(distance + 1)?);
     let bend = before - 2.0 * at + after;
-    let aside = if bend < 0.0 {
-        (0.5 * (before - after) / bend).clamp(-0.5, 0.5)
-    } else {
-        0.0
-    };
+    let aside = if bend < 0.0 { (0.5 * (before - after) / bend).clamp(-0.5, 0.5) } else { 0.0 };
     Some(CorrelationPeak {
         distance: distance as f64 + aside,
         height: at - 0.25 * (before - after) * aside,

@@ -78,9 +78,7 @@ impl FinishedIteration {
             ("communication_seconds", self.communication_seconds),
             ("bytes", self.bytes.unwrap_or(0.0)),
         ];
-        let wrong = numbers
-            .into_iter()
-            .find(|(_, value)| !(value.is_finite() && *value >= 0.0));
+        let wrong = numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0));
         match wrong {
             Some((field, value)) => {
                 Err(format!("iteration.{field}: {value} is not a number from 0"))
@@ -106,28 +104,16 @@ mod tests {
         assert!(
             matches!(parse_message(iteration), Ok(ProcessMessage::Iteration(one)) if one.flop == 1.2e15)
         );
-        assert_eq!(
-            parse_message(r#"{"end": "gpt"}"#),
-            Ok(ProcessMessage::End("gpt".into()))
-        );
+        assert_eq!(parse_message(r#"{"end": "gpt"}"#), Ok(ProcessMessage::End("gpt".into())));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         let cases = [
             (r#"{"start": "gpt"}"#, "unknown variant `start`"),
-            (
-                r#"{"iteration": {"job": "a", "flops": 1}}"#,
-                "unknown field `flops`",
-            ),
-            (
-                r#"{"iteration": {"job": "a"}}"#,
-                "iteration.seconds: missing",
-            ),
-            (
-                r#"{"iteration": {"job": "a", "seconds": 1, "flop": -1}}"#,
-                "not a number from 0",
-            ),
+            (r#"{"iteration": {"job": "a", "flops": 1}}"#, "unknown field `flops`"),
+            (r#"{"iteration": {"job": "a"}}"#, "iteration.seconds: missing"),
+            (r#"{"iteration": {"job": "a", "seconds": 1, "flop": -1}}"#, "not a number from 0"),
             ("[", "expected value"),
         ];
         for (line, text) in cases {

@@ -31,10 +31,7 @@ fn announcement_to_json(said: &proto::Announcement) -> Value {
         ("tenant", json!(said.tenant)),
         ("model", json!(said.model)),
         ("gpus", json!(said.gpus)),
-        (
-            "flows",
-            json!(said.flows.iter().map(flow).collect::<Vec<_>>()),
-        ),
+        ("flows", json!(said.flows.iter().map(flow).collect::<Vec<_>>())),
         ("collective", json!(collective)),
         ("profile", json!(said.profile)),
         ("flop_per_iteration", json!(said.flop_per_iteration)),
@@ -59,8 +56,6 @@ fn window_to_json(said: &proto::Window) -> Value {
 fn known_fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let is_known = |value: &Value| !value.is_null() && *value != json!([]);
     let fields = fields.into_iter().filter(|(_, value)| is_known(value));
-    let fields: Map<String, Value> = fields
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+    let fields: Map<String, Value> = fields.map(|(name, value)| (name.to_owned(), value)).collect();
     Value::Object(fields)
 }

@@ -42,10 +42,7 @@ pub struct ControllerTarget {
 impl ControllerTarget {
     /// Whoever listens at `address`.
     pub fn from_address(address: &str) -> Self {
-        Self {
-            address: address.to_owned(),
-            ..Self::default()
-        }
+        Self { address: address.to_owned(), ..Self::default() }
     }
 
     fn tonic_endpoint(&self) -> Result<Endpoint, AgentError> {
@@ -98,11 +95,7 @@ impl ReportStream {
         let (say, reports) = mpsc::channel(REPORT_QUEUE);
         let (tell, heard) = mpsc::channel(EVENT_QUEUE);
         let task = tokio::spawn(keep_connected(way, reports, tell));
-        Ok(Self {
-            reports: say,
-            events: heard,
-            task,
-        })
+        Ok(Self { reports: say, events: heard, task })
     }
 
     /// Says something, if there is room; whether there was.
@@ -165,10 +158,7 @@ async fn keep_connected(
             return;
         }
         let wait = backoff.next_wait();
-        warn!(
-            seconds = wait.as_secs_f64(),
-            "no controller: {why}; trying again"
-        );
+        warn!(seconds = wait.as_secs_f64(), "no controller: {why}; trying again");
         tokio::select! {
             () = sleep(wait) => {}
             () = drain_until_closed(&mut reports) => return,

@@ -250,24 +250,14 @@ impl HostAgent {
             }
             SocketEvent::Message(process, said) => {
                 let job = message_job(&said);
-                match self
-                    .watch
-                    .handle_message(process, said, self.elapsed_seconds())
-                {
-                    Ok(report) => report
-                        .into_iter()
-                        .for_each(|report| self.outlet.send_report(report)),
+                match self.watch.handle_message(process, said, self.elapsed_seconds()) {
+                    Ok(report) => {
+                        report.into_iter().for_each(|report| self.outlet.send_report(report))
+                    }
                     Err(refused) => {
                         let severity = "error".to_owned();
                         let text = refused.to_string();
-                        self.send_reply(
-                            process,
-                            ProcessReply {
-                                job,
-                                severity,
-                                text,
-                            },
-                        );
+                        self.send_reply(process, ProcessReply { job, severity, text });
                     }
                 }
             }
@@ -284,24 +274,13 @@ impl HostAgent {
             }
             ReportStreamEvent::Feedback(remark) => remark,
         };
-        let proto::Remark {
-            job,
-            severity,
-            text,
-        } = remark;
+        let proto::Remark { job, severity, text } = remark;
         match severity.as_str() {
             "info" => info!(job, "{text}"),
             _ => warn!(job, "{text}"),
         }
         if let Some(JobOwner::Process(process)) = self.watch.owner(&job) {
-            self.send_reply(
-                process,
-                ProcessReply {
-                    job,
-                    severity,
-                    text,
-                },
-            );
+            self.send_reply(process, ProcessReply { job, severity, text });
         }
     }
 
@@ -325,10 +304,7 @@ pub async fn observe_nics(
     let nics = open_all_nics(sys)?;
     let intervals = (time.as_secs_f64() / limits.sample_seconds).ceil() as usize;
     let series = crate::ByteSeries::new(limits.sample_seconds, intervals.max(1));
-    let mut seen: Vec<_> = nics
-        .into_iter()
-        .map(|nic| (nic, series.clone(), (None, 0)))
-        .collect();
+    let mut seen: Vec<_> = nics.into_iter().map(|nic| (nic, series.clone(), (None, 0))).collect();
     let mut samples = tick_every(limits.sample_seconds);
     let began = Instant::now();
     while began.elapsed() < time {
@@ -364,10 +340,7 @@ fn open_watched_nics(
     let mut watched: BTreeMap<String, Vec<NicCounters>> = BTreeMap::new();
     for job in own {
         let nics = match settings.nics.get(&job.id) {
-            Some(names) => names
-                .iter()
-                .map(|name| open_nic(&settings.sys, name))
-                .collect(),
+            Some(names) => names.iter().map(|name| open_nic(&settings.sys, name)).collect(),
             None => open_all_nics(&settings.sys),
         };
         let nics = nics?;
@@ -389,11 +362,7 @@ fn open_all_nics(sys: &Path) -> Result<Vec<NicCounters>, AgentError> {
 }
 
 fn nic_error(sys: &Path, name: &str, source: std::io::Error) -> AgentError {
-    AgentError::Nic {
-        nic: name.to_owned(),
-        sys: sys.join("class/net"),
-        source,
-    }
+    AgentError::Nic { nic: name.to_owned(), sys: sys.join("class/net"), source }
 }
 
 fn open_gpus() -> Option<GpuCounters> {

@@ -60,11 +60,7 @@ impl ProcessSocket {
         let (to_agent, visits) = mpsc::channel(LINE_QUEUE);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept_processes(listener, to_agent));
-        Ok(Self {
-            path: path.to_owned(),
-            events: visits,
-            _tasks: tasks,
-        })
+        Ok(Self { path: path.to_owned(), events: visits, _tasks: tasks })
     }
 
     /// The next thing that happens.
@@ -107,11 +103,7 @@ async fn accept_processes(listener: UnixListener, to_agent: mpsc::Sender<SocketE
 async fn serve_process(number: u64, stream: UnixStream, to_agent: mpsc::Sender<SocketEvent>) {
     let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE));
     let (answers, mut outgoing) = mpsc::channel(REPLY_QUEUE);
-    if to_agent
-        .send(SocketEvent::Connected(number, answers))
-        .await
-        .is_err()
-    {
+    if to_agent.send(SocketEvent::Connected(number, answers)).await.is_err() {
         return;
     }
     loop {
@@ -173,10 +165,7 @@ mod tests {
         let SocketEvent::Connected(number, answers) = socket.next_event().await else {
             panic!("nobody came");
         };
-        write
-            .write_all(b"{\"end\": \"a\"}\nnonsense\n")
-            .await
-            .unwrap();
+        write.write_all(b"{\"end\": \"a\"}\nnonsense\n").await.unwrap();
         assert!(
             matches!(socket.next_event().await, SocketEvent::Message(from, ProcessMessage::End(job))
             if from == number && job == "a")
@@ -190,10 +179,7 @@ mod tests {
         assert!(
             matches!(socket.next_event().await, SocketEvent::Disconnected(left) if left == number)
         );
-        assert!(
-            ProcessSocket::bind(&path).is_err(),
-            "one agent for a socket"
-        );
+        assert!(ProcessSocket::bind(&path).is_err(), "one agent for a socket");
         drop(socket);
         assert!(!path.exists());
         // A file that was left behind is in nobody's way.

@@ -58,10 +58,7 @@ impl TrafficObserver {
         let gpus = self.gpus.take();
         let Some(period) = self.period() else {
             self.last_start = now;
-            return proto::Window {
-                seconds,
-                ..proto::Window::default()
-            };
+            return proto::Window { seconds, ..proto::Window::default() };
         };
         let starts = self.advance_starts(period.seconds, now - seconds, now);
         let iterations = starts.len() as f64;

@@ -47,10 +47,7 @@ type ControllerStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 impl ControllerClient {
     /// The controller that listens there.
     pub(crate) fn new(controller: &str, credentials: &ClientCredentials) -> Self {
-        Self {
-            controller: controller.to_owned(),
-            credentials: credentials.clone(),
-        }
+        Self { controller: controller.to_owned(), credentials: credentials.clone() }
     }
 
     /// What the controller answers at `path`.
@@ -97,9 +94,8 @@ impl ControllerClient {
             let status = answer.status();
             Ok((status, self.read_body(answer).await?))
         };
-        let (status, text) = timeout(PATIENCE, exchange)
-            .await
-            .map_err(|_| self.timeout_error())??;
+        let (status, text) =
+            timeout(PATIENCE, exchange).await.map_err(|_| self.timeout_error())??;
         match status {
             StatusCode::OK => self.parse_json(&text),
             _ => Err(self.response_error(status, &text)),
@@ -146,9 +142,7 @@ impl ControllerClient {
         if let Some(token) = self.credentials.read_token()? {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        request
-            .body(Full::new(body))
-            .map_err(|error| CommandError::input(path, error))
+        request.body(Full::new(body)).map_err(|error| CommandError::input(path, error))
     }
 
     async fn send_request(

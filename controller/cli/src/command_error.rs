@@ -25,10 +25,7 @@ pub(crate) enum CommandError {
 impl CommandError {
     /// Wrong input: `about` is the file or option.
     pub(crate) fn input(about: impl Display, what: impl Display) -> Self {
-        Self::Input {
-            about: about.to_string(),
-            what: what.to_string(),
-        }
+        Self::Input { about: about.to_string(), what: what.to_string() }
     }
 
     /// A wrong document, told by the error that begins with its name.

@@ -32,25 +32,19 @@ fn leaf_commands(name: &str, command: &Command, found: &mut Vec<String>) {
 /// The command lines in a text, up to what a shell does with what they print.
 fn command_lines(text: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
-    let shown = text
-        .lines()
-        .map(|line| line.trim_start_matches("Example:").trim());
+    let shown = text.lines().map(|line| line.trim_start_matches("Example:").trim());
     let shown = shown.filter(|line| line.starts_with("crux "));
     let end = |line: &str| {
         let ends = [" #", " | ", " > ", " &"].into_iter();
         ends.filter_map(|end| line.find(end)).min()
     };
-    shown
-        .map(|line| line[..end(line).unwrap_or(line.len())].to_owned())
-        .collect()
+    shown.map(|line| line[..end(line).unwrap_or(line.len())].to_owned()).collect()
 }
 
 /// All command lines that the pages show.
 fn page_examples() -> Vec<String> {
     // Every other piece is a block of code; the first word of one is its language.
-    let blocks = PAGES
-        .iter()
-        .flat_map(|(_, page)| page.split("```").skip(1).step_by(2));
+    let blocks = PAGES.iter().flat_map(|(_, page)| page.split("```").skip(1).step_by(2));
     let shell = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     shell.flat_map(command_lines).collect()
 }
@@ -82,9 +76,7 @@ fn shell_words(line: &str) -> Vec<String> {
 fn every_example_parses_and_every_command_has_one() {
     let examples = [page_examples(), help_examples(&CruxCli::command())].concat();
     let wrong = |line: &String| {
-        let error = CruxCli::command()
-            .try_get_matches_from(shell_words(line))
-            .err()?;
+        let error = CruxCli::command().try_get_matches_from(shell_words(line)).err()?;
         Some(format!("{line}\n{error}"))
     };
     let mut complaints: Vec<String> = examples.iter().filter_map(wrong).collect();
@@ -103,8 +95,7 @@ fn every_example_parses_and_every_command_has_one() {
 fn every_endpoint_is_in_a_page() {
     let document = controller::northbound::openapi::openapi_document();
     let paths = document["paths"].as_object().unwrap().keys();
-    let missing: Vec<_> = paths
-        .filter(|path| !PAGES.iter().any(|(_, page)| page.contains(path.as_str())))
-        .collect();
+    let missing: Vec<_> =
+        paths.filter(|path| !PAGES.iter().any(|(_, page)| page.contains(path.as_str()))).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

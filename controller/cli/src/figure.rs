@@ -98,9 +98,8 @@ pub(crate) fn round_end(most: f64) -> f64 {
 /// A round range of an axis that has room for 0 and all `values`, in five steps of which one ends
 /// at 0.
 pub(crate) fn round_range(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (least, most) = values.fold((0.0_f64, 0.0_f64), |(least, most), value| {
-        (least.min(value), most.max(value))
-    });
+    let (least, most) =
+        values.fold((0.0_f64, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
     let mut step = round_end(most - least) / 5.0;
     loop {
         let start = (least / step).floor() * step;
@@ -117,13 +116,8 @@ mod tests {
 
     #[test]
     fn axes_end_on_round_numbers() {
-        for (most, end) in [
-            (0.93, 1.0),
-            (145.0, 150.0),
-            (2.3e15, 2.5e15),
-            (9.9, 12.5),
-            (0.0, 1.0),
-        ] {
+        for (most, end) in [(0.93, 1.0), (145.0, 150.0), (2.3e15, 2.5e15), (9.9, 12.5), (0.0, 1.0)]
+        {
             let found = round_end(most);
             assert!((found / end - 1.0).abs() < 1e-9, "{most}: {found}");
         }

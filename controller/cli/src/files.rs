@@ -36,16 +36,12 @@ pub(crate) fn policy_with(
         change(&mut document);
         return document.to_policy("policy").map_err(CommandError::document);
     };
-    let (text, format) = (
-        read_text(name)?,
-        DocumentFormat::from_file_name(name).map_err(CommandError::document)?,
-    );
+    let (text, format) =
+        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
     let parsed = document::parse_document::<PolicyDocument>(&text, format, name);
     let mut document = parsed.map_err(CommandError::document)?;
     change(&mut document);
-    document
-        .to_policy(name)
-        .map_err(locate_error(&text, format))
+    document.to_policy(name).map_err(locate_error(&text, format))
 }
 
 /// The failure of a document that makes no sense, with the line.
@@ -58,14 +54,10 @@ pub(crate) fn read_jobs(
     name: &str,
     fabric: &Fabric,
 ) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
-    let (text, format) = (
-        read_text(name)?,
-        DocumentFormat::from_file_name(name).map_err(CommandError::document)?,
-    );
+    let (text, format) =
+        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
     let document = document::parse_document::<JobsDocument>(&text, format, name);
-    let resolved = document
-        .map_err(CommandError::document)?
-        .resolve_jobs(fabric, name);
+    let resolved = document.map_err(CommandError::document)?.resolve_jobs(fabric, name);
     let resolved = resolved.map_err(locate_error(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
 }
@@ -74,19 +66,14 @@ pub(crate) fn read_jobs(
 pub(crate) fn read_models(name: Option<&str>) -> Result<ModelTable, CommandError> {
     let models = ModelTable::built_in();
     match name {
-        Some(file) => models
-            .with_table(&read_text(file)?, file)
-            .map_err(CommandError::document),
+        Some(file) => models.with_table(&read_text(file)?, file).map_err(CommandError::document),
         None => Ok(models),
     }
 }
 
 /// A text with the name of its file, as a controller takes it.
 pub(crate) fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
-    Ok(PolicyFile {
-        file: name.to_owned(),
-        text: read_text(name)?,
-    })
+    Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.
@@ -98,9 +85,7 @@ pub(crate) fn read_text(name: &str) -> Result<String, CommandError> {
         path => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
     read.map_err(|error| CommandError::input(name, error))?;
-    document::decode_text(&bytes, name)
-        .map(str::to_owned)
-        .map_err(CommandError::document)
+    document::decode_text(&bytes, name).map(str::to_owned).map_err(CommandError::document)
 }
 
 /// Writes a text to the file, if one was asked for, and says so.

@@ -46,14 +46,8 @@ impl InputDocumentArgs {
         let policy = files::policy_with(self.policy.as_deref(), change)?;
         let fabric = files::read_fabric(&self.fabric)?;
         policy.check_on(&fabric).map_err(CommandError::document)?;
-        let fabric = policy
-            .apply_drains(&fabric)
-            .map_err(CommandError::document)?;
+        let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
         let (jobs, findings) = files::read_jobs(&self.jobs, &fabric)?;
-        Ok(InputDocuments {
-            input: PlanInput { fabric, jobs },
-            policy,
-            findings,
-        })
+        Ok(InputDocuments { input: PlanInput { fabric, jobs }, policy, findings })
     }
 }

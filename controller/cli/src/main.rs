@@ -38,13 +38,7 @@ struct CruxCli {
     /// Log at this level to standard error: error, warn, info, debug, trace, or a filter such as
     /// controller=debug
     // Without an order of its own, its place in every page is the number of commands.
-    #[arg(
-        long,
-        global = true,
-        default_value = "warn",
-        value_name = "FILTER",
-        display_order = 998
-    )]
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER", display_order = 998)]
     log: String,
 }
 
@@ -122,9 +116,6 @@ fn main() -> ExitCode {
 fn start_logging(filter: &str) -> Result<(), CommandError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| CommandError::input("--log", error))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     Ok(())
 }

@@ -29,9 +29,7 @@ pub(crate) struct FormatArg {
 /// An empty table with these headings.
 pub(crate) fn new_table<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(headings);
     table
 }

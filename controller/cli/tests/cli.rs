@@ -1,10 +1,7 @@
 //! The program as a user meets it: what it prints, what it writes, and what it says of input that
 //! makes no sense.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails where its own set-up fails"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails where its own set-up fails")]
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;

@@ -215,12 +215,7 @@ impl TryFrom<RawConfig> for Config {
 
     fn try_from(raw: RawConfig) -> Result<Self, ConfigError> {
         let controller = raw.election.controller;
-        check_field(
-            "election.controller",
-            &controller,
-            "above 0",
-            controller > 0,
-        )?;
+        check_field("election.controller", &controller, "above 0", controller > 0)?;
         let levels = raw.switches.levels;
         let possible = (1..=MAX_LEVELS).contains(&levels);
         check_field("switches.levels", &levels, "1 to 8", possible)?;
@@ -270,25 +265,12 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
     type Error = ConfigError;
 
     fn try_from(raw: &RawConfig) -> Result<Self, ConfigError> {
-        let RawMessages {
-            receive_max,
-            headers_max,
-        } = raw.messages;
+        let RawMessages { receive_max, headers_max } = raw.messages;
         let enough = receive_max >= 4 << 20;
-        check_field(
-            "messages.receive_max",
-            &receive_max,
-            "at least 4 MiB",
-            enough,
-        )?;
+        check_field("messages.receive_max", &receive_max, "at least 4 MiB", enough)?;
         // Less, and a batch with some hundred refused updates loses the reasons of all of them.
         let enough = headers_max >= 4 << 20;
-        check_field(
-            "messages.headers_max",
-            &headers_max,
-            "at least 4 MiB",
-            enough,
-        )?;
+        check_field("messages.headers_max", &headers_max, "at least 4 MiB", enough)?;
         Ok(Self {
             stream_queue: positive_count("queues.stream", raw.queues.stream)?,
             connect_deadline: positive_duration("deadlines.connect_ms", raw.deadlines.connect_ms)?,
@@ -336,30 +318,17 @@ impl TryFrom<&RawDiscovery> for DiscoveryConfig {
         let wanted = "at least two discovery.interval_ms";
         check_field("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
         // Ports have nine bits, and the last are the program's own.
-        check_field(
-            "discovery.ports",
-            &raw.ports,
-            "at most 511",
-            raw.ports <= 511,
-        )?;
+        check_field("discovery.ports", &raw.ports, "at most 511", raw.ports <= 511)?;
         let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
         check_field("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
         let probes = raw.enabled || !raw.learn;
-        check_field(
-            "discovery.learn",
-            &raw.learn,
-            "false without discovery.enabled",
-            probes,
-        )?;
+        check_field("discovery.learn", &raw.learn, "false without discovery.enabled", probes)?;
         Ok(Self {
             is_enabled: raw.enabled,
             probe_interval: positive_duration("discovery.interval_ms", raw.interval_ms)?,
             stale_after: positive_duration("discovery.stale_ms", raw.stale_ms)?,
             ports: raw.ports,
-            assumptions: raw.learn.then_some(DiscoveryDefaults {
-                gbps: raw.gbps,
-                gpus: raw.gpus,
-            }),
+            assumptions: raw.learn.then_some(DiscoveryDefaults { gbps: raw.gbps, gpus: raw.gpus }),
         })
     }
 }
@@ -399,11 +368,7 @@ fn check_field(
     holds: bool,
 ) -> Result<(), ConfigError> {
     let found = || found.to_string();
-    let invalid = || ConfigError::Invalid {
-        field,
-        found: found(),
-        wanted,
-    };
+    let invalid = || ConfigError::Invalid { field, found: found(), wanted };
     holds.then_some(()).ok_or_else(invalid)
 }
 
@@ -448,10 +413,7 @@ mod tests {
             ("[queues]\nevents = 0", "queues.events"),
             ("[queues]\nstream = 0", "queues.stream"),
             ("[deadlines]\nrpc_ms = 0", "deadlines.rpc_ms"),
-            (
-                "[reconcile]\nretry_first_ms = 9000",
-                "reconcile.retry_longest_ms",
-            ),
+            ("[reconcile]\nretry_first_ms = 9000", "reconcile.retry_longest_ms"),
             ("[election]\ncontroller = 0", "election.controller"),
             ("[switches]\nlevels = 9", "switches.levels"),
             ("[messages]\nheaders_max = 16384", "messages.headers_max"),
@@ -464,10 +426,7 @@ mod tests {
             ("[etcd.tls]\ncert = 'a.pem'", "etcd.tls.key"),
             ("[etcd]\nuser = 'crux'", "etcd.password"),
             ("[etcd]\npassword = 'x'", "etcd.user"),
-            (
-                "[etcd]\nuser = 'crux'\npassword = 'no such file'",
-                "etcd.password",
-            ),
+            ("[etcd]\nuser = 'crux'\npassword = 'no such file'", "etcd.password"),
             ("[telemetry]\nchange_min = 2", "telemetry.change_min"),
             ("[telemetry]\nstreams = 0", "telemetry.streams"),
             ("[recorder]\nfile_bytes = 1", "recorder.file_bytes"),
@@ -487,14 +446,8 @@ mod tests {
                 "northbound.certificates",
             ),
             ("[etcd]\nendpoints = ['a:1']\nlease_s = 1", "etcd.lease_s"),
-            (
-                "[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000",
-                "etcd.deadline_ms",
-            ),
-            (
-                "[etcd]\nendpoints = ['a:1']\n[store]\npath = 'x'",
-                "store.path",
-            ),
+            ("[etcd]\nendpoints = ['a:1']\ndeadline_ms = 2000", "etcd.deadline_ms"),
+            ("[etcd]\nendpoints = ['a:1']\n[store]\npath = 'x'", "store.path"),
         ];
         for (toml, field) in cases {
             let error = parse(toml).unwrap_err();
@@ -506,10 +459,8 @@ mod tests {
 
     #[test]
     fn retries_double_up_to_the_longest() {
-        let retry = RetryBackoff {
-            first: Duration::from_millis(50),
-            longest: Duration::from_secs(1),
-        };
+        let retry =
+            RetryBackoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
         let waits = [1, 2, 3, 6, 40].map(|failures| retry.wait_after(failures).as_millis());
         assert_eq!(waits, [50, 100, 200, 1000, 1000]);
     }

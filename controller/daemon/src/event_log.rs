@@ -80,10 +80,7 @@ async fn take_snapshot(
     let known = before.latest_revision();
     let (profiled, chapters) = access
         .query_state(move |state: &State| {
-            (
-                state.reported_jobs().profiled.clone(),
-                revisions_from(state, known),
-            )
+            (state.reported_jobs().profiled.clone(), revisions_from(state, known))
         })
         .await?;
     let mut lines = Vec::new();
@@ -112,9 +109,7 @@ async fn take_snapshot(
 fn revisions_from(state: &State, known: u64) -> Vec<(PolicyRevision, Vec<String>)> {
     let history = state.policy_history().revisions_with_changes().into_iter();
     let news = history.take_while(|(edition, _)| edition.number >= known);
-    let mut news: Vec<_> = news
-        .map(|(edition, changes)| (edition.clone(), changes))
-        .collect();
+    let mut news: Vec<_> = news.map(|(edition, changes)| (edition.clone(), changes)).collect();
     news.reverse();
     news
 }

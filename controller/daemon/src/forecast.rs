@@ -59,14 +59,11 @@ pub fn forecast_plan(
     let (settling, counted) = forecast_horizon(jobs, plan);
     let before = tallies_at(&mut engine, settling, &places)?;
     let after = tallies_at(&mut engine, settling + counted, &places)?;
-    let passed = before
-        .iter()
-        .zip(&after)
-        .map(|(before, after)| CountedProgress {
-            iterations: after.iterations - before.iterations,
-            iteration_seconds: after.iteration_seconds - before.iteration_seconds,
-            busy_seconds: after.busy_seconds - before.busy_seconds,
-        });
+    let passed = before.iter().zip(&after).map(|(before, after)| CountedProgress {
+        iterations: after.iterations - before.iterations,
+        iteration_seconds: after.iteration_seconds - before.iteration_seconds,
+        busy_seconds: after.busy_seconds - before.busy_seconds,
+    });
     let passed: BTreeMap<&JobId, CountedProgress> = places.keys().copied().zip(passed).collect();
     Ok(summarise_progress(jobs, &passed, counted))
 }
@@ -102,10 +99,7 @@ fn tallies_at(
     places: &BTreeMap<&JobId, JobIndex>,
 ) -> Result<Vec<JobTally>, FluidError> {
     engine.run_until(until)?;
-    places
-        .values()
-        .map(|place| engine.job_tally(*place))
-        .collect()
+    places.values().map(|place| engine.job_tally(*place)).collect()
 }
 
 /// Seconds to settle, and seconds to count.
@@ -119,11 +113,7 @@ fn forecast_horizon(jobs: &[Job], plan: &Plan) -> (f64, f64) {
     let longest = alone.iter().copied().fold(0.0, f64::max);
     let per_second: f64 = alone.iter().map(|seconds| seconds.recip()).sum();
     let all = (SETTLING + COUNTED) * longest;
-    let bounded = if per_second > 0.0 {
-        all.min(MAX_ITERATIONS / per_second)
-    } else {
-        all
-    };
+    let bounded = if per_second > 0.0 { all.min(MAX_ITERATIONS / per_second) } else { all };
     let settling = bounded * SETTLING / (SETTLING + COUNTED);
     (settling, bounded - settling)
 }
@@ -213,11 +203,7 @@ flows = [{ src = 'h1', dst = 'h4', bytes = 0.9e6 }]
         for job in &found.outcome.jobs {
             let seconds = foretold.iteration_seconds[&job.id.as_str().into()];
             let simulated = job.mean_iteration_seconds.unwrap();
-            assert!(
-                is_near(seconds, simulated),
-                "{}: {seconds} {simulated}",
-                job.id
-            );
+            assert!(is_near(seconds, simulated), "{}: {seconds} {simulated}", job.id);
         }
         let (foretold, found) = (foretold.gpu_utilization, found.outcome.gpu_utilization);
         assert!(is_near(foretold, found), "{foretold} {found}");

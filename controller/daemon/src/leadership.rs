@@ -28,11 +28,7 @@ pub struct LeaderElection {
 impl LeaderElection {
     /// A controller that first bids in `term`.
     pub fn new(term: u64, grace: Duration) -> Self {
-        Self {
-            term,
-            primary_grace: grace,
-            without_primary: None,
-        }
+        Self { term, primary_grace: grace, without_primary: None }
     }
 
     /// The term to bid in at every switch, by the standings with all of them at `now`.
@@ -57,8 +53,7 @@ impl LeaderElection {
 
     /// When to weigh again though no standing changes.
     pub fn next_due(&self) -> Option<Instant> {
-        self.without_primary
-            .map(|(since, _)| since + self.primary_grace)
+        self.without_primary.map(|(since, _)| since + self.primary_grace)
     }
 }
 
@@ -82,11 +77,7 @@ mod tests {
     fn check(standings: &[Mastership], at_once: u64, in_the_end: u64) {
         let mut leadership = LeaderElection::new(3, GRACE);
         let now = Instant::now();
-        assert_eq!(
-            leadership.choose_term(standings, now),
-            at_once,
-            "{standings:?}"
-        );
+        assert_eq!(leadership.choose_term(standings, now), at_once, "{standings:?}");
         let due = leadership.next_due().unwrap_or(now + 9 * GRACE);
         assert_eq!(leadership.choose_term(standings, due), in_the_end);
     }
@@ -100,15 +91,7 @@ mod tests {
     fn a_primary_that_lost_one_switch_may_come_back() {
         check(&[vacant(7), backup(), backup()], 3, 8);
         // Whoever is cut off from most switches knows little.
-        check(
-            &[
-                vacant(7),
-                Mastership::Disconnected,
-                Mastership::Disconnected,
-            ],
-            3,
-            8,
-        );
+        check(&[vacant(7), Mastership::Disconnected, Mastership::Disconnected], 3, 8);
     }
 
     #[test]

@@ -66,10 +66,7 @@ impl LivenessTracker {
     /// Everything works.
     pub fn new(patience: LivenessTimeouts) -> Self {
         let parts = BTreeMap::new();
-        Self {
-            timeouts: patience,
-            parts,
-        }
+        Self { timeouts: patience, parts }
     }
 
     /// Turns to another fabric of the same switches: cables have other names, and those that have
@@ -86,8 +83,7 @@ impl LivenessTracker {
             since: now,
             failures: 1,
         };
-        self.parts
-            .extend(failed.map(|link| (FabricPart::Cable(link), track)));
+        self.parts.extend(failed.map(|link| (FabricPart::Cable(link), track)));
     }
 
     /// Takes in how a part looks at `now`; what that changes at once.
@@ -127,9 +123,7 @@ impl LivenessTracker {
         let pending = self.parts.iter();
         let pending = pending.filter(|(_, track)| track.observed != track.confirmed);
         let times = pending.filter(|(part, track)| self.may_confirm(**part, track));
-        times
-            .map(|(part, track)| self.confirmed_at(*part, track))
-            .min()
+        times.map(|(part, track)| self.confirmed_at(*part, track)).min()
     }
 
     /// Believes what has lasted long enough.
@@ -228,10 +222,8 @@ mod tests {
 
     #[test]
     fn a_cable_is_down_at_once_and_up_after_it_has_lasted() {
-        let (down, up) = (
-            AvailabilityChange::LinkDown(LinkId(4)),
-            AvailabilityChange::LinkUp(LinkId(4)),
-        );
+        let (down, up) =
+            (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         check(CABLE, &[(2, DOWN), (5, UP)], &[(2, down), (6, up)]);
         // Either direction means the cable.
         let back = FabricPart::Cable(LinkId(5));
@@ -240,10 +232,8 @@ mod tests {
 
     #[test]
     fn a_cable_that_flaps_stays_out_of_use_for_longer_each_time() {
-        let (down, up) = (
-            AvailabilityChange::LinkDown(LinkId(4)),
-            AvailabilityChange::LinkUp(LinkId(4)),
-        );
+        let (down, up) =
+            (AvailabilityChange::LinkDown(LinkId(4)), AvailabilityChange::LinkUp(LinkId(4)));
         let seen = [(0, DOWN), (1, UP), (3, DOWN), (4, UP), (5, DOWN), (6, UP)];
         check(CABLE, &seen, &[(0, down), (2, up), (3, down), (10, up)]);
         // After a calm, as if nothing had been.
@@ -271,16 +261,10 @@ mod tests {
             liveness.observe_part(FabricPart::Switch(SwitchId(switch)), seen, start);
         }
         let late = start + Duration::from_secs(60);
-        assert_eq!(
-            (liveness.next_due(), liveness.take_due_changes(late)),
-            (None, vec![])
-        );
+        assert_eq!((liveness.next_due(), liveness.take_due_changes(late)), (None, vec![]));
         // One of the two comes back: the other one is really down.
         liveness.observe_part(FabricPart::Switch(SwitchId(1)), UP, late);
-        assert_eq!(
-            liveness.take_due_changes(late),
-            [AvailabilityChange::SwitchDown(SwitchId(0))]
-        );
+        assert_eq!(liveness.take_due_changes(late), [AvailabilityChange::SwitchDown(SwitchId(0))]);
     }
 
     proptest! {

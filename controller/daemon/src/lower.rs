@@ -60,10 +60,7 @@ pub fn lower_plan(
     let situation = LoweringContext::new(wiring, fabric, plan);
     let switches = (0..fabric.switches().len()).map(SwitchId::from);
     let tables = switches.map(|switch| {
-        let site = SwitchContext {
-            shared: &situation,
-            switch,
-        };
+        let site = SwitchContext { shared: &situation, switch };
         (
             switch,
             TABLES

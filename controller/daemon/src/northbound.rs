@@ -95,13 +95,9 @@ pub fn start_server(
         .add_service(operators)
         .add_service(grpc::reflection_service());
     let http = http::build_router(service).layer(DefaultBodyLimit::max(body_max));
-    let router = http
-        .merge(page::page_router())
-        .merge(grpc.into_axum_router());
-    let router = router.layer(from_fn_with_state(
-        AccessControl::new(&config.northbound),
-        auth::enforce_access,
-    ));
+    let router = http.merge(page::page_router()).merge(grpc.into_axum_router());
+    let router = router
+        .layer(from_fn_with_state(AccessControl::new(&config.northbound), auth::enforce_access));
     let (stopping, of_desk, of_reader) = (stop.clone(), stop.child_token(), stop.child_token());
     let task = tokio::spawn(async move {
         let desk = tokio::spawn(desk.run(of_desk));
@@ -115,9 +111,5 @@ pub fn start_server(
         drop(desk.await);
         drop(reader.await);
     });
-    Ok(ApiServer {
-        address,
-        stop,
-        task,
-    })
+    Ok(ApiServer { address, stop, task })
 }

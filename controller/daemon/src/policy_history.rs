@@ -99,20 +99,11 @@ impl PolicyContent {
     /// The first field that makes no sense; `file` is how the error calls the document.
     pub fn validate(&self, file: &str) -> Result<Policy, DocumentFieldError> {
         let policy = self.policy.to_policy(file)?;
-        let rules = self
-            .temporary
-            .iter()
-            .map(|temporary| temporary.rule.clone());
-        let overrides = PolicyDocument {
-            jobs: rules.collect(),
-            ..self.policy.clone()
-        };
+        let rules = self.temporary.iter().map(|temporary| temporary.rule.clone());
+        let overrides = PolicyDocument { jobs: rules.collect(), ..self.policy.clone() };
         let mut overrides = overrides.to_policy("temporary overrides")?.overrides;
         overrides.extend(policy.overrides);
-        Ok(Policy {
-            overrides,
-            ..policy
-        })
+        Ok(Policy { overrides, ..policy })
     }
 
     /// The fields in which `after` differs, each with both values.
@@ -134,21 +125,14 @@ impl PolicyContent {
 
 impl From<&Policy> for PolicyContent {
     fn from(policy: &Policy) -> Self {
-        Self {
-            policy: PolicyDocument::from(policy),
-            temporary: Vec::new(),
-        }
+        Self { policy: PolicyDocument::from(policy), temporary: Vec::new() }
     }
 }
 
 impl PolicyRevision {
     /// The first edition, of a policy that is there when nothing is stored.
     pub fn from_initial_policy(policy: &Policy) -> Self {
-        Self {
-            number: 1,
-            content: PolicyContent::from(policy),
-            ..Self::default()
-        }
+        Self { number: 1, content: PolicyContent::from(policy), ..Self::default() }
     }
 
     /// The edition as it is at `now`: what ended while nobody looked is over.
@@ -163,16 +147,10 @@ impl PolicyRevision {
         let over = self.trial.as_ref().filter(|trial| trial.until_ms <= now);
         let (content, why) = match over {
             Some(trial) => (trial.before.clone(), "not confirmed in time"),
-            None => (
-                self.content.without_expired(now)?,
-                "the time of an override is over",
-            ),
+            None => (self.content.without_expired(now)?, "the time of an override is over"),
         };
         let still = self.trial.clone().filter(|_| over.is_none());
-        Some(Self {
-            trial: still,
-            ..self.automatic_revision(content, why, now)
-        })
+        Some(Self { trial: still, ..self.automatic_revision(content, why, now) })
     }
 
     /// The next edition, made by nobody, with what of `content` has not ended.
@@ -180,11 +158,7 @@ impl PolicyRevision {
         Self {
             number: self.number + 1,
             content: content.without_expired(now).unwrap_or(content),
-            signature: RevisionMetadata {
-                who: ITSELF.to_owned(),
-                why: why.to_owned(),
-                at_ms: now,
-            },
+            signature: RevisionMetadata { who: ITSELF.to_owned(), why: why.to_owned(), at_ms: now },
             trial: None,
         }
     }
@@ -209,10 +183,7 @@ impl PolicyHistory {
     /// Begins with an edition, and those before it as far as they are known.
     pub fn new(latest: PolicyRevision, earlier: impl IntoIterator<Item = PolicyRevision>) -> Self {
         let earlier = earlier.into_iter().map(|edition| (edition.number, edition));
-        Self {
-            latest,
-            earlier: earlier.collect(),
-        }
+        Self { latest, earlier: earlier.collect() }
     }
 
     /// What is in force.
@@ -226,10 +197,8 @@ impl PolicyHistory {
         let mut history: Vec<(&PolicyRevision, Vec<String>)> =
             editions.map(|edition| (edition, Vec::new())).collect();
         for place in 1..history.len() {
-            history[place - 1].1 = history[place]
-                .0
-                .content
-                .changes_to(&history[place - 1].0.content);
+            history[place - 1].1 =
+                history[place].0.content.changes_to(&history[place - 1].0.content);
         }
         history
     }
@@ -259,16 +228,8 @@ impl PolicyHistory {
             return Err(PolicyHistoryError::OnTrial(self.latest.number));
         }
         let before = || self.latest.content.clone();
-        let trial = trial_until.map(|until_ms| PolicyTrial {
-            until_ms,
-            before: before(),
-        });
-        Ok(PolicyRevision {
-            number: self.latest.number + 1,
-            content,
-            signature,
-            trial,
-        })
+        let trial = trial_until.map(|until_ms| PolicyTrial { until_ms, before: before() });
+        Ok(PolicyRevision { number: self.latest.number + 1, content, signature, trial })
     }
 
     /// The edition that ends the trial: what was in force before it is in force again.
@@ -279,11 +240,7 @@ impl PolicyHistory {
         &self,
         signature: RevisionMetadata,
     ) -> Result<PolicyRevision, PolicyHistoryError> {
-        let trial = self
-            .latest
-            .trial
-            .as_ref()
-            .ok_or(PolicyHistoryError::NoTrial)?;
+        let trial = self.latest.trial.as_ref().ok_or(PolicyHistoryError::NoTrial)?;
         Ok(PolicyRevision {
             number: self.latest.number + 1,
             content: trial.before.clone(),
@@ -298,13 +255,8 @@ impl PolicyHistory {
     /// Nothing is on trial.
     pub fn confirm_trial(&self) -> Result<PolicyRevision, PolicyHistoryError> {
         let is_on_trial = self.latest.trial.is_some();
-        let confirmed = PolicyRevision {
-            trial: None,
-            ..self.latest.clone()
-        };
-        is_on_trial
-            .then_some(confirmed)
-            .ok_or(PolicyHistoryError::NoTrial)
+        let confirmed = PolicyRevision { trial: None, ..self.latest.clone() };
+        is_on_trial.then_some(confirmed).ok_or(PolicyHistoryError::NoTrial)
     }
 
     /// What follows by itself at `now`.
@@ -320,8 +272,7 @@ impl PolicyHistory {
     /// The latest edition for good, where what would follow by itself cannot.
     pub fn retain_latest(&self, now: UnixMs) -> PolicyRevision {
         let why = "not confirmed in time, but what was before does not fit any more";
-        self.latest
-            .automatic_revision(self.latest.content.clone(), why, now)
+        self.latest.automatic_revision(self.latest.content.clone(), why, now)
     }
 
     /// Puts an edition in force. Those from its number on are no more than a leader's who could not
@@ -351,10 +302,7 @@ fn diff_values(path: &str, before: &Value, after: &Value, changes: &mut Vec<Stri
             }
         }
         _ if before == after => {}
-        _ => changes.push(format!(
-            "{}: {before} -> {after}",
-            path.trim_start_matches("policy.")
-        )),
+        _ => changes.push(format!("{}: {before} -> {after}", path.trim_start_matches("policy."))),
     }
 }
 

@@ -109,10 +109,7 @@ pub fn preview_policy(
         unchanged,
         flows: flow_changes(&before, &after),
         switches: switch_changes(&fabric, tables, &lowered),
-        gpu_utilization: ValueChange {
-            before: now.gpu_utilization,
-            after: then.gpu_utilization,
-        },
+        gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
     })
 }
@@ -127,24 +124,14 @@ fn job_changes(
     now: &PlanForecast,
     then: &PlanForecast,
 ) -> (Vec<JobChange>, Vec<JobChange>) {
-    let names: BTreeSet<&JobId> = before
-        .jobs
-        .iter()
-        .chain(&after.jobs)
-        .map(|job| &job.id)
-        .collect();
+    let names: BTreeSet<&JobId> =
+        before.jobs.iter().chain(&after.jobs).map(|job| &job.id).collect();
     let level = |plan: &Plan, id: &JobId| plan.job(id).map(|(_, job)| job.level);
     let seconds = |forecast: &PlanForecast, id: &JobId| forecast.iteration_seconds.get(id).copied();
     let change = |id: &JobId| JobChange {
         id: id.to_string(),
-        level: ValueChange {
-            before: level(before, id),
-            after: level(after, id),
-        },
-        iteration_seconds: ValueChange {
-            before: seconds(now, id),
-            after: seconds(then, id),
-        },
+        level: ValueChange { before: level(before, id), after: level(after, id) },
+        iteration_seconds: ValueChange { before: seconds(now, id), after: seconds(then, id) },
     };
     let differs = |job: &JobChange| {
         let ValueChange { before, after } = job.iteration_seconds;
@@ -161,9 +148,7 @@ fn ecmp_finding(before: &PlanDocument, after: &PlanDocument) -> Option<Finding> 
     let left = |plan: &PlanDocument| {
         let flows = plan.flows.iter();
         // Under one leaf there is no choice: host, leaf, host.
-        flows
-            .filter(|flow| !flow.pinned && flow.path.len() > 3)
-            .count()
+        flows.filter(|flow| !flow.pinned && flow.path.len() > 3).count()
     };
     let (before, after) = (left(before), left(after));
     let text = format!(
@@ -179,24 +164,15 @@ fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> 
         (src, flow.src_nic, dst, flow.dst_nic, flow.udp_src_port)
     };
     let had: BTreeMap<_, _> = before.flows.iter().map(|flow| (key(flow), flow)).collect();
-    let pairs = after
-        .flows
-        .iter()
-        .filter_map(|flow| Some((*had.get(&key(flow))?, flow)));
+    let pairs = after.flows.iter().filter_map(|flow| Some((*had.get(&key(flow))?, flow)));
     let differ = pairs.filter(|(a, b)| (&a.links, a.pinned) != (&b.links, b.pinned));
     let change = |(before, after): (&PlannedFlowDocument, &PlannedFlowDocument)| FlowChange {
         job: after.job.clone(),
         src: after.src.clone(),
         dst: after.dst.clone(),
         udp_src_port: after.udp_src_port,
-        path: ValueChange {
-            before: before.path.clone(),
-            after: after.path.clone(),
-        },
-        pinned: ValueChange {
-            before: before.pinned,
-            after: after.pinned,
-        },
+        path: ValueChange { before: before.path.clone(), after: after.path.clone() },
+        pinned: ValueChange { before: before.pinned, after: after.pinned },
     };
     differ.map(change).collect()
 }
@@ -213,14 +189,9 @@ fn switch_changes(
         let updates = p4::diff_tables(&p4info, desired, actual);
         SwitchChange {
             name: fabric.switch(*switch).name.clone(),
-            entries: updates
-                .iter()
-                .map(|update| p4info.display(update).to_string())
-                .collect(),
+            entries: updates.iter().map(|update| p4info.display(update).to_string()).collect(),
         }
     };
     let changes = after.iter().map(change);
-    changes
-        .filter(|change| !change.entries.is_empty())
-        .collect()
+    changes.filter(|change| !change.entries.is_empty()).collect()
 }

@@ -165,10 +165,8 @@ impl FlightRecorder {
             line.needs_new_file = !line.try_send(RecorderNote::Begin(now, Box::new(state.clone())));
             line.requested_here = false;
         }
-        (!line.needs_new_file).then(|| PendingStep {
-            event: event.clone(),
-            has_whole_plan: !line.requested_here,
-        })
+        (!line.needs_new_file)
+            .then(|| PendingStep { event: event.clone(), has_whole_plan: !line.requested_here })
     }
 
     /// Notes what came of it.
@@ -227,8 +225,7 @@ impl FlightRecorder {
                 news.push(held);
             }
         });
-        news.into_iter()
-            .for_each(|held| line.send_note(RecorderNote::Held(now, held)));
+        news.into_iter().for_each(|held| line.send_note(RecorderNote::Held(now, held)));
     }
 }
 

@@ -96,9 +96,7 @@ impl Controller {
         let chronicler = EventLogTask::new(clock.unix_now(), config.events_kept.get());
         let recorder = FlightRecorder::open(config.recording.as_ref())?;
         let teller = config.traces.as_ref();
-        let teller = teller
-            .map(|traces| TraceExporter::new(traces, clock))
-            .transpose();
+        let teller = teller.map(|traces| TraceExporter::new(traces, clock)).transpose();
         let teller = teller.map_err(ControllerError::Traces)?;
         let instruments = (clock, recorder, teller);
         let runtime = Runtime::new(network, config, archive, antenna, instruments);

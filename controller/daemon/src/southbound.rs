@@ -88,12 +88,7 @@ pub struct ChangeOrigin {
 impl ChangeOrigin {
     /// An event that arrived at this instant.
     pub(crate) fn new(cause: &'static str, received: Instant) -> Self {
-        Self {
-            cause,
-            first_reported: received,
-            received,
-            planning_started: None,
-        }
+        Self { cause, first_reported: received, received, planning_started: None }
     }
 }
 
@@ -119,10 +114,7 @@ impl SwitchTarget {
             Some(Self {
                 switch: id,
                 name: switch.name.clone(),
-                address: SwitchAddress {
-                    p4runtime,
-                    device_id,
-                },
+                address: SwitchAddress { p4runtime, device_id },
             })
         };
         switches.filter_map(target).collect()

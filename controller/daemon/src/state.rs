@@ -83,10 +83,7 @@ impl State {
     pub fn new(levels: u8, generation: u64) -> Self {
         let fabric = Fabric::new(topology::FabricParts::default());
         let wiring = FabricWiring::new(&fabric).expect("no port of no switch is out of range");
-        let policy = Policy {
-            levels,
-            ..Policy::default()
-        };
+        let policy = Policy { levels, ..Policy::default() };
         Self {
             levels,
             is_probed: false,
@@ -113,10 +110,7 @@ impl State {
     /// The same, on switches that bring probes to the controller.
     #[must_use]
     pub fn with_probes(self) -> Self {
-        Self {
-            is_probed: true,
-            ..self
-        }
+        Self { is_probed: true, ..self }
     }
 
     /// The one transition.
@@ -252,12 +246,7 @@ impl State {
     }
 
     fn apply_start(&mut self, beginning: StartingState) -> Result<Effects, EventRefusal> {
-        let StartingState {
-            fabric,
-            history: ledger,
-            jobs,
-            reported_jobs: told,
-        } = beginning;
+        let StartingState { fabric, history: ledger, jobs, reported_jobs: told } = beginning;
         let policy = ledger.latest().content.validate("policy")?;
         self.check_policy(&policy, &fabric)?;
         check_jobs(&fabric, &jobs)?;
@@ -280,11 +269,7 @@ impl State {
         let mut effects = Effects::with_record(record);
         let had: BTreeSet<&JobId> = before.jobs.iter().map(|job| &job.id).collect();
         let documented = DocumentedJobs::new(&self.jobs);
-        let news = self
-            .reported
-            .jobs
-            .iter()
-            .filter(|job| !had.contains(&job.id));
+        let news = self.reported.jobs.iter().filter(|job| !had.contains(&job.id));
         let hidden = news.filter(|job| documented.hides_job(job));
         effects.findings = hidden.map(reported_jobs::hidden_job_finding).collect();
         Ok(effects)
@@ -357,13 +342,10 @@ impl State {
         let is_news = fabric != self.fabric;
         self.fabric = fabric;
         if is_news {
-            self.returning
-                .record_change(change, &self.fabric, self.generation);
+            self.returning.record_change(change, &self.fabric, self.generation);
         }
-        let failed = matches!(
-            change,
-            AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_)
-        );
+        let failed =
+            matches!(change, AvailabilityChange::LinkDown(_) | AvailabilityChange::SwitchDown(_));
         let mut effects = Effects::default();
         if let Some(decided) = self.rollout.clone().filter(|_| failed && is_news) {
             effects.protection = Some(self.roll_out(&decided.plan, &decided.report));
@@ -430,11 +412,7 @@ impl State {
         };
         let is_same = self.rollout.as_ref().is_some_and(same);
         let realise = (!is_same).then(|| self.roll_out(&answer.plan, &answer.report));
-        Effects {
-            rollout: realise,
-            findings,
-            ..Effects::default()
-        }
+        Effects { rollout: realise, findings, ..Effects::default() }
     }
 
     /// Numbers a plan on the fabric as it is, which is then what is decided.

@@ -246,9 +246,7 @@ impl EmbeddedStore {
 /// The document that states these jobs of `fabric`.
 pub fn jobs_document(fabric: &Fabric, jobs: &[Job]) -> JobsDocument {
     let jobs = jobs.iter().map(|job| job_document(fabric, job));
-    JobsDocument {
-        jobs: jobs.collect(),
-    }
+    JobsDocument { jobs: jobs.collect() }
 }
 
 fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
@@ -292,8 +290,5 @@ fn open_error(source: redb::DatabaseError) -> StoreError {
 }
 
 fn access_error(what: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
-    move |source| StoreError::Access {
-        what,
-        source: Box::new(source),
-    }
+    move |source| StoreError::Access { what, source: Box::new(source) }
 }

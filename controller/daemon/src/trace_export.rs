@@ -67,12 +67,7 @@ impl TraceExporter {
             .with_sampler(Sampler::ParentBased(Box::new(sampler)))
             .with_resource(resource.build())
             .build();
-        Ok(Self {
-            tracer: provider.tracer("crux"),
-            provider,
-            clock,
-            traces: traces.clone(),
-        })
+        Ok(Self { tracer: provider.tracer("crux"), provider, clock, traces: traces.clone() })
     }
 
     /// Tells of a change, with the lines of the switches that were seen to hold it.

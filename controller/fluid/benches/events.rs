@@ -62,24 +62,15 @@ impl Clos {
             let compute_seconds = random.random_range(0.1..2.0);
             let bytes = compute_seconds * random.random_range(2e9..1e10);
             let next = members.iter().cycle().skip(1);
-            let pairs = members
-                .iter()
-                .zip(next)
-                .flat_map(|pair| (0..CHANNELS).map(move |c| (pair, c)));
+            let pairs =
+                members.iter().zip(next).flat_map(|pair| (0..CHANNELS).map(move |c| (pair, c)));
             let flows = pairs.map(|((from, to), channel)| {
                 let spine = random.random_range(0..self.spines);
-                FluidFlow {
-                    path: self.path(*from, *to, channel, spine),
-                    bytes,
-                }
+                FluidFlow { path: self.path(*from, *to, channel, spine), bytes }
             });
             let flows = flows.collect();
-            let job = FluidJob {
-                compute_seconds,
-                level: level(index),
-                flows,
-                ..FluidJob::default()
-            };
+            let job =
+                FluidJob { compute_seconds, level: level(index), flows, ..FluidJob::default() };
             add(&mut engine, &job);
         }
         engine
@@ -91,17 +82,12 @@ fn empty(network: &FluidNetwork) -> Engine {
 }
 
 fn add(engine: &mut Engine, job: &FluidJob) {
-    engine
-        .add_job(job)
-        .expect("the jobs of the benchmark are possible");
+    engine.add_job(job).expect("the jobs of the benchmark are possible");
 }
 
 /// Seconds that this thread has run on a processor, by the account of Linux; other work on the
 /// machine does not count. It is kept by the scheduler's tick, so only long stretches mean much.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a benchmark reads its own account"
-)]
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads its own account")]
 fn processor_seconds() -> Option<f64> {
     let account = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(account.split(' ').next()?.parse::<f64>().ok()? / 1e9)
@@ -116,10 +102,7 @@ fn describe(name: &str, engine: &mut Engine) {
         (Some(begun), Some(ended)) => format!("{:.0}", events / (ended - begun) / 1e3),
         _ => "unknown".to_owned(),
     };
-    println!(
-        "{name:<32} {rate:>7} k events/s of processor, {:6.2} groups/event",
-        touched / events
-    );
+    println!("{name:<32} {rate:>7} k events/s of processor, {:6.2} groups/event", touched / events);
 }
 
 /// Measures runs of 1,000 events, after many others.
@@ -134,20 +117,9 @@ fn events(criterion: &mut Criterion, name: &str, mut engine: Engine) {
 }
 
 fn fabrics(criterion: &mut Criterion) {
-    let demo = Clos {
-        leaves: 4,
-        spines: 2,
-        hosts_per_leaf: 3,
-    };
-    let large = Clos {
-        leaves: 173,
-        spines: 16,
-        hosts_per_leaf: 2,
-    };
-    let crowded = Clos {
-        hosts_per_leaf: 24,
-        ..large
-    };
+    let demo = Clos { leaves: 4, spines: 2, hosts_per_leaf: 3 };
+    let large = Clos { leaves: 173, spines: 16, hosts_per_leaf: 2 };
+    let crowded = Clos { hosts_per_leaf: 24, ..large };
     let forty: [u32; 40] = std::array::from_fn(|job| match job {
         0..2 => 36,
         2..6 => 16,
@@ -157,49 +129,19 @@ fn fabrics(criterion: &mut Criterion) {
     });
     let thousand: Vec<u32> = (0..1000).map(|job| [2, 2, 3, 4, 8][job % 5]).collect();
     let five = [4, 2, 2, 2, 2];
-    events(
-        criterion,
-        "4x2, 5 jobs, own classes",
-        demo.rings(&five, |job| job),
-    );
-    events(
-        criterion,
-        "4x2, 5 jobs, 3 classes",
-        demo.rings(&five, |job| job % 3),
-    );
-    events(
-        criterion,
-        "4x2, 5 jobs, one class",
-        demo.rings(&five, |_| 0),
-    );
-    events(
-        criterion,
-        "173x16, 40 jobs, 8 classes",
-        large.rings(&forty, |job| job % 8),
-    );
-    events(
-        criterion,
-        "173x16, 40 jobs, one class",
-        large.rings(&forty, |_| 0),
-    );
-    events(
-        criterion,
-        "173x16, 1000 jobs, 8 classes",
-        crowded.rings(&thousand, |job| job % 8),
-    );
-    events(
-        criterion,
-        "173x16, 1000 jobs, one class",
-        crowded.rings(&thousand, |_| 0),
-    );
+    events(criterion, "4x2, 5 jobs, own classes", demo.rings(&five, |job| job));
+    events(criterion, "4x2, 5 jobs, 3 classes", demo.rings(&five, |job| job % 3));
+    events(criterion, "4x2, 5 jobs, one class", demo.rings(&five, |_| 0));
+    events(criterion, "173x16, 40 jobs, 8 classes", large.rings(&forty, |job| job % 8));
+    events(criterion, "173x16, 40 jobs, one class", large.rings(&forty, |_| 0));
+    events(criterion, "173x16, 1000 jobs, 8 classes", crowded.rings(&thousand, |job| job % 8));
+    events(criterion, "173x16, 1000 jobs, one class", crowded.rings(&thousand, |_| 0));
 }
 
 /// `jobs` jobs of one flow, two on each link: an event touches at most two flows.
 fn pairs(jobs: u32) -> Engine {
     let network = FluidNetwork::new(vec![1.0; jobs.div_ceil(2) as usize]);
-    lone_flows(&network.expect("capacities are positive"), jobs, |job| {
-        job / 2
-    })
+    lone_flows(&network.expect("capacities are positive"), jobs, |job| job / 2)
 }
 
 /// `jobs` jobs of one flow, all on one link: an event touches all that send.
@@ -213,15 +155,8 @@ fn lone_flows(network: &FluidNetwork, jobs: u32, link: impl Fn(u32) -> u32) -> E
     let mut engine = empty(network);
     for job in 0..jobs {
         let compute_seconds = random.random_range(1.0..2.0);
-        let flows = vec![FluidFlow {
-            path: vec![link(job)],
-            bytes: random.random_range(1.0..2.0),
-        }];
-        let job = FluidJob {
-            compute_seconds,
-            flows,
-            ..FluidJob::default()
-        };
+        let flows = vec![FluidFlow { path: vec![link(job)], bytes: random.random_range(1.0..2.0) }];
+        let job = FluidJob { compute_seconds, flows, ..FluidJob::default() };
         add(&mut engine, &job);
     }
     engine
@@ -229,28 +164,16 @@ fn lone_flows(network: &FluidNetwork, jobs: u32, link: impl Fn(u32) -> u32) -> E
 
 fn growth(criterion: &mut Criterion) {
     for jobs in [10, 100, 1_000, 10_000, 100_000] {
-        events(
-            criterion,
-            &format!("{jobs} flows, two on a link"),
-            pairs(jobs),
-        );
+        events(criterion, &format!("{jobs} flows, two on a link"), pairs(jobs));
     }
     for jobs in [10, 100, 1_000] {
-        events(
-            criterion,
-            &format!("{jobs} flows, all on one link"),
-            crowd(jobs),
-        );
+        events(criterion, &format!("{jobs} flows, all on one link"), crowd(jobs));
     }
 }
 
 /// What a search does again and again: other classes for the same jobs, and 100 events.
 fn search(criterion: &mut Criterion) {
-    let demo = Clos {
-        leaves: 4,
-        spines: 2,
-        hosts_per_leaf: 3,
-    };
+    let demo = Clos { leaves: 4, spines: 2, hosts_per_leaf: 3 };
     let mut engine = demo.rings(&[4, 2, 2, 2, 2], |job| job);
     let mut turn = 0;
     let mut group = criterion.benchmark_group("search");
@@ -260,9 +183,7 @@ fn search(criterion: &mut Criterion) {
             turn += 1;
             engine.reset();
             for job in 0..5 {
-                engine
-                    .set_level(JobIndex(job), (job + turn) % 3)
-                    .expect("five jobs");
+                engine.set_level(JobIndex(job), (job + turn) % 3).expect("five jobs");
             }
             engine.run_events(100)
         });

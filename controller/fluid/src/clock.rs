@@ -28,10 +28,7 @@ impl Ticks {
         if (0.0..=MAX_SECONDS).contains(&seconds) {
             Ok(Self::from_seconds(seconds))
         } else {
-            Err(FluidError::Seconds {
-                what,
-                value: seconds,
-            })
+            Err(FluidError::Seconds { what, value: seconds })
         }
     }
 

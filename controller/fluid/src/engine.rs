@@ -77,11 +77,7 @@ enum ScheduledEvent {
 
 impl ScheduledEvent {
     fn from_id(id: u32) -> Self {
-        if id & 1 == 0 {
-            Self::FlowGroup(id >> 1)
-        } else {
-            Self::Job(JobIndex(id >> 1))
-        }
+        if id & 1 == 0 { Self::FlowGroup(id >> 1) } else { Self::Job(JobIndex(id >> 1)) }
     }
 
     fn to_id(&self) -> u32 {
@@ -132,10 +128,7 @@ impl Engine {
     /// Effort so far.
     #[must_use]
     pub fn work_counters(&self) -> WorkCounters {
-        WorkCounters {
-            events: self.events,
-            groups_computed: self.rate_allocator.groups_computed(),
-        }
+        WorkCounters { events: self.events, groups_computed: self.rate_allocator.groups_computed() }
     }
 
     /// Runs to `seconds` inclusive.
@@ -201,10 +194,7 @@ impl Engine {
     fn check_end_time(&self, seconds: f64) -> Result<Ticks, FluidError> {
         let until = Ticks::checked_seconds("the end of the run", seconds)?;
         if until < self.now {
-            return Err(FluidError::Past {
-                to: seconds,
-                now: self.now_seconds(),
-            });
+            return Err(FluidError::Past { to: seconds, now: self.now_seconds() });
         }
         Ok(until)
     }
@@ -247,8 +237,7 @@ impl Engine {
             strand.advance_to(self.now);
             strand.rate = rate;
             let end = strand.end_time();
-            self.event_queue
-                .set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
+            self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
         }
     }
 }
@@ -275,8 +264,7 @@ impl GroupProgress {
         if self.bytes_left <= 0.0 {
             self.updated_at
         } else if self.rate > 0.0 {
-            self.updated_at
-                .saturating_add(Ticks::from_seconds(self.bytes_left / self.rate))
+            self.updated_at.saturating_add(Ticks::from_seconds(self.bytes_left / self.rate))
         } else {
             Ticks::NEVER
         }

@@ -125,16 +125,7 @@ mod tests {
         }
         let mut expected: Vec<(Ticks, u32)> = (0..100)
             .filter(|id| id % 5 != 0 && *id != 1)
-            .map(|id| {
-                (
-                    if id % 3 == 0 {
-                        id % 7
-                    } else {
-                        id * 37 % 101 % 10
-                    },
-                    id,
-                )
-            })
+            .map(|id| (if id % 3 == 0 { id % 7 } else { id * 37 % 101 % 10 }, id))
             .map(|(at, id)| (Ticks(u64::from(at)), id))
             .collect();
         expected.sort();

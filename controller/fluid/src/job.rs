@@ -55,23 +55,15 @@ impl FluidJob {
         Ticks::checked_seconds("compute_seconds", self.compute_seconds)?;
         Ticks::checked_seconds("start", self.start)?;
         if !(0.0..=1.0).contains(&self.overlap_from) {
-            return Err(FluidError::OverlapFrom {
-                value: self.overlap_from,
-            });
+            return Err(FluidError::OverlapFrom { value: self.overlap_from });
         }
         for (flow, FluidFlow { bytes: value, .. }) in (0..).zip(&self.flows) {
             if !(value.is_finite() && *value >= 0.0) {
-                return Err(FluidError::Bytes {
-                    flow,
-                    value: *value,
-                });
+                return Err(FluidError::Bytes { flow, value: *value });
             }
         }
         let computes = Ticks::from_seconds(self.compute_seconds) > Ticks(0);
-        let sends = self
-            .flows
-            .iter()
-            .any(|flow| flow.bytes > 0.0 || alpha > Ticks(0));
+        let sends = self.flows.iter().any(|flow| flow.bytes > 0.0 || alpha > Ticks(0));
         match (computes || sends, self.iterations) {
             (false, _) | (_, Some(0)) => Err(FluidError::NothingToDo),
             _ => Ok(()),

@@ -18,9 +18,7 @@ impl FluidNetwork {
         for (link, value) in (0..).zip(&capacity) {
             check_capacity(link, *value)?;
         }
-        Ok(Self {
-            capacities: capacity,
-        })
+        Ok(Self { capacities: capacity })
     }
 
     /// Capacity of every link, bytes/s.

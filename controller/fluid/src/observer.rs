@@ -87,22 +87,13 @@ impl RunInstant<'_> {
         let sharing = &self.engine.rate_allocator;
         self.engine.changes.link_levels.iter().map(|&cell| {
             let (link, class, bytes_per_second) = sharing.link_level_usage(cell);
-            LinkRate {
-                link,
-                level: class,
-                bytes_per_second,
-            }
+            LinkRate { link, level: class, bytes_per_second }
         })
     }
 
     /// Flows whose rate changed, those that ended included; a group may appear twice.
     pub fn flow_rates(&self) -> impl Iterator<Item = FlowRate> + '_ {
-        let Engine {
-            rate_allocator: sharing,
-            changes,
-            group_progress: strands,
-            ..
-        } = self.engine;
+        let Engine { rate_allocator: sharing, changes, group_progress: strands, .. } = self.engine;
         changes.groups.iter().map(|&strand| FlowRate {
             job: strands[strand as usize].job,
             path: sharing.group_path(strand).collect(),

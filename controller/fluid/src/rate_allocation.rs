@@ -114,13 +114,8 @@ pub(crate) struct RateAllocator {
 impl RateAllocator {
     /// Links with these capacities, bytes/s, and no strand.
     pub(crate) fn new(capacity: &[f64]) -> Self {
-        let links = capacity
-            .iter()
-            .map(|&capacity| FluidLink {
-                capacity,
-                top_level: NONE,
-            })
-            .collect();
+        let links =
+            capacity.iter().map(|&capacity| FluidLink { capacity, top_level: NONE }).collect();
         Self {
             links,
             link_levels: Vec::new(),
@@ -159,9 +154,7 @@ impl RateAllocator {
     pub(crate) fn link_levels_of(&self, link: u32) -> impl Iterator<Item = u32> + '_ {
         let some = |cell: u32| (cell != NONE).then_some(cell);
         let top = some(self.links[link as usize].top_level);
-        std::iter::successors(top, move |&cell| {
-            some(self.link_levels[cell as usize].below)
-        })
+        std::iter::successors(top, move |&cell| some(self.link_levels[cell as usize].below))
     }
 
     /// Capacity of a link, bytes/s.
@@ -215,11 +208,7 @@ impl RateAllocator {
             if let Some(moved) = cell.members.get(place.slot as usize) {
                 self.hops.get_mut(moved.hop).slot = place.slot;
             }
-            cell.used = if cell.members.is_empty() {
-                0.0
-            } else {
-                (cell.used - freed).max(0.0)
-            };
+            cell.used = if cell.members.is_empty() { 0.0 } else { (cell.used - freed).max(0.0) };
             self.mark_dirty(place.link_level);
         }
     }

@@ -26,11 +26,7 @@ impl JobTally {
     /// The part of its presence during which it computed, 0 to 1; 0 before its start.
     #[must_use]
     pub fn busy_fraction(&self) -> f64 {
-        if self.present_seconds > 0.0 {
-            self.busy_seconds / self.present_seconds
-        } else {
-            0.0
-        }
+        if self.present_seconds > 0.0 { self.busy_seconds / self.present_seconds } else { 0.0 }
     }
 }
 

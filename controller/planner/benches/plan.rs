@@ -22,10 +22,7 @@ fn random_dag() -> ContentionDag {
     let mut random = ChaCha8Rng::seed_from_u64(2);
     let mut pairs = std::collections::BTreeSet::new();
     while pairs.len() < 10_000 {
-        let (a, b) = (
-            random.random_range(0..500_usize),
-            random.random_range(0..500_usize),
-        );
+        let (a, b) = (random.random_range(0..500_usize), random.random_range(0..500_usize));
         if a < b {
             pairs.insert((a, b));
         }
@@ -36,10 +33,7 @@ fn random_dag() -> ContentionDag {
         below,
         weight: intensities[above],
     };
-    ContentionDag {
-        nodes: 500,
-        edges: pairs.into_iter().map(edge).collect(),
-    }
+    ContentionDag { nodes: 500, edges: pairs.into_iter().map(edge).collect() }
 }
 
 fn benches(criterion: &mut Criterion) {
@@ -52,22 +46,13 @@ fn benches(criterion: &mut Criterion) {
     criterion.bench_function("plan, 173 leaves x 16 spines, 40 jobs, again", |bench| {
         bench.iter(|| plan(black_box(&input), &policy, Some(&previous)));
     });
-    let contenders = Policy {
-        reference: CorrectionReference::Contenders,
-        ..Policy::default()
-    };
-    criterion.bench_function(
-        "plan, 173 leaves x 16 spines, 40 jobs, contenders",
-        |bench| {
-            bench.iter(|| plan(black_box(&input), &contenders, None));
-        },
-    );
+    let contenders = Policy { reference: CorrectionReference::Contenders, ..Policy::default() };
+    criterion.bench_function("plan, 173 leaves x 16 spines, 40 jobs, contenders", |bench| {
+        bench.iter(|| plan(black_box(&input), &contenders, None));
+    });
     let dag = random_dag();
-    let problem = CompressionProblem {
-        dag: &dag,
-        level_count: 8,
-        current_levels: vec![None; dag.nodes],
-    };
+    let problem =
+        CompressionProblem { dag: &dag, level_count: 8, current_levels: vec![None; dag.nodes] };
     for method in [CompressionMethod::Exact, CompressionMethod::Sampled] {
         let name = format!("compress 500 jobs, 10,000 edges, 8 classes, {method:?}");
         criterion.bench_function(&name, |bench| {

@@ -19,18 +19,13 @@ fn dag(nodes: usize, edges: usize, seed: u64) -> ContentionDag {
             pairs.insert((a, b));
         }
     }
-    let intensities: Vec<f64> = (0..nodes)
-        .map(|_| random.random_range(1e13..1e16))
-        .collect();
+    let intensities: Vec<f64> = (0..nodes).map(|_| random.random_range(1e13..1e16)).collect();
     let edge = |(above, below): (usize, usize)| ContentionEdge {
         above,
         below,
         weight: intensities[above],
     };
-    ContentionDag {
-        nodes,
-        edges: pairs.into_iter().map(edge).collect(),
-    }
+    ContentionDag { nodes, edges: pairs.into_iter().map(edge).collect() }
 }
 
 /// Weight that a method cuts, its classes and its milliseconds.
@@ -40,11 +35,7 @@ fn measure(
     method: CompressionMethod,
     present: Vec<Option<u8>>,
 ) -> (f64, Vec<u8>, f64) {
-    let problem = CompressionProblem {
-        dag,
-        level_count: classes,
-        current_levels: present,
-    };
+    let problem = CompressionProblem { dag, level_count: classes, current_levels: present };
     let started = Instant::now();
     let found = compress_priorities(&problem, method);
     let took = started.elapsed().as_secs_f64() * 1e3;
@@ -66,20 +57,12 @@ fn never_below() {
         sum += share;
     }
     println!("1,000 DAGs of 100 jobs: exact below sampled in {below}");
-    println!(
-        "sampled reaches {:.4} of exact on average, {worst:.4} at worst",
-        sum / 1000.0
-    );
+    println!("sampled reaches {:.4} of exact on average, {worst:.4} at worst", sum / 1000.0);
 }
 
 fn main() {
     never_below();
-    for (nodes, edges) in [
-        (500, 10_000),
-        (1000, 20_000),
-        (1000, 100_000),
-        (1000, 400_000),
-    ] {
+    for (nodes, edges) in [(500, 10_000), (1000, 20_000), (1000, 100_000), (1000, 400_000)] {
         for seed in 1..=3 {
             let dag = dag(nodes, edges, seed);
             let none = vec![None; nodes];

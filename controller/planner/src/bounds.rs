@@ -77,18 +77,12 @@ impl<'a> LoadLowerBound<'a> {
         let (from, to) = (pair.ends.from, pair.ends.to);
         self.leaving.add_at(from.index(), amount);
         self.entering.add_at(to.index(), amount);
-        let all = self
-            .tables
-            .capacity_up(from)
-            .min(self.tables.capacity_up(to));
+        let all = self.tables.capacity_up(from).min(self.tables.capacity_up(to));
         if pair.capacity < all {
             let between = self.between.entry((from, to)).or_default();
             *between = (between.0 + amount, pair.capacity);
         }
-        let (near, far) = (
-            self.tables.pods().pod_of(from),
-            self.tables.pods().pod_of(to),
-        );
+        let (near, far) = (self.tables.pods().pod_of(from), self.tables.pods().pod_of(to));
         if let (Some(near), Some(far)) = (near, far)
             && near != far
         {

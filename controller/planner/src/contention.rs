@@ -19,10 +19,7 @@ impl LinkSharing {
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -> Self {
         let jobs = traffic.jobs.len();
         let words = jobs.div_ceil(64);
-        let mut sharing = Self {
-            words,
-            bits: vec![0; jobs * words],
-        };
+        let mut sharing = Self { words, bits: vec![0; jobs * words] };
         let mut visitors = LinkVisitors::new(traffic.fabric.links().len());
         let flows = traffic.flows.iter().zip(paths);
         for (flow, path) in flows.filter(|(flow, _)| flow.flow.bytes > 0.0) {
@@ -54,8 +51,7 @@ impl LinkSharing {
 /// Positions of the ones of a word, ascending.
 fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
     let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
-    rest.take_while(|bits| *bits != 0)
-        .map(|bits| bits.trailing_zeros() as usize)
+    rest.take_while(|bits| *bits != 0).map(|bits| bits.trailing_zeros() as usize)
 }
 
 /// The jobs on every link, as chains through one list: there are many links, and few jobs on most.
@@ -71,21 +67,14 @@ const NOBODY: u32 = u32::MAX;
 
 impl LinkVisitors {
     fn new(links: usize) -> Self {
-        Self {
-            last: vec![NOBODY; links],
-            visits: Vec::new(),
-        }
+        Self { last: vec![NOBODY; links], visits: Vec::new() }
     }
 
     /// A job comes to a link and is told who is there. Jobs come one after the other, so one that
     /// is there already is the last.
     fn add_visit(&mut self, link: usize, job: u32, mut tell: impl FnMut(u32)) {
         let before = self.last[link];
-        if self
-            .visits
-            .get(before as usize)
-            .is_some_and(|last| last.0 == job)
-        {
+        if self.visits.get(before as usize).is_some_and(|last| last.0 == job) {
             return;
         }
         let mut at = before;
@@ -128,20 +117,12 @@ impl ContentionDag {
         let below = |(above, job): (usize, &usize)| {
             let weight = intensities[*job];
             let places = sharing.sharers_of(*job).map(|other| place[other]);
-            let mut lower: Vec<usize> = places
-                .filter(|below| *below != usize::MAX && *below > above)
-                .collect();
+            let mut lower: Vec<usize> =
+                places.filter(|below| *below != usize::MAX && *below > above).collect();
             lower.sort_unstable();
-            lower.into_iter().map(move |below| ContentionEdge {
-                above,
-                below,
-                weight,
-            })
+            lower.into_iter().map(move |below| ContentionEdge { above, below, weight })
         };
-        Self {
-            nodes: order.len(),
-            edges: order.iter().enumerate().flat_map(below).collect(),
-        }
+        Self { nodes: order.len(), edges: order.iter().enumerate().flat_map(below).collect() }
     }
 
     /// Every node above the next, for as many classes as there are jobs.
@@ -152,15 +133,8 @@ impl ContentionDag {
             below: above + 1,
             weight: *weight,
         };
-        let edges = weights
-            .iter()
-            .enumerate()
-            .take(weights.len().saturating_sub(1))
-            .map(edge);
-        Self {
-            nodes: weights.len(),
-            edges: edges.collect(),
-        }
+        let edges = weights.iter().enumerate().take(weights.len().saturating_sub(1)).map(edge);
+        Self { nodes: weights.len(), edges: edges.collect() }
     }
 
     /// Weight of all edges.
@@ -170,17 +144,12 @@ impl ContentionDag {
 
     /// Weight of the edges whose jobs `classes` (by node) tells apart, the higher one above.
     pub fn cut_weight(&self, classes: &[u8]) -> f64 {
-        let cut = self
-            .edges
-            .iter()
-            .filter(|edge| classes[edge.above] > classes[edge.below]);
+        let cut = self.edges.iter().filter(|edge| classes[edge.above] > classes[edge.below]);
         cut.map(|edge| edge.weight).sum()
     }
 
     /// Whether no edge leads to a higher class.
     pub fn allows_levels(&self, classes: &[u8]) -> bool {
-        self.edges
-            .iter()
-            .all(|edge| classes[edge.above] >= classes[edge.below])
+        self.edges.iter().all(|edge| classes[edge.above] >= classes[edge.below])
     }
 }

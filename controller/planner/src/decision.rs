@@ -36,12 +36,7 @@ pub(crate) struct DecidedPlan {
 impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
-        let Self {
-            traffic,
-            policy,
-            previous,
-            corrections,
-        } = *self;
+        let Self { traffic, policy, previous, corrections } = *self;
         // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few classes
         // for many priorities, told apart where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
@@ -68,11 +63,7 @@ impl PlanContext<'_> {
             numbers: previous.job_numbers(),
             rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
-        DecidedPlan {
-            plan: decisions.build_plan(&pinned, policy.levels),
-            ranking,
-            is_searched,
-        }
+        DecidedPlan { plan: decisions.build_plan(&pinned, policy.levels), ranking, is_searched }
     }
 
     /// Why `plan`, whose jobs rank so, is as it is.

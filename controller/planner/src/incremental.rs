@@ -61,20 +61,13 @@ impl IncrementalPlanner {
         let had = PreviousPlan::new(&traffic, previous);
         let placement = path_selection::select_paths(&traffic, &had, policy);
         let corrections = CorrectionCache::default();
-        let situation = PlanContext {
-            traffic: &traffic,
-            policy,
-            previous: &had,
-            corrections: &corrections,
-        };
+        let situation =
+            PlanContext { traffic: &traffic, policy, previous: &had, corrections: &corrections };
         let decided = situation.decide_plan(placement.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(seat, (job, routes))| {
-            let member = PresentJob {
-                job: (*job).clone(),
-                routes: Arc::clone(routes),
-                job_slot: seat,
-            };
+            let member =
+                PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot: seat };
             (job.id.clone(), member)
         });
         let mut standing = Self {
@@ -121,11 +114,7 @@ impl IncrementalPlanner {
         }
         let routes = Arc::new(RouteFinder::new(&self.fabric, &self.tables).job_routes(&job));
         let seat = self.assignment.add_job(&job, &routes);
-        let member = PresentJob {
-            routes,
-            job_slot: seat,
-            job,
-        };
+        let member = PresentJob { routes, job_slot: seat, job };
         self.jobs.insert(member.job.id.clone(), member);
         self.plan_next();
         Ok(())

@@ -33,11 +33,7 @@ impl Job {
 
     /// `I_j` in FLOP/s, if its communication takes `bottleneck_seconds`; 0 if it takes no time.
     pub fn intensity_for(&self, bottleneck_seconds: f64) -> f64 {
-        if bottleneck_seconds > 0.0 {
-            self.flop_per_iteration / bottleneck_seconds
-        } else {
-            0.0
-        }
+        if bottleneck_seconds > 0.0 { self.flop_per_iteration / bottleneck_seconds } else { 0.0 }
     }
 }
 
@@ -72,8 +68,7 @@ fn demand_on_paths(
     bytes: &mut SparseSums,
 ) -> NetworkDemand {
     for (flow, path) in job.flows.iter().zip(paths) {
-        path.iter()
-            .for_each(|link| bytes.add_at(link.index(), flow.bytes));
+        path.iter().for_each(|link| bytes.add_at(link.index(), flow.bytes));
     }
     let seconds = bytes.iter().map(|(link, sum)| {
         let link = LinkId::from(link);

@@ -37,12 +37,7 @@ impl JobRanking {
         let sharing = LinkSharing::new(traffic, paths);
         let priorities =
             priority::assign_priorities(traffic, &demands, &sharing, (policy, corrections));
-        Self {
-            order: priority::order_by_priority(&priorities),
-            demands,
-            sharing,
-            priorities,
-        }
+        Self { order: priority::order_by_priority(&priorities), demands, sharing, priorities }
     }
 
     /// Levels by job for this order; those of the `searched` jobs are where a search begins.
@@ -107,12 +102,8 @@ impl<'a> RoutedInput<'a> {
 
     /// Jobs, by position in the order of ids, by descending priority, searched as policy says.
     pub fn job_order(&self, policy: &Policy) -> Vec<usize> {
-        let ranking = JobRanking::new(
-            &self.traffic,
-            &self.paths,
-            policy,
-            &CorrectionCache::default(),
-        );
+        let ranking =
+            JobRanking::new(&self.traffic, &self.paths, policy, &CorrectionCache::default());
         let found = self.search_result(&ranking.order, policy);
         ranking.with_searched(&found.levels, &found.searched).order
     }

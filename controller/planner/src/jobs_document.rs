@@ -107,11 +107,7 @@ impl JobsDocument {
         let mut ports = UdpPortPool::default();
         let mut drafts = Vec::new();
         for (index, job) in self.jobs.iter().enumerate() {
-            let fields = JobFields {
-                fabric,
-                file,
-                path: format!("jobs[{index}]"),
-            };
+            let fields = JobFields { fabric, file, path: format!("jobs[{index}]") };
             if !ids.insert(&job.id) {
                 return Err(fields.field_error("id", format!("`{}` names two jobs", job.id)));
             }
@@ -124,10 +120,7 @@ impl JobsDocument {
             Ok(Job { flows, ..job })
         });
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-        Ok(ResolvedJobs {
-            findings: oversubscription_findings(fabric, &jobs),
-            jobs,
-        })
+        Ok(ResolvedJobs { findings: oversubscription_findings(fabric, &jobs), jobs })
     }
 }
 
@@ -141,16 +134,11 @@ fn oversubscription_findings(fabric: &Fabric, jobs: &[Job]) -> Vec<Finding> {
             names.push(job.id.as_str());
         }
     }
-    let over = used
-        .into_iter()
-        .filter(|(host, (count, _))| *count > fabric.host(*host).gpus);
+    let over = used.into_iter().filter(|(host, (count, _))| *count > fabric.host(*host).gpus);
     over.map(|(host, (count, names))| {
         let host = fabric.host(host);
         let (has, names) = (host.gpus, names.join(", "));
-        Finding::warning(
-            &host.name,
-            format!("{count} GPUs in use of {has}, by {names}"),
-        )
+        Finding::warning(&host.name, format!("{count} GPUs in use of {has}, by {names}"))
     })
     .collect()
 }
@@ -181,18 +169,13 @@ impl JobFields<'_> {
         let count = f64::from(gpus.values().sum::<u32>());
         let flop = document.flop_per_iteration;
         let flop = flop.or(profile.map(|p| p.flop_per_gpu * count));
-        let compute = document
-            .compute_seconds
-            .or(profile.map(|p| p.compute_seconds));
+        let compute = document.compute_seconds.or(profile.map(|p| p.compute_seconds));
         let overlap = document.overlap_from.or(profile.map(|p| p.overlap_from));
         let slowdown = document.recent_slowdown.unwrap_or(0.0);
         let job = Job {
             id: JobId::from(document.id.as_str()),
             tenant: document.tenant.clone(),
-            model: document
-                .model
-                .clone()
-                .or_else(|| profile.map(|p| p.model.clone())),
+            model: document.model.clone().or_else(|| profile.map(|p| p.model.clone())),
             flop_per_iteration: self.require_number("flop_per_iteration", flop, MAX_FLOP)?,
             compute_seconds: self.require_number("compute_seconds", compute, MAX_SECONDS)?,
             overlap_from: self.check_range("overlap_from", overlap.unwrap_or(1.0), 1.0)?,
@@ -214,15 +197,11 @@ impl JobFields<'_> {
         let Some(name) = &document.profile else {
             return Ok(None);
         };
-        let found = builtin_profiles()
-            .iter()
-            .find(|profile| profile.name == *name);
+        let found = builtin_profiles().iter().find(|profile| profile.name == *name);
         let unknown = || {
             let hint = name_matching::suggestion(
                 name,
-                builtin_profiles()
-                    .iter()
-                    .map(|profile| profile.name.as_str()),
+                builtin_profiles().iter().map(|profile| profile.name.as_str()),
             );
             self.field_error("profile", format!("no profile is called `{name}`{hint}"))
         };
@@ -244,11 +223,8 @@ impl JobFields<'_> {
             }
             Ok((host, *gpus))
         };
-        let gpus: BTreeMap<HostId, u32> = document
-            .gpus
-            .iter()
-            .map(resolve)
-            .collect::<Result<_, _>>()?;
+        let gpus: BTreeMap<HostId, u32> =
+            document.gpus.iter().map(resolve).collect::<Result<_, _>>()?;
         if gpus.values().all(|count| *count == 0) {
             return Err(self.field_error("gpus", "no GPU on any host".to_owned()));
         }
@@ -272,12 +248,8 @@ impl JobFields<'_> {
         value: Option<f64>,
         highest: f64,
     ) -> Result<f64, DocumentFieldError> {
-        let missing = || {
-            self.field_error(
-                field,
-                "missing, and there is no profile to tell it".to_owned(),
-            )
-        };
+        let missing =
+            || self.field_error(field, "missing, and there is no profile to tell it".to_owned());
         self.check_range(field, value.ok_or_else(missing)?, highest)
     }
 
@@ -291,10 +263,7 @@ impl JobFields<'_> {
         if (0.0..=highest).contains(&value) {
             return Ok(value);
         }
-        Err(self.field_error(
-            field,
-            format!("{value} is not a number from 0 to {highest}"),
-        ))
+        Err(self.field_error(field, format!("{value} is not a number from 0 to {highest}")))
     }
 }
 

@@ -32,10 +32,7 @@ pub(crate) struct PathSegment {
 
 impl PathSegment {
     /// No links: from a leaf to itself.
-    pub(crate) const EMPTY: Self = Self {
-        links: [LinkId(0); LAYERS],
-        length: 0,
-    };
+    pub(crate) const EMPTY: Self = Self { links: [LinkId(0); LAYERS], length: 0 };
 
     /// One link more.
     pub(crate) fn push(&mut self, link: LinkId) {
@@ -72,10 +69,7 @@ struct SwitchValue {
 impl LeastLoadedPath {
     /// For fabrics of so many switches.
     pub(crate) fn new(switches: usize) -> Self {
-        Self {
-            pass: 0,
-            values: vec![SwitchValue::default(); switches],
-        }
+        Self { pass: 0, values: vec![SwitchValue::default(); switches] }
     }
 
     /// Number of links between two leaves; none if there is no way.
@@ -90,11 +84,7 @@ impl LeastLoadedPath {
         }
         self.compute_descent(ways.descents_to(to), |_, _| 0);
         (1..=LAYERS as u8).find(|distance| {
-            let ends = LeafEnds {
-                from,
-                to,
-                distance: *distance,
-            };
+            let ends = LeafEnds { from, to, distance: *distance };
             self.value_at_start(ways, &ends, &|_, onward| onward) != NEVER
         })
     }
@@ -126,9 +116,7 @@ impl LeastLoadedPath {
     ) -> f64 {
         // Widths above zero order as their bits do.
         let narrowness = |link| NEVER - 1 - width(link).to_bits();
-        let best = self.best_value(ways, ends, &|link, onward: u64| {
-            onward.max(narrowness(link))
-        });
+        let best = self.best_value(ways, ends, &|link, onward: u64| onward.max(narrowness(link)));
         f64::from_bits(NEVER - 1 - best)
     }
 
@@ -162,10 +150,7 @@ impl LeastLoadedPath {
         switch: SwitchId,
     ) -> &'w [SwitchHop] {
         match self.values[switch.index()].pass == self.pass {
-            true => ways
-                .descents_to(ends.to)
-                .find_switch(switch)
-                .map_or(&[], |(_, hops)| hops),
+            true => ways.descents_to(ends.to).find_switch(switch).map_or(&[], |(_, hops)| hops),
             false => ways.hops_up(switch),
         }
     }
@@ -194,11 +179,7 @@ impl LeastLoadedPath {
                 join(hop.link, onward)
             });
             let value = values.min().unwrap_or(NEVER);
-            self.values[switch.index()] = SwitchValue {
-                pass: self.pass,
-                distance,
-                value,
-            };
+            self.values[switch.index()] = SwitchValue { pass: self.pass, distance, value };
         }
     }
 
@@ -222,11 +203,7 @@ impl LeastLoadedPath {
     ) -> u64 {
         let at = &self.values[switch.index()];
         if at.pass == self.pass {
-            return if at.distance == distance {
-                at.value
-            } else {
-                NEVER
-            };
+            return if at.distance == distance { at.value } else { NEVER };
         }
         if distance < 2 {
             return NEVER;
@@ -235,11 +212,7 @@ impl LeastLoadedPath {
             NEVER => NEVER,
             onward => join(hop.link, onward),
         };
-        ways.hops_up(switch)
-            .iter()
-            .map(onward)
-            .min()
-            .unwrap_or(NEVER)
+        ways.hops_up(switch).iter().map(onward).min().unwrap_or(NEVER)
     }
 
     /// The first segment, by link ids, that has the best value.

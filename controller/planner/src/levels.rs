@@ -47,31 +47,19 @@ pub(crate) fn assign_levels(
     let is_floored =
         |job: usize| rule(job).is_some_and(|r| is_below_throughput_floor(traffic.jobs[job], r));
     let present = |job: usize| previous.job_level(job).filter(|_| !is_floored(job));
-    let room = if free.len() <= given.len() {
-        LevelSupply::OnePerJob
-    } else {
-        LevelSupply::Scarce
-    };
+    let room = if free.len() <= given.len() { LevelSupply::OnePerJob } else { LevelSupply::Scarce };
     for part in [searched, others] {
         for (job, level) in compress_free_jobs((&part, room), ranked, policy, &present) {
             levels[job] = Some(level);
         }
     }
     for job in bounded {
-        let choice = BoundedLevelChoice {
-            job,
-            rule: rule(job),
-            current_level: present(job),
-        };
+        let choice = BoundedLevelChoice { job, rule: rule(job), current_level: present(job) };
         levels[job] = Some(choice.best_level(&given, ranked, &levels));
     }
     let level = |(job, level): (usize, Option<u8>)| {
         let level = level.unwrap_or(given[0]);
-        if is_floored(job) {
-            raise_level(level, &given, rule(job))
-        } else {
-            level
-        }
+        if is_floored(job) { raise_level(level, &given, rule(job)) } else { level }
     };
     levels.into_iter().enumerate().map(level).collect()
 }
@@ -105,19 +93,11 @@ fn compress_free_jobs(
     } else {
         ContentionDag::new(ranked.sharing, &jobs, ranked.intensities)
     };
-    let class = |level: u8| {
-        given
-            .binary_search(&level)
-            .ok()
-            .and_then(|c| u8::try_from(c).ok())
-    };
+    let class = |level: u8| given.binary_search(&level).ok().and_then(|c| u8::try_from(c).ok());
     let problem = CompressionProblem {
         dag: &dag,
         level_count: u8::try_from(given.len()).unwrap_or(u8::MAX),
-        current_levels: jobs
-            .iter()
-            .map(|job| present(*job).and_then(class))
-            .collect(),
+        current_levels: jobs.iter().map(|job| present(*job).and_then(class)).collect(),
     };
     let classes = compress_priorities(&problem, policy.compression);
     let levels = classes.into_iter().map(|class| given[usize::from(class)]);
@@ -146,9 +126,7 @@ pub(crate) fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
 fn raise_level(level: u8, given: &[u8], rule: Option<&JobOverride>) -> u8 {
     let highest = rule.and_then(|rule| rule.max_level).unwrap_or(u8::MAX);
     let is_fixed = rule.is_some_and(|rule| rule.exempt);
-    let higher = given
-        .iter()
-        .find(|other| **other > level && **other <= highest && !is_fixed);
+    let higher = given.iter().find(|other| **other > level && **other <= highest && !is_fixed);
     higher.copied().unwrap_or(level)
 }
 
@@ -163,15 +141,9 @@ impl BoundedLevelChoice<'_> {
     /// The level that cuts the most weight to the jobs placed so far; then the present one; then
     /// the highest.
     fn best_level(&self, given: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
-        let allowed = given
-            .iter()
-            .copied()
-            .filter(|level| self.allows_level(*level, given));
+        let allowed = given.iter().copied().filter(|level| self.allows_level(*level, given));
         let worth = |level: u8| {
-            (
-                self.cut_weight_at(level, ranked, levels),
-                self.current_level == Some(level),
-            )
+            (self.cut_weight_at(level, ranked, levels), self.current_level == Some(level))
         };
         let best = allowed.max_by(|a, b| {
             let (x, y) = (worth(*a), worth(*b));
@@ -192,14 +164,8 @@ impl BoundedLevelChoice<'_> {
     }
 
     fn nearest_level(&self, given: &[u8]) -> u8 {
-        let wanted = self
-            .rule
-            .and_then(|rule| rule.min_level.or(rule.max_level))
-            .unwrap_or(0);
-        let nearest = given
-            .iter()
-            .copied()
-            .min_by_key(|level| level.abs_diff(wanted));
+        let wanted = self.rule.and_then(|rule| rule.min_level.or(rule.max_level)).unwrap_or(0);
+        let nearest = given.iter().copied().min_by_key(|level| level.abs_diff(wanted));
         nearest.unwrap_or(given[0])
     }
 

@@ -54,10 +54,7 @@ impl LinkOccupancy {
     /// Nobody on any link of `fabric`.
     pub(crate) fn new(fabric: &Fabric) -> Self {
         let links = fabric.links().len();
-        Self {
-            totals: vec![0; links],
-            jobs: vec![Vec::new(); links],
-        }
+        Self { totals: vec![0; links], jobs: vec![Vec::new(); links] }
     }
 
     /// Adds a share of `job` to `link`.

@@ -51,24 +51,14 @@ mod tests {
 
     #[test]
     fn the_table_is_valid_and_plausible() {
-        let names: Vec<&str> = builtin_profiles()
-            .iter()
-            .map(|profile| profile.name.as_str())
-            .collect();
+        let names: Vec<&str> =
+            builtin_profiles().iter().map(|profile| profile.name.as_str()).collect();
         assert!(names.is_sorted());
         for profile in builtin_profiles() {
             let rate = profile.flop_per_gpu / profile.compute_seconds;
             // An A100 has a peak of 312e12 FLOP/s (bf16, dense).
-            assert!(
-                (20e12..312e12).contains(&rate),
-                "{}: {rate:e} FLOP/s",
-                profile.name
-            );
-            assert!(
-                (0.0..=1.0).contains(&profile.overlap_from),
-                "{}",
-                profile.name
-            );
+            assert!((20e12..312e12).contains(&rate), "{}: {rate:e} FLOP/s", profile.name);
+            assert!((0.0..=1.0).contains(&profile.overlap_from), "{}", profile.name);
             assert!(!profile.published.is_empty() && !profile.derived.is_empty());
         }
     }

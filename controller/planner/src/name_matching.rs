@@ -89,10 +89,7 @@ mod tests {
     #[test]
     fn a_hint_is_given_only_when_a_name_is_near() {
         let switches = ["leaf1", "spine1"];
-        assert_eq!(
-            suggestion("leaf2", switches.into_iter()),
-            "; did you mean `leaf1`?"
-        );
+        assert_eq!(suggestion("leaf2", switches.into_iter()), "; did you mean `leaf1`?");
         assert_eq!(suggestion("something", switches.into_iter()), "");
     }
 }

@@ -27,9 +27,7 @@ impl PathTables {
     pub(crate) fn new(fabric: &Fabric) -> Self {
         let climbs = UpwardHops::new(fabric);
         let links = fabric.links().iter();
-        let capacities: Vec<f64> = links
-            .map(|link| link.bandwidth.bytes_per_second())
-            .collect();
+        let capacities: Vec<f64> = links.map(|link| link.bandwidth.bytes_per_second()).collect();
         let capacity_up = |switch: usize| {
             let hops = climbs.hops_from(SwitchId::from(switch)).iter();
             hops.map(|hop| capacities[hop.link.index()]).sum()
@@ -61,12 +59,7 @@ impl PathTables {
     /// All segments between two leaves, ascending.
     pub(crate) fn list_segments(&self, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
         let mut found = Vec::new();
-        self.extend_segment(
-            ends,
-            (ends.from, ends.distance),
-            &mut Vec::new(),
-            &mut found,
-        );
+        self.extend_segment(ends, (ends.from, ends.distance), &mut Vec::new(), &mut found);
         found
     }
 
@@ -127,10 +120,7 @@ pub(crate) struct PodTable {
 impl PodTable {
     fn new(fabric: &Fabric) -> Self {
         let switches = fabric.switches().len();
-        let mut pods = Self {
-            pod_of: vec![None; switches],
-            capacities: Vec::new(),
-        };
+        let mut pods = Self { pod_of: vec![None; switches], capacities: Vec::new() };
         for leaf in fabric.switches_of_tier(Tier::Leaf) {
             if pods.pod_of[leaf.index()].is_none() {
                 pods.fill_pod(fabric, leaf);
@@ -146,10 +136,7 @@ impl PodTable {
         let mut reached = vec![leaf];
         self.pod_of[leaf.index()] = Some(pod);
         while let Some(switch) = reached.pop() {
-            let links = fabric
-                .up_links(switch)
-                .iter()
-                .chain(fabric.down_links(switch));
+            let links = fabric.up_links(switch).iter().chain(fabric.down_links(switch));
             for link in links {
                 let Some(next) = fabric.switch_after(*link) else {
                     continue;

@@ -45,9 +45,7 @@ fn has_room_for_all(traffic: &IndexedTraffic<'_>, paths: &[LinkPath], policy: &P
             passing[switch.index()] += 1;
         }
     }
-    passing
-        .iter()
-        .all(|count| *count <= policy.max_pins_per_switch)
+    passing.iter().all(|count| *count <= policy.max_pins_per_switch)
 }
 
 /// A finding for each leaf some of whose flows found too few pins.

@@ -44,10 +44,8 @@ fn check_completeness(input: &PlanInput, plan: &Plan) -> Vec<Finding> {
     names.for_each(|job| *flows.entry(job.id.as_str()).or_default() += 1);
     for job in &input.jobs {
         if flows.get(job.id.as_str()).copied().unwrap_or(0) != job.flows.len() {
-            findings.push(job_finding(
-                job.id.as_str(),
-                "has flows that are not planned, or too many",
-            ));
+            findings
+                .push(job_finding(job.id.as_str(), "has flows that are not planned, or too many"));
         }
     }
     findings
@@ -65,10 +63,7 @@ fn check_levels(policy: &Policy, plan: &Plan) -> Vec<Finding> {
     let given = policy.job_levels();
     let outside = plan.jobs.iter().filter(|job| !given.contains(&job.level));
     let finding = |job: &crate::plan::PlannedJob| {
-        job_finding(
-            job.id.as_str(),
-            &format!("has level {}, which no job may have", job.level),
-        )
+        job_finding(job.id.as_str(), &format!("has level {}, which no job may have", job.level))
     };
     outside.map(finding).collect()
 }
@@ -79,10 +74,7 @@ fn check_paths(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
         let problem = path_problem(fabric, flow)?;
         let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
         let (src, dst) = (&fabric.host(src.host).name, &fabric.host(dst.host).name);
-        let text = format!(
-            "the flow {src} > {dst} from port {} {problem}",
-            flow.udp_src_port
-        );
+        let text = format!("the flow {src} > {dst} from port {} {problem}", flow.udp_src_port);
         Some(job_finding(plan.jobs[flow.job].id.as_str(), &text))
     });
     findings.collect()
@@ -115,33 +107,22 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
         let sent = bytes.get(&(id, flow.src, flow.dst, flow.udp_src_port));
         if sent.is_some_and(|bytes| *bytes > 0.0) {
             for link in &flow.links {
-                on_link
-                    .entry(*link)
-                    .or_default()
-                    .insert((plan.jobs[flow.job].rank, flow.job));
+                on_link.entry(*link).or_default().insert((plan.jobs[flow.job].rank, flow.job));
             }
         }
     }
     let inverted = on_link.into_iter().filter(|(_, jobs)| {
         let jobs: Vec<usize> = jobs.iter().map(|(_, job)| *job).collect();
-        jobs.windows(2)
-            .any(|pair| plan.jobs[pair[0]].level < plan.jobs[pair[1]].level)
+        jobs.windows(2).any(|pair| plan.jobs[pair[0]].level < plan.jobs[pair[1]].level)
     });
     let text = "serves a job before one of higher priority";
-    inverted
-        .map(|(link, _)| Finding::error(input.fabric.link_name(link), text))
-        .collect()
+    inverted.map(|(link, _)| Finding::error(input.fabric.link_name(link), text)).collect()
 }
 
 /// Bytes of every flow, by job, ends and port.
 fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, u16), f64> {
-    let flows = input
-        .jobs
-        .iter()
-        .flat_map(|job| job.flows.iter().map(move |flow| (job, flow)));
-    flows
-        .map(|(job, f)| ((job.id.as_str(), f.src, f.dst, f.udp_src_port), f.bytes))
-        .collect()
+    let flows = input.jobs.iter().flat_map(|job| job.flows.iter().map(move |flow| (job, flow)));
+    flows.map(|(job, f)| ((job.id.as_str(), f.src, f.dst, f.udp_src_port), f.bytes)).collect()
 }
 
 /// Which jobs' levels policy has no say in, by position in the plan.
@@ -149,10 +130,7 @@ fn free_jobs(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<bool> {
     let jobs: BTreeMap<_, _> = input.jobs.iter().map(|job| (&job.id, job)).collect();
     let has_say = |rule: &JobOverride| rule.bounds_level() || rule.min_throughput.is_some();
     let is_free = |job: &&Job| !policy.override_for(job).is_some_and(has_say);
-    plan.jobs
-        .iter()
-        .map(|job| jobs.get(&job.id).is_some_and(is_free))
-        .collect()
+    plan.jobs.iter().map(|job| jobs.get(&job.id).is_some_and(is_free)).collect()
 }
 
 /// No leaf holds more pins than policy allows.
@@ -161,9 +139,7 @@ fn check_pin_budget(fabric: &Fabric, policy: &Policy, plan: &Plan) -> Vec<Findin
     for flow in plan.flows.iter().filter(|flow| flow.pinned) {
         *pins.entry(fabric.leaf_of(flow.src)).or_default() += 1;
     }
-    let over = pins
-        .into_iter()
-        .filter(|(_, count)| *count > policy.max_pins_per_switch);
+    let over = pins.into_iter().filter(|(_, count)| *count > policy.max_pins_per_switch);
     over.map(|(leaf, count)| {
         Finding::error(&fabric.switch(leaf).name, format!("holds {count} pins"))
     })

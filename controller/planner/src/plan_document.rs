@@ -203,16 +203,7 @@ impl PlanDocument {
         };
         let findings = lost.into_iter().map(finding).collect();
         let levels = self.compression.levels;
-        (
-            Plan {
-                generation: self.generation,
-                levels,
-                jobs,
-                flows,
-                rules,
-            },
-            findings,
-        )
+        (Plan { generation: self.generation, levels, jobs, flows, rules }, findings)
     }
 }
 
@@ -266,15 +257,9 @@ fn flow_document(
     flow: &PlannedFlow,
     moved: bool,
 ) -> PlannedFlowDocument {
-    let host = |nic: NicId| {
-        fabric
-            .node_name(FabricNode::Host(fabric.nic(nic).host))
-            .to_owned()
-    };
+    let host = |nic: NicId| fabric.node_name(FabricNode::Host(fabric.nic(nic).host)).to_owned();
     let first = flow.links.first().map(|link| fabric.link(*link).from.node);
-    let nodes = first
-        .into_iter()
-        .chain(flow.links.iter().map(|link| fabric.link(*link).to.node));
+    let nodes = first.into_iter().chain(flow.links.iter().map(|link| fabric.link(*link).to.node));
     PlannedFlowDocument {
         job: plan.jobs[flow.job].id.to_string(),
         src: host(flow.src),
@@ -282,14 +267,8 @@ fn flow_document(
         src_nic: fabric.nic(flow.src).index,
         dst_nic: fabric.nic(flow.dst).index,
         udp_src_port: flow.udp_src_port,
-        path: nodes
-            .map(|node| fabric.node_name(node).to_owned())
-            .collect(),
-        links: flow
-            .links
-            .iter()
-            .map(|link| fabric.link_name(*link))
-            .collect(),
+        path: nodes.map(|node| fabric.node_name(node).to_owned()).collect(),
+        links: flow.links.iter().map(|link| fabric.link_name(*link)).collect(),
         pinned: flow.pinned,
         moved,
     }
@@ -308,9 +287,7 @@ impl<'a> KnownNames<'a> {
         let jobs = jobs.iter().enumerate();
         Self {
             fabric,
-            jobs: jobs
-                .map(|(position, job)| (job.id.as_str(), position))
-                .collect(),
+            jobs: jobs.map(|(position, job)| (job.id.as_str(), position)).collect(),
             links: links.map(|link| (fabric.link_name(link), link)).collect(),
         }
     }
@@ -336,10 +313,7 @@ impl<'a> KnownNames<'a> {
     /// The flow, if its job, its NICs and all its links are known.
     fn resolve_flow(&self, document: &PlannedFlowDocument) -> Option<PlannedFlow> {
         let nic = |host: &str, index| self.fabric.nic_of(self.fabric.host_named(host)?, index);
-        let links = document
-            .links
-            .iter()
-            .map(|name| self.links.get(name).copied());
+        let links = document.links.iter().map(|name| self.links.get(name).copied());
         Some(PlannedFlow {
             job: *self.jobs.get(document.job.as_str())?,
             src: nic(&document.src, document.src_nic)?,

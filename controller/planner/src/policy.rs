@@ -192,11 +192,7 @@ fn unknown_part(fabric: &Fabric, index: usize, name: &str) -> DocumentFieldError
         fabric.switches().iter().map(|switch| switch.name.as_str()),
     );
     let problem = format!("the fabric has no switch or cable `{name}`{hint}");
-    DocumentFieldError {
-        file: "policy".to_owned(),
-        field: format!("drained[{index}]"),
-        problem,
-    }
+    DocumentFieldError { file: "policy".to_owned(), field: format!("drained[{index}]"), problem }
 }
 
 /// The drains that a name means: one for a switch, one for each cable between two named nodes.
@@ -209,8 +205,7 @@ fn drains_of(fabric: &Fabric, name: &str) -> Vec<AvailabilityChange> {
     let halves = dashes.map(|at| (&name[..at], &name[at + 1..]));
     let mut ends =
         halves.filter_map(|(a, b)| Some((find_node(fabric, a)?, fabric.switch_named(b)?)));
-    ends.next()
-        .map_or_else(Vec::new, |(a, b)| cables_between(fabric, a, b))
+    ends.next().map_or_else(Vec::new, |(a, b)| cables_between(fabric, a, b))
 }
 
 fn find_node(fabric: &Fabric, name: &str) -> Option<FabricNode> {
@@ -221,6 +216,5 @@ fn find_node(fabric: &Fabric, name: &str) -> Option<FabricNode> {
 fn cables_between(fabric: &Fabric, a: FabricNode, b: SwitchId) -> Vec<AvailabilityChange> {
     let ports = fabric.switch(b).ports.values();
     let to_a = ports.filter(|link| fabric.link(**link).to.node == a);
-    to_a.map(|link| AvailabilityChange::DrainLink(*link))
-        .collect()
+    to_a.map(|link| AvailabilityChange::DrainLink(*link)).collect()
 }

@@ -22,10 +22,8 @@ impl<'a> PreviousPlan<'a> {
     /// What `plan`, if there is one, says of the jobs of `traffic`.
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, plan: Option<&'a Plan>) -> Self {
         let jobs = &traffic.jobs;
-        let mut previous = Self {
-            jobs: vec![None; jobs.len()],
-            flows: vec![Vec::new(); jobs.len()],
-        };
+        let mut previous =
+            Self { jobs: vec![None; jobs.len()], flows: vec![Vec::new(); jobs.len()] };
         let Some(plan) = plan else {
             return previous;
         };
@@ -56,22 +54,13 @@ impl<'a> PreviousPlan<'a> {
         job.flows.iter().enumerate().map(move |(position, flow)| {
             let wanted = flow_key(flow);
             // As a rule the flows are what they were, in the same order.
-            let same = had
-                .get(position)
-                .filter(|flow| planned_flow_key(flow) == wanted)
-                .copied();
+            let same = had.get(position).filter(|flow| planned_flow_key(flow) == wanted).copied();
             let found = same.or_else(|| {
-                let by_key = || {
-                    had.iter()
-                        .map(|flow| (planned_flow_key(flow), *flow))
-                        .collect()
-                };
+                let by_key = || had.iter().map(|flow| (planned_flow_key(flow), *flow)).collect();
                 let by_key: &BTreeMap<_, &PlannedFlow> = elsewhere.get_or_insert_with(by_key);
                 by_key.get(&wanted).copied()
             });
-            found
-                .map(|flow| flow.links)
-                .filter(|links| !links.is_empty())
+            found.map(|flow| flow.links).filter(|links| !links.is_empty())
         })
     }
 
@@ -91,13 +80,9 @@ impl<'a> PreviousPlan<'a> {
     /// The number of each job: the one it had, else the lowest free one above zero.
     pub(crate) fn job_numbers(&self) -> Vec<u32> {
         let mut taken = BTreeSet::new();
-        let had = self
-            .jobs
-            .iter()
-            .map(|job| job.map(|planned| planned.number));
-        let kept: Vec<Option<u32>> = had
-            .map(|number| number.filter(|n| *n > 0 && taken.insert(*n)))
-            .collect();
+        let had = self.jobs.iter().map(|job| job.map(|planned| planned.number));
+        let kept: Vec<Option<u32>> =
+            had.map(|number| number.filter(|n| *n > 0 && taken.insert(*n))).collect();
         let mut free = (1..).filter(|number| !taken.contains(number));
         let number = |kept: Option<u32>| kept.or_else(|| free.next());
         kept.into_iter().filter_map(number).collect()

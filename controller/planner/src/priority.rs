@@ -69,15 +69,10 @@ pub(crate) fn most_traffic_job(
     traffic: &IndexedTraffic<'_>,
     demands: &[NetworkDemand],
 ) -> Option<usize> {
-    let bytes: Vec<f64> = (0..demands.len())
-        .map(|job| job_bytes(traffic, job))
-        .collect();
+    let bytes: Vec<f64> = (0..demands.len()).map(|job| job_bytes(traffic, job)).collect();
     (0..demands.len()).max_by(|&a, &b| {
         let by_intensity = demands[a].intensity.total_cmp(&demands[b].intensity);
-        bytes[a]
-            .total_cmp(&bytes[b])
-            .then(by_intensity)
-            .then(b.cmp(&a))
+        bytes[a].total_cmp(&bytes[b]).then(by_intensity).then(b.cmp(&a))
     })
 }
 
@@ -108,25 +103,16 @@ pub(crate) struct CorrectionCache {
 
 impl CorrectionCache {
     fn correction_of(&self, reference: &IterationTiming, job: &IterationTiming, cap: f64) -> f64 {
-        let numbers = [
-            reference.compute_seconds,
-            reference.flow_start_seconds,
-            reference.link_seconds,
-        ];
+        let numbers =
+            [reference.compute_seconds, reference.flow_start_seconds, reference.link_seconds];
         let [a, b, c] = numbers.map(f64::to_bits);
-        let [d, e, f] = [
-            job.compute_seconds,
-            job.flow_start_seconds,
-            job.link_seconds,
-        ]
-        .map(f64::to_bits);
+        let [d, e, f] =
+            [job.compute_seconds, job.flow_start_seconds, job.link_seconds].map(f64::to_bits);
         let key = [a, b, c, d, e, f, cap.to_bits()];
         let mut used = self.used.borrow_mut();
         let known = || self.cached.get(&key).copied();
         let play = || timeline::correction_factor(reference, job, cap);
-        *used
-            .entry(key)
-            .or_insert_with(|| known().unwrap_or_else(play))
+        *used.entry(key).or_insert_with(|| known().unwrap_or_else(play))
     }
 
     /// Keeps what was asked for since the last time.
@@ -141,16 +127,13 @@ fn mean_corrections(
     sharing: &LinkSharing,
     correction: impl Fn(usize, usize) -> f64,
 ) -> Vec<f64> {
-    let bytes: Vec<f64> = (0..traffic.jobs.len())
-        .map(|job| job_bytes(traffic, job))
-        .collect();
+    let bytes: Vec<f64> = (0..traffic.jobs.len()).map(|job| job_bytes(traffic, job)).collect();
     let mean = |job: usize| {
         let contenders = sharing.sharers_of(job);
         let weighted =
             contenders.map(|other| (bytes[other], bytes[other] * correction(other, job)));
-        let (total, sum) = weighted.fold((0.0, 0.0), |so_far, (bytes, product)| {
-            (so_far.0 + bytes, so_far.1 + product)
-        });
+        let (total, sum) = weighted
+            .fold((0.0, 0.0), |so_far, (bytes, product)| (so_far.0 + bytes, so_far.1 + product));
         if total > 0.0 { sum / total } else { 1.0 }
     };
     (0..traffic.jobs.len()).map(mean).collect()
@@ -169,14 +152,10 @@ fn weigh_priorities(
     let fairness = policy.fairness;
     let value = |job: usize| {
         let slowdown = traffic.jobs[job].recent_slowdown * highest;
-        let weight = policy
-            .override_for(traffic.jobs[job])
-            .map_or(1.0, |rule| rule.weight);
+        let weight = policy.override_for(traffic.jobs[job]).map_or(1.0, |rule| rule.weight);
         weight * ((1.0 - fairness) * plain(job) + fairness * slowdown)
     };
     let values: Vec<f64> = (0..corrections.len()).map(value).collect();
     let pairs = corrections.into_iter().zip(values);
-    pairs
-        .map(|(correction, value)| JobPriority { correction, value })
-        .collect()
+    pairs.map(|(correction, value)| JobPriority { correction, value }).collect()
 }

@@ -105,10 +105,7 @@ impl ReportInputs<'_> {
         PlanReport {
             links,
             compression: self.compression_report(plan),
-            bounds: LoadBounds {
-                max_load,
-                max_load_lower_bound,
-            },
+            bounds: LoadBounds { max_load, max_load_lower_bound },
             findings: self.collect_findings(plan),
             moved: self.moved_flows(plan),
             rationales: (0..plan.jobs.len())
@@ -177,9 +174,8 @@ impl ReportInputs<'_> {
     }
 
     fn collect_findings(&self, plan: &Plan) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = (0..plan.jobs.len())
-            .filter_map(|job| self.pathless_finding(plan, job))
-            .collect();
+        let mut findings: Vec<Finding> =
+            (0..plan.jobs.len()).filter_map(|job| self.pathless_finding(plan, job)).collect();
         let pinned: Vec<bool> = plan.flows.iter().map(|flow| flow.pinned).collect();
         findings.extend(pins::pin_findings(self.traffic, &pinned, self.policy));
         findings.extend(self.unmatched_overrides());
@@ -194,18 +190,13 @@ impl ReportInputs<'_> {
         let idle = idle.filter(|_| !jobs.is_empty());
         let finding = |rule: &JobOverride| {
             let pattern = &rule.pattern;
-            let name = pattern
-                .split_once(':')
-                .map_or(pattern.as_str(), |(_, name)| name);
+            let name = pattern.split_once(':').map_or(pattern.as_str(), |(_, name)| name);
             let known = jobs.iter().flat_map(|job| {
                 let tenant = job.tenant.as_deref();
                 std::iter::once(job.id.as_str()).chain(tenant)
             });
             let hint = name_matching::suggestion(name, known);
-            Finding::warning(
-                "policy",
-                format!("the override `{pattern}` matches no job{hint}"),
-            )
+            Finding::warning("policy", format!("the override `{pattern}` matches no job{hint}"))
         };
         idle.map(finding).collect()
     }
@@ -215,13 +206,7 @@ impl ReportInputs<'_> {
         let flows = &plan.flows[self.traffic.spans[job].clone()];
         let lost: Vec<&PlannedFlow> = flows.iter().filter(|flow| flow.links.is_empty()).collect();
         let first = lost.first()?;
-        let host = |nic| {
-            &self
-                .traffic
-                .fabric
-                .host(self.traffic.fabric.nic(nic).host)
-                .name
-        };
+        let host = |nic| &self.traffic.fabric.host(self.traffic.fabric.nic(nic).host).name;
         let (src, dst, count) = (host(first.src), host(first.dst), lost.len());
         let text = format!(
             "job without a path: no usable path for {count} of its {} flows, the first from {src} \

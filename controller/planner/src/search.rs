@@ -45,18 +45,12 @@ const MAX_ENUMERATED: usize = 8;
 const MAX_FINE: usize = 6;
 
 /// For the many positions at the beginning.
-const ROUGH: EvaluationPrecision = EvaluationPrecision {
-    starts: 1,
-    warm_up_iterations: 2.0,
-    counted_iterations: 4.0,
-};
+const ROUGH: EvaluationPrecision =
+    EvaluationPrecision { starts: 1, warm_up_iterations: 2.0, counted_iterations: 4.0 };
 
 /// For what is decided in the end.
-const FINE: EvaluationPrecision = EvaluationPrecision {
-    starts: 4,
-    warm_up_iterations: 2.0,
-    counted_iterations: 8.0,
-};
+const FINE: EvaluationPrecision =
+    EvaluationPrecision { starts: 4, warm_up_iterations: 2.0, counted_iterations: 8.0 };
 
 /// What a budget is divided into. Twice `SETTLE`: what is in force is settled, and what is found.
 /// Of its quarters two are for all classes roughly, one for the best of them finely, one for own.
@@ -75,11 +69,7 @@ struct RegionSearch<'a> {
 
 impl<'a> RegionSearch<'a> {
     fn new(setting: &'a SearchSpace<'a>, budget: u64) -> Self {
-        Self {
-            space: setting,
-            estimate: ValueEstimate::new(setting),
-            budget,
-        }
+        Self { space: setting, estimate: ValueEstimate::new(setting), budget }
     }
 
     /// What no position exceeds, but for the noise of judging: all jobs as if alone.
@@ -180,10 +170,7 @@ impl<'a> RegionSearch<'a> {
                 judged.push((value, classes));
             }
             judged.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let few = judged
-                .into_iter()
-                .take(MAX_FINE)
-                .map(|(_, classes)| classes);
+            let few = judged.into_iter().take(MAX_FINE).map(|(_, classes)| classes);
             self.best_candidate(contest, few.collect(), fine)
         })
     }
@@ -204,10 +191,7 @@ impl<'a> RegionSearch<'a> {
                 classes[*player] = class;
             }
         }
-        let position = SearchPosition {
-            options,
-            levels: classes,
-        };
+        let position = SearchPosition { options, levels: classes };
         Some(ValuedPosition { position, value })
     }
 
@@ -262,10 +246,9 @@ impl<'a> RegionSearch<'a> {
         let own = fine.evaluate_position(position)?;
         let tops = best.map_or_else(|| self.level_optima(position), |best| vec![best]);
         // Of equals the first.
-        Some(tops.into_iter().fold(
-            own,
-            |best, top| if top.value > best.value { top } else { best },
-        ))
+        Some(
+            tops.into_iter().fold(own, |best, top| if top.value > best.value { top } else { best }),
+        )
     }
 
     /// Where climbs by classes from the position's own and from plausible ones end. Each has a
@@ -286,9 +269,7 @@ impl<'a> RegionSearch<'a> {
             ClimbResult::BudgetExhausted(_) => None,
         };
         let (mut first, mut second) = (arena(), arena());
-        let own = first
-            .evaluate_position(position)
-            .and_then(|own| top(own, first));
+        let own = first.evaluate_position(position).and_then(|own| top(own, first));
         let plausible = self.with_plausible_levels(position.options.clone(), &mut second);
         let other = plausible.and_then(|start| top(start, second));
         own.into_iter().chain(other).collect()
@@ -327,9 +308,8 @@ struct LcgSampler(u64);
 impl LcgSampler {
     fn next_below(&mut self, bound: u64) -> usize {
         let Self(state) = self;
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((*state >> 33) % bound) as usize
     }
 }

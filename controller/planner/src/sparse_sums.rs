@@ -11,10 +11,7 @@ pub(crate) struct SparseSums {
 impl SparseSums {
     /// All sums zero, for indexes below `len`.
     pub(crate) fn new(len: usize) -> Self {
-        Self {
-            sums: vec![0.0; len],
-            touched: Vec::new(),
-        }
+        Self { sums: vec![0.0; len], touched: Vec::new() }
     }
 
     /// Adds `amount`, not negative, at `index`.

@@ -132,14 +132,7 @@ impl<'a> IndexedTraffic<'a> {
             }));
             spans.push(start..flows.len());
         }
-        Self {
-            fabric,
-            tables: ways,
-            jobs,
-            routes,
-            flows,
-            spans,
-        }
+        Self { fabric, tables: ways, jobs, routes, flows, spans }
     }
 
     /// The two leaves that a flow joins.
@@ -154,16 +147,13 @@ impl<'a> IndexedTraffic<'a> {
             return &[];
         }
         let pair = self.leaf_pair(flow);
-        pair.segments
-            .get_or_init(|| self.tables.list_segments(&pair.ends))
+        pair.segments.get_or_init(|| self.tables.list_segments(&pair.ends))
     }
 
     /// The whole path of a flow over one of its segments.
     pub(crate) fn full_path(flow: &FlowRoute, segment: &[LinkId]) -> LinkPath {
         let start = LinkPath::EMPTY.with_link(flow.up);
-        let middle = segment
-            .iter()
-            .fold(start, |path, link| path.with_link(*link));
+        let middle = segment.iter().fold(start, |path, link| path.with_link(*link));
         middle.with_link(flow.down)
     }
 }
@@ -201,8 +191,7 @@ impl<'a> RouteFinder<'a> {
         }
         self.lower_bound.clear();
         for (flow, route) in job.flows.iter().zip(&flows) {
-            self.lower_bound
-                .add_flow(route, &pairs[route.pair], flow.bytes);
+            self.lower_bound.add_flow(route, &pairs[route.pair], flow.bytes);
         }
         JobRoutes {
             demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
@@ -218,21 +207,12 @@ impl<'a> RouteFinder<'a> {
         let up = fabric.nic(flow.src).uplink;
         let down = fabric.nic(flow.dst).uplink.reverse();
         let hosts_connected = fabric.is_usable(up) && fabric.is_usable(down);
-        FlowRoute {
-            up,
-            down,
-            pair,
-            has_path: hosts_connected && pairs[pair].is_joined,
-        }
+        FlowRoute { up, down, pair, has_path: hosts_connected && pairs[pair].is_joined }
     }
 
     fn leaf_pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {
         let distance = self.least_loaded.leaf_distance(self.tables, from, to);
-        let ends = LeafEnds {
-            from,
-            to,
-            distance: distance.unwrap_or(0),
-        };
+        let ends = LeafEnds { from, to, distance: distance.unwrap_or(0) };
         let mut pair = LeafPair {
             ends,
             is_joined: distance.is_some(),
@@ -245,16 +225,9 @@ impl<'a> RouteFinder<'a> {
         if ends.distance > 0 {
             let layers = self.least_loaded.link_layers(self.tables, &ends);
             let capacity = |links: &Vec<LinkId>| -> f64 {
-                links
-                    .iter()
-                    .map(|link| self.tables.link_capacity(*link))
-                    .sum()
+                links.iter().map(|link| self.tables.link_capacity(*link)).sum()
             };
-            let outer = layers
-                .first()
-                .map(capacity)
-                .into_iter()
-                .chain(layers.last().map(capacity));
+            let outer = layers.first().map(capacity).into_iter().chain(layers.last().map(capacity));
             pair.capacity = outer.fold(f64::INFINITY, f64::min);
             pair.has_choice = layers.iter().any(|links| links.len() > 1);
             let only = layers.iter().filter(|links| links.len() == 1);

@@ -68,11 +68,7 @@ fn plan_schedule(
 ) -> Schedule {
     let previous = previous.and_then(|schedule| schedule.plan.as_ref());
     let (plan, report) = planner::plan(input, policy, previous);
-    Schedule {
-        findings: report.findings,
-        jobs: read(input, &plan).jobs,
-        plan: Some(plan),
-    }
+    Schedule { findings: report.findings, jobs: read(input, &plan).jobs, plan: Some(plan) }
 }
 
 fn build_schedule(input: &PlanInput, plan: &Plan, class: impl Fn(&PlannedJob) -> u32) -> Schedule {
@@ -86,8 +82,5 @@ fn build_schedule(input: &PlanInput, plan: &Plan, class: impl Fn(&PlannedJob) ->
         }
         None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
     };
-    Schedule {
-        jobs: input.jobs.iter().map(&mut job).collect(),
-        ..Schedule::default()
-    }
+    Schedule { jobs: input.jobs.iter().map(&mut job).collect(), ..Schedule::default() }
 }

@@ -33,8 +33,7 @@ impl LinkDemand {
     /// Demands of all jobs of `input`; `paths` by job, then by flow.
     pub fn for_jobs(input: &PlanInput, paths: &[Vec<Vec<LinkId>>]) -> Vec<Self> {
         let jobs = input.jobs.iter().zip(paths);
-        jobs.map(|(job, paths)| Self::new(&input.fabric, job, paths))
-            .collect()
+        jobs.map(|(job, paths)| Self::new(&input.fabric, job, paths)).collect()
     }
 
     /// `t_j`: seconds at the tightest link; 0 for a job that sends nothing.

@@ -37,15 +37,11 @@ struct FaultEffect {
     link: fn(LinkId) -> AvailabilityChange,
 }
 
-const FAILURE: FaultEffect = FaultEffect {
-    switch: AvailabilityChange::SwitchDown,
-    link: AvailabilityChange::LinkDown,
-};
+const FAILURE: FaultEffect =
+    FaultEffect { switch: AvailabilityChange::SwitchDown, link: AvailabilityChange::LinkDown };
 
-const REPAIR: FaultEffect = FaultEffect {
-    switch: AvailabilityChange::SwitchUp,
-    link: AvailabilityChange::LinkUp,
-};
+const REPAIR: FaultEffect =
+    FaultEffect { switch: AvailabilityChange::SwitchUp, link: AvailabilityChange::LinkUp };
 
 impl FabricFault {
     /// The part of `fabric` fails that `text` names.
@@ -71,32 +67,19 @@ impl FabricFault {
     ) -> Result<Self, FaultParseError> {
         let no_time = || FaultParseError::MissingTime(text.to_owned());
         let (part, time) = text.rsplit_once('@').ok_or_else(no_time)?;
-        let switch = fabric
-            .switch_named(part)
-            .map(|switch| vec![(effect.switch)(switch)]);
-        let links = || {
-            fabric
-                .links_named(part)
-                .into_iter()
-                .map(effect.link)
-                .collect()
-        };
+        let switch = fabric.switch_named(part).map(|switch| vec![(effect.switch)(switch)]);
+        let links = || fabric.links_named(part).into_iter().map(effect.link).collect();
         let changes: Vec<AvailabilityChange> = switch.unwrap_or_else(links);
         if changes.is_empty() {
             return Err(FaultParseError::UnknownElement(part.to_owned()));
         }
-        Ok(Self {
-            at_seconds: parse_seconds(time)?,
-            changes,
-        })
+        Ok(Self { at_seconds: parse_seconds(time)?, changes })
     }
 }
 
 fn parse_seconds(text: &str) -> Result<f64, FaultParseError> {
     let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
-    let number = number
-        .ok()
-        .filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    let number = number.ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
     number.ok_or_else(|| FaultParseError::InvalidTime(text.to_owned()))
 }
 
@@ -113,20 +96,13 @@ mod tests {
         let cases = [
             ("spine2@90", 90.0, AvailabilityChange::SwitchDown(spine)),
             ("leaf1-spine1@10s", 10.0, AvailabilityChange::LinkDown(link)),
-            (
-                "leaf1:4-spine1:1@0.5s",
-                0.5,
-                AvailabilityChange::LinkDown(link),
-            ),
+            ("leaf1:4-spine1:1@0.5s", 0.5, AvailabilityChange::LinkDown(link)),
         ];
         for (text, at_seconds, change) in cases {
             let changes = vec![change];
             assert_eq!(
                 FabricFault::parse_failure(&lab, text),
-                Ok(FabricFault {
-                    at_seconds,
-                    changes
-                }),
+                Ok(FabricFault { at_seconds, changes }),
                 "{text}"
             );
         }
@@ -138,26 +114,11 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         let lab = TestInput::on_lab_fabric().fabric;
         let cases = [
-            (
-                "leaf1-spine1",
-                FaultParseError::MissingTime("leaf1-spine1".to_owned()),
-            ),
-            (
-                "leaf1-spine1@soon",
-                FaultParseError::InvalidTime("soon".to_owned()),
-            ),
-            (
-                "leaf1-spine1@-1s",
-                FaultParseError::InvalidTime("-1s".to_owned()),
-            ),
-            (
-                "leaf1-spine1@NaN",
-                FaultParseError::InvalidTime("NaN".to_owned()),
-            ),
-            (
-                "leaf1-leaf2@1s",
-                FaultParseError::UnknownElement("leaf1-leaf2".to_owned()),
-            ),
+            ("leaf1-spine1", FaultParseError::MissingTime("leaf1-spine1".to_owned())),
+            ("leaf1-spine1@soon", FaultParseError::InvalidTime("soon".to_owned())),
+            ("leaf1-spine1@-1s", FaultParseError::InvalidTime("-1s".to_owned())),
+            ("leaf1-spine1@NaN", FaultParseError::InvalidTime("NaN".to_owned())),
+            ("leaf1-leaf2@1s", FaultParseError::UnknownElement("leaf1-leaf2".to_owned())),
             ("@1s", FaultParseError::UnknownElement(String::new())),
         ];
         for (text, error) in cases {

@@ -189,10 +189,7 @@ impl<'a> TraceReplay<'a> {
             .collect();
         let runs = records.iter().zip(&alone);
         let alone_run_seconds = runs.map(|(record, alone)| record.left * alone).collect();
-        let input = PlanInput {
-            fabric: setup.fabric.clone(),
-            jobs: Vec::new(),
-        };
+        let input = PlanInput { fabric: setup.fabric.clone(), jobs: Vec::new() };
         let beliefs = PlacementContext::from_fabric(&setup.fabric, &setup.models, setup.seed);
         Ok(Self {
             policy: setup.placement.create_policy(&setup.cluster, &beliefs)?,
@@ -200,10 +197,7 @@ impl<'a> TraceReplay<'a> {
             dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
             settled: BTreeMap::new(),
-            progress: ReplayProgress {
-                records,
-                ..ReplayProgress::default()
-            },
+            progress: ReplayProgress { records, ..ReplayProgress::default() },
             setup,
             trainer,
             alone,
@@ -230,10 +224,8 @@ impl<'a> TraceReplay<'a> {
             return Ok(false);
         };
         self.advance_time(next);
-        let mut changes = placement_round::PlacementChanges {
-            stopped: self.end_jobs()?,
-            started: Vec::new(),
-        };
+        let mut changes =
+            placement_round::PlacementChanges { stopped: self.end_jobs()?, started: Vec::new() };
         let has_arrivals = self.admit_arrivals()?;
         let is_event = has_arrivals || !changes.stopped.is_empty();
         self.progress.is_idle &= !is_event;

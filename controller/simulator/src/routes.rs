@@ -19,10 +19,7 @@ pub struct EqualCostRoutes {
 impl EqualCostRoutes {
     /// Those of no job yet.
     pub fn new(fabric: &Fabric) -> Self {
-        Self {
-            fabric: fabric.clone(),
-            towards: BTreeMap::new(),
-        }
+        Self { fabric: fabric.clone(), towards: BTreeMap::new() }
     }
 
     /// The ways that the flows of `input` may take.
@@ -37,9 +34,7 @@ impl EqualCostRoutes {
         let Self { fabric, towards } = self;
         for flow in &job.flows {
             let leaf = fabric.leaf_of(flow.dst);
-            towards
-                .entry(leaf)
-                .or_insert_with(|| next_hops(fabric, leaf));
+            towards.entry(leaf).or_insert_with(|| next_hops(fabric, leaf));
         }
     }
 
@@ -50,10 +45,9 @@ impl EqualCostRoutes {
         flow: &Flow,
         mut choose: impl FnMut(SwitchId, &[LinkId]) -> LinkId,
     ) -> Vec<LinkId> {
-        let (Some((up, down)), Some(hops)) = (
-            self.host_links(flow),
-            self.towards.get(&self.fabric.leaf_of(flow.dst)),
-        ) else {
+        let (Some((up, down)), Some(hops)) =
+            (self.host_links(flow), self.towards.get(&self.fabric.leaf_of(flow.dst)))
+        else {
             return Vec::new();
         };
         let mut path = vec![up];

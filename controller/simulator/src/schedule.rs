@@ -22,11 +22,7 @@ pub struct ScheduledJob {
 impl ScheduledJob {
     /// A job in `class` that starts when it arrives.
     pub fn new(class: u32, paths: Vec<Vec<LinkId>>) -> Self {
-        Self {
-            level: class,
-            paths,
-            ..Self::default()
-        }
+        Self { level: class, paths, ..Self::default() }
     }
 
     /// Whether every flow has a path.
@@ -51,9 +47,7 @@ impl Schedule {
     pub fn from_levels(classes: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
         let jobs = classes.iter().zip(paths);
         Self {
-            jobs: jobs
-                .map(|(class, paths)| ScheduledJob::new(*class, paths))
-                .collect(),
+            jobs: jobs.map(|(class, paths)| ScheduledJob::new(*class, paths)).collect(),
             ..Self::default()
         }
     }

@@ -97,10 +97,7 @@ pub fn simulate_experiment(
     let mut world = SimulationRun::new(experiment, scheduler)?;
     let mut faults: Vec<&FabricFault> = experiment.faults.iter().collect();
     faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
-    for fault in faults
-        .into_iter()
-        .filter(|fault| fault.at_seconds < seconds)
-    {
+    for fault in faults.into_iter().filter(|fault| fault.at_seconds < seconds) {
         world.run_until(fault.at_seconds, progress)?;
         world.apply_fault(fault)?;
     }
@@ -118,26 +115,18 @@ pub fn alone_seconds(
     job: &planner::Job,
     policy: &Policy,
 ) -> Result<Option<f64>, SimulationError> {
-    let input = PlanInput {
-        fabric: fabric.clone(),
-        jobs: vec![job.clone()],
-    };
+    let input = PlanInput { fabric: fabric.clone(), jobs: vec![job.clone()] };
     let schedule = Scheduler::Crux.schedule_jobs(&input, policy, None);
     let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
         return Ok(None);
     };
     let mut engine = create_engine(fabric)?;
-    let once = fluid::FluidJob {
-        iterations: Some(1),
-        ..fluid_job(job, scheduled)
-    };
+    let once = fluid::FluidJob { iterations: Some(1), ..fluid_job(job, scheduled) };
     let index = match engine.add_job(&once) {
         Err(FluidError::NothingToDo) => return Ok(None),
         added => added.map_err(|source| job_error(job, source))?,
     };
-    engine
-        .run_until(MAX_SECONDS)
-        .map_err(SimulationError::Engine)?;
+    engine.run_until(MAX_SECONDS).map_err(SimulationError::Engine)?;
     let tally = engine.job_tally(index).map_err(SimulationError::Engine)?;
     Ok(tally.mean_iteration_seconds())
 }
@@ -247,16 +236,12 @@ impl<'a> SimulationRun<'a> {
         let fabric = &self.input.fabric;
         for link in (0..fabric.links().len()).map(LinkId::from) {
             if before.is_up(link) != fabric.is_up(link) {
-                let set = self
-                    .engine
-                    .set_capacity(link.0, link_capacity(fabric, link));
+                let set = self.engine.set_capacity(link.0, link_capacity(fabric, link));
                 set.map_err(SimulationError::Engine)?;
             }
         }
         let policy = &self.experiment.policy;
-        self.schedule = self
-            .scheduler
-            .schedule_jobs(&self.input, policy, Some(&self.schedule));
+        self.schedule = self.scheduler.schedule_jobs(&self.input, policy, Some(&self.schedule));
         self.recorder.update_schedule(&self.input, &self.schedule);
         self.record_findings();
         self.apply_schedule().map_err(SimulationError::Engine)?;
@@ -268,10 +253,7 @@ impl<'a> SimulationRun<'a> {
         for (place, scheduled) in self.engine_jobs.iter().zip(&self.schedule.jobs) {
             let Some(place) = *place else { continue };
             self.engine.set_level(place, scheduled.level)?;
-            for (flow, path) in (0..)
-                .zip(&scheduled.paths)
-                .filter(|(_, path)| !path.is_empty())
-            {
+            for (flow, path) in (0..).zip(&scheduled.paths).filter(|(_, path)| !path.is_empty()) {
                 self.engine.set_path(place, flow, &link_numbers(path))?;
             }
         }
@@ -315,11 +297,7 @@ fn check_iterations(
     // What is no number is the engine's to name.
     if iteration > 0.0 && iterations > MAX_ITERATIONS {
         let id = job.id.clone();
-        return Err(SimulationError::TooMany {
-            id,
-            iterations,
-            seconds,
-        });
+        return Err(SimulationError::TooMany { id, iterations, seconds });
     }
     Ok(())
 }
@@ -332,11 +310,7 @@ fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
 
 /// Bytes per second of a link; 0 while it is down.
 fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
-    if fabric.is_up(link) {
-        fabric.link(link).bandwidth.bytes_per_second()
-    } else {
-        0.0
-    }
+    if fabric.is_up(link) { fabric.link(link).bandwidth.bytes_per_second() } else { 0.0 }
 }
 
 fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {

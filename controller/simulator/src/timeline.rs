@@ -111,19 +111,14 @@ pub struct Timeline {
 
 impl LinkSeries {
     fn new(link: LinkId) -> Self {
-        Self {
-            link,
-            levels: BTreeMap::new(),
-        }
+        Self { link, levels: BTreeMap::new() }
     }
 }
 
 impl Timeline {
     fn new(view: TimelineView, watched: &[LinkId], bands: usize) -> Self {
-        let wire = LinkTier::ALL.map(|tier| TierSeries {
-            tier,
-            bands: vec![vec![0.0; view.bins]; bands],
-        });
+        let wire =
+            LinkTier::ALL.map(|tier| TierSeries { tier, bands: vec![vec![0.0; view.bins]; bands] });
         Self {
             view,
             computing: vec![0.0; view.bins],
@@ -140,11 +135,7 @@ mod tests {
 
     #[test]
     fn values_are_spread_over_the_bins_they_last() {
-        let view = TimelineView {
-            from_seconds: 10.0,
-            until_seconds: 14.0,
-            bins: 4,
-        };
+        let view = TimelineView { from_seconds: 10.0, until_seconds: 14.0, bins: 4 };
         let check = |span, expect: [f64; 4]| {
             let mut series = vec![0.0; 4];
             view.add_value(&mut series, span, 2.0);

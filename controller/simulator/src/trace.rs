@@ -104,11 +104,7 @@ pub struct TraceSelection {
 impl Default for TraceSelection {
     /// Every job, up to a million.
     fn default() -> Self {
-        Self {
-            tenant: None,
-            window: None,
-            max_jobs: 1_000_000,
-        }
+        Self { tenant: None, window: None, max_jobs: 1_000_000 }
     }
 }
 
@@ -156,11 +152,7 @@ impl JobTrace {
         if jobs.is_empty() {
             return Err(TraceError::NoJobs(reader.into_skipped()));
         }
-        Ok(Self {
-            jobs: sort_from_zero(jobs),
-            skipped: reader.into_skipped(),
-            notes,
-        })
+        Ok(Self { jobs: sort_from_zero(jobs), skipped: reader.into_skipped(), notes })
     }
 }
 

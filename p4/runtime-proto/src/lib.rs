@@ -25,13 +25,7 @@ pub use text::TextError;
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The tree of protobuf packages, as the generated code refers to it.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    rust_2018_idioms,
-    clippy::all,
-    clippy::pedantic
-)]
+#[allow(missing_docs, unreachable_pub, rust_2018_idioms, clippy::all, clippy::pedantic)]
 mod generated {
     pub mod google {
         pub mod rpc {

@@ -75,9 +75,7 @@ pub fn decode_row_counters<'a>(
 ) -> Result<BTreeMap<EntryKey, CounterValue>, DecodeError> {
     let counted = table_entries(entities).filter(|entry| !entry.is_default_action);
     let counted = counted.filter_map(|entry| Some((entry, entry.counter_data.as_ref()?)));
-    counted
-        .map(|(entry, data)| Ok((decode_key(entry)?, decode_counter_data(data)?)))
-        .collect()
+    counted.map(|(entry, data)| Ok((decode_key(entry)?, decode_counter_data(data)?))).collect()
 }
 
 /// What the cells of a counter have counted, by index, from answers to
@@ -85,54 +83,37 @@ pub fn decode_row_counters<'a>(
 pub fn decode_counter_cells<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<u32, CounterValue>, DecodeError> {
-    let cells = entities
-        .into_iter()
-        .filter_map(|entity| match &entity.entity {
-            Some(Kind::CounterEntry(cell)) => Some(cell),
-            _ => None,
-        });
+    let cells = entities.into_iter().filter_map(|entity| match &entity.entity {
+        Some(Kind::CounterEntry(cell)) => Some(cell),
+        _ => None,
+    });
     cells
         .map(|cell| {
-            let index = cell
-                .index
-                .as_ref()
-                .ok_or(DecodeError::Missing("index"))?
-                .index;
+            let index = cell.index.as_ref().ok_or(DecodeError::Missing("index"))?.index;
             let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
-            Ok((
-                convert_in_range("counter index", index)?,
-                decode_counter_data(data)?,
-            ))
+            Ok((convert_in_range("counter index", index)?, decode_counter_data(data)?))
         })
         .collect()
 }
 
 /// A table entry, whoever wrote it.
 pub fn decode_entry(entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError> {
-    let action = entry
-        .action
-        .as_ref()
-        .and_then(|action| action.r#type.as_ref());
+    let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
     let action = decode_action(action.ok_or(DecodeError::Missing("action"))?)?;
     let metadata = match &entry.metadata[..] {
         CONTROLLER_METADATA => Cow::Borrowed(CONTROLLER_METADATA),
         other => Cow::Owned(other.to_vec()),
     };
-    Ok(TableEntry {
-        key: decode_key(entry)?,
-        value: EntryValue { action, metadata },
-    })
+    Ok(TableEntry { key: decode_key(entry)?, value: EntryValue { action, metadata } })
 }
 
 pub(super) fn table_entries<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> impl Iterator<Item = &'a p4rt::TableEntry> {
-    entities
-        .into_iter()
-        .filter_map(|entity| match &entity.entity {
-            Some(Kind::TableEntry(entry)) => Some(entry),
-            _ => None,
-        })
+    entities.into_iter().filter_map(|entity| match &entity.entity {
+        Some(Kind::TableEntry(entry)) => Some(entry),
+        _ => None,
+    })
 }
 
 /// `None` for a default action that is the program's own.
@@ -163,17 +144,9 @@ fn decode_key(entry: &p4rt::TableEntry) -> Result<EntryKey, DecodeError> {
     if entry.is_default_action {
         return Ok(EntryKey::for_default(table));
     }
-    let fields = entry
-        .r#match
-        .iter()
-        .map(decode_field)
-        .filter_map(Result::transpose);
+    let fields = entry.r#match.iter().map(decode_field).filter_map(Result::transpose);
     let priority = convert_in_range("priority", entry.priority.into())?;
-    Ok(EntryKey::for_row(
-        table,
-        fields.collect::<Result<_, _>>()?,
-        priority,
-    ))
+    Ok(EntryKey::for_row(table, fields.collect::<Result<_, _>>()?, priority))
 }
 
 /// `None` for a field that matches everything, which need not be written down.
@@ -188,16 +161,11 @@ fn decode_field(field: &p4rt::FieldMatch) -> Result<Option<RowField>, DecodeErro
             prefix_len: convert_in_range("prefix length", lpm.prefix_len.into())?,
         },
         FieldMatchType::Ternary(ternary) => {
-            return Ok(RowField::ternary(
-                id,
-                number(&ternary.value)?,
-                number(&ternary.mask)?,
-            ));
+            return Ok(RowField::ternary(id, number(&ternary.value)?, number(&ternary.mask)?));
         }
-        FieldMatchType::Range(range) => FieldMatch::Range {
-            low: number(&range.low)?,
-            high: number(&range.high)?,
-        },
+        FieldMatchType::Range(range) => {
+            FieldMatch::Range { low: number(&range.low)?, high: number(&range.high)? }
+        }
         FieldMatchType::Optional(optional) => FieldMatch::Optional(number(&optional.value)?),
         FieldMatchType::Other(_) => return Err(DecodeError::UnknownMatch(id)),
     };
@@ -211,10 +179,7 @@ fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
         TableActionType::ActionProfileMemberId(id) => Ok(ActionSpec::Member(*id)),
         TableActionType::ActionProfileGroupId(id) => Ok(ActionSpec::Group(*id)),
         TableActionType::ActionProfileActionSet(set) => {
-            let group = set
-                .action_profile_actions
-                .iter()
-                .map(decode_weighted_action);
+            let group = set.action_profile_actions.iter().map(decode_weighted_action);
             let group: Vec<_> = group.collect::<Result<_, _>>()?;
             Ok(ActionSpec::one_shot(group))
         }
@@ -224,10 +189,7 @@ fn decode_action(action: &TableActionType) -> Result<ActionSpec, DecodeError> {
 fn decode_weighted_action(
     weighted: &p4rt::ActionProfileAction,
 ) -> Result<WeightedAction, DecodeError> {
-    let call = weighted
-        .action
-        .as_ref()
-        .ok_or(DecodeError::Missing("action"))?;
+    let call = weighted.action.as_ref().ok_or(DecodeError::Missing("action"))?;
     // The older field `watch` (an int32) is deprecated, and we never write it.
     let watch_port = match &weighted.watch_kind {
         Some(WatchKind::WatchPort(port)) if !port.is_empty() => Some(port),

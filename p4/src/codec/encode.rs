@@ -38,10 +38,7 @@ pub fn encode_update(update: &TableUpdate) -> p4rt::Update {
         (_, UpdateKind::Insert) => Type::Insert,
         (_, UpdateKind::Delete) => Type::Delete,
     };
-    p4rt::Update {
-        r#type: kind.into(),
-        entity: Some(wrap_entity(Kind::TableEntry(entry))),
-    }
+    p4rt::Update { r#type: kind.into(), entity: Some(wrap_entity(Kind::TableEntry(entry))) }
 }
 
 /// A table entry.
@@ -62,28 +59,20 @@ pub fn encode_scope_read(p4info: &P4Info, of: &TableScope) -> Vec<p4rt::Entity> 
     let defaults = defaults.map(|table| encode_key(&EntryKey::for_default(table.id)));
     let single = of.entries.iter().map(encode_key);
     let entries = rows.chain(defaults).chain(single);
-    entries
-        .map(|entry| wrap_entity(Kind::TableEntry(entry)))
-        .collect()
+    entries.map(|entry| wrap_entity(Kind::TableEntry(entry))).collect()
 }
 
 /// What to read to know how much the rows of a table counted; see
 /// [`decode_row_counters`](super::decode_row_counters).
 pub fn encode_table_counter_read(table: TableId) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
-    wrap_entity(Kind::TableEntry(p4rt::TableEntry {
-        counter_data,
-        ..table_wildcard(table)
-    }))
+    wrap_entity(Kind::TableEntry(p4rt::TableEntry { counter_data, ..table_wildcard(table) }))
 }
 
 /// What to read to know how much one row counted.
 pub fn encode_row_counter_read(key: &EntryKey) -> p4rt::Entity {
     let counter_data = Some(p4rt::CounterData::default());
-    wrap_entity(Kind::TableEntry(p4rt::TableEntry {
-        counter_data,
-        ..encode_key(key)
-    }))
+    wrap_entity(Kind::TableEntry(p4rt::TableEntry { counter_data, ..encode_key(key) }))
 }
 
 /// What to read to know one cell of an indexed counter.
@@ -98,10 +87,7 @@ pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
 
 /// What to read to know all cells of an indexed counter; see [`decode_counter_cells`](super::decode_counter_cells).
 pub fn encode_counter_read(counter_id: u32) -> p4rt::Entity {
-    wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
-        counter_id,
-        ..Default::default()
-    }))
+    wrap_entity(Kind::CounterEntry(p4rt::CounterEntry { counter_id, ..Default::default() }))
 }
 
 pub(super) fn wrap_entity(kind: Kind) -> p4rt::Entity {
@@ -109,10 +95,7 @@ pub(super) fn wrap_entity(kind: Kind) -> p4rt::Entity {
 }
 
 fn table_wildcard(table: TableId) -> p4rt::TableEntry {
-    p4rt::TableEntry {
-        table_id: table.0,
-        ..Default::default()
-    }
+    p4rt::TableEntry { table_id: table.0, ..Default::default() }
 }
 
 fn encode_key(key: &EntryKey) -> p4rt::TableEntry {
@@ -136,20 +119,15 @@ fn encode_field(field: &RowField) -> p4rt::FieldMatch {
             value: text(value),
             prefix_len: i32::try_from(prefix_len).unwrap_or(i32::MAX),
         }),
-        FieldMatch::Ternary { value, mask } => FieldMatchType::Ternary(Ternary {
-            value: text(value),
-            mask: text(mask),
-        }),
-        FieldMatch::Range { low, high } => FieldMatchType::Range(Range {
-            low: text(low),
-            high: text(high),
-        }),
+        FieldMatch::Ternary { value, mask } => {
+            FieldMatchType::Ternary(Ternary { value: text(value), mask: text(mask) })
+        }
+        FieldMatch::Range { low, high } => {
+            FieldMatchType::Range(Range { low: text(low), high: text(high) })
+        }
         FieldMatch::Optional(value) => FieldMatchType::Optional(Optional { value: text(value) }),
     };
-    p4rt::FieldMatch {
-        field_id: field.id,
-        field_match_type: Some(matches),
-    }
+    p4rt::FieldMatch { field_id: field.id, field_match_type: Some(matches) }
 }
 
 fn encode_action(action: &ActionSpec) -> p4rt::TableAction {
@@ -182,8 +160,5 @@ fn encode_action_call(call: &ActionCall) -> p4rt::Action {
         param_id: param.id,
         value: bytes::encode_value(param.value),
     });
-    p4rt::Action {
-        action_id: call.action.0,
-        params: params.collect(),
-    }
+    p4rt::Action { action_id: call.action.0, params: params.collect() }
 }

@@ -58,29 +58,17 @@ pub fn encode_packet_out(packet: PacketOut) -> p4rt::PacketOut {
 
 /// A packet from a switch.
 pub fn decode_packet_in(packet: p4rt::PacketIn) -> Result<PacketIn, DecodeError> {
-    let port = packet
-        .metadata
-        .iter()
-        .find(|field| field.metadata_id == INGRESS_PORT);
+    let port = packet.metadata.iter().find(|field| field.metadata_id == INGRESS_PORT);
     let port = port.ok_or(DecodeError::Missing("ingress_port"))?;
     let number = decode_field_value("packet_in field", INGRESS_PORT, &port.value)?;
     let number = i64::try_from(number).unwrap_or(i64::MAX);
-    let out_of_range = |OutOfRange { what, .. }| DecodeError::Range {
-        what,
-        value: number,
-    };
+    let out_of_range = |OutOfRange { what, .. }| DecodeError::Range { what, value: number };
     let ingress_port = PortNumber::new(convert_in_range("port", number)?).map_err(out_of_range)?;
-    Ok(PacketIn {
-        ingress_port,
-        payload: packet.payload,
-    })
+    Ok(PacketIn { ingress_port, payload: packet.payload })
 }
 
 fn encode_metadata(metadata_id: u32, value: u128) -> p4rt::PacketMetadata {
-    p4rt::PacketMetadata {
-        metadata_id,
-        value: bytes::encode_value(value),
-    }
+    p4rt::PacketMetadata { metadata_id, value: bytes::encode_value(value) }
 }
 
 #[cfg(test)]
@@ -95,10 +83,8 @@ mod tests {
             let fields = p4info.packet_header(header).iter();
             fields.map(|field| (field.id, field.name.clone())).collect()
         };
-        let out = [
-            (EGRESS_PORT, "egress_port".into()),
-            (SUBMIT_TO_INGRESS, "submit_to_ingress".into()),
-        ];
+        let out =
+            [(EGRESS_PORT, "egress_port".into()), (SUBMIT_TO_INGRESS, "submit_to_ingress".into())];
         assert_eq!(fields("packet_out"), out);
         assert_eq!(fields("packet_in"), [(INGRESS_PORT, "ingress_port".into())]);
     }

@@ -57,10 +57,7 @@ fn what_is_written_is_what_is_read() {
 fn what_belongs_to_the_program_is_not_read() {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let row = fabric::port_down(PortNumber::CPU);
-    let constant = p4rt::TableEntry {
-        is_const: true,
-        ..encode_entry(&row)
-    };
+    let constant = p4rt::TableEntry { is_const: true, ..encode_entry(&row) };
     let default_of = |table: TableId, action: ActionCall| {
         encode_entry(&EntryKey::for_default(table).with_action(action.into()))
     };
@@ -71,18 +68,13 @@ fn what_belongs_to_the_program_is_not_read() {
         default_of(fabric::table::SWITCH_SALT, no_salt),
         default_of(fabric::table::DST_LEAF, drop),
     ]);
-    assert_eq!(
-        decode_tables(&p4info, &programs_own),
-        Ok(SwitchTables::default())
-    );
+    assert_eq!(decode_tables(&p4info, &programs_own), Ok(SwitchTables::default()));
 }
 
 #[test]
 fn default_actions_are_only_modified() {
     use p4rt::update::Type::{Delete, Insert, Modify};
-    let salt = samples()
-        .find(|entry| entry.key.row == TableRow::Default)
-        .unwrap();
+    let salt = samples().find(|entry| entry.key.row == TableRow::Default).unwrap();
     let row = fabric::port_down(PortNumber::CPU);
     let cases = [
         (&row, UpdateKind::Insert, Insert, true),
@@ -107,10 +99,7 @@ fn every_table_is_read_and_every_default_that_can_be_set() {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let reads = encode_scope_read(&p4info, &TableScope::whole_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
-    let defaults: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.is_default_action)
-        .collect();
+    let defaults: Vec<_> = entries.iter().filter(|entry| entry.is_default_action).collect();
     assert_eq!(entries.len(), 15);
     assert_eq!(defaults.len(), 1);
     assert_eq!(TableId(defaults[0].table_id), fabric::table::SWITCH_SALT);
@@ -118,9 +107,7 @@ fn every_table_is_read_and_every_default_that_can_be_set() {
 
 #[test]
 fn nonsense_is_refused_by_name() {
-    let pin = samples()
-        .find(|entry| entry.key.table == fabric::table::FLOW_PIN)
-        .unwrap();
+    let pin = samples().find(|entry| entry.key.table == fabric::table::FLOW_PIN).unwrap();
     let check = |change: &dyn Fn(&mut p4rt::TableEntry), expected: &str| {
         let mut entry = encode_entry(&pin);
         change(&mut entry);
@@ -129,15 +116,9 @@ fn nonsense_is_refused_by_name() {
         assert_eq!(error.to_string(), expected);
     };
     check(&|entry| entry.action = None, "action is missing");
-    check(
-        &|entry| entry.table_id = 7,
-        "table 0x7 is not in the program",
-    );
+    check(&|entry| entry.table_id = 7, "table 0x7 is not in the program");
     check(&|entry| entry.priority = -1, "priority -1 is out of range");
-    check(
-        &|entry| entry.r#match[3].field_match_type = None,
-        "field_match_type is missing",
-    );
+    check(&|entry| entry.r#match[3].field_match_type = None, "field_match_type is missing");
     let empty = p4rt::field_match::Exact { value: vec![] };
     check(
         &|entry| entry.r#match[3].field_match_type = Some(FieldMatchType::Exact(empty.clone())),
@@ -147,21 +128,10 @@ fn nonsense_is_refused_by_name() {
 
 #[test]
 fn counters_are_read_by_key_and_by_index() {
-    let pin = samples()
-        .find(|entry| entry.key.table == fabric::table::FLOW_PIN)
-        .unwrap();
-    let data = p4rt::CounterData {
-        byte_count: 1500,
-        packet_count: 2,
-    };
-    let counted = p4rt::TableEntry {
-        counter_data: Some(data),
-        ..encode_entry(&pin)
-    };
-    let count = CounterValue {
-        packets: 2,
-        bytes: 1500,
-    };
+    let pin = samples().find(|entry| entry.key.table == fabric::table::FLOW_PIN).unwrap();
+    let data = p4rt::CounterData { byte_count: 1500, packet_count: 2 };
+    let counted = p4rt::TableEntry { counter_data: Some(data), ..encode_entry(&pin) };
+    let count = CounterValue { packets: 2, bytes: 1500 };
     let read = decode_row_counters(&entities([counted])).unwrap();
     assert_eq!(read, BTreeMap::from([(pin.key, count)]));
 
@@ -170,38 +140,23 @@ fn counters_are_read_by_key_and_by_index() {
         index: Some(p4rt::Index { index: 9 }),
         data: Some(data),
     }));
-    assert_eq!(
-        decode_counter_cells(&[cell]),
-        Ok(BTreeMap::from([(9, count)]))
-    );
+    assert_eq!(decode_counter_cells(&[cell]), Ok(BTreeMap::from([(9, count)])));
 }
 
 #[test]
 fn packets_carry_their_ports() {
-    let metadata = |id, bytes: &[u8]| p4rt::PacketMetadata {
-        metadata_id: id,
-        value: bytes.to_vec(),
-    };
+    let metadata =
+        |id, bytes: &[u8]| p4rt::PacketMetadata { metadata_id: id, value: bytes.to_vec() };
     let cases = [
         (
             PacketOutTarget::Port(PortNumber::new(300).unwrap()),
             [metadata(1, &[1, 44]), metadata(2, &[0])],
         ),
-        (
-            PacketOutTarget::Tables,
-            [metadata(1, &[0]), metadata(2, &[1])],
-        ),
+        (PacketOutTarget::Tables, [metadata(1, &[0]), metadata(2, &[1])]),
     ];
     for (outlet, expected) in cases {
         let payload = vec![1, 2];
-        assert_eq!(
-            encode_packet_out(PacketOut {
-                target: outlet,
-                payload
-            })
-            .metadata,
-            expected
-        );
+        assert_eq!(encode_packet_out(PacketOut { target: outlet, payload }).metadata, expected);
     }
     let packet_in = |metadata| {
         let payload = vec![1, 2];
@@ -219,10 +174,7 @@ fn packets_carry_their_ports() {
 #[test]
 fn refusals_name_their_updates() {
     let kind = UpdateKind::Insert;
-    let updates: Vec<_> = samples()
-        .map(|entry| TableUpdate { kind, entry })
-        .take(3)
-        .collect();
+    let updates: Vec<_> = samples().map(|entry| TableUpdate { kind, entry }).take(3).collect();
     let error = |code: Code, text: &str| p4rt::Error {
         canonical_code: code.into(),
         message: text.into(),
@@ -231,11 +183,7 @@ fn refusals_name_their_updates() {
     let status = |errors: &[p4rt::Error]| {
         let details = errors.iter().map(|error| any(error.encode_to_vec()));
         let details = details.collect();
-        let status = rpc::Status {
-            code: Code::Unknown.into(),
-            details,
-            ..Default::default()
-        };
+        let status = rpc::Status { code: Code::Unknown.into(), details, ..Default::default() };
         Status::with_details(Code::Unknown, "1 of 3", status.encode_to_vec().into())
     };
     let ok = error(Code::Ok, "");
@@ -264,8 +212,5 @@ fn refusals_name_their_updates() {
 
 /// An error wrapped as `google.protobuf.Any`.
 fn any(value: Vec<u8>) -> p4runtime_proto::Any {
-    p4runtime_proto::Any {
-        type_url: "type.googleapis.com/p4.v1.Error".into(),
-        value,
-    }
+    p4runtime_proto::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value }
 }

@@ -47,10 +47,7 @@ pub fn decode_write_error(status: &Status, updates: &[TableUpdate]) -> WriteErro
         .map(|errors| refused_updates(&errors, updates))
         .filter(|refusals| !refusals.is_empty());
     refusals.map_or_else(
-        || WriteError::Batch {
-            code: status.code(),
-            message: status.message().to_owned(),
-        },
+        || WriteError::Batch { code: status.code(), message: status.message().to_owned() },
         WriteError::Refused,
     )
 }

@@ -43,22 +43,13 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
             acl_punt(&PuntMatch::UdpPort(53), priority, PuntAction::Drop),
             "acl_punt ether_type=2048 ip_proto=17 dport=53 priority=5 -> drop()",
         ),
-        (
-            acl_punt(&PuntMatch::Any, priority, PuntAction::Drop),
-            "acl_punt priority=5 -> drop()",
-        ),
+        (acl_punt(&PuntMatch::Any, priority, PuntAction::Drop), "acl_punt priority=5 -> drop()"),
         (
             local_host([10, 0, 1, 1].into(), port(3), [2, 0, 10, 0, 1, 1]),
             "local_host dst=10.0.1.1 -> to_host(port=3, dmac=02:00:0a:00:01:01)",
         ),
-        (
-            dst_leaf(prefix([10, 0, 2, 9], 24), 2),
-            "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
-        ),
-        (
-            dst_leaf(prefix([10, 0, 2, 9], 0), 3),
-            "dst_leaf -> set_dst_leaf(id=3)",
-        ),
+        (dst_leaf(prefix([10, 0, 2, 9], 24), 2), "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)"),
+        (dst_leaf(prefix([10, 0, 2, 9], 0), 3), "dst_leaf -> set_dst_leaf(id=3)"),
         (
             flow_pin(&flow, 2, job(7)),
             "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
@@ -68,31 +59,16 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
             job_classify(&of_job, priority, job(7)),
             "job_classify src=10.0.1.0&0xffffff00 dport=4791 priority=5 -> set_job(job=7)",
         ),
-        (
-            job_qos(job(7), level(6)),
-            "job_qos job=7 -> set_class(level=6, dscp=48)",
-        ),
-        (
-            roce_answer(0x81, level(7)),
-            "roce_answer opcode=129 -> set_class(level=7, dscp=56)",
-        ),
+        (job_qos(job(7), level(6)), "job_qos job=7 -> set_class(level=6, dscp=48)"),
+        (roce_answer(0x81, level(7)), "roce_answer opcode=129 -> set_class(level=7, dscp=56)"),
     ]
 }
 
 fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
     vec![
-        (
-            fabric_port(port(510)),
-            "fabric_port port=510 -> trust_dscp()",
-        ),
-        (
-            dscp_level(level(7)),
-            "dscp_level dscp=56 -> set_level(level=7)",
-        ),
-        (
-            path(2, 1, port(9), port(10)),
-            "path dst_leaf=2 path=1 -> to_uplink(port=9, backup=10)",
-        ),
+        (fabric_port(port(510)), "fabric_port port=510 -> trust_dscp()"),
+        (dscp_level(level(7)), "dscp_level dscp=56 -> set_level(level=7)"),
+        (path(2, 1, port(9), port(10)), "path dst_leaf=2 path=1 -> to_uplink(port=9, backup=10)"),
         (port_down(port(9)), "port_down port=9 -> mark_down()"),
         (backup_down(port(9)), "backup_down port=9 -> mark_down()"),
         (
@@ -129,9 +105,7 @@ fn every_table_has_a_constructor_whose_entries_fit_it() {
         assert_fits(&p4info, &entry, text);
     }
     for table in p4info.tables() {
-        let covered = samples()
-            .iter()
-            .any(|(entry, _)| entry.key.table == table.id);
+        let covered = samples().iter().any(|(entry, _)| entry.key.table == table.id);
         assert!(covered, "{}", table.name);
     }
 }
@@ -155,14 +129,8 @@ fn the_order_of_writes_follows_the_references() {
 #[test]
 fn values_out_of_range_are_refused() {
     let message = |error: OutOfRange| error.to_string();
-    assert_eq!(
-        PortNumber::new(512).map_err(message),
-        Err("port 512 is above 511".into())
-    );
-    assert_eq!(
-        PriorityLevel::new(8).map_err(message),
-        Err("level 8 is above 7".into())
-    );
+    assert_eq!(PortNumber::new(512).map_err(message), Err("port 512 is above 511".into()));
+    assert_eq!(PriorityLevel::new(8).map_err(message), Err("level 8 is above 7".into()));
     let prefix = Ipv4Prefix::new([10, 0, 0, 1].into(), 33).map_err(message);
     assert_eq!(prefix, Err("prefix length 33 is above 32".into()));
     assert_eq!(ecmp_group(2, []), None);
@@ -170,11 +138,7 @@ fn values_out_of_range_are_refused() {
 
 #[test]
 fn cells_of_the_port_level_counter_fit_it() {
-    let size = ForwardingPipeline::embedded_fabric()
-        .p4info
-        .counter(PORT_LEVEL)
-        .unwrap()
-        .size;
+    let size = ForwardingPipeline::embedded_fabric().p4info.counter(PORT_LEVEL).unwrap().size;
     assert_eq!(port_level_index(port(511), level(7)), 4095);
     assert_eq!(size, 4096);
 }
@@ -195,15 +159,9 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
             assert_eq!(kind, known.kind, "{text}");
             assert_value(&known.info, value, text);
         }
-        let mandatory = table
-            .fields
-            .iter()
-            .filter(|field| field.kind == MatchKind::Exact);
+        let mandatory = table.fields.iter().filter(|field| field.kind == MatchKind::Exact);
         for field in mandatory {
-            assert!(
-                fields.iter().any(|given| given.id == field.info.id),
-                "{text}"
-            );
+            assert!(fields.iter().any(|given| given.id == field.info.id), "{text}");
         }
     }
     for call in entry.value.action.action_calls() {
@@ -220,10 +178,5 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
 }
 
 fn assert_value(slot: &FieldInfo, value: u128, text: &str) {
-    assert!(
-        value >> slot.width == 0,
-        "{} does not fit {}: {text}",
-        value,
-        slot.name
-    );
+    assert!(value >> slot.width == 0, "{} does not fit {}: {text}", value, slot.name);
 }

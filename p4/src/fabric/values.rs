@@ -165,10 +165,7 @@ impl Ipv4Prefix {
 impl From<Ipv4Addr> for Ipv4Prefix {
     /// Just this address.
     fn from(address: Ipv4Addr) -> Self {
-        Self {
-            address,
-            length: 32,
-        }
+        Self { address, length: 32 }
     }
 }
 
@@ -176,13 +173,7 @@ impl FiveTuple {
     /// A RoCEv2 flow: the UDP source port tells the flows between two NICs apart.
     pub fn for_roce(src: Ipv4Addr, dst: Ipv4Addr, sport: u16) -> Self {
         let (protocol, dport) = (UDP, ROCE);
-        Self {
-            src,
-            dst,
-            protocol,
-            sport,
-            dport,
-        }
+        Self { src, dst, protocol, sport, dport }
     }
 }
 

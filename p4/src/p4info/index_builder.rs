@@ -15,25 +15,13 @@ use crate::entry::{ActionCall, ActionId, ActionParam, TableId};
 /// The index of a message.
 pub(super) fn build_index(message: p4config::P4Info) -> Result<P4Info, P4InfoError> {
     let actions = index_by_key(&message.actions, read_action, |action| action.id)?;
-    let mut tables = index_by_key(
-        &message.tables,
-        |raw| read_table(raw, &actions),
-        |table| table.id,
-    )?;
+    let mut tables =
+        index_by_key(&message.tables, |raw| read_table(raw, &actions), |table| table.id)?;
     assign_ranks(&mut tables, &actions)?;
     let counters = index_by_key(&message.counters, read_counter, |counter| counter.id)?;
-    let headers = message
-        .controller_packet_metadata
-        .iter()
-        .map(read_packet_header);
+    let headers = message.controller_packet_metadata.iter().map(read_packet_header);
     let headers = headers.collect::<Result<_, _>>()?;
-    Ok(P4Info {
-        message,
-        tables,
-        actions,
-        counters,
-        headers,
-    })
+    Ok(P4Info { message, tables, actions, counters, headers })
 }
 
 fn index_by_key<Raw, T, K: Ord>(
@@ -41,9 +29,7 @@ fn index_by_key<Raw, T, K: Ord>(
     read: impl Fn(&Raw) -> Result<T, P4InfoError>,
     key: impl Fn(&T) -> K,
 ) -> Result<BTreeMap<K, T>, P4InfoError> {
-    raw.iter()
-        .map(|raw| read(raw).map(|value| (key(&value), value)))
-        .collect()
+    raw.iter().map(|raw| read(raw).map(|value| (key(&value), value))).collect()
 }
 
 fn checked_preamble<'a>(
@@ -87,17 +73,12 @@ fn read_table(
         id: TableId(preamble.id),
         name: preamble.alias.clone(),
         full_name: preamble.name.clone(),
-        fields: sort_by_id(fields.collect::<Result<_, _>>()?, |field: &MatchField| {
-            field.info.id
-        }),
+        fields: sort_by_id(fields.collect::<Result<_, _>>()?, |field: &MatchField| field.info.id),
         row_actions,
         default_only,
         default: read_default_action(raw)?,
         profile: Some(raw.implementation_id).filter(|id| *id != 0),
-        counted: raw
-            .direct_resource_ids
-            .iter()
-            .any(|id| is_direct_counter(*id)),
+        counted: raw.direct_resource_ids.iter().any(|id| is_direct_counter(*id)),
         size: u64::try_from(raw.size).unwrap_or(0),
         rank: 0,
     })
@@ -110,14 +91,10 @@ fn is_direct_counter(id: u32) -> bool {
 /// The actions only for the default, and the others.
 fn scoped_actions(raw: &p4config::Table) -> (Vec<ActionId>, Vec<ActionId>) {
     let default_only = p4config::action_ref::Scope::DefaultOnly;
-    let (defaults, rows): (Vec<_>, Vec<_>) = raw
-        .action_refs
-        .iter()
-        .partition(|reference| reference.scope() == default_only);
+    let (defaults, rows): (Vec<_>, Vec<_>) =
+        raw.action_refs.iter().partition(|reference| reference.scope() == default_only);
     let ids = |references: Vec<&p4config::ActionRef>| {
-        let ids = references
-            .into_iter()
-            .map(|reference| ActionId(reference.id));
+        let ids = references.into_iter().map(|reference| ActionId(reference.id));
         ids.collect()
     };
     (ids(defaults), ids(rows))
@@ -129,19 +106,14 @@ fn read_default_action(raw: &p4config::Table) -> Result<DefaultAction, P4InfoErr
         return Ok(DefaultAction::Const);
     }
     let initial = raw.initial_default_action.as_ref();
-    Ok(DefaultAction::Initial(
-        initial.map(read_initial_call).transpose()?,
-    ))
+    Ok(DefaultAction::Initial(initial.map(read_initial_call).transpose()?))
 }
 
 fn read_initial_call(raw: &p4config::TableActionCall) -> Result<ActionCall, P4InfoError> {
     let params = raw.arguments.iter().map(|argument| {
         let value = bytes::decode_value(&argument.value);
         let value = value.ok_or_else(|| P4InfoError::Width("initial_default_action".into()))?;
-        Ok(ActionParam {
-            id: argument.param_id,
-            value,
-        })
+        Ok(ActionParam { id: argument.param_id, value })
     });
     Ok(ActionCall {
         action: ActionId(raw.action_id),
@@ -179,9 +151,7 @@ fn read_field_info(
     width: i32,
     notes: &[String],
 ) -> Result<FieldInfo, P4InfoError> {
-    let width = u32::try_from(width)
-        .ok()
-        .filter(|width| (1..=128).contains(width));
+    let width = u32::try_from(width).ok().filter(|width| (1..=128).contains(width));
     Ok(FieldInfo {
         id,
         name: name.to_owned(),
@@ -189,9 +159,7 @@ fn read_field_info(
         format: annotation_arguments(notes, "format")
             .next()
             .map_or(ValueFormat::Number, parse_format),
-        refers_to: annotation_arguments(notes, "refers_to")
-            .map(referred_table)
-            .collect(),
+        refers_to: annotation_arguments(notes, "refers_to").map(referred_table).collect(),
     })
 }
 
@@ -250,10 +218,8 @@ fn assign_ranks(
     tables: &mut BTreeMap<TableId, TableInfo>,
     actions: &BTreeMap<ActionId, ActionInfo>,
 ) -> Result<(), P4InfoError> {
-    let mut waiting: BTreeMap<TableId, BTreeSet<String>> = tables
-        .values()
-        .map(|table| (table.id, referenced_tables(table, actions)))
-        .collect();
+    let mut waiting: BTreeMap<TableId, BTreeSet<String>> =
+        tables.values().map(|table| (table.id, referenced_tables(table, actions))).collect();
     for rank in 0.. {
         let names: BTreeSet<_> = waiting.keys().map(|id| tables[id].name.clone()).collect();
         if names.is_empty() {
@@ -325,15 +291,8 @@ mod tests {
             let reference = format!("match_type: EXACT annotations: '@refers_to({name} , port)'");
             field(9, &reference)
         };
-        let circle = [
-            table(1, "a", &to("b")),
-            table(2, "b", &to("c")),
-            table(3, "c", &to("a")),
-        ];
-        check(
-            &circle.concat(),
-            "tables refer to each other in a circle: a, b, c",
-        );
+        let circle = [table(1, "a", &to("b")), table(2, "b", &to("c")), table(3, "c", &to("a"))];
+        check(&circle.concat(), "tables refer to each other in a circle: a, b, c");
     }
 
     #[test]

@@ -25,14 +25,7 @@ const RULES: [(&str, RuleCheck); 5] = [
 ];
 
 const FMT: [&str; 3] = ["fmt", "--all", "--check"];
-const CLIPPY: [&str; 6] = [
-    "clippy",
-    "--workspace",
-    "--all-targets",
-    "--quiet",
-    "--",
-    "-Dwarnings",
-];
+const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-Dwarnings"];
 const DOC: [&str; 4] = ["doc", "--workspace", "--no-deps", "--quiet"];
 
 /// Runs every rule, reports all violations, and succeeds when there are none.
@@ -43,24 +36,11 @@ pub(crate) fn run_checks(root: &Path) -> ExitCode {
     let mut broken = 0;
     for (name, result) in by_cargo.into_iter().chain(by_reading) {
         let violations = result.unwrap_or_else(|error| vec![error]);
-        println!(
-            "{name}: {}",
-            if violations.is_empty() {
-                "ok"
-            } else {
-                "FAILED"
-            }
-        );
-        violations
-            .iter()
-            .for_each(|violation| println!("  {violation}"));
+        println!("{name}: {}", if violations.is_empty() { "ok" } else { "FAILED" });
+        violations.iter().for_each(|violation| println!("  {violation}"));
         broken += violations.len();
     }
-    if broken == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_cargo(root: &Path, arguments: &[&str]) -> Result<RuleViolations, String> {
@@ -74,15 +54,8 @@ mod tests {
     #[test]
     fn the_tree_keeps_the_rules() {
         // Generated files need a build of the whole program; `cargo xtask check` compares them.
-        for (name, rule) in RULES
-            .into_iter()
-            .filter(|(name, _)| *name != "generated files")
-        {
-            assert_eq!(
-                rule(&tree::workspace_root()),
-                Ok(RuleViolations::new()),
-                "rule {name}"
-            );
+        for (name, rule) in RULES.into_iter().filter(|(name, _)| *name != "generated files") {
+            assert_eq!(rule(&tree::workspace_root()), Ok(RuleViolations::new()), "rule {name}");
         }
     }
 }

@@ -7,16 +7,8 @@ use std::process::ExitCode;
 use crate::check::RuleViolations;
 use crate::tree;
 
-const SCHEMAS: [&str; 8] = [
-    "fabric",
-    "jobs",
-    "policy",
-    "plan",
-    "outcome",
-    "comparison",
-    "replay",
-    "decisions",
-];
+const SCHEMAS: [&str; 8] =
+    ["fabric", "jobs", "policy", "plan", "outcome", "comparison", "replay", "decisions"];
 
 /// A generated file: its path from the root and its text.
 struct GeneratedFile {
@@ -29,9 +21,7 @@ pub(crate) fn write_generated(root: &Path) -> ExitCode {
     let write = |file: GeneratedFile| {
         let path = root.join(&file.path);
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        folder
-            .and_then(|()| std::fs::write(&path, file.text))
-            .map_err(|e| e.to_string())
+        folder.and_then(|()| std::fs::write(&path, file.text)).map_err(|e| e.to_string())
     };
     match generate_files(root).and_then(|files| files.into_iter().try_for_each(write)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,19 +39,14 @@ pub(crate) fn check_generated(root: &Path) -> Result<RuleViolations, String> {
         kept != file.text
     };
     let stale = generate_files(root)?.into_iter().filter(stale);
-    Ok(stale
-        .map(|file| format!("{}: stale; run cargo xtask generate", file.path))
-        .collect())
+    Ok(stale.map(|file| format!("{}: stale; run cargo xtask generate", file.path)).collect())
 }
 
 fn generate_files(root: &Path) -> Result<Vec<GeneratedFile>, String> {
     let mut files = Vec::new();
     for kind in SCHEMAS {
         let text = run_crux(root, &["schema", kind])?;
-        files.push(GeneratedFile {
-            path: format!("docs/schemas/{kind}.schema.json"),
-            text,
-        });
+        files.push(GeneratedFile { path: format!("docs/schemas/{kind}.schema.json"), text });
     }
     files.push(GeneratedFile {
         path: "docs/openapi.json".to_owned(),
@@ -69,10 +54,7 @@ fn generate_files(root: &Path) -> Result<Vec<GeneratedFile>, String> {
     });
     for page in run_crux(root, &["man", "--list"])?.lines() {
         let text = run_crux(root, &["man", page])?;
-        files.push(GeneratedFile {
-            path: format!("docs/man/{page}.1"),
-            text,
-        });
+        files.push(GeneratedFile { path: format!("docs/man/{page}.1"), text });
     }
     Ok(files)
 }

@@ -21,12 +21,7 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = tree::workspace_root();
-    match arguments
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["check"] => check::run_checks(&root),
         ["generate"] => generate::write_generated(&root),
         ["--help" | "-h" | "help"] => {

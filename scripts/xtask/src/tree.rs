@@ -19,11 +19,8 @@ pub(crate) fn workspace_root() -> PathBuf {
 
 /// Paths of all files that git tracks or would track, from the root, ascending.
 pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
-    let listing = command_output(
-        root,
-        "git",
-        &["ls-files", "--cached", "--others", "--exclude-standard"],
-    )?;
+    let listing =
+        command_output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     let existing = listing.lines().filter(|path| root.join(path).is_file());
     let mut paths: Vec<String> = existing.map(str::to_owned).collect();
     paths.sort();
@@ -35,17 +32,9 @@ pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
 pub(crate) fn rust_files(root: &Path) -> Result<Vec<SourceFile>, String> {
     let read = |path: String| {
         let text = std::fs::read_to_string(root.join(&path));
-        text.map(|text| SourceFile {
-            path: path.clone(),
-            text,
-        })
-        .map_err(|e| format!("{path}: {e}"))
+        text.map(|text| SourceFile { path: path.clone(), text }).map_err(|e| format!("{path}: {e}"))
     };
-    tracked_files(root)?
-        .into_iter()
-        .filter(|path| path.ends_with(".rs"))
-        .map(read)
-        .collect()
+    tracked_files(root)?.into_iter().filter(|path| path.ends_with(".rs")).map(read).collect()
 }
 
 /// What a program prints, or why it could not.
@@ -55,13 +44,8 @@ pub(crate) fn command_output(
     arguments: &[&str],
 ) -> Result<String, String> {
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(root)
-        .stderr(Stdio::inherit());
-    let run = command
-        .output()
-        .map_err(|error| format!("{program}: {error}"))?;
+    command.args(arguments).current_dir(root).stderr(Stdio::inherit());
+    let run = command.output().map_err(|error| format!("{program}: {error}"))?;
     if !run.status.success() {
         return Err(format!("{program} {}: {}", arguments.join(" "), run.status));
     }
@@ -70,10 +54,7 @@ pub(crate) fn command_output(
 
 /// Runs a program with its output going to the terminal.
 pub(crate) fn run_command(root: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
-    let status = Command::new(program)
-        .args(arguments)
-        .current_dir(root)
-        .status();
+    let status = Command::new(program).args(arguments).current_dir(root).status();
     match status.map_err(|e| format!("{program}: {e}"))? {
         status if status.success() => Ok(()),
         status => Err(format!("{program} {}: {status}", arguments.join(" "))),

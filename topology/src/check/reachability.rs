@@ -13,23 +13,14 @@ pub(super) fn hosts_without_nics(fabric: &Fabric) -> Vec<Finding> {
         return vec![Finding::error(fabric.name(), "has no hosts")];
     }
     let without = fabric.hosts().iter().filter(|host| host.nics.is_empty());
-    without
-        .map(|host| Finding::error(&*host.name, "has no NIC; no host can reach it"))
-        .collect()
+    without.map(|host| Finding::error(&*host.name, "has no NIC; no host can reach it")).collect()
 }
 
 pub(super) fn disconnected_nics(fabric: &Fabric) -> Vec<Finding> {
-    let cut_off = fabric
-        .nics()
-        .iter()
-        .filter(|nic| !fabric.is_usable(nic.uplink));
+    let cut_off = fabric.nics().iter().filter(|nic| !fabric.is_usable(nic.uplink));
     let finding = |nic: &crate::Nic| {
         let link = fabric.link_name(nic.uplink);
-        let why = if fabric.is_up(nic.uplink) {
-            "drained"
-        } else {
-            "down"
-        };
+        let why = if fabric.is_up(nic.uplink) { "drained" } else { "down" };
         let text = format!("NIC {} is cut off: {link} is {why}", nic.index);
         Finding::error(&*fabric.host(nic.host).name, text)
     };
@@ -46,17 +37,12 @@ pub(super) fn unreachable_leaves(fabric: &Fabric) -> Vec<Finding> {
     let mut unreached: BTreeMap<SwitchId, Vec<SwitchId>> = BTreeMap::new();
     for &to in &leaves {
         let hops = next_hops(fabric, to);
-        for &from in leaves
-            .iter()
-            .filter(|&&from| from != to && hops.distance(from).is_none())
-        {
+        for &from in leaves.iter().filter(|&&from| from != to && hops.distance(from).is_none()) {
             unreached.entry(from).or_default().push(to);
         }
     }
     let is_cut_off = |leaf: &SwitchId| {
-        unreached
-            .get(leaf)
-            .is_some_and(|others| others.len() + 1 == leaves.len())
+        unreached.get(leaf).is_some_and(|others| others.len() + 1 == leaves.len())
     };
     let finding = |(from, others): (&SwitchId, &Vec<SwitchId>)| {
         let name = &*fabric.switch(*from).name;

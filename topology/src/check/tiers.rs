@@ -30,15 +30,9 @@ pub(super) fn unused_links(fabric: &Fabric) -> Vec<Finding> {
         let link = fabric.link(*link);
         tier(link.from.node).is_some() && tier(link.from.node) == tier(link.to.node)
     };
-    let links = (0..)
-        .step_by(2)
-        .map(LinkId)
-        .take(fabric.links().len() / 2)
-        .filter(level);
+    let links = (0..).step_by(2).map(LinkId).take(fabric.links().len() / 2).filter(level);
     let text = "joins switches of one tier; no path takes it";
-    links
-        .map(|link| Finding::warning(fabric.link_name(link), text))
-        .collect()
+    links.map(|link| Finding::warning(fabric.link_name(link), text)).collect()
 }
 
 /// Uplinks of a switch: how many, how fast the slowest and the fastest are, how much together, in
@@ -53,12 +47,7 @@ struct UplinkCapacity {
 
 impl std::fmt::Display for UplinkCapacity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} uplinks, {} Gb/s",
-            self.count,
-            self.total as f64 / 1e3
-        )
+        write!(f, "{} uplinks, {} Gb/s", self.count, self.total as f64 / 1e3)
     }
 }
 
@@ -66,10 +55,7 @@ impl std::fmt::Display for UplinkCapacity {
 /// speeds, is a bottleneck that the others do not have.
 pub(super) fn uneven_uplinks(fabric: &Fabric) -> Vec<Finding> {
     let tiers = [Tier::Leaf, Tier::Spine];
-    tiers
-        .into_iter()
-        .flat_map(|tier| uneven_in_tier(fabric, tier))
-        .collect()
+    tiers.into_iter().flat_map(|tier| uneven_in_tier(fabric, tier)).collect()
 }
 
 fn uneven_in_tier(fabric: &Fabric, tier: Tier) -> Vec<Finding> {
@@ -113,9 +99,8 @@ impl UplinkCapacity {
 /// How much can enter a switch from below for each unit that can leave it upwards, one way.
 pub(super) fn oversubscription_ratios(fabric: &Fabric) -> Vec<Finding> {
     let of_tier = |tier| {
-        let with_uplinks = fabric
-            .switches_of_tier(tier)
-            .filter(|&id| !fabric.up_links(id).is_empty());
+        let with_uplinks =
+            fabric.switches_of_tier(tier).filter(|&id| !fabric.up_links(id).is_empty());
         let loads = with_uplinks.map(|id| (id, gbps_below(fabric, id), gbps_above(fabric, id)));
         // The least upwards for what comes from below; the first of equals.
         let (id, below, above) =
@@ -126,27 +111,16 @@ pub(super) fn oversubscription_ratios(fabric: &Fabric) -> Vec<Finding> {
         );
         Some(Finding::info(&*fabric.switch(id).name, text))
     };
-    [Tier::Leaf, Tier::Spine]
-        .into_iter()
-        .filter_map(of_tier)
-        .collect()
+    [Tier::Leaf, Tier::Spine].into_iter().filter_map(of_tier).collect()
 }
 
 fn gbps_above(fabric: &Fabric, id: SwitchId) -> f64 {
-    fabric
-        .up_links(id)
-        .iter()
-        .map(|&link| fabric.link(link).bandwidth.gbps())
-        .sum()
+    fabric.up_links(id).iter().map(|&link| fabric.link(link).bandwidth.gbps()).sum()
 }
 
 fn gbps_below(fabric: &Fabric, id: SwitchId) -> f64 {
-    let all: f64 = fabric
-        .switch(id)
-        .ports
-        .values()
-        .map(|&link| fabric.link(link).bandwidth.gbps())
-        .sum();
+    let all: f64 =
+        fabric.switch(id).ports.values().map(|&link| fabric.link(link).bandwidth.gbps()).sum();
     all - gbps_above(fabric, id)
 }
 

@@ -12,10 +12,7 @@ use super::{DocumentFormat, line_at};
 /// The line, from 1, of a field, as errors spell it (`job[2].level`): of the nearest field around
 /// it where it is not given. None where the text is no document.
 pub fn line_of_field(text: &str, format: DocumentFormat, field: &str) -> Option<usize> {
-    let steps: Vec<&str> = field
-        .split(['.', '['])
-        .map(|step| step.trim_end_matches(']'))
-        .collect();
+    let steps: Vec<&str> = field.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect();
     let mut depths = (1..=steps.len()).rev();
     depths.find_map(|depth| locate_field(text, format, &steps[..depth]))
 }
@@ -64,9 +61,7 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let rest = Self {
-            steps: &self.steps[1..],
-        };
+        let rest = Self { steps: &self.steps[1..] };
         while let Some(key) = map.next_key::<String>()? {
             match key == self.steps[0] {
                 true => map.next_value_seed(rest)?,
@@ -77,9 +72,7 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let rest = Self {
-            steps: &self.steps[1..],
-        };
+        let rest = Self { steps: &self.steps[1..] };
         let mut at = 0;
         loop {
             let more = match self.steps[0].parse() == Ok(at) {
@@ -141,11 +134,8 @@ mod tests {
         let yaml = "levels: 8\nfairness: 2\njob:\n- match: a\n- match: b\n  level: 9\n";
         let json = "{\n\"levels\": 8,\n\"fairness\": 2,\n\"job\": [\n{\"match\": \"a\"},\n\
                     {\"match\": \"b\",\n\"level\": 9}]}";
-        let cases = [
-            ("fairness", [2, 2, 3]),
-            ("job[1].level", [8, 6, 7]),
-            ("job[1].match", [7, 5, 6]),
-        ];
+        let cases =
+            [("fairness", [2, 2, 3]), ("job[1].level", [8, 6, 7]), ("job[1].match", [7, 5, 6])];
         for (field, lines) in cases {
             let texts = [
                 (toml, DocumentFormat::Toml),
@@ -156,10 +146,7 @@ mod tests {
             assert_eq!(found, lines.map(Some), "{field}");
         }
         // What is not given is where it would have been.
-        assert_eq!(
-            line_of_field(toml, DocumentFormat::Toml, "job[0].level"),
-            Some(4)
-        );
+        assert_eq!(line_of_field(toml, DocumentFormat::Toml, "job[0].level"), Some(4));
         assert_eq!(line_of_field(toml, DocumentFormat::Toml, "nothing"), None);
     }
 }

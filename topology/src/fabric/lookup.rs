@@ -28,18 +28,13 @@ impl Fabric {
     /// The host or switch of that name.
     pub fn node_named(&self, name: &str) -> Option<FabricNode> {
         let host = || self.host_named(name).map(FabricNode::Host);
-        self.switch_named(name)
-            .map(FabricNode::Switch)
-            .or_else(host)
+        self.switch_named(name).map(FabricNode::Switch).or_else(host)
     }
 
     /// The end of a cable of that name, `leaf1:4`, if a cable is there.
     pub fn endpoint_named(&self, name: &str) -> Option<LinkEndpoint> {
         let (node, port) = name.rsplit_once(':')?;
-        let endpoint = LinkEndpoint {
-            node: self.node_named(node)?,
-            port: port.parse().ok()?,
-        };
+        let endpoint = LinkEndpoint { node: self.node_named(node)?, port: port.parse().ok()? };
         self.link_at(endpoint).map(|_| endpoint)
     }
 
@@ -53,10 +48,7 @@ impl Fabric {
     /// The links from the first to the second of two neighbours, `leaf1-spine1` or `h1-leaf1`,
     /// ascending; or the one between two ports, `leaf1:4-spine1:1`. Empty where there is none.
     pub fn links_named(&self, name: &str) -> Vec<LinkId> {
-        let pairs = || {
-            name.match_indices('-')
-                .map(|(at, _)| (&name[..at], &name[at + 1..]))
-        };
+        let pairs = || name.match_indices('-').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let one = pairs().find_map(|(from, to)| self.link_named(&format!("{from}>{to}")));
         let between = || {
             let nodes = pairs().find_map(|(a, b)| Some((self.node_named(a)?, self.node_named(b)?)));
@@ -75,12 +67,9 @@ impl Fabric {
     /// All links that leave a node, ascending.
     pub fn links_from(&self, node: FabricNode) -> Vec<LinkId> {
         let mut links: Vec<LinkId> = match node {
-            FabricNode::Host(host) => self
-                .host(host)
-                .nics
-                .iter()
-                .map(|&nic| self.nic(nic).uplink)
-                .collect(),
+            FabricNode::Host(host) => {
+                self.host(host).nics.iter().map(|&nic| self.nic(nic).uplink).collect()
+            }
             FabricNode::Switch(switch) => self.switch(switch).ports.values().copied().collect(),
         };
         links.sort_unstable();
@@ -90,9 +79,9 @@ impl Fabric {
     /// The link that leaves through a port.
     pub fn link_at(&self, endpoint: LinkEndpoint) -> Option<LinkId> {
         match endpoint.node {
-            FabricNode::Host(host) => self
-                .nic_of(host, endpoint.port)
-                .map(|nic| self.nic(nic).uplink),
+            FabricNode::Host(host) => {
+                self.nic_of(host, endpoint.port).map(|nic| self.nic(nic).uplink)
+            }
             FabricNode::Switch(switch) => self.switch(switch).ports.get(&endpoint.port).copied(),
         }
     }
@@ -100,20 +89,14 @@ impl Fabric {
     /// The NIC that a link leads to; `None` for a link to a switch.
     pub fn nic_after(&self, link: LinkId) -> Option<NicId> {
         match self.link(link).to {
-            LinkEndpoint {
-                node: FabricNode::Host(host),
-                port,
-            } => self.nic_of(host, port),
+            LinkEndpoint { node: FabricNode::Host(host), port } => self.nic_of(host, port),
             _ => None,
         }
     }
 
     /// The NICs that are connected to a leaf, by the leaf's ports.
     pub fn nics_on(&self, leaf: SwitchId) -> impl Iterator<Item = NicId> + '_ {
-        self.switch(leaf)
-            .ports
-            .values()
-            .filter_map(|&link| self.nic_after(link))
+        self.switch(leaf).ports.values().filter_map(|&link| self.nic_after(link))
     }
 
     /// The hosts with a NIC on a leaf, ascending, each once.
@@ -124,9 +107,7 @@ impl Fabric {
     /// The addresses that are routed to a leaf, ascending: the /24 of each of its NICs where no NIC
     /// of another leaf is in it, else the NIC's own /32.
     pub fn leaf_prefixes(&self, leaf: SwitchId) -> BTreeSet<AddressPrefix> {
-        self.nics_on(leaf)
-            .map(|nic| self.prefix_of(self.nic(nic).ip, leaf))
-            .collect()
+        self.nics_on(leaf).map(|nic| self.prefix_of(self.nic(nic).ip, leaf)).collect()
     }
 
     fn prefix_of(&self, ip: Ipv4Addr, leaf: SwitchId) -> AddressPrefix {
@@ -134,14 +115,8 @@ impl Fabric {
         let (first, last) = (Ipv4Addr::new(a, b, c, 0), Ipv4Addr::new(a, b, c, 255));
         let mut neighbours = self.structure.nic_addresses.range(first..=last);
         match neighbours.all(|(_, &nic)| self.leaf_of(nic) == leaf) {
-            true => AddressPrefix {
-                address: first,
-                length: 24,
-            },
-            false => AddressPrefix {
-                address: ip,
-                length: 32,
-            },
+            true => AddressPrefix { address: first, length: 24 },
+            false => AddressPrefix { address: ip, length: 32 },
         }
     }
 }
@@ -153,10 +128,7 @@ mod tests {
     use crate::spec;
 
     fn parallel() -> Fabric {
-        let spec = ClosSpec {
-            parallel_uplinks: 2,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { parallel_uplinks: 2, ..ClosSpec::default() };
         clos::build_clos("parallel", &spec).unwrap()
     }
 
@@ -167,30 +139,13 @@ mod tests {
             assert_eq!(fabric.link_named(&fabric.link_name(id)), Some(id));
         }
         let names = |name: &str| -> Vec<String> {
-            fabric
-                .links_named(name)
-                .iter()
-                .map(|&link| fabric.link_name(link))
-                .collect()
+            fabric.links_named(name).iter().map(|&link| fabric.link_name(link)).collect()
         };
-        assert_eq!(
-            names("leaf1-spine2"),
-            ["leaf1:6>spine2:1", "leaf1:7>spine2:2"]
-        );
-        assert_eq!(
-            names("spine2-leaf1"),
-            ["spine2:1>leaf1:6", "spine2:2>leaf1:7"]
-        );
+        assert_eq!(names("leaf1-spine2"), ["leaf1:6>spine2:1", "leaf1:7>spine2:2"]);
+        assert_eq!(names("spine2-leaf1"), ["spine2:1>leaf1:6", "spine2:2>leaf1:7"]);
         assert_eq!(names("leaf1:7-spine2:2"), ["leaf1:7>spine2:2"]);
         assert_eq!(names("h1-leaf1"), ["h1:0>leaf1:1"]);
-        for name in [
-            "leaf1-leaf2",
-            "leaf1",
-            "leaf1-spine9",
-            "leaf1:99-spine1:1",
-            "-",
-            "",
-        ] {
+        for name in ["leaf1-leaf2", "leaf1", "leaf1-spine9", "leaf1:99-spine1:1", "-", ""] {
             assert!(names(name).is_empty(), "{name}");
         }
         assert_eq!(fabric.link_named("leaf1:6>spine2:2"), None);
@@ -210,26 +165,15 @@ mod tests {
 
     #[test]
     fn a_leaf_knows_its_hosts_and_addresses() {
-        let spec = ClosSpec {
-            dual_homed: true,
-            host_links: 2,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { dual_homed: true, host_links: 2, ..ClosSpec::default() };
         let fabric = clos::build_clos("dual", &spec).unwrap();
         let leaf1 = fabric.switch_named("leaf1").unwrap();
-        let hosts: Vec<u32> = fabric
-            .hosts_on(leaf1)
-            .into_iter()
-            .map(|host| host.0)
-            .collect();
+        let hosts: Vec<u32> = fabric.hosts_on(leaf1).into_iter().map(|host| host.0).collect();
         assert_eq!(hosts, [0, 1, 2, 3, 4, 5]);
         let nics = fabric.nics_on(leaf1).map(|nic| fabric.nic(nic).index);
         assert_eq!(nics.collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
         let prefixes = fabric.leaf_prefixes(leaf1);
-        assert_eq!(
-            prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["10.0.1.0/24"]
-        );
+        assert_eq!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.1.0/24"]);
     }
 
     #[test]
@@ -239,16 +183,9 @@ mod tests {
         let fabric = Fabric::try_from(&document).unwrap();
         let prefixes = |leaf: &str| -> Vec<String> {
             let leaf = fabric.switch_named(leaf).unwrap();
-            fabric
-                .leaf_prefixes(leaf)
-                .iter()
-                .map(ToString::to_string)
-                .collect()
+            fabric.leaf_prefixes(leaf).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(
-            prefixes("leaf1"),
-            ["10.0.1.1/32", "10.0.1.2/32", "10.0.1.3/32"]
-        );
+        assert_eq!(prefixes("leaf1"), ["10.0.1.1/32", "10.0.1.2/32", "10.0.1.3/32"]);
         assert_eq!(prefixes("leaf2"), ["10.0.1.77/32", "10.0.2.0/24"]);
     }
 }

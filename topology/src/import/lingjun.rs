@@ -67,11 +67,7 @@ pub fn import_lingjun(csv: &str, options: &LingjunOptions) -> Result<ImportedFab
     let fabric = options.build_fabric(&rows, &groups, speeds);
     // A name of the data that is also a generated one is found like in any document.
     Fabric::try_from(&spec::explicit_document(&fabric))?;
-    Ok(ImportedFabric {
-        fabric,
-        skipped: rows.skipped,
-        assumptions: options.list_assumptions(),
-    })
+    Ok(ImportedFabric { fabric, skipped: rows.skipped, assumptions: options.list_assumptions() })
 }
 
 /// A leaf as the data names it: DSW group, PSW group, ASW.
@@ -93,10 +89,7 @@ impl<'a> TopologyRows<'a> {
         let header = lines.next().unwrap_or_default();
         if split_columns(header).join(",") != COLUMNS {
             let found = header.chars().take(80).collect();
-            return Err(ImportError::Header {
-                expected: COLUMNS,
-                found,
-            });
+            return Err(ImportError::Header { expected: COLUMNS, found });
         }
         let mut rows = Self::default();
         for line in lines {
@@ -137,9 +130,7 @@ impl<'a> TopologyRows<'a> {
         }
         self.count_skipped(RowSkipReason::LeafFull, too_many);
         match self.host_count() {
-            0 => Err(ImportError::NoHosts {
-                skipped: self.skipped.values().sum(),
-            }),
+            0 => Err(ImportError::NoHosts { skipped: self.skipped.values().sum() }),
             _ => Ok(()),
         }
     }
@@ -157,18 +148,12 @@ impl<'a> TopologyRows<'a> {
 }
 
 fn split_columns(line: &str) -> Vec<&str> {
-    line.split(',')
-        .map(|value| value.trim().trim_matches('"'))
-        .collect()
+    line.split(',').map(|value| value.trim().trim_matches('"')).collect()
 }
 
 /// The first characters of a hashed address; one that is short is not hashed and stays.
 fn shorten_address(ip: &str) -> &str {
-    if ip.len() <= 2 * NAME_LENGTH {
-        ip
-    } else {
-        &ip[..NAME_LENGTH]
-    }
+    if ip.len() <= 2 * NAME_LENGTH { ip } else { &ip[..NAME_LENGTH] }
 }
 
 #[derive(Clone, Copy)]
@@ -208,12 +193,7 @@ impl LingjunOptions {
         let cables = cables.into_iter().fold(0, u64::saturating_add);
         spec::check_limits(&[
             ("spines", "leaves", leaves as u64, MAX_SWITCHES_PER_TIER),
-            (
-                "spines",
-                "spines",
-                product(pods, self.spines),
-                MAX_SWITCHES_PER_TIER,
-            ),
+            ("spines", "spines", product(pods, self.spines), MAX_SWITCHES_PER_TIER),
             ("cores", "cores", cores, MAX_SWITCHES_PER_TIER),
             ("spines", "links", cables, MAX_CABLES),
         ])
@@ -231,9 +211,7 @@ impl LingjunOptions {
         let cores = draft.add_switches(Tier::Core, groups.cores.len() * self.cores as usize);
         draft.rename_switches(
             &leaves,
-            rows.leaves
-                .keys()
-                .map(|(dsw, psw, asw)| format!("{dsw}.{psw}.{asw}")),
+            rows.leaves.keys().map(|(dsw, psw, asw)| format!("{dsw}.{psw}.{asw}")),
         );
         self.add_hosts(&mut draft, rows, &leaves, speeds.host);
         for (&(dsw, psw, _), &leaf) in rows.leaves.keys().zip(&leaves) {
@@ -258,11 +236,8 @@ impl LingjunOptions {
         leaves: &[SwitchId],
         speed: Bandwidth,
     ) {
-        let name: fn(&str) -> &str = if rows.has_unique_short_names() {
-            shorten_address
-        } else {
-            |ip| ip
-        };
+        let name: fn(&str) -> &str =
+            if rows.has_unique_short_names() { shorten_address } else { |ip| ip };
         for (hosts, &leaf) in rows.leaves.values().zip(leaves) {
             for ip in hosts {
                 let nics = vec![leaf; self.host_links as usize];
@@ -274,10 +249,7 @@ impl LingjunOptions {
     fn list_assumptions(&self) -> Vec<String> {
         vec![
             format!("{} GPUs per host", self.gpus_per_host),
-            format!(
-                "{} NICs of {} Gb/s per host, all on its ASW",
-                self.host_links, self.host_gbps
-            ),
+            format!("{} NICs of {} Gb/s per host, all on its ASW", self.host_links, self.host_gbps),
             format!(
                 "{} spines per PSW group, one link of {} Gb/s from each of its leaves to each",
                 self.spines, self.uplink_gbps
@@ -298,11 +270,7 @@ struct SwitchGroups<'a> {
 
 impl<'a> SwitchGroups<'a> {
     fn from_rows(rows: &TopologyRows<'a>) -> Self {
-        let pods: BTreeSet<_> = rows
-            .leaves
-            .keys()
-            .map(|&(dsw, psw, _)| (dsw, psw))
-            .collect();
+        let pods: BTreeSet<_> = rows.leaves.keys().map(|&(dsw, psw, _)| (dsw, psw)).collect();
         let cores: BTreeSet<_> = rows.leaves.keys().map(|&(dsw, ..)| dsw).collect();
         Self {
             pods: pods.into_iter().zip(0..).collect(),
@@ -337,36 +305,19 @@ mod tests {
     fn groups_become_tiers_and_bad_rows_are_counted() {
         let imported = import_lingjun(TOPO, &LingjunOptions::default()).unwrap();
         let fabric = &imported.fabric;
-        let leaves: Vec<&str> = fabric
-            .switches_of_tier(Tier::Leaf)
-            .map(|leaf| &*fabric.switch(leaf).name)
-            .collect();
+        let leaves: Vec<&str> =
+            fabric.switches_of_tier(Tier::Leaf).map(|leaf| &*fabric.switch(leaf).name).collect();
         assert_eq!(leaves, ["G6.P10.S14", "G6.P10.S2", "G6.P12.S14"]);
         assert_eq!(fabric.switches_of_tier(Tier::Spine).count(), 32);
         assert_eq!(fabric.switches_of_tier(Tier::Core).count(), 16);
         let hosts: Vec<&str> = fabric.hosts().iter().map(|host| &*host.name).collect();
-        assert_eq!(
-            hosts,
-            [
-                "aaaaaaaaaaaa",
-                "cccccccccccc",
-                "dddddddddddd",
-                "bbbbbbbbbbbb"
-            ]
-        );
+        assert_eq!(hosts, ["aaaaaaaaaaaa", "cccccccccccc", "dddddddddddd", "bbbbbbbbbbbb"]);
         let skipped: Vec<_> = imported.skipped.into_iter().collect();
-        let expected = [
-            (RowSkipReason::Columns, 1),
-            (RowSkipReason::Value, 2),
-            (RowSkipReason::Duplicate, 1),
-        ];
+        let expected =
+            [(RowSkipReason::Columns, 1), (RowSkipReason::Value, 2), (RowSkipReason::Duplicate, 1)];
         assert_eq!(skipped, expected);
         assert_eq!(imported.assumptions.len(), 4);
-        assert!(
-            check_fabric(fabric)
-                .iter()
-                .all(|finding| finding.severity == Severity::Info)
-        );
+        assert!(check_fabric(fabric).iter().all(|finding| finding.severity == Severity::Info));
     }
 
     #[test]
@@ -375,17 +326,12 @@ mod tests {
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1,G,P,S\n\
             aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2,G,P,S\n";
         let imported = import_lingjun(alike, &LingjunOptions::default()).unwrap();
-        assert_eq!(
-            imported.fabric.hosts()[1].name,
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2"
-        );
+        assert_eq!(imported.fabric.hosts()[1].name, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2");
     }
 
     #[test]
     fn hosts_that_a_leaf_cannot_address_are_left_out() {
-        let rows: String = (0..70)
-            .map(|host| format!("10.1.1.{host},G,P,S\n"))
-            .collect();
+        let rows: String = (0..70).map(|host| format!("10.1.1.{host},G,P,S\n")).collect();
         let imported =
             import_lingjun(&format!("{COLUMNS}\n{rows}"), &LingjunOptions::default()).unwrap();
         assert_eq!(imported.fabric.hosts().len(), 63);
@@ -401,27 +347,12 @@ mod tests {
         assert!(refused("", options()).starts_with("the first line must have"));
         let no_hosts = "no host in the file; 1 rows were skipped";
         assert_eq!(refused("ip,DSW,PSW,ASW\nx\n", options()), no_hosts);
-        let none = LingjunOptions {
-            spines: 0,
-            ..options()
-        };
+        let none = LingjunOptions { spines: 0, ..options() };
         assert_eq!(refused(TOPO, none), "spines: must be at least 1, found 0");
-        let slow = LingjunOptions {
-            core_gbps: f64::NAN,
-            ..options()
-        };
-        assert_eq!(
-            refused(TOPO, slow),
-            "core_gbps: must be a number above 0, found NaN"
-        );
-        let many = LingjunOptions {
-            spines: u32::MAX,
-            ..options()
-        };
-        assert_eq!(
-            refused(TOPO, many),
-            "spines: makes 8589934590 spines; at most 65535"
-        );
+        let slow = LingjunOptions { core_gbps: f64::NAN, ..options() };
+        assert_eq!(refused(TOPO, slow), "core_gbps: must be a number above 0, found NaN");
+        let many = LingjunOptions { spines: u32::MAX, ..options() };
+        assert_eq!(refused(TOPO, many), "spines: makes 8589934590 spines; at most 65535");
         let clash = "ip,DSW,PSW,ASW\nspine1,G,P,S\n";
         assert!(refused(clash, options()).contains("spine1 is already named by"));
     }

@@ -23,17 +23,8 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         name: fabric.name().to_owned(),
         clos: None,
         switches: fabric.switches().iter().map(switch_document).collect(),
-        hosts: fabric
-            .hosts()
-            .iter()
-            .map(|host| host_document(fabric, host))
-            .collect(),
-        links: fabric
-            .links()
-            .iter()
-            .step_by(2)
-            .map(|link| link_document(fabric, link))
-            .collect(),
+        hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
+        links: fabric.links().iter().step_by(2).map(|link| link_document(fabric, link)).collect(),
     }
 }
 
@@ -107,18 +98,10 @@ struct NodeNames<'a> {
 impl<'a> NodeNames<'a> {
     fn from_document(document: &'a FabricDocument) -> Result<Self, FabricFieldError> {
         let switches = document.switches.iter().enumerate().map(|(id, switch)| {
-            (
-                &*switch.name,
-                FabricNode::Switch(id.into()),
-                format!("switches[{id}].name"),
-            )
+            (&*switch.name, FabricNode::Switch(id.into()), format!("switches[{id}].name"))
         });
         let hosts = document.hosts.iter().enumerate().map(|(id, host)| {
-            (
-                &*host.name,
-                FabricNode::Host(id.into()),
-                format!("hosts[{id}].name"),
-            )
+            (&*host.name, FabricNode::Host(id.into()), format!("hosts[{id}].name"))
         });
         let mut nodes = BTreeMap::new();
         for (name, node, field) in switches.chain(hosts) {
@@ -143,9 +126,7 @@ impl<'a> NodeNames<'a> {
         let port = port.parse().map_err(|_| form())?;
         let Some(&(node, _)) = self.nodes.get(name) else {
             let meant = nearest_name(name, self.nodes.keys().copied());
-            let hint = meant
-                .map(|meant| format!("; did you mean {meant}?"))
-                .unwrap_or_default();
+            let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
             return Err(format!("unknown host or switch {name}{hint}"));
         };
         if let FabricNode::Host(host) = node {
@@ -173,10 +154,9 @@ fn parse_cables(
                 .parse_endpoint(text)
                 .map_err(|problem| FabricFieldError::new(&*field, problem))?;
             match used.insert(endpoint, field.clone()) {
-                Some(first) => Err(FabricFieldError::new(
-                    field,
-                    format!("{text} is already used by {first}"),
-                )),
+                Some(first) => {
+                    Err(FabricFieldError::new(field, format!("{text} is already used by {first}")))
+                }
                 None => Ok(endpoint),
             }
         };
@@ -200,9 +180,7 @@ fn check_connection(document: &FabricDocument, a: FabricNode, b: FabricNode) -> 
             let SwitchDocument { name, tier, .. } = &document.switches[switch.index()];
             match tier {
                 Tier::Leaf => Ok(()),
-                _ => Err(format!(
-                    "connects a host to {name}, a {tier}; hosts connect to leaves"
-                )),
+                _ => Err(format!("connects a host to {name}, a {tier}; hosts connect to leaves")),
             }
         }
         _ if a == b => Err("connects a switch to itself".to_owned()),
@@ -218,11 +196,7 @@ fn parse_hosts(
     let hosts = document.hosts.iter().enumerate();
     let hosts = hosts.map(|(index, host)| {
         let addresses = seen.claim_host_addresses(index, host)?;
-        Ok(DraftHost {
-            name: host.name.clone(),
-            gpus: host.gpus,
-            addresses,
-        })
+        Ok(DraftHost { name: host.name.clone(), gpus: host.gpus, addresses })
     });
     let hosts: Vec<DraftHost> = hosts.collect::<Result<_, FabricFieldError>>()?;
     check_nics_cabled(&hosts, cables)?;
@@ -245,26 +219,17 @@ impl UsedAddresses {
         let (ips, macs) = (host.ips.len(), host.macs.len());
         if macs != 0 && macs != ips {
             let problem = format!("{macs} for {ips} ips; give one for each or none");
-            return Err(FabricFieldError::new(
-                format!("hosts[{index}].macs"),
-                problem,
-            ));
+            return Err(FabricFieldError::new(format!("hosts[{index}].macs"), problem));
         }
         let address = |nic: usize| -> Result<(Ipv4Addr, MacAddress), FabricFieldError> {
             let field = format!("hosts[{index}].ips[{nic}]");
-            let ip = parse_address(
-                &host.ips[nic],
-                &field,
-                "not an IPv4 address such as 10.0.1.1",
-            )?;
+            let ip = parse_address(&host.ips[nic], &field, "not an IPv4 address such as 10.0.1.1")?;
             claim_address(&mut self.ips, ip, field)?;
             let field = format!("hosts[{index}].macs[{nic}]");
             let mac = match host.macs.get(nic) {
-                Some(mac) => parse_address(
-                    mac,
-                    &field,
-                    "not an Ethernet address like 02:00:0a:00:01:01",
-                )?,
+                Some(mac) => {
+                    parse_address(mac, &field, "not an Ethernet address like 02:00:0a:00:01:01")?
+                }
                 None => MacAddress::from_ip(ip),
             };
             claim_address(&mut self.macs, mac, field)?;
@@ -279,8 +244,7 @@ fn parse_address<T: std::str::FromStr>(
     field: &str,
     problem: &str,
 ) -> Result<T, FabricFieldError> {
-    text.parse()
-        .map_err(|_| FabricFieldError::new(field, format!("{text:?} is {problem}")))
+    text.parse().map_err(|_| FabricFieldError::new(field, format!("{text:?} is {problem}")))
 }
 
 /// Notes that `field` uses `address`, unless another does.
@@ -302,10 +266,8 @@ fn claim_address<T: Ord + Copy + ToString>(
 }
 
 fn check_nics_cabled(hosts: &[DraftHost], cables: &[DraftCable]) -> Result<(), FabricFieldError> {
-    let mut cabled: Vec<Vec<bool>> = hosts
-        .iter()
-        .map(|host| vec![false; host.addresses.len()])
-        .collect();
+    let mut cabled: Vec<Vec<bool>> =
+        hosts.iter().map(|host| vec![false; host.addresses.len()]).collect();
     for end in cables.iter().flat_map(|cable| [cable.a, cable.b]) {
         if let FabricNode::Host(host) = end.node {
             cabled[host.index()][end.port as usize] = true;
@@ -314,10 +276,7 @@ fn check_nics_cabled(hosts: &[DraftHost], cables: &[DraftCable]) -> Result<(), F
     for (index, nics) in cabled.iter().enumerate() {
         if let Some(nic) = nics.iter().position(|&cabled| !cabled) {
             let problem = format!("no link leads to {}:{nic}", hosts[index].name);
-            return Err(FabricFieldError::new(
-                format!("hosts[{index}].ips[{nic}]"),
-                problem,
-            ));
+            return Err(FabricFieldError::new(format!("hosts[{index}].ips[{nic}]"), problem));
         }
     }
     Ok(())

@@ -45,13 +45,7 @@ impl Bmv2 {
             .args(["--no-p4", "--device-id", "1", "--packet-in"])
             .arg(format!("ipc://{}", socket.display()))
             .args(["--thrift-port", &thrift.to_string(), "--log-level", "off"])
-            .args([
-                "--",
-                "--grpc-server-addr",
-                &address,
-                "--priority-queues",
-                "8",
-            ])
+            .args(["--", "--grpc-server-addr", &address, "--priority-queues", "8"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -62,13 +56,7 @@ impl Bmv2 {
         let (sender, received) = mpsc::channel();
         let reader = wire.try_clone()?;
         std::thread::spawn(move || read_all(reader, &sender));
-        Ok(Self {
-            process,
-            folder,
-            wire,
-            received,
-            address,
-        })
+        Ok(Self { process, folder, wire, received, address })
     }
 
     /// Gives it packets, each on its port.

@@ -53,10 +53,7 @@ impl Chance {
             Traffic::Bytes => {
                 let length = 1 + self.below(90);
                 (0..length)
-                    .map(|_| {
-                        self.pick(&[0, 1, 2, 3, 4, 7, 0x12, 0x34, 0xff])
-                            .unwrap_or(0)
-                    })
+                    .map(|_| self.pick(&[0, 1, 2, 3, 4, 7, 0x12, 0x34, 0xff]).unwrap_or(0))
                     .collect()
             }
         };
@@ -86,9 +83,8 @@ impl Chance {
         let mut packet = Vec::new();
         packet.extend(&(0x0200_0000_0000_u64 | self.below(8)).to_be_bytes()[2..]);
         packet.extend(&(0x0200_0000_0000_u64 | self.below(8)).to_be_bytes()[2..]);
-        let kind = self
-            .pick(&[0x0800, 0x0800, 0x0800, 0x0800, 0x86dd, 0x88cc])
-            .unwrap_or(0x0800_u16);
+        let kind =
+            self.pick(&[0x0800, 0x0800, 0x0800, 0x0800, 0x86dd, 0x88cc]).unwrap_or(0x0800_u16);
         packet.extend(kind.to_be_bytes());
         let start = packet.len();
         let protocol = self.pick(&[17, 17, 17, 6, 1]).unwrap_or(17_u8);
@@ -112,11 +108,7 @@ impl Chance {
         let sum = checksum(&packet[start..]);
         packet[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
         packet.extend((0xc000 | self.below(8) as u16).to_be_bytes());
-        packet.extend(
-            self.pick(&[4791, 4791, 80, 0xc001])
-                .unwrap_or(4791_u16)
-                .to_be_bytes(),
-        );
+        packet.extend(self.pick(&[4791, 4791, 80, 0xc001]).unwrap_or(4791_u16).to_be_bytes());
         packet.extend((8 + payload as u16).to_be_bytes());
         packet.extend([0, 0]);
         packet.extend((0..payload + 12).map(|_| self.below(4) as u8));
@@ -132,28 +124,17 @@ impl Chance {
             .collect();
         let table = self.pick(&tables)?;
         let fields = &table.match_fields;
-        let r#match: Vec<_> = fields
-            .iter()
-            .filter_map(|field| self.field(field))
-            .collect();
+        let r#match: Vec<_> = fields.iter().filter_map(|field| self.field(field)).collect();
         let ranked = |field: &p4info::MatchField| {
             let kind = kind_of(field);
-            matches!(
-                kind,
-                MatchType::Ternary | MatchType::Range | MatchType::Optional
-            )
+            matches!(kind, MatchType::Ternary | MatchType::Range | MatchType::Optional)
         };
         let priority = match fields.iter().any(ranked) {
             true => 1 + self.below(4) as i32,
             false => 0,
         };
-        let kind = self.pick(&[
-            Kind::Insert,
-            Kind::Insert,
-            Kind::Insert,
-            Kind::Modify,
-            Kind::Delete,
-        ])?;
+        let kind =
+            self.pick(&[Kind::Insert, Kind::Insert, Kind::Insert, Kind::Modify, Kind::Delete])?;
         let mut entry = p4rt::TableEntry {
             table_id: table.preamble.as_ref()?.id,
             r#match,
@@ -168,10 +149,7 @@ impl Chance {
             self.spoil(&mut entry);
         }
         let entity = Some(p4rt::entity::Entity::TableEntry(entry));
-        Some(p4rt::Update {
-            r#type: kind as i32,
-            entity: Some(p4rt::Entity { entity }),
-        })
+        Some(p4rt::Update { r#type: kind as i32, entity: Some(p4rt::Entity { entity }) })
     }
 
     /// Breaks something in an entry that was right.
@@ -202,18 +180,12 @@ impl Chance {
             MatchType::Lpm => {
                 let prefix = self.pick(&[bits, bits - bits / 4, bits / 2])?;
                 let value = value & !(all.unbounded_shr(prefix));
-                FieldMatchType::Lpm(Lpm {
-                    value: bytes(value),
-                    prefix_len: prefix as i32,
-                })
+                FieldMatchType::Lpm(Lpm { value: bytes(value), prefix_len: prefix as i32 })
             }
             MatchType::Ternary if self.one_in(2) => return None,
             MatchType::Ternary => {
                 let mask = self.pick(&[all, all, all & !1, 1])?;
-                FieldMatchType::Ternary(Ternary {
-                    value: bytes(value & mask),
-                    mask: bytes(mask),
-                })
+                FieldMatchType::Ternary(Ternary { value: bytes(value & mask), mask: bytes(mask) })
             }
             MatchType::Range if self.one_in(2) => return None,
             MatchType::Range => {
@@ -221,23 +193,13 @@ impl Chance {
                 if (value, high) == (0, all) {
                     return None;
                 }
-                FieldMatchType::Range(Range {
-                    low: bytes(value),
-                    high: bytes(high),
-                })
+                FieldMatchType::Range(Range { low: bytes(value), high: bytes(high) })
             }
             MatchType::Optional if self.one_in(2) => return None,
-            MatchType::Optional => FieldMatchType::Optional(Optional {
-                value: bytes(value),
-            }),
-            _ => FieldMatchType::Exact(Exact {
-                value: bytes(value),
-            }),
+            MatchType::Optional => FieldMatchType::Optional(Optional { value: bytes(value) }),
+            _ => FieldMatchType::Exact(Exact { value: bytes(value) }),
         };
-        Some(p4rt::FieldMatch {
-            field_id: field.id,
-            field_match_type: Some(field_match_type),
-        })
+        Some(p4rt::FieldMatch { field_id: field.id, field_match_type: Some(field_match_type) })
     }
 
     fn action(&mut self, table: &p4info::Table, info: &P4Info) -> Option<p4rt::TableAction> {
@@ -250,18 +212,13 @@ impl Chance {
         let allowed = entry_actions(table);
         let at = self.below(allowed.len() as u64) as usize;
         let action = self.call(at, &allowed, info)?;
-        Some(p4rt::TableAction {
-            r#type: Some(Type::Action(action)),
-        })
+        Some(p4rt::TableAction { r#type: Some(Type::Action(action)) })
     }
 
     fn call(&mut self, at: usize, allowed: &[u32], info: &P4Info) -> Option<p4rt::Action> {
         let action_id = allowed[at];
         let is_it = |action: &&p4info::Action| {
-            action
-                .preamble
-                .as_ref()
-                .is_some_and(|preamble| preamble.id == action_id)
+            action.preamble.as_ref().is_some_and(|preamble| preamble.id == action_id)
         };
         let action = info.actions.iter().find(is_it)?;
         let param = |declared: &p4info::action::Param| p4rt::action::Param {
@@ -277,9 +234,7 @@ impl Chance {
         let mut updates = Vec::new();
         let insert = |entity: p4rt::entity::Entity| p4rt::Update {
             r#type: Kind::Insert as i32,
-            entity: Some(p4rt::Entity {
-                entity: Some(entity),
-            }),
+            entity: Some(p4rt::Entity { entity: Some(entity) }),
         };
         for profile in &info.action_profiles {
             let id = profile.preamble.as_ref().map_or(0, |preamble| preamble.id);
@@ -291,11 +246,7 @@ impl Chance {
             for member_id in 1..=MEMBERS as u32 {
                 let action = self.call(member_id as usize % allowed.len(), &allowed, info);
                 updates.push(insert(p4rt::entity::Entity::ActionProfileMember(
-                    p4rt::ActionProfileMember {
-                        action_profile_id: id,
-                        member_id,
-                        action,
-                    },
+                    p4rt::ActionProfileMember { action_profile_id: id, member_id, action },
                 )));
             }
             for group_id in 1..=GROUPS as u32 {
@@ -352,9 +303,7 @@ fn bytes(value: u128) -> Vec<u8> {
 }
 
 fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

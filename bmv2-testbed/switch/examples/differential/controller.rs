@@ -42,19 +42,11 @@ impl Controller {
             ..p4rt::MasterArbitrationUpdate::default()
         };
         let update = p4rt::stream_message_request::Update::Arbitration(claim);
-        requests
-            .send(p4rt::StreamMessageRequest {
-                update: Some(update),
-            })
-            .await?;
+        requests.send(p4rt::StreamMessageRequest { update: Some(update) }).await?;
         let call = client.stream_channel(ReceiverStream::new(outgoing));
         let mut responses = call.await?.into_inner();
         responses.message().await?;
-        let mut controller = Self {
-            client,
-            _requests: requests,
-            _responses: responses,
-        };
+        let mut controller = Self { client, _requests: requests, _responses: responses };
         controller.push(config, Action::VerifyAndCommit).await?;
         Ok(controller)
     }
@@ -99,11 +91,7 @@ impl Controller {
         &mut self,
         entities: Vec<p4rt::Entity>,
     ) -> Result<Vec<p4rt::Entity>, Status> {
-        let request = p4rt::ReadRequest {
-            device_id: 1,
-            entities,
-            role: String::new(),
-        };
+        let request = p4rt::ReadRequest { device_id: 1, entities, role: String::new() };
         let mut answer = self.client.read(request).await?.into_inner();
         let mut found = Vec::new();
         while let Some(message) = answer.message().await? {

@@ -121,11 +121,7 @@ impl Trial {
             cookie: None,
         };
         let mut builder = EmulatedNetworkBuilder::new();
-        let device = builder.add_device(DeviceConfig {
-            device_id: 1,
-            cpu_port: 510,
-            levels: 8,
-        });
+        let device = builder.add_device(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
         let fabric = builder.spawn()?;
         let device = fabric.device(device);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -152,9 +148,7 @@ impl Trial {
     }
 
     async fn round(&mut self, chance: &mut Chance, traffic: Traffic) -> Result<(), Box<dyn Error>> {
-        let updates = (0..UPDATES)
-            .filter_map(|_| chance.update(&self.info))
-            .collect();
+        let updates = (0..UPDATES).filter_map(|_| chance.update(&self.info)).collect();
         self.write(updates).await?;
         for _ in 0..WINDOWS {
             let packets: Vec<Sent> = (0..WINDOW).map(|_| chance.packet(traffic)).collect();
@@ -212,10 +206,7 @@ impl Trial {
             for (port, packet) in &packets {
                 device.process_packet(*port, packet, 0, &mut out);
             }
-            out.packets
-                .into_iter()
-                .map(|output| (output.port, output.packet))
-                .collect()
+            out.packets.into_iter().map(|output| (output.port, output.packet)).collect()
         };
         Ok(self.device.with_device(run).await?)
     }
@@ -228,10 +219,7 @@ impl Trial {
             let counted = table.direct_resource_ids.iter().any(|id| {
                 id >> 24 == 0x13 || {
                     self.info.direct_counters.iter().any(|counter| {
-                        counter
-                            .preamble
-                            .as_ref()
-                            .is_some_and(|preamble| preamble.id == *id)
+                        counter.preamble.as_ref().is_some_and(|preamble| preamble.id == *id)
                     })
                 }
             });
@@ -249,14 +237,11 @@ impl Trial {
             }));
         }
         for query in queries {
-            let query = vec![p4rt::Entity {
-                entity: Some(query),
-            }];
+            let query = vec![p4rt::Entity { entity: Some(query) }];
             let ours = keyed(self.ours.read(query.clone()).await?);
             let theirs = keyed(self.theirs.read(query).await?);
-            if let Some((key, ours)) = ours
-                .iter()
-                .find(|(key, value)| theirs.get(*key) != Some(value))
+            if let Some((key, ours)) =
+                ours.iter().find(|(key, value)| theirs.get(*key) != Some(value))
             {
                 return Err(format!("{key}: ours {ours}, bmv2's {:?}", theirs.get(key)).into());
             }
@@ -272,10 +257,8 @@ impl Trial {
 /// UNKNOWN and not RESOURCE_EXHAUSTED, and a value that is too wide INVALID_ARGUMENT and not
 /// OUT_OF_RANGE.
 fn agree(ours: Code, theirs: Code) -> bool {
-    let known = [
-        (Code::ResourceExhausted, Code::Unknown),
-        (Code::OutOfRange, Code::InvalidArgument),
-    ];
+    let known =
+        [(Code::ResourceExhausted, Code::Unknown), (Code::OutOfRange, Code::InvalidArgument)];
     ours == theirs || known.contains(&(ours, theirs))
 }
 
@@ -304,9 +287,7 @@ fn sorted(packets: &[Sent]) -> Vec<Sent> {
 
 fn show(packets: &[Sent]) -> String {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
-    let lines: Vec<String> = packets
-        .iter()
-        .map(|(port, packet)| format!("{port} {}", hex(packet)))
-        .collect();
+    let lines: Vec<String> =
+        packets.iter().map(|(port, packet)| format!("{port} {}", hex(packet))).collect();
     format!("[{}]", lines.join(", "))
 }

@@ -111,9 +111,7 @@ impl Device {
         id: MemberId,
         call: ActionCall,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .profile_for_call(profile, &call)?
-            .insert_member(id, call)
+        self.loaded_mut()?.profile_for_call(profile, &call)?.insert_member(id, call)
     }
 
     /// Changes what a member calls, for everything that refers to it.
@@ -123,9 +121,7 @@ impl Device {
         id: MemberId,
         call: ActionCall,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .profile_for_call(profile, &call)?
-            .modify_member(id, call)
+        self.loaded_mut()?.profile_for_call(profile, &call)?.modify_member(id, call)
     }
 
     /// Removes a member that nothing refers to.
@@ -139,10 +135,7 @@ impl Device {
 
     /// What a member calls.
     pub fn member(&self, profile: ProfileIndex, id: MemberId) -> Result<&ActionCall, ControlError> {
-        self.loaded_ref()?
-            .profile(profile)?
-            .member(id)
-            .ok_or(ControlError::NotFound)
+        self.loaded_ref()?.profile(profile)?.member(id).ok_or(ControlError::NotFound)
     }
 
     /// All members of a profile, by number.
@@ -160,9 +153,7 @@ impl Device {
         id: GroupId,
         members: Vec<GroupMember>,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .selector_mut(profile)?
-            .insert_group(id, members)
+        self.loaded_mut()?.selector_mut(profile)?.insert_group(id, members)
     }
 
     /// Replaces a group's members, in one step for the packets.
@@ -172,9 +163,7 @@ impl Device {
         id: GroupId,
         members: Vec<GroupMember>,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .selector_mut(profile)?
-            .modify_group(id, members)
+        self.loaded_mut()?.selector_mut(profile)?.modify_group(id, members)
     }
 
     /// Removes a group that no entry refers to.
@@ -188,10 +177,7 @@ impl Device {
         profile: ProfileIndex,
         id: GroupId,
     ) -> Result<&[GroupMember], ControlError> {
-        self.loaded_ref()?
-            .profile(profile)?
-            .group(id)
-            .ok_or(ControlError::NotFound)
+        self.loaded_ref()?.profile(profile)?.group(id).ok_or(ControlError::NotFound)
     }
 
     /// All groups of a profile, by number.
@@ -206,9 +192,7 @@ impl Device {
     pub fn counter_cells(&self, counter: CounterIndex) -> Result<&[CounterData], ControlError> {
         let counters = &self.loaded_ref()?.arrays.counters;
         let cells = counters.get(counter.0 as usize);
-        cells
-            .map(Vec::as_slice)
-            .ok_or(no_such_object("counter", counter.0))
+        cells.map(Vec::as_slice).ok_or(no_such_object("counter", counter.0))
     }
 
     /// Sets one cell of an indirect counter.
@@ -219,13 +203,10 @@ impl Device {
         count: CounterData,
     ) -> Result<(), ControlError> {
         let counters = &mut self.loaded_mut()?.arrays.counters;
-        let cells = counters
-            .get_mut(counter.0 as usize)
-            .ok_or(no_such_object("counter", counter.0))?;
+        let cells =
+            counters.get_mut(counter.0 as usize).ok_or(no_such_object("counter", counter.0))?;
         let size = cells.len();
-        *cells
-            .get_mut(cell)
-            .ok_or(ControlError::NoSuchCell { cell, size })? = count;
+        *cells.get_mut(cell).ok_or(ControlError::NoSuchCell { cell, size })? = count;
         Ok(())
     }
 
@@ -240,35 +221,26 @@ impl Device {
 
 impl LoadedProgram {
     fn table(&self, table: TableIndex) -> Result<&MatchTable, ControlError> {
-        self.tables
-            .get(table.0 as usize)
-            .ok_or(no_such_object("table", table.0))
+        self.tables.get(table.0 as usize).ok_or(no_such_object("table", table.0))
     }
 
     pub(super) fn table_mut(&mut self, table: TableIndex) -> Result<&mut MatchTable, ControlError> {
-        self.tables
-            .get_mut(table.0 as usize)
-            .ok_or(no_such_object("table", table.0))
+        self.tables.get_mut(table.0 as usize).ok_or(no_such_object("table", table.0))
     }
 
     fn profile(&self, profile: ProfileIndex) -> Result<&ActionProfile, ControlError> {
-        self.profiles
-            .get(profile.0 as usize)
-            .ok_or(no_such_object("action profile", profile.0))
+        self.profiles.get(profile.0 as usize).ok_or(no_such_object("action profile", profile.0))
     }
 
     fn profile_mut(&mut self, profile: ProfileIndex) -> Result<&mut ActionProfile, ControlError> {
-        self.profiles
-            .get_mut(profile.0 as usize)
-            .ok_or(no_such_object("action profile", profile.0))
+        self.profiles.get_mut(profile.0 as usize).ok_or(no_such_object("action profile", profile.0))
     }
 
     /// A profile that has groups.
     fn selector_mut(&mut self, profile: ProfileIndex) -> Result<&mut ActionProfile, ControlError> {
         let specs = &self.program.profiles;
-        let spec = specs
-            .get(profile.0 as usize)
-            .ok_or(no_such_object("action profile", profile.0))?;
+        let spec =
+            specs.get(profile.0 as usize).ok_or(no_such_object("action profile", profile.0))?;
         if !spec.with_selector {
             return Err(ControlError::TargetKind(
                 "single members only: its profile has no selector",
@@ -284,9 +256,8 @@ impl LoadedProgram {
         call: &ActionCall,
     ) -> Result<&mut ActionProfile, ControlError> {
         let specs = &self.program.profiles;
-        let spec = specs
-            .get(profile.0 as usize)
-            .ok_or(no_such_object("action profile", profile.0))?;
+        let spec =
+            specs.get(profile.0 as usize).ok_or(no_such_object("action profile", profile.0))?;
         self.check_call(&spec.name, &spec.actions, call)?;
         self.profile_mut(profile)
     }
@@ -295,9 +266,7 @@ impl LoadedProgram {
         let spec = &self.table(table)?.spec;
         match (spec.profile, target) {
             (None, TableAction::Action(call)) => self.check_call(&spec.name, &spec.actions, call),
-            (None, _) => Err(ControlError::TargetKind(
-                "actions: it has no action profile",
-            )),
+            (None, _) => Err(ControlError::TargetKind("actions: it has no action profile")),
             (Some(profile), target) => self.profile(profile)?.check_target(target),
         }
     }
@@ -309,9 +278,8 @@ impl LoadedProgram {
         call: &ActionCall,
     ) -> Result<(), ControlError> {
         let specs = &self.program.action_specs;
-        let spec = specs
-            .get(call.action.0 as usize)
-            .ok_or(no_such_object("action", call.action.0))?;
+        let spec =
+            specs.get(call.action.0 as usize).ok_or(no_such_object("action", call.action.0))?;
         if !allowed.contains(&call.action) {
             return Err(ControlError::ForeignAction {
                 action: spec.name.clone(),

@@ -20,9 +20,7 @@ impl Device {
         meter: MeterIndex,
     ) -> Result<impl ExactSizeIterator<Item = Option<MeterConfig>>, ControlError> {
         let meters = &self.loaded_ref()?.arrays.meters;
-        let cells = meters
-            .get(meter.0 as usize)
-            .ok_or(no_such_object("meter", meter.0))?;
+        let cells = meters.get(meter.0 as usize).ok_or(no_such_object("meter", meter.0))?;
         Ok(cells.iter().map(TwoRateMeter::config))
     }
 
@@ -35,9 +33,7 @@ impl Device {
     ) -> Result<(), ControlError> {
         check_rates(config)?;
         let meters = &mut self.loaded_mut()?.arrays.meters;
-        let cells = meters
-            .get_mut(meter.0 as usize)
-            .ok_or(no_such_object("meter", meter.0))?;
+        let cells = meters.get_mut(meter.0 as usize).ok_or(no_such_object("meter", meter.0))?;
         cell_mut(cells, cell)?.set_config(config);
         Ok(())
     }
@@ -91,9 +87,7 @@ impl Device {
         id: u16,
         replicas: Vec<Replica>,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .replication
-            .write_group(change, id, replicas)
+        self.loaded_mut()?.replication.write_group(change, id, replicas)
     }
 
     /// Adds, replaces or removes a clone session.
@@ -103,9 +97,7 @@ impl Device {
         id: u16,
         session: CloneSession,
     ) -> Result<(), ControlError> {
-        self.loaded_mut()?
-            .replication
-            .write_session(change, id, session)
+        self.loaded_mut()?.replication.write_session(change, id, session)
     }
 
     /// All multicast groups, by number.
@@ -135,10 +127,7 @@ impl Device {
         }
         let member = |parts: &Vec<(u128, u128)>| match parts.len() == spec.bits.len() {
             true => Ok(join_key_parts(parts, &spec.bits)),
-            false => Err(ControlError::KeyLength {
-                expected: spec.bits.len(),
-                found: parts.len(),
-            }),
+            false => Err(ControlError::KeyLength { expected: spec.bits.len(), found: parts.len() }),
         };
         let members: Vec<ValueSetMember> = members.iter().map(member).collect::<Result<_, _>>()?;
         loaded.value_sets[set.0 as usize] = members;
@@ -153,9 +142,7 @@ impl Device {
         timeout: Nanos,
     ) -> Result<(), ControlError> {
         let now = self.now;
-        self.loaded_mut()?
-            .table_mut(table)?
-            .set_idle_timeout(key, timeout, now)
+        self.loaded_mut()?.table_mut(table)?.set_idle_timeout(key, timeout, now)
     }
 
     /// The entries of all tables that have been idle for longer than they may; each is told once
@@ -180,10 +167,7 @@ fn join_key_parts(parts: &[(u128, u128)], bits: &[u32]) -> ValueSetMember {
     let put = |(value, of): ValueSetMember, (part, bits): (&(u128, u128), &u32)| {
         let place = bits.next_multiple_of(8);
         let padding = bit_mask(place) & !bit_mask(*bits);
-        (
-            value.unbounded_shl(place) | part.0,
-            of.unbounded_shl(place) | part.1 | padding,
-        )
+        (value.unbounded_shl(place) | part.0, of.unbounded_shl(place) | part.1 | padding)
     };
     parts.iter().zip(bits).fold((0, 0), put)
 }
@@ -197,7 +181,5 @@ fn check_rates(config: Option<MeterConfig>) -> Result<(), ControlError> {
 
 fn cell_mut<T>(cells: &mut [T], cell: usize) -> Result<&mut T, ControlError> {
     let size = cells.len();
-    cells
-        .get_mut(cell)
-        .ok_or(ControlError::NoSuchCell { cell, size })
+    cells.get_mut(cell).ok_or(ControlError::NoSuchCell { cell, size })
 }

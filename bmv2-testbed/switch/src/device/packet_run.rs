@@ -63,10 +63,7 @@ pub(super) struct PacketRun<'a> {
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) recirculations: &'a mut VecDeque<Recirculation>,
     pub(super) digests: &'a mut Vec<Digest>,
-    #[expect(
-        clippy::vec_box,
-        reason = "they are moved to queues and back, as pointers"
-    )]
+    #[expect(clippy::vec_box, reason = "they are moved to queues and back, as pointers")]
     pub(super) spare_packets: &'a mut Vec<Box<BufferedPacket>>,
     pub(super) load_number: u64,
     /// Copies and rounds since the last arrival or instant.
@@ -82,13 +79,8 @@ impl PacketRun<'_> {
     pub(super) fn process_arrival(&mut self, port: u16, packet: Vec<u8>) {
         let standard = &self.program.standard;
         let mut body = self.new_packet(packet);
-        body.phv
-            .assign_field(standard.ingress_port, i128::from(port));
-        assign_field(
-            &mut body.phv,
-            standard.ingress_timestamp,
-            to_micros(self.now),
-        );
+        body.phv.assign_field(standard.ingress_port, i128::from(port));
+        assign_field(&mut body.phv, standard.ingress_timestamp, to_micros(self.now));
         self.run_ingress(body, port);
         self.run_recirculated();
     }
@@ -164,10 +156,7 @@ impl PacketRun<'_> {
         let parsed = program.parser.parse_packet(packet, sets, &mut machine);
         machine.payload = &packet[parsed.bytes..];
         assign_field(machine.phv, standard.parser_error, i128::from(parsed.error));
-        let is_wrong = program
-            .verifications
-            .iter()
-            .any(|sum| !sum.is_correct(&mut machine));
+        let is_wrong = program.verifications.iter().any(|sum| !sum.is_correct(&mut machine));
         assign_field(machine.phv, standard.checksum_error, i128::from(is_wrong));
         program.ingress.run_packet(&mut lookups, &mut machine);
 
@@ -240,16 +229,8 @@ impl PacketRun<'_> {
         let BufferedPacket { phv, packet, .. } = &mut *clone;
         phv.assign_field(program.standard.ingress_port, i128::from(port));
         let (mut machine, _) = self.execution_state(phv, &[], packet.len() as u64);
-        clone.payload_from = program
-            .parser
-            .parse_packet(packet, sets, &mut machine)
-            .bytes;
-        self.mark_clone(
-            request,
-            &from.phv,
-            &mut clone.phv,
-            InstanceType::IngressClone,
-        );
+        clone.payload_from = program.parser.parse_packet(packet, sets, &mut machine).bytes;
+        self.mark_clone(request, &from.phv, &mut clone.phv, InstanceType::IngressClone);
         clone.truncate_to = clone_limit(session.packet_bytes);
         self.replicate_packet(&session.replicas, &mut clone);
         self.recycle_packet(clone);
@@ -264,9 +245,8 @@ impl PacketRun<'_> {
 
     fn mark_clone(&self, request: CloneRequest, from: &Phv, phv: &mut Phv, instance: InstanceType) {
         phv.reset_metadata(&self.program.metadata_slots);
-        for (slot, value) in request
-            .keep
-            .map_or(Vec::new(), |list| self.preserved_fields(list, from))
+        for (slot, value) in
+            request.keep.map_or(Vec::new(), |list| self.preserved_fields(list, from))
         {
             phv.set(slot, value);
         }
@@ -281,11 +261,7 @@ impl PacketRun<'_> {
     /// Queues one copy for each replica.
     fn replicate_packet(&mut self, replicas: &[Replica], of: &mut BufferedPacket) {
         for Replica { port, instance } in replicas {
-            assign_field(
-                &mut of.phv,
-                self.program.standard.egress_rid,
-                i128::from(*instance),
-            );
+            assign_field(&mut of.phv, self.program.standard.egress_rid, i128::from(*instance));
             if !self.count_pass() {
                 continue;
             }
@@ -303,20 +279,12 @@ impl PacketRun<'_> {
             self.counts.dropped_by_priority += 1;
             return self.recycle_packet(body);
         }
-        self.out.queued.push_back(QueuedPacket {
-            port,
-            level,
-            buffered: body,
-        });
+        self.out.queued.push_back(QueuedPacket { port, level, buffered: body });
     }
 
     /// From the queue to the port, or round to ingress.
     fn run_egress(&mut self, departure: QueuedPacket, wait: QueueWait) -> Option<Vec<u8>> {
-        let QueuedPacket {
-            port,
-            buffered: mut body,
-            ..
-        } = departure;
+        let QueuedPacket { port, buffered: mut body, .. } = departure;
         let (program, now, bytes) = (self.program, self.now, body.arrived_bytes);
         let standard = &program.standard;
         standard.enter_egress(&mut body.phv, port, now, wait);
@@ -381,12 +349,7 @@ impl PacketRun<'_> {
         let mut clone = self.copy_packet(from);
         clone.phv.clone_from(&from.phv);
         clone.payload_from = from.payload_from;
-        self.mark_clone(
-            request,
-            &from.phv,
-            &mut clone.phv,
-            InstanceType::EgressClone,
-        );
+        self.mark_clone(request, &from.phv, &mut clone.phv, InstanceType::EgressClone);
         clone.truncate_to = clone_limit(session.packet_bytes);
         self.replicate_packet(&session.replicas, &mut clone);
         self.recycle_packet(clone);

@@ -51,10 +51,7 @@ pub struct DeviceHandle {
 /// Where a device lives.
 #[derive(Clone, Debug)]
 enum DeviceOwner {
-    Network {
-        network: EmulatedNetworkHandle,
-        device: DeviceIndex,
-    },
+    Network { network: EmulatedNetworkHandle, device: DeviceIndex },
     Ports(PortsCommandSender),
 }
 
@@ -74,15 +71,13 @@ impl EmulatedNetworkHandle {
     /// another command held or redirected the clock meanwhile.
     pub async fn run_until(&self, time: Nanos) -> Result<Nanos, OwnerStopped> {
         let (reached, wait) = oneshot::channel();
-        self.send_command(Box::new(move |owner| owner.run_until(time, reached)))
-            .await?;
+        self.send_command(Box::new(move |owner| owner.run_until(time, reached))).await?;
         wait.await.map_err(|_| OwnerStopped)
     }
 
     /// Lets the clock run until further notice.
     pub async fn release_clock(&self, pace: ClockPace) -> Result<(), OwnerStopped> {
-        self.run_command(move |owner| owner.release_clock(pace))
-            .await
+        self.run_command(move |owner| owner.release_clock(pace)).await
     }
 
     /// Stops the clock and returns its time.
@@ -102,20 +97,12 @@ impl EmulatedNetworkHandle {
     /// A device of the fabric; one that does not exist answers as if the fabric were gone.
     pub fn device(&self, device: DeviceIndex) -> DeviceHandle {
         let fabric = self.clone();
-        DeviceHandle {
-            owner: DeviceOwner::Network {
-                network: fabric,
-                device,
-            },
-        }
+        DeviceHandle { owner: DeviceOwner::Network { network: fabric, device } }
     }
 
     /// An endpoint of the fabric; one that does not exist answers as if the fabric were gone.
     pub fn endpoint(&self, endpoint: EndpointIndex) -> EndpointHandle {
-        EndpointHandle {
-            network: self.clone(),
-            endpoint,
-        }
+        EndpointHandle { network: self.clone(), endpoint }
     }
 
     /// Takes a wire down or up, both directions at once.
@@ -124,15 +111,13 @@ impl EmulatedNetworkHandle {
         wire: WireIndex,
         state: WireState,
     ) -> Result<(), OwnerStopped> {
-        self.run_command(move |owner| owner.state.set_wire_state(wire, state))
-            .await
+        self.run_command(move |owner| owner.state.set_wire_state(wire, state)).await
     }
 
     /// What both directions of a wire have seen, that from its first port first; empty for a wire
     /// that does not exist.
     pub async fn wire_counts(&self, wire: WireIndex) -> Result<Vec<WireCounts>, OwnerStopped> {
-        self.run_command(move |owner| owner.state.wire_counts(wire))
-            .await
+        self.run_command(move |owner| owner.state.wire_counts(wire)).await
     }
 
     /// Packets that never got onto a wire.
@@ -166,9 +151,7 @@ impl EmulatedNetworkHandle {
 
 impl DeviceHandle {
     pub(crate) fn behind_ports(commands: PortsCommandSender) -> Self {
-        Self {
-            owner: DeviceOwner::Ports(commands),
-        }
+        Self { owner: DeviceOwner::Ports(commands) }
     }
 
     /// Runs something on the device, between two events.
@@ -177,10 +160,7 @@ impl DeviceHandle {
         run: impl FnOnce(&mut Device) -> R + Send + 'static,
     ) -> Result<R, OwnerStopped> {
         match &self.owner {
-            DeviceOwner::Network {
-                network: fabric,
-                device,
-            } => {
+            DeviceOwner::Network { network: fabric, device } => {
                 let device = *device;
                 let result =
                     fabric.run_command(move |owner| owner.state.device_mut(device).map(run));
@@ -195,10 +175,7 @@ impl DeviceHandle {
     pub async fn subscribe_packet_ins(&self) -> Result<mpsc::Receiver<Vec<u8>>, OwnerStopped> {
         let (to, packets) = mpsc::channel(PACKET_IN_LIMIT);
         match &self.owner {
-            DeviceOwner::Network {
-                network: fabric,
-                device,
-            } => {
+            DeviceOwner::Network { network: fabric, device } => {
                 let device = *device;
                 let set = fabric.run_command(move |owner| owner.state.set_packet_ins(device, to));
                 set.await?;
@@ -217,10 +194,7 @@ impl DeviceHandle {
     /// Gives the device a packet as if it had arrived on a port.
     pub async fn inject_packet(&self, port: u16, packet: Vec<u8>) -> Result<(), OwnerStopped> {
         match &self.owner {
-            DeviceOwner::Network {
-                network: fabric,
-                device,
-            } => {
+            DeviceOwner::Network { network: fabric, device } => {
                 let device = *device;
                 let inject = fabric
                     .run_command(move |owner| owner.state.inject_packet(device, port, &packet));
@@ -239,10 +213,8 @@ impl EndpointHandle {
         run: impl FnOnce(&mut E, Nanos, &mut EndpointOutbox) -> R + Send + 'static,
     ) -> Result<R, OwnerStopped> {
         let endpoint = self.endpoint;
-        let result = self
-            .network
-            .run_command(move |owner| owner.state.with_endpoint(endpoint, run))
-            .await;
+        let result =
+            self.network.run_command(move |owner| owner.state.with_endpoint(endpoint, run)).await;
         result?.ok_or(OwnerStopped)
     }
 }

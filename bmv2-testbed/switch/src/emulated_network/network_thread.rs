@@ -26,15 +26,9 @@ pub(super) struct NetworkOwner {
 
 enum ClockMode {
     Held,
-    RunUntil {
-        time: Nanos,
-        reached: oneshot::Sender<Nanos>,
-    },
+    RunUntil { time: Nanos, reached: oneshot::Sender<Nanos> },
     Free,
-    RealTime {
-        since: Instant,
-        from: Nanos,
-    },
+    RealTime { since: Instant, from: Nanos },
     Stopped,
 }
 
@@ -48,13 +42,8 @@ enum CommandWait {
 /// Starts the owner on a thread of its own.
 pub(super) fn spawn_owner(world: NetworkState) -> std::io::Result<EmulatedNetworkHandle> {
     let (sender, commands) = mpsc::channel(COMMAND_LIMIT);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()?;
-    let owner = NetworkOwner {
-        state: world,
-        mode: ClockMode::Held,
-    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let owner = NetworkOwner { state: world, mode: ClockMode::Held };
     std::thread::Builder::new()
         .name("fabric".to_owned())
         .spawn(move || runtime.block_on(owner.run_loop(commands)))?;
@@ -73,10 +62,9 @@ impl NetworkOwner {
         self.hold_clock();
         self.mode = match pace {
             ClockPace::Free => ClockMode::Free,
-            ClockPace::RealTime => ClockMode::RealTime {
-                since: Instant::now(),
-                from: self.state.now(),
-            },
+            ClockPace::RealTime => {
+                ClockMode::RealTime { since: Instant::now(), from: self.state.now() }
+            }
         };
     }
 
@@ -149,10 +137,7 @@ impl NetworkOwner {
             };
         }
         if u128::from(due - self.state.now()) > LAG_LIMIT.as_nanos() {
-            self.mode = ClockMode::RealTime {
-                since: Instant::now(),
-                from: self.state.now(),
-            };
+            self.mode = ClockMode::RealTime { since: Instant::now(), from: self.state.now() };
         }
         CommandWait::None
     }

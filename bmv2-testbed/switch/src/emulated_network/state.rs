@@ -73,9 +73,7 @@ struct EndpointNode {
 
 impl std::fmt::Debug for EndpointNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EndpointNode")
-            .field("lanes", &self.directions)
-            .finish_non_exhaustive()
+        f.debug_struct("EndpointNode").field("lanes", &self.directions).finish_non_exhaustive()
     }
 }
 
@@ -161,15 +159,8 @@ impl NetworkState {
                 }
             }
             NetworkEventKind::Timer { endpoint, token } => {
-                let Self {
-                    endpoints,
-                    outbox,
-                    now,
-                    ..
-                } = self;
-                endpoints[endpoint as usize]
-                    .endpoint
-                    .handle_timer(token, *now, outbox);
+                let Self { endpoints, outbox, now, .. } = self;
+                endpoints[endpoint as usize].endpoint.handle_timer(token, *now, outbox);
                 self.deliver_outbox(endpoint);
             }
         }
@@ -188,8 +179,7 @@ impl NetworkState {
         };
         let mut buffer = self.outputs.take_buffer();
         buffer.extend_from_slice(packet);
-        node.device
-            .receive_packet(port, buffer, self.now, &mut self.outputs);
+        node.device.receive_packet(port, buffer, self.now, &mut self.outputs);
         self.deliver_departures(device.0);
     }
 
@@ -240,11 +230,7 @@ impl NetworkState {
     fn deliver_arrival(&mut self, lane: u32, sequence: u64) {
         let line = &mut self.directions[lane as usize];
         // The wire may have gone down since, and taken the packet with it.
-        if line
-            .in_flight
-            .front()
-            .is_none_or(|flight| flight.sequence != sequence)
-        {
+        if line.in_flight.front().is_none_or(|flight| flight.sequence != sequence) {
             return;
         }
         let Some(flight) = line.in_flight.pop_front() else {
@@ -262,14 +248,12 @@ impl NetworkState {
         match to {
             WireEnd::Device(device, port) => {
                 let node = &mut self.devices[device.0 as usize];
-                node.device
-                    .receive_packet(port, flight.packet, self.now, &mut self.outputs);
+                node.device.receive_packet(port, flight.packet, self.now, &mut self.outputs);
                 self.deliver_departures(device.0);
             }
             WireEnd::Nic(endpoint, nic) => {
                 let node = &mut self.endpoints[endpoint.0 as usize];
-                node.endpoint
-                    .receive_packet(nic, &flight.packet, self.now, &mut self.outbox);
+                node.endpoint.receive_packet(nic, &flight.packet, self.now, &mut self.outbox);
                 self.outputs.recycle_buffer(flight.packet);
                 self.deliver_outbox(endpoint.0);
             }
@@ -311,10 +295,7 @@ impl NetworkState {
             outbox.spare.push(self.outputs.take_buffer());
         }
         for (at, token) in outbox.timers.drain(..) {
-            self.schedule_event(
-                at.max(self.now),
-                NetworkEventKind::Timer { endpoint, token },
-            );
+            self.schedule_event(at.max(self.now), NetworkEventKind::Timer { endpoint, token });
         }
         self.outbox = outbox;
     }
@@ -385,45 +366,26 @@ impl NetworkState {
         let (arrives, sequence) = (sent_at.saturating_add(line.delay), self.sequence);
         if line.in_flight.is_empty() {
             let what = NetworkEventKind::Arrival(lane);
-            self.events.push(Reverse(NetworkEvent {
-                time: arrives,
-                sequence,
-                kind: what,
-            }));
+            self.events.push(Reverse(NetworkEvent { time: arrives, sequence, kind: what }));
         }
-        line.in_flight.push_back(InFlightPacket {
-            arrives,
-            sequence,
-            packet,
-        });
+        line.in_flight.push_back(InFlightPacket { arrives, sequence, packet });
     }
 
     fn schedule_event(&mut self, time: Nanos, what: NetworkEventKind) {
         self.sequence += 1;
-        self.events.push(Reverse(NetworkEvent {
-            time,
-            sequence: self.sequence,
-            kind: what,
-        }));
+        self.events.push(Reverse(NetworkEvent { time, sequence: self.sequence, kind: what }));
     }
 }
 
 /// Building.
 impl NetworkState {
     pub(super) fn add_device(&mut self, device: Device) -> DeviceIndex {
-        self.devices.push(DeviceNode {
-            device,
-            directions: Vec::new(),
-            packet_ins: None,
-        });
+        self.devices.push(DeviceNode { device, directions: Vec::new(), packet_ins: None });
         DeviceIndex(self.devices.len() as u32 - 1)
     }
 
     pub(super) fn add_endpoint(&mut self, endpoint: Box<dyn NetworkEndpoint>) -> EndpointIndex {
-        self.endpoints.push(EndpointNode {
-            endpoint,
-            directions: Vec::new(),
-        });
+        self.endpoints.push(EndpointNode { endpoint, directions: Vec::new() });
         EndpointIndex(self.endpoints.len() as u32 - 1)
     }
 
@@ -467,14 +429,12 @@ impl NetworkState {
                 lost: 0,
             });
             let (lanes, at) = match from {
-                WireEnd::Device(device, port) => (
-                    &mut self.devices[device.0 as usize].directions,
-                    usize::from(port),
-                ),
-                WireEnd::Nic(endpoint, nic) => (
-                    &mut self.endpoints[endpoint.0 as usize].directions,
-                    nic as usize,
-                ),
+                WireEnd::Device(device, port) => {
+                    (&mut self.devices[device.0 as usize].directions, usize::from(port))
+                }
+                WireEnd::Nic(endpoint, nic) => {
+                    (&mut self.endpoints[endpoint.0 as usize].directions, nic as usize)
+                }
             };
             if lanes.len() <= at {
                 lanes.resize(at + 1, None);

@@ -52,19 +52,10 @@ impl PipelineSchema {
         let object = format!("action profile {name}");
         let index = find_index(&program.names.profiles, "action profile", &name)?;
         let spec = &program.profiles[index.0 as usize];
-        check_same(
-            &object,
-            "selector",
-            profile.with_selector,
-            spec.with_selector,
-        )?;
+        check_same(&object, "selector", profile.with_selector, spec.with_selector)?;
         let table = profile.table_ids.first().copied().unwrap_or_default();
         if !self.tables.contains_key(&table) {
-            return Err(SchemaError::Id {
-                object,
-                id: table,
-                problem: "not a table",
-            });
+            return Err(SchemaError::Id { object, id: table, problem: "not a table" });
         }
         let max_member_weight = match profile.selector_size_semantics {
             Some(SumOfMembers(limit)) => Some(limit.max_member_weight),
@@ -87,9 +78,7 @@ impl PipelineSchema {
     /// Every table's profile must be defined.
     fn check_table_profiles(&self) -> Result<(), SchemaError> {
         let dangling = |table: &&TableSchema| {
-            table
-                .profile
-                .is_some_and(|profile| !self.profiles.contains_key(&profile))
+            table.profile.is_some_and(|profile| !self.profiles.contains_key(&profile))
         };
         match self.tables.values().find(dangling) {
             None => Ok(()),
@@ -111,43 +100,18 @@ fn resolve_table(
     let object = format!("table {name}");
     let index = find_index(&program.names.tables, "table", &name)?;
     let spec = &program.tables[index.0 as usize];
-    check_same(
-        &object,
-        "number of match fields",
-        table.match_fields.len(),
-        spec.keys.len(),
-    )?;
+    check_same(&object, "number of match fields", table.match_fields.len(), spec.keys.len())?;
     let fields = spec
         .keys
         .iter()
         .map(|key| resolve_field(&object, key, &table.match_fields))
         .collect::<Result<Vec<_>, _>>()?;
     let counters = info.direct_counters.iter();
-    let direct_counter = counters
-        .clone()
-        .any(|counter| counter.direct_table_id == id);
-    check_same(
-        &object,
-        "direct counter",
-        direct_counter,
-        spec.direct_counter,
-    )?;
-    check_same(
-        &object,
-        "action profile",
-        table.implementation_id != 0,
-        spec.profile.is_some(),
-    )?;
-    let direct_meter = info
-        .direct_meters
-        .iter()
-        .any(|meter| meter.direct_table_id == id);
-    check_same(
-        &object,
-        "direct meter",
-        direct_meter,
-        spec.direct_meter.is_some(),
-    )?;
+    let direct_counter = counters.clone().any(|counter| counter.direct_table_id == id);
+    check_same(&object, "direct counter", direct_counter, spec.direct_counter)?;
+    check_same(&object, "action profile", table.implementation_id != 0, spec.profile.is_some())?;
+    let direct_meter = info.direct_meters.iter().any(|meter| meter.direct_table_id == id);
+    check_same(&object, "direct meter", direct_meter, spec.direct_meter.is_some())?;
     let notifies = p4info::table::IdleTimeoutBehavior::NotifyControl;
     Ok(TableSchema {
         takes_priority: spec.takes_priority(),
@@ -170,44 +134,29 @@ fn resolve_field(
     key: &KeySpec,
     fields: &[p4info::MatchField],
 ) -> Result<FieldSchema, SchemaError> {
-    let field = fields
-        .iter()
-        .find(|field| field.name == key.name)
-        .ok_or_else(|| SchemaError::Differs {
+    let field =
+        fields.iter().find(|field| field.name == key.name).ok_or_else(|| SchemaError::Differs {
             object: object.to_owned(),
             property: format!("match field {}", key.name),
             p4info: "absent".to_owned(),
             program: "present".to_owned(),
         })?;
     let place = format!("{object}, match field {}", field.name);
-    check_same(
-        &place,
-        "bitwidth",
-        i64::from(field.bitwidth),
-        i64::from(key.bits),
-    )?;
+    check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(key.bits))?;
     let kind = match_kind(&place, field)?;
     // p4c compiles an optional match to a ternary one.
     if (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
         let (p4info, program) = (format!("{kind:?}"), format!("{:?}", key.kind));
         check_same(&place, "match type", p4info.as_str(), program.as_str())?;
     }
-    Ok(FieldSchema {
-        id: field.id,
-        name: field.name.clone(),
-        bits: key.bits,
-        kind,
-    })
+    Ok(FieldSchema { id: field.id, name: field.name.clone(), bits: key.bits, kind })
 }
 
 pub(super) fn match_kind(
     place: &str,
     field: &p4info::MatchField,
 ) -> Result<MatchKind, SchemaError> {
-    let unsupported = |feature: String| SchemaError::Unsupported {
-        object: place.into(),
-        feature,
-    };
+    let unsupported = |feature: String| SchemaError::Unsupported { object: place.into(), feature };
     match &field.r#match {
         Some(Match::MatchType(number)) => match MatchType::try_from(*number) {
             Ok(MatchType::Exact) => Ok(MatchKind::Exact),
@@ -233,34 +182,21 @@ fn resolve_actions(
     for reference in &table.action_refs {
         let id = reference.id;
         let is_it = |action: &&p4info::Action| id_and_name(action.preamble.as_ref()).0 == id;
-        let action = info
-            .actions
-            .iter()
-            .find(is_it)
-            .ok_or_else(|| SchemaError::Id {
-                object: object.to_owned(),
-                id,
-                problem: "not an action",
-            })?;
+        let action = info.actions.iter().find(is_it).ok_or_else(|| SchemaError::Id {
+            object: object.to_owned(),
+            id,
+            problem: "not an action",
+        })?;
         let name = id_and_name(action.preamble.as_ref()).1;
         let called = |index: &&ActionIndex| program.action_specs[index.0 as usize].name == name;
-        let index = *spec
-            .actions
-            .iter()
-            .find(called)
-            .ok_or_else(|| SchemaError::Missing {
-                what: "action",
-                name: format!("{name} of {object}"),
-            })?;
+        let index = *spec.actions.iter().find(called).ok_or_else(|| SchemaError::Missing {
+            what: "action",
+            name: format!("{name} of {object}"),
+        })?;
         let parameters = resolve_parameters(action, index, program)?;
         actions.by_index.insert(index, id);
         let scope = reference.scope();
-        let resolved = ActionSchema {
-            name,
-            index,
-            scope,
-            parameters,
-        };
+        let resolved = ActionSchema { name, index, scope, parameters };
         insert_once(&mut actions.by_id, id, resolved, "action reference")?;
     }
     Ok(actions)
@@ -273,38 +209,14 @@ fn resolve_parameters(
 ) -> Result<Vec<ParameterSchema>, SchemaError> {
     let spec = &program.action_specs[index.0 as usize];
     let object = format!("action {}", spec.name);
-    check_same(
-        &object,
-        "number of parameters",
-        action.params.len(),
-        spec.parameters.len(),
-    )?;
+    check_same(&object, "number of parameters", action.params.len(), spec.parameters.len())?;
     let join = |(param, declared): (&p4info::action::Param, &crate::program::ActionParameter)| {
-        check_same(
-            &object,
-            "parameter",
-            param.name.as_str(),
-            declared.name.as_str(),
-        )?;
+        check_same(&object, "parameter", param.name.as_str(), declared.name.as_str())?;
         let place = format!("{object}, parameter {}", param.name);
-        check_same(
-            &place,
-            "bitwidth",
-            i64::from(param.bitwidth),
-            i64::from(declared.bits),
-        )?;
-        Ok(ParameterSchema {
-            id: param.id,
-            name: param.name.clone(),
-            bits: declared.bits,
-        })
+        check_same(&place, "bitwidth", i64::from(param.bitwidth), i64::from(declared.bits))?;
+        Ok(ParameterSchema { id: param.id, name: param.name.clone(), bits: declared.bits })
     };
-    action
-        .params
-        .iter()
-        .zip(&spec.parameters)
-        .map(join)
-        .collect()
+    action.params.iter().zip(&spec.parameters).map(join).collect()
 }
 
 fn resolve_packet_header(
@@ -312,51 +224,30 @@ fn resolve_packet_header(
     name: &str,
 ) -> Result<ControllerPacketHeader, SchemaError> {
     let headers = &info.controller_packet_metadata;
-    let Some(header) = headers
-        .iter()
-        .find(|h| id_and_name(h.preamble.as_ref()).1 == name)
-    else {
+    let Some(header) = headers.iter().find(|h| id_and_name(h.preamble.as_ref()).1 == name) else {
         return Ok(ControllerPacketHeader::default());
     };
     let resolve = |field: &p4info::controller_packet_metadata::Metadata| {
-        let bits = u32::try_from(field.bitwidth)
-            .ok()
-            .filter(|bits| (1..=128).contains(bits));
+        let bits = u32::try_from(field.bitwidth).ok().filter(|bits| (1..=128).contains(bits));
         let bits = bits.ok_or_else(|| SchemaError::Unsupported {
             object: format!("header {name}, field {}", field.name),
             feature: format!("a width of {} bits", field.bitwidth),
         })?;
-        let is_padding = field
-            .annotations
-            .iter()
-            .any(|text| text.starts_with("@padding"));
-        let field = ParameterSchema {
-            id: field.id,
-            name: field.name.clone(),
-            bits,
-        };
+        let is_padding = field.annotations.iter().any(|text| text.starts_with("@padding"));
+        let field = ParameterSchema { id: field.id, name: field.name.clone(), bits };
         Ok(PacketHeaderField { field, is_padding })
     };
-    let fields = header
-        .metadata
-        .iter()
-        .map(resolve)
-        .collect::<Result<Vec<_>, _>>()?;
+    let fields = header.metadata.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
     let bits: u32 = fields.iter().map(|field| field.field.bits).sum();
     if !bits.is_multiple_of(8) {
         let feature = format!("a length of {bits} bits, not whole bytes,");
-        return Err(SchemaError::Unsupported {
-            object: format!("header {name}"),
-            feature,
-        });
+        return Err(SchemaError::Unsupported { object: format!("header {name}"), feature });
     }
     Ok(ControllerPacketHeader { fields })
 }
 
 pub(super) fn id_and_name(preamble: Option<&p4info::Preamble>) -> (u32, String) {
-    preamble
-        .map(|preamble| (preamble.id, preamble.name.clone()))
-        .unwrap_or_default()
+    preamble.map(|preamble| (preamble.id, preamble.name.clone())).unwrap_or_default()
 }
 
 pub(super) fn find_index<I: Copy>(
@@ -364,10 +255,7 @@ pub(super) fn find_index<I: Copy>(
     what: &'static str,
     name: &str,
 ) -> Result<I, SchemaError> {
-    let missing = || SchemaError::Missing {
-        what,
-        name: name.to_owned(),
-    };
+    let missing = || SchemaError::Missing { what, name: name.to_owned() };
     names.get(name).copied().ok_or_else(missing)
 }
 
@@ -379,16 +267,8 @@ pub(super) fn insert_once<T>(
 ) -> Result<(), SchemaError> {
     match map.insert(id, value) {
         None if id != 0 => Ok(()),
-        None => Err(SchemaError::Id {
-            object: what.to_owned(),
-            id,
-            problem: "not an id",
-        }),
-        Some(_) => Err(SchemaError::Id {
-            object: what.to_owned(),
-            id,
-            problem: "used twice",
-        }),
+        None => Err(SchemaError::Id { object: what.to_owned(), id, problem: "not an id" }),
+        Some(_) => Err(SchemaError::Id { object: what.to_owned(), id, problem: "used twice" }),
     }
 }
 

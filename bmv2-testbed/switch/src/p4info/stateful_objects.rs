@@ -29,22 +29,14 @@ impl PipelineSchema {
                 let feature = "a type other than bit<W> or int<W>".to_owned();
                 return Err(SchemaError::Unsupported { object, feature });
             }
-            let schema = RegisterSchema {
-                index,
-                bits: spec.bits,
-            };
+            let schema = RegisterSchema { index, bits: spec.bits };
             insert_once(&mut self.registers, id, schema, "register")?;
         }
         for digest in &info.digests {
             let (id, name) = id_and_name(digest.preamble.as_ref());
             let index = find_index(&program.names.learn_lists, "digest", &name)?;
             let is_struct = !is_bitstring(digest.type_spec.as_ref());
-            insert_once(
-                &mut self.digests,
-                id,
-                DigestSchema { index, is_struct },
-                "digest",
-            )?;
+            insert_once(&mut self.digests, id, DigestSchema { index, is_struct }, "digest")?;
         }
         for set in &info.value_sets {
             let (id, schema) = resolve_value_set(set, program)?;
@@ -63,42 +55,18 @@ fn resolve_value_set(
     let index = find_index(&program.names.value_sets, "value set", &name)?;
     let spec = &program.value_sets[index.0 as usize];
     check_same(&object, "size", i64::from(set.size), spec.size as i64)?;
-    check_same(
-        &object,
-        "number of match fields",
-        set.r#match.len(),
-        spec.bits.len(),
-    )?;
+    check_same(&object, "number of match fields", set.r#match.len(), spec.bits.len())?;
     let field = |(field, bits): (&p4info::MatchField, &u32)| {
         let place = format!("{object}, match field {}", field.id);
-        check_same(
-            &place,
-            "bitwidth",
-            i64::from(field.bitwidth),
-            i64::from(*bits),
-        )?;
+        check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(*bits))?;
         let (id, name) = (field.id, field.name.clone());
-        Ok(FieldSchema {
-            id,
-            name,
-            bits: *bits,
-            kind: match_kind(&place, field)?,
-        })
+        Ok(FieldSchema { id, name, bits: *bits, kind: match_kind(&place, field)? })
     };
     let fields = set.r#match.iter().zip(&spec.bits).map(field);
-    Ok((
-        id,
-        ValueSetSchema {
-            index,
-            fields: fields.collect::<Result<_, _>>()?,
-        },
-    ))
+    Ok((id, ValueSetSchema { index, fields: fields.collect::<Result<_, _>>()? }))
 }
 
 fn is_bitstring(spec: Option<&p4info::P4DataTypeSpec>) -> bool {
     use p4info::p4_data_type_spec::TypeSpec;
-    matches!(
-        spec.and_then(|spec| spec.type_spec.as_ref()),
-        Some(TypeSpec::Bitstring(_))
-    )
+    matches!(spec.and_then(|spec| spec.type_spec.as_ref()), Some(TypeSpec::Bitstring(_)))
 }

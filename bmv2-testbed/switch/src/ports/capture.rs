@@ -36,14 +36,10 @@ impl CaptureReplay {
     /// # Errors
     /// The file is not a pcap file, or ends within a packet.
     pub(super) fn add_file(&mut self, port: u16, file: &Path) -> Result<(), PortsError> {
-        let failed = |source| PortsError::Capture {
-            file: file.to_owned(),
-            source,
-        };
+        let failed = |source| PortsError::Capture { file: file.to_owned(), source };
         let reader = File::open(file).map_err(failed)?;
-        let mut reader = PcapReader::new(BufReader::new(reader))
-            .map_err(io_error)
-            .map_err(failed)?;
+        let mut reader =
+            PcapReader::new(BufReader::new(reader)).map_err(io_error).map_err(failed)?;
         let mut place = 0;
         while let Some(packet) = reader.next_packet() {
             let packet = packet.map_err(io_error).map_err(failed)?;
@@ -84,18 +80,10 @@ impl CaptureWriter {
     /// # Errors
     /// It cannot be written.
     pub(super) fn create(file: &Path) -> Result<Self, PortsError> {
-        let failed = |source| PortsError::Capture {
-            file: file.to_owned(),
-            source,
-        };
+        let failed = |source| PortsError::Capture { file: file.to_owned(), source };
         let created = File::create(file).map_err(failed)?;
-        let writer = PcapWriter::new(BufWriter::new(created))
-            .map_err(io_error)
-            .map_err(failed)?;
-        Ok(Self {
-            writer,
-            failed: false,
-        })
+        let writer = PcapWriter::new(BufWriter::new(created)).map_err(io_error).map_err(failed)?;
+        Ok(Self { writer, failed: false })
     }
 
     /// Adds a packet; `time` is since the epoch.

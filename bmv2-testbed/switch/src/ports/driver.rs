@@ -120,9 +120,8 @@ impl PortsDriver {
         }
         let levels = self.device.config().levels;
         let port = DevicePort::open(config, levels, self.options.record.as_deref())?;
-        let listened = port
-            .as_fd()
-            .map_or(Ok(()), |fd| register_fd(&self.epoll, fd, u64::from(number)));
+        let listened =
+            port.as_fd().map_or(Ok(()), |fd| register_fd(&self.epoll, fd, u64::from(number)));
         listened.map_err(|errno| PortsError::Start(errno.into()))?;
         self.ports[at] = Some(port);
         self.numbers.push(number);
@@ -143,10 +142,7 @@ impl PortsDriver {
 
     /// All ports, by number.
     pub(super) fn port_statuses(&self) -> Vec<PortStatus> {
-        let ports = self
-            .numbers
-            .iter()
-            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         ports.map(DevicePort::status).collect()
     }
 
@@ -161,8 +157,7 @@ impl PortsDriver {
     fn receive_packet(&mut self, port: u16, packet: &[u8]) {
         let mut buffer = self.outputs.take_buffer();
         buffer.extend_from_slice(packet);
-        self.device
-            .receive_packet(port, buffer, self.now, &mut self.outputs);
+        self.device.receive_packet(port, buffer, self.now, &mut self.outputs);
     }
 
     /// Ends after this round.
@@ -225,8 +220,7 @@ impl PortsDriver {
                     port.count_received(frame);
                     let mut buffer = self.outputs.take_buffer();
                     buffer.extend_from_slice(frame);
-                    self.device
-                        .receive_packet(number, buffer, self.now, &mut self.outputs);
+                    self.device.receive_packet(number, buffer, self.now, &mut self.outputs);
                 }
                 None => port.count_oversized(),
             }
@@ -242,10 +236,7 @@ impl PortsDriver {
                 self.send_packet_in(departure);
                 continue;
             }
-            let mut egress = DeviceEgress {
-                device: &mut self.device,
-                outputs: &mut self.outputs,
-            };
+            let mut egress = DeviceEgress { device: &mut self.device, outputs: &mut self.outputs };
             match self.ports.get_mut(usize::from(departure.port)) {
                 Some(Some(port)) => port.enqueue_packet(departure, self.now, &mut egress),
                 _ => egress.discard_packet(departure),
@@ -272,10 +263,7 @@ impl PortsDriver {
                 continue;
             }
             let before = port.send_status();
-            let mut egress = DeviceEgress {
-                device: &mut self.device,
-                outputs: &mut self.outputs,
-            };
+            let mut egress = DeviceEgress { device: &mut self.device, outputs: &mut self.outputs };
             port.send_due_packets(self.now, &mut egress);
             if let (true, Some(fd)) = (port.send_status() != before, port.as_fd()) {
                 let mut event =
@@ -313,9 +301,8 @@ impl PortsDriver {
             let heard = port.handle_link_update(news);
             if heard == PortChange::Attached {
                 // Fails only for an interface that has gone again, which is heard of next.
-                let _fleeting = port
-                    .as_fd()
-                    .map(|fd| register_fd(&self.epoll, fd, u64::from(*number)));
+                let _fleeting =
+                    port.as_fd().map(|fd| register_fd(&self.epoll, fd, u64::from(*number)));
             }
             if heard != PortChange::Unchanged {
                 changed = true;
@@ -329,10 +316,7 @@ impl PortsDriver {
 
     /// Tells those who watch, if a port has come, gone or changed.
     fn publish_states(&self) {
-        let ports = self
-            .numbers
-            .iter()
-            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let states: Vec<_> = ports.map(|port| (port.number(), port.state())).collect();
         self.states.send_if_modified(|known| {
             let differs = *known != states;
@@ -361,16 +345,10 @@ impl PortsDriver {
 
     /// When something is to be done though no descriptor says so.
     fn next_deadline(&self) -> Option<Nanos> {
-        let ports = self
-            .numbers
-            .iter()
-            .filter_map(|n| self.ports[usize::from(*n)].as_ref());
+        let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let replay =
             (!self.replay.is_finished()).then(|| duration_nanos(self.options.replay_after));
-        ports
-            .filter_map(DevicePort::next_deadline)
-            .chain(replay)
-            .min()
+        ports.filter_map(DevicePort::next_deadline).chain(replay).min()
     }
 
     fn arm_timer(&self, due: Nanos) -> io::Result<()> {

@@ -54,14 +54,8 @@ impl LinkMonitor {
         let family = AddressFamily::Netlink;
         let fd = socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
         let _default = setsockopt(&fd, sockopt::RcvBufForce, &KERNEL_BYTES);
-        bind(
-            fd.as_raw_fd(),
-            &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32),
-        )?;
-        let links = Self {
-            fd,
-            buffer: vec![0; DATAGRAM],
-        };
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32))?;
+        let links = Self { fd, buffer: vec![0; DATAGRAM] };
         links.request_links()?;
         Ok(links)
     }
@@ -96,11 +90,7 @@ impl LinkMonitor {
     pub fn receive_updates(&mut self) -> Vec<LinkUpdate> {
         let mut news = Vec::new();
         loop {
-            match recv(
-                self.fd.as_raw_fd(),
-                &mut self.buffer,
-                MsgFlags::MSG_DONTWAIT,
-            ) {
+            match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => parse_datagram(&self.buffer[..length], &mut news),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => {
@@ -140,13 +130,10 @@ fn parse_message(message: &RouteNetlinkMessage) -> Option<LinkUpdate> {
         RouteNetlinkMessage::DelLink(link) => (link, false),
         _ => return None,
     };
-    let name = link
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            LinkAttribute::IfName(name) => Some(name.clone()),
-            _ => None,
-        });
+    let name = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
     let flags = link.header.flags;
     let state = if !exists {
         PortState::Absent
@@ -155,9 +142,5 @@ fn parse_message(message: &RouteNetlinkMessage) -> Option<LinkUpdate> {
     } else {
         PortState::Down
     };
-    Some(LinkUpdate {
-        name: name?,
-        index: link.header.index,
-        state,
-    })
+    Some(LinkUpdate { name: name?, index: link.header.index, state })
 }

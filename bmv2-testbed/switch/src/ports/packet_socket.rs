@@ -83,12 +83,7 @@ impl PacketSocket {
     pub fn open(interface: &str) -> io::Result<Self> {
         let address = link_address(interface)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let fd = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            flags,
-            SockProtocol::EthAll,
-        )?;
+        let fd = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)?;
         bind(fd.as_raw_fd(), &address)?;
         setsockopt(&fd, IgnoreOutgoing, &true)?;
         // Refused to a process without CAP_NET_ADMIN, which then has the system's default.
@@ -104,11 +99,7 @@ impl PacketSocket {
     /// # Errors
     /// The interface is down or gone.
     pub fn receive_batch(&self, batch: &mut FrameBatch) -> io::Result<usize> {
-        let FrameBatch {
-            frames,
-            lengths,
-            headers,
-        } = batch;
+        let FrameBatch { frames, lengths, headers } = batch;
         let mut frames = frames.iter_mut();
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
             std::array::from_fn(|_| match frames.next() {
@@ -119,9 +110,7 @@ impl PacketSocket {
         match recvmmsg(self.fd.as_raw_fd(), headers, &mut slices, flags, None) {
             Ok(messages) => {
                 let received = lengths.iter_mut().zip(messages);
-                Ok(received
-                    .map(|(length, message)| *length = message.bytes)
-                    .count())
+                Ok(received.map(|(length, message)| *length = message.bytes).count())
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
             Err(errno) => Err(errno.into()),

@@ -93,9 +93,7 @@ impl DevicePort {
             }
         };
         let record = record.filter(|_| matches!(exit, PortOutput::Interface { .. }));
-        let recorders = record
-            .map(|folder| InterfaceCapture::create(folder, &name))
-            .transpose()?;
+        let recorders = record.map(|folder| InterfaceCapture::create(folder, &name)).transpose()?;
         Ok(Self {
             status: PortStatus {
                 number: config.number,
@@ -131,10 +129,7 @@ impl DevicePort {
 
     /// The port and what has happened to its packets.
     pub(super) fn status(&self) -> PortStatus {
-        PortStatus {
-            levels: self.transmitter.queue_counts().collect(),
-            ..self.status.clone()
-        }
+        PortStatus { levels: self.transmitter.queue_counts().collect(), ..self.status.clone() }
     }
 
     /// What wakes the thread for this port; none for files and for an absent interface.
@@ -150,9 +145,9 @@ impl DevicePort {
         // Reading again is also what clears an error of the interface; news of it come apart.
         self.send_status = SendStatus::All;
         match &self.output {
-            PortOutput::Interface { socket, .. } => socket
-                .as_ref()
-                .map_or(0, |socket| socket.receive_batch(batch).unwrap_or(0)),
+            PortOutput::Interface { socket, .. } => {
+                socket.as_ref().map_or(0, |socket| socket.receive_batch(batch).unwrap_or(0))
+            }
             PortOutput::File(_) => 0,
         }
     }
@@ -167,10 +162,7 @@ impl DevicePort {
     pub(super) fn count_oversized(&mut self) {
         if self.status.oversized == 0 {
             let interface = &self.status.name;
-            tracing::warn!(
-                interface,
-                "a frame is too long; turn the sender's offloads off"
-            );
+            tracing::warn!(interface, "a frame is too long; turn the sender's offloads off");
         }
         self.status.oversized += 1;
     }
@@ -183,8 +175,7 @@ impl DevicePort {
         egress: &mut DeviceEgress<'_>,
     ) {
         let (level, bytes) = (departure.level, departure.queued_bytes());
-        self.transmitter
-            .enqueue_packet(level, (departure, bytes), now, egress);
+        self.transmitter.enqueue_packet(level, (departure, bytes), now, egress);
     }
 
     /// Whether [`Port::send_due_packets`] has something to do.
@@ -192,10 +183,7 @@ impl DevicePort {
         let is_blocked = self.send_status == SendStatus::Full;
         !is_blocked
             && (self.transmitter.has_ready()
-                || self
-                    .transmitter
-                    .next_deadline()
-                    .is_some_and(|due| due <= now))
+                || self.transmitter.next_deadline().is_some_and(|due| due <= now))
     }
 
     /// When it will have, if nothing else happens.
@@ -214,18 +202,14 @@ impl DevicePort {
             self.send_ready();
             if let Some(recorders) = &mut self.capture {
                 let time = since_epoch();
-                self.sent
-                    .iter()
-                    .for_each(|packet| recorders.sent.write_packet(packet, time));
+                self.sent.iter().for_each(|packet| recorders.sent.write_packet(packet, time));
             }
             for packet in self.sent.drain(..) {
                 self.status.sent.add_packet(packet.len() as u64);
                 egress.outputs.recycle_buffer(packet);
             }
             self.status.lost += self.refused.len() as u64;
-            self.refused
-                .drain(..)
-                .for_each(|packet| egress.outputs.recycle_buffer(packet));
+            self.refused.drain(..).for_each(|packet| egress.outputs.recycle_buffer(packet));
             if self.send_status == SendStatus::Full {
                 return;
             }
@@ -245,9 +229,7 @@ impl DevicePort {
             },
             PortOutput::File(recorder) => {
                 let time = since_epoch();
-                ready
-                    .iter()
-                    .for_each(|packet| recorder.write_packet(packet, time));
+                ready.iter().for_each(|packet| recorder.write_packet(packet, time));
                 self.sent.extend(ready.drain(..));
             }
         }
@@ -281,24 +263,15 @@ impl DevicePort {
         }
         let changed = self.status.state != news.state;
         self.status.state = news.state;
-        if changed {
-            PortChange::Changed
-        } else {
-            PortChange::Unchanged
-        }
+        if changed { PortChange::Changed } else { PortChange::Unchanged }
     }
 }
 
 impl PortOutput {
     fn open_interface(name: &str) -> Result<Self, PortsError> {
-        let socket = PacketSocket::open(name).map_err(|source| PortsError::Interface {
-            name: name.to_owned(),
-            source,
-        })?;
-        Ok(Self::Interface {
-            socket: Some(socket),
-            index: None,
-        })
+        let socket = PacketSocket::open(name)
+            .map_err(|source| PortsError::Interface { name: name.to_owned(), source })?;
+        Ok(Self::Interface { socket: Some(socket), index: None })
     }
 }
 
@@ -313,7 +286,5 @@ impl InterfaceCapture {
 
 /// Captures carry the time of day.
 fn since_epoch() -> std::time::Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

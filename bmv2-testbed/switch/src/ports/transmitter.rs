@@ -139,10 +139,7 @@ mod tests {
     }
 
     fn marks(line: &mut PortTransmitter<u8>) -> Vec<u8> {
-        line.ready_packets()
-            .drain(..)
-            .map(|packet| packet[0])
-            .collect()
+        line.ready_packets().drain(..).map(|packet| packet[0]).collect()
     }
 
     #[test]
@@ -157,15 +154,9 @@ mod tests {
         assert_eq!(marks(&mut line), [] as [u8; 0]);
         // Looked at 700 ns late: the next two still end at 2 and 3 microseconds.
         line.advance_to(1_700, &mut Plain);
-        assert_eq!(
-            (marks(&mut line), line.next_deadline()),
-            (vec![1], Some(2_000))
-        );
+        assert_eq!((marks(&mut line), line.next_deadline()), (vec![1], Some(2_000)));
         line.advance_to(3_000, &mut Plain);
-        assert_eq!(
-            (marks(&mut line), line.next_deadline()),
-            (vec![9, 2], Some(4_000))
-        );
+        assert_eq!((marks(&mut line), line.next_deadline()), (vec![9, 2], Some(4_000)));
         line.advance_to(9_000, &mut Plain);
         assert_eq!((marks(&mut line), line.next_deadline()), (vec![3], None));
     }
@@ -184,10 +175,7 @@ mod tests {
             line.enqueue_packet(0, (mark, 125), 0, &mut Plain);
         }
         line.advance_to(0, &mut Plain);
-        assert_eq!(
-            (line.ready_packets().len(), line.next_deadline()),
-            (READY_LIMIT, None)
-        );
+        assert_eq!((line.ready_packets().len(), line.next_deadline()), (READY_LIMIT, None));
         line.enqueue_packet(1, (200, 125), 0, &mut Plain);
         line.ready_packets().clear();
         line.advance_to(0, &mut Plain);

@@ -24,11 +24,7 @@ impl ProgramObjects<'_> {
         parameters: &[u32],
         at: &str,
     ) -> Result<CompiledAction, LoadError> {
-        let compiler = ExprCompiler {
-            headers: self.headers,
-            parameters,
-            at,
-        };
+        let compiler = ExprCompiler { headers: self.headers, parameters, at };
         let mut starts = Vec::with_capacity(declared.len() + 1);
         let mut primitives = Vec::new();
         for primitive in declared {
@@ -54,15 +50,8 @@ impl ProgramObjects<'_> {
         let at = &declared.name;
         let (header, field) = &declared.target;
         let calculation = self.calculations.get(declared.calculation.as_str());
-        let compiler = ExprCompiler {
-            headers: self.headers,
-            parameters: &[],
-            at,
-        };
-        let condition = declared
-            .if_cond
-            .as_ref()
-            .map(|cond| compiler.compile_condition(cond));
+        let compiler = ExprCompiler { headers: self.headers, parameters: &[], at };
+        let condition = declared.if_cond.as_ref().map(|cond| compiler.compile_condition(cond));
         Ok(ChecksumField {
             field: self.headers.plain_field(header, field, at)?,
             calculation: calculation
@@ -76,16 +65,10 @@ impl ProgramObjects<'_> {
 /// An action as the control plane sees it.
 pub(super) fn action_spec(declared: &json::ActionDecl) -> Result<ActionSpec, LoadError> {
     let parameter = |data: &json::RuntimeDataDecl| match data.bitwidth {
-        bits @ 1..=128 => Ok(ActionParameter {
-            name: data.name.clone(),
-            bits,
-        }),
+        bits @ 1..=128 => Ok(ActionParameter { name: data.name.clone(), bits }),
         bits => {
             let at = format!("{}.{}", declared.name, data.name);
-            Err(LoadError::unsupported(
-                format!("parameter of {bits} bits"),
-                &at,
-            ))
+            Err(LoadError::unsupported(format!("parameter of {bits} bits"), &at))
         }
     };
     let parameters = declared.runtime_data.iter().map(parameter);

@@ -14,10 +14,8 @@ const MAX_CELLS: usize = 1 << 22;
 /// The indirect counters.
 pub(super) fn counter_specs(root: &json::ProgramDocument) -> Result<Vec<CounterSpec>, LoadError> {
     let indirect = root.counter_arrays.iter().filter(|array| !array.is_direct);
-    let spec = |array: &json::CounterArrayDecl| CounterSpec {
-        name: array.name.clone(),
-        size: array.size,
-    };
+    let spec =
+        |array: &json::CounterArrayDecl| CounterSpec { name: array.name.clone(), size: array.size };
     let specs: Vec<CounterSpec> = indirect.map(spec).collect();
     check_cell_count("counter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
     Ok(specs)
@@ -28,11 +26,7 @@ pub(super) fn meter_specs(root: &json::ProgramDocument) -> Result<Vec<MeterSpec>
     let indirect = root.meter_arrays.iter().filter(|array| !array.is_direct);
     let spec = |array: &json::MeterArrayDecl| {
         let (name, size) = (array.name.clone(), array.size);
-        Ok(MeterSpec {
-            name,
-            size,
-            unit: meter_unit(array)?,
-        })
+        Ok(MeterSpec { name, size, unit: meter_unit(array)? })
     };
     let specs: Vec<MeterSpec> = indirect.map(spec).collect::<Result<_, LoadError>>()?;
     check_cell_count("meter", specs.iter().map(|spec| (&spec.name, spec.size)))?;
@@ -69,11 +63,7 @@ fn meter_unit(array: &json::MeterArrayDecl) -> Result<MeterUnit, LoadError> {
 /// The registers.
 pub(super) fn register_specs(root: &json::ProgramDocument) -> Result<Vec<RegisterSpec>, LoadError> {
     let spec = |array: &json::RegisterArrayDecl| match array.bitwidth {
-        bits @ 1..=128 => Ok(RegisterSpec {
-            name: array.name.clone(),
-            size: array.size,
-            bits,
-        }),
+        bits @ 1..=128 => Ok(RegisterSpec { name: array.name.clone(), size: array.size, bits }),
         bits => {
             let construct = format!("register of {bits} bits");
             Err(LoadError::unsupported(construct, &array.name))

@@ -49,11 +49,8 @@ impl ControlCompiler<'_> {
             pipeline.nodes.push(self.table_node(spec));
         }
         for branch in &declared.conditionals {
-            let compiler = ExprCompiler {
-                headers: self.headers,
-                parameters: &[],
-                at: &branch.name,
-            };
+            let compiler =
+                ExprCompiler { headers: self.headers, parameters: &[], at: &branch.name };
             pipeline.nodes.push(PipelineNode::Branch {
                 cond: compiler.compile_condition(&branch.expression)?,
                 yes: nodes.next_node(&branch.true_next, &branch.name)?,
@@ -80,28 +77,17 @@ impl ControlCompiler<'_> {
             {
                 let at = call.action.0 as usize;
                 let (action, arguments) = (self.actions[at].clone(), call.arguments.clone());
-                Some(PipelineNode::Call {
-                    action,
-                    arguments,
-                    next: spec.flow.miss[at],
-                })
+                Some(PipelineNode::Call { action, arguments, next: spec.flow.miss[at] })
             }
             _ => None,
         };
         self.tables.push(Arc::new(spec));
-        call.unwrap_or(PipelineNode::Table(TableIndex(
-            self.tables.len() as u32 - 1,
-        )))
+        call.unwrap_or(PipelineNode::Table(TableIndex(self.tables.len() as u32 - 1)))
     }
 
     fn profile_spec(&self, declared: &json::ActionProfileDecl) -> Result<ProfileSpec, LoadError> {
         let selector = declared.selector.as_ref().map(|selector| {
-            compile_calculation(
-                &selector.algo,
-                &selector.input,
-                &declared.name,
-                self.headers,
-            )
+            compile_calculation(&selector.algo, &selector.input, &declared.name, self.headers)
         });
         Ok(ProfileSpec {
             name: declared.name.clone(),
@@ -125,10 +111,7 @@ impl ControlCompiler<'_> {
         };
         let direct_meter = declared.direct_meters.as_ref().map(meter).transpose()?;
         let keys = declared.key.iter().map(|key| self.key_spec(key, at));
-        let actions = declared
-            .action_ids
-            .iter()
-            .map(|id| self.action_index(*id, at));
+        let actions = declared.action_ids.iter().map(|id| self.action_index(*id, at));
         let mut spec = TableSpec {
             name: declared.name.clone(),
             keys: keys.collect::<Result<_, _>>()?,
@@ -144,19 +127,9 @@ impl ControlCompiler<'_> {
             default: None,
             default_mutability: DefaultMutability::Free,
             constant_entries: None,
-            flow: NextNodes {
-                hit: Vec::new(),
-                miss: Vec::new(),
-                none: None,
-            },
+            flow: NextNodes { hit: Vec::new(), miss: Vec::new(), none: None },
         };
-        if spec
-            .keys
-            .iter()
-            .filter(|key| key.kind == MatchKind::Lpm)
-            .count()
-            > 1
-        {
+        if spec.keys.iter().filter(|key| key.kind == MatchKind::Lpm).count() > 1 {
             return Err(LoadError::malformed("more than one lpm field", at));
         }
         spec.flow = self.next_nodes(declared, &spec, nodes)?;
@@ -169,10 +142,8 @@ impl ControlCompiler<'_> {
                 (false, false) => DefaultMutability::Free,
             };
         }
-        let entries = declared
-            .entries
-            .as_ref()
-            .map(|entries| self.constant_entries(entries, &spec));
+        let entries =
+            declared.entries.as_ref().map(|entries| self.constant_entries(entries, &spec));
         spec.constant_entries = entries.transpose()?;
         self.share_actions(&spec);
         Ok(spec)
@@ -189,11 +160,7 @@ impl ControlCompiler<'_> {
             ("indirect" | "indirect_ws", Some(name)) => name,
             (kind, _) => return Err(LoadError::unsupported(format!("table type {kind}"), at)),
         };
-        let known = self
-            .profiles
-            .iter()
-            .skip(first)
-            .position(|profile| profile.name == *name);
+        let known = self.profiles.iter().skip(first).position(|profile| profile.name == *name);
         let known = known.ok_or_else(|| LoadError::missing("action profile", name, at))?;
         Ok(Some(ProfileIndex((first + known) as u32)))
     }
@@ -218,22 +185,11 @@ impl ControlCompiler<'_> {
             other => return Err(LoadError::unsupported(format!("match type {other}"), at)),
         };
         let (source, bits) = match declared.target.as_str() {
-            Some(header) => (
-                KeySource::Valid(self.headers.find_header(header, at)?.index),
-                1,
-            ),
+            Some(header) => (KeySource::Valid(self.headers.find_header(header, at)?.index), 1),
             None => self.key_source(declared, at)?,
         };
-        let name = declared
-            .name
-            .clone()
-            .unwrap_or_else(|| declared.target.to_string());
-        Ok(KeySpec {
-            name,
-            kind,
-            bits,
-            source,
-        })
+        let name = declared.name.clone().unwrap_or_else(|| declared.target.to_string());
+        Ok(KeySpec { name, kind, bits, source })
     }
 
     fn key_source(
@@ -247,24 +203,14 @@ impl ControlCompiler<'_> {
             }
             FieldReference::Valid(header) => return Ok((KeySource::Valid(header), 1)),
             FieldReference::ValidUnion(_) => {
-                return Err(LoadError::unsupported(
-                    "the validity of a union as a key",
-                    at,
-                ));
+                return Err(LoadError::unsupported("the validity of a union as a key", at));
             }
         };
         let mask = match &declared.mask {
             Some(mask) => parse_unsigned_hex(mask, field.bits, at)?,
             None => bit_mask(field.bits),
         };
-        Ok((
-            KeySource::Field {
-                slot: field.slot,
-                header: field.header,
-                mask,
-            },
-            field.bits,
-        ))
+        Ok((KeySource::Field { slot: field.slot, header: field.header, mask }, field.bits))
     }
 
     fn next_nodes(
@@ -283,23 +229,14 @@ impl ControlCompiler<'_> {
             miss: vec![None; self.actions.len()],
             none,
         };
-        let by_hit = ["__HIT__", "__MISS__"]
-            .iter()
-            .any(|key| declared.next_tables.contains_key(*key));
+        let by_hit =
+            ["__HIT__", "__MISS__"].iter().any(|key| declared.next_tables.contains_key(*key));
         for action in &spec.actions {
             let number = action.0 as usize;
-            let find = |key: &str| {
-                declared
-                    .next_tables
-                    .get(key)
-                    .unwrap_or(&declared.base_default_next)
-            };
+            let find =
+                |key: &str| declared.next_tables.get(key).unwrap_or(&declared.base_default_next);
             let name = self.action_specs[number].name.as_str();
-            let (hit, miss) = if by_hit {
-                ("__HIT__", "__MISS__")
-            } else {
-                (name, name)
-            };
+            let (hit, miss) = if by_hit { ("__HIT__", "__MISS__") } else { (name, name) };
             flow.hit[number] = nodes.next_node(find(hit), at)?;
             flow.miss[number] = nodes.next_node(find(miss), at)?;
         }
@@ -312,11 +249,7 @@ impl ControlCompiler<'_> {
         spec: &TableSpec,
     ) -> Result<Vec<(MatchKey, ActionCall)>, LoadError> {
         // In the JSON the smaller priority wins; in P4Runtime and here the larger.
-        let highest = declared
-            .iter()
-            .map(|entry| entry.priority)
-            .max()
-            .unwrap_or(0);
+        let highest = declared.iter().map(|entry| entry.priority).max().unwrap_or(0);
         let mut entries = Vec::new();
         for entry in declared {
             let fields = entry.match_key.iter().zip(&spec.keys);
@@ -330,10 +263,7 @@ impl ControlCompiler<'_> {
             let key = MatchKey { fields, priority };
             check_key(spec, &key).map_err(|e| LoadError::malformed(e.to_string(), &spec.name))?;
             let action = &entry.action_entry;
-            entries.push((
-                key,
-                self.action_call(action.action_id, &action.action_data, spec)?,
-            ));
+            entries.push((key, self.action_call(action.action_id, &action.action_data, spec)?));
         }
         Ok(entries)
     }
@@ -345,13 +275,8 @@ impl ControlCompiler<'_> {
         spec: &TableSpec,
     ) -> Result<ActionCall, LoadError> {
         let action = self.action_index(id, &spec.name)?;
-        let values = data
-            .iter()
-            .map(|text| parse_unsigned_hex(text, 128, &spec.name));
-        let call = ActionCall {
-            action,
-            arguments: values.collect::<Result<_, _>>()?,
-        };
+        let values = data.iter().map(|text| parse_unsigned_hex(text, 128, &spec.name));
+        let call = ActionCall { action, arguments: values.collect::<Result<_, _>>()? };
         check_arguments(&self.action_specs[action.0 as usize], &call.arguments)
             .map_err(|error| LoadError::malformed(error.to_string(), &spec.name))?;
         Ok(call)
@@ -380,17 +305,11 @@ fn entry_key_field(
         MatchKind::Exact => KeyField::Exact(value()?),
         MatchKind::Lpm => {
             let prefix = field.prefix_length.unwrap_or(0).min(key.bits);
-            KeyField::Lpm {
-                value: value()? & !bit_mask(key.bits - prefix),
-                prefix,
-            }
+            KeyField::Lpm { value: value()? & !bit_mask(key.bits - prefix), prefix }
         }
         MatchKind::Ternary => {
             let mask = read(field.mask.as_deref())?;
-            KeyField::Ternary {
-                value: value()? & mask,
-                mask,
-            }
+            KeyField::Ternary { value: value()? & mask, mask }
         }
         MatchKind::Range => KeyField::Range {
             low: read(field.start.as_deref())?,
@@ -409,18 +328,10 @@ struct NodeNumbers<'a>(BTreeMap<&'a str, u32>);
 impl<'a> NodeNumbers<'a> {
     fn from_pipeline(declared: &'a json::PipelineDecl) -> Self {
         let tables = declared.tables.iter().map(|table| table.name.as_str());
-        let branches = declared
-            .conditionals
-            .iter()
-            .map(|branch| branch.name.as_str());
+        let branches = declared.conditionals.iter().map(|branch| branch.name.as_str());
         let calls = declared.action_calls.iter().map(|call| call.name.as_str());
         let names = tables.chain(branches).chain(calls);
-        Self(
-            names
-                .enumerate()
-                .map(|(number, name)| (name, number as u32))
-                .collect(),
-        )
+        Self(names.enumerate().map(|(number, name)| (name, number as u32)).collect())
     }
 
     fn next_node(&self, name: &Option<String>, at: &str) -> Result<NextNode, LoadError> {

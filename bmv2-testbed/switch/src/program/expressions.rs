@@ -72,9 +72,7 @@ impl ExprCompiler<'_> {
             return Ok(UnwrappedValue::Plain(typed.clone()));
         }
         if typed.value.get("op").is_some() {
-            return Ok(UnwrappedValue::Operation(Box::new(
-                self.deserialize_value(&typed.value)?,
-            )));
+            return Ok(UnwrappedValue::Operation(Box::new(self.deserialize_value(&typed.value)?)));
         }
         self.unwrap_value(&self.deserialize_value(&typed.value)?)
     }
@@ -92,24 +90,18 @@ impl ExprCompiler<'_> {
                 FieldReference::Valid(header) => {
                     Ok(NumberExpr::FromBool(Box::new(BoolExpr::Valid(header))))
                 }
-                FieldReference::ValidUnion(members) => Ok(NumberExpr::FromBool(Box::new(
-                    any_member_valid(&UnionRef::Fixed(members)),
-                ))),
-                FieldReference::Content(_) => self
-                    .headers
-                    .writable_field(&plain.value, self.at)
-                    .map(NumberExpr::Field),
+                FieldReference::ValidUnion(members) => {
+                    Ok(NumberExpr::FromBool(Box::new(any_member_valid(&UnionRef::Fixed(members)))))
+                }
+                FieldReference::Content(_) => {
+                    self.headers.writable_field(&plain.value, self.at).map(NumberExpr::Field)
+                }
             },
             "hexstr" => parse_constant(plain.value.as_str().unwrap_or(""), self.at),
-            "bool" => Ok(NumberExpr::Const(i128::from(
-                plain.value.as_bool().unwrap_or(false),
-            ))),
+            "bool" => Ok(NumberExpr::Const(i128::from(plain.value.as_bool().unwrap_or(false)))),
             "runtime_data" | "local" => self.action_argument(&plain.value),
             "stack_field" => self.last_element_field(&plain.value),
-            kind => Err(LoadError::unsupported(
-                format!("operand of type {kind}"),
-                self.at,
-            )),
+            kind => Err(LoadError::unsupported(format!("operand of type {kind}"), self.at)),
         }
     }
 
@@ -146,10 +138,7 @@ impl ExprCompiler<'_> {
                 })
             }
             "b2d" => Ok(number_from_bool(self.compile_condition(&right)?)),
-            "~" => Ok(NumberExpr::Unary(
-                UnaryOp::Not,
-                Box::new(self.compile_number(&right)?),
-            )),
+            "~" => Ok(NumberExpr::Unary(UnaryOp::Not, Box::new(self.compile_number(&right)?))),
             "two_comp_mod" | "usat_cast" | "sat_cast" => self.compile_cast(of),
             op => {
                 let mut op = self.binary_op(op)?;
@@ -209,10 +198,7 @@ impl ExprCompiler<'_> {
                 {
                     Ok(pieces.into_iter().map(NumberExpr::Field).collect())
                 }
-                _ => Err(LoadError::unsupported(
-                    "mixing fields over 128 bits",
-                    self.at,
-                )),
+                _ => Err(LoadError::unsupported("mixing fields over 128 bits", self.at)),
             },
             "hexstr" => parse_wide_constant(typed.value.as_str().unwrap_or(""), like, self.at),
             kind => {
@@ -254,10 +240,7 @@ impl ExprCompiler<'_> {
         if operands.iter().all(|operand| operand.is_exact()) {
             return Ok(());
         }
-        Err(LoadError::unsupported(
-            format!("operation {op} on more than 128 bits"),
-            self.at,
-        ))
+        Err(LoadError::unsupported(format!("operation {op} on more than 128 bits"), self.at))
     }
 
     fn required_operand(&self, value: &Value) -> Result<json::TypedValue, LoadError> {

@@ -42,10 +42,7 @@ impl HeaderGroups {
             let elements: Option<Vec<_>> = stack.header_union_ids.iter().map(find).collect();
             let elements = elements.ok_or_else(|| LoadError::missing("union", at, at))?;
             groups.add_stack(at, elements);
-            let of = root
-                .header_union_types
-                .iter()
-                .find(|of| of.name == stack.union_type);
+            let of = root.header_union_types.iter().find(|of| of.name == stack.union_type);
             let of = of.ok_or_else(|| LoadError::missing("union type", &stack.union_type, at))?;
             let names = of.headers.iter().map(|(name, _)| name.clone()).collect();
             groups.members.insert(at.clone(), names);
@@ -55,8 +52,7 @@ impl HeaderGroups {
 
     fn add_stack(&mut self, name: &str, elements: Vec<Vec<HeaderIndex>>) {
         let index = StackIndex(self.stacks.len() as u32);
-        self.stacks
-            .insert(name.to_owned(), HeaderStack { index, elements });
+        self.stacks.insert(name.to_owned(), HeaderStack { index, elements });
     }
 
     /// How many stacks there are.
@@ -76,9 +72,7 @@ impl HeaderGroups {
 
     /// A stack of headers or of unions.
     pub(super) fn find_stack(&self, name: &str, at: &str) -> Result<&HeaderStack, LoadError> {
-        self.stacks
-            .get(name)
-            .ok_or_else(|| LoadError::missing("header stack", name, at))
+        self.stacks.get(name).ok_or_else(|| LoadError::missing("header stack", name, at))
     }
 
     /// The place of a member in the unions of a stack.

@@ -97,11 +97,7 @@ impl HeaderCatalog {
     ) -> Result<(), LoadError> {
         let index = HeaderIndex(self.layouts.len() as u32);
         let (fields, names) = (Vec::new(), BTreeMap::new());
-        let mut header = HeaderInstance {
-            index,
-            fields,
-            names,
-        };
+        let mut header = HeaderInstance { index, fields, names };
         let mut layout = HeaderLayout::default();
         for field in &of.fields {
             header.names.insert(field.name.clone(), header.fields.len());
@@ -137,21 +133,12 @@ impl HeaderCatalog {
             // The first piece takes what whole ones leave over.
             let bits = (left - 1) % 128 + 1;
             let slot = PhvSlot(self.shape.slots as u32);
-            let piece = FieldLayout {
-                slot,
-                offset: layout_end(layout),
-                bits,
-            };
+            let piece = FieldLayout { slot, offset: layout_end(layout), bits };
             match &mut layout.variable {
                 Some(variable) => variable.behind.push(piece),
                 None => layout.fields.push(piece),
             }
-            pieces.push(FieldRef {
-                slot,
-                bits,
-                signed: field.signed,
-                header,
-            });
+            pieces.push(FieldRef { slot, bits, signed: field.signed, header });
             self.shape.slots += 1;
             left -= bits;
         }
@@ -166,12 +153,7 @@ impl HeaderCatalog {
         let varbit = VarbitIndex(self.shape.varbits as u32);
         self.shape.varbits += 1;
         let (behind, max_bytes) = (Vec::new(), of.max_bytes);
-        layout.variable = Some(Box::new(VarbitLayout {
-            varbit,
-            offset,
-            behind,
-            max_bytes,
-        }));
+        layout.variable = Some(Box::new(VarbitLayout { varbit, offset, behind, max_bytes }));
         FieldContent::Variable(varbit)
     }
 
@@ -184,9 +166,7 @@ impl HeaderCatalog {
 
     /// The header instance of this name.
     pub(super) fn find_header(&self, name: &str, at: &str) -> Result<&HeaderInstance, LoadError> {
-        self.by_name
-            .get(name)
-            .ok_or_else(|| LoadError::missing("header", name, at))
+        self.by_name.get(name).ok_or_else(|| LoadError::missing("header", name, at))
     }
 
     /// The number of the header instance with this id in the JSON.
@@ -215,8 +195,7 @@ impl HeaderCatalog {
                 None => Ok(FieldReference::Valid(self.find_header(header, at)?.index)),
             };
         }
-        self.field_content(header, field, at)
-            .map(FieldReference::Content)
+        self.field_content(header, field, at).map(FieldReference::Content)
     }
 
     /// A field that can be computed with.
@@ -234,11 +213,7 @@ impl HeaderCatalog {
         field: &str,
         at: &str,
     ) -> Result<FieldRef, LoadError> {
-        require_plain(
-            &self.field_content(header, field, at)?,
-            &format!("{header}.{field}"),
-            at,
-        )
+        require_plain(&self.field_content(header, field, at)?, &format!("{header}.{field}"), at)
     }
 
     fn field_content(
@@ -263,10 +238,7 @@ impl HeaderCatalog {
 
 /// Where the next field of a header starts, in bits, while its variable-length field is empty.
 fn layout_end(layout: &HeaderLayout) -> usize {
-    let behind = layout
-        .variable
-        .as_ref()
-        .and_then(|variable| variable.behind.last());
+    let behind = layout.variable.as_ref().and_then(|variable| variable.behind.last());
     let last = behind.or(layout.fields.last());
     last.map_or(0, |field| field.offset + field.bits as usize)
 }
@@ -311,26 +283,16 @@ pub(super) fn refuse_instances(
 }
 
 fn header_type(declared: &json::HeaderTypeDecl) -> Result<HeaderType, LoadError> {
-    if declared
-        .length_exp
-        .as_ref()
-        .is_some_and(|expression| !expression.is_null())
-    {
+    if declared.length_exp.as_ref().is_some_and(|expression| !expression.is_null()) {
         return Err(LoadError::unsupported("length_exp", &declared.name));
     }
-    let fields = declared
-        .fields
-        .iter()
-        .map(|field| field_type(field, &declared.name));
+    let fields = declared.fields.iter().map(|field| field_type(field, &declared.name));
     let fields: Vec<FieldType> = fields.collect::<Result<_, _>>()?;
     if fields.iter().filter(|field| field.bits.is_none()).count() > 1 {
         let problem = "more than one variable-length field";
         return Err(LoadError::malformed(problem, &declared.name));
     }
-    Ok(HeaderType {
-        fields,
-        max_bytes: declared.max_length.unwrap_or(usize::MAX),
-    })
+    Ok(HeaderType { fields, max_bytes: declared.max_length.unwrap_or(usize::MAX) })
 }
 
 /// The widest field that is carried, in bits; p4c itself stops at 2048.
@@ -345,10 +307,7 @@ fn field_type(field: &[Value], header_type: &str) -> Result<FieldType, LoadError
             (name, width, signed.as_u64() == Some(1))
         }
         _ => {
-            return Err(LoadError::malformed(
-                "a field is not [name, width, signed]",
-                header_type,
-            ));
+            return Err(LoadError::malformed("a field is not [name, width, signed]", header_type));
         }
     };
     let at = format!("{header_type}.{name}");
@@ -358,9 +317,5 @@ fn field_type(field: &[Value], header_type: &str) -> Result<FieldType, LoadError
         None if width.as_str() == Some("*") => None,
         None => return Err(LoadError::malformed("a field without width", &at)),
     };
-    Ok(FieldType {
-        name: name.clone(),
-        bits,
-        signed,
-    })
+    Ok(FieldType { name: name.clone(), bits, signed })
 }

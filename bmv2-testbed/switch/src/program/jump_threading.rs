@@ -127,21 +127,14 @@ mod tests {
     use crate::program::HeaderIndex;
 
     fn field(slot: u32, bits: u32) -> FieldRef {
-        FieldRef {
-            slot: PhvSlot(slot),
-            bits,
-            signed: false,
-            header: HeaderIndex(0),
-        }
+        FieldRef { slot: PhvSlot(slot), bits, signed: false, header: HeaderIndex(0) }
     }
 
     fn call(writes: &[(FieldRef, NumberExpr)], next: NextNode) -> PipelineNode {
         let primitives = writes.iter().cloned();
         PipelineNode::Call {
             action: CompiledAction {
-                primitives: primitives
-                    .map(|(to, of)| ActionPrimitive::Assign(to, of))
-                    .collect(),
+                primitives: primitives.map(|(to, of)| ActionPrimitive::Assign(to, of)).collect(),
             },
             arguments: Vec::new(),
             next,
@@ -149,11 +142,7 @@ mod tests {
     }
 
     fn branch(cond: BoolExpr, yes: u32, no: u32) -> PipelineNode {
-        PipelineNode::Branch {
-            cond,
-            yes: Some(yes),
-            no: Some(no),
-        }
+        PipelineNode::Branch { cond, yes: Some(yes), no: Some(no) }
     }
 
     fn ways(node: &PipelineNode) -> Vec<NextNode> {
@@ -174,10 +163,7 @@ mod tests {
         let mut nodes = [
             call(&[(hit, NumberExpr::Const(1))], Some(3)),
             call(&[(hit, NumberExpr::Const(0))], Some(3)),
-            call(
-                &[(hit, NumberExpr::Const(1)), (hit, NumberExpr::Field(other))],
-                Some(3),
-            ),
+            call(&[(hit, NumberExpr::Const(1)), (hit, NumberExpr::Field(other))], Some(3)),
             branch(is_set(hit), 4, 5),
             call(&[], None),
             call(&[], None),
@@ -233,20 +219,13 @@ mod tests {
 
     /// Two fields of a few values, one of them with a sign.
     fn any_field() -> impl Strategy<Value = FieldRef> {
-        (0..3_u32).prop_map(|slot| FieldRef {
-            signed: slot == 2,
-            ..field(slot, 1 + slot.min(1))
-        })
+        (0..3_u32).prop_map(|slot| FieldRef { signed: slot == 2, ..field(slot, 1 + slot.min(1)) })
     }
 
     fn any_cond() -> impl Strategy<Value = BoolExpr> {
         let is = (any_field(), -2..4_i128)
             .prop_map(|(field, value)| BoolExpr::FieldEquals(field, value));
-        let test = prop_oneof![
-            is,
-            any_field().prop_map(is_set),
-            Just(BoolExpr::Const(true))
-        ];
+        let test = prop_oneof![is, any_field().prop_map(is_set), Just(BoolExpr::Const(true))];
         (test, any::<bool>()).prop_map(|(test, negated)| match negated {
             true => BoolExpr::Not(Box::new(test)),
             false => test,
@@ -283,11 +262,8 @@ mod tests {
 
     /// The calls that a packet meets whose fields begin with these values.
     fn met(nodes: &[PipelineNode], values: [u128; 3]) -> Vec<u32> {
-        let mut phv = Phv::new(&PhvLayout {
-            slots: 3,
-            metadata: vec![true],
-            ..PhvLayout::default()
-        });
+        let mut phv =
+            Phv::new(&PhvLayout { slots: 3, metadata: vec![true], ..PhvLayout::default() });
         let slots = (0..).map(PhvSlot).zip(values);
         slots.for_each(|(slot, value)| phv.set(slot, value));
         let (mut met, mut next) = (Vec::new(), Some(0));

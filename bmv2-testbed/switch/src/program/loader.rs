@@ -50,25 +50,15 @@ pub enum LoadError {
 
 impl LoadError {
     pub(super) fn unsupported(construct: impl Into<String>, at: &str) -> Self {
-        Self::Unsupported {
-            construct: construct.into(),
-            at: at.to_owned(),
-        }
+        Self::Unsupported { construct: construct.into(), at: at.to_owned() }
     }
 
     pub(super) fn missing(what: &'static str, name: &str, at: &str) -> Self {
-        Self::Missing {
-            what,
-            name: name.to_owned(),
-            at: at.to_owned(),
-        }
+        Self::Missing { what, name: name.to_owned(), at: at.to_owned() }
     }
 
     pub(super) fn malformed(problem: impl Into<String>, at: &str) -> Self {
-        Self::Malformed {
-            problem: problem.into(),
-            at: at.to_owned(),
-        }
+        Self::Malformed { problem: problem.into(), at: at.to_owned() }
     }
 }
 
@@ -89,19 +79,14 @@ impl Program {
             .iter()
             .map(|action| objects.compile_action(action))
             .collect::<Result<Vec<_>, _>>()?;
-        let action_specs = root
-            .actions
-            .iter()
-            .map(action_spec)
-            .collect::<Result<Vec<_>, LoadError>>()?;
+        let action_specs =
+            root.actions.iter().map(action_spec).collect::<Result<Vec<_>, LoadError>>()?;
         let ids = root.actions.iter().enumerate();
         let mut controls = ControlCompiler {
             headers: &headers,
             actions: &actions,
             action_specs: &action_specs,
-            action_ids: ids
-                .map(|(at, action)| (action.id, ActionIndex(at as u32)))
-                .collect(),
+            action_ids: ids.map(|(at, action)| (action.id, ActionIndex(at as u32))).collect(),
             tables: Vec::new(),
             profiles: Vec::new(),
             direct_meters: arrays::direct_meters(&root, &headers)?,
@@ -157,10 +142,7 @@ fn compile_pipeline(
     let declared = find_named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
     let mut pipeline = controls.compile_pipeline(declared)?;
     if has_cycle(&pipeline, &controls.tables) {
-        return Err(LoadError::malformed(
-            "the control flow runs in a circle",
-            name,
-        ));
+        return Err(LoadError::malformed("the control flow runs in a circle", name));
     }
     jump_threading::thread_jumps(&mut pipeline.nodes);
     Ok(pipeline)
@@ -174,12 +156,7 @@ fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<super::TableSpec
             PipelineNode::Call { next, .. } => vec![*next],
             PipelineNode::Table(table) => {
                 let flow = &tables[table.0 as usize].flow;
-                flow.hit
-                    .iter()
-                    .chain(&flow.miss)
-                    .chain([&flow.none])
-                    .copied()
-                    .collect()
+                flow.hit.iter().chain(&flow.miss).chain([&flow.none]).copied().collect()
             }
         }
     };
@@ -189,13 +166,8 @@ fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<super::TableSpec
         .map(|node| successors(node).into_iter().flatten().collect())
         .collect();
     let mut incoming = vec![0; edges.len()];
-    edges
-        .iter()
-        .flatten()
-        .for_each(|to| incoming[*to as usize] += 1);
-    let mut ready: Vec<usize> = (0..edges.len())
-        .filter(|node| incoming[*node] == 0)
-        .collect();
+    edges.iter().flatten().for_each(|to| incoming[*to as usize] += 1);
+    let mut ready: Vec<usize> = (0..edges.len()).filter(|node| incoming[*node] == 0).collect();
     let mut sorted = 0;
     while let Some(node) = ready.pop() {
         sorted += 1;
@@ -215,25 +187,17 @@ fn compile_checksums(
     wanted: impl Fn(&json::ChecksumDecl) -> bool,
 ) -> Result<Vec<ChecksumField>, LoadError> {
     let wanted = root.checksums.iter().filter(|checksum| wanted(checksum));
-    wanted
-        .map(|checksum| objects.compile_checksum(checksum))
-        .collect()
+    wanted.map(|checksum| objects.compile_checksum(checksum)).collect()
 }
 
 fn compile_deparser(
     root: &json::ProgramDocument,
     objects: &ProgramObjects<'_>,
 ) -> Result<Deparser, LoadError> {
-    let declared = find_named("deparser", "deparser", &root.deparsers, |deparser| {
-        &deparser.name
-    })?;
+    let declared = find_named("deparser", "deparser", &root.deparsers, |deparser| &deparser.name)?;
     let header = |name: &String| Ok(objects.headers.find_header(name, &declared.name)?.index);
     Ok(Deparser {
-        order: declared
-            .order
-            .iter()
-            .map(header)
-            .collect::<Result<_, LoadError>>()?,
+        order: declared.order.iter().map(header).collect::<Result<_, LoadError>>()?,
         action: objects.compile_body(&declared.primitives, &[], &declared.name)?,
         updates: compile_checksums(root, objects, |checksum| checksum.update)?,
     })
@@ -263,10 +227,8 @@ fn standard_metadata(headers: &HeaderCatalog) -> Result<StandardMetadata, LoadEr
 }
 
 fn object_names(program: &Program, root: &json::ProgramDocument) -> Result<ObjectNames, LoadError> {
-    let tables: BTreeMap<_, _> = program
-        .tables()
-        .map(|(index, spec)| (spec.name.clone(), index))
-        .collect();
+    let tables: BTreeMap<_, _> =
+        program.tables().map(|(index, spec)| (spec.name.clone(), index)).collect();
     let direct = |name: &String, binding: &Option<String>| {
         let binding = binding.as_deref().unwrap_or("");
         let table: Option<&TableIndex> = tables.get(binding);
@@ -285,14 +247,8 @@ fn object_names(program: &Program, root: &json::ProgramDocument) -> Result<Objec
         profiles: index_by_name(program.profiles.iter().map(|spec| &spec.name), ProfileIndex),
         counters: index_by_name(program.counters.iter().map(|spec| &spec.name), CounterIndex),
         meters: index_by_name(program.meters.iter().map(|spec| &spec.name), MeterIndex),
-        registers: index_by_name(
-            program.registers.iter().map(|spec| &spec.name),
-            RegisterIndex,
-        ),
-        value_sets: index_by_name(
-            program.value_sets.iter().map(|spec| &spec.name),
-            ValueSetIndex,
-        ),
+        registers: index_by_name(program.registers.iter().map(|spec| &spec.name), RegisterIndex),
+        value_sets: index_by_name(program.value_sets.iter().map(|spec| &spec.name), ValueSetIndex),
         learn_lists: index_by_name(
             program.learn_lists.iter().map(|list| &list.name),
             LearnListIndex,
@@ -305,8 +261,5 @@ fn index_by_name<'a, I>(
     names: impl Iterator<Item = &'a String>,
     index: fn(u32) -> I,
 ) -> BTreeMap<String, I> {
-    names
-        .enumerate()
-        .map(|(at, name)| (name.clone(), index(at as u32)))
-        .collect()
+    names.enumerate().map(|(at, name)| (name.clone(), index(at as u32))).collect()
 }

@@ -46,9 +46,7 @@ impl<'a> ProgramObjects<'a> {
             meters: number_by_name(meters.map(|array| &array.name)),
             registers: number_by_name(root.register_arrays.iter().map(|array| &array.name)),
             value_sets: number_by_name(root.parse_vsets.iter().map(|set| &set.name)),
-            learn_ids: learn_ids
-                .map(|(at, list)| (list.id, LearnListIndex(at as u32)))
-                .collect(),
+            learn_ids: learn_ids.map(|(at, list)| (list.id, LearnListIndex(at as u32))).collect(),
             field_list_ids: field_list_ids
                 .map(|(at, list)| (list.id, FieldListIndex(at as u32)))
                 .collect(),
@@ -79,10 +77,7 @@ impl<'a> ProgramObjects<'a> {
                 kind => Err(unsupported_element(kind, &declared.name)),
             });
             let fields: Vec<FieldRef> = fields.collect::<Result<_, _>>()?;
-            Ok(LearnList {
-                name: declared.name.clone(),
-                fields,
-            })
+            Ok(LearnList { name: declared.name.clone(), fields })
         };
         root.learn_lists.iter().map(list).collect()
     }
@@ -122,10 +117,7 @@ fn unsupported_element(kind: &str, at: &str) -> LoadError {
 }
 
 fn number_by_name<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
-    names
-        .enumerate()
-        .map(|(at, name)| (name.as_str(), at))
-        .collect()
+    names.enumerate().map(|(at, name)| (name.as_str(), at)).collect()
 }
 
 /// An algorithm with its inputs.
@@ -138,14 +130,9 @@ pub(super) fn compile_calculation(
     let found = HashAlgorithm::from_name(algorithm);
     let algorithm =
         found.ok_or_else(|| LoadError::unsupported(format!("hash algorithm {algorithm}"), at))?;
-    let mut calculation = HashCalculation {
-        algorithm,
-        inputs: Vec::new(),
-    };
+    let mut calculation = HashCalculation { algorithm, inputs: Vec::new() };
     for declared in inputs {
-        calculation
-            .inputs
-            .extend(hash_inputs(declared, at, headers)?);
+        calculation.inputs.extend(hash_inputs(declared, at, headers)?);
     }
     Ok(calculation)
 }
@@ -160,29 +147,21 @@ fn hash_inputs(
         ("field", _) => match headers.resolve_field(&declared.value, at)? {
             FieldReference::Content(content) => {
                 let (header, _) = super::headers::field_names(&declared.value, at)?;
-                Ok(content_inputs(
-                    &content,
-                    headers.find_header(header, at)?.index,
-                ))
+                Ok(content_inputs(&content, headers.find_header(header, at)?.index))
             }
             _ => Err(LoadError::unsupported("hash input $valid$", at)),
         },
         ("header", _) => {
             let header = headers.find_header(text, at)?;
             let fields = header.fields.iter();
-            Ok(fields
-                .flat_map(|content| content_inputs(content, header.index))
-                .collect())
+            Ok(fields.flat_map(|content| content_inputs(content, header.index)).collect())
         }
         ("hexstr", Some(bits @ 0..=128)) => {
             let value = parse_unsigned_hex(text, bits, at)?;
             Ok(vec![HashInput::Const { value, bits }])
         }
         ("payload", _) => Ok(vec![HashInput::Payload]),
-        (kind, _) => Err(LoadError::unsupported(
-            format!("hash input of type {kind}"),
-            at,
-        )),
+        (kind, _) => Err(LoadError::unsupported(format!("hash input of type {kind}"), at)),
     }
 }
 
@@ -190,9 +169,6 @@ fn content_inputs(content: &FieldContent, header: super::HeaderIndex) -> Vec<Has
     match content {
         FieldContent::Plain(field) => vec![HashInput::Field(*field)],
         FieldContent::Wide(pieces) => pieces.iter().copied().map(HashInput::Field).collect(),
-        FieldContent::Variable(varbit) => vec![HashInput::Varbit {
-            varbit: *varbit,
-            header,
-        }],
+        FieldContent::Variable(varbit) => vec![HashInput::Varbit { varbit: *varbit, header }],
     }
 }

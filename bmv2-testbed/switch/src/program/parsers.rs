@@ -22,21 +22,10 @@ pub(super) fn compile_parser(
     objects: &ProgramObjects<'_>,
 ) -> Result<Parser, LoadError> {
     let names = declared.parse_states.iter().enumerate();
-    let numbers = names
-        .map(|(at, state)| (state.name.as_str(), at as u32))
-        .collect();
+    let numbers = names.map(|(at, state)| (state.name.as_str(), at as u32)).collect();
     let states = declared.parse_states.iter().map(|state| {
-        let compiler = ExprCompiler {
-            headers: objects.headers,
-            parameters: &[],
-            at: &state.name,
-        };
-        StateCompiler {
-            objects,
-            compiler,
-            numbers: &numbers,
-        }
-        .compile_state(state)
+        let compiler = ExprCompiler { headers: objects.headers, parameters: &[], at: &state.name };
+        StateCompiler { objects, compiler, numbers: &numbers }.compile_state(state)
     });
     Ok(Parser {
         states: states.collect::<Result<_, _>>()?,
@@ -57,9 +46,8 @@ pub(super) fn value_set_specs(root: &json::ProgramDocument, parser: &Parser) -> 
         ValueSetSpec {
             name: declared.name.clone(),
             size: declared.max_size,
-            bits: user.map_or(Vec::new(), |state| {
-                state.key.iter().map(SelectKeyPart::bits).collect()
-            }),
+            bits: user
+                .map_or(Vec::new(), |state| state.key.iter().map(SelectKeyPart::bits).collect()),
         }
     };
     root.parse_vsets.iter().enumerate().map(spec).collect()
@@ -68,12 +56,7 @@ pub(super) fn value_set_specs(root: &json::ProgramDocument, parser: &Parser) -> 
 /// Errors a program does not declare cannot be told apart by it; they get a number of their own.
 fn error_codes(declared: &[(String, u32)]) -> ParserErrorCodes {
     const UNDECLARED: u32 = i32::MAX as u32;
-    let code = |name: &str| {
-        declared
-            .iter()
-            .find(|error| error.0 == name)
-            .map(|error| error.1)
-    };
+    let code = |name: &str| declared.iter().find(|error| error.0 == name).map(|error| error.1);
     ParserErrorCodes {
         none: code("NoError").unwrap_or(0),
         packet_too_short: code("PacketTooShort").unwrap_or(UNDECLARED),
@@ -111,15 +94,9 @@ impl StateCompiler<'_> {
             .collect::<Result<_, _>>()?;
         let bits: u32 = key.iter().map(|part| part.bits().next_multiple_of(8)).sum();
         if bits > 128 {
-            return Err(LoadError::unsupported(
-                format!("select on {bits} bits"),
-                self.location(),
-            ));
+            return Err(LoadError::unsupported(format!("select on {bits} bits"), self.location()));
         }
-        let operations = declared
-            .parser_ops
-            .iter()
-            .map(|op| self.compile_operation(op));
+        let operations = declared.parser_ops.iter().map(|op| self.compile_operation(op));
         let mut state = ParserState {
             operations: operations.collect::<Result<_, _>>()?,
             key,
@@ -137,10 +114,9 @@ impl StateCompiler<'_> {
                 (Some("hexstr") | None, Some(value)) => {
                     let mask = self.transition_mask(transition)?;
                     let value = parse_hex(value, self.location())? as u128 & mask;
-                    state.cases.push(SelectCase {
-                        select: SelectMatch::Masked { value, mask },
-                        next,
-                    });
+                    state
+                        .cases
+                        .push(SelectCase { select: SelectMatch::Masked { value, mask }, next });
                 }
                 (Some("parse_vset"), Some(name)) => {
                     let set = self.objects.value_sets.get(name.as_str());
@@ -148,10 +124,7 @@ impl StateCompiler<'_> {
                         set.ok_or_else(|| LoadError::missing("value set", name, self.location()))?;
                     let set = ValueSetIndex(*set as u32);
                     let mask = self.transition_mask(transition)?;
-                    state.cases.push(SelectCase {
-                        select: SelectMatch::InSet { set, mask },
-                        next,
-                    });
+                    state.cases.push(SelectCase { select: SelectMatch::InSet { set, mask }, next });
                 }
                 (kind, _) => {
                     let construct = format!("transition of type {}", kind.unwrap_or("default"));
@@ -171,11 +144,7 @@ impl StateCompiler<'_> {
 
     fn compile_key_part(&self, part: &json::TypedValue) -> Result<SelectKeyPart, LoadError> {
         match part.kind.as_str() {
-            "field" => match self
-                .objects
-                .headers
-                .resolve_field(&part.value, self.location())?
-            {
+            "field" => match self.objects.headers.resolve_field(&part.value, self.location())? {
                 FieldReference::Content(content) => {
                     let field = require_plain(&content, &part.value.to_string(), self.location())?;
                     Ok(SelectKeyPart::Field(field.slot, field.bits))
@@ -184,11 +153,7 @@ impl StateCompiler<'_> {
             },
             "stack_field" => {
                 let (stack, field) = super::headers::field_names(&part.value, self.location())?;
-                let stack = self
-                    .objects
-                    .headers
-                    .groups
-                    .find_stack(stack, self.location())?;
+                let stack = self.objects.headers.groups.find_stack(stack, self.location())?;
                 let elements: Vec<_> = stack.elements.iter().flatten().copied().collect();
                 let (last, bits) = self.compiler.field_of_last(stack.index, &elements, field)?;
                 Ok(SelectKeyPart::Computed(last, bits))
@@ -198,10 +163,7 @@ impl StateCompiler<'_> {
                 let (offset, bits) = self.lookahead_range(&part.value)?;
                 Ok(SelectKeyPart::Lookahead { offset, bits })
             }
-            kind => Err(LoadError::unsupported(
-                format!("select on a {kind}"),
-                self.location(),
-            )),
+            kind => Err(LoadError::unsupported(format!("select on a {kind}"), self.location())),
         }
     }
 
@@ -211,15 +173,9 @@ impl StateCompiler<'_> {
         let (stack, member, field) =
             names.map_err(|error| LoadError::malformed(error.to_string(), self.location()))?;
         let headers = self.objects.headers;
-        let number = headers
-            .groups
-            .member_position(&stack, &member, self.location())?;
+        let number = headers.groups.member_position(&stack, &member, self.location())?;
         let stack = headers.groups.find_stack(&stack, self.location())?;
-        let members: Vec<_> = stack
-            .elements
-            .iter()
-            .map(|element| element[number])
-            .collect();
+        let members: Vec<_> = stack.elements.iter().map(|element| element[number]).collect();
         let (last, bits) = self.compiler.field_of_last(stack.index, &members, &field)?;
         Ok(SelectKeyPart::Computed(last, bits))
     }
@@ -228,10 +184,9 @@ impl StateCompiler<'_> {
         let pair = <(u32, u32)>::deserialize(value);
         match pair.map_err(|error| LoadError::malformed(error.to_string(), self.location()))? {
             (offset, bits @ 1..=128) => Ok((offset as usize, bits)),
-            (_, bits) => Err(LoadError::unsupported(
-                format!("lookahead of {bits} bits"),
-                self.location(),
-            )),
+            (_, bits) => {
+                Err(LoadError::unsupported(format!("lookahead of {bits} bits"), self.location()))
+            }
         }
     }
 
@@ -242,9 +197,7 @@ impl StateCompiler<'_> {
         match declared.op.as_str() {
             "extract" => self.compile_extract(&self.read_parameter(declared, 0)?, None),
             "extract_VL" => {
-                let bits = self
-                    .compiler
-                    .compile_number(&self.read_parameter(declared, 1)?)?;
+                let bits = self.compiler.compile_number(&self.read_parameter(declared, 1)?)?;
                 self.compile_extract(&self.read_parameter(declared, 0)?, Some(bits))
             }
             "set" if self.writes_wide_field(declared)? => {
@@ -262,62 +215,42 @@ impl StateCompiler<'_> {
             }
             "set" => {
                 let target: json::TypedValue = self.read_parameter(declared, 0)?;
-                let field = self
-                    .objects
-                    .headers
-                    .writable_field(&target.value, self.location())?;
+                let field = self.objects.headers.writable_field(&target.value, self.location())?;
                 Ok(ParserOperation::Set(
                     field,
                     self.value_source(&self.read_parameter(declared, 1)?)?,
                 ))
             }
             "verify" => {
-                let cond = self
-                    .compiler
-                    .compile_condition(&self.read_parameter(declared, 0)?)?;
+                let cond = self.compiler.compile_condition(&self.read_parameter(declared, 0)?)?;
                 Ok(ParserOperation::Verify(
                     cond,
-                    self.compiler
-                        .compile_number(&self.read_parameter(declared, 1)?)?,
+                    self.compiler.compile_number(&self.read_parameter(declared, 1)?)?,
                 ))
             }
             "advance" => Ok(ParserOperation::Advance(
-                self.compiler
-                    .compile_number(&self.read_parameter(declared, 0)?)?,
+                self.compiler.compile_number(&self.read_parameter(declared, 0)?)?,
             )),
             "shift" => {
                 let bytes = declared.parameters.first().and_then(Value::as_u64);
                 let bytes =
                     bytes.ok_or_else(|| LoadError::malformed("shift by what", self.location()))?;
-                Ok(ParserOperation::Advance(NumberExpr::Const(
-                    i128::from(bytes) * 8,
-                )))
+                Ok(ParserOperation::Advance(NumberExpr::Const(i128::from(bytes) * 8)))
             }
             "primitive" => {
                 let primitive: json::PrimitiveDecl = self.read_parameter(declared, 0)?;
-                let action = self
-                    .objects
-                    .compile_body(&[primitive], &[], self.location())?;
+                let action = self.objects.compile_body(&[primitive], &[], self.location())?;
                 Ok(ParserOperation::Primitive(action))
             }
-            op => Err(LoadError::unsupported(
-                format!("parser operation {op}"),
-                self.location(),
-            )),
+            op => Err(LoadError::unsupported(format!("parser operation {op}"), self.location())),
         }
     }
 
     /// Whether an operation writes to a field of more than 128 bits.
     fn writes_wide_field(&self, declared: &json::ParserOpDecl) -> Result<bool, LoadError> {
         let target: json::TypedValue = self.read_parameter(declared, 0)?;
-        let reference = self
-            .objects
-            .headers
-            .resolve_field(&target.value, self.location())?;
-        Ok(matches!(
-            reference,
-            FieldReference::Content(FieldContent::Wide(_))
-        ))
+        let reference = self.objects.headers.resolve_field(&target.value, self.location())?;
+        Ok(matches!(reference, FieldReference::Content(FieldContent::Wide(_))))
     }
 
     fn compile_extract(
@@ -336,9 +269,7 @@ impl StateCompiler<'_> {
             }
             ("union_stack", _) => {
                 let (name, member) = super::headers::field_names(&what.value, self.location())?;
-                let member = headers
-                    .groups
-                    .member_position(name, member, self.location())?;
+                let member = headers.groups.member_position(name, member, self.location())?;
                 let stack = headers.groups.find_stack(name, self.location())?.clone();
                 ExtractionTarget::Stack { stack, member }
             }
@@ -370,10 +301,7 @@ impl StateCompiler<'_> {
     ) -> Result<T, LoadError> {
         let value = declared.parameters.get(at).cloned().unwrap_or_default();
         serde_json::from_value(value).map_err(|error| {
-            LoadError::malformed(
-                format!("parameter of {}: {error}", declared.op),
-                self.location(),
-            )
+            LoadError::malformed(format!("parameter of {}: {error}", declared.op), self.location())
         })
     }
 

@@ -17,11 +17,7 @@ pub(super) fn compile_primitive(
     compiler: ExprCompiler<'_>,
     primitive: &json::PrimitiveDecl,
 ) -> Result<Vec<ActionPrimitive>, LoadError> {
-    let call = PrimitiveCall {
-        objects,
-        compiler,
-        primitive,
-    };
+    let call = PrimitiveCall { objects, compiler, primitive };
     match primitive.op.as_str() {
         "assign" | "modify_field" => call.compile_assign(),
         _ => Ok(vec![call.compile_single()?]),
@@ -68,9 +64,7 @@ impl PrimitiveCall<'_> {
             | "shift_right"
             | "add_to_field"
             | "subtract_from_field" => self.compile_arithmetic()?,
-            "_jump" => ActionPrimitive::Jump {
-                to: self.jump_target(0)?,
-            },
+            "_jump" => ActionPrimitive::Jump { to: self.jump_target(0)? },
             "_jump_if_zero" => ActionPrimitive::JumpUnless {
                 cond: BoolExpr::NonZero(self.number_operand(0)?),
                 to: self.jump_target(1)?,
@@ -124,12 +118,12 @@ impl PrimitiveCall<'_> {
                 ActionPrimitive::Digest(objects.learn_list_index(id, self.compiler.at)?)
             }
             // List 0 is how simple_switch says "not at all".
-            "resubmit" => self
-                .field_list(0)?
-                .map_or(ActionPrimitive::Nothing, ActionPrimitive::Resubmit),
-            "recirculate" => self
-                .field_list(0)?
-                .map_or(ActionPrimitive::Nothing, ActionPrimitive::Recirculate),
+            "resubmit" => {
+                self.field_list(0)?.map_or(ActionPrimitive::Nothing, ActionPrimitive::Resubmit)
+            }
+            "recirculate" => {
+                self.field_list(0)?.map_or(ActionPrimitive::Nothing, ActionPrimitive::Recirculate)
+            }
             "truncate" => ActionPrimitive::Truncate(self.number_operand(0)?),
             op => {
                 let construct = format!("primitive {op}");
@@ -141,17 +135,11 @@ impl PrimitiveCall<'_> {
     fn compile_assign(&self) -> Result<Vec<ActionPrimitive>, LoadError> {
         let (to, from) = (self.parameter(0)?, self.parameter(1)?);
         if to.kind == "field" {
-            return match self
-                .objects
-                .headers
-                .resolve_field(&to.value, self.compiler.at)?
-            {
+            return match self.objects.headers.resolve_field(&to.value, self.compiler.at)? {
                 FieldReference::Content(FieldContent::Wide(pieces)) => {
                     let values = self.compiler.compile_wide(from, &pieces)?;
                     let pairs = pieces.into_iter().zip(values);
-                    Ok(pairs
-                        .map(|(to, value)| ActionPrimitive::Assign(to, value))
-                        .collect())
+                    Ok(pairs.map(|(to, value)| ActionPrimitive::Assign(to, value)).collect())
                 }
                 _ => {
                     let to = self.field_operand(0)?;
@@ -166,11 +154,9 @@ impl PrimitiveCall<'_> {
         let value = self.number_operand(1)?;
         Ok(vec![match (&index, &*fields) {
             (NumberExpr::Const(0), [only]) => ActionPrimitive::Assign(*only, value),
-            _ => ActionPrimitive::AssignElement(Box::new(ElementAssignment {
-                index,
-                fields,
-                value,
-            })),
+            _ => {
+                ActionPrimitive::AssignElement(Box::new(ElementAssignment { index, fields, value }))
+            }
         }])
     }
 
@@ -195,20 +181,14 @@ impl PrimitiveCall<'_> {
             HeaderRef::Fixed(header) => Some(*header),
             HeaderRef::Indexed(of) => of.1.first().copied(),
         };
-        first.map_or(0, |header| {
-            self.objects.headers.layouts[header.0 as usize]
-                .slots()
-                .count()
-        })
+        first.map_or(0, |header| self.objects.headers.layouts[header.0 as usize].slots().count())
     }
 
     fn mark_to_drop(&self) -> Result<ActionPrimitive, LoadError> {
         let (headers, at) = (self.objects.headers, self.compiler.at);
         Ok(ActionPrimitive::MarkToDrop {
             egress_spec: headers.plain_field("standard_metadata", "egress_spec", at)?,
-            multicast: headers
-                .plain_field("standard_metadata", "mcast_grp", at)
-                .ok(),
+            multicast: headers.plain_field("standard_metadata", "mcast_grp", at).ok(),
         })
     }
 
@@ -245,12 +225,7 @@ impl PrimitiveCall<'_> {
 
     fn compile_log(&self) -> Result<ActionPrimitive, LoadError> {
         let format = self.parameter(0)?.value.as_str().unwrap_or("").to_owned();
-        let values = self
-            .parameter(1)?
-            .value
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let values = self.parameter(1)?.value.as_array().cloned().unwrap_or_default();
         let value = |value: serde_json::Value| {
             let typed = serde_json::from_value(value);
             let typed = typed.map_err(|error| {
@@ -269,10 +244,7 @@ impl PrimitiveCall<'_> {
     fn field_list(&self, at: usize) -> Result<Option<FieldListIndex>, LoadError> {
         match self.constant_operand(at)? {
             0 => Ok(None),
-            id => self
-                .objects
-                .field_list_index(id, self.compiler.at)
-                .map(Some),
+            id => self.objects.field_list_index(id, self.compiler.at).map(Some),
         }
     }
 
@@ -294,10 +266,7 @@ impl PrimitiveCall<'_> {
     fn field_operand(&self, at: usize) -> Result<FieldRef, LoadError> {
         let typed = self.parameter(at)?;
         match typed.kind.as_str() {
-            "field" => self
-                .objects
-                .headers
-                .writable_field(&typed.value, self.compiler.at),
+            "field" => self.objects.headers.writable_field(&typed.value, self.compiler.at),
             kind => {
                 let construct = format!("{} to a {kind}", self.primitive.op);
                 Err(LoadError::unsupported(construct, self.compiler.at))
@@ -311,10 +280,7 @@ impl PrimitiveCall<'_> {
 
     fn stack_operand(&self, at: usize) -> Result<&HeaderStack, LoadError> {
         let name = self.parameter(at)?.value.as_str().unwrap_or("");
-        self.objects
-            .headers
-            .groups
-            .find_stack(name, self.compiler.at)
+        self.objects.headers.groups.find_stack(name, self.compiler.at)
     }
 
     fn named_object<'t, T>(
@@ -324,9 +290,7 @@ impl PrimitiveCall<'_> {
         objects: &'t BTreeMap<&str, T>,
     ) -> Result<&'t T, LoadError> {
         let name = self.parameter(at)?.value.as_str().unwrap_or("");
-        objects
-            .get(name)
-            .ok_or_else(|| LoadError::missing(what, name, self.compiler.at))
+        objects.get(name).ok_or_else(|| LoadError::missing(what, name, self.compiler.at))
     }
 
     fn parameter(&self, at: usize) -> Result<&json::TypedValue, LoadError> {

@@ -45,9 +45,7 @@ impl EntityWriter<'_> {
             entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
         let table = find_metered_table(self.schema, entry.table_id)?;
         if entry.is_default_action {
-            return Err(RequestFailure::unimplemented(
-                "the direct meter of a default action",
-            ));
+            return Err(RequestFailure::unimplemented("the direct meter of a default action"));
         }
         let key = decode_key(table, &entry.r#match, entry.priority)?;
         let config = meter.config.as_ref().map(decode_rates).transpose()?;
@@ -65,9 +63,7 @@ impl EntityWriter<'_> {
         let size = self.device.register_cells(found.index)?.len();
         let data = register.data.as_ref().and_then(|data| data.data.as_ref());
         let Some(Data::Bitstring(bytes)) = data else {
-            return Err(RequestFailure::invalid_argument(
-                "a register takes a bitstring",
-            ));
+            return Err(RequestFailure::invalid_argument("a register takes a bitstring"));
         };
         let value = bytestring::decode_bytestring(bytes, found.bits)?;
         for cell in selected_cells(register.index.as_ref(), size)? {
@@ -88,9 +84,7 @@ impl EntityReader<'_> {
         };
         let mut found = Vec::new();
         for meter_id in ids {
-            let configs = self
-                .device
-                .meter_configs(find_meter(self.schema, meter_id)?)?;
+            let configs = self.device.meter_configs(find_meter(self.schema, meter_id)?)?;
             let configs: Vec<Option<MeterConfig>> = configs.collect();
             for cell in selected_cells(query.index.as_ref(), configs.len())? {
                 found.push(wrap_entity(Entity::MeterEntry(p4rt::MeterEntry {
@@ -109,24 +103,17 @@ impl EntityReader<'_> {
         let entry =
             entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
         let tables: Vec<&TableSchema> = match entry.table_id {
-            0 => self
-                .schema
-                .tables
-                .values()
-                .filter(|table| table.direct_meter)
-                .collect(),
+            0 => self.schema.tables.values().filter(|table| table.direct_meter).collect(),
             id => vec![find_metered_table(self.schema, id)?],
         };
         let mut found = Vec::new();
         for table in tables {
             for view in self.matching_entries(table, entry)? {
-                found.push(wrap_entity(Entity::DirectMeterEntry(
-                    p4rt::DirectMeterEntry {
-                        table_entry: Some(super::entity_reader::key_entry(table, view.key)),
-                        config: view.meter.map(encode_rates),
-                        counter_data: None,
-                    },
-                )));
+                found.push(wrap_entity(Entity::DirectMeterEntry(p4rt::DirectMeterEntry {
+                    table_entry: Some(super::entity_reader::key_entry(table, view.key)),
+                    config: view.meter.map(encode_rates),
+                    counter_data: None,
+                })));
             }
         }
         if found.is_empty() && !entry.r#match.is_empty() {
@@ -138,18 +125,15 @@ impl EntityReader<'_> {
     pub(super) fn read_registers(self, query: &p4rt::RegisterEntry) -> ReadResult {
         let ids: Vec<u32> = match query.register_id {
             0 if query.index.is_some() => {
-                return Err(RequestFailure::invalid_argument(
-                    "an index needs a register",
-                ));
+                return Err(RequestFailure::invalid_argument("an index needs a register"));
             }
             0 => self.schema.registers.keys().copied().collect(),
             id => vec![id],
         };
         let mut found = Vec::new();
         for register_id in ids {
-            let values = self
-                .device
-                .register_cells(find_register(self.schema, register_id)?.index)?;
+            let values =
+                self.device.register_cells(find_register(self.schema, register_id)?.index)?;
             for cell in selected_cells(query.index.as_ref(), values.len())? {
                 let data = Data::Bitstring(bytestring::encode_bytestring(values[cell]));
                 found.push(wrap_entity(Entity::RegisterEntry(p4rt::RegisterEntry {
@@ -213,10 +197,7 @@ fn find_metered_table(schema: &PipelineSchema, id: u32) -> Result<&TableSchema, 
     if table.direct_meter {
         return Ok(table);
     }
-    Err(RequestFailure::invalid_argument(format!(
-        "table {} has no direct meter",
-        table.name
-    )))
+    Err(RequestFailure::invalid_argument(format!("table {} has no direct meter", table.name)))
 }
 
 /// The cells that an index selects: one, or all without an index.
@@ -229,14 +210,10 @@ fn selected_cells(
     };
     match cell_position(index)? {
         cell if cell < size => Ok(cell..cell + 1),
-        cell => Err(RequestFailure::out_of_range(format!(
-            "cell {cell} is beyond the size {size}"
-        ))),
+        cell => Err(RequestFailure::out_of_range(format!("cell {cell} is beyond the size {size}"))),
     }
 }
 
 fn cell_index(cell: usize) -> p4rt::Index {
-    p4rt::Index {
-        index: i64::try_from(cell).unwrap_or(i64::MAX),
-    }
+    p4rt::Index { index: i64::try_from(cell).unwrap_or(i64::MAX) }
 }

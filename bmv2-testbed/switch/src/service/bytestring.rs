@@ -10,17 +10,10 @@ pub(super) fn decode_bytestring(bytes: &[u8], bits: u32) -> Result<u128, Request
     if bytes.is_empty() {
         return Err(RequestFailure::out_of_range("the value is empty"));
     }
-    let start = bytes
-        .iter()
-        .position(|&byte| byte != 0)
-        .unwrap_or(bytes.len());
+    let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
     let digits = &bytes[start..];
     let value = (digits.len() <= 16)
-        .then(|| {
-            digits
-                .iter()
-                .fold(0u128, |value, &byte| value << 8 | u128::from(byte))
-        })
+        .then(|| digits.iter().fold(0u128, |value, &byte| value << 8 | u128::from(byte)))
         .filter(|value| 128 - value.leading_zeros() <= bits);
     value
         .ok_or_else(|| RequestFailure::out_of_range(format!("the value is wider than {bits} bits")))
@@ -29,10 +22,7 @@ pub(super) fn decode_bytestring(bytes: &[u8], bits: u32) -> Result<u128, Request
 /// Writes a value in as few bytes as it needs, zero in one.
 pub(super) fn encode_bytestring(value: u128) -> Vec<u8> {
     let bytes = value.to_be_bytes();
-    let start = bytes
-        .iter()
-        .position(|&byte| byte != 0)
-        .unwrap_or(bytes.len() - 1);
+    let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len() - 1);
     bytes[start..].to_vec()
 }
 
@@ -60,11 +50,7 @@ mod tests {
             (b"\x01\x00\x63", 12),
             (b"\x00\x40\x63", 12),
         ] {
-            assert_eq!(
-                read(bytes, bits),
-                Err(Code::OutOfRange),
-                "{bytes:?} in {bits} bits"
-            );
+            assert_eq!(read(bytes, bits), Err(Code::OutOfRange), "{bytes:?} in {bits} bits");
         }
     }
 

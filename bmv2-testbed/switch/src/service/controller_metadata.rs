@@ -76,10 +76,7 @@ impl ControllerMetadata {
             *self.one_shots.entry(one_shot.profile).or_default() += 1;
         }
         if !note.is_empty() {
-            self.entries
-                .entry(table)
-                .or_default()
-                .insert(key.clone(), note);
+            self.entries.entry(table).or_default().insert(key.clone(), note);
         }
     }
 
@@ -123,11 +120,7 @@ impl EntryMetadata {
     pub(super) fn from_entry(entry: &p4rt::TableEntry) -> Self {
         #[allow(deprecated)] // Still part of v1.5, and to be read back as written.
         let controller_metadata = entry.controller_metadata;
-        Self {
-            metadata: entry.metadata.clone(),
-            controller_metadata,
-            one_shot: None,
-        }
+        Self { metadata: entry.metadata.clone(), controller_metadata, one_shot: None }
     }
 
     fn is_empty(&self) -> bool {

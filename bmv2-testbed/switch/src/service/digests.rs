@@ -67,8 +67,7 @@ impl DigestSubscriptions {
             while let Some(values) = list.take_due_values(now) {
                 self.sent += 1;
                 let deadline = now.saturating_add(nanos_or_zero(list.config.ack_timeout_ns));
-                list.unacknowledged
-                    .insert(self.sent, (deadline, values.clone()));
+                list.unacknowledged.insert(self.sent, (deadline, values.clone()));
                 due.push((*index, self.sent, values));
             }
         }
@@ -115,11 +114,7 @@ impl DigestSubscription {
         if self.waiting.is_empty() || !(is_full || waited) {
             return None;
         }
-        let taken = if size > 0 {
-            size.min(self.waiting.len())
-        } else {
-            self.waiting.len()
-        };
+        let taken = if size > 0 { size.min(self.waiting.len()) } else { self.waiting.len() };
         Some(self.waiting.drain(..taken).collect())
     }
 
@@ -176,15 +171,10 @@ impl EntityWriter<'_> {
     ) -> Result<(), RequestFailure> {
         require_modify(kind, "ValueSetEntry")?;
         let schema = find_value_set(self.schema, set.value_set_id)?;
-        let members = set
-            .members
-            .iter()
-            .map(|member| decode_member(schema, member));
+        let members = set.members.iter().map(|member| decode_member(schema, member));
         let members: Vec<Vec<(u128, u128)>> = members.collect::<Result<_, _>>()?;
         self.device.set_value_set(schema.index, &members)?;
-        self.metadata
-            .value_sets
-            .insert(set.value_set_id, set.clone());
+        self.metadata.value_sets.insert(set.value_set_id, set.clone());
         Ok(())
     }
 }
@@ -197,10 +187,7 @@ impl EntityReader<'_> {
         };
         let configured = wanted.into_iter().filter_map(|(&digest_id, schema)| {
             let config = Some(*self.metadata.digests.config(schema.index)?);
-            Some(wrap_entity(Entity::DigestEntry(p4rt::DigestEntry {
-                digest_id,
-                config,
-            })))
+            Some(wrap_entity(Entity::DigestEntry(p4rt::DigestEntry { digest_id, config })))
         });
         Ok(configured.collect())
     }
@@ -212,10 +199,7 @@ impl EntityReader<'_> {
         };
         let set = |value_set_id: u32| {
             let written = self.metadata.value_sets.get(&value_set_id).cloned();
-            let empty = p4rt::ValueSetEntry {
-                value_set_id,
-                members: Vec::new(),
-            };
+            let empty = p4rt::ValueSetEntry { value_set_id, members: Vec::new() };
             wrap_entity(Entity::ValueSetEntry(written.unwrap_or(empty)))
         };
         Ok(ids.into_iter().map(set).collect())
@@ -231,9 +215,7 @@ pub(super) fn encode_digest(schema: &DigestSchema, values: &[u128]) -> p4rt::P4D
         (false, [value]) => bits(value),
         _ => {
             let members = values.iter().map(bits).collect();
-            p4rt::P4Data {
-                data: Some(Data::Struct(p4rt::P4StructLike { members })),
-            }
+            p4rt::P4Data { data: Some(Data::Struct(p4rt::P4StructLike { members })) }
         }
     }
 }
@@ -262,10 +244,7 @@ fn decode_member(
         return Err(RequestFailure::invalid_argument(message));
     }
     let part = |field: &FieldSchema| {
-        let given = member
-            .r#match
-            .iter()
-            .find(|given| given.field_id == field.id);
+        let given = member.r#match.iter().find(|given| given.field_id == field.id);
         let key = match given {
             Some(given) => decode_field(field, given)?,
             None => wildcard_match(field)?,
@@ -299,11 +278,7 @@ mod tests {
         max_list_size: i32,
         ack_timeout_ns: i64,
     ) -> DigestSubscriptions {
-        let config = p4rt::digest_entry::Config {
-            max_timeout_ns,
-            max_list_size,
-            ack_timeout_ns,
-        };
+        let config = p4rt::digest_entry::Config { max_timeout_ns, max_list_size, ack_timeout_ns };
         DigestSubscriptions {
             subscriptions: BTreeMap::from([(LIST, DigestSubscription::new(config))]),
             sent: 0,
@@ -311,13 +286,7 @@ mod tests {
     }
 
     fn learn(learning: &mut DigestSubscriptions, value: u128, now: Nanos) {
-        learning.add_digest(
-            Digest {
-                list: LIST,
-                values: vec![value],
-            },
-            now,
-        );
+        learning.add_digest(Digest { list: LIST, values: vec![value] }, now);
     }
 
     #[test]
@@ -326,10 +295,7 @@ mod tests {
         learn(&mut learning, 1, 10);
         assert!(learning.take_due_lists(50).is_empty());
         learn(&mut learning, 2, 60);
-        assert_eq!(
-            learning.take_due_lists(60),
-            [(LIST, 1, vec![vec![1], vec![2]])]
-        );
+        assert_eq!(learning.take_due_lists(60), [(LIST, 1, vec![vec![1], vec![2]])]);
         learn(&mut learning, 3, 70);
         assert!(learning.take_due_lists(169).is_empty());
         assert_eq!(learning.take_due_lists(170), [(LIST, 2, vec![vec![3]])]);
@@ -338,13 +304,7 @@ mod tests {
     #[test]
     fn a_digest_is_told_again_after_its_acknowledgement_or_its_time() {
         let mut learning = learning(0, 1, 1000);
-        for (now, told) in [
-            (0, true),
-            (10, false),
-            (999, false),
-            (1000, true),
-            (1001, false),
-        ] {
+        for (now, told) in [(0, true), (10, false), (999, false), (1000, true), (1001, false)] {
             learning.take_due_lists(now);
             learn(&mut learning, 7, now);
             assert_eq!(!learning.take_due_lists(now).is_empty(), told, "at {now}");

@@ -36,14 +36,12 @@ pub(super) fn decode_key(
         RequestFailure::invalid_argument(format!("priority {priority} is negative"))
     })?;
     match (table.takes_priority, priority) {
-        (true, 0) => Err(RequestFailure::invalid_argument(format!(
-            "table {} needs a priority",
-            table.name
-        ))),
-        (false, 1..) => Err(RequestFailure::invalid_argument(format!(
-            "table {} takes no priority",
-            table.name
-        ))),
+        (true, 0) => {
+            Err(RequestFailure::invalid_argument(format!("table {} needs a priority", table.name)))
+        }
+        (false, 1..) => {
+            Err(RequestFailure::invalid_argument(format!("table {} takes no priority", table.name)))
+        }
         _ => Ok(MatchKey { fields, priority }),
     }
 }
@@ -55,11 +53,7 @@ pub(super) fn decode_fields(
 ) -> Result<Vec<KeyField>, RequestFailure> {
     let mut given = BTreeMap::new();
     for field in fields {
-        if table
-            .fields
-            .iter()
-            .all(|schema| schema.id != field.field_id)
-        {
+        if table.fields.iter().all(|schema| schema.id != field.field_id) {
             let message = format!("table {} has no match field {}", table.name, field.field_id);
             return Err(RequestFailure::invalid_argument(message));
         }
@@ -75,33 +69,18 @@ pub(super) fn decode_fields(
         None => wildcard_match(schema),
     };
     let place = |failure: RequestFailure, schema: &FieldSchema| {
-        failure.in_context(&format!(
-            "table {}, match field {}",
-            table.name, schema.name
-        ))
+        failure.in_context(&format!("table {}, match field {}", table.name, schema.name))
     };
-    table
-        .fields
-        .iter()
-        .map(|schema| decode(schema).map_err(|f| place(f, schema)))
-        .collect()
+    table.fields.iter().map(|schema| decode(schema).map_err(|f| place(f, schema))).collect()
 }
 
 /// What a match that is left out stands for.
 pub(super) fn wildcard_match(schema: &FieldSchema) -> Result<KeyField, RequestFailure> {
     match schema.kind {
-        MatchKind::Exact => Err(RequestFailure::invalid_argument(
-            "an exact match is missing",
-        )),
-        MatchKind::Lpm => Ok(KeyField::Lpm {
-            value: 0,
-            prefix: 0,
-        }),
+        MatchKind::Exact => Err(RequestFailure::invalid_argument("an exact match is missing")),
+        MatchKind::Lpm => Ok(KeyField::Lpm { value: 0, prefix: 0 }),
         MatchKind::Ternary => Ok(KeyField::Ternary { value: 0, mask: 0 }),
-        MatchKind::Range => Ok(KeyField::Range {
-            low: 0,
-            high: low_bits(schema.bits),
-        }),
+        MatchKind::Range => Ok(KeyField::Range { low: 0, high: low_bits(schema.bits) }),
         MatchKind::Optional => Ok(KeyField::Optional(None)),
     }
 }
@@ -118,10 +97,8 @@ pub(super) fn decode_field(
         }
         (MatchKind::Lpm, Some(FieldMatchType::Lpm(lpm))) => decode_lpm(lpm, bits)?,
         (MatchKind::Ternary, Some(FieldMatchType::Ternary(ternary))) => {
-            let (value, mask) = (
-                decode_bytestring(&ternary.value, bits)?,
-                decode_bytestring(&ternary.mask, bits)?,
-            );
+            let (value, mask) =
+                (decode_bytestring(&ternary.value, bits)?, decode_bytestring(&ternary.mask, bits)?);
             if value & !mask != 0 {
                 return Err(RequestFailure::invalid_argument(
                     "the value has bits outside the mask",
@@ -130,10 +107,8 @@ pub(super) fn decode_field(
             KeyField::Ternary { value, mask }
         }
         (MatchKind::Range, Some(FieldMatchType::Range(range))) => {
-            let (low, high) = (
-                decode_bytestring(&range.low, bits)?,
-                decode_bytestring(&range.high, bits)?,
-            );
+            let (low, high) =
+                (decode_bytestring(&range.low, bits)?, decode_bytestring(&range.high, bits)?);
             if low > high {
                 return Err(RequestFailure::invalid_argument(
                     "the low bound is above the high one",
@@ -151,18 +126,14 @@ pub(super) fn decode_field(
         }
     };
     if schema.kind != MatchKind::Exact && wildcard_match(schema).as_ref() == Ok(&field) {
-        return Err(RequestFailure::invalid_argument(
-            "a match of anything must be left out",
-        ));
+        return Err(RequestFailure::invalid_argument("a match of anything must be left out"));
     }
     Ok(field)
 }
 
 fn decode_lpm(lpm: &p4rt::field_match::Lpm, bits: u32) -> Result<KeyField, RequestFailure> {
     let value = decode_bytestring(&lpm.value, bits)?;
-    let prefix = u32::try_from(lpm.prefix_len)
-        .ok()
-        .filter(|&prefix| prefix <= bits);
+    let prefix = u32::try_from(lpm.prefix_len).ok().filter(|&prefix| prefix <= bits);
     let prefix = prefix.ok_or_else(|| {
         RequestFailure::invalid_argument(format!(
             "a prefix of {} bits in a field of {bits}",
@@ -196,9 +167,7 @@ pub(super) fn encode_fields(table: &TableSchema, key: &MatchKey) -> Vec<p4rt::Fi
 fn encode_field(field: KeyField) -> Option<FieldMatchType> {
     use p4rt::field_match::{Exact, Lpm, Optional, Range, Ternary};
     Some(match field {
-        KeyField::Exact(value) => FieldMatchType::Exact(Exact {
-            value: encode_bytestring(value),
-        }),
+        KeyField::Exact(value) => FieldMatchType::Exact(Exact { value: encode_bytestring(value) }),
         KeyField::Lpm { value, prefix } => FieldMatchType::Lpm(Lpm {
             value: encode_bytestring(value),
             prefix_len: saturating_i32(prefix),
@@ -211,9 +180,9 @@ fn encode_field(field: KeyField) -> Option<FieldMatchType> {
             low: encode_bytestring(low),
             high: encode_bytestring(high),
         }),
-        KeyField::Optional(value) => FieldMatchType::Optional(Optional {
-            value: encode_bytestring(value?),
-        }),
+        KeyField::Optional(value) => {
+            FieldMatchType::Optional(Optional { value: encode_bytestring(value?) })
+        }
     })
 }
 
@@ -237,11 +206,7 @@ pub(super) fn decode_action(
     }
     let mut given = BTreeMap::new();
     for param in &action.params {
-        if schema
-            .parameters
-            .iter()
-            .all(|declared| declared.id != param.param_id)
-        {
+        if schema.parameters.iter().all(|declared| declared.id != param.param_id) {
             let message = format!("action {} has no parameter {}", schema.name, param.param_id);
             return Err(RequestFailure::invalid_argument(message));
         }
@@ -261,15 +226,8 @@ pub(super) fn decode_action(
             .and_then(|value| decode_bytestring(value, declared.bits))
             .map_err(|failure| failure.in_context(&place))
     };
-    let arguments = schema
-        .parameters
-        .iter()
-        .map(argument)
-        .collect::<Result<_, _>>()?;
-    Ok(ActionCall {
-        action: schema.index,
-        arguments,
-    })
+    let arguments = schema.parameters.iter().map(argument).collect::<Result<_, _>>()?;
+    Ok(ActionCall { action: schema.index, arguments })
 }
 
 /// An action call as a controller would write it; `None` for one that is not in the P4Info.
@@ -292,14 +250,9 @@ pub(super) fn encode_action(
 
 /// Counter values from the wire, where they are signed.
 pub(super) fn decode_count(data: &p4rt::CounterData) -> Result<CounterData, RequestFailure> {
-    match (
-        u64::try_from(data.packet_count),
-        u64::try_from(data.byte_count),
-    ) {
+    match (u64::try_from(data.packet_count), u64::try_from(data.byte_count)) {
         (Ok(packets), Ok(bytes)) => Ok(CounterData { packets, bytes }),
-        _ => Err(RequestFailure::invalid_argument(
-            "a counter cannot be negative",
-        )),
+        _ => Err(RequestFailure::invalid_argument("a counter cannot be negative")),
     }
 }
 

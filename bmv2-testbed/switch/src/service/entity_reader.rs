@@ -81,10 +81,7 @@ impl<'a> EntityReader<'a> {
         if query.is_default_action {
             return Ok(self.read_default_action(table)?.into_iter().collect());
         }
-        let wanted = query
-            .action
-            .as_ref()
-            .and_then(|action| action.r#type.as_ref());
+        let wanted = query.action.as_ref().and_then(|action| action.r#type.as_ref());
         let action = match wanted {
             None => None,
             Some(TableActionType::Action(action)) => Some(action.action_id),
@@ -112,9 +109,7 @@ impl<'a> EntityReader<'a> {
                     .filter(|_| query.time_since_last_hit.is_some()),
                 ..entry
             });
-        Ok(entries
-            .map(|entry| wrap_entity(Entity::TableEntry(entry)))
-            .collect())
+        Ok(entries.map(|entry| wrap_entity(Entity::TableEntry(entry))).collect())
     }
 
     /// The entries that key and priority of a query select: all without a key, else at most one
@@ -184,10 +179,7 @@ impl<'a> EntityReader<'a> {
             idle_timeout_ns: i64::try_from(view.idle_timeout).unwrap_or(i64::MAX),
             ..key_entry(table, key)
         };
-        Some(with_metadata(
-            entry,
-            self.metadata.entry_metadata(table.index, key),
-        ))
+        Some(with_metadata(entry, self.metadata.entry_metadata(table.index, key)))
     }
 
     /// The default action as an entry; a table that does nothing on a miss has that of its P4Info.
@@ -196,15 +188,10 @@ impl<'a> EntityReader<'a> {
         table: &TableSchema,
     ) -> Result<Option<p4rt::Entity>, RequestFailure> {
         let call = self.device.default_action(table.index)?;
-        let action = call
-            .and_then(|call| encode_action(&table.actions, call))
-            .or_else(|| {
-                let action_id = table.const_default?;
-                Some(p4rt::Action {
-                    action_id,
-                    params: Vec::new(),
-                })
-            });
+        let action = call.and_then(|call| encode_action(&table.actions, call)).or_else(|| {
+            let action_id = table.const_default?;
+            Some(p4rt::Action { action_id, params: Vec::new() })
+        });
         Ok(action.map(|action| {
             let entry = p4rt::TableEntry {
                 is_default_action: true,
@@ -220,16 +207,10 @@ impl<'a> EntityReader<'a> {
         let entry =
             entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
         if entry.is_default_action {
-            return Err(RequestFailure::unimplemented(
-                "the direct counter of a default action",
-            ));
+            return Err(RequestFailure::unimplemented("the direct counter of a default action"));
         }
         let tables: Vec<&TableSchema> = if entry.table_id == 0 {
-            self.schema
-                .tables
-                .values()
-                .filter(|table| table.direct_counter)
-                .collect()
+            self.schema.tables.values().filter(|table| table.direct_counter).collect()
         } else {
             vec![find_counted_table(self.schema, entry.table_id)?]
         };
@@ -237,9 +218,7 @@ impl<'a> EntityReader<'a> {
         for table in tables {
             let views = self.matching_entries(table, entry)?;
             found.extend(
-                views
-                    .into_iter()
-                    .map(|view| direct_counter_entity(table, view.key, view.count)),
+                views.into_iter().map(|view| direct_counter_entity(table, view.key, view.count)),
             );
         }
         if found.is_empty() && !entry.r#match.is_empty() {
@@ -277,15 +256,9 @@ impl<'a> EntityReader<'a> {
     ) -> ReadResult {
         let cells = self.device.counter_cells(index)?;
         let encode = |(cell, count): (usize, &CounterData)| {
-            let index = Some(p4rt::Index {
-                index: i64::try_from(cell).unwrap_or(i64::MAX),
-            });
+            let index = Some(p4rt::Index { index: i64::try_from(cell).unwrap_or(i64::MAX) });
             let data = Some(encode_count(*count));
-            wrap_entity(Entity::CounterEntry(p4rt::CounterEntry {
-                counter_id: id,
-                index,
-                data,
-            }))
+            wrap_entity(Entity::CounterEntry(p4rt::CounterEntry { counter_id: id, index, data }))
         };
         let Some(at) = &query.index else {
             return Ok(cells.iter().enumerate().map(encode).collect());
@@ -355,10 +328,8 @@ impl<'a> EntityReader<'a> {
             }),
         ];
         for query in inserts {
-            let found = self
-                .read_entity(&wrap_entity(query))?
-                .into_iter()
-                .filter(|found| !is_const(found));
+            let found =
+                self.read_entity(&wrap_entity(query))?.into_iter().filter(|found| !is_const(found));
             updates.extend(found.map(|found| wrap_update(p4rt::update::Type::Insert, found)));
         }
         for table in self.schema.tables.values() {
@@ -384,16 +355,11 @@ impl<'a> EntityReader<'a> {
 
 /// Wraps one kind of entity as the wire does.
 pub(super) fn wrap_entity(entity: Entity) -> p4rt::Entity {
-    p4rt::Entity {
-        entity: Some(entity),
-    }
+    p4rt::Entity { entity: Some(entity) }
 }
 
 fn wrap_update(kind: p4rt::update::Type, entity: p4rt::Entity) -> p4rt::Update {
-    p4rt::Update {
-        r#type: kind as i32,
-        entity: Some(entity),
-    }
+    p4rt::Update { r#type: kind as i32, entity: Some(entity) }
 }
 
 fn is_const(found: &p4rt::Entity) -> bool {
@@ -437,9 +403,7 @@ fn called_action(table: &TableSchema, target: &TableAction) -> Option<u32> {
 fn with_action(table: &TableSchema, action: Option<TableActionType>) -> p4rt::TableEntry {
     p4rt::TableEntry {
         table_id: table.id,
-        action: action.map(|action| p4rt::TableAction {
-            r#type: Some(action),
-        }),
+        action: action.map(|action| p4rt::TableAction { r#type: Some(action) }),
         ..p4rt::TableEntry::default()
     }
 }
@@ -455,14 +419,11 @@ fn with_metadata(mut entry: p4rt::TableEntry, note: Option<&EntryMetadata>) -> p
 }
 
 fn encode_one_shot(table: &TableSchema, one_shot: &OneShot) -> TableActionType {
-    let choices = one_shot
-        .actions
-        .iter()
-        .map(|choice| p4rt::ActionProfileAction {
-            action: encode_action(&table.actions, &choice.call),
-            weight: saturating_i32(choice.weight),
-            watch_kind: choice.watch.clone(),
-        });
+    let choices = one_shot.actions.iter().map(|choice| p4rt::ActionProfileAction {
+        action: encode_action(&table.actions, &choice.call),
+        weight: saturating_i32(choice.weight),
+        watch_kind: choice.watch.clone(),
+    });
     TableActionType::ActionProfileActionSet(p4rt::ActionProfileActionSet {
         action_profile_actions: choices.collect(),
         action_selection_mode: one_shot.selection_mode,

@@ -33,11 +33,7 @@ impl EntityWriter<'_> {
         if kind == Kind::Unspecified {
             return Err(RequestFailure::invalid_argument("the update has no type"));
         }
-        match update
-            .entity
-            .as_ref()
-            .and_then(|entity| entity.entity.as_ref())
-        {
+        match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
             None => Err(RequestFailure::invalid_argument("the update has no entity")),
             Some(Entity::TableEntry(entry)) => self.write_table_entry(kind, entry),
             Some(Entity::ActionProfileMember(member)) => self.write_member(kind, member),
@@ -63,9 +59,7 @@ impl EntityWriter<'_> {
     ) -> Result<(), RequestFailure> {
         let table = find_table(self.schema, entry.table_id)?;
         if entry.is_const {
-            return Err(RequestFailure::invalid_argument(
-                "an entry cannot be written as const",
-            ));
+            return Err(RequestFailure::invalid_argument("an entry cannot be written as const"));
         }
         if kind != Kind::Delete {
             check_features(table, entry)?;
@@ -155,12 +149,10 @@ impl EntityWriter<'_> {
         features: &EntryFeatures,
     ) -> Result<(), RequestFailure> {
         if table.direct_meter {
-            self.device
-                .set_direct_meter(table.index, key, features.rates)?;
+            self.device.set_direct_meter(table.index, key, features.rates)?;
         }
         if table.notifies_idle {
-            self.device
-                .set_idle_timeout(table.index, key, features.idle_timeout)?;
+            self.device.set_idle_timeout(table.index, key, features.idle_timeout)?;
         }
         Ok(())
     }
@@ -180,15 +172,11 @@ impl EntityWriter<'_> {
         table: &TableSchema,
         action: &TableActionType,
     ) -> Result<TableAction, RequestFailure> {
-        let profile = table
-            .profile
-            .and_then(|profile| self.schema.profiles.get(&profile));
+        let profile = table.profile.and_then(|profile| self.schema.profiles.get(&profile));
         match (action, profile) {
-            (TableActionType::Action(action), None) => Ok(TableAction::Action(decode_action(
-                &table.actions,
-                action,
-                ActionUse::Entry,
-            )?)),
+            (TableActionType::Action(action), None) => {
+                Ok(TableAction::Action(decode_action(&table.actions, action, ActionUse::Entry)?))
+            }
             (TableActionType::ActionProfileMemberId(id), Some(profile)) => {
                 self.check_programming_style(profile)?;
                 Ok(TableAction::Member(*id))
@@ -197,10 +185,9 @@ impl EntityWriter<'_> {
                 self.check_programming_style(profile)?;
                 Ok(TableAction::Group(*id))
             }
-            (_, None) => Err(RequestFailure::invalid_argument(format!(
-                "table {} takes actions",
-                table.name
-            ))),
+            (_, None) => {
+                Err(RequestFailure::invalid_argument(format!("table {} takes actions", table.name)))
+            }
             (_, Some(profile)) => {
                 let message = format!("table {} takes what {} offers", table.name, profile.name);
                 Err(RequestFailure::invalid_argument(message))
@@ -215,9 +202,7 @@ impl EntityWriter<'_> {
         entry: &p4rt::TableEntry,
     ) -> Result<(), RequestFailure> {
         if kind != Kind::Modify {
-            return Err(RequestFailure::invalid_argument(
-                "a default action can only be modified",
-            ));
+            return Err(RequestFailure::invalid_argument("a default action can only be modified"));
         }
         if !entry.r#match.is_empty() || entry.priority != 0 {
             return Err(RequestFailure::invalid_argument(
@@ -242,8 +227,7 @@ impl EntityWriter<'_> {
         };
         let call = decode_action(&table.actions, action, ActionUse::Default)?;
         self.device.set_default_action(table.index, call)?;
-        self.metadata
-            .set_default_metadata(table.index, EntryMetadata::from_entry(entry));
+        self.metadata.set_default_metadata(table.index, EntryMetadata::from_entry(entry));
         Ok(())
     }
 
@@ -290,15 +274,12 @@ impl EntityWriter<'_> {
             entry.ok_or_else(|| RequestFailure::invalid_argument("the table entry is missing"))?;
         let table = find_counted_table(self.schema, entry.table_id)?;
         if entry.is_default_action {
-            return Err(RequestFailure::unimplemented(
-                "the direct counter of a default action",
-            ));
+            return Err(RequestFailure::unimplemented("the direct counter of a default action"));
         }
         let key = decode_key(table, &entry.r#match, entry.priority)?;
         self.device.entry(table.index, &key)?;
         if let Some(data) = &counter.data {
-            self.device
-                .set_direct_count(table.index, &key, decode_count(data)?)?;
+            self.device.set_direct_count(table.index, &key, decode_count(data)?)?;
         }
         Ok(())
     }
@@ -321,10 +302,7 @@ pub(super) fn find_counted_table(
     if table.direct_counter {
         return Ok(table);
     }
-    Err(RequestFailure::invalid_argument(format!(
-        "table {} has no direct counter",
-        table.name
-    )))
+    Err(RequestFailure::invalid_argument(format!("table {} has no direct counter", table.name)))
 }
 
 /// The cell that an index names.
@@ -343,9 +321,7 @@ fn check_features(table: &TableSchema, entry: &p4rt::TableEntry) -> Result<(), R
         return Err(RequestFailure::invalid_argument(message));
     }
     if entry.time_since_last_hit.is_some() {
-        return Err(RequestFailure::invalid_argument(
-            "time_since_last_hit cannot be written",
-        ));
+        return Err(RequestFailure::invalid_argument("time_since_last_hit cannot be written"));
     }
     if entry.idle_timeout_ns != 0 && !table.notifies_idle {
         return Err(no_idle_timeout_failure(table));
@@ -395,10 +371,7 @@ pub(super) fn no_idle_timeout_failure(table: &TableSchema) -> RequestFailure {
 }
 
 fn entry_action(entry: &p4rt::TableEntry) -> Result<&TableActionType, RequestFailure> {
-    let action = entry
-        .action
-        .as_ref()
-        .and_then(|action| action.r#type.as_ref());
+    let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
     action.ok_or_else(|| RequestFailure::invalid_argument("the entry has no action"))
 }
 
@@ -407,7 +380,5 @@ pub(super) fn require_modify(kind: Kind, entity: &str) -> Result<(), RequestFail
     if kind == Kind::Modify {
         return Ok(());
     }
-    Err(RequestFailure::invalid_argument(format!(
-        "a {entity} can only be modified"
-    )))
+    Err(RequestFailure::invalid_argument(format!("a {entity} can only be modified")))
 }

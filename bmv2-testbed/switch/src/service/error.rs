@@ -23,10 +23,7 @@ pub(crate) struct RequestFailure {
 
 impl RequestFailure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     pub(crate) fn invalid_argument(message: impl Into<String>) -> Self {
@@ -43,18 +40,12 @@ impl RequestFailure {
 
     /// A feature of the protocol that this switch does not have.
     pub(crate) fn unimplemented(feature: &str) -> Self {
-        Self::new(
-            Code::Unimplemented,
-            format!("{feature} is not supported by this switch"),
-        )
+        Self::new(Code::Unimplemented, format!("{feature} is not supported by this switch"))
     }
 
     /// The same failure, saying where.
     pub(crate) fn in_context(self, place: &str) -> Self {
-        Self {
-            message: format!("{place}: {}", self.message),
-            ..self
-        }
+        Self { message: format!("{place}: {}", self.message), ..self }
     }
 }
 
@@ -138,16 +129,8 @@ pub(crate) fn batch_status(
     }
     let message = format!("{failed} of {} {what} failed", results.len());
     let details = results.iter().map(pack_error).collect();
-    let status = rpc::Status {
-        code: Code::Unknown as i32,
-        message: message.clone(),
-        details,
-    };
-    Err(Status::with_details(
-        Code::Unknown,
-        message,
-        status.encode_to_vec().into(),
-    ))
+    let status = rpc::Status { code: Code::Unknown as i32, message: message.clone(), details };
+    Err(Status::with_details(Code::Unknown, message, status.encode_to_vec().into()))
 }
 
 fn pack_error(result: &Result<(), RequestFailure>) -> prost_types::Any {
@@ -159,8 +142,5 @@ fn pack_error(result: &Result<(), RequestFailure>) -> prost_types::Any {
             ..p4rt::Error::default()
         },
     };
-    prost_types::Any {
-        type_url: ERROR_TYPE_URL.to_owned(),
-        value: error.encode_to_vec(),
-    }
+    prost_types::Any { type_url: ERROR_TYPE_URL.to_owned(), value: error.encode_to_vec() }
 }

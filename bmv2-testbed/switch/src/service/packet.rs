@@ -25,9 +25,7 @@ pub(super) fn encode_packet_out(
             )));
         }
         if given.insert(id, &metadata.value).is_some() {
-            return Err(RequestFailure::invalid_argument(format!(
-                "field {id} is given twice"
-            )));
+            return Err(RequestFailure::invalid_argument(format!("field {id} is given twice")));
         }
     }
     let mut bits = HeaderBits::default();
@@ -39,10 +37,7 @@ pub(super) fn encode_packet_out(
             None => Err(RequestFailure::invalid_argument("it is missing")),
         };
         let place = format!("packet-out field {}", field.name);
-        bits.push_bits(
-            value.map_err(|failure| failure.in_context(&place))?,
-            field.bits,
-        );
+        bits.push_bits(value.map_err(|failure| failure.in_context(&place))?, field.bits);
     }
     bits.bytes.extend_from_slice(&packet.payload);
     Ok(bits.bytes)
@@ -53,11 +48,7 @@ pub(super) fn decode_packet_in(
     header: &ControllerPacketHeader,
     packet: &[u8],
 ) -> Option<p4rt::PacketIn> {
-    let length: u32 = header
-        .fields
-        .iter()
-        .map(|declared| declared.field.bits)
-        .sum();
+    let length: u32 = header.fields.iter().map(|declared| declared.field.bits).sum();
     let (head, payload) = packet.split_at_checked(usize::try_from(length / 8).ok()?)?;
     let mut at = 0;
     let read = |declared: &crate::p4info::PacketHeaderField| {
@@ -65,16 +56,10 @@ pub(super) fn decode_packet_in(
         let value = read_bits(head, at, field.bits);
         at += field.bits;
         let value = bytestring::encode_bytestring(value);
-        p4rt::PacketMetadata {
-            metadata_id: field.id,
-            value,
-        }
+        p4rt::PacketMetadata { metadata_id: field.id, value }
     };
     let metadata = header.fields.iter().map(read).collect();
-    Some(p4rt::PacketIn {
-        payload: payload.to_vec(),
-        metadata,
-    })
+    Some(p4rt::PacketIn { payload: payload.to_vec(), metadata })
 }
 
 /// Bytes filled from the most significant bit on.
@@ -116,18 +101,10 @@ mod tests {
     /// The packet-out header of fabric.p4: 9 bits of port, one flag, 6 bits of padding.
     fn header() -> ControllerPacketHeader {
         let field = |id, name: &str, bits| PacketHeaderField {
-            field: ParameterSchema {
-                id,
-                name: name.into(),
-                bits,
-            },
+            field: ParameterSchema { id, name: name.into(), bits },
             is_padding: name == "_pad",
         };
-        let fields = vec![
-            field(1, "port", 9),
-            field(2, "submit", 1),
-            field(3, "_pad", 6),
-        ];
+        let fields = vec![field(1, "port", 9), field(2, "submit", 1), field(3, "_pad", 6)];
         ControllerPacketHeader { fields }
     }
 
@@ -142,16 +119,10 @@ mod tests {
     #[test]
     fn fields_become_bits_and_bits_fields() {
         let metadata = metadata(&[(1, b"\x01\x03"), (2, b"\x01"), (3, b"\x00")]);
-        let out = p4rt::PacketOut {
-            payload: b"hi".to_vec(),
-            metadata: metadata.clone(),
-        };
+        let out = p4rt::PacketOut { payload: b"hi".to_vec(), metadata: metadata.clone() };
         let bytes = encode_packet_out(&header(), &out).unwrap();
         assert_eq!(bytes, b"\x81\xc0hi");
-        let packet = p4rt::PacketIn {
-            payload: b"hi".to_vec(),
-            metadata,
-        };
+        let packet = p4rt::PacketIn { payload: b"hi".to_vec(), metadata };
         assert_eq!(decode_packet_in(&header(), &bytes), Some(packet));
     }
 
@@ -165,14 +136,8 @@ mod tests {
             encode_packet_out(&header(), &packet(values)).map_err(|failure| failure.message)
         };
         assert_eq!(refusal(&[(1, b"\x03"), (2, b"\x00")]), Ok(vec![0x01, 0x80]));
-        assert_eq!(
-            refusal(&[(1, b"\x03")]),
-            Err("packet-out field submit: it is missing".into())
-        );
-        assert_eq!(
-            refusal(&[(9, b"\x03")]),
-            Err("the packet-out header has no field 9".into())
-        );
+        assert_eq!(refusal(&[(1, b"\x03")]), Err("packet-out field submit: it is missing".into()));
+        assert_eq!(refusal(&[(9, b"\x03")]), Err("the packet-out header has no field 9".into()));
         assert_eq!(
             refusal(&[(1, b"\x03"), (2, b"\x02")]),
             Err("packet-out field submit: the value is wider than 1 bits".into())

@@ -60,27 +60,18 @@ impl VerifiedPipeline {
         let info =
             info.ok_or_else(|| RequestFailure::invalid_argument("the config has no P4Info"))?;
         if config.p4_device_config.is_empty() {
-            return Err(RequestFailure::invalid_argument(
-                "the config has no device config",
-            ));
+            return Err(RequestFailure::invalid_argument("the config has no device config"));
         }
         let program = Program::from_json(&config.p4_device_config)
             .map_err(|error| RequestFailure::invalid_argument(format!("device config: {error}")))?;
         let schema = Arc::new(PipelineSchema::from_p4info(info, &program)?);
-        Ok(Self {
-            schema,
-            program: Arc::new(program),
-            config: Arc::new(config),
-        })
+        Ok(Self { schema, program: Arc::new(program), config: Arc::new(config) })
     }
 }
 
 impl PipelineState {
     fn new(pipeline: VerifiedPipeline) -> Self {
-        Self {
-            pipeline,
-            metadata: ControllerMetadata::default(),
-        }
+        Self { pipeline, metadata: ControllerMetadata::default() }
     }
 
     fn apply_update(
@@ -89,20 +80,11 @@ impl PipelineState {
         update: &p4rt::Update,
     ) -> Result<(), RequestFailure> {
         let (schema, ledger) = (&*self.pipeline.schema, &mut self.metadata);
-        EntityWriter {
-            schema,
-            metadata: ledger,
-            device,
-        }
-        .apply_update(update)
+        EntityWriter { schema, metadata: ledger, device }.apply_update(update)
     }
 
     fn entity_reader<'a>(&'a self, device: &'a Device) -> EntityReader<'a> {
-        EntityReader {
-            schema: &self.pipeline.schema,
-            metadata: &self.metadata,
-            device,
-        }
+        EntityReader { schema: &self.pipeline.schema, metadata: &self.metadata, device }
     }
 }
 
@@ -111,27 +93,19 @@ impl DevicePipelines {
     pub(super) fn save_pipeline(&mut self, pipeline: VerifiedPipeline, device: &Device) {
         let mut rehearsal = Device::new(device.config());
         rehearsal.load_program(Arc::clone(&pipeline.program));
-        self.saved = Some(SavedPipeline {
-            state: PipelineState::new(pipeline),
-            device: rehearsal,
-        });
+        self.saved = Some(SavedPipeline { state: PipelineState::new(pipeline), device: rehearsal });
     }
 
     /// Runs a pipeline with no state but the program's own.
     pub(super) fn replace_pipeline(&mut self, pipeline: VerifiedPipeline, device: &mut Device) {
         device.load_program(Arc::clone(&pipeline.program));
-        *self = Self {
-            running: Some(PipelineState::new(pipeline)),
-            saved: None,
-        };
+        *self = Self { running: Some(PipelineState::new(pipeline)), saved: None };
     }
 
     /// Runs the saved pipeline with the state written to it since it was saved.
     pub(super) fn commit_saved(&mut self, device: &mut Device) -> Result<(), RequestFailure> {
-        let saved = self
-            .saved
-            .as_ref()
-            .ok_or_else(|| RequestFailure::not_found("no config is saved"))?;
+        let saved =
+            self.saved.as_ref().ok_or_else(|| RequestFailure::not_found("no config is saved"))?;
         let state = saved.state.entity_reader(&saved.device).state_updates()?;
         self.replace_pipeline(saved.state.pipeline.clone(), device);
         self.replay_updates(device, &state)
@@ -149,12 +123,9 @@ impl DevicePipelines {
         };
         let (mut trial, mut rehearsal) = (Self::default(), Device::new(device.config()));
         trial.replace_pipeline(pipeline.clone(), &mut rehearsal);
-        trial
-            .replay_updates(&mut rehearsal, &state)
-            .map_err(|failure| {
-                RequestFailure::invalid_argument(failure.message)
-                    .in_context("the state cannot be kept")
-            })?;
+        trial.replay_updates(&mut rehearsal, &state).map_err(|failure| {
+            RequestFailure::invalid_argument(failure.message).in_context("the state cannot be kept")
+        })?;
         self.replace_pipeline(pipeline, device);
         self.replay_updates(device, &state)
     }
@@ -165,9 +136,7 @@ impl DevicePipelines {
         updates: &[p4rt::Update],
     ) -> Result<(), RequestFailure> {
         let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
-        updates
-            .iter()
-            .try_for_each(|update| running.apply_update(device, update))
+        updates.iter().try_for_each(|update| running.apply_update(device, update))
     }
 
     /// Carries out one update after the other. `refuse` may forbid one, by the name of its table.
@@ -203,10 +172,7 @@ impl DevicePipelines {
             (None, Some(running)) => running.entity_reader(device),
             (None, None) => return Err(no_pipeline_failure()),
         };
-        Ok(queries
-            .iter()
-            .map(|query| reader.read_entity(query))
-            .collect())
+        Ok(queries.iter().map(|query| reader.read_entity(query)).collect())
     }
 
     /// What controllers are to be told since the last call: lists of digests, and idle entries.
@@ -223,38 +189,21 @@ impl DevicePipelines {
         }
         let mut notices = Vec::new();
         for (index, list_id, values) in learning.take_due_lists(now) {
-            let known = schema
-                .digests
-                .iter()
-                .find(|(_, digest)| digest.index == index);
+            let known = schema.digests.iter().find(|(_, digest)| digest.index == index);
             notices.extend(known.map(|(&digest_id, digest)| {
-                let data = values
-                    .iter()
-                    .map(|values| encode_digest(digest, values))
-                    .collect();
-                Update::Digest(p4rt::DigestList {
-                    digest_id,
-                    list_id,
-                    data,
-                    timestamp,
-                })
+                let data = values.iter().map(|values| encode_digest(digest, values)).collect();
+                Update::Digest(p4rt::DigestList { digest_id, list_id, data, timestamp })
             }));
         }
         let idle = device.take_idle_entries();
         let reader = running.entity_reader(device);
         let entry = |(table, key): &(TableIndex, MatchKey)| {
-            let table = schema
-                .tables
-                .values()
-                .find(|schema| schema.index == *table)?;
+            let table = schema.tables.values().find(|schema| schema.index == *table)?;
             reader.idle_entry(table, key)
         };
         let table_entry: Vec<p4rt::TableEntry> = idle.iter().filter_map(entry).collect();
         if !table_entry.is_empty() {
-            let notice = p4rt::IdleTimeoutNotification {
-                table_entry,
-                timestamp,
-            };
+            let notice = p4rt::IdleTimeoutNotification { table_entry, timestamp };
             notices.push(Update::IdleTimeoutNotification(notice));
         }
         notices
@@ -267,10 +216,7 @@ impl DevicePipelines {
     ) -> Result<(), RequestFailure> {
         let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
         let digest = find_digest(&running.pipeline.schema, ack.digest_id)?;
-        running
-            .metadata
-            .digests
-            .acknowledge_list(digest.index, ack.list_id)
+        running.metadata.digests.acknowledge_list(digest.index, ack.list_id)
     }
 
     /// The configuration that requests refer to, with the parts asked for.
@@ -303,35 +249,25 @@ impl DevicePipelines {
         &self,
         device: &Device,
     ) -> Result<Vec<p4rt::Update>, RequestFailure> {
-        self.running
-            .as_ref()
-            .ok_or_else(no_pipeline_failure)?
-            .entity_reader(device)
-            .state_updates()
+        self.running.as_ref().ok_or_else(no_pipeline_failure)?.entity_reader(device).state_updates()
     }
 
     /// The schema of the pipeline that handles packets.
     pub(super) fn running_schema(&self) -> Option<Arc<PipelineSchema>> {
-        self.running
-            .as_ref()
-            .map(|running| Arc::clone(&running.pipeline.schema))
+        self.running.as_ref().map(|running| Arc::clone(&running.pipeline.schema))
     }
 }
 
 fn no_pipeline_failure() -> RequestFailure {
-    RequestFailure::new(
-        Code::FailedPrecondition,
-        "no forwarding pipeline config has been set",
-    )
+    RequestFailure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set")
 }
 
 /// The table that an update writes to, if it is a table entry of a known table.
 fn table_name<'a>(schema: &'a PipelineSchema, update: &p4rt::Update) -> Option<&'a str> {
     match update.entity.as_ref()?.entity.as_ref()? {
-        p4rt::entity::Entity::TableEntry(entry) => schema
-            .tables
-            .get(&entry.table_id)
-            .map(|table| table.name.as_str()),
+        p4rt::entity::Entity::TableEntry(entry) => {
+            schema.tables.get(&entry.table_id).map(|table| table.name.as_str())
+        }
         _ => None,
     }
 }

@@ -102,8 +102,7 @@ impl EntityWriter<'_> {
         self.check_capacity(profile, &one_shot, 0)?;
         one_shot.group = self.unused_group(profile)?;
         self.insert_choices(&mut one_shot)?;
-        self.device
-            .insert_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
+        self.device.insert_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
         let target = TableAction::Group(one_shot.group);
         if let Err(refused) = self.device.insert_entry(table.index, key.clone(), target) {
             self.delete_one_shot(&one_shot)?;
@@ -123,19 +122,15 @@ impl EntityWriter<'_> {
         let profile = find_selector(self.schema, table)?;
         let mut one_shot = self.decode_one_shot(profile, table, set)?;
         let note = self.metadata.entry_metadata(table.index, key);
-        let old = note
-            .and_then(|note| note.one_shot.clone())
-            .ok_or(ControlError::NotFound)?;
+        let old = note.and_then(|note| note.one_shot.clone()).ok_or(ControlError::NotFound)?;
         self.check_capacity(profile, &one_shot, old.members.len())?;
-        self.device
-            .modify_group(profile.index, old.group, Vec::new())?;
+        self.device.modify_group(profile.index, old.group, Vec::new())?;
         for &member in &old.members {
             self.device.delete_member(profile.index, member)?;
         }
         one_shot.group = old.group;
         self.insert_choices(&mut one_shot)?;
-        self.device
-            .modify_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
+        self.device.modify_group(profile.index, one_shot.group, weighted_members(&one_shot))?;
         Ok(one_shot)
     }
 
@@ -196,14 +191,8 @@ impl EntityWriter<'_> {
             let message = format!("action profile {} is in use by members", profile.name);
             return Err(RequestFailure::invalid_argument(message));
         }
-        let total: u64 = one_shot
-            .actions
-            .iter()
-            .map(|choice| u64::from(choice.weight))
-            .sum();
-        let members = members
-            .saturating_sub(freed)
-            .saturating_add(one_shot.actions.len());
+        let total: u64 = one_shot.actions.iter().map(|choice| u64::from(choice.weight)).sum();
+        let members = members.saturating_sub(freed).saturating_add(one_shot.actions.len());
         if members > profile.size || total > profile.size as u64 {
             return Err(ControlError::Full { size: profile.size }.into());
         }
@@ -212,15 +201,11 @@ impl EntityWriter<'_> {
 
     /// Adds one member per choice under unused numbers.
     fn insert_choices(&mut self, one_shot: &mut OneShot) -> Result<(), RequestFailure> {
-        let used: BTreeSet<MemberId> = self
-            .device
-            .members(one_shot.profile)?
-            .map(|(id, _)| id)
-            .collect();
+        let used: BTreeSet<MemberId> =
+            self.device.members(one_shot.profile)?.map(|(id, _)| id).collect();
         let unused = (1..=MemberId::MAX).filter(|id| !used.contains(id));
         for (id, choice) in unused.zip(&one_shot.actions) {
-            self.device
-                .insert_member(one_shot.profile, id, choice.call.clone())?;
+            self.device.insert_member(one_shot.profile, id, choice.call.clone())?;
             one_shot.members.push(id);
         }
         Ok(())
@@ -234,9 +219,7 @@ impl EntityWriter<'_> {
             Some((_, expected)) => Ok(expected),
             None => {
                 let groups = self.device.groups(profile.index)?.count();
-                let next = u32::try_from(groups)
-                    .ok()
-                    .and_then(|groups| groups.checked_add(1));
+                let next = u32::try_from(groups).ok().and_then(|groups| groups.checked_add(1));
                 next.ok_or_else(|| ControlError::Full { size: groups }.into())
             }
         }
@@ -256,9 +239,7 @@ fn find_selector<'a>(
     schema: &'a PipelineSchema,
     table: &TableSchema,
 ) -> Result<&'a ProfileSchema, RequestFailure> {
-    let profile = table
-        .profile
-        .and_then(|profile| schema.profiles.get(&profile));
+    let profile = table.profile.and_then(|profile| schema.profiles.get(&profile));
     let selector = profile.filter(|profile| profile.with_selector);
     selector.ok_or_else(|| {
         RequestFailure::invalid_argument(format!("table {} has no selector", table.name))
@@ -267,9 +248,7 @@ fn find_selector<'a>(
 
 fn require_id(id: u32, what: &str) -> Result<u32, RequestFailure> {
     if id == 0 {
-        return Err(RequestFailure::invalid_argument(format!(
-            "the {what} has no id"
-        )));
+        return Err(RequestFailure::invalid_argument(format!("the {what} has no id")));
     }
     Ok(id)
 }
@@ -281,12 +260,7 @@ fn decode_weight(weight: i32) -> Result<u32, RequestFailure> {
 
 fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
     let pairs = one_shot.members.iter().zip(&one_shot.actions);
-    pairs
-        .map(|(&member, choice)| GroupMember {
-            member,
-            weight: choice.weight,
-        })
-        .collect()
+    pairs.map(|(&member, choice)| GroupMember { member, weight: choice.weight }).collect()
 }
 
 /// A group's members as the device wants them.
@@ -301,21 +275,10 @@ fn decode_group_members(
         return Err(RequestFailure::invalid_argument(message));
     }
     let member = |member: &p4rt::action_profile_group::Member| {
-        Ok(GroupMember {
-            member: member.member_id,
-            weight: decode_weight(member.weight)?,
-        })
+        Ok(GroupMember { member: member.member_id, weight: decode_weight(member.weight)? })
     };
-    let members = group
-        .members
-        .iter()
-        .map(member)
-        .collect::<Result<Vec<_>, RequestFailure>>()?;
-    check_group_size(
-        profile,
-        group.max_size,
-        members.iter().map(|member| member.weight),
-    )?;
+    let members = group.members.iter().map(member).collect::<Result<Vec<_>, RequestFailure>>()?;
+    check_group_size(profile, group.max_size, members.iter().map(|member| member.weight))?;
     Ok(members)
 }
 
@@ -327,10 +290,7 @@ fn check_group_size(
 ) -> Result<(), RequestFailure> {
     let size: u64 = match profile.max_member_weight {
         Some(heaviest) if heaviest > 0 => {
-            if let Some(weight) = weights
-                .clone()
-                .find(|&w| i64::from(w) > i64::from(heaviest))
-            {
+            if let Some(weight) = weights.clone().find(|&w| i64::from(w) > i64::from(heaviest)) {
                 return Err(RequestFailure::invalid_argument(format!(
                     "weight {weight} is above {heaviest}"
                 )));
@@ -356,27 +316,21 @@ fn check_selector_modes(
     let counts_members = profile.max_member_weight.is_some();
     match ActionSelectionMode::try_from(set.action_selection_mode) {
         Ok(ActionSelectionMode::Random) => {
-            return Err(RequestFailure::unimplemented(
-                "action selection mode RANDOM",
-            ));
+            return Err(RequestFailure::unimplemented("action selection mode RANDOM"));
         }
         Ok(_) => {}
         Err(_) => {
-            return Err(RequestFailure::invalid_argument(
-                "the action selection mode is unknown",
-            ));
+            return Err(RequestFailure::invalid_argument("the action selection mode is unknown"));
         }
     }
     match SizeSemantics::try_from(set.size_semantics) {
-        Ok(SizeSemantics::SumOfWeights) if counts_members => Err(RequestFailure::unimplemented(
-            "SUM_OF_WEIGHTS for this selector",
-        )),
-        Ok(SizeSemantics::SumOfMembers) if !counts_members => Err(RequestFailure::unimplemented(
-            "SUM_OF_MEMBERS for this selector",
-        )),
+        Ok(SizeSemantics::SumOfWeights) if counts_members => {
+            Err(RequestFailure::unimplemented("SUM_OF_WEIGHTS for this selector"))
+        }
+        Ok(SizeSemantics::SumOfMembers) if !counts_members => {
+            Err(RequestFailure::unimplemented("SUM_OF_MEMBERS for this selector"))
+        }
         Ok(_) => Ok(()),
-        Err(_) => Err(RequestFailure::invalid_argument(
-            "the size semantics are unknown",
-        )),
+        Err(_) => Err(RequestFailure::invalid_argument("the size semantics are unknown")),
     }
 }

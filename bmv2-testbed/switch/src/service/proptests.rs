@@ -36,11 +36,7 @@ struct TestSwitch {
 
 impl TestSwitch {
     fn new(pipeline: &VerifiedPipeline) -> Self {
-        let mut device = Device::new(DeviceConfig {
-            device_id: 1,
-            cpu_port: 255,
-            levels: 8,
-        });
+        let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 255, levels: 8 });
         let mut pipelines = DevicePipelines::default();
         pipelines.replace_pipeline(pipeline.clone(), &mut device);
         Self { device, pipelines }
@@ -49,10 +45,7 @@ impl TestSwitch {
     /// Whether the update was carried out.
     fn write_update(&mut self, update: &p4rt::Update) -> bool {
         let updates = std::slice::from_ref(update);
-        self.pipelines
-            .write_updates(&mut self.device, updates, |_| None)
-            .unwrap()[0]
-            .is_ok()
+        self.pipelines.write_updates(&mut self.device, updates, |_| None).unwrap()[0].is_ok()
     }
 
     fn read_state(&self) -> Vec<p4rt::Update> {
@@ -80,25 +73,13 @@ fn random_update() -> impl Strategy<Value = RandomUpdate> {
     // Flaws are numbered 0 to 12: about two updates in three have none.
     let flaws = (0..40u8, bytes, any::<i64>());
     (numbers, flaws).prop_map(|((kind, what, table, n, choice), (flaw, bytes, number))| {
-        RandomUpdate {
-            kind,
-            what,
-            table,
-            n,
-            choice,
-            flaw,
-            bytes,
-            number,
-        }
+        RandomUpdate { kind, what, table, n, choice, flaw, bytes, number }
     })
 }
 
 impl RandomUpdate {
     fn to_update(&self, schema: &PipelineSchema) -> p4rt::Update {
-        p4rt::Update {
-            r#type: self.kind,
-            entity: Some(self.to_entity(schema)),
-        }
+        p4rt::Update { r#type: self.kind, entity: Some(self.to_entity(schema)) }
     }
 
     fn to_entity(&self, schema: &PipelineSchema) -> p4rt::Entity {
@@ -119,9 +100,7 @@ impl RandomUpdate {
             }),
             2 => Entity::CounterEntry(p4rt::CounterEntry {
                 counter_id: *schema.counters.keys().next().unwrap(),
-                index: Some(p4rt::Index {
-                    index: if self.flaw == 0 { self.number } else { 3 },
-                }),
+                index: Some(p4rt::Index { index: if self.flaw == 0 { self.number } else { 3 } }),
                 data: Some(self.counter_data()),
             }),
             3 => Entity::DirectCounterEntry(p4rt::DirectCounterEntry {
@@ -134,38 +113,21 @@ impl RandomUpdate {
 
     fn table_entry(&self, schema: &PipelineSchema) -> p4rt::TableEntry {
         let tables: Vec<&TableSchema> = match self.what {
-            7 => schema
-                .tables
-                .values()
-                .filter(|table| table.profile.is_some())
-                .collect(),
-            6 => schema
-                .tables
-                .values()
-                .filter(|table| table.fields.is_empty())
-                .collect(),
-            3 => schema
-                .tables
-                .values()
-                .filter(|table| table.direct_counter)
-                .collect(),
+            7 => schema.tables.values().filter(|table| table.profile.is_some()).collect(),
+            6 => schema.tables.values().filter(|table| table.fields.is_empty()).collect(),
+            3 => schema.tables.values().filter(|table| table.direct_counter).collect(),
             4 => schema.tables.values().collect(),
             // Few enough for their entries to meet again.
             _ => schema.tables.values().take(3).collect(),
         };
         let table = self.table.get(&tables);
         let field = |schema: &FieldSchema| self.key_field(schema);
-        let key = MatchKey {
-            fields: table.fields.iter().map(field).collect(),
-            priority: 0,
-        };
+        let key = MatchKey { fields: table.fields.iter().map(field).collect(), priority: 0 };
         let mut entry = p4rt::TableEntry {
             table_id: table.id,
             r#match: encode_fields(table, &key),
             priority: i32::from(table.takes_priority),
-            action: Some(p4rt::TableAction {
-                r#type: self.action_target(table),
-            }),
+            action: Some(p4rt::TableAction { r#type: self.action_target(table) }),
             metadata: self.bytes.clone(),
             counter_data: table.direct_counter.then(|| self.counter_data()),
             ..p4rt::TableEntry::default()
@@ -188,15 +150,9 @@ impl RandomUpdate {
         let value = u128::from(self.n) & (u128::MAX >> (128 - schema.bits));
         match schema.kind {
             MatchKind::Exact => KeyField::Exact(value),
-            MatchKind::Lpm => KeyField::Lpm {
-                value,
-                prefix: schema.bits,
-            },
+            MatchKind::Lpm => KeyField::Lpm { value, prefix: schema.bits },
             MatchKind::Ternary => KeyField::Ternary { value, mask: value },
-            MatchKind::Range => KeyField::Range {
-                low: value,
-                high: value,
-            },
+            MatchKind::Range => KeyField::Range { low: value, high: value },
             MatchKind::Optional => KeyField::Optional(Some(value)),
         }
     }
@@ -204,18 +160,11 @@ impl RandomUpdate {
     fn action(&self, table: &TableSchema) -> Option<p4rt::Action> {
         let is_for_entries = |action: &&ActionSchema| action.scope != Scope::DefaultOnly;
         let actions = table.actions.by_id.values();
-        let actions: Vec<_> = actions
-            .filter(|a| self.flaw == 12 || is_for_entries(a))
-            .collect();
+        let actions: Vec<_> = actions.filter(|a| self.flaw == 12 || is_for_entries(a)).collect();
         let schema = actions[usize::from(self.choice) % actions.len()];
         let arguments = vec![u128::from(self.n); schema.parameters.len()];
-        let mut action = encode_action(
-            &table.actions,
-            &ActionCall {
-                action: schema.index,
-                arguments,
-            },
-        )?;
+        let mut action =
+            encode_action(&table.actions, &ActionCall { action: schema.index, arguments })?;
         if let (9, Some(param)) = (self.flaw, action.params.first_mut()) {
             param.value = self.bytes.clone();
         }
@@ -230,43 +179,27 @@ impl RandomUpdate {
             _ => {
                 let choices = (0..self.n).map(|_| p4rt::ActionProfileAction {
                     action: self.action(table),
-                    weight: if self.flaw == 10 {
-                        self.number as i32
-                    } else {
-                        1
-                    },
+                    weight: if self.flaw == 10 { self.number as i32 } else { 1 },
                     watch_kind: None,
                 });
-                Some(Action::ActionProfileActionSet(
-                    p4rt::ActionProfileActionSet {
-                        action_profile_actions: choices.collect(),
-                        ..p4rt::ActionProfileActionSet::default()
-                    },
-                ))
+                Some(Action::ActionProfileActionSet(p4rt::ActionProfileActionSet {
+                    action_profile_actions: choices.collect(),
+                    ..p4rt::ActionProfileActionSet::default()
+                }))
             }
         }
     }
 
     fn group_members(&self) -> Vec<p4rt::action_profile_group::Member> {
-        let weight = if self.flaw == 10 {
-            self.number as i32
-        } else {
-            1
-        };
-        let member = |member_id| p4rt::action_profile_group::Member {
-            member_id,
-            weight,
-            watch_kind: None,
-        };
+        let weight = if self.flaw == 10 { self.number as i32 } else { 1 };
+        let member =
+            |member_id| p4rt::action_profile_group::Member { member_id, weight, watch_kind: None };
         (1..=u32::from(self.choice)).map(member).collect()
     }
 
     fn counter_data(&self) -> p4rt::CounterData {
         let packet_count = if self.flaw == 11 { self.number } else { 1 };
-        p4rt::CounterData {
-            packet_count,
-            byte_count: 64,
-        }
+        p4rt::CounterData { packet_count, byte_count: 64 }
     }
 }
 

@@ -24,9 +24,7 @@ impl EntityWriter<'_> {
         match &entry.r#type {
             Some(Type::MulticastGroupEntry(group)) => self.write_multicast_group(kind, group),
             Some(Type::CloneSessionEntry(session)) => self.write_clone_session(kind, session),
-            None => Err(RequestFailure::invalid_argument(
-                "the replication entry has no type",
-            )),
+            None => Err(RequestFailure::invalid_argument("the replication entry has no type")),
         }
     }
 
@@ -37,8 +35,7 @@ impl EntityWriter<'_> {
     ) -> Result<(), RequestFailure> {
         let id = checked_id(group.multicast_group_id, u16::MAX, "multicast group")?;
         let replicas = decode_replicas(&group.replicas)?;
-        self.device
-            .write_multicast_group(replication_update(kind), id, replicas)?;
+        self.device.write_multicast_group(replication_update(kind), id, replicas)?;
         match kind {
             Kind::Delete => self.metadata.multicast_groups.remove(&id),
             _ => self.metadata.multicast_groups.insert(id, group.clone()),
@@ -53,19 +50,13 @@ impl EntityWriter<'_> {
     ) -> Result<(), RequestFailure> {
         let id = checked_id(session.session_id, SESSION_MASK, "clone session")?;
         if session.class_of_service != 0 {
-            return Err(RequestFailure::unimplemented(
-                "class_of_service of a clone session",
-            ));
+            return Err(RequestFailure::unimplemented("class_of_service of a clone session"));
         }
         let packet_bytes = u32::try_from(session.packet_length_bytes)
             .map_err(|_| RequestFailure::invalid_argument("packet_length_bytes is negative"))?;
         let replicas = decode_replicas(&session.replicas)?;
-        let decoded = CloneSession {
-            replicas,
-            packet_bytes,
-        };
-        self.device
-            .write_clone_session(replication_update(kind), id, decoded)?;
+        let decoded = CloneSession { replicas, packet_bytes };
+        self.device.write_clone_session(replication_update(kind), id, decoded)?;
         match kind {
             Kind::Delete => self.metadata.clone_sessions.remove(&id),
             _ => self.metadata.clone_sessions.insert(id, session.clone()),

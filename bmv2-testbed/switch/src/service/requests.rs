@@ -40,9 +40,7 @@ impl SwitchInstance {
         election_id: Option<p4rt::Uint128>,
     ) -> Result<RwLockReadGuard<'_, SessionRegistry>, RequestFailure> {
         let sessions = self.sessions.read().await;
-        sessions
-            .election()
-            .authorize_write(role, election_id.map(from_uint128))?;
+        sessions.election().authorize_write(role, election_id.map(from_uint128))?;
         Ok(sessions)
     }
 
@@ -53,35 +51,23 @@ impl SwitchInstance {
     ) -> Result<R, RequestFailure> {
         let pipelines = Arc::clone(&self.pipelines);
         let run = move |device: &mut Device| {
-            step(
-                &mut pipelines.lock().unwrap_or_else(PoisonError::into_inner),
-                device,
-            )
+            step(&mut pipelines.lock().unwrap_or_else(PoisonError::into_inner), device)
         };
         Ok(self.device.with_device(run).await?)
     }
 
     pub(super) async fn handle_write(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
         self.check_device(request.device_id)?;
-        drop(
-            self.authorize_write(&request.role, request.election_id)
-                .await?,
-        );
+        drop(self.authorize_write(&request.role, request.election_id).await?);
         if request.atomicity() != Atomicity::ContinueOnError {
             let feature = request.atomicity().as_str_name();
             return Err(RequestFailure::unimplemented(feature).into());
         }
-        let fault = self
-            .faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .on_write();
+        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_write();
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }
-        let sessions = self
-            .authorize_write(&request.role, request.election_id)
-            .await?;
+        let sessions = self.authorize_write(&request.role, request.election_id).await?;
         let (updates, faults) = (request.updates, Arc::clone(&self.faults));
         let results = self
             .on_device(move |pipelines, device| {
@@ -126,9 +112,7 @@ impl SwitchInstance {
         request: p4rt::SetForwardingPipelineConfigRequest,
     ) -> Result<(), Status> {
         self.check_device(request.device_id)?;
-        let sessions = self
-            .authorize_write(&request.role, request.election_id)
-            .await?;
+        let sessions = self.authorize_write(&request.role, request.election_id).await?;
         let action = request.action();
         let verified = match (action, request.config) {
             (Action::Unspecified, _) => {
@@ -158,9 +142,7 @@ impl SwitchInstance {
     ) -> Result<Option<p4rt::ForwardingPipelineConfig>, Status> {
         self.check_device(request.device_id)?;
         let parts = request.response_type();
-        Ok(self
-            .on_device(move |pipelines, _| pipelines.pipeline_config(parts))
-            .await?)
+        Ok(self.on_device(move |pipelines, _| pipelines.pipeline_config(parts)).await?)
     }
 }
 

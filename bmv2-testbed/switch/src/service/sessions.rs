@@ -59,14 +59,7 @@ pub(super) struct OpenedStream {
 impl SessionRegistry {
     pub(super) fn new(rules: ElectionSettings, faults: Arc<Mutex<FaultInjector>>) -> Self {
         let (election, outboxes) = (ControllerElection::new(rules), BTreeMap::new());
-        Self {
-            election,
-            settings: rules,
-            outboxes,
-            opened: 0,
-            closed: false,
-            faults,
-        }
+        Self { election, settings: rules, outboxes, opened: 0, closed: false, faults }
     }
 
     /// Who may write.
@@ -77,50 +70,32 @@ impl SessionRegistry {
     /// Admits a new stream.
     pub(super) fn open_session(&mut self) -> Result<OpenedStream, RequestFailure> {
         if self.closed {
-            return Err(RequestFailure::new(
-                Code::Unavailable,
-                "the switch is shutting down",
-            ));
+            return Err(RequestFailure::new(Code::Unavailable, "the switch is shutting down"));
         }
         self.opened += 1;
         let session = SessionId(self.opened);
-        if let Some(ElectionAction::Close(_, refusal)) = self
-            .election
-            .handle_event(ElectionEvent::Connected(session))
-            .pop()
+        if let Some(ElectionAction::Close(_, refusal)) =
+            self.election.handle_event(ElectionEvent::Connected(session)).pop()
         {
             return Err(refusal.into());
         }
         let (sender, messages) = mpsc::channel(MESSAGE_LIMIT);
         let (_ended, ended) = oneshot::channel();
-        self.outboxes.insert(
-            session,
-            StreamOutbox {
-                messages: sender,
-                _ended,
-            },
-        );
-        Ok(OpenedStream {
-            session,
-            messages,
-            ended,
-        })
+        self.outboxes.insert(session, StreamOutbox { messages: sender, _ended });
+        Ok(OpenedStream { session, messages, ended })
     }
 
     /// A controller claims an election id.
     pub(super) fn handle_arbitration(&mut self, session: SessionId, claim: ArbitrationRequest) {
-        let outputs = self
-            .election
-            .handle_event(ElectionEvent::ArbitrationReceived(session, claim));
+        let outputs =
+            self.election.handle_event(ElectionEvent::ArbitrationReceived(session, claim));
         self.apply_actions(outputs);
     }
 
     /// A stream is over; with an error, its controller is told.
     pub(super) fn end_session(&mut self, session: SessionId, error: Option<Status>) {
         self.close_stream(session, error);
-        let outputs = self
-            .election
-            .handle_event(ElectionEvent::Disconnected(session));
+        let outputs = self.election.handle_event(ElectionEvent::Disconnected(session));
         self.apply_actions(outputs);
     }
 
@@ -159,8 +134,7 @@ impl SessionRegistry {
                     if let Err(error) = self.send_notice(session, notice) {
                         self.close_stream(session, Some(error));
                         pending.extend(
-                            self.election
-                                .handle_event(ElectionEvent::Disconnected(session)),
+                            self.election.handle_event(ElectionEvent::Disconnected(session)),
                         );
                     }
                 }
@@ -175,11 +149,7 @@ impl SessionRegistry {
         let update = Update::Arbitration(self.arbitration_update(notice));
         let sent = outbox.messages.try_send(wrap_message(update));
         sent.map_err(|_| Status::resource_exhausted("the controller takes no notices"))?;
-        if self.count_message() {
-            Err(fault_status())
-        } else {
-            Ok(())
-        }
+        if self.count_message() { Err(fault_status()) } else { Ok(()) }
     }
 
     fn arbitration_update(&self, notice: ArbitrationNotice) -> p4rt::MasterArbitrationUpdate {
@@ -191,10 +161,7 @@ impl SessionRegistry {
         let role = Some(notice.role).filter(|role| !role.is_empty());
         p4rt::MasterArbitrationUpdate {
             device_id: self.settings.device_id,
-            role: role.map(|name| p4rt::Role {
-                name,
-                ..p4rt::Role::default()
-            }),
+            role: role.map(|name| p4rt::Role { name, ..p4rt::Role::default() }),
             election_id: notice.election_id.map(to_uint128),
             status: Some(rpc::Status {
                 code: code as i32,
@@ -212,10 +179,7 @@ impl SessionRegistry {
     }
 
     fn count_message(&self) -> bool {
-        self.faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .on_message()
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_message()
     }
 }
 
@@ -240,14 +204,9 @@ pub(super) fn from_uint128(id: p4rt::Uint128) -> u128 {
 
 fn to_uint128(id: u128) -> p4rt::Uint128 {
     let low = u64::try_from(id & u128::from(u64::MAX)).unwrap_or(u64::MAX);
-    p4rt::Uint128 {
-        high: u64::try_from(id >> 64).unwrap_or(u64::MAX),
-        low,
-    }
+    p4rt::Uint128 { high: u64::try_from(id >> 64).unwrap_or(u64::MAX), low }
 }
 
 fn wrap_message(update: Update) -> StreamMessage {
-    Ok(p4rt::StreamMessageResponse {
-        update: Some(update),
-    })
+    Ok(p4rt::StreamMessageResponse { update: Some(update) })
 }

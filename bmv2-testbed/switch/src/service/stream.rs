@@ -52,20 +52,14 @@ impl SwitchInstance {
         let (failure, details) = match request.update {
             Some(Request::Arbitration(update)) => {
                 let claim = decode_arbitration(update)?;
-                self.sessions
-                    .write()
-                    .await
-                    .handle_arbitration(session, claim);
+                self.sessions.write().await.handle_arbitration(session, claim);
                 return Ok(());
             }
             Some(Request::Packet(packet)) => match self.handle_packet_out(session, &packet).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
                     let packet_out = Some(packet);
-                    (
-                        failure,
-                        Details::PacketOut(p4rt::PacketOutError { packet_out }),
-                    )
+                    (failure, Details::PacketOut(p4rt::PacketOutError { packet_out }))
                 }
             },
             Some(Request::DigestAck(ack)) => match self.acknowledge_digests(session, ack).await {
@@ -84,9 +78,7 @@ impl SwitchInstance {
                 )
             }
             None => {
-                return Err(RequestFailure::invalid_argument(
-                    "the stream message is empty",
-                ));
+                return Err(RequestFailure::invalid_argument("the stream message is empty"));
             }
         };
         let error = p4rt::StreamError {
@@ -105,8 +97,7 @@ impl SwitchInstance {
         ack: p4rt::DigestListAck,
     ) -> Result<(), RequestFailure> {
         self.check_primary(session, "acknowledge digests").await?;
-        self.on_device(move |pipelines, _| pipelines.acknowledge_digests(&ack))
-            .await?
+        self.on_device(move |pipelines, _| pipelines.acknowledge_digests(&ack)).await?
     }
 
     async fn check_primary(&self, session: SessionId, what: &str) -> Result<(), RequestFailure> {
@@ -150,13 +141,8 @@ impl SwitchInstance {
 
     /// Sends a message to every primary; false when there is none, or one does not take it.
     pub(super) async fn notify_primaries(&self, message: &Response) -> bool {
-        let primaries: Vec<SessionId> = self
-            .sessions
-            .read()
-            .await
-            .election()
-            .primary_sessions()
-            .collect();
+        let primaries: Vec<SessionId> =
+            self.sessions.read().await.election().primary_sessions().collect();
         let mut is_told = !primaries.is_empty();
         for primary in primaries {
             is_told &=
@@ -184,14 +170,8 @@ fn decode_arbitration(
         return Err(RequestFailure::unimplemented("a numeric role id"));
     }
     if role.config.is_some() {
-        return Err(RequestFailure::invalid_argument(
-            "this switch knows no role configs",
-        ));
+        return Err(RequestFailure::invalid_argument("this switch knows no role configs"));
     }
     let election_id = update.election_id.map(from_uint128);
-    Ok(ArbitrationRequest {
-        device_id: update.device_id,
-        role: role.name,
-        election_id,
-    })
+    Ok(ArbitrationRequest { device_id: update.device_id, role: role.name, election_id })
 }

@@ -18,16 +18,11 @@ impl StfCase {
     ///
     /// When a statement cannot be carried out, or what comes out is not what is expected.
     pub fn run_on(&self, program: &Arc<Program>) -> Result<(), StfError> {
-        let mut device = Device::new(DeviceConfig {
-            device_id: 1,
-            cpu_port: 510,
-            levels: 8,
-        });
+        let mut device = Device::new(DeviceConfig { device_id: 1, cpu_port: 510, levels: 8 });
         device.load_program(Arc::clone(program));
         let mut play = StfRunner::new(program, device);
         for (line, statement) in &self.statements {
-            play.run_statement(statement)
-                .map_err(|problem| problem.at_line(*line))?;
+            play.run_statement(statement).map_err(|problem| problem.at_line(*line))?;
         }
         play.compare_outputs()
     }
@@ -87,16 +82,9 @@ impl<'a> StfRunner<'a> {
             }
             StfStatement::Packet { port, bytes } => self.send_packet(*port, bytes),
             StfStatement::Expect { port, pattern } => {
-                self.expected
-                    .entry(*port)
-                    .or_default()
-                    .push(pattern.clone());
+                self.expected.entry(*port).or_default().push(pattern.clone());
             }
-            StfStatement::CheckCounter {
-                name,
-                cell,
-                packets,
-            } => {
+            StfStatement::CheckCounter { name, cell, packets } => {
                 let mut counters = self.program.names.counters.iter();
                 let found = counters.find(|(full, _)| matches_name(full, name));
                 let index = found.map(|(_, index)| *index);
@@ -121,10 +109,7 @@ impl<'a> StfRunner<'a> {
         let mut out = DeviceOutputs::default();
         self.device.process_packet(port, bytes, 0, &mut out);
         for output in out.packets {
-            self.sent
-                .entry(output.port)
-                .or_default()
-                .push(output.packet);
+            self.sent.entry(output.port).or_default().push(output.packet);
         }
     }
 
@@ -146,8 +131,7 @@ impl<'a> StfRunner<'a> {
         };
         let call = self.resolve_call(&spec.actions, &entry.call)?;
         let key = MatchKey { fields, priority };
-        self.device
-            .insert_entry(index, key, TableAction::Action(call))?;
+        self.device.insert_entry(index, key, TableAction::Action(call))?;
         Ok(())
     }
 
@@ -160,14 +144,9 @@ impl<'a> StfRunner<'a> {
             let spec = self.program.action(**action);
             spec.is_some_and(|spec| matches_name(&spec.name, &call.action))
         };
-        let action = *allowed
-            .iter()
-            .find(named)
-            .ok_or_else(|| unknown_object("action", &call.action))?;
-        let parameters = self
-            .program
-            .action(action)
-            .map_or(&[][..], |spec| &spec.parameters);
+        let action =
+            *allowed.iter().find(named).ok_or_else(|| unknown_object("action", &call.action))?;
+        let parameters = self.program.action(action).map_or(&[][..], |spec| &spec.parameters);
         let argument = |name: &String| {
             let given = call.arguments.iter().find(|(given, _)| given == name);
             given
@@ -175,10 +154,7 @@ impl<'a> StfRunner<'a> {
                 .ok_or_else(|| unknown_object("argument", name))
         };
         let arguments = parameters.iter().map(|parameter| argument(&parameter.name));
-        Ok(ActionCall {
-            action,
-            arguments: arguments.collect::<Result<_, _>>()?,
-        })
+        Ok(ActionCall { action, arguments: arguments.collect::<Result<_, _>>()? })
     }
 
     fn find_table(&self, name: &str) -> Result<(TableIndex, TableSpec), StatementError> {
@@ -200,9 +176,7 @@ impl<'a> StfRunner<'a> {
             return Ok(());
         };
         let mut registers = self.program.names.registers.iter();
-        let found = registers
-            .find(|(full, _)| matches_name(full, name))
-            .map(|(_, index)| *index);
+        let found = registers.find(|(full, _)| matches_name(full, name)).map(|(_, index)| *index);
         let register = found.ok_or_else(|| unknown_object("register", name))?;
         let size = self.device.register_cells(register)?.len();
         match statement {
@@ -225,36 +199,21 @@ impl<'a> StfRunner<'a> {
     fn run_replication(&mut self, statement: &StfStatement) -> Result<(), StatementError> {
         match statement {
             StfStatement::Mirror { session, port } => {
-                let replicas = vec![Replica {
-                    port: *port,
-                    instance: 0,
-                }];
-                let session_of = CloneSession {
-                    replicas,
-                    packet_bytes: 0,
-                };
-                self.device
-                    .write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
+                let replicas = vec![Replica { port: *port, instance: 0 }];
+                let session_of = CloneSession { replicas, packet_bytes: 0 };
+                self.device.write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
             }
             StfStatement::MirrorToGroup { session, group } => {
                 let replicas = self.groups.get(group).cloned().unwrap_or_default();
-                let session_of = CloneSession {
-                    replicas,
-                    packet_bytes: 0,
-                };
-                self.device
-                    .write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
+                let session_of = CloneSession { replicas, packet_bytes: 0 };
+                self.device.write_clone_session(ReplicationUpdate::Insert, *session, session_of)?;
             }
             StfStatement::CreateGroup { group } => {
                 self.groups.insert(*group, Vec::new());
-                self.device
-                    .write_multicast_group(ReplicationUpdate::Insert, *group, Vec::new())?;
+                self.device.write_multicast_group(ReplicationUpdate::Insert, *group, Vec::new())?;
             }
             StfStatement::CreateNode { instance, ports } => {
-                let replica = |port: &u16| Replica {
-                    port: *port,
-                    instance: *instance,
-                };
+                let replica = |port: &u16| Replica { port: *port, instance: *instance };
                 self.nodes.push(ports.iter().map(replica).collect());
             }
             StfStatement::Associate { group, node } => {
@@ -275,12 +234,7 @@ impl<'a> StfRunner<'a> {
 
     /// Compares what came out with what was expected, port by port.
     fn compare_outputs(self) -> Result<(), StfError> {
-        let ports: Vec<u16> = self
-            .sent
-            .keys()
-            .chain(self.expected.keys())
-            .copied()
-            .collect();
+        let ports: Vec<u16> = self.sent.keys().chain(self.expected.keys()).copied().collect();
         for port in ports {
             let sent = self.sent.get(&port).map_or(&[][..], Vec::as_slice);
             let expected = self.expected.get(&port).map_or(&[][..], Vec::as_slice);
@@ -311,8 +265,7 @@ fn unknown_object(what: &str, name: &str) -> StatementError {
 
 /// Whether `name` is the full name, or its end from a dot on.
 fn matches_name(full: &str, name: &str) -> bool {
-    full.strip_suffix(name)
-        .is_some_and(|front| front.is_empty() || front.ends_with('.'))
+    full.strip_suffix(name).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }
 
 /// The corpus writes the elements of a stack as `name$0`.
@@ -330,15 +283,9 @@ fn matches_key(key: &KeySpec, name: &str) -> bool {
 fn wildcard_field(key: &KeySpec) -> Option<KeyField> {
     match key.kind {
         MatchKind::Exact => None,
-        MatchKind::Lpm => Some(KeyField::Lpm {
-            value: 0,
-            prefix: 0,
-        }),
+        MatchKind::Lpm => Some(KeyField::Lpm { value: 0, prefix: 0 }),
         MatchKind::Ternary => Some(KeyField::Ternary { value: 0, mask: 0 }),
-        MatchKind::Range => Some(KeyField::Range {
-            low: 0,
-            high: bit_mask(key.bits),
-        }),
+        MatchKind::Range => Some(KeyField::Range { low: 0, high: bit_mask(key.bits) }),
         MatchKind::Optional => Some(KeyField::Optional(None)),
     }
 }
@@ -360,20 +307,12 @@ fn parse_key_field(key: &KeySpec, text: &str) -> Option<KeyField> {
         },
         MatchKind::Ternary => {
             let (value, mask) = parse_masked(text)?;
-            KeyField::Ternary {
-                value: value & mask & all,
-                mask: mask & all,
-            }
+            KeyField::Ternary { value: value & mask & all, mask: mask & all }
         }
         MatchKind::Range => {
-            let (low, high) = text
-                .split_once("->")
-                .or(text.split_once(".."))
-                .unwrap_or((text, text));
-            KeyField::Range {
-                low: parse_number(low)?,
-                high: parse_number(high)?,
-            }
+            let (low, high) =
+                text.split_once("->").or(text.split_once("..")).unwrap_or((text, text));
+            KeyField::Range { low: parse_number(low)?, high: parse_number(high)? }
         }
     })
 }
@@ -381,8 +320,5 @@ fn parse_key_field(key: &KeySpec, text: &str) -> Option<KeyField> {
 /// A masked number as a prefix: the leading bits of the mask.
 fn prefix_from_mask(bits: u32, (value, of): (u128, u128)) -> KeyField {
     let free = (of & bit_mask(bits)).trailing_zeros().min(bits);
-    KeyField::Lpm {
-        value: value & bit_mask(bits) & !bit_mask(free),
-        prefix: bits - free,
-    }
+    KeyField::Lpm { value: value & bit_mask(bits) & !bit_mask(free), prefix: bits - free }
 }

@@ -23,10 +23,7 @@ impl PacketPattern {
 
     /// Whether a packet is as expected.
     pub(super) fn matches_packet(&self, packet: &[u8]) -> bool {
-        let given: Vec<u8> = packet
-            .iter()
-            .flat_map(|byte| [byte >> 4, byte & 15])
-            .collect();
+        let given: Vec<u8> = packet.iter().flat_map(|byte| [byte >> 4, byte & 15]).collect();
         let fits =
             given.len() == self.digits.len() || !self.is_whole && given.len() > self.digits.len();
         let agree =
@@ -37,15 +34,11 @@ impl PacketPattern {
 
 /// Bytes from hexadecimal digits.
 pub(super) fn parse_hex_bytes(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|letter| letter.to_digit(16).map(|digit| digit as u8))
-        .collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|letter| letter.to_digit(16).map(|digit| digit as u8)).collect();
     let digits = digits?;
     let pairs = digits.chunks(2);
-    pairs
-        .map(|pair| Some(pair[0] << 4 | pair.get(1)?))
-        .collect()
+    pairs.map(|pair| Some(pair[0] << 4 | pair.get(1)?)).collect()
 }
 
 /// A number: decimal, `0x`, `0b` or `0o`.
@@ -92,10 +85,6 @@ mod tests {
         let open = PacketPattern::parse("1*2").unwrap();
         assert!(open.matches_packet(&[0x1f, 0x23, 0x45]));
         assert!(!open.matches_packet(&[0x1f]));
-        assert!(
-            !PacketPattern::parse("1f$")
-                .unwrap()
-                .matches_packet(&[0x1f, 0])
-        );
+        assert!(!PacketPattern::parse("1f$").unwrap().matches_packet(&[0x1f, 0]));
     }
 }

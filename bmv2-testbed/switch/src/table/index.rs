@@ -76,11 +76,7 @@ impl KeyIndex {
             _ if has_prefix => IndexEntries::Prefixes(Vec::new()),
             _ => IndexEntries::Exact(ExactMap::new(words)),
         };
-        Self {
-            places,
-            scratch: vec![0; words],
-            entries,
-        }
+        Self { places, scratch: vec![0; words], entries }
     }
 
     /// The entry that matches the packet best.
@@ -110,10 +106,9 @@ impl KeyIndex {
             IndexEntries::None => None,
             IndexEntries::Exact(map) => map.get(&self.scratch),
             IndexEntries::Prefixes(maps) => longest_prefix(maps, &self.scratch),
-            IndexEntries::Ordered(rules) => rules
-                .iter()
-                .find(|rule| rule.matches_key(&self.scratch))
-                .map(|rule| rule.number),
+            IndexEntries::Ordered(rules) => {
+                rules.iter().find(|rule| rule.matches_key(&self.scratch)).map(|rule| rule.number)
+            }
         }
     }
 
@@ -128,14 +123,7 @@ impl KeyIndex {
                 let at = maps.partition_point(|map| map.prefix > prefix);
                 if maps.get(at).is_none_or(|map| map.prefix != prefix) {
                     let map = ExactMap::new(packed.words.len());
-                    maps.insert(
-                        at,
-                        PrefixMap {
-                            prefix,
-                            mask: packed.masks(),
-                            map,
-                        },
-                    );
+                    maps.insert(at, PrefixMap { prefix, mask: packed.masks(), map });
                 }
                 maps[at].map.insert(&packed.values(), number);
             }
@@ -144,15 +132,7 @@ impl KeyIndex {
                 let own = preference(key.priority, number);
                 let at = rules.partition_point(|rule| preference(rule.priority, rule.number) < own);
                 let PackedKey { words, ranges } = packed;
-                rules.insert(
-                    at,
-                    OrderedRule {
-                        priority: key.priority,
-                        number,
-                        words,
-                        ranges,
-                    },
-                );
+                rules.insert(at, OrderedRule { priority: key.priority, number, words, ranges });
             }
         }
     }
@@ -177,10 +157,7 @@ impl KeyIndex {
     }
 
     fn pack_key(&self, key: &MatchKey) -> PackedKey {
-        let mut packed = PackedKey {
-            words: vec![(0, 0); self.scratch.len()],
-            ranges: Vec::new(),
-        };
+        let mut packed = PackedKey { words: vec![(0, 0); self.scratch.len()], ranges: Vec::new() };
         for (field, place) in key.fields.iter().zip(&self.places) {
             let all = bit_mask(place.bits);
             let (field_mask, value) = match *field {
@@ -189,11 +166,7 @@ impl KeyIndex {
                 KeyField::Ternary { value, mask } => (mask, value),
                 KeyField::Optional(None) => (0, 0),
                 KeyField::Range { low, high } => {
-                    packed.ranges.push(FieldRange {
-                        place: *place,
-                        low,
-                        high,
-                    });
+                    packed.ranges.push(FieldRange { place: *place, low, high });
                     (0, 0)
                 }
             };
@@ -224,11 +197,7 @@ impl PackedKey {
 impl OrderedRule {
     #[inline]
     fn matches_key(&self, key: &[u128]) -> bool {
-        let masked = self
-            .words
-            .iter()
-            .zip(key)
-            .all(|((mask, value), word)| word & mask == *value);
+        let masked = self.words.iter().zip(key).all(|((mask, value), word)| word & mask == *value);
         masked && self.ranges.iter().all(|bounds| bounds.contains_key(key))
     }
 }
@@ -248,12 +217,7 @@ fn key_places(spec: &TableSpec) -> Vec<KeyPlace> {
         if used + key.bits > 128 {
             (word, used) = (word + 1, 0);
         }
-        places.push(KeyPlace {
-            word,
-            shift: used,
-            bits: key.bits,
-            source: key.source,
-        });
+        places.push(KeyPlace { word, shift: used, bits: key.bits, source: key.source });
         used += key.bits;
     }
     places
@@ -270,15 +234,10 @@ fn read_source(source: KeySource, phv: &Phv) -> u128 {
 
 fn longest_prefix(maps: &[PrefixMap], key: &[u128]) -> Option<u32> {
     if let [word] = key {
-        return maps
-            .iter()
-            .find_map(|map| map.map.get(&[word & map.mask[0]]));
+        return maps.iter().find_map(|map| map.map.get(&[word & map.mask[0]]));
     }
     let masked = |map: &PrefixMap| -> Vec<u128> {
-        key.iter()
-            .zip(&map.mask)
-            .map(|(word, mask)| word & mask)
-            .collect()
+        key.iter().zip(&map.mask).map(|(word, mask)| word & mask).collect()
     };
     maps.iter().find_map(|map| map.map.get(&masked(map)))
 }
@@ -301,11 +260,7 @@ enum ExactMap {
 
 impl ExactMap {
     fn new(words: usize) -> Self {
-        if words == 1 {
-            Self::Narrow(HashMap::default())
-        } else {
-            Self::Wide(HashMap::default())
-        }
+        if words == 1 { Self::Narrow(HashMap::default()) } else { Self::Wide(HashMap::default()) }
     }
 
     #[inline]

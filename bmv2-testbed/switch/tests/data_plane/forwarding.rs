@@ -12,12 +12,7 @@ use crate::support::{
 /// The leaf with the flow pinned to path 3: port 11, or 12 if that is down.
 fn pinned() -> Device {
     let mut leaf = leaf();
-    leaf.add(
-        "path",
-        &[KeyField::Exact(LEAF), exact(3)],
-        "to_uplink",
-        &[11, 12],
-    );
+    leaf.add("path", &[KeyField::Exact(LEAF), exact(3)], "to_uplink", &[11, 12]);
     leaf.add("flow_pin", &pin_key(FLOW), "pin", &[3, 42]);
     leaf
 }
@@ -30,11 +25,7 @@ fn ports_of_many_flows(leaf: &mut Device) -> Vec<u16> {
 
 #[test]
 fn a_local_host_gets_the_packet_with_its_own_address() {
-    let flow = Flow {
-        src: THERE,
-        dst: HERE,
-        ..FLOW
-    };
+    let flow = Flow { src: THERE, dst: HERE, ..FLOW };
     let out = leaf().send_one(10, &flow.packet(100));
     assert_eq!((out.port, out.level), (1, 0));
     assert_eq!(out.packet[..6], [2, 0, 0, 0, 0, 1]);
@@ -48,15 +39,11 @@ fn ecmp_spreads_flows_and_keeps_each_on_its_path() {
     for port in 10..14 {
         let flows = ports.iter().filter(|to| **to == port).count();
         // 1024 flows on 4 ports: 256 each; four standard deviations are 4 sqrt(1024 3/16) = 55.
-        assert!(
-            flows.abs_diff(256) <= 55,
-            "{flows} flows through port {port}"
-        );
+        assert!(flows.abs_diff(256) <= 55, "{flows} flows through port {port}");
     }
     assert_eq!(ports_of_many_flows(&mut leaf), ports);
     let salted = call("switch_salt", "set_salt", &[0x1234_5678, 0]);
-    leaf.set_default_action(index("switch_salt"), salted)
-        .unwrap();
+    leaf.set_default_action(index("switch_salt"), salted).unwrap();
     assert_ne!(ports_of_many_flows(&mut leaf), ports);
 }
 
@@ -66,9 +53,7 @@ fn flows_by_ports(shift: u128) -> BTreeMap<[u16; 2], u32> {
     let salted = |salt, shift| {
         let mut switch = leaf();
         let action = call("switch_salt", "set_salt", &[salt, shift]);
-        switch
-            .set_default_action(index("switch_salt"), action)
-            .unwrap();
+        switch.set_default_action(index("switch_salt"), action).unwrap();
         switch
     };
     let (mut leaf, mut spine) = (salted(0x1234_5678, 0), salted(0x9abc_def0, shift));
@@ -109,11 +94,7 @@ fn the_ecmp_choice_is_crc32_of_salt_and_flow() {
     for byte in input {
         crc ^= u32::from(byte);
         for _ in 0..8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
         }
     }
     assert_eq!(leaf().send_one(1, &packet).port, 10 + (!crc % 4) as u16);
@@ -125,16 +106,8 @@ fn a_pin_chooses_the_path_and_counts() {
     for _ in 0..3 {
         assert_eq!(leaf.send_one(1, &FLOW.packet(200)).port, 11);
     }
-    let entry = leaf
-        .entry(index("flow_pin"), &unranked(&pin_key(FLOW)))
-        .unwrap();
-    assert_eq!(
-        entry.count,
-        CounterData {
-            packets: 3,
-            bytes: 600
-        }
-    );
+    let entry = leaf.entry(index("flow_pin"), &unranked(&pin_key(FLOW))).unwrap();
+    assert_eq!(entry.count, CounterData { packets: 3, bytes: 600 });
 }
 
 #[test]
@@ -145,8 +118,7 @@ fn a_down_port_gives_way_to_the_backup_and_then_to_ecmp() {
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 12);
     leaf.add("backup_down", &[exact(12)], "mark_down", &[]);
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, ecmp_port);
-    leaf.delete_entry(index("port_down"), &unranked(&[exact(11)]))
-        .unwrap();
+    leaf.delete_entry(index("port_down"), &unranked(&[exact(11)])).unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).port, 11);
 }
 
@@ -198,28 +170,17 @@ fn unpinned_traffic_is_classified_by_the_best_rule() {
     leaf.add("job_qos", &[exact(8)], "set_class", &[2, 16]);
     leaf.add("job_qos", &[exact(9)], "set_class", &[6, 48]);
     let any = ternary(0, 0);
-    let rule = |dport, priority| MatchKey {
-        fields: vec![any, any, dport, any],
-        priority,
-    };
-    leaf.try_add("job_classify", rule(any, 1), "set_job", &[8])
-        .unwrap();
-    leaf.try_add(
-        "job_classify",
-        rule(ternary(4791, 0xffff), 2),
-        "set_job",
-        &[9],
-    )
-    .unwrap();
+    let rule = |dport, priority| MatchKey { fields: vec![any, any, dport, any], priority };
+    leaf.try_add("job_classify", rule(any, 1), "set_job", &[8]).unwrap();
+    leaf.try_add("job_classify", rule(ternary(4791, 0xffff), 2), "set_job", &[9]).unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 6);
     let other = Flow { dport: 80, ..FLOW };
     assert_eq!(leaf.send_one(1, &other.packet(100)).level, 2);
     assert_eq!(leaf.send_one(1, &other.packet(50)).level, 2);
     // Each rule counts what it was the best one for.
     let entries = leaf.entries(index("job_classify")).unwrap();
-    let counted: Vec<(u32, u64)> = entries
-        .map(|entry| (entry.key.priority, entry.count.packets))
-        .collect();
+    let counted: Vec<(u32, u64)> =
+        entries.map(|entry| (entry.key.priority, entry.count.packets)).collect();
     assert_eq!(counted, [(1, 2), (2, 1)]);
 }
 
@@ -268,10 +229,7 @@ fn packet_out_leaves_through_the_port_it_names_or_goes_through_ingress() {
 fn packet_in_carries_the_ingress_port() {
     let mut leaf = leaf();
     let any = ternary(0, 0);
-    let lldp = MatchKey {
-        fields: vec![ternary(0x88cc, 0xffff), any, any, any, any],
-        priority: 5,
-    };
+    let lldp = MatchKey { fields: vec![ternary(0x88cc, 0xffff), any, any, any, any], priority: 5 };
     leaf.try_add("acl_punt", lldp, "punt", &[]).unwrap();
     let mut frame = vec![1; 12];
     frame.extend([0x88, 0xcc, 0xde, 0xad]);
@@ -289,38 +247,19 @@ fn egress_counts_by_port_and_level() {
     let counter = program().counter_named("EgressImpl.port_level").unwrap();
     let cells = leaf.counter_cells(counter).unwrap();
     assert_eq!(cells.len(), 4096);
-    assert_eq!(
-        cells[11 * 8 + 5],
-        CounterData {
-            packets: 1,
-            bytes: 300
-        }
-    );
-    assert_eq!(
-        cells
-            .iter()
-            .filter(|cell| **cell != CounterData::default())
-            .count(),
-        1
-    );
+    assert_eq!(cells[11 * 8 + 5], CounterData { packets: 1, bytes: 300 });
+    assert_eq!(cells.iter().filter(|cell| **cell != CounterData::default()).count(), 1);
 }
 
 #[test]
 fn a_priority_without_a_queue_drops_the_packet_as_bmv2_does() {
-    let mut leaf = Device::new(switch::DeviceConfig {
-        levels: 2,
-        ..crate::support::config(1)
-    });
+    let mut leaf = Device::new(switch::DeviceConfig { levels: 2, ..crate::support::config(1) });
     leaf.load_program(program());
     leaf.add("local_host", &[exact(THERE)], "to_host", &[1, 0]);
     leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
     leaf.add("dscp_level", &[exact(8)], "set_level", &[1]);
     leaf.add("dscp_level", &[exact(16)], "set_level", &[2]);
-    assert_eq!(
-        leaf.send_one(20, &Flow { dscp: 8, ..FLOW }.packet(100))
-            .level,
-        1
-    );
+    assert_eq!(leaf.send_one(20, &Flow { dscp: 8, ..FLOW }.packet(100)).level, 1);
     assert_eq!(leaf.send(20, &Flow { dscp: 16, ..FLOW }.packet(100)), []);
     assert_eq!(leaf.counts().dropped_by_priority, 1);
 }

@@ -33,11 +33,7 @@ async fn start(queue: QueueLimits) -> (EmulatedNetworkHandle, DeviceHandle) {
     let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(config(1));
     let sink = builder.add_endpoint(Box::new(Sink::default()));
-    let wire = WireSpec {
-        bits_per_second: 1_000_000,
-        delay_ns: 0,
-        queue,
-    };
+    let wire = WireSpec { bits_per_second: 1_000_000, delay_ns: 0, queue };
     let ends = (WireEnd::Device(device, 2), WireEnd::Nic(sink, 0));
     builder.connect_wire(ends.0, ends.1, wire).unwrap();
     let fabric = builder.spawn().unwrap();
@@ -68,13 +64,7 @@ async fn arrived(fabric: &EmulatedNetworkHandle) -> Vec<(Nanos, u32, u32, u32, u
     let read = |(at, packet): &(Nanos, Vec<u8>)| {
         assert_eq!(internet_checksum(&packet[14..34]), 0);
         let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
-        (
-            at / MILLISECOND,
-            word(0),
-            word(4) / 1_000,
-            word(8),
-            packet[15],
-        )
+        (at / MILLISECOND, word(0), word(4) / 1_000, word(8), packet[15])
     };
     packets.iter().map(read).collect()
 }
@@ -114,10 +104,7 @@ async fn what_a_full_queue_drops_is_not_counted_by_egress() {
 
 #[tokio::test]
 async fn behind_the_threshold_senders_that_take_part_are_told() {
-    let limits = QueueLimits {
-        bytes: 10_000,
-        mark_from: NonZeroU64::new(BYTES as u64),
-    };
+    let limits = QueueLimits { bytes: 10_000, mark_from: NonZeroU64::new(BYTES as u64) };
     let (fabric, device) = start(limits).await;
     offer(&device, &[(0, ECT), (0, ECT), (0, ECT), (0, NOT_ECT)]).await;
     let ecn: Vec<u8> = arrived(&fabric).await.iter().map(|seen| seen.4).collect();

@@ -23,12 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn switch_of_two_hosts() -> Device {
     let mut switch = device();
     for (port, host) in [(1, HERE), (2, THERE)] {
-        switch.add(
-            "local_host",
-            &[exact(host)],
-            "to_host",
-            &[port, 0x0200_0000_0009],
-        );
+        switch.add("local_host", &[exact(host)], "to_host", &[port, 0x0200_0000_0009]);
     }
     switch
 }
@@ -42,10 +37,7 @@ fn interface(number: u16, name: &str) -> PortConfig {
 }
 
 fn options(ports: Vec<PortConfig>) -> PortsOptions {
-    PortsOptions {
-        ports,
-        ..PortsOptions::default()
-    }
+    PortsOptions { ports, ..PortsOptions::default() }
 }
 
 /// Waits until the ports look as wanted, and gives them.
@@ -134,10 +126,7 @@ fn ports_that_cannot_be_had_are_named() {
         assert!(matches!(error, PortsError::Number(refused, _) if refused == number));
     }
     let file = PortConfig {
-        medium: PortMedium::Files {
-            input: "/no/such/file".into(),
-            output: "/no/such/file".into(),
-        },
+        medium: PortMedium::Files { input: "/no/such/file".into(), output: "/no/such/file".into() },
         ..interface(1, "")
     };
     assert!(matches!(refused(file), PortsError::Capture { .. }));
@@ -226,10 +215,7 @@ async fn packets_cross_veth_pairs() {
         send(&hosts, 1, &FLOW.packet(1400)).await;
     }
     let seen = await_ports(&hosts, |ports| ports[1].received.packets == 500).await;
-    assert_eq!(
-        (seen[0].received.packets, seen[1].received.bytes),
-        (0, 500 * 1400)
-    );
+    assert_eq!((seen[0].received.packets, seen[1].received.bytes), (0, 500 * 1400));
     let counts: DeviceCounts = switch.device_counts().await.unwrap();
     assert_eq!((counts.received, counts.sent), (500, 500));
     switch.stop().await;
@@ -273,12 +259,7 @@ async fn ports_come_and_go_at_run_time() {
     let (switch, hosts) = cables.devices();
     assert!(switch.remove_port(2).await.unwrap());
     assert!(!switch.remove_port(2).await.unwrap());
-    let states: Vec<u16> = switch
-        .watch_states()
-        .borrow()
-        .iter()
-        .map(|port| port.0)
-        .collect();
+    let states: Vec<u16> = switch.watch_states().borrow().iter().map(|port| port.0).collect();
     assert_eq!(states, [1]);
     let again = interface(2, &cables.switch(2));
     switch.add_port(again.clone()).await.unwrap();

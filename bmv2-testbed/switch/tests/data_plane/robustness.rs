@@ -71,10 +71,7 @@ fn replace(value: &mut Value, path: &[prop::sample::Index], with: Value) {
         }
         Value::Object(fields) if !fields.is_empty() => {
             let at = step.index(fields.len());
-            let inner = fields
-                .values_mut()
-                .nth(at)
-                .expect("the index is below the length");
+            let inner = fields.values_mut().nth(at).expect("the index is below the length");
             replace(inner, rest, with);
         }
         _ => *value = with,
@@ -84,9 +81,7 @@ fn replace(value: &mut Value, path: &[prop::sample::Index], with: Value) {
 /// One edit of fabric.json by JSON pointer, and the refusal it must bring.
 fn check_load(pointer: &str, with: Value, why: &str) {
     let mut root: Value = serde_json::from_slice(JSON).unwrap();
-    *root
-        .pointer_mut(pointer)
-        .expect("the pointer leads somewhere") = with;
+    *root.pointer_mut(pointer).expect("the pointer leads somewhere") = with;
     let refused = Program::from_json(root.to_string().as_bytes()).expect_err(why);
     assert_eq!(refused.to_string(), why);
 }
@@ -94,11 +89,7 @@ fn check_load(pointer: &str, with: Value, why: &str) {
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
     let external = serde_json::json!([{ "name": "e" }]);
-    check_load(
-        "/extern_instances",
-        external,
-        "extern is not supported (in e)",
-    );
+    check_load("/extern_instances", external, "extern is not supported (in e)");
     let register = serde_json::json!([{ "name": "r", "size": 1, "bitwidth": 129 }]);
     let why = "register of 129 bits is not supported (in r)";
     check_load("/register_arrays", register, why);
@@ -107,11 +98,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     check_load("/meter_arrays", meter, why);
     let why = "primitive rewind is not supported (in IngressImpl.drop)";
     let drop = action_at("IngressImpl.drop");
-    check_load(
-        &format!("/actions/{drop}/primitives/0/op"),
-        Value::from("rewind"),
-        why,
-    );
+    check_load(&format!("/actions/{drop}/primitives/0/op"), Value::from("rewind"), why);
     let why = "hash algorithm xxh64 is not supported (in calc)";
     check_load("/calculations/0/algo", Value::from("xxh64"), why);
     let why = "counter arrays have more than 4194304 cells (in EgressImpl.port_level)";
@@ -119,18 +106,11 @@ fn what_cannot_be_run_is_refused_by_name() {
     let why = "there is no next node nowhere (in ingress)";
     check_load("/pipelines/0/init_table", Value::from("nowhere"), why);
     let why = "the control flow runs in a circle (in ingress)";
-    check_load(
-        "/pipelines/0/conditionals/0/false_next",
-        Value::from("node_3"),
-        why,
-    );
+    check_load("/pipelines/0/conditionals/0/false_next", Value::from("node_3"), why);
 }
 
 fn action_at(name: &str) -> usize {
     let root: Value = serde_json::from_slice(JSON).unwrap();
     let actions = root["actions"].as_array().unwrap();
-    actions
-        .iter()
-        .position(|action| action["name"] == name)
-        .unwrap()
+    actions.iter().position(|action| action["name"] == name).unwrap()
 }

@@ -24,11 +24,7 @@ pub(crate) fn program() -> Arc<Program> {
 }
 
 pub(crate) fn config(device_id: u64) -> DeviceConfig {
-    DeviceConfig {
-        device_id,
-        cpu_port: CPU,
-        levels: 8,
-    }
+    DeviceConfig { device_id, cpu_port: CPU, levels: 8 }
 }
 
 pub(crate) fn device() -> Device {
@@ -41,18 +37,8 @@ pub(crate) fn device() -> Device {
 pub(crate) fn leaf() -> Device {
     let mut leaf = device();
     let to_host = (u128::from(1_u8), 0x0200_0000_0001_u128);
-    leaf.add(
-        "local_host",
-        &[exact(HERE)],
-        "to_host",
-        &[to_host.0, to_host.1],
-    );
-    leaf.add(
-        "dst_leaf",
-        &[prefix(THERE & !0xff, 24)],
-        "set_dst_leaf",
-        &[LEAF],
-    );
+    leaf.add("local_host", &[exact(HERE)], "to_host", &[to_host.0, to_host.1]);
+    leaf.add("dst_leaf", &[prefix(THERE & !0xff, 24)], "set_dst_leaf", &[LEAF]);
     leaf.ecmp(1, &[10, 11, 12, 13]);
     leaf
 }
@@ -74,8 +60,7 @@ pub(crate) trait ByName {
 
 impl ByName for Device {
     fn add(&mut self, table: &str, key: &[KeyField], action: &str, arguments: &[u128]) {
-        self.try_add(table, unranked(key), action, arguments)
-            .unwrap();
+        self.try_add(table, unranked(key), action, arguments).unwrap();
     }
 
     fn try_add(
@@ -100,8 +85,7 @@ impl ByName for Device {
         }
         self.insert_group(profile, group, members).unwrap();
         let key = unranked(&[KeyField::Exact(LEAF)]);
-        self.insert_entry(index("ecmp_group"), key, TableAction::Group(group))
-            .unwrap();
+        self.insert_entry(index("ecmp_group"), key, TableAction::Group(group)).unwrap();
     }
 
     fn send(&mut self, port: u16, packet: &[u8]) -> Vec<OutputPacket> {
@@ -118,37 +102,23 @@ impl ByName for Device {
 }
 
 pub(crate) fn index(table: &str) -> TableIndex {
-    program()
-        .table_named(&format!("IngressImpl.{table}"))
-        .expect("a table of fabric.p4")
+    program().table_named(&format!("IngressImpl.{table}")).expect("a table of fabric.p4")
 }
 
 pub(crate) fn selector() -> ProfileIndex {
-    program()
-        .profile_named("IngressImpl.ecmp_selector")
-        .expect("the selector of fabric.p4")
+    program().profile_named("IngressImpl.ecmp_selector").expect("the selector of fabric.p4")
 }
 
 pub(crate) fn call(table: &str, action: &str, arguments: &[u128]) -> ActionCall {
     let program = program();
-    let spec = program
-        .table(index(table))
-        .expect("the index is the program's");
+    let spec = program.table(index(table)).expect("the index is the program's");
     let name = format!("IngressImpl.{action}");
-    let action = program
-        .action_named(&spec.actions, &name)
-        .expect("an action of the table");
-    ActionCall {
-        action,
-        arguments: arguments.to_vec(),
-    }
+    let action = program.action_named(&spec.actions, &name).expect("an action of the table");
+    ActionCall { action, arguments: arguments.to_vec() }
 }
 
 pub(crate) fn unranked(key: &[KeyField]) -> MatchKey {
-    MatchKey {
-        fields: key.to_vec(),
-        priority: 0,
-    }
+    MatchKey { fields: key.to_vec(), priority: 0 }
 }
 
 pub(crate) fn exact(value: u32) -> KeyField {
@@ -156,29 +126,17 @@ pub(crate) fn exact(value: u32) -> KeyField {
 }
 
 pub(crate) fn prefix(value: u32, prefix: u32) -> KeyField {
-    KeyField::Lpm {
-        value: u128::from(value),
-        prefix,
-    }
+    KeyField::Lpm { value: u128::from(value), prefix }
 }
 
 pub(crate) fn ternary(value: u32, mask: u32) -> KeyField {
-    KeyField::Ternary {
-        value: u128::from(value),
-        mask: u128::from(mask),
-    }
+    KeyField::Ternary { value: u128::from(value), mask: u128::from(mask) }
 }
 
 /// The exact key of a flow's pin.
 pub(crate) fn pin_key(flow: Flow) -> [KeyField; 5] {
     let ports = (u32::from(flow.sport), u32::from(flow.dport));
-    [
-        exact(flow.src),
-        exact(flow.dst),
-        exact(17),
-        exact(ports.0),
-        exact(ports.1),
-    ]
+    [exact(flow.src), exact(flow.dst), exact(17), exact(ports.0), exact(ports.1)]
 }
 
 /// A UDP flow.
@@ -192,14 +150,8 @@ pub(crate) struct Flow {
     pub(crate) ttl: u8,
 }
 
-pub(crate) const FLOW: Flow = Flow {
-    src: HERE,
-    dst: THERE,
-    sport: 0xc001,
-    dport: 4791,
-    dscp: 0,
-    ttl: 64,
-};
+pub(crate) const FLOW: Flow =
+    Flow { src: HERE, dst: THERE, sport: 0xc001, dport: 4791, dscp: 0, ttl: 64 };
 
 impl Flow {
     /// A packet of the flow, `bytes` long in all (at least 54).

@@ -23,13 +23,7 @@ struct Host {
 
 impl Host {
     fn boxed(flow: Flow, burst: u16) -> Box<Self> {
-        Box::new(Self {
-            flow,
-            bytes: 1250,
-            burst,
-            interval: MILLISECOND,
-            received: Vec::new(),
-        })
+        Box::new(Self { flow, bytes: 1250, burst, interval: MILLISECOND, received: Vec::new() })
     }
 }
 
@@ -40,11 +34,7 @@ impl NetworkEndpoint for Host {
 
     fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
         for entropy in 0..self.burst {
-            let sport = self
-                .flow
-                .sport
-                .wrapping_add(entropy)
-                .wrapping_add(token as u16);
+            let sport = self.flow.sport.wrapping_add(entropy).wrapping_add(token as u16);
             out.send_packet(0, &Flow { sport, ..self.flow }.packet(self.bytes));
         }
         out.set_timer(now + self.interval, token + 1);
@@ -64,11 +54,7 @@ impl Network {
     async fn start(burst: u16) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
         let devices: Vec<_> = (0..4).map(|id| builder.add_device(config(id))).collect();
-        let back = Flow {
-            src: THERE,
-            dst: HERE,
-            ..FLOW
-        };
+        let back = Flow { src: THERE, dst: HERE, ..FLOW };
         let hosts = [FLOW, back].map(|flow| builder.add_endpoint(Host::boxed(flow, burst)));
         let wire = WireSpec {
             bits_per_second: GIGABIT,
@@ -78,9 +64,7 @@ impl Network {
         let mut uplinks = Vec::new();
         for leaf in 0..2 {
             let nic = WireEnd::Nic(hosts[leaf], 0);
-            builder
-                .connect_wire(nic, WireEnd::Device(devices[leaf], 1), wire)
-                .unwrap();
+            builder.connect_wire(nic, WireEnd::Device(devices[leaf], 1), wire).unwrap();
             for spine in 0..2 {
                 let up = WireEnd::Device(devices[leaf], 10 + spine as u16);
                 let down = WireEnd::Device(devices[2 + spine], 1 + leaf as u16);
@@ -89,35 +73,21 @@ impl Network {
         }
         let fabric = builder.spawn().unwrap();
         for (at, device) in devices.iter().enumerate() {
-            fabric
-                .device(*device)
-                .with_device(move |device| configure(device, at))
-                .await
-                .unwrap();
+            fabric.device(*device).with_device(move |device| configure(device, at)).await.unwrap();
         }
-        Self {
-            fabric,
-            hosts,
-            uplinks,
-        }
+        Self { fabric, hosts, uplinks }
     }
 
     async fn start_sending(&self) {
         for host in self.hosts {
             let handle = self.fabric.endpoint(host);
-            handle
-                .with_endpoint(|_: &mut Host, now, out| out.set_timer(now, 0))
-                .await
-                .unwrap();
+            handle.with_endpoint(|_: &mut Host, now, out| out.set_timer(now, 0)).await.unwrap();
         }
     }
 
     async fn received(&self, host: usize) -> Vec<(Nanos, Vec<u8>)> {
         let handle = self.fabric.endpoint(self.hosts[host]);
-        handle
-            .with_endpoint(|host: &mut Host, _, _| host.received.clone())
-            .await
-            .unwrap()
+        handle.with_endpoint(|host: &mut Host, _, _| host.received.clone()).await.unwrap()
     }
 }
 
@@ -127,21 +97,11 @@ fn configure(device: &mut Device, at: usize) {
     let hosts = [HERE, THERE];
     if at < 2 {
         device.add("local_host", &[exact(hosts[at])], "to_host", &[1, 0]);
-        device.add(
-            "dst_leaf",
-            &[prefix(0, 0)],
-            "set_dst_leaf",
-            &[crate::support::LEAF],
-        );
+        device.add("dst_leaf", &[prefix(0, 0)], "set_dst_leaf", &[crate::support::LEAF]);
         device.ecmp(1, &[10, 11]);
     } else {
         for (leaf, host) in hosts.into_iter().enumerate() {
-            device.add(
-                "local_host",
-                &[exact(host)],
-                "to_host",
-                &[1 + leaf as u128, 0],
-            );
+            device.add("local_host", &[exact(host)], "to_host", &[1 + leaf as u128, 0]);
         }
     }
 }
@@ -154,10 +114,7 @@ async fn a_packet_takes_serialisation_and_delay_at_every_hop() {
     assert_eq!(reached, MILLISECOND / 2);
     // 1250 bytes at 1 Gbit/s are 10 us, and 1 us of delay, over four wires.
     let received = network.received(1).await;
-    assert_eq!(
-        received.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
-        [44_000]
-    );
+    assert_eq!(received.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [44_000]);
     assert_eq!(received[0].1[14 + 8], 61);
 }
 
@@ -168,17 +125,9 @@ async fn the_same_commands_at_holds_give_the_same_result() {
         let network = Network::start(60).await;
         network.start_sending().await;
         network.fabric.run_until(5 * MILLISECOND).await.unwrap();
-        network
-            .fabric
-            .set_wire_state(network.uplinks[0], WireState::Down)
-            .await
-            .unwrap();
+        network.fabric.set_wire_state(network.uplinks[0], WireState::Down).await.unwrap();
         network.fabric.run_until(9 * MILLISECOND).await.unwrap();
-        network
-            .fabric
-            .set_wire_state(network.uplinks[0], WireState::Up)
-            .await
-            .unwrap();
+        network.fabric.set_wire_state(network.uplinks[0], WireState::Up).await.unwrap();
         network.fabric.run_until(15 * MILLISECOND).await.unwrap();
         let mut wires = Vec::new();
         for wire in &network.uplinks {
@@ -200,11 +149,7 @@ async fn a_wire_that_goes_down_takes_what_is_under_way() {
     // The packets are on the leaves' uplinks between 11 and 22 us.
     network.fabric.run_until(15_000).await.unwrap();
     for wire in &network.uplinks {
-        network
-            .fabric
-            .set_wire_state(*wire, WireState::Down)
-            .await
-            .unwrap();
+        network.fabric.set_wire_state(*wire, WireState::Down).await.unwrap();
     }
     network.fabric.run_until(MILLISECOND / 2).await.unwrap();
     assert_eq!(network.received(1).await, []);
@@ -233,10 +178,7 @@ async fn the_controller_hears_and_speaks_while_the_clock_is_held() {
     let leaf = network.fabric.device(switch::DeviceIndex(0));
     let mut packet_ins = leaf.subscribe_packet_ins().await.unwrap();
     let any = crate::support::ternary(0, 0);
-    let everything = switch::MatchKey {
-        fields: vec![any; 5],
-        priority: 1,
-    };
+    let everything = switch::MatchKey { fields: vec![any; 5], priority: 1 };
     leaf.with_device(|leaf| leaf.try_add("acl_punt", everything, "punt", &[]))
         .await
         .unwrap()
@@ -250,9 +192,7 @@ async fn the_controller_hears_and_speaks_while_the_clock_is_held() {
     assert_eq!(network.fabric.now().await, Ok(0));
     network.fabric.run_until(MILLISECOND).await.unwrap();
     assert_eq!(network.received(0).await, [(11_000, FLOW.packet(1250))]);
-    leaf.inject_packet(CPU, (300_u16 << 7).to_be_bytes().to_vec())
-        .await
-        .unwrap();
+    leaf.inject_packet(CPU, (300_u16 << 7).to_be_bytes().to_vec()).await.unwrap();
     assert_eq!(network.fabric.counts().await.unwrap().unwired, 1);
 }
 
@@ -267,11 +207,7 @@ async fn a_released_clock_runs_until_it_is_held() {
     let held = network.fabric.hold_clock().await.unwrap();
     assert!(held >= 9 * MILLISECOND, "{held}");
     assert_eq!(network.fabric.now().await, Ok(held));
-    network
-        .fabric
-        .release_clock(ClockPace::RealTime)
-        .await
-        .unwrap();
+    network.fabric.release_clock(ClockPace::RealTime).await.unwrap();
     while network.fabric.now().await.unwrap() < held + MILLISECOND {
         tokio::task::yield_now().await;
     }
@@ -283,34 +219,12 @@ async fn a_released_clock_runs_until_it_is_held() {
 async fn a_fabric_that_makes_no_sense_is_refused() {
     let mut builder = EmulatedNetworkBuilder::new();
     let device = builder.add_device(config(1));
-    let wire = WireSpec {
-        bits_per_second: GIGABIT,
-        delay_ns: 0,
-        queue: QueueLimits::of_bytes(1_000),
-    };
+    let wire =
+        WireSpec { bits_per_second: GIGABIT, delay_ns: 0, queue: QueueLimits::of_bytes(1_000) };
     let (a, b) = (WireEnd::Device(device, 1), WireEnd::Device(device, 2));
-    assert!(
-        builder
-            .connect_wire(a, WireEnd::Nic(EndpointIndex(0), 0), wire)
-            .is_err()
-    );
+    assert!(builder.connect_wire(a, WireEnd::Nic(EndpointIndex(0), 0), wire).is_err());
     assert!(builder.connect_wire(a, a, wire).is_err());
-    assert!(
-        builder
-            .connect_wire(
-                a,
-                b,
-                WireSpec {
-                    bits_per_second: 0,
-                    ..wire
-                }
-            )
-            .is_err()
-    );
+    assert!(builder.connect_wire(a, b, WireSpec { bits_per_second: 0, ..wire }).is_err());
     builder.connect_wire(a, b, wire).unwrap();
-    assert!(
-        builder
-            .connect_wire(WireEnd::Device(device, 3), b, wire)
-            .is_err()
-    );
+    assert!(builder.connect_wire(WireEnd::Device(device, 3), b, wire).is_err());
 }

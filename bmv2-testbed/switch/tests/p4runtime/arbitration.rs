@@ -16,23 +16,14 @@ async fn the_primary_writes_and_the_others_are_told() {
     let refused = first.commit(1).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     second.commit(1).await.unwrap();
-    assert_eq!(
-        second
-            .write(Vec::new())
-            .await
-            .map_err(|status| status.code()),
-        Ok(())
-    );
+    assert_eq!(second.write(Vec::new()).await.map_err(|status| status.code()), Ok(()));
     let refused = first.write(Vec::new()).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
 /// What the remaining backup hears when the primary leaves, in each dialect.
 async fn heard_when_the_primary_leaves(dialect: ArbitrationDialect) -> (Code, Option<u128>) {
-    let options = ServiceOptions {
-        dialect,
-        ..ServiceOptions::default()
-    };
+    let options = ServiceOptions { dialect, ..ServiceOptions::default() };
     let bench = Bench::start(options).await;
     let mut backup = bench.controller(3).await;
     let primary = bench.controller(5).await;
@@ -51,10 +42,7 @@ async fn a_vacancy_is_filled_by_bmv2_only() {
 
 #[tokio::test]
 async fn streams_that_break_the_rules_are_ended() {
-    let options = ServiceOptions {
-        max_sessions: 3,
-        ..ServiceOptions::default()
-    };
+    let options = ServiceOptions { max_sessions: 3, ..ServiceOptions::default() };
     let bench = Bench::start(options).await;
     let _holder = bench.controller(5).await;
 

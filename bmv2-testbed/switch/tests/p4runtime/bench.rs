@@ -24,9 +24,7 @@ const INFO: &str = include_str!("../../../../p4/fabric.p4info.txtpb");
 /// Fails instead of waiting for ever.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     let deadline = Duration::from_secs(20);
-    tokio::time::timeout(deadline, future)
-        .await
-        .expect("it happens within 20 s")
+    tokio::time::timeout(deadline, future).await.expect("it happens within 20 s")
 }
 
 pub(crate) fn p4info() -> P4Info {
@@ -60,27 +58,18 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn start(options: ServiceOptions) -> Self {
         let mut builder = EmulatedNetworkBuilder::new();
-        let index = builder.add_device(DeviceConfig {
-            device_id: DEVICE,
-            cpu_port: CPU_PORT,
-            levels: 8,
-        });
+        let index =
+            builder.add_device(DeviceConfig { device_id: DEVICE, cpu_port: CPU_PORT, levels: 8 });
         let fabric = builder.spawn().unwrap();
         let device = fabric.device(index);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = serve(listener, device.clone(), options).await.unwrap();
-        Self {
-            fabric,
-            device,
-            server,
-        }
+        Self { fabric, device, server }
     }
 
     pub(crate) async fn client(&self) -> P4RuntimeClient<Channel> {
         let address = format!("http://{}", self.server.local_addr());
-        let endpoint = Channel::from_shared(address)
-            .unwrap()
-            .http2_max_header_list_size(4 << 20);
+        let endpoint = Channel::from_shared(address).unwrap().http2_max_header_list_size(4 << 20);
         let channel = soon(endpoint.connect()).await.unwrap();
         P4RuntimeClient::new(channel).max_decoding_message_size(64 << 20)
     }
@@ -115,12 +104,7 @@ impl Controller {
         let (requests, outgoing) = mpsc::channel(16);
         let call = client.stream_channel(ReceiverStream::new(outgoing));
         let responses = soon(call).await.unwrap().into_inner();
-        Self {
-            client,
-            election_id,
-            requests,
-            responses,
-        }
+        Self { client, election_id, requests, responses }
     }
 
     pub(crate) async fn claim(&mut self, election_id: u128) {
@@ -132,39 +116,30 @@ impl Controller {
         let role = Some(role).filter(|role| !role.is_empty());
         let claim = p4rt::MasterArbitrationUpdate {
             device_id,
-            role: role.map(|name| p4rt::Role {
-                name: name.into(),
-                ..p4rt::Role::default()
-            }),
+            role: role.map(|name| p4rt::Role { name: name.into(), ..p4rt::Role::default() }),
             election_id: uint128(self.election_id),
             status: None,
         };
-        self.send(p4rt::stream_message_request::Update::Arbitration(claim))
-            .await;
+        self.send(p4rt::stream_message_request::Update::Arbitration(claim)).await;
     }
 
     pub(crate) async fn send(&mut self, update: p4rt::stream_message_request::Update) {
-        let request = p4rt::StreamMessageRequest {
-            update: Some(update),
-        };
+        let request = p4rt::StreamMessageRequest { update: Some(update) };
         soon(self.requests.send(request)).await.unwrap();
     }
 
     /// The next message of the stream, its error, or `None` at its end.
     pub(crate) async fn next(&mut self) -> Result<Option<Response>, Code> {
         let message = soon(self.responses.message()).await;
-        message
-            .map(|message| message.and_then(|m| m.update))
-            .map_err(|status| status.code())
+        message.map(|message| message.and_then(|m| m.update)).map_err(|status| status.code())
     }
 
     /// The next message, which must be an arbitration update: its status and election id.
     pub(crate) async fn notice(&mut self) -> (Code, Option<u128>) {
         match self.next().await {
             Ok(Some(Response::Arbitration(update))) => {
-                let id = update
-                    .election_id
-                    .map(|id| u128::from(id.high) << 64 | u128::from(id.low));
+                let id =
+                    update.election_id.map(|id| u128::from(id.high) << 64 | u128::from(id.low));
                 (Code::from(update.status.unwrap().code), id)
             }
             other => panic!("an arbitration update was due, not {other:?}"),
@@ -183,15 +158,12 @@ impl Controller {
             config,
             ..p4rt::SetForwardingPipelineConfigRequest::default()
         };
-        soon(self.client.set_forwarding_pipeline_config(request))
-            .await
-            .map(|_| ())
+        soon(self.client.set_forwarding_pipeline_config(request)).await.map(|_| ())
     }
 
     pub(crate) async fn commit(&mut self, cookie: u64) -> Result<(), Status> {
         use p4rt::set_forwarding_pipeline_config_request::Action;
-        self.set(Action::VerifyAndCommit, Some(config(cookie)))
-            .await
+        self.set(Action::VerifyAndCommit, Some(config(cookie))).await
     }
 
     pub(crate) async fn write(&mut self, updates: Vec<p4rt::Update>) -> Result<(), Status> {
@@ -217,11 +189,7 @@ impl Controller {
         &mut self,
         entities: Vec<p4rt::Entity>,
     ) -> Result<Vec<p4rt::Entity>, Status> {
-        let request = p4rt::ReadRequest {
-            device_id: DEVICE,
-            entities,
-            role: String::new(),
-        };
+        let request = p4rt::ReadRequest { device_id: DEVICE, entities, role: String::new() };
         let mut answer = soon(self.client.read(request)).await?.into_inner();
         let mut found = Vec::new();
         while let Some(message) = soon(answer.message()).await? {
@@ -235,14 +203,8 @@ impl Controller {
             device_id: DEVICE,
             ..p4rt::GetForwardingPipelineConfigRequest::default()
         };
-        let answer = soon(self.client.get_forwarding_pipeline_config(request))
-            .await
-            .unwrap();
-        answer
-            .into_inner()
-            .config
-            .and_then(|config| config.cookie)
-            .map(|cookie| cookie.cookie)
+        let answer = soon(self.client.get_forwarding_pipeline_config(request)).await.unwrap();
+        answer.into_inner().config.and_then(|config| config.cookie).map(|cookie| cookie.cookie)
     }
 }
 
@@ -252,16 +214,9 @@ pub(crate) fn codes(status: &Status) -> Vec<Code> {
     let details = p4runtime_proto::rpc::Status::decode(status.details()).unwrap();
     assert_eq!((details.code, &*details.message), (2, status.message()));
     let error = |any: &prost_types::Any| p4rt::Error::decode(any.value.as_slice()).unwrap();
-    details
-        .details
-        .iter()
-        .map(|any| Code::from(error(any).canonical_code))
-        .collect()
+    details.details.iter().map(|any| Code::from(error(any).canonical_code)).collect()
 }
 
 pub(crate) fn uint128(id: u128) -> Option<p4rt::Uint128> {
-    Some(p4rt::Uint128 {
-        high: (id >> 64) as u64,
-        low: id as u64,
-    })
+    Some(p4rt::Uint128 { high: (id >> 64) as u64, low: id as u64 })
 }

@@ -29,65 +29,31 @@ pub(crate) async fn read_table(
 }
 
 pub(crate) fn whole(table_id: u32) -> p4rt::TableEntry {
-    p4rt::TableEntry {
-        table_id,
-        ..p4rt::TableEntry::default()
-    }
+    p4rt::TableEntry { table_id, ..p4rt::TableEntry::default() }
 }
 
 #[tokio::test]
 async fn entries_of_every_table_are_read_back_as_written() {
     let (_bench, mut controller, samples) = start().await;
-    for table in samples
-        .info
-        .tables
-        .iter()
-        .filter(|table| !table.match_fields.is_empty())
-    {
+    for table in samples.info.tables.iter().filter(|table| !table.match_fields.is_empty()) {
         let name = &table.preamble.as_ref().unwrap().alias;
         let mut entries: Vec<_> = (1..=3).map(|n| samples.entry(table, n, 0)).collect();
-        controller
-            .write(entries.iter().map(insert).collect())
-            .await
-            .unwrap();
-        assert_eq!(
-            read_table(&mut controller, whole(id_of(table))).await,
-            entries,
-            "{name}"
-        );
+        controller.write(entries.iter().map(insert).collect()).await.unwrap();
+        assert_eq!(read_table(&mut controller, whole(id_of(table))).await, entries, "{name}");
 
         let changed = p4rt::TableEntry {
             action: samples.entry(table, 5, 1).action,
             metadata: Vec::new(),
             ..entries[1].clone()
         };
-        controller
-            .write(vec![modify(&changed), delete(&entries[0])])
-            .await
-            .unwrap();
+        controller.write(vec![modify(&changed), delete(&entries[0])]).await.unwrap();
         entries = vec![changed.clone(), entries[2].clone()];
-        assert_eq!(
-            read_table(&mut controller, whole(id_of(table))).await,
-            entries,
-            "{name}"
-        );
+        assert_eq!(read_table(&mut controller, whole(id_of(table))).await, entries, "{name}");
 
-        let one = p4rt::TableEntry {
-            action: None,
-            metadata: Vec::new(),
-            ..changed.clone()
-        };
+        let one = p4rt::TableEntry { action: None, metadata: Vec::new(), ..changed.clone() };
         assert_eq!(read_table(&mut controller, one).await, [changed], "{name}");
-        controller
-            .write(entries.iter().map(delete).collect())
-            .await
-            .unwrap();
-        assert!(
-            read_table(&mut controller, whole(id_of(table)))
-                .await
-                .is_empty(),
-            "{name}"
-        );
+        controller.write(entries.iter().map(delete).collect()).await.unwrap();
+        assert!(read_table(&mut controller, whole(id_of(table))).await.is_empty(), "{name}");
     }
 }
 
@@ -95,71 +61,32 @@ async fn entries_of_every_table_are_read_back_as_written() {
 async fn queries_filter_by_priority_action_and_metadata() {
     let (_bench, mut controller, samples) = start().await;
     let table = samples.table("acl_punt");
-    let at = |priority, n, choice| p4rt::TableEntry {
-        priority,
-        ..samples.entry(table, n, choice)
-    };
+    let at = |priority, n, choice| p4rt::TableEntry { priority, ..samples.entry(table, n, choice) };
     let entries = [at(10, 1, 0), at(20, 2, 1), at(20, 1, 1)];
-    controller
-        .write(entries.iter().map(insert).collect())
-        .await
-        .unwrap();
+    controller.write(entries.iter().map(insert).collect()).await.unwrap();
     let mut count = async |query| read_table(&mut controller, query).await.len();
     let id = id_of(table);
     assert_eq!(count(whole(0)).await, 3);
-    assert_eq!(
-        count(p4rt::TableEntry {
-            priority: 20,
-            ..whole(id)
-        })
-        .await,
-        2
-    );
-    assert_eq!(
-        count(p4rt::TableEntry {
-            action: entries[0].action.clone(),
-            ..whole(id)
-        })
-        .await,
-        1
-    );
+    assert_eq!(count(p4rt::TableEntry { priority: 20, ..whole(id) }).await, 2);
+    assert_eq!(count(p4rt::TableEntry { action: entries[0].action.clone(), ..whole(id) }).await, 1);
     let metadata = entries[0].metadata.clone();
-    assert_eq!(
-        count(p4rt::TableEntry {
-            metadata,
-            ..whole(id)
-        })
-        .await,
-        2
-    );
+    assert_eq!(count(p4rt::TableEntry { metadata, ..whole(id) }).await, 2);
     let fields = entries[0].r#match.clone();
-    assert_eq!(
-        count(p4rt::TableEntry {
-            r#match: fields,
-            ..whole(id)
-        })
-        .await,
-        2
-    );
+    assert_eq!(count(p4rt::TableEntry { r#match: fields, ..whole(id) }).await, 2);
 }
 
 #[tokio::test]
 async fn a_large_table_is_read_in_several_messages() {
     let (_bench, mut controller, samples) = start().await;
     let table = samples.table("flow_pin");
-    let entries: Vec<_> = (1..=3000)
-        .map(|n| insert(&samples.entry(table, n, 0)))
-        .collect();
+    let entries: Vec<_> = (1..=3000).map(|n| insert(&samples.entry(table, n, 0))).collect();
     controller.write(entries).await.unwrap();
     let request = p4rt::ReadRequest {
         device_id: crate::bench::DEVICE,
         entities: vec![table_entry(whole(id_of(table)))],
         role: String::new(),
     };
-    let mut answer = soon(controller.client.read(request))
-        .await
-        .unwrap()
-        .into_inner();
+    let mut answer = soon(controller.client.read(request)).await.unwrap().into_inner();
     let mut sizes = Vec::new();
     while let Some(message) = soon(answer.message()).await.unwrap() {
         sizes.push(message.entities.len());
@@ -171,16 +98,11 @@ async fn a_large_table_is_read_in_several_messages() {
 async fn the_default_action_is_changed_and_reset() {
     let (_bench, mut controller, samples) = start().await;
     let table = samples.table("switch_salt");
-    let query = p4rt::TableEntry {
-        is_default_action: true,
-        ..whole(id_of(table))
-    };
+    let query = p4rt::TableEntry { is_default_action: true, ..whole(id_of(table)) };
     let original = read_table(&mut controller, query.clone()).await;
     let action = Action::Action(samples.action(table, 0xabcd, 0));
     let changed = p4rt::TableEntry {
-        action: Some(p4rt::TableAction {
-            r#type: Some(action),
-        }),
+        action: Some(p4rt::TableAction { r#type: Some(action) }),
         metadata: b"salt".to_vec(),
         ..query.clone()
     };
@@ -188,10 +110,7 @@ async fn the_default_action_is_changed_and_reset() {
     let found = read_table(&mut controller, query.clone()).await;
     assert_eq!(found.as_slice(), std::slice::from_ref(&changed));
     let kinds = [insert(&changed), delete(&changed)];
-    assert_eq!(
-        controller.codes(kinds.to_vec()).await,
-        [Code::InvalidArgument; 2]
-    );
+    assert_eq!(controller.codes(kinds.to_vec()).await, [Code::InvalidArgument; 2]);
     controller.write(vec![modify(&query)]).await.unwrap();
     assert_eq!(read_table(&mut controller, query).await, original);
 }
@@ -210,12 +129,7 @@ async fn every_update_has_its_own_error() {
         entry.r#match[0].field_match_type = Some(exact);
         insert(&entry)
     };
-    let at = |priority| {
-        insert(&p4rt::TableEntry {
-            priority,
-            ..punt.clone()
-        })
-    };
+    let at = |priority| insert(&p4rt::TableEntry { priority, ..punt.clone() });
     let empty = p4rt::Entity { entity: None };
     let cases = vec![
         (Code::Ok, insert(&host)),
@@ -228,10 +142,7 @@ async fn every_update_has_its_own_error() {
         (Code::OutOfRange, with_bytes(b"\x01\x00\x00\x00\x00")),
         (Code::Ok, with_bytes(b"\x00\x00\x00\x00\x0a\x00\x00\x07")),
         (Code::AlreadyExists, with_bytes(b"\x0a\x00\x00\x07")),
-        (
-            Code::InvalidArgument,
-            update(Kind::Unspecified, table_entry(host)),
-        ),
+        (Code::InvalidArgument, update(Kind::Unspecified, table_entry(host))),
         (Code::InvalidArgument, update(Kind::Insert, empty)),
     ];
     let (expected, updates): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
@@ -269,11 +180,7 @@ async fn an_entry_with_one_flaw_is_refused() {
     for (at, (expected, flaw)) in flaws.into_iter().enumerate() {
         let mut entry = host.clone();
         flaw(&mut entry);
-        assert_eq!(
-            controller.codes(vec![insert(&entry)]).await,
-            [expected],
-            "flaw {at}"
-        );
+        assert_eq!(controller.codes(vec![insert(&entry)]).await, [expected], "flaw {at}");
     }
 }
 
@@ -286,23 +193,14 @@ async fn what_is_not_supported_is_named() {
         ..p4rt::CloneSessionEntry::default()
     };
     let session = p4rt::packet_replication_engine_entry::Type::CloneSessionEntry(session);
-    let entry = p4rt::PacketReplicationEngineEntry {
-        r#type: Some(session),
-    };
+    let entry = p4rt::PacketReplicationEngineEntry { r#type: Some(session) };
     let of_service = Entity::PacketReplicationEngineEntry(entry);
-    let codes = controller
-        .codes(vec![update(Kind::Insert, wrap(of_service))])
-        .await;
+    let codes = controller.codes(vec![update(Kind::Insert, wrap(of_service))]).await;
     assert_eq!(codes, [Code::Unimplemented], "class_of_service");
     {
-        let (entity, name) = (
-            Entity::ExternEntry(p4rt::ExternEntry::default()),
-            "ExternEntry",
-        );
+        let (entity, name) = (Entity::ExternEntry(p4rt::ExternEntry::default()), "ExternEntry");
         let entity = wrap(entity);
-        let written = controller
-            .codes(vec![update(Kind::Insert, entity.clone())])
-            .await;
+        let written = controller.codes(vec![update(Kind::Insert, entity.clone())]).await;
         assert_eq!(written, [Code::Unimplemented], "{name}");
         let read = controller.read(vec![entity]).await.unwrap_err();
         assert_eq!(crate::bench::codes(&read), [Code::Unimplemented], "{name}");
@@ -319,9 +217,7 @@ async fn what_is_not_supported_is_named() {
 }
 
 fn wrap(entity: Entity) -> p4rt::Entity {
-    p4rt::Entity {
-        entity: Some(entity),
-    }
+    p4rt::Entity { entity: Some(entity) }
 }
 
 #[tokio::test]
@@ -332,40 +228,17 @@ async fn actions_are_held_to_their_scope_and_parameters() {
     let with = |change: &dyn Fn(&mut p4rt::Action)| {
         let mut action = samples.action(table, 1, 0);
         change(&mut action);
-        let action = Some(p4rt::TableAction {
-            r#type: Some(Action::Action(action)),
-        });
-        insert(&p4rt::TableEntry {
-            action,
-            ..samples.entry(table, 1, 0)
-        })
+        let action = Some(p4rt::TableAction { r#type: Some(Action::Action(action)) });
+        insert(&p4rt::TableEntry { action, ..samples.entry(table, 1, 0) })
     };
     let mut cases = vec![
-        (
-            Code::PermissionDenied,
-            with(&|action| action.action_id = no_action),
-        ),
+        (Code::PermissionDenied, with(&|action| action.action_id = no_action)),
         (Code::InvalidArgument, with(&|action| action.action_id = 1)),
-        (
-            Code::InvalidArgument,
-            with(&|action| action.params.truncate(1)),
-        ),
-        (
-            Code::InvalidArgument,
-            with(&|action| action.params[0].param_id = 9),
-        ),
-        (
-            Code::InvalidArgument,
-            with(&|action| action.params[1].param_id = 1),
-        ),
-        (
-            Code::OutOfRange,
-            with(&|action| action.params[0].value = vec![0x02, 0x00]),
-        ),
-        (
-            Code::OutOfRange,
-            with(&|action| action.params[0].value.clear()),
-        ),
+        (Code::InvalidArgument, with(&|action| action.params.truncate(1))),
+        (Code::InvalidArgument, with(&|action| action.params[0].param_id = 9)),
+        (Code::InvalidArgument, with(&|action| action.params[1].param_id = 1)),
+        (Code::OutOfRange, with(&|action| action.params[0].value = vec![0x02, 0x00])),
+        (Code::OutOfRange, with(&|action| action.params[0].value.clear())),
     ];
     let fixed = p4rt::TableEntry {
         is_default_action: true,
@@ -381,19 +254,12 @@ async fn actions_are_held_to_their_scope_and_parameters() {
 async fn a_full_table_refuses_more() {
     let (_bench, mut controller, samples) = start().await;
     let table = samples.table("dscp_level");
-    let updates = (0..64)
-        .map(|n| insert(&samples.entry(table, n, 0)))
-        .collect();
+    let updates = (0..64).map(|n| insert(&samples.entry(table, n, 0))).collect();
     controller.write(updates).await.unwrap();
     let table = samples.table("acl_punt");
     let size = u64::try_from(table.size).unwrap();
-    let updates = (0..=size)
-        .map(|n| insert(&samples.entry(table, n, 0)))
-        .collect();
+    let updates = (0..=size).map(|n| insert(&samples.entry(table, n, 0))).collect();
     let codes = controller.codes(updates).await;
-    assert_eq!(
-        codes.iter().filter(|code| **code == Code::Ok).count(),
-        table.size as usize
-    );
+    assert_eq!(codes.iter().filter(|code| **code == Code::Ok).count(), table.size as usize);
     assert_eq!(codes.last(), Some(&Code::ResourceExhausted));
 }

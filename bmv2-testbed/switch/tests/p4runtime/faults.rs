@@ -11,10 +11,7 @@ use crate::bench::{Bench, Controller, soon};
 use crate::samples::{Samples, insert, table_entry};
 
 async fn with(faults: Vec<InjectedFault>) -> (Bench, Controller) {
-    let options = ServiceOptions {
-        faults: FaultScript(faults),
-        ..ServiceOptions::default()
-    };
+    let options = ServiceOptions { faults: FaultScript(faults), ..ServiceOptions::default() };
     let bench = Bench::start(options).await;
     let controller = bench.controller(1).await;
     (bench, controller)
@@ -30,12 +27,8 @@ async fn expect_empty(bench: &Bench) {
 #[tokio::test]
 async fn the_nth_update_of_a_table_is_refused() {
     let table = "IngressImpl.local_host".to_owned();
-    let (_bench, mut controller) = with(vec![InjectedFault::RefuseUpdate {
-        table,
-        nth: 2,
-        code: Code::Internal,
-    }])
-    .await;
+    let (_bench, mut controller) =
+        with(vec![InjectedFault::RefuseUpdate { table, nth: 2, code: Code::Internal }]).await;
     controller.commit(1).await.unwrap();
     let samples = Samples::new();
     let entry = |n| insert(&samples.entry(samples.table("local_host"), n, 0));

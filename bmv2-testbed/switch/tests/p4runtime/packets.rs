@@ -28,34 +28,22 @@ fn metadata(values: &[(u32, &[u8])]) -> Vec<p4rt::PacketMetadata> {
 }
 
 async fn packet_out(controller: &mut Controller, values: &[(u32, &[u8])]) {
-    let packet = p4rt::PacketOut {
-        payload: frame(),
-        metadata: metadata(values),
-    };
+    let packet = p4rt::PacketOut { payload: frame(), metadata: metadata(values) };
     controller.send(Request::Packet(packet)).await;
 }
 
 async fn start() -> (Bench, Controller) {
     let bench = Bench::start(ServiceOptions::default()).await;
     let controller = bench.primary().await;
-    soon(bench.fabric.release_clock(ClockPace::Free))
-        .await
-        .unwrap();
+    soon(bench.fabric.release_clock(ClockPace::Free)).await.unwrap();
     (bench, controller)
 }
 
 #[tokio::test]
 async fn a_packet_out_to_the_cpu_port_comes_back_in() {
     let (_bench, mut controller) = start().await;
-    packet_out(
-        &mut controller,
-        &[(1, &[u8::try_from(CPU_PORT).unwrap()]), (2, &[0])],
-    )
-    .await;
-    let packet = p4rt::PacketIn {
-        payload: frame(),
-        metadata: metadata(&[(1, &[255]), (2, &[0])]),
-    };
+    packet_out(&mut controller, &[(1, &[u8::try_from(CPU_PORT).unwrap()]), (2, &[0])]).await;
+    let packet = p4rt::PacketIn { payload: frame(), metadata: metadata(&[(1, &[255]), (2, &[0])]) };
     assert_eq!(controller.next().await, Ok(Some(Response::Packet(packet))));
 }
 
@@ -67,44 +55,22 @@ async fn a_punted_packet_reaches_the_primary_only() {
     backup.notice().await;
     let samples = Samples::new();
     let table = samples.table("acl_punt");
-    let punt = samples
-        .info
-        .actions
-        .iter()
-        .map(|action| action.preamble.as_ref().unwrap());
-    let action_id = punt
-        .clone()
-        .find(|action| action.alias == "punt")
-        .unwrap()
-        .id;
-    let action = p4rt::Action {
-        action_id,
-        params: Vec::new(),
-    };
+    let punt = samples.info.actions.iter().map(|action| action.preamble.as_ref().unwrap());
+    let action_id = punt.clone().find(|action| action.alias == "punt").unwrap().id;
+    let action = p4rt::Action { action_id, params: Vec::new() };
     let action = p4rt::table_action::Type::Action(action);
-    let ether_type = Ternary {
-        value: vec![0x88, 0xb5],
-        mask: vec![0xff, 0xff],
-    };
+    let ether_type = Ternary { value: vec![0x88, 0xb5], mask: vec![0xff, 0xff] };
     let field_match_type = Some(FieldMatchType::Ternary(ether_type));
     let entry = p4rt::TableEntry {
         table_id: id_of(table),
-        r#match: vec![p4rt::FieldMatch {
-            field_id: 1,
-            field_match_type,
-        }],
-        action: Some(p4rt::TableAction {
-            r#type: Some(action),
-        }),
+        r#match: vec![p4rt::FieldMatch { field_id: 1, field_match_type }],
+        action: Some(p4rt::TableAction { r#type: Some(action) }),
         priority: 1,
         ..p4rt::TableEntry::default()
     };
     controller.write(vec![insert(&entry)]).await.unwrap();
     soon(bench.device.inject_packet(3, frame())).await.unwrap();
-    let packet = p4rt::PacketIn {
-        payload: frame(),
-        metadata: metadata(&[(1, &[3]), (2, &[0])]),
-    };
+    let packet = p4rt::PacketIn { payload: frame(), metadata: metadata(&[(1, &[3]), (2, &[0])]) };
     assert_eq!(controller.next().await, Ok(Some(Response::Packet(packet))));
 
     // The backup's next message is the answer to its own claim, not the packet.
@@ -130,9 +96,7 @@ async fn bad_stream_messages_are_reported_and_the_stream_lives_on() {
     let (code, details) = stream_error(&mut controller).await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(matches!(details, Details::PacketOut(_)), "{details:?}");
-    controller
-        .send(Request::DigestAck(p4rt::DigestListAck::default()))
-        .await;
+    controller.send(Request::DigestAck(p4rt::DigestListAck::default())).await;
     let (code, details) = stream_error(&mut controller).await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(matches!(details, Details::DigestListAck(_)), "{details:?}");

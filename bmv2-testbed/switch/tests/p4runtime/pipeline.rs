@@ -29,26 +29,13 @@ async fn a_commit_wipes_and_a_reconciliation_keeps() {
     let bench = Bench::start(ServiceOptions::default()).await;
     let mut controller = bench.primary().await;
     let samples = Samples::new();
-    let tables = samples
-        .info
-        .tables
-        .iter()
-        .filter(|table| !table.match_fields.is_empty());
+    let tables = samples.info.tables.iter().filter(|table| !table.match_fields.is_empty());
     let entries: Vec<_> = tables.map(|table| samples.entry(table, 1, 0)).collect();
-    controller
-        .write(entries.iter().map(insert).collect())
-        .await
-        .unwrap();
-    controller
-        .set(Action::ReconcileAndCommit, Some(config(2)))
-        .await
-        .unwrap();
+    controller.write(entries.iter().map(insert).collect()).await.unwrap();
+    controller.set(Action::ReconcileAndCommit, Some(config(2))).await.unwrap();
     assert_eq!(entry_count(&mut controller).await, entries.len());
     assert_eq!(controller.cookie().await, Some(2));
-    controller
-        .set(Action::Verify, Some(config(9)))
-        .await
-        .unwrap();
+    controller.set(Action::Verify, Some(config(9))).await.unwrap();
     assert_eq!(entry_count(&mut controller).await, entries.len());
     controller.commit(3).await.unwrap();
     assert_eq!(entry_count(&mut controller).await, 0);
@@ -65,20 +52,11 @@ async fn a_saved_pipeline_is_written_to_before_it_runs() {
     let missing = controller.set(Action::Commit, None).await.unwrap_err();
     assert_eq!(missing.code(), Code::NotFound);
 
-    controller
-        .set(Action::VerifyAndSave, Some(config(2)))
-        .await
-        .unwrap();
+    controller.set(Action::VerifyAndSave, Some(config(2))).await.unwrap();
     assert_eq!(entry_count(&mut controller).await, 0);
     let entries = [2, 3].map(|n| samples.entry(samples.table("local_host"), n, 0));
-    controller
-        .write(entries.iter().map(insert).collect())
-        .await
-        .unwrap();
-    let superfluous = controller
-        .set(Action::Commit, Some(config(2)))
-        .await
-        .unwrap_err();
+    controller.write(entries.iter().map(insert).collect()).await.unwrap();
+    let superfluous = controller.set(Action::Commit, Some(config(2))).await.unwrap_err();
     assert_eq!(superfluous.code(), Code::InvalidArgument);
     controller.set(Action::Commit, None).await.unwrap();
     assert_eq!(entry_count(&mut controller).await, 2);
@@ -102,11 +80,7 @@ async fn the_parts_asked_for_come_back() {
         let found = soon(call).await.unwrap().into_inner().config.unwrap();
         let sent = config(1);
         assert_eq!(found.p4info, sent.p4info.filter(|_| info), "{parts:?}");
-        assert_eq!(
-            !found.p4_device_config.is_empty(),
-            device_config,
-            "{parts:?}"
-        );
+        assert_eq!(!found.p4_device_config.is_empty(), device_config, "{parts:?}");
         assert_eq!(found.cookie, sent.cookie, "{parts:?}");
     }
 }
@@ -117,10 +91,7 @@ async fn refusal(spoil: impl FnOnce(&mut p4rt::ForwardingPipelineConfig)) -> Str
     let mut controller = bench.controller(1).await;
     let mut config = config(1);
     spoil(&mut config);
-    let status = controller
-        .set(Action::VerifyAndCommit, Some(config))
-        .await
-        .unwrap_err();
+    let status = controller.set(Action::VerifyAndCommit, Some(config)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     status.message().to_owned()
 }

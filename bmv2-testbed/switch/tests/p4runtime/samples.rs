@@ -38,18 +38,13 @@ impl Samples {
         let fields: Vec<_> = matches.map(|field| field_match(field, n)).collect();
         let ternary = |f: &p4rt::FieldMatch| {
             let kind = f.field_match_type.as_ref();
-            !matches!(
-                kind,
-                Some(FieldMatchType::Exact(_) | FieldMatchType::Lpm(_))
-            )
+            !matches!(kind, Some(FieldMatchType::Exact(_) | FieldMatchType::Lpm(_)))
         };
         p4rt::TableEntry {
             table_id: id_of(table),
             priority: if fields.iter().any(ternary) { 10 } else { 0 },
             r#match: fields,
-            action: Some(p4rt::TableAction {
-                r#type: Some(action),
-            }),
+            action: Some(p4rt::TableAction { r#type: Some(action) }),
             metadata: n.to_be_bytes().to_vec(),
             ..p4rt::TableEntry::default()
         }
@@ -57,10 +52,7 @@ impl Samples {
 
     /// A call of one of the table's entry actions.
     pub(crate) fn action(&self, table: &p4info::Table, n: u64, choice: usize) -> p4rt::Action {
-        let usable = table
-            .action_refs
-            .iter()
-            .filter(|action| action.scope() != Scope::DefaultOnly);
+        let usable = table.action_refs.iter().filter(|action| action.scope() != Scope::DefaultOnly);
         let ids: Vec<u32> = usable.map(|action| action.id).collect();
         let action_id = ids[choice % ids.len()];
         let named = |a: &&p4info::Action| a.preamble.as_ref().unwrap().id == action_id;
@@ -69,10 +61,7 @@ impl Samples {
             param_id: param.id,
             value: canonical(n, param.bitwidth),
         };
-        p4rt::Action {
-            action_id,
-            params: declared.params.iter().map(param).collect(),
-        }
+        p4rt::Action { action_id, params: declared.params.iter().map(param).collect() }
     }
 }
 
@@ -95,30 +84,18 @@ pub(crate) fn one_shot(choices: Vec<(p4rt::Action, i32)>) -> p4rt::ActionProfile
 fn field_match(field: &p4info::MatchField, n: u64) -> p4rt::FieldMatch {
     let bits = field.bitwidth;
     let value = canonical(n, bits);
-    let Some(Match::MatchType(kind)) = field.r#match else {
-        panic!("a match type is known")
-    };
+    let Some(Match::MatchType(kind)) = field.r#match else { panic!("a match type is known") };
     let matched = match MatchType::try_from(kind).unwrap() {
         MatchType::Exact => FieldMatchType::Exact(Exact { value }),
-        MatchType::Lpm => FieldMatchType::Lpm(Lpm {
-            value,
-            prefix_len: bits,
-        }),
-        MatchType::Ternary => FieldMatchType::Ternary(Ternary {
-            value,
-            mask: canonical(u64::MAX, bits),
-        }),
-        MatchType::Range => FieldMatchType::Range(Range {
-            low: value.clone(),
-            high: value,
-        }),
+        MatchType::Lpm => FieldMatchType::Lpm(Lpm { value, prefix_len: bits }),
+        MatchType::Ternary => {
+            FieldMatchType::Ternary(Ternary { value, mask: canonical(u64::MAX, bits) })
+        }
+        MatchType::Range => FieldMatchType::Range(Range { low: value.clone(), high: value }),
         MatchType::Optional => FieldMatchType::Optional(Optional { value }),
         MatchType::Unspecified => panic!("a match type is given"),
     };
-    p4rt::FieldMatch {
-        field_id: field.id,
-        field_match_type: Some(matched),
-    }
+    p4rt::FieldMatch { field_id: field.id, field_match_type: Some(matched) }
 }
 
 /// The lowest `bits` bits of `n` in as few bytes as they need.
@@ -130,16 +107,11 @@ pub(crate) fn canonical(n: u64, bits: i32) -> Vec<u8> {
 }
 
 pub(crate) fn table_entry(entry: p4rt::TableEntry) -> p4rt::Entity {
-    p4rt::Entity {
-        entity: Some(Entity::TableEntry(entry)),
-    }
+    p4rt::Entity { entity: Some(Entity::TableEntry(entry)) }
 }
 
 pub(crate) fn update(kind: Kind, entity: p4rt::Entity) -> p4rt::Update {
-    p4rt::Update {
-        r#type: kind as i32,
-        entity: Some(entity),
-    }
+    p4rt::Update { r#type: kind as i32, entity: Some(entity) }
 }
 
 pub(crate) fn insert(entry: &p4rt::TableEntry) -> p4rt::Update {

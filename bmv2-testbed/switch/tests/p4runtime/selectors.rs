@@ -17,31 +17,17 @@ async fn selectors_take_one_shots_with_weights() {
     let choice = |n, weight| (samples.action(table, n, 0), weight);
     let entry = |n, choices| {
         let action = Action::ActionProfileActionSet(one_shot(choices));
-        let action = Some(p4rt::TableAction {
-            r#type: Some(action),
-        });
-        p4rt::TableEntry {
-            action,
-            ..samples.entry(table, n, 0)
-        }
+        let action = Some(p4rt::TableAction { r#type: Some(action) });
+        p4rt::TableEntry { action, ..samples.entry(table, n, 0) }
     };
     let first = entry(1, vec![choice(1, 2), choice(2, 1), choice(2, 1)]);
     let second = entry(2, vec![choice(3, 1)]);
-    controller
-        .write(vec![insert(&first), insert(&second)])
-        .await
-        .unwrap();
+    controller.write(vec![insert(&first), insert(&second)]).await.unwrap();
     let query = whole(id_of(table));
-    assert_eq!(
-        read_table(&mut controller, query.clone()).await,
-        [first, second.clone()]
-    );
+    assert_eq!(read_table(&mut controller, query.clone()).await, [first, second.clone()]);
     let wider = entry(1, (1..=8).map(|n| choice(n, 8)).collect());
     controller.write(vec![modify(&wider)]).await.unwrap();
-    assert_eq!(
-        read_table(&mut controller, query.clone()).await,
-        [wider.clone(), second.clone()]
-    );
+    assert_eq!(read_table(&mut controller, query.clone()).await, [wider.clone(), second.clone()]);
 
     let max = samples.info.action_profiles[0].max_group_size;
     let refused = [
@@ -51,44 +37,22 @@ async fn selectors_take_one_shots_with_weights() {
     ];
     let updates = refused.iter().map(insert).collect();
     assert_eq!(controller.codes(updates).await, [Code::InvalidArgument; 3]);
-    assert_eq!(
-        controller.codes(vec![insert(&second)]).await,
-        [Code::AlreadyExists]
-    );
+    assert_eq!(controller.codes(vec![insert(&second)]).await, [Code::AlreadyExists]);
     assert_eq!(read_members(&mut controller).await, 0);
 
     // While one-shots are there, nothing else is; afterwards the numbers are free again.
     let member = member(&samples, 1, 1);
-    assert_eq!(
-        controller.codes(vec![insert_of(&member)]).await,
-        [Code::InvalidArgument]
-    );
-    controller
-        .write(vec![delete(&wider), delete(&second), insert_of(&member)])
-        .await
-        .unwrap();
+    assert_eq!(controller.codes(vec![insert_of(&member)]).await, [Code::InvalidArgument]);
+    controller.write(vec![delete(&wider), delete(&second), insert_of(&member)]).await.unwrap();
     assert_eq!(read_members(&mut controller).await, 1);
-    assert_eq!(
-        controller.codes(vec![insert(&second)]).await,
-        [Code::InvalidArgument]
-    );
+    assert_eq!(controller.codes(vec![insert(&second)]).await, [Code::InvalidArgument]);
 }
 
 fn member(samples: &Samples, member_id: u32, n: u64) -> p4rt::Entity {
-    let action_profile_id = samples.info.action_profiles[0]
-        .preamble
-        .as_ref()
-        .unwrap()
-        .id;
+    let action_profile_id = samples.info.action_profiles[0].preamble.as_ref().unwrap().id;
     let action = Some(samples.action(samples.table("ecmp_group"), n, 0));
-    let member = p4rt::ActionProfileMember {
-        action_profile_id,
-        member_id,
-        action,
-    };
-    p4rt::Entity {
-        entity: Some(Entity::ActionProfileMember(member)),
-    }
+    let member = p4rt::ActionProfileMember { action_profile_id, member_id, action };
+    p4rt::Entity { entity: Some(Entity::ActionProfileMember(member)) }
 }
 
 fn group(samples: &Samples, group_id: u32, members: &[(u32, i32)]) -> p4rt::Entity {
@@ -104,9 +68,7 @@ fn group(samples: &Samples, group_id: u32, members: &[(u32, i32)]) -> p4rt::Enti
         members: members.iter().map(member).collect(),
         max_size: profile.max_group_size,
     };
-    p4rt::Entity {
-        entity: Some(Entity::ActionProfileGroup(group)),
-    }
+    p4rt::Entity { entity: Some(Entity::ActionProfileGroup(group)) }
 }
 
 fn insert_of(entity: &p4rt::Entity) -> p4rt::Update {
@@ -115,11 +77,7 @@ fn insert_of(entity: &p4rt::Entity) -> p4rt::Update {
 
 async fn read_members(controller: &mut Controller) -> usize {
     let all = Entity::ActionProfileMember(p4rt::ActionProfileMember::default());
-    controller
-        .read(vec![p4rt::Entity { entity: Some(all) }])
-        .await
-        .unwrap()
-        .len()
+    controller.read(vec![p4rt::Entity { entity: Some(all) }]).await.unwrap().len()
 }
 
 #[tokio::test]
@@ -129,9 +87,7 @@ async fn selectors_take_members_and_groups() {
     let [one, two] = [1, 2].map(|id| member(&samples, id, u64::from(id)));
     let pair = group(&samples, 1, &[(1, 3), (2, 1)]);
     let entry = |action| p4rt::TableEntry {
-        action: Some(p4rt::TableAction {
-            r#type: Some(action),
-        }),
+        action: Some(p4rt::TableAction { r#type: Some(action) }),
         ..samples.entry(table, 1, 0)
     };
     let grouped = entry(Action::ActionProfileGroupId(1));
@@ -145,20 +101,11 @@ async fn selectors_take_members_and_groups() {
         (Code::NotFound, insert_of(&dangling)),
         (Code::InvalidArgument, insert_of(&twice)),
         (Code::Ok, insert(&grouped)),
-        (
-            Code::NotFound,
-            modify(&entry(Action::ActionProfileGroupId(9))),
-        ),
-        (
-            Code::NotFound,
-            modify(&entry(Action::ActionProfileMemberId(9))),
-        ),
+        (Code::NotFound, modify(&entry(Action::ActionProfileGroupId(9)))),
+        (Code::NotFound, modify(&entry(Action::ActionProfileMemberId(9)))),
         (Code::FailedPrecondition, update(Kind::Delete, one.clone())),
         (Code::FailedPrecondition, update(Kind::Delete, pair.clone())),
-        (
-            Code::Ok,
-            update(Kind::Modify, group(&samples, 1, &[(2, 1)])),
-        ),
+        (Code::Ok, update(Kind::Modify, group(&samples, 1, &[(2, 1)]))),
         (Code::Ok, update(Kind::Delete, one)),
         (Code::Ok, update(Kind::Modify, member(&samples, 2, 5))),
         (Code::Ok, modify(&entry(Action::ActionProfileMemberId(2)))),

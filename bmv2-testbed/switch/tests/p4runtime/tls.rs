@@ -17,18 +17,13 @@ fn switch(client_roots: Option<&[u8]>) -> ServiceOptions {
         key: include_bytes!("tls/switch.key.pem").to_vec(),
         client_roots: client_roots.map(<[u8]>::to_vec),
     };
-    ServiceOptions {
-        tls: Some(tls),
-        ..ServiceOptions::default()
-    }
+    ServiceOptions { tls: Some(tls), ..ServiceOptions::default() }
 }
 
 /// One that trusts the root.
 fn controller() -> ClientTlsConfig {
     let roots = Certificate::from_pem(ROOTS);
-    ClientTlsConfig::new()
-        .ca_certificate(roots)
-        .domain_name("localhost")
+    ClientTlsConfig::new().ca_certificate(roots).domain_name("localhost")
 }
 
 /// Whether a controller gets an answer.
@@ -36,10 +31,9 @@ async fn is_answered(bench: &Bench, tls: Option<ClientTlsConfig>) -> bool {
     let address = bench.server.local_addr();
     let endpoint = match tls {
         None => Channel::from_shared(format!("http://{address}")).unwrap(),
-        Some(tls) => Channel::from_shared(format!("https://{address}"))
-            .unwrap()
-            .tls_config(tls)
-            .unwrap(),
+        Some(tls) => {
+            Channel::from_shared(format!("https://{address}")).unwrap().tls_config(tls).unwrap()
+        }
     };
     let Ok(channel) = soon(endpoint.connect()).await else {
         return false;

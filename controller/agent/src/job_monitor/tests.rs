@@ -65,33 +65,17 @@ fn iterations_add_up_to_windows_that_end_with_one() {
 fn nobody_speaks_for_another_and_a_process_that_goes_ends_its_jobs() {
     let mut watch = JobMonitor::new(LIMITS);
     watch.handle_message(1, announced("a"), 0.0).unwrap();
-    assert_eq!(
-        watch.handle_message(2, announced("a"), 0.0),
-        Err(ReportRefusal::OtherOwner)
-    );
-    assert_eq!(
-        watch.handle_message(2, iteration("a", 1.0), 0.0),
-        Err(ReportRefusal::OtherOwner)
-    );
-    assert_eq!(
-        watch.handle_message(2, iteration("b", 1.0), 0.0),
-        Err(ReportRefusal::UnknownJob)
-    );
+    assert_eq!(watch.handle_message(2, announced("a"), 0.0), Err(ReportRefusal::OtherOwner));
+    assert_eq!(watch.handle_message(2, iteration("a", 1.0), 0.0), Err(ReportRefusal::OtherOwner));
+    assert_eq!(watch.handle_message(2, iteration("b", 1.0), 0.0), Err(ReportRefusal::UnknownJob));
     assert_eq!(
         watch.handle_message(2, ProcessMessage::End("a".into()), 0.0),
         Err(ReportRefusal::OtherOwner)
     );
     watch.handle_message(2, announced("b"), 0.0).unwrap();
-    assert_eq!(
-        watch.handle_message(2, announced("c"), 0.0),
-        Err(ReportRefusal::TooManyJobs(2))
-    );
+    assert_eq!(watch.handle_message(2, announced("c"), 0.0), Err(ReportRefusal::TooManyJobs(2)));
     assert_eq!(watch.announcements().count(), 2);
-    let end = |job: &str| {
-        Report::End(proto::End {
-            job: job.to_owned(),
-        })
-    };
+    let end = |job: &str| Report::End(proto::End { job: job.to_owned() });
     assert_eq!(watch.remove_process(1), [end("a")]);
     assert_eq!(watch.end_all(), [end("b")]);
 }
@@ -111,15 +95,9 @@ fn a_job_that_says_nothing_is_told_by_its_counters() {
     }
     let period = watch.period("quiet").expect("it repeats");
     assert!((period.seconds / 1.2 - 1.0).abs() < 0.01, "{period:?}");
-    let late: Vec<_> = windows
-        .drain(20..)
-        .map(|report| window(Some(report)))
-        .collect();
+    let late: Vec<_> = windows.drain(20..).map(|report| window(Some(report))).collect();
     let seconds: f64 = late.iter().map(|window| window.seconds).sum();
-    let iterations: usize = late
-        .iter()
-        .map(|window| window.iteration_starts.len())
-        .sum();
+    let iterations: usize = late.iter().map(|window| window.iteration_starts.len()).sum();
     assert!((seconds / iterations as f64 / 1.2 - 1.0).abs() < 0.1);
     let bytes: f64 = late.iter().filter_map(|window| window.bytes).sum();
     assert!((bytes / iterations as f64 / 4e9 - 1.0).abs() < 0.02);

@@ -50,12 +50,7 @@ const MOSTLY_SENDING: &[(f64, f64, f64)] = &[(0.05, 0.9, 1.0)];
 fn iterations_that_are_alike_are_found_to_a_thousandth() {
     for bursts in [ONE_BURST, SHORT_BURST, TWO_BURSTS, MOSTLY_SENDING] {
         for period_seconds in [0.1078, 0.1524, 1.53, 3.7] {
-            let pulses = Pulses {
-                period_seconds,
-                bursts,
-                jitter: 0.0,
-                seed: 1,
-            };
+            let pulses = Pulses { period_seconds, bursts, jitter: 0.0, seed: 1 };
             let (bytes, _) = pulses.series(0.005, 20.0);
             let found = estimate_period(&bytes, 0.005).expect("iterations repeat");
             let error = (found.seconds / period_seconds - 1.0).abs();
@@ -72,24 +67,11 @@ fn nothing_repeats() {
     let mut once = vec![0.0; 2000];
     once[700..900].fill(1.0);
     for bytes in [vec![], vec![1.0], vec![3.0; 2000], noise, ramp, once] {
-        assert_eq!(
-            estimate_period(&bytes, 0.01),
-            None,
-            "{} intervals",
-            bytes.len()
-        );
+        assert_eq!(estimate_period(&bytes, 0.01), None, "{} intervals", bytes.len());
     }
     // Two iterations and a half are too few.
-    let pulses = Pulses {
-        period_seconds: 1.0,
-        bursts: ONE_BURST,
-        jitter: 0.0,
-        seed: 1,
-    };
-    assert_eq!(
-        estimate_period(&pulses.series(0.01, 2.5).0[..250], 0.01),
-        None
-    );
+    let pulses = Pulses { period_seconds: 1.0, bursts: ONE_BURST, jitter: 0.0, seed: 1 };
+    assert_eq!(estimate_period(&pulses.series(0.01, 2.5).0[..250], 0.01), None);
 }
 
 /// GPT and two BERTs of the demo, all through one link of 12.5 GB/s that gets no class above the
@@ -103,25 +85,16 @@ fn contention_lengthens_iterations_and_the_period_follows() {
         compute_seconds,
         overlap_from,
         start,
-        flows: vec![FluidFlow {
-            path: vec![0],
-            bytes: seconds_alone * 12.5e9,
-        }],
+        flows: vec![FluidFlow { path: vec![0], bytes: seconds_alone * 12.5e9 }],
         ..FluidJob::default()
     };
-    let jobs = [
-        job(1.1, 0.3, 0.7, 0.0),
-        job(0.1, 1.0, 0.0524, 0.01),
-        job(0.1, 1.0, 0.0524, 0.04),
-    ];
+    let jobs = [job(1.1, 0.3, 0.7, 0.0), job(0.1, 1.0, 0.0524, 0.01), job(0.1, 1.0, 0.0524, 0.04)];
     for job in &jobs {
         engine.add_job(job).expect("the job is possible");
     }
     let mut series = vec![ByteSeries::new(0.01, 3000); jobs.len()];
     for tick in 1..3000 {
-        engine
-            .run_until(f64::from(tick) * 0.01)
-            .expect("time passes");
+        engine.run_until(f64::from(tick) * 0.01).expect("time passes");
         for (series, tally) in series.iter_mut().zip(engine.tallies().jobs) {
             series.record_counter(engine.now_seconds(), tally.bytes as u64);
         }
@@ -157,12 +130,8 @@ proptest! {
 /// share's edge a stop falls, and iterations must resemble each other all the same.
 #[test]
 fn stops_at_the_edge_of_a_share_count_once() {
-    let pulses = Pulses {
-        period_seconds: 1.943337975041415,
-        bursts: ONE_BURST,
-        jitter: 0.05,
-        seed: 848,
-    };
+    let pulses =
+        Pulses { period_seconds: 1.943337975041415, bursts: ONE_BURST, jitter: 0.05, seed: 848 };
     let (bytes, mean_seconds) = pulses.series(0.01, 40.0);
     let found = estimate_period(&bytes, 0.01).expect("iterations repeat");
     let error = (found.seconds / mean_seconds - 1.0).abs();

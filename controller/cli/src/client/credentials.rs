@@ -47,11 +47,7 @@ impl ClientCredentials {
 
     /// The token, if there is one.
     pub(super) fn read_token(&self) -> Result<Option<String>, CommandError> {
-        let token = self
-            .token_file
-            .as_deref()
-            .map(files::read_text)
-            .transpose()?;
+        let token = self.token_file.as_deref().map(files::read_text).transpose()?;
         Ok(token.map(|token| token.trim().to_owned()))
     }
 
@@ -62,9 +58,7 @@ impl ClientCredentials {
         };
         let mut roots = RootCertStore::empty();
         for root in load_certificates(ca)? {
-            roots
-                .add(root)
-                .map_err(|error| CommandError::input(ca, error))?;
+            roots.add(root).map_err(|error| CommandError::input(ca, error))?;
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions();
@@ -95,16 +89,12 @@ impl ClientCredentials {
         let tls =
             ClientTlsConfig::new().ca_certificate(Certificate::from_pem(files::read_text(ca)?));
         let tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => tls.identity(Identity::from_pem(
-                files::read_text(cert)?,
-                files::read_text(key)?,
-            )),
+            (Some(cert), Some(key)) => {
+                tls.identity(Identity::from_pem(files::read_text(cert)?, files::read_text(key)?))
+            }
             _ => tls,
         };
-        Ok(ControllerTarget {
-            tls: Some(tls),
-            ..contact
-        })
+        Ok(ControllerTarget { tls: Some(tls), ..contact })
     }
 }
 

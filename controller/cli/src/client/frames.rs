@@ -71,8 +71,7 @@ impl FrameDecoder {
         if line.is_empty() {
             let frame = std::mem::take(&mut self.frame);
             // Without data there were only comments.
-            self.whole
-                .extend(Some(frame).filter(|frame| !frame.data.is_empty()));
+            self.whole.extend(Some(frame).filter(|frame| !frame.data.is_empty()));
             return;
         }
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));

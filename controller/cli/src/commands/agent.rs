@@ -132,9 +132,7 @@ pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     };
     let credentials = args.credentials.clone().with_fallback(written);
     let settings = resolve_settings(args, document)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
     runtime.block_on(async {
         match (args.once, args.dry_run) {
@@ -173,11 +171,7 @@ fn resolve_settings(
         jobs: 64,
     };
     Ok(AgentSettings {
-        host: args
-            .host
-            .clone()
-            .or(document.host)
-            .map_or_else(own_name, Ok)?,
+        host: args.host.clone().or(document.host).map_or_else(own_name, Ok)?,
         socket: args.socket.clone().or(document.socket),
         jobs,
         nics: document.nics,
@@ -225,13 +219,8 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
     let time = Duration::from_secs(seconds.into());
     let nics = service::observe_nics(&settings.sys, &settings.limits, time).await;
     let gpus = match agent::gpu_counters::GpuCounters::open() {
-        Ok(gpus) => GpuCounterReport::Counted {
-            count: gpus.count(),
-            busy: gpus.busy_share(),
-        },
-        Err(why) => GpuCounterReport::Absent {
-            why: why.to_string(),
-        },
+        Ok(gpus) => GpuCounterReport::Counted { count: gpus.count(), busy: gpus.busy_share() },
+        Err(why) => GpuCounterReport::Absent { why: why.to_string() },
     };
     output::print_json(&HostCounters {
         host: settings.host.clone(),

@@ -93,11 +93,8 @@ pub(super) fn compare_schedulers(
     let slowest = slowest.fold(0.0, f64::max);
     let close_up = CLOSE_UP_ITERATIONS * slowest;
     let bins = seconds / (BIN_ITERATIONS * slowest);
-    let view = |from_seconds: f64, bins| TimelineView {
-        from_seconds,
-        until_seconds: seconds,
-        bins,
-    };
+    let view =
+        |from_seconds: f64, bins| TimelineView { from_seconds, until_seconds: seconds, bins };
     experiment.views = vec![
         view(0.0, bins.clamp(*BINS.start(), *BINS.end()) as usize),
         view((seconds - close_up).max(0.0), CLOSE_UP_BINS),
@@ -116,11 +113,7 @@ pub(super) fn compare_schedulers(
         .filter_map(|s| Some((s.outcome, <[Timeline; 2]>::try_from(s.timelines).ok()?)))
         .unzip();
     Ok(ComparedRuns {
-        comparison: SchedulerComparison {
-            seconds,
-            alone,
-            outcomes,
-        },
+        comparison: SchedulerComparison { seconds, alone, outcomes },
         timelines,
         findings,
     })

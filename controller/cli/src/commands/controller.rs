@@ -88,9 +88,7 @@ struct OperatorDocuments {
 impl OperatorDocuments {
     fn read_documents(args: &ControllerArgs, fabric: &Fabric) -> Result<Self, CommandError> {
         let policy = args.policy.as_deref();
-        let policy = policy
-            .map(|file| files::policy_with(Some(file), |_| {}))
-            .transpose()?;
+        let policy = policy.map(|file| files::policy_with(Some(file), |_| {})).transpose()?;
         // Where nothing is found yet, nothing can be said of jobs, nor of what cables to drain.
         let makes_sense =
             |policy: &Policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok();
@@ -137,10 +135,7 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
     };
     let (config, fabric) = match &args.fabric {
         Some(file) => (config, files::read_fabric(file)?),
-        None => (
-            with_learning(&config)?,
-            switch_inventory::undiscovered_fabric(&args.switch),
-        ),
+        None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
     };
     let wanted = OperatorDocuments::read_documents(args, &fabric)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
@@ -167,16 +162,11 @@ async fn serve_controller(
     mut fabric: Fabric,
     mut wanted: OperatorDocuments,
 ) -> Result<(), CommandError> {
-    let carriers = args
-        .carriers
-        .then(|| CarrierMonitor::start_monitor(&fabric))
-        .transpose();
+    let carriers = args.carriers.then(|| CarrierMonitor::start_monitor(&fabric)).transpose();
     let mut senses = EventSources {
         signals: DaemonSignals::new().map_err(|error| CommandError::failed(&error))?,
         carriers: carriers.map_err(|error| CommandError::failed(&error))?,
-        watch: args
-            .watch
-            .then(|| FileWatch::new(args.jobs.iter().chain(&args.policy))),
+        watch: args.watch.then(|| FileWatch::new(args.jobs.iter().chain(&args.policy))),
     };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
@@ -206,14 +196,10 @@ async fn serve_controller(
             DaemonEvent::Learn(found) => {
                 print_found(&found)?;
                 fabric = found;
-                awaited = reload_documents(&controller, &fabric, args)
-                    .await?
-                    .or(awaited);
+                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited);
             }
             DaemonEvent::Reload => {
-                awaited = reload_documents(&controller, &fabric, args)
-                    .await?
-                    .or(awaited)
+                awaited = reload_documents(&controller, &fabric, args).await?.or(awaited)
             }
         }
     }
@@ -243,9 +229,7 @@ async fn reload_documents(
 fn print_found(fabric: &Fabric) -> Result<(), CommandError> {
     let [switches, hosts] = [fabric.switches().len(), fabric.hosts().len()];
     let cables = fabric.links().len() / 2;
-    output::print_line(format_args!(
-        "found {switches} switches, {hosts} hosts and {cables} cables"
-    ))
+    output::print_line(format_args!("found {switches} switches, {hosts} hosts and {cables} cables"))
 }
 
 /// Serves people and programs, where the configuration says so.
@@ -282,10 +266,7 @@ async fn await_leader(
         return Ok(LeadingController::Another);
     };
     match mandate.map_err(|error| CommandError::failed(&error))? {
-        WritePermit::Standby {
-            leader: Some(number),
-            ..
-        } => {
+        WritePermit::Standby { leader: Some(number), .. } => {
             output::print_line(format_args!("standing by: controller {number} leads"))?;
             Ok(LeadingController::Another)
         }

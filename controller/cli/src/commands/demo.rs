@@ -80,9 +80,7 @@ pub(crate) struct DemoArgs {
 fn comm_scale(text: &str) -> Result<f64, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let sensible = (0.01..=100.0).contains(&factor);
-    sensible
-        .then_some(factor)
-        .ok_or_else(|| "not from 0.01 to 100".to_owned())
+    sensible.then_some(factor).ok_or_else(|| "not from 0.01 to 100".to_owned())
 }
 
 fn time_scale(text: &str) -> Result<TimeScale, String> {
@@ -98,10 +96,8 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
         return documents::write_documents(&scenario, folder);
     }
     let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
-    let training = TrainingOptions {
-        scale: args.time_scale,
-        iterations: usize::from(args.iterations),
-    };
+    let training =
+        TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
     if let Some(file) = &args.change {
         let scenario =
             DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
@@ -155,11 +151,8 @@ async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns
                 scenario.clone(),
                 JobVisibility::Hidden,
             );
-            let crux = crew.spawn_run(
-                format!("Crux, seed {seed}"),
-                scenario,
-                JobVisibility::Reported,
-            );
+            let crux =
+                crew.spawn_run(format!("Crux, seed {seed}"), scenario, JobVisibility::Reported);
             (seed, ecmp, crux)
         })
         .collect();
@@ -178,11 +171,7 @@ async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns
             crux: await_run(crux).await?,
         });
     }
-    let mut runs = DemoRuns {
-        scenario,
-        alone: Vec::new(),
-        comparisons,
-    };
+    let mut runs = DemoRuns { scenario, alone: Vec::new(), comparisons };
     for run in alone {
         runs.alone.push(await_run(run).await?);
     }
@@ -198,10 +187,7 @@ struct RunPool {
 impl RunPool {
     fn new(training: TrainingOptions) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self {
-            training,
-            places: Arc::new(Semaphore::new(cores)),
-        }
+        Self { training, places: Arc::new(Semaphore::new(cores)) }
     }
 
     fn spawn_run(
@@ -212,10 +198,8 @@ impl RunPool {
     ) -> JoinHandle<Result<EmulatedRun, CommandError>> {
         let (training, places) = (self.training, Arc::clone(&self.places));
         tokio::spawn(async move {
-            let place = places
-                .acquire_owned()
-                .await
-                .map_err(|error| CommandError::failed(&error))?;
+            let place =
+                places.acquire_owned().await.map_err(|error| CommandError::failed(&error))?;
             eprintln!("{name}: started");
             let begun = std::time::Instant::now();
             let run = emulated_run::run_emulated(&scenario, telling, training).await;

@@ -46,9 +46,7 @@ pub(crate) fn run_events(args: &EventsArgs) -> Result<(), CommandError> {
         false => {
             let page: EventPage = args.client.get_json(&events_path(args.since))?;
             warn_missed(page.missed);
-            page.events
-                .iter()
-                .try_for_each(|event| print_event(args, event))
+            page.events.iter().try_for_each(|event| print_event(args, event))
         }
     }
 }
@@ -114,18 +112,8 @@ fn print_event(args: &EventsArgs, event: &OperatorEvent) -> Result<(), CommandEr
 
 /// An event in one line.
 pub(crate) fn event_line(event: &OperatorEvent) -> String {
-    let OperatorEvent {
-        sequence,
-        at_ms,
-        severity,
-        text,
-        ..
-    } = event;
-    format!(
-        "{sequence:>5}  {}  {:<7}  {text}",
-        time_of_day(*at_ms),
-        severity.to_string()
-    )
+    let OperatorEvent { sequence, at_ms, severity, text, .. } = event;
+    format!("{sequence:>5}  {}  {:<7}  {text}", time_of_day(*at_ms), severity.to_string())
 }
 
 /// The time of day of a Unix time, in UTC.

@@ -125,25 +125,17 @@ fn check_fabric(args: &FabricCheckArgs) -> Result<(), CommandError> {
     let fabric = files::read_fabric(&args.fabric)?;
     let findings = topology::check_fabric(&fabric);
     match args.output.format {
-        OutputFormat::Json => output::print_json(&FabricCheckReport {
-            fabric: fabric.name(),
-            findings: &findings,
-        })?,
+        OutputFormat::Json => {
+            output::print_json(&FabricCheckReport { fabric: fabric.name(), findings: &findings })?
+        }
         OutputFormat::Table => {
             output::print_line(fabric_summary(&fabric))?;
             findings.iter().try_for_each(output::print_line)?;
         }
     }
-    match findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Error)
-        .count()
-    {
+    match findings.iter().filter(|finding| finding.severity == Severity::Error).count() {
         0 => Ok(()),
-        errors => Err(CommandError::Failed(format!(
-            "{}: {errors} errors",
-            args.fabric
-        ))),
+        errors => Err(CommandError::Failed(format!("{}: {errors} errors", args.fabric))),
     }
 }
 

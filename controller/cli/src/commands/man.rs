@@ -44,10 +44,7 @@ fn man_pages() -> Vec<(String, Command)> {
 }
 
 fn collect_pages(name: &str, command: Command, pages: &mut Vec<(String, Command)>) {
-    let shown = command
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set())
-        .cloned();
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let below: Vec<Command> = shown.collect();
     pages.push((name.to_owned(), command));
     for command in below {

@@ -59,10 +59,9 @@ pub(crate) struct PlaceArgs {
 /// Documents say what runs, or a controller does.
 fn or_controller(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "fabric" | "jobs" => arg
-            .required(false)
-            .required_unless_present("controller")
-            .conflicts_with("controller"),
+        "fabric" | "jobs" => {
+            arg.required(false).required_unless_present("controller").conflicts_with("controller")
+        }
         "policy" => arg.conflicts_with("controller"),
         "token_file" | "ca" | "cert" | "key" => arg.requires("controller"),
         _ => arg,
@@ -74,10 +73,7 @@ fn read_input(args: &PlaceArgs) -> Result<(PlanInput, Policy), CommandError> {
     match (&args.documents, &args.controller) {
         (Some(documents), _) => {
             let known = documents.read_documents()?;
-            known
-                .findings
-                .iter()
-                .for_each(|finding| eprintln!("{finding}"));
+            known.findings.iter().for_each(|finding| eprintln!("{finding}"));
             Ok((known.input, known.policy))
         }
         (None, Some(controller)) => {
@@ -100,9 +96,7 @@ pub(crate) fn run_place(args: &PlaceArgs) -> Result<(), CommandError> {
         policy: &policy,
         scheduler: args.scheduler,
         gpus: args.gpus,
-        model: models
-            .by_name(&args.model)
-            .ok_or_else(|| unknown_model(&args.model, &models))?,
+        model: models.by_name(&args.model).ok_or_else(|| unknown_model(&args.model, &models))?,
         models: &models,
         seed: args.seed,
     };
@@ -114,10 +108,7 @@ pub(crate) fn run_place(args: &PlaceArgs) -> Result<(), CommandError> {
         let asked = question.evaluate_policy(*placement);
         asked.map_err(|error| CommandError::failed(&error))
     };
-    let advices = placements
-        .iter()
-        .map(ask)
-        .collect::<Result<Vec<PlacementAdvice>, _>>()?;
+    let advices = placements.iter().map(ask).collect::<Result<Vec<PlacementAdvice>, _>>()?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&advices),
         OutputFormat::Table => print_advice(&advices),
@@ -128,31 +119,18 @@ fn unknown_model(name: &str, models: &ModelTable) -> CommandError {
     let known: Vec<&str> = models.iter().map(|model| &model.name[..]).collect();
     CommandError::input(
         "--model",
-        format!(
-            "no model is called `{name}`; known are {}",
-            known.join(", ")
-        ),
+        format!("no model is called `{name}`; known are {}", known.join(", ")),
     )
 }
 
 fn print_advice(advices: &[PlacementAdvice]) -> Result<(), CommandError> {
-    let headings = [
-        "placement",
-        "hosts",
-        "leaves",
-        "iteration s",
-        "alone s",
-        "why",
-    ];
+    let headings = ["placement", "hosts", "leaves", "iteration s", "alone s", "why"];
     let mut table = output::new_table(headings);
     for advice in advices {
         let seconds = |seconds: Option<f64>| {
             seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.4}"))
         };
-        let hosts = advice
-            .gpus
-            .iter()
-            .map(|(host, gpus)| format!("{host}:{gpus}"));
+        let hosts = advice.gpus.iter().map(|(host, gpus)| format!("{host}:{gpus}"));
         table.add_row([
             advice.placement.clone(),
             hosts.collect::<Vec<_>>().join(" "),

@@ -38,16 +38,9 @@ pub(crate) struct PlanArgs {
 const BUSIEST: usize = 10;
 
 pub(crate) fn run_plan(args: &PlanArgs) -> Result<(), CommandError> {
-    let InputDocuments {
-        input,
-        policy,
-        mut findings,
-    } = args.documents.read_documents()?;
-    let recalled = args
-        .previous
-        .as_deref()
-        .map(|file| read_previous(file, &input.fabric))
-        .transpose()?;
+    let InputDocuments { input, policy, mut findings } = args.documents.read_documents()?;
+    let recalled =
+        args.previous.as_deref().map(|file| read_previous(file, &input.fabric)).transpose()?;
     let (previous, lost) = recalled.unzip();
     findings.extend(lost.into_iter().flatten());
     let (input, policy) = policy.with_adopted_jobs(input);
@@ -84,15 +77,7 @@ fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), CommandError> {
 }
 
 fn job_table(plan: &PlanDocument) -> Table {
-    let headings = [
-        "job",
-        "level",
-        "rank",
-        "intensity TFLOP/s",
-        "t s",
-        "k",
-        "priority TFLOP/s",
-    ];
+    let headings = ["job", "level", "rank", "intensity TFLOP/s", "t s", "k", "priority TFLOP/s"];
     let mut table = output::new_table(headings);
     let mut jobs: Vec<_> = plan.jobs.iter().collect();
     jobs.sort_by_key(|job| job.rank);
@@ -119,12 +104,7 @@ fn flow_table(plan: &PlanDocument) -> Table {
             (false, _) => "no",
         };
         let path = flow.path.join(" > ");
-        table.add_row([
-            flow.job.as_str(),
-            &flow.udp_src_port.to_string(),
-            &path,
-            pinned,
-        ]);
+        table.add_row([flow.job.as_str(), &flow.udp_src_port.to_string(), &path, pinned]);
     }
     table
 }
@@ -134,22 +114,14 @@ fn link_table(plan: &PlanDocument) -> Table {
     let mut links: Vec<_> = plan.links.iter().collect();
     links.sort_by(|a, b| b.load.total_cmp(&a.load));
     for link in links.into_iter().take(BUSIEST) {
-        table.add_row([
-            link.link.clone(),
-            format!("{:.3}", link.load),
-            link.jobs.join(", "),
-        ]);
+        table.add_row([link.link.clone(), format!("{:.3}", link.load), link.jobs.join(", ")]);
     }
     table
 }
 
 fn quality_line(plan: &PlanDocument) -> String {
     let cut = &plan.compression;
-    let kept = if cut.total_weight > 0.0 {
-        cut.cut_weight / cut.total_weight
-    } else {
-        1.0
-    };
+    let kept = if cut.total_weight > 0.0 { cut.cut_weight / cut.total_weight } else { 1.0 };
     format!(
         "largest load {:.3}, at least {:.3} on any paths; compression keeps {:.1} % of the order",
         plan.bounds.max_load,

@@ -159,11 +159,7 @@ impl ChangeAuthorArgs {
     }
 
     fn rollback_request(&self, edition: Option<u64>) -> RollbackPolicyRequest {
-        RollbackPolicyRequest {
-            who: self.author_name(),
-            why: self.why.clone(),
-            edition,
-        }
+        RollbackPolicyRequest { who: self.author_name(), why: self.why.clone(), edition }
     }
 }
 
@@ -197,9 +193,7 @@ fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
         return output::print_line("ok");
     };
     let fabric = files::read_fabric(fabric)?;
-    let policy = document
-        .to_policy(&args.file)
-        .map_err(CommandError::document)?;
+    let policy = document.to_policy(&args.file).map_err(CommandError::document)?;
     let checked = policy.check_on(&fabric);
     let format =
         document::DocumentFormat::from_file_name(&args.file).map_err(CommandError::document)?;
@@ -225,10 +219,8 @@ fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
 }
 
 fn preview_policy(args: &PolicyDiffArgs) -> Result<(), CommandError> {
-    let preview: PolicyPreview = args
-        .plain
-        .client
-        .post_json("/v1/policy/diff", &preview_request(&args.file)?)?;
+    let preview: PolicyPreview =
+        args.plain.client.post_json("/v1/policy/diff", &preview_request(&args.file)?)?;
     match args.plain.output.format {
         OutputFormat::Json => output::print_json(&preview),
         OutputFormat::Table => table::print_preview(&preview),
@@ -259,10 +251,7 @@ fn set_override(args: &PolicyOverrideArgs) -> Result<(), CommandError> {
     let order = ApplyPolicyRequest {
         wish: PreviewPolicyRequest {
             policy: None,
-            temporary: Some(TemporaryOverrideRequest {
-                rule,
-                seconds: args.lasts.as_secs(),
-            }),
+            temporary: Some(TemporaryOverrideRequest { rule, seconds: args.lasts.as_secs() }),
         },
         who: args.signature.author_name(),
         why: args.signature.why.clone(),
@@ -286,16 +275,11 @@ fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), Co
         OutputFormat::Json => output::print_json(done)?,
         OutputFormat::Table => {
             done.findings.iter().try_for_each(output::print_line)?;
-            let trial = done
-                .trial_until_ms
-                .map_or("", |_| ", on trial until it is confirmed");
+            let trial = done.trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
             output::print_line(format_args!("edition {} is in force{trial}", done.edition))?;
         }
     }
-    let error = done
-        .findings
-        .iter()
-        .find(|finding| finding.severity == Severity::Error);
+    let error = done.findings.iter().find(|finding| finding.severity == Severity::Error);
     match error {
         Some(finding) if !done.applied => Err(CommandError::Failed(finding.text.clone())),
         _ => Ok(()),
@@ -303,10 +287,7 @@ fn print_change(done: &PolicyChangeResponse, output: FormatArg) -> Result<(), Co
 }
 
 fn preview_request(file: &str) -> Result<PreviewPolicyRequest, CommandError> {
-    Ok(PreviewPolicyRequest {
-        policy: Some(files::read_policy_file(file)?),
-        temporary: None,
-    })
+    Ok(PreviewPolicyRequest { policy: Some(files::read_policy_file(file)?), temporary: None })
 }
 
 /// A time as people write it: 30s, 5m, 1h.
@@ -321,10 +302,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => 3_600,
         _ => return Err(wrong()),
     };
-    number
-        .checked_mul(seconds)
-        .map(Duration::from_secs)
-        .ok_or_else(wrong)
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -334,10 +312,7 @@ mod tests {
     #[test]
     fn times_are_read_as_people_write_them() {
         let seconds = |text| parse_duration(text).map(|time| time.as_secs());
-        assert_eq!(
-            ["30s", "5m", "1h"].map(seconds),
-            [Ok(30), Ok(300), Ok(3_600)]
-        );
+        assert_eq!(["30s", "5m", "1h"].map(seconds), [Ok(30), Ok(300), Ok(3_600)]);
         for wrong in ["", "s", "30", "1d", "5µ"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }

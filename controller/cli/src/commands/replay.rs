@@ -98,9 +98,7 @@ impl ReplayArgs {
             }
         })?;
         let fabric = files::read_fabric(&self.fabric)?;
-        let fabric = policy
-            .apply_drains(&fabric)
-            .map_err(CommandError::document)?;
+        let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
         let cluster = GpuCluster::from_fabric(&fabric);
         let models = self.source.read_models()?;
         let trace = self.source.load_trace(&models, cluster.total_gpus())?;
@@ -119,10 +117,7 @@ impl ReplayArgs {
         };
         let schedulers = self.scheduler.iter();
         Ok(schedulers
-            .map(|scheduler| ReplaySetup {
-                scheduler: *scheduler,
-                ..setup.clone()
-            })
+            .map(|scheduler| ReplaySetup { scheduler: *scheduler, ..setup.clone() })
             .collect())
     }
 }
@@ -134,10 +129,7 @@ fn trace_notes(trace: &JobTrace, args: &ReplayArgs) -> Vec<String> {
         notes.push(format!("skipped: {}", trace.skipped));
     }
     if (args.volume - 1.0).abs() > 0.0 {
-        notes.push(format!(
-            "every byte that jobs send counts {} times",
-            args.volume
-        ));
+        notes.push(format!("every byte that jobs send counts {} times", args.volume));
     }
     notes
 }

@@ -102,13 +102,7 @@ fn print_report(told: &RecordingReport) -> Result<(), CommandError> {
     if !told.happened.is_empty() {
         output::print_line(&table)?;
     }
-    let ReplaySummary {
-        steps,
-        plans,
-        published: given,
-        is_cut,
-        differing,
-    } = told.replayed;
+    let ReplaySummary { steps, plans, published: given, is_cut, differing } = told.replayed;
     let cut = if is_cut { "; its last line is cut" } else { "" };
     output::print_line(format_args!(
         "{}: {steps} events, {plans} plans, {given} times tables were given, {differing} \

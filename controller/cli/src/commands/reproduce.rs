@@ -69,58 +69,19 @@ struct PaperExperiment {
 
 /// All experiments, in the order of the papers.
 const EXPERIMENTS: [PaperExperiment; 13] = [
-    PaperExperiment {
-        name: "crux-fig7",
-        run: calibration::reproduce_fig7,
-    },
-    PaperExperiment {
-        name: "crux-fig16",
-        run: decisions::reproduce_fig16,
-    },
-    PaperExperiment {
-        name: "crux-fig19",
-        run: testbed::reproduce_fig19,
-    },
-    PaperExperiment {
-        name: "crux-fig20",
-        run: testbed::reproduce_fig20,
-    },
-    PaperExperiment {
-        name: "crux-fig23",
-        run: cluster::reproduce_fig23,
-    },
-    PaperExperiment {
-        name: "crux-fig24",
-        run: snapshot::reproduce_fig24,
-    },
-    PaperExperiment {
-        name: "crux-fig25",
-        run: cluster::reproduce_fig25,
-    },
-    PaperExperiment {
-        name: "sjfbco-fig4",
-        run: sjf_bco::reproduce_fig4,
-    },
-    PaperExperiment {
-        name: "sjfbco-fig5",
-        run: sjf_bco::reproduce_fig5,
-    },
-    PaperExperiment {
-        name: "sjfbco-fig6",
-        run: sjf_bco::reproduce_fig6,
-    },
-    PaperExperiment {
-        name: "crius-jct",
-        run: crius::reproduce_jct,
-    },
-    PaperExperiment {
-        name: "crius-ablation",
-        run: crius::reproduce_ablation,
-    },
-    PaperExperiment {
-        name: "who-gains",
-        run: cluster::reproduce_pairs,
-    },
+    PaperExperiment { name: "crux-fig7", run: calibration::reproduce_fig7 },
+    PaperExperiment { name: "crux-fig16", run: decisions::reproduce_fig16 },
+    PaperExperiment { name: "crux-fig19", run: testbed::reproduce_fig19 },
+    PaperExperiment { name: "crux-fig20", run: testbed::reproduce_fig20 },
+    PaperExperiment { name: "crux-fig23", run: cluster::reproduce_fig23 },
+    PaperExperiment { name: "crux-fig24", run: snapshot::reproduce_fig24 },
+    PaperExperiment { name: "crux-fig25", run: cluster::reproduce_fig25 },
+    PaperExperiment { name: "sjfbco-fig4", run: sjf_bco::reproduce_fig4 },
+    PaperExperiment { name: "sjfbco-fig5", run: sjf_bco::reproduce_fig5 },
+    PaperExperiment { name: "sjfbco-fig6", run: sjf_bco::reproduce_fig6 },
+    PaperExperiment { name: "crius-jct", run: crius::reproduce_jct },
+    PaperExperiment { name: "crius-ablation", run: crius::reproduce_ablation },
+    PaperExperiment { name: "who-gains", run: cluster::reproduce_pairs },
 ];
 
 /// The name that stands for all of them.

@@ -45,9 +45,7 @@ pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     let simulated = simulator::simulate_experiment(&experiment, args.scheduler, &mut |now| {
         progress.report_position(now)
     });
-    let mut outcome = simulated
-        .map_err(|error| args.experiment.simulation_error(&error))?
-        .outcome;
+    let mut outcome = simulated.map_err(|error| args.experiment.simulation_error(&error))?.outcome;
     outcome.findings.splice(0..0, findings);
     match args.output.format {
         OutputFormat::Json => output::print_json(&outcome),
@@ -70,14 +68,7 @@ fn print_tables(outcome: &SimulationOutcome) -> Result<(), CommandError> {
 }
 
 fn job_table(outcome: &SimulationOutcome) -> Table {
-    let headings = [
-        "job",
-        "GPUs",
-        "level",
-        "iterations",
-        "mean iteration s",
-        "busy %",
-    ];
+    let headings = ["job", "GPUs", "level", "iterations", "mean iteration s", "busy %"];
     let mut table = output::new_table(headings);
     for job in &outcome.jobs {
         let mean = job.mean_iteration_seconds;

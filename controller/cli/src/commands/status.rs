@@ -78,9 +78,8 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
 pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
     let rows: Vec<SwitchRow> = args.client.get_json("/v1/switches")?;
     args.print_rows(&rows, || {
-        let headings = [
-            "switch", "state", "standing", "verified", "entries", "drifted", "problems",
-        ];
+        let headings =
+            ["switch", "state", "standing", "verified", "entries", "drifted", "problems"];
         let mut table = output::new_table(headings);
         for row in &rows {
             let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
@@ -101,14 +100,11 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
 pub(crate) fn print_links(args: &StatusArgs) -> Result<(), CommandError> {
     let rows: Vec<LinkRow> = args.client.get_json("/v1/links")?;
     args.print_rows(&rows, || {
-        let headings = [
-            "link", "state", "Gbit/s", "planned", "by level", "measured", "by level", "jobs",
-        ];
+        let headings =
+            ["link", "state", "Gbit/s", "planned", "by level", "measured", "by level", "jobs"];
         let mut table = output::new_table(headings);
         for row in &rows {
-            let measured = row
-                .measured
-                .map_or("-".to_owned(), |load| format!("{load:.3}"));
+            let measured = row.measured.map_or("-".to_owned(), |load| format!("{load:.3}"));
             table.add_row([
                 row.link.clone(),
                 row.state.clone(),
@@ -140,9 +136,7 @@ pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
         }
         OutputFormat::Table => findings.iter().try_for_each(output::print_line)?,
     }
-    let errors = findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Error);
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
     match errors.count() {
         0 => Ok(()),
         count => Err(CommandError::Failed(format!("{count} errors"))),
@@ -151,19 +145,13 @@ pub(crate) fn print_findings(args: &StatusArgs) -> Result<(), CommandError> {
 
 pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> {
     // What a path of a URL cannot hold as it is.
-    let name = args
-        .name
-        .replace('%', "%25")
-        .replace('>', "%3E")
-        .replace(' ', "%20");
+    let name = args.name.replace('%', "%25").replace('>', "%3E").replace(' ', "%20");
     let why: ExplainJobResponse = args.args.client.get_json(&format!("/v1/explain/{name}"))?;
     match args.args.output.format {
         OutputFormat::Json => output::print_json(&why),
         OutputFormat::Table => {
             output::print_line(explain_level(&why))?;
-            why.flows
-                .iter()
-                .try_for_each(|flow| output::print_line(explain_path(flow)))
+            why.flows.iter().try_for_each(|flow| output::print_line(explain_path(flow)))
         }
     }
 }
@@ -195,9 +183,7 @@ fn explain_level(why: &ExplainJobResponse) -> String {
         (None, false) => "no override".to_owned(),
     };
     let adopts = why.adopts.iter();
-    let adopts: String = adopts
-        .map(|rule| format!("\n  adopts      {rule}"))
-        .collect();
+    let adopts: String = adopts.map(|rule| format!("\n  adopts      {rule}")).collect();
     format!(
         "job {} has level {} of 0..{}, rank {}\n  \
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
@@ -220,20 +206,13 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 
 /// Why the path.
 fn explain_path(flow: &FlowExplanation) -> String {
-    let told = if flow.pinned {
-        "pinned"
-    } else {
-        "left to ECMP"
-    };
+    let told = if flow.pinned { "pinned" } else { "left to ECMP" };
     let mut text = format!("\nflow {} ({told})", flow.flow);
     for candidate in &flow.candidates {
         let mark = if candidate.chosen { "*" } else { " " };
         let busiest = candidate.busiest.as_deref().unwrap_or("no link");
         let path = candidate.path.join(" > ");
-        text += &format!(
-            "\n  {mark} {path}  others' load {:.3} on {busiest}",
-            candidate.load
-        );
+        text += &format!("\n  {mark} {path}  others' load {:.3} on {busiest}", candidate.load);
     }
     text
 }

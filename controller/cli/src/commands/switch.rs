@@ -135,11 +135,7 @@ struct TargetFlags {
 
 /// The flags after `--`, parsed as a command line of their own.
 #[derive(clap::Parser)]
-#[command(
-    no_binary_name = true,
-    name = "crux switch … --",
-    disable_help_flag = true
-)]
+#[command(no_binary_name = true, name = "crux switch … --", disable_help_flag = true)]
 struct TargetCommandLine {
     #[command(flatten)]
     target: TargetFlags,
@@ -151,23 +147,16 @@ impl SwitchArgs {
             return Ok(self.target.clone());
         }
         let line = <TargetCommandLine as clap::Parser>::try_parse_from(&self.target_flags);
-        line.map(|line| line.target)
-            .map_err(|error| CommandError::input("flags after --", error))
+        line.map(|line| line.target).map_err(|error| CommandError::input("flags after --", error))
     }
 
     fn ports_options(&self) -> Result<PortsOptions, CommandError> {
-        let queue = QueueLimits {
-            bytes: self.queue_bytes,
-            mark_from: self.ecn_threshold,
-        };
+        let queue = QueueLimits { bytes: self.queue_bytes, mark_from: self.ecn_threshold };
         let shapes = port_flags::PortShapes::new(&self.port_rates, queue);
         let files = self.use_files.is_some();
         let port = |attachment: &PortAttachment| {
-            let medium = if files {
-                attachment.file_medium()
-            } else {
-                attachment.interface_medium()
-            };
+            let medium =
+                if files { attachment.file_medium() } else { attachment.interface_medium() };
             shapes.port_config(attachment.port, medium)
         };
         let ports: Vec<_> = self.interfaces.iter().map(port).collect();
@@ -201,9 +190,7 @@ pub(crate) fn run_switch(args: &SwitchArgs) -> Result<(), CommandError> {
 fn load_program(file: &str) -> Result<Arc<Program>, CommandError> {
     let text = files::read_text(file)?;
     let program = Program::from_json(text.as_bytes());
-    program
-        .map(Arc::new)
-        .map_err(|error| CommandError::input(file, error))
+    program.map(Arc::new).map_err(|error| CommandError::input(file, error))
 }
 
 async fn serve_switch(

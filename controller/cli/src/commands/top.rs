@@ -55,18 +55,11 @@ pub(crate) fn run_top(args: &TopArgs) -> Result<(), CommandError> {
 }
 
 fn print_frame(args: &TopArgs) -> Result<(), CommandError> {
-    let known = args
-        .client
-        .block_on(controller_poller::read_snapshot(&args.client))?;
+    let known = args.client.block_on(controller_poller::read_snapshot(&args.client))?;
     let is_terminal = std::io::stdout().is_terminal();
     let size = is_terminal.then(terminal::size).and_then(Result::ok);
     let (width, height) = size.unwrap_or(PRINTED);
-    output::print_line(render_frame(
-        &known,
-        &ScreenState::default(),
-        width,
-        height,
-    )?)
+    output::print_line(render_frame(&known, &ScreenState::default(), width, height)?)
 }
 
 /// A frame as text.

@@ -27,11 +27,7 @@ const TOP: i32 = 8;
 
 /// A bar for each row, from the left end of the axis.
 pub(crate) fn draw_bars(axes: &FigureAxes<'_>, rows: &[FigureRow]) -> String {
-    let sheet = RowLayout {
-        axes,
-        rows,
-        pitch: 32,
-    };
+    let sheet = RowLayout { axes, rows, pitch: 32 };
     sheet.draw_rows(|canvas, row, middle| {
         let Some((value, shade)) = row.values.first() else {
             return Ok(());
@@ -49,11 +45,7 @@ const FAN: i32 = 2;
 
 /// Dots for each row, joined by a thin line.
 pub(crate) fn draw_dots(axes: &FigureAxes<'_>, rows: &[FigureRow]) -> String {
-    let sheet = RowLayout {
-        axes,
-        rows,
-        pitch: 28,
-    };
+    let sheet = RowLayout { axes, rows, pitch: 28 };
     sheet.draw_rows(|canvas, row, middle| {
         let places = row.values.iter().map(|(value, _)| sheet.pixel_x(*value));
         let (Some(first), Some(last)) = (places.clone().min(), places.max()) else {
@@ -90,10 +82,7 @@ impl RowLayout<'_> {
 
     /// Where the axis begins, right of the names.
     fn axis_left(&self) -> i32 {
-        let names = self
-            .rows
-            .iter()
-            .map(|row| shorten_name(&row.name).chars().count());
+        let names = self.rows.iter().map(|row| shorten_name(&row.name).chars().count());
         let longest = names.max().unwrap_or(0) as i32;
         (longest * CHARACTER + 20).clamp(LEFT.0, LEFT.1)
     }
@@ -133,19 +122,11 @@ impl RowLayout<'_> {
             let x = self.pixel_x(value);
             let line = vec![(x, TOP), (x, self.axis_bottom())];
             canvas.draw(&PathElement::new(line, GRID.light.stroke_width(1)))?;
-            let label = Text::new(
-                tick_label(&value),
-                (x, self.axis_bottom() + 6),
-                style.clone(),
-            );
+            let label = Text::new(tick_label(&value), (x, self.axis_bottom() + 6), style.clone());
             canvas.draw(&label)?;
         }
         let middle = (self.axis_left() + WIDE as i32 - RIGHT) / 2;
-        canvas.draw(&Text::new(
-            self.axes.x.to_owned(),
-            (middle, self.axis_bottom() + 24),
-            style,
-        ))
+        canvas.draw(&Text::new(self.axes.x.to_owned(), (middle, self.axis_bottom() + 24), style))
     }
 }
 

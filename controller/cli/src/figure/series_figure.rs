@@ -65,10 +65,8 @@ pub(crate) fn draw_stacked(
             let sums = floor.iter().zip(&layer.values).map(|(a, b)| a + b);
             let top: Vec<f64> = sums.collect();
             if layer.values.iter().any(|value| *value > 0.0) {
-                let (above, below) = (
-                    step_points(&axes.x_range, &top),
-                    step_points(&axes.x_range, &floor),
-                );
+                let (above, below) =
+                    (step_points(&axes.x_range, &top), step_points(&axes.x_range, &floor));
                 let outline: Vec<_> = above.into_iter().chain(below.into_iter().rev()).collect();
                 chart.draw_series([Polygon::new(outline, layer.shade.light.filled())])?;
             }

@@ -14,10 +14,7 @@ pub(crate) struct ThemeShade {
 
 impl ThemeShade {
     const fn new(light: u32, dark: u32) -> Self {
-        Self {
-            light: rgb_colour(light),
-            dark: rgb_colour(dark),
-        }
+        Self { light: rgb_colour(light), dark: rgb_colour(dark) }
     }
 
     /// The light colour as style sheets write it.

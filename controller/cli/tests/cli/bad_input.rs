@@ -20,14 +20,8 @@ fn good() -> String {
 }
 
 fn check_jobs(jobs: &str, expect: &[&str]) {
-    let files = Files::with(&[
-        ("lab.toml", good().as_bytes()),
-        ("jobs.json", jobs.as_bytes()),
-    ]);
-    refused(
-        &files.crux(&["plan", "--fabric", "lab.toml", "--jobs", "jobs.json"]),
-        expect,
-    );
+    let files = Files::with(&[("lab.toml", good().as_bytes()), ("jobs.json", jobs.as_bytes())]);
+    refused(&files.crux(&["plan", "--fabric", "lab.toml", "--jobs", "jobs.json"]), expect);
 }
 
 fn check_fabric(name: &str, bytes: &[u8], expect: &[&str]) {
@@ -46,33 +40,12 @@ fn job(gpus: &str, flows: &str) -> String {
 fn jobs_that_make_no_sense() {
     let flow = r#"{"src": "h1", "dst": "h3", "src_nic": 0, "dst_nic": 0, "bytes": 1e9}"#;
     let cases = [
-        (
-            job(r#"{"h9": 8}"#, flow),
-            vec!["jobs.json", "jobs[0].gpus", "h9"],
-        ),
-        (
-            job(r#"{"h1": 9}"#, flow),
-            vec!["jobs.json", "jobs[0].gpus", "9", "8"],
-        ),
-        (
-            job(r#"{"h1": 8}"#, &flow.replace("h3", "h33")),
-            vec!["jobs[0].flows[0].dst", "h33"],
-        ),
-        (
-            job(r#"{"h1": 8}"#, &flow.replace("1e9", "-5")),
-            vec!["jobs[0].flows[0].bytes", "-5"],
-        ),
-        (
-            job(r#"{"h1": 8}"#, &flow.replace("bytes", "byts")),
-            vec!["byts", "bytes"],
-        ),
-        (
-            job(
-                r#"{"h1": 8}"#,
-                &flow.replace(r#""src_nic": 0"#, r#""src_nic": 7"#),
-            ),
-            vec!["src_nic"],
-        ),
+        (job(r#"{"h9": 8}"#, flow), vec!["jobs.json", "jobs[0].gpus", "h9"]),
+        (job(r#"{"h1": 9}"#, flow), vec!["jobs.json", "jobs[0].gpus", "9", "8"]),
+        (job(r#"{"h1": 8}"#, &flow.replace("h3", "h33")), vec!["jobs[0].flows[0].dst", "h33"]),
+        (job(r#"{"h1": 8}"#, &flow.replace("1e9", "-5")), vec!["jobs[0].flows[0].bytes", "-5"]),
+        (job(r#"{"h1": 8}"#, &flow.replace("bytes", "byts")), vec!["byts", "bytes"]),
+        (job(r#"{"h1": 8}"#, &flow.replace(r#""src_nic": 0"#, r#""src_nic": 7"#)), vec!["src_nic"]),
     ];
     for (jobs, expect) in cases {
         check_jobs(&jobs, &expect);
@@ -96,17 +69,9 @@ fn files_that_are_no_documents() {
 #[test]
 fn fabrics_that_make_no_sense() {
     let twice = SPLIT.replace("leaf2:1", "leaf1:1");
-    check_fabric(
-        "twice.json",
-        twice.as_bytes(),
-        &["twice.json", "links[1].b", "leaf1:1"],
-    );
+    check_fabric("twice.json", twice.as_bytes(), &["twice.json", "links[1].b", "leaf1:1"]);
     let unknown = good().replace("spines", "spine");
-    check_fabric(
-        "lab.toml",
-        unknown.as_bytes(),
-        &["lab.toml", "spine", "spines"],
-    );
+    check_fabric("lab.toml", unknown.as_bytes(), &["lab.toml", "spine", "spines"]);
     let none = good().replace("leaves = 2", "leaves = 0");
     check_fabric("lab.toml", none.as_bytes(), &["lab.toml", "clos.leaves"]);
     let slow = good().replace("200.0", "-1.0");
@@ -116,14 +81,8 @@ fn fabrics_that_make_no_sense() {
 #[test]
 fn a_file_of_200_megabytes_is_refused_unread() {
     let files = Files::with(&[("lab.toml", good().as_bytes())]);
-    File::create(files.path("huge.json"))
-        .unwrap()
-        .set_len(200 << 20)
-        .unwrap();
-    refused(
-        &files.crux(&["fabric", "check", "huge.json"]),
-        &["huge.json", "at most"],
-    );
+    File::create(files.path("huge.json")).unwrap().set_len(200 << 20).unwrap();
+    refused(&files.crux(&["fabric", "check", "huge.json"]), &["huge.json", "at most"]);
     let plan = ["plan", "--fabric", "lab.toml", "--jobs", "huge.json"];
     refused(&files.crux(&plan), &["huge.json", "at most"]);
 }
@@ -131,36 +90,19 @@ fn a_file_of_200_megabytes_is_refused_unread() {
 #[test]
 fn a_file_that_is_not_there() {
     let files = Files::with(&[]);
-    refused(
-        &files.crux(&["fabric", "check", "lab.toml"]),
-        &["lab.toml", "No such file"],
-    );
+    refused(&files.crux(&["fabric", "check", "lab.toml"]), &["lab.toml", "No such file"]);
 }
 
 #[test]
 fn a_flow_between_unconnected_hosts_is_a_finding() {
     let flow = r#"{"src": "a", "dst": "b", "src_nic": 0, "dst_nic": 0, "bytes": 1e9}"#;
     let jobs = job(r#"{"a": 8, "b": 8}"#, flow);
-    let files = Files::with(&[
-        ("split.json", SPLIT.as_bytes()),
-        ("jobs.json", jobs.as_bytes()),
-    ]);
-    let arguments = [
-        "plan",
-        "--fabric",
-        "split.json",
-        "--jobs",
-        "jobs.json",
-        "--format",
-        "json",
-    ];
+    let files = Files::with(&[("split.json", SPLIT.as_bytes()), ("jobs.json", jobs.as_bytes())]);
+    let arguments = ["plan", "--fabric", "split.json", "--jobs", "jobs.json", "--format", "json"];
     let output = files.crux(&arguments);
     let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let findings = plan["findings"].to_string();
-    assert!(
-        findings.contains("job j") && findings.contains("path"),
-        "{findings}"
-    );
+    assert!(findings.contains("job j") && findings.contains("path"), "{findings}");
     let output = files.crux(&["fabric", "check", "split.json"]);
     assert_eq!(output.status.code(), Some(1));
 }

@@ -32,10 +32,7 @@ fn figures_do_not_depend_on_threads() {
     for step in ["paths", "assignment", "compression", "joint"] {
         let ours = &summary["steps"][step]["crux"];
         let (mean, worst) = (ours["mean"].as_f64(), ours["worst"].as_f64());
-        assert!(
-            worst.unwrap() > 0.9 && mean >= worst && mean.unwrap() <= 1.0,
-            "{step}: {ours}"
-        );
+        assert!(worst.unwrap() > 0.9 && mean >= worst && mean.unwrap() <= 1.0, "{step}: {ours}");
     }
     let raw: Value = serde_json::from_str(&raw).unwrap();
     assert_eq!(raw["summary"], summary);
@@ -48,14 +45,7 @@ fn tables_have_the_paper_beside_ours() {
     let folder = Files::with(&[]);
     let output = decisions(&folder, "2", &["--cases", "1"]);
     let table = printed(&output);
-    for part in [
-        "1 cases of seed 1",
-        "97.69",
-        "97.24",
-        "97.12",
-        "below 95 %",
-        "within 0.1 %",
-    ] {
+    for part in ["1 cases of seed 1", "97.69", "97.24", "97.12", "below 95 %", "within 0.1 %"] {
         assert!(table.contains(part), "no {part:?} in: {table}");
     }
 }
@@ -78,10 +68,7 @@ fn fairness_trades_utilisation_for_the_worst_job() {
     for planner in points.chunks(8) {
         let slowdown = |point: &Value| point["worst_slowdown_mean"].as_f64().unwrap();
         let (plain, fair) = (&planner[0], &planner[7]);
-        assert_eq!(
-            (&plain["fairness"], &fair["fairness"]),
-            (&0.0.into(), &1.0.into())
-        );
+        assert_eq!((&plain["fairness"], &fair["fairness"]), (&0.0.into(), &1.0.into()));
         assert!(slowdown(fair) <= slowdown(plain), "{planner:?}");
     }
     assert_eq!(folder.text("fairness.svg").matches("<circle").count(), 16);

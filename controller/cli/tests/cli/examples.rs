@@ -40,31 +40,16 @@ const TOPO: &str = "ip,DSW,PSW,ASW
 type Example = (&'static str, &'static str);
 
 const EXAMPLES: [Example; 22] = [
-    (
-        "crux completions bash > /etc/bash_completion.d/crux",
-        "complete -F _crux",
-    ),
+    ("crux completions bash > /etc/bash_completion.d/crux", "complete -F _crux"),
     ("crux man crux-plan | man -l -", ".TH crux-plan 1"),
     ("crux schema jobs > jobs.schema.json", "\"$schema\""),
-    (
-        "crux fabric expand lab.toml --format json > lab.json",
-        "\"spine2\"",
-    ),
-    (
-        "crux fabric import lingjun topo.csv > lingjun.json",
-        "G6.P10.S14",
-    ),
-    (
-        "crux bench period --seeds 20 --sample-ms 20 --format json",
-        "\"found_seconds\"",
-    ),
+    ("crux fabric expand lab.toml --format json > lab.json", "\"spine2\""),
+    ("crux fabric import lingjun topo.csv > lingjun.json", "G6.P10.S14"),
+    ("crux bench period --seeds 20 --sample-ms 20 --format json", "\"found_seconds\""),
     ("crux fabric check lab.toml", "4 hosts"),
     ("crux policy check policy.toml", "ok"),
     ("crux plan --fabric lab.toml --jobs jobs.json", "gpt"),
-    (
-        "crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json",
-        "\"flows\"",
-    ),
+    ("crux plan --fabric lab.toml --jobs jobs.json --format json > plan.json", "\"flows\""),
     (
         "crux plan --fabric lab.toml --jobs jobs.json --previous plan.json --flows --timing",
         "planned in",
@@ -73,10 +58,7 @@ const EXAMPLES: [Example; 22] = [
         "crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100",
         "one leaf, nobody is delayed",
     ),
-    (
-        "crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux",
-        "gpt",
-    ),
+    ("crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux", "gpt"),
     (
         "crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 \
          --levels 3",
@@ -87,18 +69,12 @@ const EXAMPLES: [Example; 22] = [
          --levels 3",
         "ecmp",
     ),
-    (
-        "crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html",
-        "crux",
-    ),
+    ("crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html", "crux"),
     (
         "crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux",
         "hived",
     ),
-    (
-        "crux job rehearse --fabric lab.toml --jobs jobs.json",
-        "gpt",
-    ),
+    ("crux job rehearse --fabric lab.toml --jobs jobs.json", "gpt"),
     (
         "crux job rehearse --fabric lab.toml --jobs jobs.json --events events.toml",
         "the cable fails after 0.200 s",
@@ -107,14 +83,8 @@ const EXAMPLES: [Example; 22] = [
         "crux job rehearse --fabric lab.toml --jobs jobs.json --change policy.toml --iterations 4",
         "largest difference",
     ),
-    (
-        "crux bench faults --schedules 1 --seed 4711 --explain",
-        "\"divergent\": []",
-    ),
-    (
-        "crux bench decisions --cases 1 --seed 1 --first 262",
-        "1 cases of seed 1",
-    ),
+    ("crux bench faults --schedules 1 --seed 4711 --explain", "\"divergent\": []"),
+    ("crux bench decisions --cases 1 --seed 1 --first 262", "1 cases of seed 1"),
 ];
 
 fn files() -> Files {
@@ -149,9 +119,7 @@ fn help(files: &Files, words: &[&str]) -> String {
     let is_name = |word: &&&str| word.chars().all(|letter| letter.is_ascii_lowercase());
     let names = words.iter().take_while(is_name).count();
     let helps = (1..=names).map(|names| files.crux(&[&words[..names], &["--help"]].concat()));
-    helps
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-        .collect()
+    helps.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).collect()
 }
 
 #[test]
@@ -160,10 +128,7 @@ fn what_the_help_shows_works_as_it_is_written_there() {
     for (line, expected) in EXAMPLES {
         let (words, to) = words(line);
         let help = help(&files, &words);
-        assert!(
-            help.contains(line),
-            "the help does not show: {line}\n{help}"
-        );
+        assert!(help.contains(line), "the help does not show: {line}\n{help}");
         let output = files.crux(&words);
         let printed = printed(&output);
         let told = String::from_utf8_lossy(&output.stderr);

@@ -52,20 +52,14 @@ impl Stage {
             levels: 8,
         };
         let switches = fabric.switches().iter();
-        let devices: Vec<_> = switches
-            .map(|switch| builder.add_device(device(switch)))
-            .collect();
+        let devices: Vec<_> = switches.map(|switch| builder.add_device(device(switch))).collect();
         let handle = builder.spawn().unwrap();
         let mut servers = Vec::new();
         for (switch, device) in explicit.switches.iter_mut().zip(devices) {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             switch.p4runtime = Some(listener.local_addr().unwrap().to_string());
             let device = handle.device(device);
-            servers.push(
-                serve(listener, device, ServiceOptions::default())
-                    .await
-                    .unwrap(),
-            );
+            servers.push(serve(listener, device, ServiceOptions::default()).await.unwrap());
         }
         let text = document::print_document(&explicit, DocumentFormat::Json).unwrap();
         let fabric = spec::parse_fabric(&text, DocumentFormat::Json, "lab.json").unwrap();
@@ -86,15 +80,9 @@ async fn started(fabric: &Fabric, config: Config) -> ControllerHandle {
     let jobs: JobsDocument =
         document::parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
     let jobs = jobs.resolve_jobs(fabric, "jobs.toml").unwrap().jobs;
-    let receipt = controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    let receipt = controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let minute = std::time::Duration::from_secs(60);
-    controller
-        .await_verified(receipt.generation, minute)
-        .await
-        .unwrap();
+    controller.await_verified(receipt.generation, minute).await.unwrap();
     controller
 }
 
@@ -134,52 +122,20 @@ const LOOKING: [Case; 12] = [
     ("explain gpt", 0, &["job gpt has level", "* h1 > leaf1 >"]),
     ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (pinned)"]),
     ("explain gtp", 1, &["did you mean `gpt`?"]),
-    (
-        "place --gpus 8 --model gpt-24l/A100 --placement first-fit",
-        0,
-        &["it waits: too few GPUs"],
-    ),
-    (
-        "place --gpus 8 --model gpt-24l/A100 --fabric lab.toml",
-        2,
-        &["cannot be used with"],
-    ),
+    ("place --gpus 8 --model gpt-24l/A100 --placement first-fit", 0, &["it waits: too few GPUs"]),
+    ("place --gpus 8 --model gpt-24l/A100 --fabric lab.toml", 2, &["cannot be used with"]),
     ("doctor", 0, &["everything is as it should be"]),
-    (
-        "events",
-        0,
-        &["job gpt arrived: level", "this controller leads"],
-    ),
+    ("events", 0, &["job gpt arrived: level", "this controller leads"]),
     ("events --since 1 --json", 0, &["\"kind\":\"plan_adopted\""]),
-    (
-        "top --once",
-        0,
-        &["2 jobs", "gpt", "leaf1", "primary", "job bert arrived"],
-    ),
+    ("top --once", 0, &["2 jobs", "gpt", "leaf1", "primary", "job bert arrived"]),
 ];
 
 const STEERING: [Case; 12] = [
-    (
-        "policy diff idle.toml",
-        0,
-        &["the override `gtp` matches no job; did you mean `gpt`?"],
-    ),
+    ("policy diff idle.toml", 0, &["the override `gtp` matches no job; did you mean `gpt`?"]),
     ("policy check policy.toml", 0, &["ok"]),
-    (
-        "policy check bad.toml",
-        2,
-        &["bad.toml:3: fairness: 2 is not"],
-    ),
-    (
-        "policy diff bad.toml",
-        2,
-        &["bad.toml:3: fairness: 2 is not"],
-    ),
-    (
-        "policy diff policy.toml",
-        0,
-        &["gpt", "-> 0", "modify job_qos", "GPU utilisation"],
-    ),
+    ("policy check bad.toml", 2, &["bad.toml:3: fairness: 2 is not"]),
+    ("policy diff bad.toml", 2, &["bad.toml:3: fairness: 2 is not"]),
+    ("policy diff policy.toml", 0, &["gpt", "-> 0", "modify job_qos", "GPU utilisation"]),
     (
         "policy apply policy.toml --why test --confirm-within 10m",
         0,
@@ -188,11 +144,7 @@ const STEERING: [Case; 12] = [
     ("policy apply policy.toml", 2, &["on trial; confirm it"]),
     ("policy confirm", 0, &["edition 2 is in force\n"]),
     ("policy rollback 1", 0, &["edition 3 is in force\n"]),
-    (
-        "policy override job:bert --max-level 1 --for 1h",
-        0,
-        &["edition 4 is in force\n"],
-    ),
+    ("policy override job:bert --max-level 1 --for 1h", 0, &["edition 4 is in force\n"]),
     ("policy show", 0, &["# edition 4", "fairness = 0.0"]),
     ("policy history", 0, &["ada", "test", "temporary"]),
 ];
@@ -205,18 +157,10 @@ const ADOPTING: [Case; 6] = [
         &["lost.toml:3: adopt[0].src[0]: the fabric has no host `h11`; did you mean `h1`?"],
     ),
     ("policy diff lost.toml", 2, &["adopt[0].src[0]", "`h11`"]),
-    (
-        "policy diff adopt.toml",
-        0,
-        &["guest", "insert job_classify", "dport=2049"],
-    ),
+    ("policy diff adopt.toml", 0, &["guest", "insert job_classify", "dport=2049"]),
     ("policy apply adopt.toml", 0, &["edition 5 is in force"]),
     ("jobs", 0, &["guest", "rule", "document"]),
-    (
-        "explain guest",
-        0,
-        &["no override", "adopts      h1 > any host, to port 2049"],
-    ),
+    ("explain guest", 0, &["no override", "adopts      h1 > any host, to port 2049"]),
 ];
 
 const ADOPT: &[u8] = b"[[adopt]]\njob = 'guest'\nsrc = ['h1']\ndport = 2049\n";
@@ -270,21 +214,9 @@ const PROTECTED: [Case; 9] = [
         0,
         &["hived", "nobody is delayed"],
     ),
-    (
-        "policy apply policy.toml --ca roots.pem --token-file token",
-        0,
-        &["edition 2 is in force"],
-    ),
-    (
-        "policy history --ca roots.pem --token-file token",
-        0,
-        &["ops (says ada)"],
-    ),
-    (
-        "top --once --ca roots.pem --token-file token",
-        0,
-        &["2 jobs"],
-    ),
+    ("policy apply policy.toml --ca roots.pem --token-file token", 0, &["edition 2 is in force"]),
+    ("policy history --ca roots.pem --token-file token", 0, &["ops (says ada)"]),
+    ("top --once --ca roots.pem --token-file token", 0, &["2 jobs"]),
 ];
 
 fn protected(files: &Files) -> Config {
@@ -295,15 +227,10 @@ fn protected(files: &Files) -> Config {
         client_roots: None,
     });
     let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    let token = |name: &str, role| RawToken {
-        name: name.to_owned(),
-        role,
-        sha256: digest.to_owned(),
-    };
-    raw.northbound.tokens = vec![
-        token("ops", AccessRole::Write),
-        token("hosts", AccessRole::Report),
-    ];
+    let token =
+        |name: &str, role| RawToken { name: name.to_owned(), role, sha256: digest.to_owned() };
+    raw.northbound.tokens =
+        vec![token("ops", AccessRole::Write), token("hosts", AccessRole::Report)];
     Config::try_from(raw).unwrap()
 }
 
@@ -329,12 +256,7 @@ async fn a_protected_controller_answers_who_knows_it_and_is_known() {
     let reports = lines.find(|line| line.contains("reporting") || line.contains("trying again"));
     agent.kill().unwrap();
     agent.wait().unwrap();
-    assert!(
-        reports
-            .as_ref()
-            .is_some_and(|line| line.contains("reporting")),
-        "{reports:?}"
-    );
+    assert!(reports.as_ref().is_some_and(|line| line.contains("reporting")), "{reports:?}");
     stage.controller.shutdown().await;
 }
 
@@ -350,12 +272,6 @@ async fn who_wants_tls_is_not_served_without() {
 #[test]
 fn what_is_no_recording_is_refused_by_its_line() {
     let files = Files::with(&[("no.jsonl", b"{}\n"), ("empty.jsonl", b"")]);
-    refused(
-        &files.crux(&["replay-incident", "no.jsonl"]),
-        &["no.jsonl: line 1"],
-    );
-    refused(
-        &files.crux(&["replay-incident", "empty.jsonl"]),
-        &["begins with a state"],
-    );
+    refused(&files.crux(&["replay-incident", "no.jsonl"]), &["no.jsonl: line 1"]);
+    refused(&files.crux(&["replay-incident", "empty.jsonl"]), &["begins with a state"]);
 }

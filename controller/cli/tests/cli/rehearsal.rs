@@ -32,8 +32,7 @@ fn iteration_seconds(files: &Files, command: &str) -> Vec<f64> {
     let arguments: Vec<&str> = command.split(' ').chain(documents.split(' ')).collect();
     let result = support::json(&files.crux(&arguments));
     let jobs = result["jobs"].as_array().unwrap().iter();
-    jobs.map(|job| job["mean_iteration_seconds"].as_f64().unwrap())
-        .collect()
+    jobs.map(|job| job["mean_iteration_seconds"].as_f64().unwrap()).collect()
 }
 
 #[test]
@@ -85,15 +84,9 @@ fn what_a_diff_foretells_is_what_the_fabric_measures() {
 
 /// Mean time of the iterations of a job that began and ended in a span of time.
 fn mean_within(job: &Value, from: f64, until: f64) -> f64 {
-    let begun: Vec<f64> = job["begun_seconds"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|at| at.as_f64().unwrap())
-        .collect();
-    let whole = begun
-        .windows(2)
-        .filter(|ends| from <= ends[0] && ends[1] <= until);
+    let begun: Vec<f64> =
+        job["begun_seconds"].as_array().unwrap().iter().map(|at| at.as_f64().unwrap()).collect();
+    let whole = begun.windows(2).filter(|ends| from <= ends[0] && ends[1] <= until);
     let lasted: Vec<f64> = whole.map(|ends| ends[1] - ends[0]).collect();
     assert!(lasted.len() > 3, "{begun:?}");
     lasted.iter().sum::<f64>() / lasted.len() as f64
@@ -117,20 +110,14 @@ fn what_happens_while_jobs_train_happens_at_its_time() {
     let small = &result["jobs"][1];
     let alone = mean_within(small, 0.05, 0.4);
     let behind = mean_within(small, 0.45, 0.8);
-    assert!(
-        behind > 1.1 * alone,
-        "{behind} s beside the great job, {alone} s alone"
-    );
+    assert!(behind > 1.1 * alone, "{behind} s beside the great job, {alone} s alone");
 }
 
 #[test]
 fn an_event_that_makes_no_sense_is_told() {
     let lab = lab(2, 1.0, 1.0);
     for (event, why) in [
-        (
-            "link_down = 'leaf1-leaf2'",
-            "the fabric has no cable leaf1-leaf2",
-        ),
+        ("link_down = 'leaf1-leaf2'", "the fabric has no cable leaf1-leaf2"),
         ("", "give one of policy, link_down and link_up"),
         ("link_dwn = 'leaf1-spine1'", "unknown field `link_dwn`"),
     ] {

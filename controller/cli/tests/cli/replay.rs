@@ -42,15 +42,8 @@ fn folder() -> Files {
     ])
 }
 
-const REPLAY: [&str; 7] = [
-    "replay",
-    "--trace",
-    "trace.csv",
-    "--fabric",
-    "lab.toml",
-    "--volume",
-    "8",
-];
+const REPLAY: [&str; 7] =
+    ["replay", "--trace", "trace.csv", "--fabric", "lab.toml", "--volume", "8"];
 
 fn replay(folder: &Files, more: &[&str]) -> Output {
     folder.crux(&[&REPLAY, more].concat())
@@ -59,10 +52,7 @@ fn replay(folder: &Files, more: &[&str]) -> Output {
 #[test]
 fn a_trace_is_replayed_under_every_scheduler_and_bad_rows_are_counted() {
     let folder = folder();
-    let found = json(&replay(
-        &folder,
-        &["--format", "json", "--html", "page.html"],
-    ));
+    let found = json(&replay(&folder, &["--format", "json", "--html", "page.html"]));
     let outcomes = found["outcomes"].as_array().unwrap();
     assert_eq!(outcomes.len(), 5);
     for outcome in outcomes {
@@ -75,10 +65,7 @@ fn a_trace_is_replayed_under_every_scheduler_and_bad_rows_are_counted() {
     assert!(page.contains("<svg") && page.contains("skipped"));
     let table = replay(&folder, &["--scheduler", "crux", "--placement", "hived"]);
     let table = printed(&table);
-    assert!(
-        table.contains("60 jobs, placed by hived, seed 1"),
-        "{table}"
-    );
+    assert!(table.contains("60 jobs, placed by hived, seed 1"), "{table}");
 }
 
 #[test]
@@ -86,10 +73,7 @@ fn the_composed_trace_needs_a_large_cluster() {
     let folder = folder();
     let traced = ["replay", "--trace", "lingjun-like", "--fabric", "lab.toml"];
     // The lab is smaller than the large jobs.
-    refused(
-        &folder.crux(&traced),
-        &["a job of 128 GPUs in a cluster of 96"],
-    );
+    refused(&folder.crux(&traced), &["a job of 128 GPUs in a cluster of 96"]);
 }
 
 #[test]
@@ -114,11 +98,7 @@ fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
     let kept = folder.path("run.crux");
     let keep = ["--checkpoint", "run", "--checkpoint-seconds", "0"];
     let mut run = folder.command(&[&REPLAY[..], &arguments, &keep].concat());
-    let mut run = run
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Killed as soon as there is anything to go on from.
     while !kept.exists() && run.try_wait().unwrap().is_none() {
         std::thread::yield_now();
@@ -141,10 +121,7 @@ fn every_placement_says_where_a_job_would_go_and_why() {
     let new = ["--gpus", "16", "--model", "gpt-24l/A100"];
     let advices = json(&ask(&[&new[..], &["--format", "json"]].concat()));
     let same_leaf = advices.as_array().unwrap().iter();
-    let same_leaf = same_leaf
-        .clone()
-        .find(|advice| advice["placement"] == "same-leaf")
-        .unwrap();
+    let same_leaf = same_leaf.clone().find(|advice| advice["placement"] == "same-leaf").unwrap();
     assert_eq!(same_leaf["leaves"], 1, "{same_leaf}");
     let table = ask(&[&new[..], &["--placement", "same-leaf"]].concat());
     assert!(printed(&table).contains("nobody is delayed"));

@@ -41,11 +41,7 @@ fn crux_in(folder: &Files, command: &str, arguments: &[&str]) -> Output {
 }
 
 fn simulate(arguments: &[&str]) -> Value {
-    json(&crux_in(
-        &folder(),
-        "simulate",
-        &[arguments, &["--format", "json"]].concat(),
-    ))
+    json(&crux_in(&folder(), "simulate", &[arguments, &["--format", "json"]].concat()))
 }
 
 fn check_bad(command: &str, arguments: &[&str], expect: &[&str]) {
@@ -66,19 +62,9 @@ fn every_scheduler_gives_an_outcome() {
 
 #[test]
 fn levels_are_those_asked_for() {
-    let outcome = simulate(&[
-        "--scheduler",
-        "sincronia",
-        "--seconds",
-        "9",
-        "--levels",
-        "2",
-    ]);
+    let outcome = simulate(&["--scheduler", "sincronia", "--seconds", "9", "--levels", "2"]);
     let jobs = outcome["jobs"].as_array().unwrap();
-    let mut levels: Vec<u64> = jobs
-        .iter()
-        .map(|job| job["level"].as_u64().unwrap())
-        .collect();
+    let mut levels: Vec<u64> = jobs.iter().map(|job| job["level"].as_u64().unwrap()).collect();
     levels.sort_unstable();
     assert_eq!(levels, [0, 0, 1]);
 }
@@ -97,10 +83,7 @@ fn a_failure_stops_jobs_and_a_repair_lets_them_go_on() {
     let failed = run(&failures);
     let repaired = run(&[&failures[..], &["--repair", "spine2@12s"]].concat());
     assert!((3 * 3..=3 * 4).contains(&iterations(&failed)), "{failed}");
-    assert!(
-        (3 * 33..=3 * 36).contains(&iterations(&repaired)),
-        "{repaired}"
-    );
+    assert!((3 * 33..=3 * 36).contains(&iterations(&repaired)), "{repaired}");
     for outcome in [failed, repaired] {
         let findings = outcome["findings"].to_string();
         assert!(findings.contains("waits for one"), "{findings}");
@@ -109,47 +92,21 @@ fn a_failure_stops_jobs_and_a_repair_lets_them_go_on() {
 
 #[test]
 fn tables_are_for_people() {
-    let output = crux_in(
-        &folder(),
-        "simulate",
-        &["--scheduler", "crux", "--seconds", "0.5"],
-    );
+    let output = crux_in(&folder(), "simulate", &["--scheduler", "crux", "--seconds", "0.5"]);
     let said = printed(&output);
-    for part in [
-        "GPU utilisation",
-        "mean iteration s",
-        "no iteration ended within 0.5 s",
-    ] {
+    for part in ["GPU utilisation", "mean iteration s", "no iteration ended within 0.5 s"] {
         assert!(said.contains(part), "no {part:?} in: {said}");
     }
-    let output = crux_in(
-        &folder(),
-        "compare",
-        &["--seconds", "30", "--schedulers", "ecmp,crux"],
-    );
+    let output = crux_in(&folder(), "compare", &["--seconds", "30", "--schedulers", "ecmp,crux"]);
     let said = printed(&output);
-    for part in [
-        "GPU utilisation %",
-        "worst slowdown",
-        "alone",
-        "ecmp",
-        "crux",
-        "+0.00",
-    ] {
+    for part in ["GPU utilisation %", "worst slowdown", "alone", "ecmp", "crux", "+0.00"] {
         assert!(said.contains(part), "no {part:?} in: {said}");
     }
 }
 
 #[test]
 fn a_comparison_has_every_scheduler_and_each_job_alone() {
-    let arguments = [
-        "--seconds",
-        "30",
-        "--schedulers",
-        "ecmp,cassini,crux",
-        "--format",
-        "json",
-    ];
+    let arguments = ["--seconds", "30", "--schedulers", "ecmp,cassini,crux", "--format", "json"];
     let comparison = json(&crux_in(&folder(), "compare", &arguments));
     let names: Vec<&str> = comparison["outcomes"]
         .as_array()
@@ -170,22 +127,14 @@ fn the_page_needs_nothing_else_and_escapes_names() {
     assert!(crux_in(&folder, "compare", &arguments).status.success());
     let page = folder.text("page.html");
     // Two bars and dots, two views of intensity, and links for each of six schedulers.
-    assert!(
-        page.matches("<svg").count() >= 4 + 6,
-        "{}",
-        page.matches("<svg").count()
-    );
+    assert!(page.matches("<svg").count() >= 4 + 6, "{}", page.matches("<svg").count());
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(page.contains("prefers-color-scheme: dark"));
     assert!(page.contains("b &lt;i&gt;") && !page.contains("b <i>"));
     for reference in ["<script", "src=", "@import", "<link", "NaN"] {
         assert!(!page.contains(reference), "{reference}");
     }
-    let written = crux_in(
-        &folder,
-        "compare",
-        &["--seconds", "1", "--html", "no/such/page.html"],
-    );
+    let written = crux_in(&folder, "compare", &["--seconds", "1", "--html", "no/such/page.html"]);
     assert_eq!(written.status.code(), Some(2));
 }
 
@@ -193,30 +142,14 @@ fn the_page_needs_nothing_else_and_escapes_names() {
 fn arguments_that_make_no_sense() {
     check_bad("simulate", &["--scheduler", "cruxx"], &["cruxx", "crux-pa"]);
     check_bad("simulate", &[], &["--scheduler"]);
-    check_bad(
-        "compare",
-        &["--schedulers", "ecmp,nobody"],
-        &["nobody", "sincronia"],
-    );
+    check_bad("compare", &["--schedulers", "ecmp,nobody"], &["nobody", "sincronia"]);
     for seconds in ["0", "-1", "NaN", "inf", "1e12"] {
         let seconds = format!("--seconds={seconds}");
         let arguments = ["--scheduler", "crux", seconds.as_str()];
-        check_bad(
-            "simulate",
-            &arguments,
-            &["--seconds", "cannot be simulated"],
-        );
+        check_bad("simulate", &arguments, &["--seconds", "cannot be simulated"]);
     }
-    check_bad(
-        "simulate",
-        &["--scheduler", "crux", "--levels", "0"],
-        &["levels", "0"],
-    );
-    check_bad(
-        "simulate",
-        &["--scheduler", "crux", "--levels", "9"],
-        &["levels", "9"],
-    );
+    check_bad("simulate", &["--scheduler", "crux", "--levels", "0"], &["levels", "0"]);
+    check_bad("simulate", &["--scheduler", "crux", "--levels", "9"], &["levels", "9"]);
 }
 
 #[test]
@@ -226,11 +159,7 @@ fn faults_that_make_no_sense() {
         ("leaf1-spine9@1s", "leaf1-spine9"),
         ("leaf1-spine1@soon", "soon"),
     ] {
-        check_bad(
-            "simulate",
-            &["--scheduler", "crux", "--fail", text],
-            &["--fail", expect],
-        );
+        check_bad("simulate", &["--scheduler", "crux", "--fail", text], &["--fail", expect]);
         check_bad("compare", &["--repair", text], &["--repair", expect]);
     }
 }
@@ -249,10 +178,7 @@ fn check_bad_document(file: &str, (from, to): (&str, &str), expect: &[&str]) {
 #[test]
 fn numbers_that_make_no_sense_are_named_by_file_and_field() {
     for bandwidth in ["0.0", "-1.0", "nan", "inf"] {
-        let change = (
-            "uplink_gbps = 200.0",
-            &*format!("uplink_gbps = {bandwidth}"),
-        );
+        let change = ("uplink_gbps = 200.0", &*format!("uplink_gbps = {bandwidth}"));
         check_bad_document("lab.toml", change, &["lab.toml", "uplink_gbps"]);
     }
     for number in ["-1.0", "1e300", "null", "\"NaN\""] {
@@ -266,11 +192,7 @@ fn numbers_that_make_no_sense_are_named_by_file_and_field() {
             check_bad_document("jobs.json", change, &["jobs.json", "jobs[0]", field]);
         }
     }
-    check_bad_document(
-        "jobs.json",
-        ("\"dst\": \"h4\"", "\"dst\": \"h9\""),
-        &["jobs.json", "h9"],
-    );
+    check_bad_document("jobs.json", ("\"dst\": \"h4\"", "\"dst\": \"h9\""), &["jobs.json", "h9"]);
 }
 
 #[test]
@@ -286,11 +208,7 @@ fn more_iterations_than_anybody_waits_for_are_refused() {
     let folder = folder();
     let jobs = JOBS.replace("1.0", "0.0").replace("12.5e9", "12.5");
     folder.write("jobs.json", &jobs);
-    let output = crux_in(
-        &folder,
-        "simulate",
-        &["--scheduler", "ecmp", "--seconds", "1e6"],
-    );
+    let output = crux_in(&folder, "simulate", &["--scheduler", "ecmp", "--seconds", "1e6"]);
     refused(&output, &["jobs.json: job a would iterate"]);
 }
 
@@ -299,10 +217,7 @@ fn an_iteration_longer_than_the_horizon_is_a_finding() {
     for scheduler in SCHEDULERS {
         let outcome = simulate(&["--scheduler", scheduler, "--seconds", "1.25"]);
         let findings = outcome["findings"].to_string();
-        assert!(
-            findings.contains("no iteration ended within 1.25 s"),
-            "{findings}"
-        );
+        assert!(findings.contains("no iteration ended within 1.25 s"), "{findings}");
         assert_eq!(outcome["jobs"][0]["mean_iteration_seconds"], Value::Null);
     }
 }
@@ -311,11 +226,7 @@ fn an_iteration_longer_than_the_horizon_is_a_finding() {
 fn no_jobs_are_no_failure() {
     let folder = folder();
     folder.write("jobs.json", "{\"jobs\": []}");
-    let output = crux_in(
-        &folder,
-        "compare",
-        &["--html", "page.html", "--format", "json"],
-    );
+    let output = crux_in(&folder, "compare", &["--html", "page.html", "--format", "json"]);
     assert_eq!(json(&output)["outcomes"][0]["gpu_utilization"], 0.0);
     let page = folder.text("page.html");
     assert!(page.contains("0 jobs") && !page.contains("NaN"));
@@ -340,10 +251,7 @@ fn a_job_without_a_path_is_a_finding() {
         assert_eq!(outcome["jobs"][0]["iterations"], 0);
         assert_eq!(outcome["jobs"][0]["mean_iteration_seconds"], Value::Null);
         let findings = outcome["findings"].to_string();
-        assert!(
-            findings.contains("job a") && findings.contains("path"),
-            "{findings}"
-        );
+        assert!(findings.contains("job a") && findings.contains("path"), "{findings}");
     }
 }
 

@@ -22,10 +22,7 @@ pub(crate) struct Bare {
     device_id: u64,
     election: p4rt::Uint128,
     /// Both ends of the stream, which lasts as long as they do.
-    _stream: (
-        mpsc::Sender<p4rt::StreamMessageRequest>,
-        Streaming<p4rt::StreamMessageResponse>,
-    ),
+    _stream: (mpsc::Sender<p4rt::StreamMessageRequest>, Streaming<p4rt::StreamMessageResponse>),
 }
 
 impl Bare {
@@ -44,12 +41,7 @@ impl Bare {
         let answers = calls.stream_channel(ReceiverStream::new(said)).await?;
         let mut answers = answers.into_inner();
         answers.message().await?;
-        Ok(Self {
-            calls,
-            device_id: switch.device_id,
-            election,
-            _stream: (say, answers),
-        })
+        Ok(Self { calls, device_id: switch.device_id, election, _stream: (say, answers) })
     }
 
     /// Writes updates in batches of `batch`, `outstanding` at a time; how long that takes.
@@ -70,10 +62,7 @@ impl Bare {
             async move { calls.write(request).await }
         };
         let answers = stream::iter(requests.into_iter().map(write));
-        answers
-            .buffered(outstanding)
-            .try_for_each(|_| async { Ok(()) })
-            .await?;
+        answers.buffered(outstanding).try_for_each(|_| async { Ok(()) }).await?;
         Ok(begun.elapsed())
     }
 

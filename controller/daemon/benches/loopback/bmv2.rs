@@ -31,10 +31,7 @@ impl SimpleSwitch {
         let address = free_port()?;
         switch.p4runtime = Some(address.to_string());
         let process = program::start(&program, switch.device_id, address)?;
-        Ok(Some(Self {
-            fabric: Fabric::new(parts),
-            process,
-        }))
+        Ok(Some(Self { fabric: Fabric::new(parts), process }))
     }
 }
 

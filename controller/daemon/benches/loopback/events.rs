@@ -31,10 +31,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         let cost = with(readers).await?;
         match readers {
             1 => alone = cost,
-            _ => println!(
-                "events: {readers} readers take {:.1} times as much",
-                cost / alone
-            ),
+            _ => println!("events: {readers} readers take {:.1} times as much", cost / alone),
         }
     }
     Ok(())
@@ -59,18 +56,14 @@ async fn with(readers: usize) -> Result<f64, Failed> {
         let jobs: JobsDocument =
             document::parse_document(&text, DocumentFormat::Toml, "jobs.toml")?;
         let jobs = jobs.resolve_jobs(&fabric, "jobs.toml")?.jobs;
-        controller
-            .submit_event(StateEvent::JobsChanged(jobs))
-            .await?;
+        controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
         let decided = Instant::now();
         all_of(readers, &mut hears).await?;
         delays.push(decided.elapsed());
     }
     let cost = (processor_ms()? - before) / CHANGES as f64;
     println!("events: {readers} readers, {cost:.2} ms of processor time for each change");
-    delays.print(&format!(
-        "events: until the last of {readers} readers has heard"
-    ));
+    delays.print(&format!("events: until the last of {readers} readers has heard"));
     server.shutdown().await;
     controller.shutdown().await;
     Ok(cost)
@@ -107,9 +100,7 @@ async fn read(at: SocketAddr, heard: mpsc::Sender<()>) -> Result<(), Failed> {
 
 async fn all_of(readers: usize, hears: &mut mpsc::Receiver<()>) -> Result<(), Failed> {
     for _ in 0..readers {
-        timeout(DEADLINE, hears.recv())
-            .await?
-            .ok_or("no reader is left")?;
+        timeout(DEADLINE, hears.recv()).await?.ok_or("no reader is left")?;
     }
     Ok(())
 }
@@ -117,9 +108,7 @@ async fn all_of(readers: usize, hears: &mut mpsc::Receiver<()>) -> Result<(), Fa
 /// Processor time of this process so far; Linux counts it in hundredths of a second.
 fn processor_ms() -> Result<f64, Failed> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = text
-        .rsplit_once(") ")
-        .ok_or("no fields in /proc/self/stat")?;
+    let (_, fields) = text.rsplit_once(") ").ok_or("no fields in /proc/self/stat")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
     Ok(Duration::from_millis(10 * ticks).as_secs_f64() * 1e3)

@@ -25,12 +25,7 @@ pub(crate) struct Lab {
 impl Lab {
     /// 24 leaves and 8 spines with 4 hosts on each leaf; all 32 switches are empty.
     pub(crate) async fn large(options: ServiceOptions) -> Result<Self, Failed> {
-        let spec = ClosSpec {
-            leaves: 24,
-            spines: 8,
-            hosts_per_leaf: 4,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { leaves: 24, spines: 8, hosts_per_leaf: 4, ..ClosSpec::default() };
         Self::serving(&spec, usize::MAX, options).await
     }
 
@@ -59,22 +54,13 @@ impl Lab {
             servers.push(serve(listener, handle.device(device), options.clone()).await?);
             devices.push(handle);
         }
-        Ok(Self {
-            fabric: Fabric::new(parts),
-            _servers: servers,
-            _devices: devices,
-        })
+        Ok(Self { fabric: Fabric::new(parts), _servers: servers, _devices: devices })
     }
 }
 
 /// 2 leaves, 2 spines, 2 hosts on each leaf.
 pub(crate) fn small() -> ClosSpec {
-    ClosSpec {
-        leaves: 2,
-        spines: 2,
-        hosts_per_leaf: 2,
-        ..ClosSpec::default()
-    }
+    ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() }
 }
 
 /// A fabric whose switches have no addresses yet.
@@ -107,10 +93,7 @@ pub(crate) async fn control(
 /// Entries written to all switches so far.
 pub(crate) fn written(controller: &ControllerHandle) -> u64 {
     let lines = controller.status_board().all_statuses();
-    lines
-        .values()
-        .map(|line| line.written.total_entries())
-        .sum()
+    lines.values().map(|line| line.written.total_entries()).sum()
 }
 
 /// A job whose flows go around a ring of hosts on as many leaves.

@@ -34,9 +34,7 @@ fn main() -> Result<(), Failed> {
         return Ok(());
     }
     let is_asked = |case: &str| {
-        let mut named = arguments
-            .iter()
-            .filter(|argument| !argument.starts_with('-'));
+        let mut named = arguments.iter().filter(|argument| !argument.starts_with('-'));
         named.clone().next().is_none() || named.any(|argument| argument == case)
     };
     println!("load average before: {}", load()?);

@@ -25,17 +25,10 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         job.flows.truncate(*flows as usize);
         job
     }));
-    let receipt = controller
-        .submit_event(StateEvent::JobsChanged(all))
-        .await?;
-    controller
-        .await_verified(receipt.generation, DEADLINE)
-        .await?;
+    let receipt = controller.submit_event(StateEvent::JobsChanged(all)).await?;
+    controller.await_verified(receipt.generation, DEADLINE).await?;
     for flows in FLOWS {
-        let policy = Policy {
-            overrides: vec![exempt(100 + flows)],
-            ..Policy::default()
-        };
+        let policy = Policy { overrides: vec![exempt(100 + flows)], ..Policy::default() };
         change(&controller, flows, "to ECMP", policy).await?;
         change(&controller, flows, "back", Policy::default()).await?;
     }
@@ -61,16 +54,9 @@ async fn change(
     what: &str,
     policy: Policy,
 ) -> Result<(), Failed> {
-    let (entries, before) = (
-        written(controller),
-        controller.desired_tables().tables.clone(),
-    );
-    let receipt = controller
-        .submit_event(StateEvent::PolicyChanged(policy))
-        .await?;
-    let timing = controller
-        .await_verified(receipt.generation, DEADLINE)
-        .await?;
+    let (entries, before) = (written(controller), controller.desired_tables().tables.clone());
+    let receipt = controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
+    let timing = controller.await_verified(receipt.generation, DEADLINE).await?;
     let entries = written(controller) - entries;
     let different = different(&before, &controller.desired_tables().tables);
     let each = entries as f64 / f64::from(flows);
@@ -92,9 +78,7 @@ fn different(
     after: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> u64 {
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    let pairs = after
-        .iter()
-        .filter_map(|(switch, after)| Some((before.get(switch)?, after)));
+    let pairs = after.iter().filter_map(|(switch, after)| Some((before.get(switch)?, after)));
     let updates = pairs.map(|(before, after)| p4::diff_tables(&p4info, after, before).len() as u64);
     updates.sum()
 }

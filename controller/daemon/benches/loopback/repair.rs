@@ -24,22 +24,17 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     let generation = controller.submit_event(jobs).await?.generation;
     controller.await_verified(generation, DEADLINE).await?;
     let leaves = lab.fabric.switches_of_tier(Tier::Leaf);
-    let cables: Vec<LinkId> = leaves
-        .flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied())
-        .collect();
+    let cables: Vec<LinkId> =
+        leaves.flat_map(|leaf| lab.fabric.up_links(leaf).iter().copied()).collect();
     let (mut protected, mut repaired) = (Samples::default(), Samples::default());
     let before = written(&controller);
     for cable in &cables {
         let generation = controller.desired_tables().generation;
         let begun = Instant::now();
-        controller
-            .report_health(FabricPart::Cable(*cable), PartHealth::Down)
-            .await?;
+        controller.report_health(FabricPart::Cable(*cable), PartHealth::Down).await?;
         let ports = controller.await_verified(generation + 1, DEADLINE).await?;
         protected.push(ports.verified - begun);
-        let ways = controller
-            .await_verified(generation + REPAIR, DEADLINE)
-            .await?;
+        let ways = controller.await_verified(generation + REPAIR, DEADLINE).await?;
         repaired.push(ways.verified - begun);
         mend(&controller, *cable).await?;
     }
@@ -54,9 +49,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
 
 /// The cable works again and is used, and everything is planned and verified.
 async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed> {
-    controller
-        .report_health(FabricPart::Cable(cable), PartHealth::Up)
-        .await?;
+    controller.report_health(FabricPart::Cable(cable), PartHealth::Up).await?;
     let mut changes = controller.status_board().subscribe();
     let is_used = || {
         let realised = controller.current_rollout();
@@ -67,11 +60,7 @@ async fn mend(controller: &ControllerHandle, cable: LinkId) -> Result<(), Failed
     }
     // Whatever is planned by then counts, so an empty event ends after all that came before it.
     let policy = planner::Policy::default();
-    let receipt = controller
-        .submit_event(StateEvent::PolicyChanged(policy))
-        .await?;
-    controller
-        .await_verified(receipt.generation, DEADLINE)
-        .await?;
+    let receipt = controller.submit_event(StateEvent::PolicyChanged(policy)).await?;
+    controller.await_verified(receipt.generation, DEADLINE).await?;
     Ok(())
 }

@@ -22,9 +22,7 @@ impl Samples {
         // The nearest rank: the smallest sample that so many hundredths do not exceed.
         let percentile = |hundredths: usize| {
             let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
-            sorted
-                .get(rank - 1)
-                .map_or(f64::NAN, |at| at.as_secs_f64() * 1e3)
+            sorted.get(rank - 1).map_or(f64::NAN, |at| at.as_secs_f64() * 1e3)
         };
         let [least, p50, p99, most] = [0, 50, 99, 100].map(percentile);
         let count = sorted.len();

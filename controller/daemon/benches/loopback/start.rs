@@ -21,9 +21,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         let generation = controller.desired_tables().generation;
         let timing = controller.await_verified(generation, DEADLINE).await?;
         routed.push(timing.verified - begun);
-        let receipt = controller
-            .submit_event(StateEvent::JobsChanged(jobs))
-            .await?;
+        let receipt = controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
         let verified = controller.await_verified(receipt.generation, DEADLINE);
         planned.push(verified.await?.verified - begun);
         entries = written(&controller);

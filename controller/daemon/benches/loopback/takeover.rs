@@ -15,10 +15,7 @@ const ROUNDS: u32 = 20;
 
 pub(crate) async fn measure() -> Result<(), Failed> {
     for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
-        let options = ServiceOptions {
-            dialect,
-            ..ServiceOptions::default()
-        };
+        let options = ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::large(options).await?;
         let mut times = Times::default();
         // Within a term the higher number leads, so whoever is started later stands by.
@@ -39,9 +36,7 @@ async fn numbered(fabric: &Fabric, number: u32) -> Result<ControllerHandle, Fail
     let controller = control(fabric, |raw| raw.election.controller = number).await?;
     let mut jobs = jobs(fabric);
     jobs.truncate(16 + number as usize % 8);
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await?;
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
     Ok(controller)
 }
 
@@ -79,12 +74,8 @@ impl Times {
     }
 
     fn print(&self, dialect: ArbitrationDialect) {
-        self.first
-            .print(&format!("take-over ({dialect:?}), first write"));
-        self.each.print(&format!(
-            "take-over ({dialect:?}), first write to each switch"
-        ));
-        self.verified
-            .print(&format!("take-over ({dialect:?}), every switch verified"));
+        self.first.print(&format!("take-over ({dialect:?}), first write"));
+        self.each.print(&format!("take-over ({dialect:?}), first write to each switch"));
+        self.verified.print(&format!("take-over ({dialect:?}), every switch verified"));
     }
 }

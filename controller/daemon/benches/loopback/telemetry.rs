@@ -78,11 +78,7 @@ async fn serve(controller: &ControllerHandle) -> Result<ApiServer, Failed> {
     raw.telemetry.streams_per_address = 2 * HOSTS as usize;
     let config = Config::try_from(raw)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    Ok(northbound::start_server(
-        listener,
-        controller.access(),
-        &config,
-    )?)
+    Ok(northbound::start_server(listener, controller.access(), &config)?)
 }
 
 /// A reporter's end of a stream.
@@ -96,10 +92,7 @@ impl Line {
         let address = format!("http://{}", server.local_addr());
         let mut client = TelemetryClient::connect(address).await?;
         let (say, reports) = mpsc::channel(4);
-        let remarks = client
-            .report(ReceiverStream::new(reports))
-            .await?
-            .into_inner();
+        let remarks = client.report(ReceiverStream::new(reports)).await?.into_inner();
         Ok(Self { say, remarks })
     }
 
@@ -115,11 +108,7 @@ impl Line {
 
 fn announcement(fabric: &Fabric, number: u32) -> Said {
     let hosts = fabric.hosts();
-    let host = |step: usize| {
-        hosts[(number as usize * 7 + step * 20) % hosts.len()]
-            .name
-            .clone()
-    };
+    let host = |step: usize| hosts[(number as usize * 7 + step * 20) % hosts.len()].name.clone();
     let flow = |step| proto::Flow {
         src: host(step),
         dst: host((step + 1) % 4),
@@ -164,13 +153,9 @@ async fn profiles(
         controller.await_verified(generation, DEADLINE).await?;
 
         let began = Instant::now();
-        line.say(window(number, 1e12 * f64::from(number + 1)))
-            .await?;
-        let planned = controller.await_rollout(|now| {
-            now.plan
-                .job(&name)
-                .is_some_and(|(_, job)| job.intensity > 1e9)
-        });
+        line.say(window(number, 1e12 * f64::from(number + 1))).await?;
+        let planned = controller
+            .await_rollout(|now| now.plan.job(&name).is_some_and(|(_, job)| job.intensity > 1e9));
         let generation = timeout(DEADLINE, planned).await??.generation;
         let timing = controller.await_verified(generation, DEADLINE).await?;
         samples.push(timing.verified - began);

@@ -78,12 +78,7 @@ async fn compare(what: &str, fabric: &Fabric) -> Result<(), Failed> {
 
 /// Medians, and the median of the ratios of each round.
 fn print(what: &str, kind: &str, updates: usize, [ours, bare]: [Vec<f64>; 2]) {
-    let ratio = median(
-        ours.iter()
-            .zip(&bare)
-            .map(|(ours, bare)| bare / ours)
-            .collect(),
-    );
+    let ratio = median(ours.iter().zip(&bare).map(|(ours, bare)| bare / ours).collect());
     let [ours, bare] = [ours, bare].map(|seconds| updates as f64 / median(seconds) / 1e3);
     println!(
         "{what}, {kind} {updates} entries in batches of {BATCH}, {OUTSTANDING} at once: \
@@ -118,16 +113,11 @@ impl Writer {
     async fn turn_to(&self, jobs: Vec<Job>) -> Result<(Arc<SwitchTables>, ReconcilePass), Failed> {
         let before = self.controller.desired_tables();
         let before = before.tables.get(&LEAF).ok_or("the leaf has no tables")?;
-        let receipt = self
-            .controller
-            .submit_event(StateEvent::JobsChanged(jobs))
-            .await?;
+        let receipt = self.controller.submit_event(StateEvent::JobsChanged(jobs)).await?;
         let verified = self.controller.await_verified(receipt.generation, DEADLINE);
         verified.await?;
         let line = self.controller.status_board().switch_status(LEAF);
-        let pass = line
-            .and_then(|line| line.last_pass)
-            .ok_or("no pass was made")?;
+        let pass = line.and_then(|line| line.last_pass).ok_or("no pass was made")?;
         Ok((Arc::clone(before), pass))
     }
 }

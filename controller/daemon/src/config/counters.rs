@@ -36,12 +36,7 @@ pub struct RawCounters {
 
 impl Default for RawCounters {
     fn default() -> Self {
-        Self {
-            enabled: false,
-            interval_ms: 100,
-            entries_per_second: 5_000,
-            disagree_min: 0.2,
-        }
+        Self { enabled: false, interval_ms: 100, entries_per_second: 5_000, disagree_min: 0.2 }
     }
 }
 

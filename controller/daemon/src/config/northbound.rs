@@ -147,12 +147,7 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
         let certified = raw.tls.as_ref().and_then(|tls| tls.client_roots.as_ref());
         let wanted = "left out without northbound.tls.client_roots, for nobody shows any then";
         let is_asked = certificates.is_empty() || certified.is_some();
-        check_field(
-            "northbound.certificates",
-            &certificates.len(),
-            wanted,
-            is_asked,
-        )?;
+        check_field("northbound.certificates", &certificates.len(), wanted, is_asked)?;
         if let Some(listen) = raw.listen {
             let is_known = !tokens.is_empty() || certified.is_some();
             let is_open = !is_known && !listen.ip().is_loopback();

@@ -213,21 +213,13 @@ pub struct RawMessages {
 
 impl Default for RawElection {
     fn default() -> Self {
-        Self {
-            term: 1,
-            controller: 1,
-            grace_ms: 1_000,
-        }
+        Self { term: 1, controller: 1, grace_ms: 1_000 }
     }
 }
 
 impl Default for RawRecorder {
     fn default() -> Self {
-        Self {
-            folder: None,
-            file_bytes: 16 << 20,
-            files: 8,
-        }
+        Self { folder: None, file_bytes: 16 << 20, files: 8 }
     }
 }
 
@@ -239,10 +231,7 @@ impl Default for RawSwitches {
 
 impl Default for RawQueues {
     fn default() -> Self {
-        Self {
-            events: 256,
-            stream: 64,
-        }
+        Self { events: 256, stream: 64 }
     }
 }
 
@@ -302,9 +291,6 @@ impl Default for RawDiscovery {
 
 impl Default for RawMessages {
     fn default() -> Self {
-        Self {
-            receive_max: 64 << 20,
-            headers_max: 8 << 20,
-        }
+        Self { receive_max: 64 << 20, headers_max: 8 << 20 }
     }
 }

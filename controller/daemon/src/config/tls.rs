@@ -83,25 +83,15 @@ pub(super) struct TlsFields {
 }
 
 /// Towards switches.
-pub(super) const SWITCHES: TlsFields = TlsFields {
-    ca: "tls.ca",
-    cert: "tls.cert",
-    key: "tls.key",
-};
+pub(super) const SWITCHES: TlsFields = TlsFields { ca: "tls.ca", cert: "tls.cert", key: "tls.key" };
 
 /// Towards etcd.
-pub(super) const ETCD: TlsFields = TlsFields {
-    ca: "etcd.tls.ca",
-    cert: "etcd.tls.cert",
-    key: "etcd.tls.key",
-};
+pub(super) const ETCD: TlsFields =
+    TlsFields { ca: "etcd.tls.ca", cert: "etcd.tls.cert", key: "etcd.tls.key" };
 
 /// Towards the collector of traces.
-pub(super) const TRACES: TlsFields = TlsFields {
-    ca: "traces.tls.ca",
-    cert: "traces.tls.cert",
-    key: "traces.tls.key",
-};
+pub(super) const TRACES: TlsFields =
+    TlsFields { ca: "traces.tls.ca", cert: "traces.tls.cert", key: "traces.tls.key" };
 
 impl RawTls {
     /// Reads the files.
@@ -128,11 +118,7 @@ impl RawTls {
 
 /// The content of a file that a field names.
 pub(super) fn read_file(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|source| ConfigError::File {
-        field,
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read(path).map_err(|source| ConfigError::File { field, path: path.to_owned(), source })
 }
 
 /// One of two fields of which neither is any use without the other.

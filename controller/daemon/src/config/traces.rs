@@ -80,10 +80,7 @@ impl RawTraces {
             return Ok(None);
         };
         let (scheme, wanted) = match &tls {
-            Some(_) => (
-                "https",
-                "https://HOST:PORT of a collector's OTLP/gRPC receiver",
-            ),
+            Some(_) => ("https", "https://HOST:PORT of a collector's OTLP/gRPC receiver"),
             None => (
                 "http",
                 "http://HOST:PORT of a collector's OTLP/gRPC receiver, or https with traces.tls.ca",

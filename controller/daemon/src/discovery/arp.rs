@@ -59,10 +59,7 @@ mod tests {
         assert_eq!(parse_sender(&frame), None);
         frame[22..28].copy_from_slice(&[2, 0, 10, 0, 0, 9]);
         frame[28..32].copy_from_slice(&ip.octets());
-        assert_eq!(
-            parse_sender(&frame),
-            Some((ip, MacAddress([2, 0, 10, 0, 0, 9])))
-        );
+        assert_eq!(parse_sender(&frame), Some((ip, MacAddress([2, 0, 10, 0, 0, 9]))));
         assert_eq!(parse_sender(&frame[..41]), None);
         frame[13] = 0;
         assert_eq!(parse_sender(&frame), None);

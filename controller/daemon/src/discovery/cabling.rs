@@ -41,10 +41,7 @@ impl<'a> DocumentedCabling<'a> {
     fn new(fabric: &'a Fabric) -> Self {
         let links = fabric.links().iter();
         let peer = |link: &topology::Link| Some((switch_port(link.from)?, link.to));
-        Self {
-            fabric,
-            peers: links.filter_map(peer).collect(),
-        }
+        Self { fabric, peers: links.filter_map(peer).collect() }
     }
 
     /// A cable that is there: as it should be, crossed, or extra.
@@ -114,10 +111,7 @@ impl<'a> DocumentedCabling<'a> {
         }
         let (host, should) = (should.from, self.fabric.endpoint_name(should.to));
         let about = format!("{}-{at}", self.fabric.endpoint_name(host));
-        Some(Finding::error(
-            about,
-            format!("crossed: the document connects it to {should}"),
-        ))
+        Some(Finding::error(about, format!("crossed: the document connects it to {should}")))
     }
 }
 
@@ -125,10 +119,9 @@ impl<'a> DocumentedCabling<'a> {
 fn switch_port(endpoint: LinkEndpoint) -> Option<SwitchPort> {
     match endpoint.node {
         FabricNode::Host(_) => None,
-        FabricNode::Switch(switch) => Some(SwitchPort {
-            switch,
-            port: u16::try_from(endpoint.port).ok()?,
-        }),
+        FabricNode::Switch(switch) => {
+            Some(SwitchPort { switch, port: u16::try_from(endpoint.port).ok()? })
+        }
     }
 }
 

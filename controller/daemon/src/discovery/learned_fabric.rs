@@ -50,26 +50,16 @@ pub fn document_observed_fabric(
     let cables = sight.cables().into_iter().map(|(a, b)| {
         let (a, b) = (a.port_name(fabric), b.port_name(fabric));
         let known = fabric.links_named(&format!("{a}-{b}"));
-        let known = known
-            .first()
-            .map(|link| fabric.link(*link).bandwidth.gbps());
+        let known = known.first().map(|link| fabric.link(*link).bandwidth.gbps());
         let gbps = known.unwrap_or(assumed.gbps);
         LinkDocument { a, b, gbps }
     });
     let mut links: Vec<LinkDocument> = cables.collect();
-    let mut hosts = HostCollector {
-        fabric,
-        defaults: assumed,
-        found: BTreeMap::new(),
-    };
+    let mut hosts = HostCollector { fabric, defaults: assumed, found: BTreeMap::new() };
     for (ip, station) in &sight.hosts {
         links.push(hosts.add_interface(*ip, *station));
     }
-    if hosts
-        .found
-        .values()
-        .any(|(host, _)| host.gpus == assumed.gpus)
-    {
+    if hosts.found.values().any(|(host, _)| host.gpus == assumed.gpus) {
         let text = format!("{} GPUs assumed where no document says", assumed.gpus);
         findings.push(Finding::warning("hosts", text));
     }
@@ -100,12 +90,7 @@ impl HostCollector<'_> {
         let gpus = host.map_or(self.defaults.gpus, |host| host.gpus);
         let gbps = nic.map(|nic| self.fabric.link(nic.uplink).bandwidth.gbps());
         let first = || {
-            let host = HostDocument {
-                name: name.clone(),
-                gpus,
-                ips: Vec::new(),
-                macs: Vec::new(),
-            };
+            let host = HostDocument { name: name.clone(), gpus, ips: Vec::new(), macs: Vec::new() };
             (host, 0)
         };
         let (host, nics) = self.found.entry(name.clone()).or_insert_with(first);
@@ -164,14 +149,8 @@ fn hop_distances(
     let mut found: BTreeMap<SwitchId, usize> = from.iter().map(|switch| (*switch, 0)).collect();
     let mut edge = from;
     for distance in 1.. {
-        let next = edge
-            .iter()
-            .filter_map(|switch| neighbours.get(switch))
-            .flatten();
-        edge = next
-            .filter(|switch| !found.contains_key(switch))
-            .copied()
-            .collect();
+        let next = edge.iter().filter_map(|switch| neighbours.get(switch)).flatten();
+        edge = next.filter(|switch| !found.contains_key(switch)).copied().collect();
         if edge.is_empty() {
             break;
         }
@@ -205,10 +184,7 @@ mod tests {
     use super::*;
     use topology::clos::{self, ClosSpec};
 
-    const ASSUMED: DiscoveryDefaults = DiscoveryDefaults {
-        gbps: 100.0,
-        gpus: 8,
-    };
+    const ASSUMED: DiscoveryDefaults = DiscoveryDefaults { gbps: 100.0, gpus: 8 };
 
     fn end(fabric: &Fabric, endpoint: topology::LinkEndpoint) -> Option<SwitchPort> {
         let switch = endpoint.node.switch()?;
@@ -245,17 +221,8 @@ mod tests {
     }
 
     fn fabrics() -> [Fabric; 2] {
-        let two = ClosSpec {
-            leaves: 4,
-            spines: 2,
-            hosts_per_leaf: 3,
-            ..ClosSpec::default()
-        };
-        let three = ClosSpec {
-            pods: 2,
-            cores: 4,
-            ..two.clone()
-        };
+        let two = ClosSpec { leaves: 4, spines: 2, hosts_per_leaf: 3, ..ClosSpec::default() };
+        let three = ClosSpec { pods: 2, cores: 4, ..two.clone() };
         [two, three].map(|spec| clos::build_clos("lab", &spec).unwrap())
     }
 
@@ -266,12 +233,7 @@ mod tests {
             let found = Fabric::try_from(&learned.document).unwrap();
             let names = |fabric: &Fabric| {
                 let links = (0..fabric.links().len()).map(topology::LinkId::from);
-                let link = |id| {
-                    (
-                        fabric.link_name(id),
-                        fabric.link(id).bandwidth.gbps().to_bits(),
-                    )
-                };
+                let link = |id| (fabric.link_name(id), fabric.link(id).bandwidth.gbps().to_bits());
                 links.map(link).collect::<BTreeSet<_>>()
             };
             assert_eq!(names(&found), names(&fabric));

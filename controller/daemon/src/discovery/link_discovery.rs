@@ -131,10 +131,7 @@ impl LinkDiscovery {
             rounds,
             reports: watch::Sender::default(),
         };
-        let antenna = PacketIo {
-            received: to_scout,
-            rounds: to_sessions,
-        };
+        let antenna = PacketIo { received: to_scout, rounds: to_sessions };
         (scout, antenna)
     }
 
@@ -210,8 +207,7 @@ impl LinkDiscovery {
             drop(around.events.send(news).await);
         }
         self.publish_report(found);
-        self.rounds
-            .send_replace(Arc::new(watch.next_round(&self.limits)));
+        self.rounds.send_replace(Arc::new(watch.next_round(&self.limits)));
     }
 
     fn publish_report(&self, found: DiscoveryReport) {
@@ -235,19 +231,10 @@ impl FabricObservation {
     fn new(fabric: Fabric, key: &ProbeKey, limits: &config::DiscoveryConfig) -> Self {
         // What was learned was seen.
         let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
-        let seen = cables
-            .filter(|_| limits.assumptions.is_some())
-            .map(|cable| {
-                let is_up = fabric.is_cable_up(cable);
-                (
-                    cable,
-                    if is_up {
-                        PartHealth::Up
-                    } else {
-                        PartHealth::Down
-                    },
-                )
-            });
+        let seen = cables.filter(|_| limits.assumptions.is_some()).map(|cable| {
+            let is_up = fabric.is_cable_up(cable);
+            (cable, if is_up { PartHealth::Up } else { PartHealth::Down })
+        });
         Self {
             cables: seen.collect(),
             fabric,
@@ -261,8 +248,7 @@ impl FabricObservation {
     fn receive_packet(&mut self, switch: SwitchId, packet: &PacketIn) {
         let port = packet.ingress_port.number();
         let at = SwitchPort { switch, port };
-        self.observer
-            .receive_frame(at, &packet.payload, Instant::now());
+        self.observer.receive_frame(at, &packet.payload, Instant::now());
     }
 
     /// Notes which switches send and listen: those whose primary is here and whose tables were seen
@@ -285,10 +271,7 @@ impl FabricObservation {
         let watched = since.filter(|(_, since)| now.duration_since(**since) >= stale);
         let watched = watched.map(|(switch, _)| *switch).collect();
         let findings = compare_cabling(&self.fabric, &sight, &watched);
-        DiscoveryReport {
-            topology: sight,
-            findings,
-        }
+        DiscoveryReport { topology: sight, findings }
     }
 
     /// Cables that look different now.
@@ -299,40 +282,25 @@ impl FabricObservation {
             let Some((a, b)) = link_ends(&self.fabric, cable) else {
                 continue;
             };
-            if ![a, b]
-                .iter()
-                .all(|end| self.listening_since.contains_key(&end.switch))
-            {
+            if ![a, b].iter().all(|end| self.listening_since.contains_key(&end.switch)) {
                 continue;
             }
             let is_right = sight.links.get(&a) == Some(&b) && sight.links.get(&b) == Some(&a);
-            let health = if is_right {
-                PartHealth::Up
-            } else {
-                PartHealth::Down
-            };
+            let health = if is_right { PartHealth::Up } else { PartHealth::Down };
             match self.cables.get(&cable) {
                 None if health == PartHealth::Down => {}
                 Some(known) if *known == health => {}
                 _ => changes.push((cable, health)),
             }
         }
-        let silent = changes
-            .iter()
-            .filter(|(_, health)| *health == PartHealth::Down)
-            .count();
+        let silent = changes.iter().filter(|(_, health)| *health == PartHealth::Down).count();
         if 2 * silent > self.cables.len().max(2) {
-            warn!(
-                silent,
-                "most cables fell silent at once; taken for the controller's own fault"
-            );
+            warn!(silent, "most cables fell silent at once; taken for the controller's own fault");
             return Vec::new();
         }
         self.cables.extend(changes.iter().copied());
         let parts = changes.into_iter();
-        parts
-            .map(|(cable, health)| (FabricPart::Cable(cable), health))
-            .collect()
+        parts.map(|(cable, health)| (FabricPart::Cable(cable), health)).collect()
     }
 
     /// The next probes, and every so often questions to all hosts.
@@ -348,13 +316,7 @@ impl FabricObservation {
                 ports.extend(0..limits.ports);
             }
             let probe = |port: &u16| {
-                packet_out(
-                    *port,
-                    self.observer.encode_probe(SwitchPort {
-                        switch,
-                        port: *port,
-                    }),
-                )
+                packet_out(*port, self.observer.encode_probe(SwitchPort { switch, port: *port }))
             };
             let mut sent: Vec<PacketOut> = ports.iter().filter_map(probe).collect();
             if is_survey {
@@ -383,14 +345,9 @@ pub(super) fn arp_requests(fabric: &Fabric, switch: SwitchId) -> impl Iterator<I
 
 /// A frame out of a port; none out of the controller's own.
 pub(super) fn packet_out(port: u16, payload: Vec<u8>) -> Option<PacketOut> {
-    let port = PortNumber::new(port.into())
-        .ok()
-        .filter(|port| *port != PortNumber::CPU)?;
+    let port = PortNumber::new(port.into()).ok().filter(|port| *port != PortNumber::CPU)?;
     let outlet = PacketOutTarget::Port(port);
-    Some(PacketOut {
-        target: outlet,
-        payload,
-    })
+    Some(PacketOut { target: outlet, payload })
 }
 
 /// The ports at both ends of a link between switches.

@@ -34,13 +34,7 @@ struct ReceivedProbe {
 impl TopologyObserver {
     /// One to whom what was not heard for `stale` is not there.
     pub fn new(key: ProbeKey, stale: Duration) -> Self {
-        Self {
-            key,
-            stale,
-            round: 0,
-            received: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-        }
+        Self { key, stale, round: 0, received: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
     /// Begins another round of probes; its number.
@@ -63,16 +57,9 @@ impl TopologyObserver {
         let Some(probe) = LinkProbe::decode(frame, &self.key) else {
             return;
         };
-        let known = self
-            .received
-            .get(&probe.from)
-            .map_or(0, |heard| heard.round);
+        let known = self.received.get(&probe.from).map_or(0, |heard| heard.round);
         if probe.round > known && probe.round <= self.round {
-            let heard = ReceivedProbe {
-                to: at,
-                round: probe.round,
-                at: now,
-            };
+            let heard = ReceivedProbe { to: at, round: probe.round, at: now };
             self.received.insert(probe.from, heard);
         }
     }
@@ -94,10 +81,7 @@ impl TopologyObserver {
         let is_host = |station: &HostAttachment| !links.contains_key(&station.at);
         let stations = self.hosts.iter();
         let stations = stations.filter(|(_, station)| is_host(station));
-        ObservedTopology {
-            hosts: stations.map(|(ip, station)| (*ip, *station)).collect(),
-            links,
-        }
+        ObservedTopology { hosts: stations.map(|(ip, station)| (*ip, *station)).collect(), links }
     }
 }
 
@@ -123,16 +107,10 @@ mod tests {
         observer.begin_round();
         let frame = observer.encode_probe(end(0, 4));
         observer.receive_frame(end(2, 1), &frame, now);
-        assert_eq!(
-            observer.observed_topology(now).links,
-            [(end(0, 4), end(2, 1))].into()
-        );
+        assert_eq!(observer.observed_topology(now).links, [(end(0, 4), end(2, 1))].into());
         // A recording, at another port.
         observer.receive_frame(end(3, 9), &frame, now);
-        assert_eq!(
-            observer.observed_topology(now).links,
-            [(end(0, 4), end(2, 1))].into()
-        );
+        assert_eq!(observer.observed_topology(now).links, [(end(0, 4), end(2, 1))].into());
         assert!(observer.observed_topology(now + STALE).links.is_empty());
         observer.receive_frame(end(2, 1), &frame, now + STALE);
         assert!(observer.observed_topology(now + STALE).links.is_empty());
@@ -145,9 +123,7 @@ mod tests {
 
     /// Wires by number of port: a permutation of ports, some of them cut in one direction.
     fn wires() -> impl Strategy<Value = Vec<(SwitchPort, SwitchPort)>> {
-        let ends = (0..24u16)
-            .map(|n| end(u32::from(n) / 4, n % 4))
-            .collect::<Vec<_>>();
+        let ends = (0..24u16).map(|n| end(u32::from(n) / 4, n % 4)).collect::<Vec<_>>();
         let pairs = |ends: Vec<SwitchPort>| ends.chunks(2).map(|pair| (pair[0], pair[1])).collect();
         Just(ends).prop_shuffle().prop_map(pairs)
     }

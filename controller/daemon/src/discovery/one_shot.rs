@@ -80,9 +80,7 @@ pub async fn discover_once<N: SwitchNetwork>(
     lasts: Duration,
 ) -> OneShotDiscovery {
     let targets = SwitchTarget::all_in_fabric(fabric);
-    let entering = targets
-        .iter()
-        .map(|target| ProbeSession::join_switch(network, target, config));
+    let entering = targets.iter().map(|target| ProbeSession::join_switch(network, target, config));
     let mut posts = Vec::new();
     let mut findings = Vec::new();
     for (target, entered) in targets.iter().zip(join_all(entering).await) {
@@ -95,18 +93,11 @@ pub async fn discover_once<N: SwitchNetwork>(
     let switches = posts.iter().map(|post| post.switch).collect();
     for (post, left) in join_all(posts.into_iter().map(ProbeSession::remove_punts)).await {
         if let Err(error) = left {
-            let text = format!(
-                "the rows of the survey are still there: {}",
-                error_chain(&error)
-            );
+            let text = format!("the rows of the survey are still there: {}", error_chain(&error));
             findings.push(Finding::error(&fabric.switch(post).name, text));
         }
     }
-    OneShotDiscovery {
-        topology: sight,
-        switches,
-        findings,
-    }
+    OneShotDiscovery { topology: sight, switches, findings }
 }
 
 /// Rounds of probes, until the time is over.
@@ -119,10 +110,7 @@ async fn collect_probes<C: SwitchConnection>(
     // What is heard at all counts until the end.
     let mut observer = TopologyObserver::new(ProbeKey::random(), 2 * lasts);
     let hears = posts.iter_mut().map(|post| {
-        let (switch, hear) = (
-            post.switch,
-            std::mem::replace(&mut post.inbound, silent_stream()),
-        );
+        let (switch, hear) = (post.switch, std::mem::replace(&mut post.inbound, silent_stream()));
         hear.map(move |heard| (switch, heard)).boxed()
     });
     let mut heard = select_all(hears);
@@ -192,17 +180,12 @@ impl<C: SwitchConnection> ProbeSession<C> {
     /// left, and will say so.
     async fn win_election(&mut self) -> Result<(), OneShotError> {
         loop {
-            let verdict = match self
-                .inbound
-                .next()
-                .await
-                .ok_or(OneShotError::NoArbitrationAnswer)??
-            {
-                IncomingMessage::Mastership(verdict) => verdict,
-                _ => continue,
-            };
-            self.arbitration
-                .step(ArbitrationInput::StatusReceived(verdict));
+            let verdict =
+                match self.inbound.next().await.ok_or(OneShotError::NoArbitrationAnswer)?? {
+                    IncomingMessage::Mastership(verdict) => verdict,
+                    _ => continue,
+                };
+            self.arbitration.step(ArbitrationInput::StatusReceived(verdict));
             let above = match self.arbitration.mastership() {
                 Mastership::Primary { .. } => return Ok(()),
                 Mastership::NoPrimary { highest } => highest.term().saturating_add(1),
@@ -228,8 +211,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
             Some(_) => return Err(OneShotError::ForeignProgram),
             None => {
                 let pushing =
-                    self.connection
-                        .push_pipeline(&pipeline, election, ExistingEntries::Drop);
+                    self.connection.push_pipeline(&pipeline, election, ExistingEntries::Drop);
                 pushing.await?;
             }
         }
@@ -268,10 +250,7 @@ impl<C: SwitchConnection> ProbeSession<C> {
         let Mastership::Primary { election } = self.arbitration.mastership() else {
             return Err(OneShotError::ControlledElsewhere);
         };
-        let update = |entry: &TableEntry| TableUpdate {
-            kind,
-            entry: entry.clone(),
-        };
+        let update = |entry: &TableEntry| TableUpdate { kind, entry: entry.clone() };
         let updates: Vec<TableUpdate> = self.rows.iter().map(update).collect();
         if updates.is_empty() {
             return Ok(());

@@ -134,10 +134,7 @@ mod tests {
     }
 
     fn probe(switch: u32, port: u16, round: u64) -> LinkProbe {
-        let from = SwitchPort {
-            switch: SwitchId(switch),
-            port,
-        };
+        let from = SwitchPort { switch: SwitchId(switch), port };
         LinkProbe { from, round }
     }
 

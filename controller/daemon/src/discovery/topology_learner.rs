@@ -35,11 +35,7 @@ pub(super) struct LearnedUpdate {
 
 impl TopologyLearner {
     pub(super) fn new(assumed: DiscoveryDefaults, patience: Duration) -> Self {
-        Self {
-            defaults: assumed,
-            settle_time: patience,
-            found: None,
-        }
+        Self { defaults: assumed, settle_time: patience, found: None }
     }
 
     /// Takes in what is seen of `fabric` at `now`.
@@ -58,10 +54,7 @@ impl TopologyLearner {
             Some((found, since)) if *found == learned.document => *since,
             _ => now,
         };
-        let mut lesson = LearnedUpdate {
-            findings: learned.findings,
-            fabric: None,
-        };
+        let mut lesson = LearnedUpdate { findings: learned.findings, fabric: None };
         match Fabric::try_from(&learned.document) {
             Err(error) => {
                 let text = format!("what is found is no fabric that can be used: {error}");
@@ -102,10 +95,7 @@ fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopol
             stations.entry(nic.ip).or_insert(station);
         }
     }
-    ObservedTopology {
-        links,
-        hosts: stations,
-    }
+    ObservedTopology { links, hosts: stations }
 }
 
 /// The fabric that was found, in which what had failed before still has.
@@ -116,11 +106,7 @@ fn carry_over_failures(found: &Fabric, before: &Fabric) -> Fabric {
     let cables: Vec<AvailabilityChange> = cables.map(AvailabilityChange::LinkDown).collect();
     let switches = (0..before.switches().len()).map(SwitchId::from);
     let switches = switches.filter(|switch| !before.is_switch_up(*switch));
-    found.with_changes(
-        cables
-            .into_iter()
-            .chain(switches.map(AvailabilityChange::SwitchDown)),
-    )
+    found.with_changes(cables.into_iter().chain(switches.map(AvailabilityChange::SwitchDown)))
 }
 
 #[cfg(test)]
@@ -143,11 +129,7 @@ mod tests {
             switch.tier = Tier::Leaf;
             switch.ports.clear();
         }
-        Fabric::new(FabricParts {
-            name: "found".to_owned(),
-            switches,
-            ..FabricParts::default()
-        })
+        Fabric::new(FabricParts { name: "found".to_owned(), switches, ..FabricParts::default() })
     }
 
     /// All that is seen where everything works and these hosts have spoken.
@@ -165,10 +147,7 @@ mod tests {
     }
 
     fn growth() -> TopologyLearner {
-        let assumed = DiscoveryDefaults {
-            gbps: 100.0,
-            gpus: 8,
-        };
+        let assumed = DiscoveryDefaults { gbps: 100.0, gpus: 8 };
         TopologyLearner::new(assumed, PATIENCE)
     }
 
@@ -185,9 +164,7 @@ mod tests {
         let looks = [(0, 1), (400, 1), (600, 2), (1_200, 2), (1_300, 2)];
         let learned = looks.map(|(ms, hosts)| {
             let now = now + Duration::from_millis(ms);
-            growth
-                .learn_topology(&inventory(), &sight(hosts), now)
-                .fabric
+            growth.learn_topology(&inventory(), &sight(hosts), now).fabric
         });
         let hosts = learned.map(|fabric| fabric.map(|fabric| fabric.hosts().len()));
         assert_eq!(hosts, [None, None, None, None, Some(2)]);

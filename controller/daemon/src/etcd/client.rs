@@ -111,10 +111,7 @@ impl EtcdClient {
     pub(crate) async fn connect(endpoint: &str, etcd: &EtcdConfig) -> Result<Self, EtcdError> {
         let (deadline, keys) = (etcd.deadline, EtcdKeys::new(&etcd.prefix));
         let tls = etcd.tls.as_ref();
-        let unconnected = |source| EtcdError::Connect {
-            endpoint: endpoint.to_owned(),
-            source,
-        };
+        let unconnected = |source| EtcdError::Connect { endpoint: endpoint.to_owned(), source };
         let address = Endpoint::try_from(TlsConfig::server_uri(tls, endpoint));
         let address = address.map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
         let address = TlsConfig::secure_endpoint(tls, address).map_err(unconnected)?;
@@ -124,15 +121,10 @@ impl EtcdClient {
         let channel = connected.map_err(unconnected)?;
         let user = etcd.user.clone();
         let login = user.map(|user| EtcdLogin::new(user, channel.clone()));
-        let bearer = login
-            .as_ref()
-            .map_or_else(TokenInterceptor::default, EtcdLogin::token_interceptor);
-        let calls = Self {
-            channel: InterceptedService::new(channel, bearer),
-            login,
-            deadline,
-            keys,
-        };
+        let bearer =
+            login.as_ref().map_or_else(TokenInterceptor::default, EtcdLogin::token_interceptor);
+        let calls =
+            Self { channel: InterceptedService::new(channel, bearer), login, deadline, keys };
         if let Some(login) = &calls.login {
             let logged_in = timeout(deadline, calls.log_in(login)).await;
             logged_in.map_err(|_| EtcdError::Deadline("Authenticate"))??;
@@ -158,9 +150,7 @@ impl EtcdClient {
         compare: Vec<pb::Compare>,
         requests: Vec<Request>,
     ) -> Result<pb::TxnResponse, EtcdError> {
-        let operation = |request| pb::RequestOp {
-            request: Some(request),
-        };
+        let operation = |request| pb::RequestOp { request: Some(request) };
         let request = pb::TxnRequest {
             compare,
             success: requests.into_iter().map(operation).collect(),
@@ -203,14 +193,8 @@ impl ClusterStore for EtcdClient {
             let mut client = LeaseClient::new(self.channel.clone());
             async move { client.lease_grant(pb::LeaseGrantRequest { ttl }).await }
         };
-        let answer = self
-            .call_within_deadline("LeaseGrant", ask)
-            .await?
-            .into_inner();
-        Ok(GrantedLease {
-            lease: answer.id,
-            ttl: ttl_duration(answer.ttl),
-        })
+        let answer = self.call_within_deadline("LeaseGrant", ask).await?.into_inner();
+        Ok(GrantedLease { lease: answer.id, ttl: ttl_duration(answer.ttl) })
     }
 
     async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
@@ -230,32 +214,22 @@ impl ClusterStore for EtcdClient {
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
         let ask = || {
             let mut client = LeaseClient::new(self.channel.clone());
-            async move {
-                client
-                    .lease_revoke(pb::LeaseRevokeRequest { id: lease })
-                    .await
-            }
+            async move { client.lease_revoke(pb::LeaseRevokeRequest { id: lease }).await }
         };
-        self.call_within_deadline("LeaseRevoke", ask)
-            .await
-            .map(drop)
+        self.call_within_deadline("LeaseRevoke", ask).await.map(drop)
     }
 
     async fn register_controller(&self, controller: u32, lease: i64) -> Result<u64, EtcdError> {
         let key = self.keys.controller_key(controller);
         let put = put_request(key, controller.to_string().into_bytes(), lease);
-        Ok(header_revision(
-            &self.run_transaction(Vec::new(), vec![put]).await?,
-        ))
+        Ok(header_revision(&self.run_transaction(Vec::new(), vec![put]).await?))
     }
 
     async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
         let key = self.keys.leader_key();
         let vacant = created_at(key.clone(), 0);
         let put = put_request(key, controller.to_string().into_bytes(), lease);
-        self.run_transaction(vec![vacant], vec![put])
-            .await
-            .map(drop)
+        self.run_transaction(vec![vacant], vec![put]).await.map(drop)
     }
 
     async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
@@ -263,9 +237,7 @@ impl ClusterStore for EtcdClient {
         if let StoreRecord::Policy(edition) = record {
             puts.push(self.keys.revision_row(edition));
         }
-        let puts = puts
-            .into_iter()
-            .map(|(key, value)| put_request(key, value, 0));
+        let puts = puts.into_iter().map(|(key, value)| put_request(key, value, 0));
         let guard = created_at(self.keys.leader_key(), elected);
         let answer = self.run_transaction(vec![guard], puts.collect()).await?;
         answer.succeeded.then_some(()).ok_or(EtcdError::NotLeader)
@@ -280,9 +252,7 @@ impl ClusterStore for EtcdClient {
             self.keys.reported_jobs_key(),
             self.keys.fabric_key(),
         ];
-        let answer = self
-            .run_transaction(Vec::new(), keys.map(range_request).into())
-            .await?;
+        let answer = self.run_transaction(Vec::new(), keys.map(range_request).into()).await?;
         let revision = header_revision(&answer);
         let mut found = range_rows(answer);
         let leader = found.next().flatten().map(|row| ElectedLeader {
@@ -292,26 +262,16 @@ impl ClusterStore for EtcdClient {
         });
         let [generation, policy, jobs, told, fabric] =
             std::array::from_fn(|_| found.next().flatten().map(|row| row.value));
-        let generation = generation
-            .map(|value| parse_value("generation", &value))
-            .transpose()?;
+        let generation = generation.map(|value| parse_value("generation", &value)).transpose()?;
         let memory = StoredState {
             term: 0,
             generation: generation.unwrap_or(0),
-            policy: policy
-                .map(|value| parse_value("policy", &value))
-                .transpose()?,
+            policy: policy.map(|value| parse_value("policy", &value)).transpose()?,
             jobs: jobs.map(|value| parse_value("jobs", &value)).transpose()?,
             reported_jobs: told.map(|value| parse_value("told", &value)).transpose()?,
-            fabric: fabric
-                .map(|value| parse_value("fabric", &value))
-                .transpose()?,
+            fabric: fabric.map(|value| parse_value("fabric", &value)).transpose()?,
         };
-        Ok(ClusterSnapshot {
-            revision,
-            leader,
-            stored: memory,
-        })
+        Ok(ClusterSnapshot { revision, leader, stored: memory })
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
@@ -322,14 +282,10 @@ impl ClusterStore for EtcdClient {
             start_revision: revision.cast_signed().saturating_add(1),
         };
         let create = pb::watch_request::RequestUnion::CreateRequest(create);
-        let first = pb::WatchRequest {
-            request_union: Some(create),
-        };
+        let first = pb::WatchRequest { request_union: Some(create) };
         let ask = || {
             let (request, queue) = mpsc::channel(1);
-            request
-                .try_send(first.clone())
-                .expect("a new queue has room for one message");
+            request.try_send(first.clone()).expect("a new queue has room for one message");
             let mut client = WatchClient::new(self.channel.clone());
             async move {
                 let answers = client.watch(ReceiverStream::new(queue)).await?;

@@ -86,10 +86,7 @@ impl EtcdKeys {
     /// Where an edition stays when it is not in force any more. Numbers sort as they count.
     pub(super) fn revision_row(&self, edition: &PolicyRevision) -> KeyValueRow {
         let number = edition.number;
-        (
-            self.prefixed_key(&format!("policies/{number:020}")),
-            to_json(edition),
-        )
+        (self.prefixed_key(&format!("policies/{number:020}")), to_json(edition))
     }
 
     fn prefixed_key(&self, name: &str) -> Vec<u8> {
@@ -109,10 +106,7 @@ mod tests {
     fn all_keys_are_within_the_range_of_all() {
         let keys = EtcdKeys::new("/crux/");
         let (first, end) = keys.key_range();
-        let last = PolicyRevision {
-            number: u64::MAX,
-            ..PolicyRevision::default()
-        };
+        let last = PolicyRevision { number: u64::MAX, ..PolicyRevision::default() };
         let all = [
             keys.leader_key(),
             keys.controller_key(7),
@@ -120,11 +114,7 @@ mod tests {
             keys.revision_row(&last).0,
         ];
         for key in all {
-            assert!(
-                first < key && key < end,
-                "{}",
-                String::from_utf8_lossy(&key)
-            );
+            assert!(first < key && key < end, "{}", String::from_utf8_lossy(&key));
         }
         assert_eq!(keys.jobs_key(), b"/crux/jobs");
     }

@@ -57,16 +57,8 @@ impl LeaseState {
         asked: Instant,
         lasts: Duration,
     ) {
-        let lease = HeldLease {
-            id,
-            registered,
-            asked,
-            ttl: lasts,
-        };
-        *self = Self {
-            lease: Some(lease),
-            ..Self::default()
-        };
+        let lease = HeldLease { id, registered, asked, ttl: lasts };
+        *self = Self { lease: Some(lease), ..Self::default() };
     }
 
     /// etcd was asked to keep the lease; it lasts so long, or has ended.
@@ -116,10 +108,7 @@ impl LeaseState {
                 term: LEADER_TERMS | revision,
                 until: lease.asked + lease.ttl * 4 / 5,
             },
-            _ => WritePermit::Standby {
-                term: lease.registered,
-                leader: self.leader,
-            },
+            _ => WritePermit::Standby { term: lease.registered, leader: self.leader },
         }
     }
 }

@@ -31,11 +31,7 @@ pub(super) struct EtcdLogin {
 
 impl EtcdLogin {
     pub(super) fn new(user: EtcdUser, channel: Channel) -> Self {
-        Self {
-            user,
-            channel,
-            token: watch::Sender::default(),
-        }
+        Self { user, channel, token: watch::Sender::default() }
     }
 
     /// What shows the latest token.
@@ -53,10 +49,7 @@ impl EtcdLogin {
 
     /// That etcd does not take the password.
     pub(super) fn login_error(&self, message: &str) -> EtcdError {
-        EtcdError::Login {
-            user: self.user.name.clone(),
-            message: message.to_owned(),
-        }
+        EtcdError::Login { user: self.user.name.clone(), message: message.to_owned() }
     }
 }
 

@@ -113,10 +113,7 @@ impl<N: SwitchNetwork> ClusterMember<N> {
         let door = MemberHandle {
             updates: to_runtime,
             prepared,
-            store: StoreClient {
-                requests,
-                deadline: 2 * config.deadline,
-            },
+            store: StoreClient { requests, deadline: 2 * config.deadline },
         };
         (member, door)
     }
@@ -197,11 +194,8 @@ impl<N: SwitchNetwork> ClusterMember<N> {
         }
         let asked = Instant::now();
         let granted = calls.grant_lease(self.config.lease).await?;
-        let revision = calls
-            .register_controller(self.controller, granted.lease)
-            .await?;
-        self.lease_state
-            .record_grant(granted.lease, revision, asked, granted.ttl);
+        let revision = calls.register_controller(self.controller, granted.lease).await?;
+        self.lease_state.record_grant(granted.lease, revision, asked, granted.ttl);
         self.publish_permit();
         Ok(LeaseRenewal::New)
     }

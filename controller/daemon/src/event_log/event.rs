@@ -176,13 +176,7 @@ pub struct FlowMove {
 
 impl OperatorEvent {
     pub(super) fn new(sequence: u64, at_ms: UnixMs, kind: EventKind) -> Self {
-        Self {
-            sequence,
-            at_ms,
-            severity: kind.severity(),
-            text: kind.to_string(),
-            kind,
-        }
+        Self { sequence, at_ms, severity: kind.severity(), text: kind.to_string(), kind }
     }
 }
 
@@ -212,20 +206,11 @@ impl fmt::Display for EventKind {
             | Self::PolicyConfirmed { .. }
             | Self::PolicyReverted { .. }
             | Self::PolicyExpired { .. } => self.write_policy_event(f),
-            Self::PlanAdopted {
-                generation,
-                jobs,
-                flows,
-                moved,
-                ..
-            } => write!(
+            Self::PlanAdopted { generation, jobs, flows, moved, .. } => write!(
                 f,
                 "generation {generation} is in force: {jobs} jobs, {flows} flows, {moved} moved"
             ),
-            Self::PlanVerified {
-                generation,
-                seconds,
-            } => write!(
+            Self::PlanVerified { generation, seconds } => write!(
                 f,
                 "every switch holds generation {generation}, after {:.1} ms",
                 seconds * 1e3
@@ -234,32 +219,19 @@ impl fmt::Display for EventKind {
             Self::FindingCleared { finding } => {
                 write!(f, "no more: {}: {}", finding.about, finding.text)
             }
-            Self::SwitchChanged {
-                switch: part,
-                state,
-            }
+            Self::SwitchChanged { switch: part, state }
             | Self::CableChanged { link: part, state } => {
                 write!(f, "{part} is {}, was {}", state.after, state.before)
             }
             Self::DrainCompleted { parts } => {
                 let parts = parts.join(", ");
-                write!(
-                    f,
-                    "drain of {parts} is complete: nothing sends there any more"
-                )
+                write!(f, "drain of {parts} is complete: nothing sends there any more")
             }
             Self::DriftRepaired { switch, entries } => {
-                write!(
-                    f,
-                    "{switch}: {entries} entries were changed by somebody else"
-                )
+                write!(f, "{switch}: {entries} entries were changed by somebody else")
             }
             Self::LeadershipChanged { leads, term } => {
-                let leads = if *leads {
-                    "leads"
-                } else {
-                    "does not lead any more"
-                };
+                let leads = if *leads { "leads" } else { "does not lead any more" };
                 write!(f, "this controller {leads}, in term {term}")
             }
         }
@@ -270,20 +242,13 @@ impl EventKind {
     /// The sentence of what happened to a job.
     fn write_job_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::JobArrived {
-                job,
-                profiled: true,
-                ..
-            } => write!(f, "job {job} arrived and is being profiled"),
-            Self::JobArrived {
-                job, level, rank, ..
-            } => write!(f, "job {job} arrived: level {level}, rank {rank}"),
-            Self::JobChanged {
-                job,
-                level,
-                profiled,
-                ..
-            } => {
+            Self::JobArrived { job, profiled: true, .. } => {
+                write!(f, "job {job} arrived and is being profiled")
+            }
+            Self::JobArrived { job, level, rank, .. } => {
+                write!(f, "job {job} arrived: level {level}, rank {rank}")
+            }
+            Self::JobChanged { job, level, profiled, .. } => {
                 let known = match (profiled.before, profiled.after) {
                     (true, false) => " has been profiled:",
                     (false, true) => " is being profiled again:",
@@ -303,29 +268,15 @@ impl EventKind {
     /// The sentence of what happened to the policy.
     fn write_policy_event(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PolicyApplied {
-                edition,
-                who,
-                why,
-                trial_until_ms,
-                changes,
-            } => {
+            Self::PolicyApplied { edition, who, why, trial_until_ms, changes } => {
                 let trial = trial_until_ms.map_or("", |_| ", on trial until it is confirmed");
                 let why = Some(why).filter(|why| !why.is_empty());
                 let why = why.map_or_else(String::new, |why| format!(" ({why})"));
                 let changes = changes.join("; ");
-                write!(
-                    f,
-                    "policy: edition {edition} by {who}{why}{trial}: {changes}"
-                )
+                write!(f, "policy: edition {edition} by {who}{why}{trial}: {changes}")
             }
             Self::PolicyConfirmed { edition } => write!(f, "policy: edition {edition} stays"),
-            Self::PolicyReverted {
-                edition,
-                taken_back,
-                who,
-                ..
-            } => write!(
+            Self::PolicyReverted { edition, taken_back, who, .. } => write!(
                 f,
                 "policy: edition {taken_back} was taken back by {who}; edition {edition} is in \
                  force"

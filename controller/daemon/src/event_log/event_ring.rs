@@ -49,12 +49,7 @@ pub struct EventPage {
 impl EventRing {
     /// One that keeps the latest `size`, at least one.
     pub fn new(run: u64, size: usize) -> Self {
-        Self {
-            run,
-            next: 1,
-            size: size.max(1),
-            kept: VecDeque::new(),
-        }
+        Self { run, next: 1, size: size.max(1), kept: VecDeque::new() }
     }
 
     /// Takes in what was seen at `now`.
@@ -63,8 +58,7 @@ impl EventRing {
             if self.kept.len() == self.size {
                 self.kept.pop_front();
             }
-            self.kept
-                .push_back(OperatorEvent::new(self.next, now, kind));
+            self.kept.push_back(OperatorEvent::new(self.next, now, kind));
             self.next += 1;
         }
     }
@@ -84,22 +78,14 @@ impl EventRing {
             false => 0,
         };
         let latest = events.last().map_or(self.next - 1, |last| last.sequence);
-        EventPage {
-            run: self.run,
-            missed,
-            latest,
-            events,
-        }
+        EventPage { run: self.run, missed, latest, events }
     }
 }
 
 impl EventPage {
     /// Where to go on.
     pub fn end_position(&self) -> EventPosition {
-        EventPosition {
-            run: Some(self.run),
-            sequence: self.latest,
-        }
+        EventPosition { run: Some(self.run), sequence: self.latest }
     }
 }
 
@@ -134,9 +120,7 @@ mod tests {
     use super::*;
 
     fn left(job: u64) -> EventKind {
-        EventKind::JobLeft {
-            job: job.to_string(),
-        }
+        EventKind::JobLeft { job: job.to_string() }
     }
 
     /// Sequence numbers that are read, and how many were missed.

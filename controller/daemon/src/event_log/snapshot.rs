@@ -64,9 +64,7 @@ impl SessionSummary {
 impl EventSnapshot {
     /// The number of the latest edition; 0 where none was seen.
     pub(super) fn latest_revision(&self) -> u64 {
-        self.revisions
-            .last()
-            .map_or(0, |(edition, _)| edition.number)
+        self.revisions.last().map_or(0, |(edition, _)| edition.number)
     }
 
     /// What has happened since an earlier look.
@@ -141,18 +139,13 @@ impl EventSnapshot {
         };
         let switches = (0..fabric.switches().len()).map(SwitchId::from);
         let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
-        switches
-            .filter_map(of_switch)
-            .chain(cables.filter_map(of_cable))
-            .collect()
+        switches.filter_map(of_switch).chain(cables.filter_map(of_cable)).collect()
     }
 
     fn job_events(&self, before: &Self) -> Vec<EventKind> {
         let (had, has) = (before.planned_jobs(), self.planned_jobs());
         let left = had.keys().filter(|id| !has.contains_key(*id));
-        let left = left.map(|id| EventKind::JobLeft {
-            job: id.to_string(),
-        });
+        let left = left.map(|id| EventKind::JobLeft { job: id.to_string() });
         let come = has.values().filter_map(|job| match had.get(&job.id) {
             None => Some(self.job_arrival(job)),
             Some(earlier) => self.job_change(job, earlier, before),
@@ -176,10 +169,7 @@ impl EventSnapshot {
         earlier: &PlannedJob,
         before: &Self,
     ) -> Option<EventKind> {
-        let level = ValueChange {
-            before: earlier.level,
-            after: job.level,
-        };
+        let level = ValueChange { before: earlier.level, after: job.level };
         let profiled = ValueChange {
             before: before.profiled.contains(&job.id),
             after: self.profiled.contains(&job.id),
@@ -214,11 +204,8 @@ impl EventSnapshot {
     }
 
     fn drift_events(&self, before: &Self) -> Vec<EventKind> {
-        let had: BTreeMap<&str, u64> = before
-            .sessions
-            .iter()
-            .map(|line| (line.name.as_str(), line.drifted))
-            .collect();
+        let had: BTreeMap<&str, u64> =
+            before.sessions.iter().map(|line| (line.name.as_str(), line.drifted)).collect();
         let repaired = |line: &SessionSummary| {
             // A session that begins anew counts anew.
             let earlier = had.get(line.name.as_str()).copied().unwrap_or(0);
@@ -237,10 +224,8 @@ impl EventSnapshot {
         let exists = |line: &&SessionSummary| line.switch.index() < fabric.switches().len();
         let is_up = |line: &&SessionSummary| fabric.is_switch_up(line.switch);
         let mut held = self.sessions.iter().filter(exists).filter(is_up);
-        let holds = |line: &SessionSummary| {
-            line.verified
-                .is_some_and(|seen| seen >= realised.generation)
-        };
+        let holds =
+            |line: &SessionSummary| line.verified.is_some_and(|seen| seen >= realised.generation);
         (!self.sessions.is_empty() && held.all(holds)).then_some(realised.generation)
     }
 
@@ -248,13 +233,8 @@ impl EventSnapshot {
         let generation = self
             .verified_generation()
             .filter(|held| before.verified_generation() != Some(*held))?;
-        let timing = self
-            .timing
-            .filter(|timing| timing.generation == generation)?;
-        Some(EventKind::PlanVerified {
-            generation,
-            seconds: timing.total_duration().as_secs_f64(),
-        })
+        let timing = self.timing.filter(|timing| timing.generation == generation)?;
+        Some(EventKind::PlanVerified { generation, seconds: timing.total_duration().as_secs_f64() })
     }
 
     fn drain_event(&self, before: &Self) -> Option<EventKind> {
@@ -294,16 +274,10 @@ fn revision_event(
     let is_back = trial.is_some_and(|trial| trial.before == edition.content);
     let (who, why) = (edition.signature.who.clone(), edition.signature.why.clone());
     Some(match (is_back, who.as_str()) {
-        (true, ITSELF) => EventKind::PolicyExpired {
-            edition: number,
-            ended: had.number,
-        },
-        (true, _) => EventKind::PolicyReverted {
-            edition: number,
-            taken_back: had.number,
-            who,
-            why,
-        },
+        (true, ITSELF) => EventKind::PolicyExpired { edition: number, ended: had.number },
+        (true, _) => {
+            EventKind::PolicyReverted { edition: number, taken_back: had.number, who, why }
+        }
         (false, _) => EventKind::PolicyApplied {
             edition: number,
             who,
@@ -318,23 +292,15 @@ fn revision_event(
 /// is the matter with it.
 fn state_change(before: Option<&str>, after: &str) -> Option<ValueChange<String>> {
     let before = before.unwrap_or("up");
-    (before != after).then(|| ValueChange {
-        before: before.to_owned(),
-        after: after.to_owned(),
-    })
+    (before != after).then(|| ValueChange { before: before.to_owned(), after: after.to_owned() })
 }
 
 /// Flows of both plans that take another path in the second, as they are and were.
 fn moved_flows<'a>(before: &'a Plan, after: &'a Plan) -> Vec<(&'a PlannedFlow, &'a PlannedFlow)> {
-    let had: BTreeMap<_, _> = before
-        .flows
-        .iter()
-        .map(|flow| (flow_key(before, flow), flow))
-        .collect();
-    let pairs = after
-        .flows
-        .iter()
-        .filter_map(|flow| Some((*had.get(&flow_key(after, flow))?, flow)));
+    let had: BTreeMap<_, _> =
+        before.flows.iter().map(|flow| (flow_key(before, flow), flow)).collect();
+    let pairs =
+        after.flows.iter().filter_map(|flow| Some((*had.get(&flow_key(after, flow))?, flow)));
     pairs.filter(|(a, b)| a.links != b.links).collect()
 }
 

@@ -11,15 +11,11 @@ use topology::{LinkId, SwitchId};
 use super::switch_context::SwitchContext;
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let chosen = site
-        .reachable_leaves()
-        .filter(|seen| site.chooses_path(seen));
+    let chosen = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
     let chosen: BTreeSet<SwitchId> = chosen.map(|seen| seen.leaf.switch).collect();
     let is_chosen = |flow: &PlannedFlow| chosen.contains(&site.shared.fabric.leaf_of(flow.dst));
     let flows = site.passing_flows().filter(|(flow, _)| is_chosen(flow));
-    flows
-        .filter_map(|(flow, link)| pin_row(site, flow, link))
-        .collect()
+    flows.filter_map(|(flow, link)| pin_row(site, flow, link)).collect()
 }
 
 fn pin_row(site: &SwitchContext<'_>, flow: &PlannedFlow, link: LinkId) -> Option<TableEntry> {

@@ -12,10 +12,7 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let row = |job: &planner::PlannedJob| {
         let number = present.get(&job.number.try_into().ok()?)?;
         // Plans have at most 8 levels, as many as `Level` knows.
-        Some(fabric::job_qos(
-            *number,
-            PriorityLevel::new(job.level.into()).ok()?,
-        ))
+        Some(fabric::job_qos(*number, PriorityLevel::new(job.level.into()).ok()?))
     };
     jobs.filter_map(row).collect()
 }

@@ -13,9 +13,7 @@ use topology::LinkId;
 use super::switch_context::{ReachableLeaf, SwitchContext};
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    let chosen = site
-        .reachable_leaves()
-        .filter(|seen| site.chooses_path(seen));
+    let chosen = site.reachable_leaves().filter(|seen| site.chooses_path(seen));
     chosen.flat_map(|seen| path_rows(site, &seen)).collect()
 }
 

@@ -15,11 +15,7 @@ const ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
 
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let is_edge = site.nics().next().is_some();
-    let highest = PriorityLevel::all_levels()
-        .take(site.shared.plan.levels.into())
-        .last();
+    let highest = PriorityLevel::all_levels().take(site.shared.plan.levels.into()).last();
     let highest = highest.into_iter().filter(|_| is_edge);
-    highest
-        .flat_map(|level| ANSWERS.map(|opcode| fabric::roce_answer(opcode, level)))
-        .collect()
+    highest.flat_map(|level| ANSWERS.map(|opcode| fabric::roce_answer(opcode, level))).collect()
 }

@@ -44,12 +44,8 @@ pub(super) struct SentFlow {
 impl<'a> LoweringContext<'a> {
     pub(super) fn new(wiring: &'a FabricWiring, fabric: &'a Fabric, plan: &'a Plan) -> Self {
         let leaves = wiring.leaves().iter();
-        let hops = |fabric: &Fabric| {
-            leaves
-                .clone()
-                .map(|leaf| next_hops(fabric, leaf.switch))
-                .collect()
-        };
+        let hops =
+            |fabric: &Fabric| leaves.clone().map(|leaf| next_hops(fabric, leaf.switch)).collect();
         let mut situation = Self {
             wiring,
             fabric,
@@ -70,19 +66,12 @@ impl<'a> LoweringContext<'a> {
         let Some(job) = self.job_number(flow) else {
             return;
         };
-        let sent = SentFlow {
-            job,
-            to: flow.dst,
-            udp_src_port: flow.udp_src_port,
-            pinned: flow.pinned,
-        };
+        let sent =
+            SentFlow { job, to: flow.dst, udp_src_port: flow.udp_src_port, pinned: flow.pinned };
         self.sent.entry(flow.src).or_default().push(sent);
         for &link in flow.links.iter().filter(|_| flow.pinned) {
             if let Some(switch) = self.fabric.link(link).from.node.switch() {
-                self.hops_of_flows
-                    .entry(switch)
-                    .or_default()
-                    .push((flow, link));
+                self.hops_of_flows.entry(switch).or_default().push((flow, link));
             }
         }
     }
@@ -98,9 +87,7 @@ fn without_drains(fabric: &Fabric) -> Option<Fabric> {
     let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
     let drained: Vec<LinkId> = cables.filter(|link| fabric.is_drained(*link)).collect();
     let switches = (0..fabric.switches().len()).map(SwitchId::from);
-    let undrain = drained
-        .iter()
-        .map(|link| AvailabilityChange::UndrainLink(*link));
+    let undrain = drained.iter().map(|link| AvailabilityChange::UndrainLink(*link));
     let undrain = undrain.chain(switches.map(AvailabilityChange::UndrainSwitch));
     (!drained.is_empty()).then(|| fabric.with_changes(undrain))
 }
@@ -143,11 +130,7 @@ impl<'a> SwitchContext<'a> {
             ReachableLeaf {
                 leaf,
                 usable,
-                spread: if is_detour && !is_leaf {
-                    standing
-                } else {
-                    usable
-                },
+                spread: if is_detour && !is_leaf { standing } else { usable },
                 standing,
                 choices: leaf.choices.links_at(switch),
             }
@@ -163,26 +146,18 @@ impl<'a> SwitchContext<'a> {
 
     /// The NICs connected here, by port; none but at a leaf.
     pub(super) fn nics(&self) -> impl Iterator<Item = NicId> + 'a {
-        self.as_leaf()
-            .into_iter()
-            .flat_map(|leaf| leaf.nics.iter().copied())
+        self.as_leaf().into_iter().flat_map(|leaf| leaf.nics.iter().copied())
     }
 
     /// Links that leave this switch, by port.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + 'a {
-        self.shared
-            .fabric
-            .switch(self.switch)
-            .ports
-            .values()
-            .copied()
+        self.shared.fabric.switch(self.switch).ports.values().copied()
     }
 
     /// Links that lead to other switches, by port.
     pub(super) fn fabric_links(&self) -> impl Iterator<Item = LinkId> + 'a {
         let fabric = self.shared.fabric;
-        self.links()
-            .filter(move |link| fabric.switch_after(*link).is_some())
+        self.links().filter(move |link| fabric.switch_after(*link).is_some())
     }
 
     /// The port at which a link leaves this switch.
@@ -215,10 +190,7 @@ impl<'a> SwitchContext<'a> {
         let sent = self.nics().flat_map(|nic| self.sent_from(nic));
         let plan = self.shared.plan;
         let nics: Vec<NicId> = self.nics().collect();
-        let rules = plan
-            .rules
-            .iter()
-            .filter(|rule| adoption_rules::is_rule_at(rule, &nics));
+        let rules = plan.rules.iter().filter(|rule| adoption_rules::is_rule_at(rule, &nics));
         let adopted = rules.filter_map(|rule| NonZeroU32::new(plan.jobs.get(rule.job)?.number));
         sent.map(|sent| sent.job).chain(adopted).collect()
     }

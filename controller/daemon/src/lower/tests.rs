@@ -40,14 +40,8 @@ fn plan(fabric: &Fabric, jobs: &[Job]) -> Plan {
 }
 
 fn plan_adopting(fabric: &Fabric, jobs: &[Job], rules: &[AdoptionRule]) -> Plan {
-    let input = PlanInput {
-        fabric: fabric.clone(),
-        jobs: jobs.to_vec(),
-    };
-    let policy = Policy {
-        adopt: rules.to_vec(),
-        ..Policy::default()
-    };
+    let input = PlanInput { fabric: fabric.clone(), jobs: jobs.to_vec() };
+    let policy = Policy { adopt: rules.to_vec(), ..Policy::default() };
     let (input, policy) = policy.with_adopted_jobs(input);
     planner::plan(&input, &policy, None).0
 }
@@ -80,22 +74,13 @@ fn shown(fabric: &Fabric, tables: &BTreeMap<SwitchId, SwitchTables>, switch: &st
     let known = [table::DSCP_LEVEL, table::ROCE_ANSWER, table::SWITCH_SALT];
     let told = |table| !known.contains(&table);
     let entries = tables.iter().filter(|(key, _)| told(key.table));
-    let entries = entries.map(|(key, value)| p4::entry::TableEntry {
-        key: key.clone(),
-        value: value.clone(),
-    });
-    entries
-        .map(|entry| p4info.display(&entry).to_string())
-        .collect()
+    let entries = entries
+        .map(|(key, value)| p4::entry::TableEntry { key: key.clone(), value: value.clone() });
+    entries.map(|entry| p4info.display(&entry).to_string()).collect()
 }
 
 fn small() -> Fabric {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        hosts_per_leaf: 1,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 1, ..ClosSpec::default() };
     clos::build_clos("small", &spec).unwrap()
 }
 
@@ -146,15 +131,10 @@ fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
         let link = fabric.link(*link);
         (link.from.node.switch(), link.to.node.switch())
     };
-    let far = links
-        .find(|link| ends(link) == (Some(spine), Some(leaf)))
-        .unwrap();
+    let far = links.find(|link| ends(link) == (Some(spine), Some(leaf))).unwrap();
     let failed = fabric.with_changes([AvailabilityChange::LinkDown(far)]);
     let (before, after) = (lowered(&fabric, &plan), lowered(&failed, &plan));
-    let (before, after) = (
-        shown(&fabric, &before, "leaf1"),
-        shown(&fabric, &after, "leaf1"),
-    );
+    let (before, after) = (shown(&fabric, &before, "leaf1"), shown(&fabric, &after, "leaf1"));
     let new: Vec<_> = after.iter().filter(|row| !before.contains(row)).collect();
     let expected = [
         "path dst_leaf=2 path=2 -> to_uplink(port=3, backup=3)",
@@ -167,23 +147,13 @@ fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
 
 #[test]
 fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
-    let spec = ClosSpec {
-        leaves: 1,
-        spines: 1,
-        hosts_per_leaf: 3,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 1, spines: 1, hosts_per_leaf: 3, ..ClosSpec::default() };
     let fabric = clos::build_clos("rack", &spec).unwrap();
     // On one leaf nothing is pinned. h1 sends to h2 for both jobs, to h3 for the first alone.
-    let jobs = [
-        job(0, &[(0, 1, 50_000), (0, 2, 50_001)]),
-        job(1, &[(0, 1, 50_002)]),
-    ];
+    let jobs = [job(0, &[(0, 1, 50_000), (0, 2, 50_001)]), job(1, &[(0, 1, 50_002)])];
     let plan = plan(&fabric, &jobs);
     let rows = shown(&fabric, &lowered(&fabric, &plan), "leaf1");
-    let rows = rows
-        .iter()
-        .filter_map(|row| row.strip_prefix("job_classify "));
+    let rows = rows.iter().filter_map(|row| row.strip_prefix("job_classify "));
     let expected = [
         "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> set_job(job=1)",
         "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=67 -> set_job(job=2)",
@@ -194,19 +164,11 @@ fn jobs_that_share_a_nic_are_told_apart_by_pair_and_by_port() {
 
 #[test]
 fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 1,
-        hosts_per_leaf: 2,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 1, hosts_per_leaf: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("two racks", &spec).unwrap();
     // Two flows that stay on their leaf: one to where the second rule's go as well.
     let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(1, 0, 50_001)])];
-    let storage = AdoptionRule {
-        dport: Some(2049),
-        ..rule(0, &[], &[3], &fabric)
-    };
+    let storage = AdoptionRule { dport: Some(2049), ..rule(0, &[], &[3], &fabric) };
     let rules = [storage, rule(1, &[0], &[], &fabric)];
     let plan = plan_adopting(&fabric, &jobs, &rules);
     let tables = lowered(&fabric, &plan);
@@ -238,11 +200,7 @@ fn a_rule_has_rows_where_its_flows_enter_below_those_of_jobs() {
 
 #[test]
 fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own() {
-    let spec = ClosSpec {
-        pods: 2,
-        cores: 2,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { pods: 2, cores: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("three tiers", &spec).unwrap();
     let mut salts = BTreeSet::new();
     for (switch, tables) in lowered(&fabric, &plan(&fabric, &[])) {
@@ -261,16 +219,9 @@ fn each_tier_chooses_by_bits_of_its_own_and_each_switch_with_a_salt_of_its_own()
 
 #[test]
 fn a_fabric_that_fits_no_table_is_refused() {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 65,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 65, ..ClosSpec::default() };
     let error = FabricWiring::new(&clos::build_clos("wide", &spec).unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "leaf1 has 65 equal-cost ports to one leaf; a group holds 64"
-    );
+    assert_eq!(error.to_string(), "leaf1 has 65 equal-cost ports to one leaf; a group holds 64");
 }
 
 /// Small fabrics of every shape.
@@ -320,9 +271,7 @@ fn cases() -> impl Strategy<Value = Case> {
         let nics = fabric.nics().len();
         let mut port = 0xc000;
         let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {
-            let apart = flows
-                .into_iter()
-                .filter(|(src, dst)| src % nics != dst % nics);
+            let apart = flows.into_iter().filter(|(src, dst)| src % nics != dst % nics);
             let flows = apart.map(|(src, dst)| {
                 port += 1;
                 (src % nics, dst % nics, port)
@@ -344,13 +293,7 @@ fn cases() -> impl Strategy<Value = Case> {
             let [src, dst]: [Vec<usize>; 2] = [src, dst];
             rule(number, &src, &dst, &fabric)
         });
-        Case {
-            rules: rules.collect(),
-            fabric,
-            jobs,
-            changes,
-            choice,
-        }
+        Case { rules: rules.collect(), fabric, jobs, changes, choice }
     })
 }
 
@@ -359,21 +302,14 @@ fn cases() -> impl Strategy<Value = Case> {
 fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
-        let packet = Packet {
-            src: flow.src,
-            dst: flow.dst,
-            sport: flow.udp_src_port,
-            answer: None,
-        };
+        let packet =
+            Packet { src: flow.src, dst: flow.dst, sport: flow.udp_src_port, answer: None };
         let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
         if flow.pinned {
             prop_assert_eq!(&walk.links[..], &flow.links[..]);
         }
         let level = u128::from(plan.jobs[flow.job].level);
-        prop_assert!(
-            walk.levels.iter().all(|at| *at == level),
-            "{walk:?} not at {level}"
-        );
+        prop_assert!(walk.levels.iter().all(|at| *at == level), "{walk:?} not at {level}");
     }
     Ok(())
 }
@@ -383,12 +319,7 @@ fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
     let tables = lowered(fabric, plan);
     let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&nic);
     for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
-        let packet = Packet {
-            src: flow.src,
-            dst: flow.dst,
-            sport: 1,
-            answer: None,
-        };
+        let packet = Packet { src: flow.src, dst: flow.dst, sport: 1, answer: None };
         let adopts = |rule: &&planner::PlannedRule| {
             is_one_of(&rule.senders, flow.src) && is_one_of(&rule.receivers, flow.dst)
         };
@@ -406,12 +337,8 @@ fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
 fn check_answers(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
-        let packet = Packet {
-            src: flow.dst,
-            dst: flow.src,
-            sport: flow.udp_src_port,
-            answer: Some(0x11),
-        };
+        let packet =
+            Packet { src: flow.dst, dst: flow.src, sport: flow.udp_src_port, answer: Some(0x11) };
         let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
         let highest = u128::from(plan.levels) - 1;
         prop_assert!(walk.levels.iter().all(|at| *at == highest), "{walk:?}");
@@ -429,15 +356,10 @@ fn check_references(tables: &SwitchTables) -> Result<(), TestCaseError> {
             },
             p4::entry::TableRow::Default => None,
         };
-        tables
-            .table_entries(table)
-            .filter_map(|(key, _)| exact(key))
-            .collect()
+        tables.table_entries(table).filter_map(|(key, _)| exact(key)).collect()
     };
     let params = |table, param: usize| -> BTreeSet<u128> {
-        let calls = tables
-            .table_entries(table)
-            .flat_map(|(_, value)| value.action.action_calls());
+        let calls = tables.table_entries(table).flat_map(|(_, value)| value.action.action_calls());
         calls.map(|call| call.params[param].value).collect()
     };
     let leaves = keys(table::ECMP_GROUP, 0);

@@ -88,10 +88,7 @@ impl FabricWiring {
     /// The same, with what brings probes to the controller.
     #[must_use]
     pub fn with_probes(self) -> Self {
-        Self {
-            is_probed: true,
-            ..self
-        }
+        Self { is_probed: true, ..self }
     }
 
     pub(super) fn is_probed(&self) -> bool {
@@ -120,18 +117,11 @@ impl FabricWiring {
 /// The fabric with nothing failed and nothing drained.
 fn without_failures(fabric: &Fabric) -> Fabric {
     let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
-    let cables = cables.flat_map(|link| {
-        [
-            AvailabilityChange::LinkUp(link),
-            AvailabilityChange::UndrainLink(link),
-        ]
-    });
+    let cables = cables
+        .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
     let switches = (0..fabric.switches().len()).map(SwitchId::from);
     let switches = switches.flat_map(|switch| {
-        [
-            AvailabilityChange::SwitchUp(switch),
-            AvailabilityChange::UndrainSwitch(switch),
-        ]
+        [AvailabilityChange::SwitchUp(switch), AvailabilityChange::UndrainSwitch(switch)]
     });
     fabric.with_changes(cables.chain(switches))
 }
@@ -141,9 +131,7 @@ fn assign_ports(fabric: &Fabric) -> Result<Vec<Option<PortNumber>>, WiringError>
         if let FabricNode::Host(_) = link.from.node {
             return Ok(None);
         }
-        let port = PortNumber::new(link.from.port)
-            .ok()
-            .filter(|port| *port != PortNumber::CPU);
+        let port = PortNumber::new(link.from.port).ok().filter(|port| *port != PortNumber::CPU);
         let unknown = || WiringError::PortNumber(fabric.endpoint_name(link.from));
         port.ok_or_else(unknown).map(Some)
     };
@@ -159,11 +147,7 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
     let leaf = |(id, &switch)| LeafWiring {
         switch,
         id,
-        prefixes: fabric
-            .leaf_prefixes(switch)
-            .into_iter()
-            .filter_map(prefix)
-            .collect(),
+        prefixes: fabric.leaf_prefixes(switch).into_iter().filter_map(prefix).collect(),
         nics: fabric.nics_on(switch).collect(),
         choices: next_hops(fabric, switch),
     };
@@ -172,9 +156,7 @@ fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
 
 fn check_groups(fabric: &Fabric, leaves: &[LeafWiring]) -> Result<(), WiringError> {
     for (index, switch) in fabric.switches().iter().enumerate() {
-        let widths = leaves
-            .iter()
-            .map(|leaf| leaf.choices.links_at(index.into()).len());
+        let widths = leaves.iter().map(|leaf| leaf.choices.links_at(index.into()).len());
         let ports = widths.max().unwrap_or(0);
         if ports > MAX_GROUP {
             let switch = switch.name.clone();

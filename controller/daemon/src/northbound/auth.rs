@@ -41,10 +41,8 @@ const CHANGES: [&str; 6] = [
 const LOOKS: [&str; 1] = ["/v1/policy/diff"];
 
 /// Methods of gRPC that look, unless they are among the changes; all are posted.
-const GRPC: [&str; 2] = [
-    "/crux.northbound.v1.Northbound/",
-    "/grpc.reflection.v1.ServerReflection/",
-];
+const GRPC: [&str; 2] =
+    ["/crux.northbound.v1.Northbound/", "/grpc.reflection.v1.ServerReflection/"];
 
 /// Addresses whose pace is remembered.
 const ADDRESSES: usize = 4_096;
@@ -73,21 +71,14 @@ enum AccessDenied {
     #[error("nobody has this token: northbound.tokens of the controller's configuration has those")]
     UnknownToken,
     #[error("`{name}` may {has}, and this needs a token of role `{needs}`")]
-    InsufficientRole {
-        name: String,
-        has: AccessRole,
-        needs: AccessRole,
-    },
+    InsufficientRole { name: String, has: AccessRole, needs: AccessRole },
     #[error("more requests than northbound.requests_per_second; ask again later")]
     RateLimited,
 }
 
 impl AccessControl {
     pub(super) fn new(rules: &NorthboundConfig) -> Self {
-        Self {
-            rules: Arc::new(rules.clone()),
-            limiters: Arc::default(),
-        }
+        Self { rules: Arc::new(rules.clone()), limiters: Arc::default() }
     }
 
     /// Whether a request may pass, and whose it is.
@@ -106,11 +97,7 @@ impl AccessControl {
         let shown = peer.and_then(|peer| peer.certificate);
         let token = self.find_token(presented_token(request.headers()), shown, needs)?;
         let AccessToken { name, role, .. } = token;
-        let lacks = || AccessDenied::InsufficientRole {
-            name: name.clone(),
-            has: *role,
-            needs,
-        };
+        let lacks = || AccessDenied::InsufficientRole { name: name.clone(), has: *role, needs };
         let caller = || CallerIdentity(Some(name.as_str().into()));
         role.allows_role(needs).then(caller).ok_or_else(lacks)
     }
@@ -151,9 +138,7 @@ impl AccessControl {
             paces.clear();
         }
         let rate = self.rules.requests_per_second.get();
-        let pace = paces
-            .entry(from)
-            .or_insert_with(|| RateLimiter::new(rate, now));
+        let pace = paces.entry(from).or_insert_with(|| RateLimiter::new(rate, now));
         if !pace.has_capacity(now) {
             return Err(AccessDenied::RateLimited);
         }
@@ -207,9 +192,7 @@ impl AccessDenied {
         if status == StatusCode::UNAUTHORIZED {
             // A browser asks its user for a password then, which is the token.
             let ways = header::HeaderValue::from_static("Basic realm=\"crux\", Bearer");
-            response
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, ways);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
         }
         response
     }
@@ -239,8 +222,7 @@ fn presented_token(headers: &HeaderMap) -> Option<String> {
         "basic" => {
             let text = STANDARD.decode(value.trim()).ok()?;
             let text = String::from_utf8(text).ok()?;
-            text.split_once(':')
-                .map(|(_, password)| password.to_owned())
+            text.split_once(':').map(|(_, password)| password.to_owned())
         }
         _ => None,
     }
@@ -259,26 +241,10 @@ mod tests {
             ("POST", "/v1/policy/apply", AccessRole::Write),
             ("POST", "/v1/something/new", AccessRole::Write),
             ("DELETE", "/v1/jobs", AccessRole::Write),
-            (
-                "POST",
-                "/crux.northbound.v1.Northbound/Jobs",
-                AccessRole::Read,
-            ),
-            (
-                "POST",
-                "/crux.northbound.v1.Northbound/PolicyApply",
-                AccessRole::Write,
-            ),
-            (
-                "POST",
-                "/crux.telemetry.v1.Telemetry/Report",
-                AccessRole::Report,
-            ),
-            (
-                "POST",
-                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-                AccessRole::Read,
-            ),
+            ("POST", "/crux.northbound.v1.Northbound/Jobs", AccessRole::Read),
+            ("POST", "/crux.northbound.v1.Northbound/PolicyApply", AccessRole::Write),
+            ("POST", "/crux.telemetry.v1.Telemetry/Report", AccessRole::Report),
+            ("POST", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRole::Read),
             ("POST", "/crux.other.v1.Other/Look", AccessRole::Write),
         ];
         for (method, path, role) in cases {

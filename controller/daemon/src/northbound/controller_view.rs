@@ -146,12 +146,7 @@ impl ControllerView {
 
     /// The jobs in force, by rank.
     pub fn job_rows(&self) -> Vec<JobRow> {
-        let Self {
-            request: question,
-            reported_jobs: told,
-            rollout: realised,
-            ..
-        } = self;
+        let Self { request: question, reported_jobs: told, rollout: realised, .. } = self;
         let told_ids: BTreeSet<&JobId> = told.jobs.iter().map(|job| &job.id).collect();
         let known: BTreeMap<&JobId, &planner::Job> =
             question.jobs.iter().map(|job| (&job.id, job)).collect();
@@ -207,12 +202,7 @@ impl ControllerView {
             written: line.written.total_entries(),
             drifted: line.drifted,
             failures: line.failures,
-            problems: line
-                .refusals
-                .iter()
-                .chain(&line.last_error)
-                .cloned()
-                .collect(),
+            problems: line.refusals.iter().chain(&line.last_error).cloned().collect(),
         };
         self.switches.iter().map(row).collect()
     }
@@ -221,13 +211,8 @@ impl ControllerView {
     pub fn link_rows(&self) -> Vec<LinkRow> {
         let fabric = &self.rollout.fabric;
         let loads = self.level_loads();
-        let on: BTreeMap<LinkId, &planner::LinkLoad> = self
-            .rollout
-            .report
-            .links
-            .iter()
-            .map(|load| (load.link, load))
-            .collect();
+        let on: BTreeMap<LinkId, &planner::LinkLoad> =
+            self.rollout.report.links.iter().map(|load| (load.link, load)).collect();
         let name = |job: &usize| self.rollout.plan.jobs[*job].id.to_string();
         let row = |link: LinkId| {
             let carried = on.get(&link);
@@ -244,20 +229,12 @@ impl ControllerView {
                 measured_levels: counted,
             }
         };
-        (0..fabric.links().len())
-            .map(LinkId::from)
-            .map(row)
-            .collect()
+        (0..fabric.links().len()).map(LinkId::from).map(row).collect()
     }
 
     /// The plan in force.
     pub fn plan_document(&self) -> PlanDocument {
-        let PlanRollout {
-            fabric,
-            plan,
-            report,
-            ..
-        } = &self.rollout;
+        let PlanRollout { fabric, plan, report, .. } = &self.rollout;
         PlanDocument::new(fabric, plan, report)
     }
 
@@ -267,20 +244,13 @@ impl ControllerView {
         let mut findings = self.rollout.report.findings.clone();
         let generation = self.rollout.generation;
         for row in self.switch_rows() {
-            let missing = || {
-                format!(
-                    "{} and {}; {}",
-                    row.state,
-                    row.standing,
-                    row.problems.join("; ")
-                )
-            };
+            let missing =
+                || format!("{} and {}; {}", row.state, row.standing, row.problems.join("; "));
             match row.verified {
                 Some(verified) if verified == generation => {}
-                None => findings.push(Finding::error(
-                    &row.name,
-                    format!("not verified: {}", missing()),
-                )),
+                None => {
+                    findings.push(Finding::error(&row.name, format!("not verified: {}", missing())))
+                }
                 Some(verified) => findings.push(Finding::warning(
                     &row.name,
                     format!("holds generation {verified} of {generation}"),
@@ -291,10 +261,7 @@ impl ControllerView {
                 findings.push(Finding::warning(&row.name, text));
             }
         }
-        let down = self
-            .link_rows()
-            .into_iter()
-            .filter(|row| row.state == "down");
+        let down = self.link_rows().into_iter().filter(|row| row.state == "down");
         findings.extend(down.map(|row| Finding::warning(row.link, "down")));
         for job in self.job_rows().into_iter().filter(|job| job.profiled) {
             findings.push(Finding::info(format!("job {}", job.id), "being profiled"));
@@ -308,12 +275,7 @@ impl ControllerView {
 
     /// Load by link and class.
     pub(super) fn level_loads(&self) -> BTreeMap<(LinkId, u8), f64> {
-        let PlanRollout {
-            fabric,
-            plan,
-            report,
-            ..
-        } = &self.rollout;
+        let PlanRollout { fabric, plan, report, .. } = &self.rollout;
         let mut loads = BTreeMap::new();
         for (flow, rate) in self.flow_rates() {
             let planned = &plan.flows[flow];
@@ -337,14 +299,8 @@ impl ControllerView {
         for (position, planned) in plan.jobs.iter().enumerate() {
             let seconds = report.rationales[position].iteration_seconds;
             let job = known.get(&planned.id);
-            let mut bytes = job
-                .into_iter()
-                .flat_map(|job| job.flows.iter().map(|flow| flow.bytes));
-            while plan
-                .flows
-                .get(place)
-                .is_some_and(|flow| flow.job == position)
-            {
+            let mut bytes = job.into_iter().flat_map(|job| job.flows.iter().map(|flow| flow.bytes));
+            while plan.flows.get(place).is_some_and(|flow| flow.job == position) {
                 if let Some(bytes) = bytes.next().filter(|_| seconds > 0.0) {
                     rates.push((place, bytes / seconds));
                 }
@@ -358,10 +314,8 @@ impl ControllerView {
 /// The classes of one link, from the highest.
 fn link_levels(loads: &BTreeMap<(LinkId, u8), f64>, link: LinkId) -> Vec<LevelLoad> {
     let levels = loads.range((link, 0)..=(link, u8::MAX)).rev();
-    let level = |((_, level), load): (&(LinkId, u8), &f64)| LevelLoad {
-        level: *level,
-        load: *load,
-    };
+    let level =
+        |((_, level), load): (&(LinkId, u8), &f64)| LevelLoad { level: *level, load: *load };
     levels.map(level).collect()
 }
 
@@ -380,8 +334,5 @@ pub(crate) fn path_nodes(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
     let first = links.first().map(|link| fabric.link(*link).from.node);
     let ends = links.iter().map(|link| fabric.link(*link).to.node);
     let nodes: Vec<FabricNode> = first.into_iter().chain(ends).collect();
-    nodes
-        .iter()
-        .map(|node| fabric.node_name(*node).to_owned())
-        .collect()
+    nodes.iter().map(|node| fabric.node_name(*node).to_owned()).collect()
 }

@@ -47,27 +47,21 @@ pub struct MissedEvents {
 impl NorthboundService {
     /// What happened after a position, as far as it is kept.
     pub fn events_since(&self, since: EventPosition) -> EventPage {
-        self.access
-            .watch_events()
-            .borrow()
-            .events_since(since, usize::MAX)
+        self.access.watch_events().borrow().events_since(since, usize::MAX)
     }
 
     /// The same, and what happens from then on, until the controller ends.
     pub fn follow_events(&self, since: EventPosition) -> impl Stream<Item = EventPage> + use<> {
-        stream::unfold(
-            (self.access.watch_events(), since),
-            |(mut told, since)| async move {
-                loop {
-                    let page = told.borrow_and_update().events_since(since, AT_ONCE);
-                    if page.missed > 0 || !page.events.is_empty() {
-                        let read = page.end_position();
-                        return Some((page, (told, read)));
-                    }
-                    told.changed().await.ok()?;
+        stream::unfold((self.access.watch_events(), since), |(mut told, since)| async move {
+            loop {
+                let page = told.borrow_and_update().events_since(since, AT_ONCE);
+                if page.missed > 0 || !page.events.is_empty() {
+                    let read = page.end_position();
+                    return Some((page, (told, read)));
                 }
-            },
-        )
+                told.changed().await.ok()?;
+            }
+        })
     }
 }
 
@@ -115,10 +109,7 @@ fn encode_frames(page: &EventPage) -> Vec<Event> {
         event.data(to_json(&MissedEvents { missed }))
     });
     let told = page.events.iter().map(|happening| {
-        let id = EventPosition {
-            run: Some(page.run),
-            sequence: happening.sequence,
-        };
+        let id = EventPosition { run: Some(page.run), sequence: happening.sequence };
         Event::default().id(id.to_string()).data(to_json(happening))
     });
     missed.into_iter().chain(told).collect()

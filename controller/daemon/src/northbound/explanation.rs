@@ -88,15 +88,9 @@ impl ControllerView {
 
     fn explain_job(&self, position: usize, is_asked: impl Fn(usize) -> bool) -> ExplainJobResponse {
         let plan = &self.rollout.plan;
-        let (job, why) = (
-            &plan.jobs[position],
-            &self.rollout.report.rationales[position],
-        );
-        let names = |jobs: &[usize]| {
-            jobs.iter()
-                .map(|job| plan.jobs[*job].id.to_string())
-                .collect()
-        };
+        let (job, why) = (&plan.jobs[position], &self.rollout.report.rationales[position]);
+        let names =
+            |jobs: &[usize]| jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect();
         let flows = (0..plan.flows.len()).filter(|place| plan.flows[*place].job == position);
         let loads = self.link_loads();
         let rates: BTreeMap<usize, f64> = self.flow_rates().into_iter().collect();
@@ -110,9 +104,7 @@ impl ControllerView {
             levels: plan.levels,
             rank: job.rank,
             intensity: job.intensity,
-            bottleneck: why
-                .bottleneck
-                .map(|link| self.rollout.fabric.link_name(link)),
+            bottleneck: why.bottleneck.map(|link| self.rollout.fabric.link_name(link)),
             bottleneck_seconds: job.bottleneck_seconds,
             correction: job.correction,
             reference: why.reference.map(|job| plan.jobs[job].id.to_string()),
@@ -124,10 +116,7 @@ impl ControllerView {
                 None => why.rule.clone(),
             },
             profiled: self.reported_jobs.profiled.contains(&job.id),
-            flows: flows
-                .filter(|place| is_asked(*place))
-                .map(explain)
-                .collect(),
+            flows: flows.filter(|place| is_asked(*place)).map(explain).collect(),
             adopts: self.adopted_traffic(position),
         }
     }
@@ -158,14 +147,9 @@ impl ControllerView {
             }
         };
         let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
-        let (first, last) = (
-            fabric.nic(flow.src).uplink,
-            fabric.nic(flow.dst).uplink.reverse(),
-        );
+        let (first, last) = (fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink.reverse());
         let between = next_hops(fabric, to).paths_from(fabric, from);
-        let whole = between
-            .into_iter()
-            .map(|links| [&[first], &links[..], &[last]].concat());
+        let whole = between.into_iter().map(|links| [&[first], &links[..], &[last]].concat());
         FlowExplanation {
             flow: self.flow_name(place),
             pinned: flow.pinned,
@@ -186,12 +170,7 @@ impl ControllerView {
         let fabric = &self.rollout.fabric;
         let flow = &self.rollout.plan.flows[place];
         let host = |nic| &fabric.host(fabric.nic(nic).host).name;
-        format!(
-            "{}>{}:{}",
-            host(flow.src),
-            host(flow.dst),
-            flow.udp_src_port
-        )
+        format!("{}>{}:{}", host(flow.src), host(flow.dst), flow.udp_src_port)
     }
 }
 

@@ -31,35 +31,23 @@ impl Northbound for NorthboundService {
     }
 
     async fn switches(&self, _: Request<proto::Nothing>) -> RpcResult<proto::SwitchRows> {
-        list_response(
-            "switches",
-            &Self::list_switches(self).await.map_err(error_status)?,
-        )
+        list_response("switches", &Self::list_switches(self).await.map_err(error_status)?)
     }
 
     async fn links(&self, _: Request<proto::Nothing>) -> RpcResult<proto::LinkRows> {
-        list_response(
-            "links",
-            &Self::list_links(self).await.map_err(error_status)?,
-        )
+        list_response("links", &Self::list_links(self).await.map_err(error_status)?)
     }
 
     async fn fabric(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
-        rpc_response(&json_document(
-            &Self::get_fabric(self).await.map_err(error_status)?,
-        ))
+        rpc_response(&json_document(&Self::get_fabric(self).await.map_err(error_status)?))
     }
 
     async fn plan(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
-        rpc_response(&json_document(
-            &Self::get_plan(self).await.map_err(error_status)?,
-        ))
+        rpc_response(&json_document(&Self::get_plan(self).await.map_err(error_status)?))
     }
 
     async fn situation(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Document> {
-        rpc_response(&json_document(
-            &Self::get_planner_input(self).await.map_err(error_status)?,
-        ))
+        rpc_response(&json_document(&Self::get_planner_input(self).await.map_err(error_status)?))
     }
 
     async fn explain(&self, asked: Request<proto::Name>) -> RpcResult<proto::Explanation> {
@@ -68,10 +56,7 @@ impl Northbound for NorthboundService {
     }
 
     async fn doctor(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Findings> {
-        list_response(
-            "findings",
-            &Self::list_findings(self).await.map_err(error_status)?,
-        )
+        list_response("findings", &Self::list_findings(self).await.map_err(error_status)?)
     }
 
     async fn policy(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Edition> {
@@ -80,11 +65,7 @@ impl Northbound for NorthboundService {
     }
 
     async fn policy_history(&self, _: Request<proto::Nothing>) -> RpcResult<proto::Chapters> {
-        let chapters = self
-            .list_policy_revisions()
-            .await
-            .map_err(error_status)?
-            .into_iter();
+        let chapters = self.list_policy_revisions().await.map_err(error_status)?.into_iter();
         let chapter = |chapter| {
             let mut chapter = json!(chapter);
             chapter["edition"] = revision_message(chapter["edition"].take());
@@ -130,9 +111,7 @@ impl Northbound for NorthboundService {
 /// What the server says of its services to who asks for that (gRPC reflection).
 pub(super) fn reflection_service() -> ServerReflectionServer<impl ServerReflection> {
     let builder = Builder::configure().register_encoded_file_descriptor_set(api::DESCRIPTORS);
-    builder
-        .build_v1()
-        .expect("the descriptors are those that the services were made from")
+    builder.build_v1().expect("the descriptors are those that the services were made from")
 }
 
 impl NorthboundService {
@@ -149,9 +128,7 @@ fn event_stream(
     service: &NorthboundService,
     since: EventPosition,
 ) -> Response<<NorthboundService as Northbound>::EventsStream> {
-    let pages = service
-        .follow_events(since)
-        .map(|page| to_message(&events_message(&page)));
+    let pages = service.follow_events(since).map(|page| to_message(&events_message(&page)));
     Response::new(Box::pin(pages))
 }
 

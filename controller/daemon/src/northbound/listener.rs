@@ -207,9 +207,7 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let chain = load_certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&files.key);
     let key = key.map_err(|source| file_error(&files.key, "private key", source))?;
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(TlsError::Identity)?;
+    let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -226,9 +224,5 @@ fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
 }
 
 fn file_error(file: &Path, wanted: &'static str, source: pem::Error) -> TlsError {
-    TlsError::File {
-        file: file.to_owned(),
-        wanted,
-        source,
-    }
+    TlsError::File { file: file.to_owned(), wanted, source }
 }

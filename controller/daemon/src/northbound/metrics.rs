@@ -72,10 +72,7 @@ fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<Metr
     let findings = view.health_findings();
     let severities = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
         let such = findings.iter().filter(|found| found.severity == severity);
-        (
-            vec![("severity", severity.to_string())],
-            such.count() as f64,
-        )
+        (vec![("severity", severity.to_string())], such.count() as f64)
     });
     let report = &view.rollout.report;
     let moved = report.moved.len() as f64;
@@ -92,18 +89,8 @@ fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<Metr
             "Plans that differed",
             view.rollout.plan.generation as f64,
         ),
-        single_sample(
-            "crux_flows_moved",
-            "gauge",
-            "Flows that the plan in force moved",
-            moved,
-        ),
-        single_sample(
-            "crux_max_load",
-            "gauge",
-            "Load of the busiest link",
-            report.bounds.max_load,
-        ),
+        single_sample("crux_flows_moved", "gauge", "Flows that the plan in force moved", moved),
+        single_sample("crux_max_load", "gauge", "Load of the busiest link", report.bounds.max_load),
         MetricFamily {
             name: "crux_stage_seconds",
             kind: "gauge",
@@ -120,12 +107,7 @@ fn controller_families(view: &ControllerView, timing: &ChangeTiming) -> Vec<Metr
 }
 
 /// What is measured of a switch: from its status, and whether it holds what is in force.
-type SwitchMetric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&SwitchSample<'_>) -> f64,
-);
+type SwitchMetric = (&'static str, &'static str, &'static str, fn(&SwitchSample<'_>) -> f64);
 
 /// A switch as metrics see it.
 struct SwitchSample<'a> {
@@ -135,54 +117,26 @@ struct SwitchSample<'a> {
 }
 
 const OF_SWITCHES: [SwitchMetric; 8] = [
-    (
-        "crux_switch_up",
-        "gauge",
-        "Whether it counts as working",
-        |row| bool_value(row.is_up),
-    ),
-    (
-        "crux_switch_primary",
-        "gauge",
-        "Whether this controller writes it",
-        |row| bool_value(row.line.mastership.is_primary()),
-    ),
-    (
-        "crux_switch_verified",
-        "gauge",
-        "Whether it holds what is in force",
-        |row| bool_value(row.is_verified),
-    ),
-    (
-        "crux_entries_written_total",
-        "counter",
-        "Entries written",
-        |row| row.line.written.total_entries() as f64,
-    ),
-    (
-        "crux_entries_refused_total",
-        "counter",
-        "Entries that it refused",
-        |row| row.line.written.refused as f64,
-    ),
-    (
-        "crux_entries_drifted_total",
-        "counter",
-        "Entries that others changed",
-        |row| row.line.drifted as f64,
-    ),
-    (
-        "crux_session_failures_total",
-        "counter",
-        "Connections that ended",
-        |row| row.line.failures as f64,
-    ),
-    (
-        "crux_passes_total",
-        "counter",
-        "Passes over its tables",
-        |row| row.line.passes as f64,
-    ),
+    ("crux_switch_up", "gauge", "Whether it counts as working", |row| bool_value(row.is_up)),
+    ("crux_switch_primary", "gauge", "Whether this controller writes it", |row| {
+        bool_value(row.line.mastership.is_primary())
+    }),
+    ("crux_switch_verified", "gauge", "Whether it holds what is in force", |row| {
+        bool_value(row.is_verified)
+    }),
+    ("crux_entries_written_total", "counter", "Entries written", |row| {
+        row.line.written.total_entries() as f64
+    }),
+    ("crux_entries_refused_total", "counter", "Entries that it refused", |row| {
+        row.line.written.refused as f64
+    }),
+    ("crux_entries_drifted_total", "counter", "Entries that others changed", |row| {
+        row.line.drifted as f64
+    }),
+    ("crux_session_failures_total", "counter", "Connections that ended", |row| {
+        row.line.failures as f64
+    }),
+    ("crux_passes_total", "counter", "Passes over its tables", |row| row.line.passes as f64),
 ];
 
 fn switch_families(view: &ControllerView) -> Vec<MetricFamily> {
@@ -213,10 +167,7 @@ fn bool_value(is_so: bool) -> f64 {
 fn link_families(view: &ControllerView) -> Vec<MetricFamily> {
     let fabric = &view.rollout.fabric;
     let sample = |((link, level), load): ((LinkId, u8), f64)| {
-        let labels = vec![
-            ("link", fabric.link_name(link)),
-            ("level", level.to_string()),
-        ];
+        let labels = vec![("link", fabric.link_name(link)), ("level", level.to_string())];
         (labels, load)
     };
     let measured = view.measured.links.iter();
@@ -251,27 +202,16 @@ fn job_families(view: &ControllerView) -> Vec<MetricFamily> {
         name,
         kind: "gauge",
         help,
-        samples: rows
-            .iter()
-            .map(|row| (vec![("job", row.id.clone())], value(row)))
-            .collect(),
+        samples: rows.iter().map(|row| (vec![("job", row.id.clone())], value(row))).collect(),
     };
     vec![
         family("crux_job_level", "Class of the job", |row| row.level.into()),
-        family("crux_job_intensity_flops", "GPU intensity, FLOP/s", |row| {
-            row.intensity
+        family("crux_job_intensity_flops", "GPU intensity, FLOP/s", |row| row.intensity),
+        family("crux_job_alone_seconds", "An iteration alone", |row| row.alone_seconds),
+        family("crux_job_profiled", "Whether it is profiled", |row| bool_value(row.profiled)),
+        counted("crux_job_measured_bytes_per_second", "What its pins count", |job| {
+            Some(job.bytes_per_second)
         }),
-        family("crux_job_alone_seconds", "An iteration alone", |row| {
-            row.alone_seconds
-        }),
-        family("crux_job_profiled", "Whether it is profiled", |row| {
-            bool_value(row.profiled)
-        }),
-        counted(
-            "crux_job_measured_bytes_per_second",
-            "What its pins count",
-            |job| Some(job.bytes_per_second),
-        ),
         counted(
             "crux_job_measured_iteration_seconds",
             "An iteration, by what its pins count",
@@ -291,21 +231,11 @@ fn single_sample(
     help: &'static str,
     value: f64,
 ) -> MetricFamily {
-    MetricFamily {
-        name,
-        kind,
-        help,
-        samples: vec![(Vec::new(), value)],
-    }
+    MetricFamily { name, kind, help, samples: vec![(Vec::new(), value)] }
 }
 
 fn render_family(family: &MetricFamily, text: &mut String) {
-    let MetricFamily {
-        name,
-        kind,
-        help,
-        samples,
-    } = family;
+    let MetricFamily { name, kind, help, samples } = family;
     *text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
     for (labels, value) in samples {
         let labels: Vec<String> = labels
@@ -321,8 +251,5 @@ fn render_family(family: &MetricFamily, text: &mut String) {
 }
 
 fn escape_label(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -154,15 +154,9 @@ pub fn openapi_document() -> Value {
         .into_generator();
     let mut paths = Map::new();
     for endpoint in ENDPOINTS {
-        paths.insert(
-            endpoint.path.to_owned(),
-            describe_endpoint(endpoint, &mut schemas),
-        );
+        paths.insert(endpoint.path.to_owned(), describe_endpoint(endpoint, &mut schemas));
     }
-    paths.insert(
-        events::PATH.to_owned(),
-        events::describe_operation(&mut schemas),
-    );
+    paths.insert(events::PATH.to_owned(), events::describe_operation(&mut schemas));
     json!({
         "openapi": "3.1.0",
         "info": {

@@ -24,11 +24,7 @@ struct PageFile {
 /// One of the files in `page/`.
 macro_rules! file {
     ($path:literal, $name:literal, $kind:literal) => {
-        PageFile {
-            path: $path,
-            kind: $kind,
-            text: include_str!(concat!("page/", $name)),
-        }
+        PageFile { path: $path, kind: $kind, text: include_str!(concat!("page/", $name)) }
     };
 }
 
@@ -36,41 +32,18 @@ const FILES: [PageFile; 9] = [
     file!("/", "index.html", "text/html; charset=utf-8"),
     file!("/page/style.css", "style.css", "text/css; charset=utf-8"),
     file!("/page/main.js", "main.js", "text/javascript; charset=utf-8"),
-    file!(
-        "/page/controller.js",
-        "controller.js",
-        "text/javascript; charset=utf-8"
-    ),
-    file!(
-        "/page/fabric.js",
-        "fabric.js",
-        "text/javascript; charset=utf-8"
-    ),
+    file!("/page/controller.js", "controller.js", "text/javascript; charset=utf-8"),
+    file!("/page/fabric.js", "fabric.js", "text/javascript; charset=utf-8"),
     file!("/page/map.js", "map.js", "text/javascript; charset=utf-8"),
-    file!(
-        "/page/elements.js",
-        "elements.js",
-        "text/javascript; charset=utf-8"
-    ),
-    file!(
-        "/page/panels.js",
-        "panels.js",
-        "text/javascript; charset=utf-8"
-    ),
-    file!(
-        "/page/policy.js",
-        "policy.js",
-        "text/javascript; charset=utf-8"
-    ),
+    file!("/page/elements.js", "elements.js", "text/javascript; charset=utf-8"),
+    file!("/page/panels.js", "panels.js", "text/javascript; charset=utf-8"),
+    file!("/page/policy.js", "policy.js", "text/javascript; charset=utf-8"),
 ];
 
 /// Its files, each at its path.
 pub(super) fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let add = |router: Router<S>, file: &'static PageFile| {
-        router.route(
-            file.path,
-            get(async move |asked: HeaderMap| serve_file(file, &asked)),
-        )
+        router.route(file.path, get(async move |asked: HeaderMap| serve_file(file, &asked)))
     };
     FILES.iter().fold(Router::new(), add)
 }
@@ -78,11 +51,7 @@ pub(super) fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 /// A browser that has this very file is told so. It asks every time, since a controller of another
 /// version may have come to be at its address.
 fn serve_file(file: &PageFile, asked: &HeaderMap) -> Response {
-    let tag = format!(
-        "\"{}-{:x}\"",
-        env!("CARGO_PKG_VERSION"),
-        content_hash(file.text)
-    );
+    let tag = format!("\"{}-{:x}\"", env!("CARGO_PKG_VERSION"), content_hash(file.text));
     let has = asked.get(header::IF_NONE_MATCH);
     let headers = [
         (header::CONTENT_TYPE, file.kind),

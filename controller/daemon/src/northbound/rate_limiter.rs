@@ -20,10 +20,7 @@ pub(super) struct RateLimiter {
 
 impl RateLimiter {
     pub(super) fn new(per_second: u32, now: Instant) -> Self {
-        Self {
-            interval: Duration::from_secs(1) / per_second.max(1),
-            due: now,
-        }
+        Self { interval: Duration::from_secs(1) / per_second.max(1), due: now }
     }
 
     /// Whether one more may be read now.
@@ -50,9 +47,6 @@ mod tests {
         assert!(waits[9] <= now && waits[10] > now);
         assert_eq!(waits[29] - now, Duration::from_secs(2));
         let later = now + Duration::from_secs(30);
-        assert!(
-            pace.reserve_slot(later) < later,
-            "a rest is a new burst, no more"
-        );
+        assert!(pace.reserve_slot(later) < later, "a rest is a new burst, no more");
     }
 }

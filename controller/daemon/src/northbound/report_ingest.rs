@@ -60,20 +60,13 @@ impl OpenStreams {
             return Err(Status::resource_exhausted("too many streams of reports"));
         }
         *own += 1;
-        Ok(StreamPermit {
-            streams: self.clone(),
-            address,
-        })
+        Ok(StreamPermit { streams: self.clone(), address })
     }
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut counts = self
-            .streams
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = counts.get_mut(&self.address) {
             *own -= 1;
         }

@@ -145,30 +145,19 @@ pub struct NorthboundService {
 }
 
 /// What switches count, and where jobs say something else.
-type MeasurementReceivers = (
-    watch::Receiver<Arc<MeasuredTraffic>>,
-    watch::Receiver<Vec<Finding>>,
-);
+type MeasurementReceivers = (watch::Receiver<Arc<MeasuredTraffic>>, watch::Receiver<Vec<Finding>>);
 
 impl NorthboundService {
     /// One that asks and tells `access`.
     pub fn new(access: ControllerAccess, config: &Config) -> Self {
         let verify = config.verify_deadline;
-        Self {
-            access,
-            verify,
-            measured: None,
-            caller: None,
-        }
+        Self { access, verify, measured: None, caller: None }
     }
 
     /// The same, for who is known by a token.
     #[must_use]
     pub(super) fn with_caller(&self, caller: Option<Arc<str>>) -> Self {
-        Self {
-            caller,
-            ..self.clone()
-        }
+        Self { caller, ..self.clone() }
     }
 
     /// The same, which also tells what switches count and where jobs say something else.
@@ -178,10 +167,7 @@ impl NorthboundService {
         measured: watch::Receiver<Arc<MeasuredTraffic>>,
         disputes: watch::Receiver<Vec<Finding>>,
     ) -> Self {
-        Self {
-            measured: Some((measured, disputes)),
-            ..self
-        }
+        Self { measured: Some((measured, disputes)), ..self }
     }
 
     fn latest_measurements(&self) -> (Arc<MeasuredTraffic>, Vec<Finding>) {
@@ -197,10 +183,7 @@ impl NorthboundService {
     /// The controller has stopped, or has no plan yet.
     pub async fn current_view(&self) -> Result<ControllerView, ServiceError> {
         let (question, told) = self.access.query_state(ControllerView::read_inputs).await?;
-        let realised = self
-            .access
-            .current_rollout()
-            .ok_or(ControllerError::Stopped)?;
+        let realised = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let (measured, disputes) = self.latest_measurements();
         Ok(ControllerView {
             request: question,
@@ -242,10 +225,7 @@ impl NorthboundService {
     /// # Errors
     /// As above.
     pub async fn get_fabric(&self) -> Result<FabricDocument, ServiceError> {
-        let realised = self
-            .access
-            .current_rollout()
-            .ok_or(ControllerError::Stopped)?;
+        let realised = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         Ok(spec::explicit_document(&realised.fabric))
     }
 
@@ -305,10 +285,7 @@ impl NorthboundService {
     /// # Errors
     /// The controller has stopped.
     pub async fn get_policy(&self) -> Result<PolicyRevision, ServiceError> {
-        Ok(self
-            .access
-            .query_state(|state| state.policy_history().latest().clone())
-            .await?)
+        Ok(self.access.query_state(|state| state.policy_history().latest().clone()).await?)
     }
 
     /// All editions, the latest first.
@@ -338,20 +315,13 @@ impl NorthboundService {
         let content = self.resolve_content(wish).await?;
         let considered = content.clone();
         let look = move |state: &State| {
-            let changes = state
-                .policy_history()
-                .latest()
-                .content
-                .changes_to(&considered);
+            let changes = state.policy_history().latest().content.changes_to(&considered);
             (changes, state.preview_request(&considered))
         };
         let (policy, question) = self.access.query_state(look).await?;
         let question = question.map_err(refuse_with)?;
         let tables = self.access.desired_tables().tables.clone();
-        let present = self
-            .access
-            .current_rollout()
-            .ok_or(ControllerError::Stopped)?;
+        let present = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
         let work = move || preview_policy(question, &present, &tables);
         let preview = tokio::task::spawn_blocking(work).await;
         let preview = preview.map_err(|_| ControllerError::Stopped)?;
@@ -371,8 +341,7 @@ impl NorthboundService {
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let content = self.resolve_content(&order.wish).await?;
         let signature = self.sign_change(&order.who, &order.why);
-        self.put_in_force(content, signature, order.confirm_within)
-            .await
+        self.put_in_force(content, signature, order.confirm_within).await
     }
 
     /// Lets the edition on trial stay.
@@ -399,10 +368,8 @@ impl NorthboundService {
         let wanted = say.edition;
         let target = move |state: &State| {
             let ledger = state.policy_history();
-            let edition = wanted.map_or_else(
-                || ledger.previous_revision(),
-                |number| ledger.find_revision(number),
-            );
+            let edition = wanted
+                .map_or_else(|| ledger.previous_revision(), |number| ledger.find_revision(number));
             let content = edition.map(|edition| edition.content.clone());
             (ledger.latest().trial.is_some(), content)
         };
@@ -414,8 +381,7 @@ impl NorthboundService {
             Some(number) => ServiceError::Unknown(format!("there is no edition {number}")),
             None => ServiceError::Unknown("nothing was in force before".to_owned()),
         };
-        self.put_in_force(content.ok_or_else(unknown)?, signature, None)
-            .await
+        self.put_in_force(content.ok_or_else(unknown)?, signature, None).await
     }
 
     /// Puts a content in force, and keeps it if every switch holds it in time.
@@ -427,14 +393,9 @@ impl NorthboundService {
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let within = confirm_within.map_or(self.verify + MARGIN, Duration::from_secs);
         let until = signature.at_ms.saturating_add(within.as_millis() as u64);
-        let proposal = PolicyProposal {
-            content,
-            signature: signature.clone(),
-            trial_until: Some(until),
-        };
-        let receipt = self
-            .submit_event(StateEvent::PolicyProposed(Box::new(proposal)))
-            .await?;
+        let proposal =
+            PolicyProposal { content, signature: signature.clone(), trial_until: Some(until) };
+        let receipt = self.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await?;
         let verified = self.access.await_verified(receipt.generation, self.verify);
         if let Err(why) = verified.await {
             let told = Finding::error("policy", format!("taken back: {why}"));
@@ -454,9 +415,7 @@ impl NorthboundService {
         signature: RevisionMetadata,
         mut findings: Vec<Finding>,
     ) -> Result<PolicyChangeResponse, ServiceError> {
-        let receipt = self
-            .submit_event(StateEvent::PolicyRolledBack(signature))
-            .await?;
+        let receipt = self.submit_event(StateEvent::PolicyRolledBack(signature)).await?;
         findings.extend(receipt.findings);
         self.change_response(false, findings).await
     }
@@ -491,11 +450,7 @@ impl NorthboundService {
             Some(known) if who.is_empty() || who == known => known.to_owned(),
             Some(known) => format!("{known} (says {who})"),
         };
-        RevisionMetadata {
-            who,
-            why: why.to_owned(),
-            at_ms: self.access.clock().unix_now(),
-        }
+        RevisionMetadata { who, why: why.to_owned(), at_ms: self.access.clock().unix_now() }
     }
 
     /// What a wish comes to, on what is in force.

@@ -4,42 +4,26 @@ use super::*;
 
 fn content(fairness: f64) -> PolicyContent {
     PolicyContent {
-        policy: PolicyDocument {
-            fairness,
-            ..PolicyDocument::default()
-        },
+        policy: PolicyDocument { fairness, ..PolicyDocument::default() },
         temporary: Vec::new(),
     }
 }
 
 fn signature(at_ms: UnixMs) -> RevisionMetadata {
-    RevisionMetadata {
-        who: "ada".to_owned(),
-        why: "a test".to_owned(),
-        at_ms,
-    }
+    RevisionMetadata { who: "ada".to_owned(), why: "a test".to_owned(), at_ms }
 }
 
 fn ledger() -> PolicyHistory {
-    let first = PolicyRevision {
-        number: 1,
-        content: content(0.0),
-        ..PolicyRevision::default()
-    };
+    let first = PolicyRevision { number: 1, content: content(0.0), ..PolicyRevision::default() };
     PolicyHistory::new(first, [])
 }
 
 #[test]
 fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
     let mut ledger = ledger();
-    let trial = ledger
-        .propose_revision(content(0.5), signature(10), Some(70))
-        .unwrap();
+    let trial = ledger.propose_revision(content(0.5), signature(10), Some(70)).unwrap();
     ledger.append_revision(trial.clone());
-    assert_eq!(
-        (ledger.due_revision(69), ledger.next_due_ms()),
-        (None, Some(70))
-    );
+    assert_eq!((ledger.due_revision(69), ledger.next_due_ms()), (None, Some(70)));
     let again = ledger.propose_revision(content(0.7), signature(20), None);
     assert_eq!(again, Err(PolicyHistoryError::OnTrial(2)));
 
@@ -48,10 +32,7 @@ fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
     assert_eq!(
         trial.effective_at(99),
         PolicyRevision {
-            signature: RevisionMetadata {
-                at_ms: 99,
-                ..over.signature.clone()
-            },
+            signature: RevisionMetadata { at_ms: 99, ..over.signature.clone() },
             ..over
         }
     );
@@ -60,10 +41,7 @@ fn a_trial_ends_in_what_was_before_unless_it_is_confirmed() {
     ledger.append_revision(confirmed);
     assert_eq!((ledger.due_revision(99), ledger.latest().number), (None, 2));
     assert_eq!(ledger.confirm_trial(), Err(PolicyHistoryError::NoTrial));
-    assert_eq!(
-        ledger.revert_trial(signature(99)),
-        Err(PolicyHistoryError::NoTrial)
-    );
+    assert_eq!(ledger.revert_trial(signature(99)), Err(PolicyHistoryError::NoTrial));
 }
 
 #[test]
@@ -73,16 +51,11 @@ fn overrides_end_one_by_one() {
         level: Some(level),
         ..OverrideDocument::default()
     };
-    let temporary = [(7, 100), (3, 200)].map(|(level, until_ms)| TemporaryOverride {
-        rule: rule(level),
-        until_ms,
-    });
+    let temporary = [(7, 100), (3, 200)]
+        .map(|(level, until_ms)| TemporaryOverride { rule: rule(level), until_ms });
     let edition = PolicyRevision {
         number: 1,
-        content: PolicyContent {
-            temporary: temporary.to_vec(),
-            ..content(0.0)
-        },
+        content: PolicyContent { temporary: temporary.to_vec(), ..content(0.0) },
         ..PolicyRevision::default()
     };
     let policy = edition.content.validate("policy").unwrap();
@@ -99,18 +72,14 @@ fn overrides_end_one_by_one() {
 #[test]
 fn history_says_what_each_changed() {
     let mut ledger = ledger();
-    let second = ledger
-        .propose_revision(content(0.5), signature(10), None)
-        .unwrap();
+    let second = ledger.propose_revision(content(0.5), signature(10), None).unwrap();
     ledger.append_revision(second);
     let back = ledger.find_revision(1).unwrap().content.clone();
     let third = ledger.propose_revision(back, signature(20), None).unwrap();
     ledger.append_revision(third);
     let history = ledger.revisions_with_changes();
-    let told: Vec<_> = history
-        .iter()
-        .map(|(edition, changes)| (edition.number, &changes[..]))
-        .collect();
+    let told: Vec<_> =
+        history.iter().map(|(edition, changes)| (edition.number, &changes[..])).collect();
     assert_eq!(told[0], (3, &["fairness: 0.5 -> 0.0".to_owned()][..]));
     assert_eq!(told[1], (2, &["fairness: 0.0 -> 0.5".to_owned()][..]));
     assert_eq!(told[2], (1, &[][..]));
@@ -120,33 +89,21 @@ fn history_says_what_each_changed() {
 fn an_edition_that_a_leader_could_not_store_is_forgotten_with_the_next_of_its_number() {
     let mut ledger = ledger();
     let first = ledger.latest().clone();
-    let unstored = ledger
-        .propose_revision(content(0.5), signature(10), None)
-        .unwrap();
+    let unstored = ledger.propose_revision(content(0.5), signature(10), None).unwrap();
     ledger.append_revision(unstored);
     ledger.append_revision(first.clone());
     assert_eq!(ledger.revisions_with_changes().len(), 1);
-    let next = ledger
-        .propose_revision(content(0.7), signature(20), None)
-        .unwrap();
+    let next = ledger.propose_revision(content(0.7), signature(20), None).unwrap();
     ledger.append_revision(next.clone());
-    assert_eq!(
-        (ledger.latest(), ledger.previous_revision()),
-        (&next, Some(&first))
-    );
+    assert_eq!((ledger.latest(), ledger.previous_revision()), (&next, Some(&first)));
 }
 
 #[test]
 fn what_stays_is_no_longer_on_trial_and_without_what_has_ended() {
     let mut ledger = ledger();
     let mut tried = content(0.5);
-    tried.temporary = vec![TemporaryOverride {
-        rule: OverrideDocument::default(),
-        until_ms: 50,
-    }];
-    let trial = ledger
-        .propose_revision(tried, signature(10), Some(70))
-        .unwrap();
+    tried.temporary = vec![TemporaryOverride { rule: OverrideDocument::default(), until_ms: 50 }];
+    let trial = ledger.propose_revision(tried, signature(10), Some(70)).unwrap();
     ledger.append_revision(trial);
     let stays = ledger.retain_latest(70);
     assert_eq!((stays.number, &stays.content), (3, &content(0.5)));

@@ -53,19 +53,14 @@ impl TableDigests {
             }
         }
         let known = self.known.iter();
-        known
-            .map(|(switch, (_, digest))| (*switch, digest.clone()))
-            .collect()
+        known.map(|(switch, (_, digest))| (*switch, digest.clone())).collect()
     }
 }
 
 fn tables_digest(tables: &SwitchTables) -> String {
     let mut hash = Sha256::new();
     for (key, value) in tables.iter() {
-        let entry = TableEntry {
-            key: key.clone(),
-            value: value.clone(),
-        };
+        let entry = TableEntry { key: key.clone(), value: value.clone() };
         hash.update(encode_entry(&entry).encode_length_delimited_to_vec());
     }
     short_hex(hash.finalize().as_slice())
@@ -78,14 +73,9 @@ pub(super) fn digests_by_name(
 ) -> BTreeMap<String, String> {
     let name = |switch: SwitchId| fabric.switch(switch).name.clone();
     let digests = digests.into_iter();
-    digests
-        .map(|(switch, digest)| (name(switch), digest))
-        .collect()
+    digests.map(|(switch, digest)| (name(switch), digest)).collect()
 }
 
 fn short_hex(digest: &[u8]) -> String {
-    digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

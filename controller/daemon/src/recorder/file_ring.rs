@@ -24,13 +24,7 @@ impl FileRing {
     pub(super) fn open(folder: &Path, files: usize) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let number = file_numbers(folder)?.pop().unwrap_or(0);
-        Ok(Self {
-            folder: folder.to_owned(),
-            files,
-            number,
-            file: None,
-            written: 0,
-        })
+        Ok(Self { folder: folder.to_owned(), files, number, file: None, written: 0 })
     }
 
     /// Begins the next file, and removes the oldest.

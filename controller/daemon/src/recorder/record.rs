@@ -26,25 +26,11 @@ pub(super) const FORMAT: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordLine {
     /// The first: the state.
-    Begin {
-        format: u32,
-        crux: String,
-        at_ms: UnixMs,
-        state: Box<StateSnapshot>,
-    },
+    Begin { format: u32, crux: String, at_ms: UnixMs, state: Box<StateSnapshot> },
     /// The state took an event in.
-    Step {
-        step: u64,
-        at_ms: UnixMs,
-        event: Box<RecordedEvent>,
-        outcome: StepOutcome,
-    },
+    Step { step: u64, at_ms: UnixMs, event: Box<RecordedEvent>, outcome: StepOutcome },
     /// Switches were given tables: their digests, by name.
-    Published {
-        at_ms: UnixMs,
-        generation: u64,
-        tables: BTreeMap<String, String>,
-    },
+    Published { at_ms: UnixMs, generation: u64, tables: BTreeMap<String, String> },
     /// A switch was seen to hold them.
     Held {
         at_ms: UnixMs,
@@ -136,21 +122,8 @@ impl RecordLine {
     }
 
     pub(super) fn from_held(at_ms: UnixMs, held: HeldTables) -> Self {
-        let HeldTables {
-            switch,
-            generation,
-            entries,
-            written,
-            refused,
-        } = held;
-        Self::Held {
-            at_ms,
-            switch,
-            generation,
-            entries,
-            written,
-            refused,
-        }
+        let HeldTables { switch, generation, entries, written, refused } = held;
+        Self::Held { at_ms, switch, generation, entries, written, refused }
     }
 }
 
@@ -186,12 +159,7 @@ impl RecordedEvent {
     }
 
     fn from_start(beginning: &StartingState) -> Self {
-        let StartingState {
-            fabric,
-            history: ledger,
-            jobs,
-            reported_jobs: told,
-        } = beginning;
+        let StartingState { fabric, history: ledger, jobs, reported_jobs: told } = beginning;
         let history = ledger.revisions_with_changes().into_iter().rev();
         Self::Started {
             fabric: FabricRecord::new(fabric),
@@ -207,12 +175,7 @@ impl RecordedEvent {
     /// What is recorded is no event.
     pub(super) fn to_event(&self, fabric: &Fabric) -> Result<Option<StateEvent>, SnapshotError> {
         Ok(Some(match self {
-            Self::Started {
-                fabric,
-                revisions: editions,
-                jobs,
-                reported_jobs: told,
-            } => {
+            Self::Started { fabric, revisions: editions, jobs, reported_jobs: told } => {
                 let fabric = fabric.to_fabric()?;
                 StateEvent::Started(Box::new(StartingState {
                     history: history_from_revisions(editions)?,
@@ -230,15 +193,13 @@ impl RecordedEvent {
                 let wrong = |error| SnapshotError::new("the policy", &error);
                 StateEvent::PolicyChanged(policy.map_err(wrong)?)
             }
-            Self::PolicyProposed {
-                content,
-                signature,
-                trial_until,
-            } => StateEvent::PolicyProposed(Box::new(PolicyProposal {
-                content: content.clone(),
-                signature: signature.clone(),
-                trial_until: *trial_until,
-            })),
+            Self::PolicyProposed { content, signature, trial_until } => {
+                StateEvent::PolicyProposed(Box::new(PolicyProposal {
+                    content: content.clone(),
+                    signature: signature.clone(),
+                    trial_until: *trial_until,
+                }))
+            }
             Self::PolicyConfirmed => StateEvent::PolicyConfirmed,
             Self::PolicyRolledBack(signature) => StateEvent::PolicyRolledBack(signature.clone()),
             Self::RevisionStored(edition) => StateEvent::RevisionStored(edition.clone()),
@@ -248,10 +209,7 @@ impl RecordedEvent {
             Self::ElectionWon(spent) => StateEvent::ElectionWon(*spent),
             Self::Planned { inputs, plan, .. } => {
                 let Some(plan) = plan else { return Ok(None) };
-                StateEvent::Planned(Box::new(PlanResult::from_recording(
-                    *inputs,
-                    plan.to_plan()?,
-                )))
+                StateEvent::Planned(Box::new(PlanResult::from_recording(*inputs, plan.to_plan()?)))
             }
             Self::Refused(_) => return Ok(None),
         }))

@@ -172,9 +172,7 @@ impl ReplayRun {
         }
         let state = state.restore_state();
         let state = state.map_err(|source| ReplayError::Content { line, source })?;
-        let tables = state
-            .current_rollout()
-            .map_or_else(BTreeMap::new, lowered_tables);
+        let tables = state.current_rollout().map_or_else(BTreeMap::new, lowered_tables);
         Ok(Self {
             state,
             plan_request: None,
@@ -203,36 +201,20 @@ impl ReplayRun {
         match entry {
             // Where a recording begins anew is taken by the caller.
             RecordLine::Begin { at_ms, .. } => it.at_ms = at_ms,
-            RecordLine::Step {
-                step,
-                at_ms,
-                event,
-                outcome: came,
-            } => {
+            RecordLine::Step { step, at_ms, event, outcome: came } => {
                 (self.step, it.step, it.at_ms) = (step, step, at_ms);
                 it.title = event.title();
                 is_plan = matches!(*event, RecordedEvent::Planned { .. });
                 self.replay_step(line, &event, &came, &mut it)?;
                 it.generation = self.state.generation();
             }
-            RecordLine::Published {
-                at_ms,
-                generation,
-                tables,
-            } => {
+            RecordLine::Published { at_ms, generation, tables } => {
                 it.at_ms = at_ms;
                 it.title = format!("given to {} switches", tables.len());
                 it.generation = generation;
                 self.compare_tables(generation, &tables, &mut it.differences);
             }
-            RecordLine::Held {
-                at_ms,
-                switch,
-                generation,
-                entries,
-                written,
-                refused,
-            } => {
+            RecordLine::Held { at_ms, switch, generation, entries, written, refused } => {
                 it.at_ms = at_ms;
                 it.generation = generation;
                 it.title = format!(
@@ -240,12 +222,7 @@ impl ReplayRun {
                 );
             }
         }
-        Ok(LineResult {
-            replayed: it,
-            is_step,
-            is_plan,
-            is_published: is_given,
-        })
+        Ok(LineResult { replayed: it, is_step, is_plan, is_published: is_given })
     }
 
     /// Has the state take an event in, and compares what comes of it.
@@ -262,17 +239,11 @@ impl ReplayRun {
             (RecordedEvent::Refused(_), _) => return Ok(()),
             (RecordedEvent::Planned { digest, .. }, None) => {
                 let Some(question) = self.plan_request.take() else {
-                    it.differences
-                        .push("a plan came, and none was asked for".to_owned());
+                    it.differences.push("a plan came, and none was asked for".to_owned());
                     return Ok(());
                 };
                 let answer = question.compute_plan();
-                compare_values(
-                    "the plan",
-                    digest,
-                    &plan_digest(&answer.plan),
-                    &mut it.differences,
-                );
+                compare_values("the plan", digest, &plan_digest(&answer.plan), &mut it.differences);
                 StateEvent::Planned(Box::new(answer))
             }
             (_, Some(event)) => event,
@@ -285,8 +256,7 @@ impl ReplayRun {
         }
         it.plan.clone_from(&now.rollout);
         compare_outcomes(came, &now, &mut it.differences);
-        self.due
-            .extend(effects.protection.map(PendingTables::Protection));
+        self.due.extend(effects.protection.map(PendingTables::Protection));
         self.due.extend(effects.rollout.map(PendingTables::Plan));
         Ok(())
     }
@@ -299,9 +269,7 @@ impl ReplayRun {
         told: &mut Vec<String>,
     ) {
         if self.due.is_empty() {
-            told.push(format!(
-                "generation {generation} was given; nothing is to be given now"
-            ));
+            told.push(format!("generation {generation} was given; nothing is to be given now"));
             return;
         }
         let (realise, tables) = match self.due.remove(0) {
@@ -316,10 +284,7 @@ impl ReplayRun {
         };
         self.tables = tables;
         let now = digests_by_name(&realise.fabric, self.digests.digest_all(&self.tables));
-        for switch in then
-            .keys()
-            .chain(now.keys().filter(|name| !then.contains_key(*name)))
-        {
+        for switch in then.keys().chain(now.keys().filter(|name| !then.contains_key(*name))) {
             let [then, now] = [then, &now].map(|digests| digests.get(switch));
             if then != now {
                 told.push(format!("tables of {switch}: {then:?} then, {now:?} now"));
@@ -332,9 +297,7 @@ impl ReplayRun {
 fn lowered_tables(realise: &PlanRollout) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
     let tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
     let tables = tables.into_iter();
-    tables
-        .map(|(switch, tables)| (switch, Arc::new(tables)))
-        .collect()
+    tables.map(|(switch, tables)| (switch, Arc::new(tables))).collect()
 }
 
 fn compare_outcomes(then: &StepOutcome, now: &StepOutcome, told: &mut Vec<String>) {

@@ -135,11 +135,7 @@ impl EventSubmission {
 
     fn received_now(what: SubmittedItem) -> Self {
         let now = Instant::now();
-        Self {
-            item: what,
-            first_reported: now,
-            received: now,
-        }
+        Self { item: what, first_reported: now, received: now }
     }
 }
 
@@ -179,11 +175,7 @@ impl ControllerAccess {
         let (receipt, answer) = oneshot::channel();
         let submission =
             EventSubmission::received_now(SubmittedItem::Event(Box::new(event), receipt));
-        self.send_submission(EventSubmission {
-            first_reported: heard,
-            ..submission
-        })
-        .await?;
+        self.send_submission(EventSubmission { first_reported: heard, ..submission }).await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
@@ -198,8 +190,7 @@ impl ControllerAccess {
         part: FabricPart,
         seen: PartHealth,
     ) -> Result<(), ControllerError> {
-        self.send_submission(EventSubmission::part_health(part, seen))
-            .await
+        self.send_submission(EventSubmission::part_health(part, seen)).await
     }
 
     /// What `question` finds in the state. It is asked between two events, so it takes no longer
@@ -215,8 +206,7 @@ impl ControllerAccess {
         // Whoever asked may have gone.
         let look = move |state: &State| drop(found.send(question(state)));
         let look = SubmittedItem::Query(StateQuery(Box::new(look)));
-        self.send_submission(EventSubmission::received_now(look))
-            .await?;
+        self.send_submission(EventSubmission::received_now(look)).await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 
@@ -295,9 +285,7 @@ impl ControllerAccess {
     pub async fn await_leader(&self) -> Result<WritePermit, ControllerError> {
         let mut mandate = self.write_permit.clone();
         let settled = mandate.wait_for(|mandate| mandate.is_settled()).await;
-        settled
-            .map(|mandate| *mandate)
-            .map_err(|_| ControllerError::Stopped)
+        settled.map(|mandate| *mandate).map_err(|_| ControllerError::Stopped)
     }
 
     /// Waits until every switch that is not down was seen to hold the tables of `generation`, or

@@ -82,9 +82,7 @@ impl StateArchive {
     /// What another controller has stored since; from now on it counts as stored.
     pub(super) fn adopt_stored(&mut self, memory: StoredState) -> Vec<StoreRecord> {
         let news = memory.document_records();
-        let news = news
-            .filter(|record| !self.stored.holds_record(record))
-            .collect();
+        let news = news.filter(|record| !self.stored.holds_record(record)).collect();
         self.stored = memory;
         news
     }
@@ -94,12 +92,7 @@ impl StateArchive {
         &self,
         records: [StoreRecord; 3],
     ) -> impl Iterator<Item = StoreRecord> + use<> {
-        let StoredState {
-            policy,
-            jobs,
-            reported_jobs: told,
-            ..
-        } = &self.stored;
+        let StoredState { policy, jobs, reported_jobs: told, .. } = &self.stored;
         let has = [policy.is_some(), jobs.is_some(), told.is_some()];
         let pairs = records.into_iter().zip(has);
         pairs.filter(|(_, has)| !has).map(|(record, _)| record)
@@ -230,10 +223,9 @@ impl StateArchive {
                     Err(_) => Err("storing it panicked".to_owned()),
                 }
             }
-            StoreBackend::Cluster(desk) => desk
-                .store_record(writing)
-                .await
-                .map_err(|error| error_chain(&error)),
+            StoreBackend::Cluster(desk) => {
+                desk.store_record(writing).await.map_err(|error| error_chain(&error))
+            }
         };
         match written {
             Ok(()) => self.stored.apply_record(record),
@@ -251,8 +243,7 @@ impl StateArchive {
         if spent + GENERATION_BLOCK / 2 < reserved {
             return None;
         }
-        self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK))
-            .await
+        self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK)).await
     }
 }
 
@@ -296,26 +287,19 @@ fn merge_inventory(
         let same = same.ok_or_else(|| format!("switch {} is not there any more", before.name))?;
         same.tier = before.tier;
     }
-    Ok(FabricDocument {
-        switches,
-        ..found.clone()
-    })
+    Ok(FabricDocument { switches, ..found.clone() })
 }
 
 /// The jobs whose hosts are all there.
 fn resolvable_jobs(stored: &JobsDocument, fabric: &Fabric) -> Vec<Job> {
-    let alone = stored.jobs.iter().map(|job| JobsDocument {
-        jobs: vec![job.clone()],
-    });
+    let alone = stored.jobs.iter().map(|job| JobsDocument { jobs: vec![job.clone()] });
     let possible = alone.filter_map(|job| resolve_jobs(&job, fabric, "the jobs").ok());
     possible.flatten().collect()
 }
 
 fn resolve_jobs(stored: &JobsDocument, fabric: &Fabric, name: &str) -> Result<Vec<Job>, String> {
     let resolved = stored.resolve_jobs(fabric, name);
-    resolved
-        .map(|resolved| resolved.jobs)
-        .map_err(|error| error.to_string())
+    resolved.map(|resolved| resolved.jobs).map_err(|error| error.to_string())
 }
 
 /// The value, or a finding that says why there is none.

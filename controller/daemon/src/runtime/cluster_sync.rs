@@ -88,7 +88,6 @@ impl<N: SwitchNetwork> Runtime<N> {
         let kept = self.archive.store_or_report(StoreRecord::Term(term)).await;
         kept.iter().for_each(log_finding);
         let mandate = WritePermit::Open { term };
-        self.write_permit
-            .send_if_modified(|had| std::mem::replace(had, mandate) != mandate);
+        self.write_permit.send_if_modified(|had| std::mem::replace(had, mandate) != mandate);
     }
 }

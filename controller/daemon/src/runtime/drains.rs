@@ -61,12 +61,7 @@ pub(super) enum DrainEvent {
 
 impl DrainTracker {
     pub(super) fn new(patience: Duration) -> Self {
-        Self {
-            deadline: patience,
-            progress: DrainProgress::default(),
-            began_after: 0,
-            due: None,
-        }
+        Self { deadline: patience, progress: DrainProgress::default(), began_after: 0, due: None }
     }
 
     /// How far they are.
@@ -76,19 +71,11 @@ impl DrainTracker {
 
     /// Takes in what is drained from now on, while `generation` is in force.
     pub(super) fn update_drained(&mut self, drained: &[String], generation: u64, now: Instant) {
-        let DrainProgress {
-            under_way,
-            is_late,
-            complete,
-        } = &mut self.progress;
+        let DrainProgress { under_way, is_late, complete } = &mut self.progress;
         under_way.retain(|part| drained.contains(part));
         complete.retain(|part| drained.contains(part));
         let known = |part: &&String| under_way.contains(*part) || complete.contains(*part);
-        let news: Vec<String> = drained
-            .iter()
-            .filter(|part| !known(part))
-            .cloned()
-            .collect();
+        let news: Vec<String> = drained.iter().filter(|part| !known(part)).cloned().collect();
         if !news.is_empty() {
             (self.began_after, self.due) = (generation, Some(now + self.deadline));
             *is_late = false;
@@ -101,11 +88,7 @@ impl DrainTracker {
 
     /// Takes in that every switch holds at least this generation, if it is known.
     pub(super) fn check_progress(&mut self, held: Option<u64>, now: Instant) -> Option<DrainEvent> {
-        let DrainProgress {
-            under_way,
-            is_late,
-            complete,
-        } = &mut self.progress;
+        let DrainProgress { under_way, is_late, complete } = &mut self.progress;
         if under_way.is_empty() {
             return None;
         }
@@ -150,18 +133,12 @@ mod tests {
         let (mut drains, now) = (DrainTracker::new(PATIENCE), Instant::now());
         drains.update_drained(&list(&["spine1"]), 4, now);
         let looks = [None, Some(4), Some(5), Some(6)].map(|held| drains.check_progress(held, now));
-        assert_eq!(
-            looks,
-            [None, None, Some(DrainEvent::Complete(spine())), None]
-        );
+        assert_eq!(looks, [None, None, Some(DrainEvent::Complete(spine())), None]);
         assert_eq!(drains.progress().complete, spine());
         // What was drained already is no news; what is given back needs no word.
         drains.update_drained(&list(&["spine1", "leaf1-spine2"]), 6, now);
         drains.update_drained(&list(&["spine1"]), 7, now);
-        assert_eq!(
-            (drains.check_progress(Some(9), now), drains.next_due()),
-            (None, None)
-        );
+        assert_eq!((drains.check_progress(Some(9), now), drains.next_due()), (None, None));
         drains.update_drained(&[], 9, now);
         assert_eq!(*drains.progress(), DrainProgress::default());
     }
@@ -175,20 +152,11 @@ mod tests {
         drains.restart_deadline(now + PATIENCE / 2);
         assert_eq!(drains.check_progress(None, late), None);
         let late = late + PATIENCE / 2;
-        assert_eq!(
-            drains.check_progress(None, late),
-            Some(DrainEvent::Late(spine()))
-        );
+        assert_eq!(drains.check_progress(None, late), Some(DrainEvent::Late(spine())));
         let finding = drains.progress().late_finding().unwrap();
         assert_eq!(finding.about, "drain of spine1");
-        assert_eq!(
-            (drains.check_progress(Some(4), late), drains.next_due()),
-            (None, None)
-        );
-        assert_eq!(
-            drains.check_progress(Some(5), late),
-            Some(DrainEvent::Complete(spine()))
-        );
+        assert_eq!((drains.check_progress(Some(4), late), drains.next_due()), (None, None));
+        assert_eq!(drains.check_progress(Some(5), late), Some(DrainEvent::Complete(spine())));
         assert_eq!(drains.progress().late_finding(), None);
     }
 }

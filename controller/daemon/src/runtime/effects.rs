@@ -57,17 +57,13 @@ impl<N: SwitchNetwork> Runtime<N> {
     fn publish_revision(&self) {
         let latest = self.state.policy_history().latest();
         let edition = (latest.number, latest.trial.is_some());
-        self.revision
-            .send_if_modified(|had| std::mem::replace(had, edition) != edition);
+        self.revision.send_if_modified(|had| std::mem::replace(had, edition) != edition);
     }
 
     /// Takes the ports of what failed out of the tables as they are.
     async fn protect_ports(&mut self, protection: PlanRollout, origin: ChangeOrigin) {
-        let tables = protect_tables(
-            &protection.wiring,
-            &protection.fabric,
-            &self.desired.borrow().tables,
-        );
+        let tables =
+            protect_tables(&protection.wiring, &protection.fabric, &self.desired.borrow().tables);
         let desired = desired_tables(&protection, tables, origin);
         self.publish_tables(desired, protection).await;
     }
@@ -94,10 +90,8 @@ impl<N: SwitchNetwork> Runtime<N> {
         repair: Option<impl Future<Output = ()> + Send + 'static>,
     ) {
         let now = Instant::now();
-        self.planning_origin = ChangeOrigin {
-            planning_started: Some(now),
-            ..ChangeOrigin::new(cause, now)
-        };
+        self.planning_origin =
+            ChangeOrigin { planning_started: Some(now), ..ChangeOrigin::new(cause, now) };
         let network = self.shared.network.clone();
         self.planning = Some(tokio::spawn(async move {
             if let Some(repair) = repair {
@@ -134,8 +128,7 @@ impl<N: SwitchNetwork> Runtime<N> {
         info!(generation, plan, "publishing");
         self.trace_superseded(Instant::now());
         let desired = Arc::new(desired);
-        self.recorder
-            .note_published(&desired, &realise, self.clock.unix_now());
+        self.recorder.note_published(&desired, &realise, self.clock.unix_now());
         self.desired.send_replace(desired);
         self.rollout.send_replace(Some(realise));
         for target in targets {

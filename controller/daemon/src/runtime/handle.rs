@@ -33,10 +33,7 @@ impl ControllerHandle {
     /// keep forwarding by what they hold.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
-        if timeout(self.shutdown_deadline, &mut self.task)
-            .await
-            .is_err()
-        {
+        if timeout(self.shutdown_deadline, &mut self.task).await.is_err() {
             warn!("sessions did not end in time; leaving them");
             self.task.abort();
         }

@@ -27,9 +27,7 @@ pub(super) fn lower_rollout(
     let mut tables = lower_plan(&realise.wiring, &realise.fabric, &realise.plan);
     if UnknownEntries::for_fabric(&realise.fabric) == UnknownEntries::Keep {
         let told = TableScope::whole_tables(BTreeSet::from([table::ACL_PUNT]));
-        tables
-            .values_mut()
-            .for_each(|all| *all = all.entries_within(&told));
+        tables.values_mut().for_each(|all| *all = all.entries_within(&told));
     }
     let share = |(switch, tables): (SwitchId, SwitchTables)| {
         let same = before.tables.get(&switch);
@@ -52,10 +50,6 @@ pub(super) fn desired_tables(
         generation: realise.generation,
         tables,
         unknown_entries: UnknownEntries::for_fabric(&realise.fabric),
-        timestamps: DesiredTimestamps {
-            origin,
-            planned: now,
-            lowered: now,
-        },
+        timestamps: DesiredTimestamps { origin, planned: now, lowered: now },
     }
 }

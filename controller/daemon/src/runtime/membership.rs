@@ -112,11 +112,7 @@ impl ClusterMembership {
 
     /// Accepts the election, once all that was awaited is planned for.
     pub(super) fn confirm_prepared(&mut self, planned: u64) {
-        if self
-            .awaited_inputs
-            .take_if(|inputs| *inputs <= planned)
-            .is_some()
-        {
+        if self.awaited_inputs.take_if(|inputs| *inputs <= planned).is_some() {
             self.member.prepared.send_replace(self.elected);
         }
     }

@@ -35,9 +35,7 @@ struct SwitchObservations {
 impl SwitchObservations {
     /// Whether any switch is led from here.
     fn has_primary(&self) -> bool {
-        self.masterships
-            .iter()
-            .any(|standing| standing.is_primary())
+        self.masterships.iter().any(|standing| standing.is_primary())
     }
 
     fn add_switch(&mut self, switch: SwitchId, line: &SwitchStatus) {
@@ -47,8 +45,7 @@ impl SwitchObservations {
         };
         self.parts.push((FabricPart::Switch(switch), health));
         self.masterships.push(line.mastership);
-        self.pin_rooms
-            .extend(line.pin_room.map(|room| (switch, room)));
+        self.pin_rooms.extend(line.pin_room.map(|room| (switch, room)));
         let held = line.verified.map(|verified| verified.generation);
         self.held.push((switch, held));
     }
@@ -58,8 +55,7 @@ impl<N: SwitchNetwork> Runtime<N> {
     /// Looks at what the sessions see, and at what has lasted.
     pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
         let now = Instant::now();
-        self.recorder
-            .note_held(&self.shared.board, self.clock.unix_now());
+        self.recorder.note_held(&self.shared.board, self.clock.unix_now());
         self.measure_change();
         let mut seen = SwitchObservations::default();
         let board = &self.shared.board;
@@ -82,9 +78,8 @@ impl<N: SwitchNetwork> Runtime<N> {
             self.choose_term(&seen.masterships, now).await;
         }
         if self.policy_due().is_some_and(|due| due <= now) {
-            let effects = self
-                .step_and_store(StateEvent::DeadlineReached(self.clock.unix_now()))
-                .await;
+            let effects =
+                self.step_and_store(StateEvent::DeadlineReached(self.clock.unix_now())).await;
             self.apply_effects(effects, now).await?;
         }
         if self.archive.retry_due().is_some_and(|due| due <= now) {
@@ -112,11 +107,7 @@ impl<N: SwitchNetwork> Runtime<N> {
         let timing = ChangeTiming::new(&desired, &lines);
         self.stage_timer.count_change(&timing);
         if let Some(teller) = &self.trace_exporter {
-            teller.export_change(
-                &desired,
-                lines.values(),
-                ChangeEnd::Verified(timing.verified),
-            );
+            teller.export_change(&desired, lines.values(), ChangeEnd::Verified(timing.verified));
         }
     }
 
@@ -191,10 +182,7 @@ impl<N: SwitchNetwork> Runtime<N> {
             }
             Some(DrainEvent::Late(parts)) => {
                 let parts = joined_names(&parts);
-                warn!(
-                    parts,
-                    "not drained in time: not every switch holds the tables for it"
-                );
+                warn!(parts, "not drained in time: not every switch holds the tables for it");
             }
         }
         self.publish_drains();

@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use super::ChangeTiming;
 
 /// Upper bounds of the classes, seconds: from a millisecond, in steps of about two, to a minute.
-pub(super) const BUCKET_BOUNDS: [f64; 15] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
-];
+pub(super) const BUCKET_BOUNDS: [f64; 15] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
 /// Durations by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -75,17 +74,13 @@ impl StageHistograms {
     fn observe_timing(&mut self, timing: &ChangeTiming) {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let made = timing.timestamps;
-        self.plan
-            .observe_seconds(seconds(made.origin.received, made.planned));
-        self.lower
-            .observe_seconds(seconds(made.planned, made.lowered));
+        self.plan.observe_seconds(seconds(made.origin.received, made.planned));
+        self.lower.observe_seconds(seconds(made.planned, made.lowered));
         if let Some(first) = timing.first_write {
             self.send.observe_seconds(seconds(made.lowered, first));
         }
-        self.write
-            .observe_seconds(seconds(made.lowered, timing.verified));
-        self.all
-            .observe_seconds(seconds(made.origin.received, timing.verified));
+        self.write.observe_seconds(seconds(made.lowered, timing.verified));
+        self.all.observe_seconds(seconds(made.origin.received, timing.verified));
     }
 }
 
@@ -98,10 +93,7 @@ pub(super) struct StageTimer {
 
 impl StageTimer {
     pub(super) fn new() -> Self {
-        Self {
-            stages: watch::Sender::new(StageHistograms::default()),
-            counted: 0,
-        }
+        Self { stages: watch::Sender::new(StageHistograms::default()), counted: 0 }
     }
 
     /// What was counted, as it changes.
@@ -117,8 +109,7 @@ impl StageTimer {
     /// Counts a generation that every switch holds.
     pub(super) fn count_change(&mut self, timing: &ChangeTiming) {
         self.counted = timing.generation;
-        self.stages
-            .send_modify(|stages| stages.observe_timing(timing));
+        self.stages.send_modify(|stages| stages.observe_timing(timing));
     }
 }
 
@@ -132,10 +123,7 @@ mod tests {
         for seconds in [0.0005, 0.001, 0.003, 100.0] {
             histogram.observe_seconds(seconds);
         }
-        let below: Vec<_> = histogram
-            .cumulative_counts()
-            .map(|(_, below)| below)
-            .collect();
+        let below: Vec<_> = histogram.cumulative_counts().map(|(_, below)| below).collect();
         assert_eq!(below[..4], [2, 2, 3, 3]);
         assert_eq!((below[14], histogram.count), (3, 4));
         assert!((histogram.sum - 100.0045).abs() < 1e-9);

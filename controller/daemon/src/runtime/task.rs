@@ -225,11 +225,7 @@ impl<N: SwitchNetwork> Runtime<N> {
         &mut self,
         submission: EventSubmission,
     ) -> Result<(), ComputationPanicked> {
-        let EventSubmission {
-            first_reported: heard,
-            received,
-            ..
-        } = submission;
+        let EventSubmission { first_reported: heard, received, .. } = submission;
         let origin = |effects: &Effects| ChangeOrigin {
             first_reported: heard,
             ..ChangeOrigin::new(effects.cause, received)
@@ -246,10 +242,8 @@ impl<N: SwitchNetwork> Runtime<N> {
             }
         };
         let inputs = self.state.inputs();
-        if let Some(refusal) = self
-            .membership
-            .as_ref()
-            .and_then(|office| office.refusal_for(&event))
+        if let Some(refusal) =
+            self.membership.as_ref().and_then(|office| office.refusal_for(&event))
         {
             let effects = Effects::from_refusal(refusal);
             let waiting = PlanWaiter::new(inputs, origin(&effects), &effects, receipt);
@@ -286,9 +280,7 @@ impl<N: SwitchNetwork> Runtime<N> {
     pub(super) async fn step_and_store(&mut self, event: StateEvent) -> Effects {
         let mut effects = self.step_state(event);
         if let Some(record) = effects.record.take() {
-            effects
-                .findings
-                .extend(self.archive.store_or_report(record).await);
+            effects.findings.extend(self.archive.store_or_report(record).await);
         }
         effects
     }
@@ -310,10 +302,7 @@ impl<N: SwitchNetwork> Runtime<N> {
                 ..Effects::from_refusal(Finding::error("policy", text))
             };
         }
-        Effects {
-            record: None,
-            ..self.step_state(event)
-        }
+        Effects { record: None, ..self.step_state(event) }
     }
 
     /// Turns to another fabric of the same switches, with what is known of failures; the event that
@@ -329,19 +318,14 @@ impl<N: SwitchNetwork> Runtime<N> {
         let learned = self.fabric_event(fabric, now);
         let mut effects = self.step_and_store(learned).await;
         if effects.refusal.is_none() {
-            effects
-                .findings
-                .extend(self.archive.store_or_report(stored).await);
+            effects.findings.extend(self.archive.store_or_report(stored).await);
         }
         effects
     }
 
     /// When the policy changes by itself, which is for the leader to see to.
     pub(super) fn policy_due(&self) -> Option<Instant> {
-        let leads = self
-            .membership
-            .as_ref()
-            .is_none_or(ClusterMembership::is_leader);
+        let leads = self.membership.as_ref().is_none_or(ClusterMembership::is_leader);
         let due = self.state.policy_history().next_due_ms().filter(|_| leads);
         due.map(|at| self.clock.instant_at(at))
     }
@@ -352,18 +336,12 @@ impl<N: SwitchNetwork> Runtime<N> {
         let first = self.plan_waiters.front();
         let first = first.filter(|waiting| waiting.inputs <= answer.inputs());
         let first = first.map_or(asked, |waiting| waiting.origin);
-        let origin = ChangeOrigin {
-            planning_started: asked.planning_started,
-            ..first
-        };
+        let origin = ChangeOrigin { planning_started: asked.planning_started, ..first };
         let effects = self.step_state(StateEvent::Planned(Box::new(answer)));
         let (generation, findings) = (effects.generation, effects.findings.clone());
         self.apply_effects_since(effects, origin).await?;
         let planned = self.state.planned_inputs();
-        while let Some(waiting) = self
-            .plan_waiters
-            .pop_front_if(|next| next.inputs <= planned)
-        {
+        while let Some(waiting) = self.plan_waiters.pop_front_if(|next| next.inputs <= planned) {
             waiting.send_receipt(generation, &findings);
         }
         if let Some(office) = &mut self.membership {

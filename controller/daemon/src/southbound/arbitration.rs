@@ -42,10 +42,7 @@ impl From<p4rt::Uint128> for ElectionId {
 
 impl From<ElectionId> for p4rt::Uint128 {
     fn from(id: ElectionId) -> Self {
-        Self {
-            high: id.term(),
-            low: id.low_bits(),
-        }
+        Self { high: id.term(), low: id.low_bits() }
     }
 }
 
@@ -426,13 +423,9 @@ mod tests {
             (0u64..20).prop_map(ArbitrationInput::TermChosen),
             (0u64..20).prop_map(ArbitrationInput::ElectionWon),
             Just(ArbitrationInput::StatusReceived(MastershipStatus::Primary)),
-            highest
-                .clone()
-                .prop_map(
-                    |highest| ArbitrationInput::StatusReceived(MastershipStatus::Backup {
-                        highest
-                    })
-                ),
+            highest.clone().prop_map(|highest| ArbitrationInput::StatusReceived(
+                MastershipStatus::Backup { highest }
+            )),
             highest.prop_map(|highest| ArbitrationInput::StatusReceived(
                 MastershipStatus::NoPrimary { highest }
             )),

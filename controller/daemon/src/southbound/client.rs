@@ -118,10 +118,8 @@ impl SwitchClient {
         limits: &SouthboundConfig,
     ) -> Result<Self, ClientError> {
         let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let endpoint = Endpoint::try_from(TlsConfig::server_uri(
-            limits.tls.as_ref(),
-            &address.p4runtime,
-        ));
+        let endpoint =
+            Endpoint::try_from(TlsConfig::server_uri(limits.tls.as_ref(), &address.p4runtime));
         let endpoint = TlsConfig::secure_endpoint(limits.tls.as_ref(), endpoint.map_err(invalid)?);
         let endpoint = endpoint
             .map_err(ClientError::Connect)?
@@ -131,9 +129,7 @@ impl SwitchClient {
             .http2_max_header_list_size(limits.headers_max)
             .tcp_nodelay(true);
         let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
-        let connected = connecting
-            .await
-            .map_err(|_| ClientError::Deadline("connect"))?;
+        let connected = connecting.await.map_err(|_| ClientError::Deadline("connect"))?;
         let channel = connected.map_err(ClientError::Connect)?;
         Ok(Self {
             calls: P4RuntimeClient::new(channel).max_decoding_message_size(limits.receive_max),
@@ -160,9 +156,7 @@ impl SwitchClient {
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
         let answer = self
-            .read_entities(vec![codec::encode_table_counter_read(
-                fabric::table::FLOW_PIN,
-            )])
+            .read_entities(vec![codec::encode_table_counter_read(fabric::table::FLOW_PIN)])
             .await?;
         codec::decode_row_counters(&answer).map_err(decode_error)
     }
@@ -174,19 +168,13 @@ impl SwitchClient {
     pub async fn read_port_level_counts(
         &self,
     ) -> Result<BTreeMap<(PortNumber, PriorityLevel), CounterValue>, ClientError> {
-        let answer = self
-            .read_entities(vec![codec::encode_counter_read(fabric::PORT_LEVEL)])
-            .await?;
+        let answer =
+            self.read_entities(vec![codec::encode_counter_read(fabric::PORT_LEVEL)]).await?;
         let cells = codec::decode_counter_cells(&answer).map_err(decode_error)?;
-        let counted = cells
-            .into_iter()
-            .filter(|(_, count)| *count != CounterValue::default());
+        let counted = cells.into_iter().filter(|(_, count)| *count != CounterValue::default());
         let of_cell = |(index, count): (u32, CounterValue)| {
             let level = PriorityLevel::new(index & ((1 << PriorityLevel::BITS) - 1)).ok()?;
-            Some((
-                (PortNumber::new(index >> PriorityLevel::BITS).ok()?, level),
-                count,
-            ))
+            Some(((PortNumber::new(index >> PriorityLevel::BITS).ok()?, level), count))
         };
         Ok(counted.filter_map(of_cell).collect())
     }
@@ -202,9 +190,7 @@ impl SwitchClient {
         cells: &[u32],
     ) -> Result<CounterReading, ClientError> {
         let pins = pins.iter().map(codec::encode_row_counter_read);
-        let cells = cells
-            .iter()
-            .map(|index| codec::encode_cell_read(fabric::PORT_LEVEL, *index));
+        let cells = cells.iter().map(|index| codec::encode_cell_read(fabric::PORT_LEVEL, *index));
         let answer = self.read_entities(pins.chain(cells).collect()).await?;
         Ok(CounterReading {
             pins: codec::decode_row_counters(&answer).map_err(decode_error)?,
@@ -216,11 +202,8 @@ impl SwitchClient {
         &self,
         entities: Vec<p4rt::Entity>,
     ) -> Result<Vec<p4rt::Entity>, ClientError> {
-        let request = p4rt::ReadRequest {
-            device_id: self.device_id,
-            entities,
-            ..Default::default()
-        };
+        let request =
+            p4rt::ReadRequest { device_id: self.device_id, entities, ..Default::default() };
         let mut calls = self.calls.clone();
         let whole = async move {
             let answers = calls.read(request).await?.into_inner();
@@ -243,8 +226,7 @@ impl SwitchClient {
 impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (say, queue) = mpsc::channel(self.limits.stream_queue.get());
-        say.try_send(OutgoingMessage::Bid(bid))
-            .expect("a new queue has room for one message");
+        say.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
         let device_id = self.device_id;
         let messages = ReceiverStream::new(queue).map(move |said| encode_message(device_id, said));
         let mut calls = self.calls.clone();
@@ -255,10 +237,7 @@ impl SwitchConnection for SwitchClient {
             future::ready(heard.map(decode_message).transpose())
         });
         let hear = heard.boxed();
-        Ok(StreamChannel {
-            outgoing: say,
-            incoming: hear,
-        })
+        Ok(StreamChannel { outgoing: say, incoming: hear })
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
@@ -268,21 +247,15 @@ impl SwitchConnection for SwitchClient {
         };
         let mut calls = self.calls.clone();
         let answer = calls.get_forwarding_pipeline_config(request);
-        match self
-            .call_within_deadline("GetForwardingPipelineConfig", answer)
-            .await
-        {
+        match self.call_within_deadline("GetForwardingPipelineConfig", answer).await {
             Ok(answer) => {
                 let config = answer.into_inner().config;
-                Ok(config
-                    .and_then(|config| config.cookie)
-                    .map(|cookie| cookie.cookie))
+                Ok(config.and_then(|config| config.cookie).map(|cookie| cookie.cookie))
             }
             // How switches say that there is none.
-            Err(ClientError::Call {
-                code: Code::FailedPrecondition | Code::NotFound,
-                ..
-            }) => Ok(None),
+            Err(ClientError::Call { code: Code::FailedPrecondition | Code::NotFound, .. }) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -306,9 +279,7 @@ impl SwitchConnection for SwitchClient {
         };
         let mut calls = self.calls.clone();
         let answer = calls.set_forwarding_pipeline_config(request);
-        self.call_within_deadline("SetForwardingPipelineConfig", answer)
-            .await
-            .map(drop)
+        self.call_within_deadline("SetForwardingPipelineConfig", answer).await.map(drop)
     }
 
     /// All are asked for together: a repair reads dozens of switches, and most of its time would be
@@ -318,13 +289,9 @@ impl SwitchConnection for SwitchClient {
         pipeline: &ForwardingPipeline,
         of: &TableScope,
     ) -> Result<SwitchTables, ClientError> {
-        let entities = self
-            .read_entities(codec::encode_scope_read(&pipeline.p4info, of))
-            .await?;
+        let entities = self.read_entities(codec::encode_scope_read(&pipeline.p4info, of)).await?;
         let tables = codec::decode_tables(&pipeline.p4info, &entities);
-        tables
-            .map(|tables| tables.restricted_to(of))
-            .map_err(decode_error)
+        tables.map(|tables| tables.restricted_to(of)).map_err(decode_error)
     }
 
     async fn write_updates(
@@ -359,17 +326,15 @@ fn encode_message(device_id: u64, said: OutgoingMessage) -> p4rt::StreamMessageR
         }),
         OutgoingMessage::Packet(packet) => ToSwitch::Packet(codec::encode_packet_out(packet)),
     };
-    p4rt::StreamMessageRequest {
-        update: Some(update),
-    }
+    p4rt::StreamMessageRequest { update: Some(update) }
 }
 
 /// `None` for what nobody here asked for: digests and timeouts.
 fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessage> {
     match message.update? {
-        FromSwitch::Arbitration(update) => Some(IncomingMessage::Mastership(
-            MastershipStatus::from_update(&update),
-        )),
+        FromSwitch::Arbitration(update) => {
+            Some(IncomingMessage::Mastership(MastershipStatus::from_update(&update)))
+        }
         FromSwitch::Packet(packet) => Some(match codec::decode_packet_in(packet) {
             Ok(packet) => IncomingMessage::Packet(packet),
             Err(error) => {
@@ -378,21 +343,14 @@ fn decode_message(message: p4rt::StreamMessageResponse) -> Option<IncomingMessag
         }),
         FromSwitch::Error(error) => {
             let code = Code::from(error.canonical_code);
-            Some(IncomingMessage::StreamError(format!(
-                "{code:?}: {}",
-                error.message
-            )))
+            Some(IncomingMessage::StreamError(format!("{code:?}: {}", error.message)))
         }
         _ => None,
     }
 }
 
 fn call_error(call: &'static str, status: &Status) -> ClientError {
-    ClientError::Call {
-        call,
-        code: status.code(),
-        message: status.message().to_owned(),
-    }
+    ClientError::Call { call, code: status.code(), message: status.message().to_owned() }
 }
 
 fn decode_error(source: DecodeError) -> ClientError {

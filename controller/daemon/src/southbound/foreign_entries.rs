@@ -60,15 +60,8 @@ mod tests {
         foreign: &[TableEntry],
     ) {
         // Desired, left over from an earlier plan, desired and tampered with, somebody else's.
-        let actual = [
-            row(1).with_signature(),
-            row(2).with_signature(),
-            row(3),
-            row(4),
-        ];
-        let desired = [row(1).with_signature(), row(3).with_signature()]
-            .into_iter()
-            .collect();
+        let actual = [row(1).with_signature(), row(2).with_signature(), row(3), row(4)];
+        let desired = [row(1).with_signature(), row(3).with_signature()].into_iter().collect();
         let sorted = sort_entries(policy, others, &desired, actual.into_iter().collect());
         assert_eq!(sorted.ours, ours.iter().cloned().collect());
         assert_eq!(sorted.foreign, foreign);
@@ -77,37 +70,16 @@ mod tests {
     #[test]
     fn only_what_is_neither_desired_nor_signed_is_foreign() {
         let ours = [row(1).with_signature(), row(2).with_signature(), row(3)];
-        check(
-            (ForeignEntryPolicy::Keep, UnknownEntries::Delete),
-            &ours,
-            &[row(4)],
-        );
-        check(
-            (ForeignEntryPolicy::Report, UnknownEntries::Delete),
-            &ours,
-            &[row(4)],
-        );
-        let all = [
-            row(1).with_signature(),
-            row(2).with_signature(),
-            row(3),
-            row(4),
-        ];
-        check(
-            (ForeignEntryPolicy::Delete, UnknownEntries::Delete),
-            &all,
-            &[],
-        );
+        check((ForeignEntryPolicy::Keep, UnknownEntries::Delete), &ours, &[row(4)]);
+        check((ForeignEntryPolicy::Report, UnknownEntries::Delete), &ours, &[row(4)]);
+        let all = [row(1).with_signature(), row(2).with_signature(), row(3), row(4)];
+        check((ForeignEntryPolicy::Delete, UnknownEntries::Delete), &all, &[]);
     }
 
     #[test]
     fn where_nothing_is_known_all_that_is_not_desired_stays() {
         let ours = [row(1).with_signature(), row(3)];
         let others = [row(2).with_signature(), row(4)];
-        check(
-            (ForeignEntryPolicy::Delete, UnknownEntries::Keep),
-            &ours,
-            &others,
-        );
+        check((ForeignEntryPolicy::Delete, UnknownEntries::Keep), &ours, &others);
     }
 }

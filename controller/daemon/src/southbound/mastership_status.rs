@@ -51,10 +51,7 @@ mod tests {
     fn update(code: i32, high: u64) -> p4rt::MasterArbitrationUpdate {
         p4rt::MasterArbitrationUpdate {
             election_id: Some(p4rt::Uint128 { high, low: 0 }),
-            status: Some(rpc::Status {
-                code,
-                ..Default::default()
-            }),
+            status: Some(rpc::Status { code, ..Default::default() }),
             ..Default::default()
         }
     }
@@ -69,20 +66,13 @@ mod tests {
             (13, MastershipStatus::Backup { highest }),
         ];
         for (code, verdict) in cases {
-            assert_eq!(
-                MastershipStatus::from_update(&update(code, 7)),
-                verdict,
-                "status {code}"
-            );
+            assert_eq!(MastershipStatus::from_update(&update(code, 7)), verdict, "status {code}");
         }
     }
 
     #[test]
     fn a_missing_status_is_ok_and_a_missing_id_the_lowest() {
         let silent = p4rt::MasterArbitrationUpdate::default();
-        assert_eq!(
-            MastershipStatus::from_update(&silent),
-            MastershipStatus::Primary
-        );
+        assert_eq!(MastershipStatus::from_update(&silent), MastershipStatus::Primary);
     }
 }

@@ -23,10 +23,7 @@ pub(crate) struct ReadLimiter {
 impl ReadLimiter {
     /// So many at once, of which each lasts so long at most.
     pub(crate) fn new(count: usize, lasts: Duration) -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(count)),
-            turn: lasts,
-        }
+        Self { permits: Arc::new(Semaphore::new(count)), turn: lasts }
     }
 
     /// Does the work when it is its turn, or when that has not come in time.

@@ -71,14 +71,10 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
         let all = self.full_extent();
-        let actual = self
-            .read_limiter
-            .run_limited(self.read_entries(desired, &all))
-            .await?;
+        let actual = self.read_limiter.run_limited(self.read_entries(desired, &all)).await?;
         outcome.pass.read = begun.elapsed();
         outcome.foreign = Some(actual.foreign);
-        self.write_difference(desired, Arc::new(actual.ours), outcome)
-            .await
+        self.write_difference(desired, Arc::new(actual.ours), outcome).await
     }
 
     /// Makes a pass over a switch that this mastership has seen to hold `held` and no other entry
@@ -91,8 +87,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         desired: &SwitchTables,
         held: Arc<SwitchTables>,
     ) -> Result<ReconcileOutcome, ClientError> {
-        self.write_difference(desired, held, ReconcileOutcome::default())
-            .await
+        self.write_difference(desired, held, ReconcileOutcome::default()).await
     }
 
     /// Writes what is desired and not found, and reads back what was written.
@@ -164,11 +159,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
             }
             Err(error) => return Err(error),
         }
-        match self
-            .switch
-            .read_tables(self.pipeline, &self.full_extent())
-            .await
-        {
+        match self.switch.read_tables(self.pipeline, &self.full_extent()).await {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
                 info!(error = %source, "what the switch kept makes no sense now");
@@ -179,9 +170,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
     }
 
     async fn push_pipeline(&self, entries: ExistingEntries) -> Result<(), ClientError> {
-        let pushing = self
-            .switch
-            .push_pipeline(self.pipeline, self.election, entries);
+        let pushing = self.switch.push_pipeline(self.pipeline, self.election, entries);
         pushing.await
     }
 
@@ -194,9 +183,7 @@ impl<C: SwitchConnection> SwitchReconciler<'_, C> {
         let batches = stage.chunks(self.limits.batch.get());
         let write = |batch| {
             let answer = self.switch.write_updates(batch, self.election);
-            answer
-                .map(move |answer| answer.map(|answer| (batch, answer)))
-                .boxed()
+            answer.map(move |answer| answer.map(|answer| (batch, answer))).boxed()
         };
         let writes: Vec<BoxFuture<'_, _>> = batches.map(write).collect();
         let mut answers = stream::iter(writes).buffered(self.limits.concurrent_writes.get());
@@ -221,11 +208,7 @@ impl ReconcileOutcome {
             }
         };
         let refused: Vec<usize> = refusals.iter().map(|refusal| refusal.position).collect();
-        for (_, update) in batch
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !refused.contains(at))
-        {
+        for (_, update) in batch.iter().enumerate().filter(|(at, _)| !refused.contains(at)) {
             match update.kind {
                 UpdateKind::Insert => self.written.inserted += 1,
                 UpdateKind::Modify => self.written.modified += 1,
@@ -265,10 +248,8 @@ mod tests {
             'b' => fabric::path(1, 1, PortNumber::CPU, PortNumber::CPU),
             _ => fabric::fabric_port(PortNumber::CPU),
         };
-        let update = |&(kind, table): &(UpdateKind, char)| TableUpdate {
-            kind,
-            entry: entry(table),
-        };
+        let update =
+            |&(kind, table): &(UpdateKind, char)| TableUpdate { kind, entry: entry(table) };
         let updates: Vec<TableUpdate> = updates.iter().map(update).collect();
         let lengths: Vec<usize> = split_stages(&updates).map(<[TableUpdate]>::len).collect();
         assert_eq!(lengths, runs, "{updates:?}");

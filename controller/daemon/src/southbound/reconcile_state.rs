@@ -144,9 +144,7 @@ impl ReconcileState {
         };
         let drift = self.log_drift(outcome, p4info);
         self.log_outcome(outcome, p4info);
-        self.held = (outcome.missing == 0)
-            .then(|| self.desired_tables())
-            .flatten();
+        self.held = (outcome.missing == 0).then(|| self.desired_tables()).flatten();
         let seen = self.held.is_some().then(|| self.verified_now());
         board.update_status(self.switch, |line| {
             let nothing_new = outcome.pass.updates == 0
@@ -160,9 +158,8 @@ impl ReconcileState {
             if let Some(foreign) = &outcome.foreign {
                 line.foreign = show_first(foreign, |entry| p4info.display(entry).to_string());
             }
-            line.refusals = show_first(&outcome.refusals, |refusal| {
-                describe_refusal(refusal, p4info)
-            });
+            line.refusals =
+                show_first(&outcome.refusals, |refusal| describe_refusal(refusal, p4info));
             line.last_pass = Some(outcome.pass);
             line.passes += 1;
         });

@@ -67,9 +67,7 @@ pub(crate) async fn run_session<N: SwitchNetwork>(
 ) {
     let span = info_span!("session", switch = %target.name);
     let mut session = SwitchSession::new(target, shared);
-    stop.run_until_cancelled(session.reconnect_forever())
-        .instrument(span)
-        .await;
+    stop.run_until_cancelled(session.reconnect_forever()).instrument(span).await;
 }
 
 struct SwitchSession<N> {
@@ -194,21 +192,14 @@ async fn receive_messages(
                 continue;
             }
         };
-        send_bid(
-            arbitration,
-            ArbitrationInput::StatusReceived(verdict),
-            &stream.outgoing,
-        )
-        .await?;
+        send_bid(arbitration, ArbitrationInput::StatusReceived(verdict), &stream.outgoing).await?;
     }
     Ok(())
 }
 
 /// Waits until it is known in which term to bid.
 async fn wait_for_term(mandate: &mut watch::Receiver<WritePermit>) -> ArbitrationInput {
-    let known = mandate
-        .wait_for(|mandate| mandate.arbitration_input().is_some())
-        .await;
+    let known = mandate.wait_for(|mandate| mandate.arbitration_input().is_some()).await;
     match known.ok().and_then(|mandate| mandate.arbitration_input()) {
         Some(input) => input,
         // The controller ends, and its sessions with it.
@@ -320,10 +311,7 @@ async fn reconcile_forever<N: SwitchNetwork>(
         }
         let due = effort.next_reconcile(limits);
         while let Some(newer) = effort.wait_for_newer(&mut news, due).await {
-            if effort
-                .adopt_generation(newer, &shared.board)
-                .needs_reconcile()
-            {
+            if effort.adopt_generation(newer, &shared.board).needs_reconcile() {
                 break;
             }
         }

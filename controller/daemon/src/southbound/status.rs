@@ -54,8 +54,7 @@ pub struct SwitchStatus {
 impl SwitchStatus {
     /// Whether the switch was seen to hold the tables of a generation, or later ones.
     pub fn holds_generation(&self, generation: u64) -> bool {
-        self.verified
-            .is_some_and(|seen| seen.generation >= generation)
+        self.verified.is_some_and(|seen| seen.generation >= generation)
     }
 }
 
@@ -124,9 +123,7 @@ impl StatusBoard {
     /// All lines, by switch.
     pub fn all_statuses(&self) -> BTreeMap<SwitchId, SwitchStatus> {
         let lines = self.statuses.iter();
-        lines
-            .map(|line| (*line.key(), line.value().clone()))
-            .collect()
+        lines.map(|line| (*line.key(), line.value().clone())).collect()
     }
 
     /// Looks at every line in turn, by switch.
@@ -176,10 +173,7 @@ impl StatusBoard {
     /// Puts a switch on the board. It is there before its session first runs, so that nobody takes
     /// a board without it for a fabric without it.
     pub(crate) fn add_switch(&self, switch: SwitchId, name: &str) {
-        let line = SwitchStatus {
-            name: name.to_owned(),
-            ..SwitchStatus::default()
-        };
+        let line = SwitchStatus { name: name.to_owned(), ..SwitchStatus::default() };
         self.statuses.insert(switch, line);
         self.changes.send_replace(());
     }

@@ -91,10 +91,7 @@ mod tests {
         let now = Instant::now();
         let until = now + Duration::from_secs(3);
         let elected = WritePermit::Leader { term: 7, until };
-        let standby = WritePermit::Standby {
-            term: 7,
-            leader: None,
-        };
+        let standby = WritePermit::Standby { term: 7, leader: None };
         let id = |term| ElectionId::new(term, 1, 1);
         let cases = [
             (WritePermit::Unknown, 7, now, false),

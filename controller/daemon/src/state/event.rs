@@ -136,19 +136,12 @@ pub struct Effects {
 impl Effects {
     /// Nothing, for this reason.
     pub(crate) fn from_refusal(finding: Finding) -> Self {
-        Self {
-            refusal: Some(finding.clone()),
-            findings: vec![finding],
-            ..Self::default()
-        }
+        Self { refusal: Some(finding.clone()), findings: vec![finding], ..Self::default() }
     }
 
     pub(super) fn with_record(record: StoreRecord) -> Self {
         let record = Some(record);
-        Self {
-            record,
-            ..Self::default()
-        }
+        Self { record, ..Self::default() }
     }
 }
 

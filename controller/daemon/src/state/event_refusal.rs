@@ -55,15 +55,8 @@ pub(super) fn check_jobs<'a>(
             return Err(EventRefusal::DuplicateJob(job.id.to_string()));
         }
         let nics = job.flows.iter().flat_map(|flow| [flow.src, flow.dst]);
-        let hosts_known = job
-            .gpus
-            .keys()
-            .all(|host| host.index() < fabric.hosts().len());
-        if !hosts_known
-            || nics
-                .into_iter()
-                .any(|nic| nic.index() >= fabric.nics().len())
-        {
+        let hosts_known = job.gpus.keys().all(|host| host.index() < fabric.hosts().len());
+        if !hosts_known || nics.into_iter().any(|nic| nic.index() >= fabric.nics().len()) {
             return Err(EventRefusal::UnknownNic(job.id.to_string()));
         }
     }

@@ -60,8 +60,6 @@ impl PlanRollout {
 
     fn end_switches(&self, link: LinkId) -> impl Iterator<Item = SwitchId> {
         let Link { from, to, .. } = *self.fabric.link(link);
-        [from.node, to.node]
-            .into_iter()
-            .filter_map(FabricNode::switch)
+        [from.node, to.node].into_iter().filter_map(FabricNode::switch)
     }
 }

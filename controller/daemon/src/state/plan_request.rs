@@ -35,19 +35,9 @@ impl PlanRequest {
 
     /// Plans.
     pub fn compute_plan(self) -> PlanResult {
-        let Self {
-            inputs,
-            fabric,
-            jobs,
-            policy,
-            previous,
-        } = self;
+        let Self { inputs, fabric, jobs, policy, previous } = self;
         let (input, policy) = policy.with_adopted_jobs(PlanInput { fabric, jobs });
         let (plan, report) = planner::plan(&input, &policy, previous.as_deref());
-        PlanResult {
-            inputs,
-            plan: Arc::new(plan),
-            report: Arc::new(report),
-        }
+        PlanResult { inputs, plan: Arc::new(plan), report: Arc::new(report) }
     }
 }

@@ -21,14 +21,8 @@ impl State {
         &mut self,
         proposal: PolicyProposal,
     ) -> Result<Effects, EventRefusal> {
-        let PolicyProposal {
-            content,
-            signature,
-            trial_until,
-        } = proposal;
-        let edition = self
-            .history
-            .propose_revision(content, signature, trial_until)?;
+        let PolicyProposal { content, signature, trial_until } = proposal;
+        let edition = self.history.propose_revision(content, signature, trial_until)?;
         let effects = match edition.content == self.history.latest().content {
             true => Effects::default(),
             false => self.enter_revision(edition)?,

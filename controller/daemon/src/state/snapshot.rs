@@ -153,31 +153,13 @@ impl ReportedJobsRecord {
 impl PlanRecord {
     pub(crate) fn new(plan: &Plan) -> Self {
         let job = |job: &PlannedJob| {
-            let numbers = [
-                job.intensity,
-                job.bottleneck_seconds,
-                job.correction,
-                job.priority,
-            ];
+            let numbers = [job.intensity, job.bottleneck_seconds, job.correction, job.priority];
             let id = job.id.to_string();
-            PlannedJobRecord(
-                id,
-                job.number,
-                job.rank,
-                job.level,
-                numbers.map(f64::to_bits),
-            )
+            PlannedJobRecord(id, job.number, job.rank, job.level, numbers.map(f64::to_bits))
         };
         let flow = |flow: &PlannedFlow| {
             let links = flow.links.to_vec();
-            PlannedFlowRecord(
-                flow.job,
-                flow.src,
-                flow.dst,
-                flow.udp_src_port,
-                links,
-                flow.pinned,
-            )
+            PlannedFlowRecord(flow.job, flow.src, flow.dst, flow.udp_src_port, links, flow.pinned)
         };
         Self {
             generation: plan.generation,
@@ -227,12 +209,7 @@ impl PlanRecord {
 impl PlannedRuleRecord {
     fn new(rule: &PlannedRule) -> Self {
         let ports = [rule.sport, rule.dport];
-        Self(
-            rule.job,
-            rule.senders.clone(),
-            rule.receivers.clone(),
-            ports,
-        )
+        Self(rule.job, rule.senders.clone(), rule.receivers.clone(), ports)
     }
 
     fn to_rule(&self) -> PlannedRule {
@@ -297,9 +274,7 @@ impl StateSnapshot {
         });
         for (change, generation) in &self.returning {
             check_change(change, &state.fabric)?;
-            state
-                .returning
-                .record_change(*change, &state.fabric, *generation);
+            state.returning.record_change(*change, &state.fabric, *generation);
         }
         state.jobs = jobs_from_document(&self.jobs, &state.fabric)?;
         state.reported = self.reported_jobs.to_reported_jobs(&state.fabric)?;
@@ -317,9 +292,7 @@ impl StateSnapshot {
         (state.requested, state.planned) = (self.requested, self.planned);
         state.spent = self.spent;
         let decided = self.rollout.as_ref();
-        state.rollout = decided
-            .map(|had| self.restore_rollout(&state, had))
-            .transpose()?;
+        state.rollout = decided.map(|had| self.restore_rollout(&state, had)).transpose()?;
         Ok(state)
     }
 
@@ -342,11 +315,7 @@ impl StateSnapshot {
 impl PlanResult {
     /// The answer to a question of which only the answer is known.
     pub(crate) fn from_recording(inputs: u64, plan: Plan) -> Self {
-        Self {
-            inputs,
-            plan: Arc::new(plan),
-            report: Arc::new(empty_report()),
-        }
+        Self { inputs, plan: Arc::new(plan), report: Arc::new(empty_report()) }
     }
 
     /// How many events it takes into account.
@@ -382,9 +351,7 @@ pub(crate) fn jobs_from_document(
 }
 
 fn apply_changes(fabric: &Fabric, changes: &[AvailabilityChange]) -> Result<Fabric, SnapshotError> {
-    changes
-        .iter()
-        .try_for_each(|change| check_change(change, fabric))?;
+    changes.iter().try_for_each(|change| check_change(change, fabric))?;
     Ok(fabric.with_changes(changes.iter().copied()))
 }
 
@@ -414,10 +381,7 @@ fn empty_report() -> PlanReport {
             cut_weight: 0.0,
             total_weight: 0.0,
         },
-        bounds: LoadBounds {
-            max_load: 0.0,
-            max_load_lower_bound: 0.0,
-        },
+        bounds: LoadBounds { max_load: 0.0, max_load_lower_bound: 0.0 },
         findings: Vec::new(),
         moved: Vec::new(),
         rationales: Vec::new(),

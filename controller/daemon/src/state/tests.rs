@@ -15,12 +15,7 @@ fn fabric() -> Fabric {
 }
 
 fn job(name: &str, dst: usize) -> Job {
-    let flow = Flow {
-        src: NicId(0),
-        dst: NicId::from(dst),
-        bytes: 1e9,
-        udp_src_port: 50_000,
-    };
+    let flow = Flow { src: NicId(0), dst: NicId::from(dst), bytes: 1e9, udp_src_port: 50_000 };
     Job {
         id: name.into(),
         tenant: None,
@@ -36,10 +31,7 @@ fn job(name: &str, dst: usize) -> Job {
 
 fn learned() -> State {
     let mut state = State::new(8, 0);
-    assert_eq!(
-        settle(&mut state, StateEvent::FabricLearned(fabric())).generation,
-        1
-    );
+    assert_eq!(settle(&mut state, StateEvent::FabricLearned(fabric())).generation, 1);
     state
 }
 
@@ -74,10 +66,8 @@ fn a_generation_is_spent_only_on_what_differs() {
         .map(|event| settle(&mut state, event).generation);
     assert_eq!(generations, [2, 2, 2]);
     // Protected, repaired, and planned anew: the job has no way left.
-    let changed = settle(
-        &mut state,
-        StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0))),
-    );
+    let changed =
+        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0))));
     assert_eq!(changed.rollout.unwrap().generation, 5);
     let again = StateEvent::FabricChanged(AvailabilityChange::LinkDown(LinkId(0)));
     assert!(settle(&mut state, again).rollout.is_none());
@@ -86,18 +76,10 @@ fn a_generation_is_spent_only_on_what_differs() {
 #[test]
 fn a_failure_is_repaired_while_the_planner_thinks() {
     let mut state = learned();
-    let question = state
-        .step(StateEvent::JobsChanged(vec![job("a", 9)]))
-        .plan_request;
+    let question = state.step(StateEvent::JobsChanged(vec![job("a", 9)])).plan_request;
     let question = question.unwrap();
-    let spine = state
-        .fabric
-        .switches_of_tier(topology::Tier::Spine)
-        .next()
-        .unwrap();
-    let effects = state.step(StateEvent::FabricChanged(AvailabilityChange::SwitchDown(
-        spine,
-    )));
+    let spine = state.fabric.switches_of_tier(topology::Tier::Spine).next().unwrap();
+    let effects = state.step(StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
     let numbers = |realise: Option<PlanRollout>| realise.map(|realise| realise.generation);
     assert_eq!(numbers(effects.protection), Some(2));
     assert_eq!(numbers(effects.rollout), Some(3));
@@ -117,17 +99,9 @@ fn a_failure_is_repaired_while_the_planner_thinks() {
 #[test]
 fn an_answer_about_a_fabric_that_is_gone_says_nothing() {
     let mut state = State::new(8, 0);
-    let question = state
-        .step(StateEvent::FabricLearned(fabric()))
-        .plan_request
-        .unwrap();
+    let question = state.step(StateEvent::FabricLearned(fabric())).plan_request.unwrap();
     let other = clos::build_clos("other", &ClosSpec::default()).unwrap();
-    assert!(
-        state
-            .step(StateEvent::FabricLearned(other))
-            .plan_request
-            .is_none()
-    );
+    assert!(state.step(StateEvent::FabricLearned(other)).plan_request.is_none());
     let effects = state.step(StateEvent::Planned(Box::new(question.compute_plan())));
     assert!(effects.rollout.is_none());
     let question = effects.plan_request.unwrap();
@@ -158,27 +132,13 @@ fn a_full_table_is_planned_for_until_the_policy_changes() {
 fn a_failed_spine_is_planned_around_and_used_again() {
     let mut state = learned();
     settle(&mut state, StateEvent::JobsChanged(vec![job("a", 9)]));
-    for spine in state
-        .fabric
-        .switches_of_tier(topology::Tier::Spine)
-        .collect::<Vec<_>>()
-    {
-        let effects = settle(
-            &mut state,
-            StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)),
-        );
+    for spine in state.fabric.switches_of_tier(topology::Tier::Spine).collect::<Vec<_>>() {
+        let effects =
+            settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchDown(spine)));
         let realise = effects.rollout.unwrap();
-        assert!(
-            realise.plan.flows[0]
-                .links
-                .iter()
-                .all(|link| realise.fabric.is_usable(*link))
-        );
+        assert!(realise.plan.flows[0].links.iter().all(|link| realise.fabric.is_usable(*link)));
         assert!(!realise.plan.flows[0].links.is_empty());
-        settle(
-            &mut state,
-            StateEvent::FabricChanged(AvailabilityChange::SwitchUp(spine)),
-        );
+        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::SwitchUp(spine)));
         let held = StateEvent::GenerationHeld(state.generation());
         settle(&mut state, held);
     }
@@ -187,26 +147,15 @@ fn a_failed_spine_is_planned_around_and_used_again() {
 #[test]
 fn what_works_again_is_used_once_every_switch_knows_of_it() {
     let mut state = learned();
-    let leaf = state
-        .fabric
-        .switches_of_tier(topology::Tier::Leaf)
-        .next()
-        .unwrap();
+    let leaf = state.fabric.switches_of_tier(topology::Tier::Leaf).next().unwrap();
     let cable = state.fabric.up_links(leaf)[0];
-    settle(
-        &mut state,
-        StateEvent::FabricChanged(AvailabilityChange::LinkDown(cable)),
-    );
+    settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(cable)));
     let failed = state.generation();
     let back = StateEvent::FabricChanged(AvailabilityChange::LinkUp(cable.reverse()));
     let known = settle(&mut state, back).rollout.unwrap();
     assert!(known.fabric.is_up(cable) && !known.fabric.is_usable(cable));
     // What they held before does not know of it.
-    assert!(
-        settle(&mut state, StateEvent::GenerationHeld(failed))
-            .rollout
-            .is_none()
-    );
+    assert!(settle(&mut state, StateEvent::GenerationHeld(failed)).rollout.is_none());
     assert!(state.is_returning());
     let used = settle(&mut state, StateEvent::GenerationHeld(known.generation)).rollout;
     assert!(used.unwrap().fabric.is_usable(cable));
@@ -214,25 +163,16 @@ fn what_works_again_is_used_once_every_switch_knows_of_it() {
 
     // A host has one cable.
     let host = state.fabric.nic(NicId(0)).uplink;
-    settle(
-        &mut state,
-        StateEvent::FabricChanged(AvailabilityChange::LinkDown(host)),
-    );
-    let used = settle(
-        &mut state,
-        StateEvent::FabricChanged(AvailabilityChange::LinkUp(host)),
-    )
-    .rollout;
+    settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkDown(host)));
+    let used =
+        settle(&mut state, StateEvent::FabricChanged(AvailabilityChange::LinkUp(host))).rollout;
     assert!(used.unwrap().fabric.is_usable(host));
 }
 
 #[test]
 fn a_drain_in_the_policy_is_realised_even_without_jobs() {
     let mut state = learned();
-    let drained = || Policy {
-        drained: vec!["spine1".into()],
-        ..Policy::default()
-    };
+    let drained = || Policy { drained: vec!["spine1".into()], ..Policy::default() };
     let spine = state.fabric.switch_named("spine1").unwrap();
     let is_drained = |state: &mut State, policy| {
         let realise = settle(state, StateEvent::PolicyChanged(policy)).rollout;
@@ -246,23 +186,11 @@ fn a_drain_in_the_policy_is_realised_even_without_jobs() {
 #[test]
 fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
     let too_many = Policy::default();
-    let unknown = Policy {
-        levels: 4,
-        drained: vec!["spine9".into()],
-        ..Policy::default()
-    };
+    let unknown = Policy { levels: 4, drained: vec!["spine9".into()], ..Policy::default() };
     let cases = [
-        (
-            StateEvent::PolicyChanged(too_many),
-            "policy",
-            "8 levels, the switches serve 4",
-        ),
+        (StateEvent::PolicyChanged(too_many), "policy", "8 levels, the switches serve 4"),
         (StateEvent::PolicyChanged(unknown), "policy", "spine9"),
-        (
-            StateEvent::JobsChanged(vec![job("a", 1), job("a", 2)]),
-            "job a",
-            "this name",
-        ),
+        (StateEvent::JobsChanged(vec![job("a", 1), job("a", 2)]), "job a", "this name"),
         (StateEvent::JobsChanged(vec![job("b", 999)]), "job b", "NIC"),
         (
             StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99))),
@@ -277,10 +205,7 @@ fn what_cannot_be_is_refused_by_name_and_changes_nothing() {
         assert_eq!(effects.generation, 1);
         assert!(effects.rollout.is_none());
         let finding = &effects.findings[0];
-        assert_eq!(
-            (finding.severity, finding.about.as_str()),
-            (Severity::Error, about)
-        );
+        assert_eq!((finding.severity, finding.about.as_str()), (Severity::Error, about));
         assert!(finding.text.contains(text), "{}", finding.text);
     }
 }
@@ -297,9 +222,7 @@ fn another_fabric_forgets_the_jobs_of_the_one_before() {
 fn way(realise: &PlanRollout) -> Vec<String> {
     let links = realise.plan.flows[0].links.iter();
     let fabric = &realise.fabric;
-    links
-        .map(|link| fabric.node_name(fabric.link(*link).to.node).to_owned())
-        .collect()
+    links.map(|link| fabric.node_name(fabric.link(*link).to.node).to_owned()).collect()
 }
 
 #[test]
@@ -310,10 +233,7 @@ fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
         .collect();
     for spine in spines {
         // Planned where it would not be by itself: away from a spine that is then given back.
-        let drained = Policy {
-            drained: vec![spine.clone()],
-            ..Policy::default()
-        };
+        let drained = Policy { drained: vec![spine.clone()], ..Policy::default() };
         settle(&mut state, StateEvent::PolicyChanged(drained));
         let last = NicId::from(state.fabric.nics().len() - 1);
         let jobs = vec![job("a", last.index())];
@@ -324,10 +244,7 @@ fn jobs_stay_where_they_are_while_the_fabric_grows_around_them() {
 
         // One more spine, so that links have other ids.
         let host = state.fabric.host(state.fabric.nic(last).host).name.clone();
-        let spec = ClosSpec {
-            spines: 1 + ClosSpec::default().spines,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { spines: 1 + ClosSpec::default().spines, ..ClosSpec::default() };
         let grown = clos::build_clos("lab", &spec).unwrap();
         let to = grown.host(grown.host_named(&host).unwrap()).nics[0];
         let beginning = StartingState {
@@ -349,16 +266,11 @@ fn events() -> impl Strategy<Value = StateEvent> {
         held,
         Just(StateEvent::FabricLearned(fabric())),
         proptest::collection::vec(0usize..14, 0..4).prop_map(|to| {
-            let jobs = to
-                .iter()
-                .enumerate()
-                .map(|(index, to)| job(&format!("j{index}"), *to + 1));
+            let jobs = to.iter().enumerate().map(|(index, to)| job(&format!("j{index}"), *to + 1));
             StateEvent::JobsChanged(jobs.collect())
         }),
-        (1u8..=8).prop_map(|levels| StateEvent::PolicyChanged(Policy {
-            levels,
-            ..Policy::default()
-        })),
+        (1u8..=8)
+            .prop_map(|levels| StateEvent::PolicyChanged(Policy { levels, ..Policy::default() })),
         part.prop_map(|(at, kind)| StateEvent::FabricChanged(match kind {
             0 | 1 => AvailabilityChange::LinkDown(LinkId::from(at)),
             2 | 3 => AvailabilityChange::LinkUp(LinkId::from(at)),
@@ -391,10 +303,7 @@ proptest! {
 #[test]
 fn a_trial_stays_where_what_was_before_does_not_fit_the_fabric_any_more() {
     let mut state = learned();
-    let drained = Policy {
-        drained: vec!["spine2".to_owned()],
-        ..Policy::default()
-    };
+    let drained = Policy { drained: vec!["spine2".to_owned()], ..Policy::default() };
     settle(&mut state, StateEvent::PolicyChanged(drained));
     let proposal = PolicyProposal {
         content: PolicyContent::from(&Policy::default()),
@@ -402,26 +311,15 @@ fn a_trial_stays_where_what_was_before_does_not_fit_the_fabric_any_more() {
         trial_until: Some(70),
     };
     settle(&mut state, StateEvent::PolicyProposed(Box::new(proposal)));
-    let spec = ClosSpec {
-        spines: 1,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { spines: 1, ..ClosSpec::default() };
     let smaller = clos::build_clos("lab", &spec).unwrap();
     settle(&mut state, StateEvent::FabricLearned(smaller));
 
     let effects = settle(&mut state, StateEvent::DeadlineReached(70));
-    let about: Vec<_> = effects
-        .findings
-        .iter()
-        .map(|finding| &*finding.about)
-        .collect();
+    let about: Vec<_> = effects.findings.iter().map(|finding| &*finding.about).collect();
     assert_eq!((effects.refusal, about), (None, vec!["policy"]));
     let latest = state.policy_history().latest();
     assert_eq!((latest.trial.as_ref(), latest.number), (None, 4));
     assert_eq!(latest.content, PolicyContent::from(&Policy::default()));
-    assert_eq!(
-        state.policy_history().next_due_ms(),
-        None,
-        "there is nothing left to wait for"
-    );
+    assert_eq!(state.policy_history().next_due_ms(), None, "there is nothing left to wait for");
 }

@@ -59,13 +59,7 @@ impl RecordingDisk {
 
     /// Moments since the beginning.
     fn now(&self) -> usize {
-        self.0
-            .lock()
-            .unwrap()
-            .asked
-            .iter()
-            .map(DiskRequest::duration)
-            .sum()
+        self.0.lock().unwrap().asked.iter().map(DiskRequest::duration).sum()
     }
 
     /// The disk after a power failure at some moment. What was synced is there; of the rest, only
@@ -93,11 +87,8 @@ impl RecordingDisk {
             }
         }
         let live = bytes.clone();
-        let asked = vec![
-            DiskRequest::Length(bytes.len()),
-            DiskRequest::Bytes(0, bytes),
-            DiskRequest::Sync,
-        ];
+        let asked =
+            vec![DiskRequest::Length(bytes.len()), DiskRequest::Bytes(0, bytes), DiskRequest::Sync];
         Self(Arc::new(Mutex::new(DiskJournal { live, asked })))
     }
 }
@@ -157,10 +148,7 @@ fn record(number: u64, kind: u8) -> StoreRecord {
 
 fn jobs(number: u64) -> JobsDocument {
     JobsDocument {
-        jobs: vec![JobDocument {
-            id: format!("job{number}"),
-            ..JobDocument::default()
-        }],
+        jobs: vec![JobDocument { id: format!("job{number}"), ..JobDocument::default() }],
     }
 }
 
@@ -212,11 +200,8 @@ fn every_policy_is_remembered_in_order() {
     assert_eq!(store.read_state().unwrap(), StoredState::default());
     store.write_records(&[record(1, 2), record(2, 2)]).unwrap();
     store.write_records(&[record(3, 2)]).unwrap();
-    let drained = store
-        .policy_revisions()
-        .unwrap()
-        .into_iter()
-        .map(|edition| edition.content.policy.drained);
+    let drained =
+        store.policy_revisions().unwrap().into_iter().map(|edition| edition.content.policy.drained);
     let names: Vec<_> = drained.flatten().collect();
     assert_eq!(names, ["spine1", "spine2", "spine3"]);
 }

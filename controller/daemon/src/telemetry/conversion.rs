@@ -69,11 +69,7 @@ fn decode_announcement(said: proto::Announcement) -> Result<JobDocument, Invalid
     check_limit("text", longest.unwrap_or(0), MAX_TEXT)?;
     check_limit("flows", said.flows.len(), MAX_FLOWS)?;
     check_limit("gpus", said.gpus.len(), MAX_FLOWS)?;
-    let collective = said
-        .collective
-        .as_ref()
-        .map(decode_collective)
-        .transpose()?;
+    let collective = said.collective.as_ref().map(decode_collective).transpose()?;
     let flows: Result<Vec<_>, _> = said.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
         id: said.job,
@@ -130,6 +126,5 @@ fn decode_window(said: proto::Window) -> Result<ReportWindow, InvalidReport> {
 
 fn check_limit(field: &'static str, found: usize, limit: usize) -> Result<(), InvalidReport> {
     let fits = found <= limit;
-    fits.then_some(())
-        .ok_or(InvalidReport::TooLong { field, limit })
+    fits.then_some(()).ok_or(InvalidReport::TooLong { field, limit })
 }

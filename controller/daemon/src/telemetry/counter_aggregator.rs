@@ -172,10 +172,7 @@ impl ByteCounter {
     fn record_count(&mut self, at: f64, count: CounterValue) -> u64 {
         let last = self.last.replace(count).unwrap_or(count);
         let more = |now: u64, before: u64| if now >= before { now - before } else { now };
-        let (packets, bytes) = (
-            more(count.packets, last.packets),
-            more(count.bytes, last.bytes),
-        );
+        let (packets, bytes) = (more(count.packets, last.packets), more(count.bytes, last.bytes));
         self.sum.bytes += bytes;
         self.packet_bytes = bytes.checked_div(packets).unwrap_or(self.packet_bytes);
         self.rate.record_sum(at, self.sum.bytes);
@@ -230,12 +227,9 @@ impl CounterAggregator {
         let PlanRollout { fabric, plan, .. } = realised;
         let mut had = std::mem::take(&mut self.pins);
         let unpinned = plan.flows.iter().filter(|flow| !flow.pinned);
-        self.unpinned = unpinned
-            .filter_map(|flow| flow.links.last().copied())
-            .collect();
-        for (leaf, key, pin) in pin_counters(fabric, plan)
-            .into_iter()
-            .chain(rule_counters(fabric, plan))
+        self.unpinned = unpinned.filter_map(|flow| flow.links.last().copied()).collect();
+        for (leaf, key, pin) in
+            pin_counters(fabric, plan).into_iter().chain(rule_counters(fabric, plan))
         {
             let before = had.get_mut(&leaf).and_then(|pins| pins.remove(&key));
             let meter = before.map_or_else(ByteCounter::default, |pin| pin.meter);
@@ -256,11 +250,7 @@ impl CounterAggregator {
             };
             self.jobs.entry(job.id.clone()).or_insert_with(new);
         }
-        if self
-            .fabric
-            .as_ref()
-            .is_none_or(|had| had.links() != fabric.links())
-        {
+        if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
             self.cells = port_level_counters(fabric, plan.levels);
         }
         self.fabric = Some(fabric.clone());
@@ -430,11 +420,7 @@ fn rule_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCo
         let leaf = *leaf;
         rows.map(move |row| {
             let arrives = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
-            (
-                leaf,
-                row.entry.key,
-                PinCounter::from_job(&plan.jobs[row.job], arrives),
-            )
+            (leaf, row.entry.key, PinCounter::from_job(&plan.jobs[row.job], arrives))
         })
     };
     leaves.iter().flat_map(of_leaf).collect()

@@ -82,11 +82,7 @@ pub(super) fn check_window(
     let seconds = window.seconds;
     let gpus = job.gpu_count();
     if window.flop > f64::from(gpus) * PEAK_FLOPS * seconds * SLACK {
-        return Err(ImplausibleWindow::TooMuchWork {
-            flop: window.flop,
-            seconds,
-            gpus,
-        });
+        return Err(ImplausibleWindow::TooMuchWork { flop: window.flop, seconds, gpus });
     }
     check_bytes(window, job, fabric)
 }
@@ -99,13 +95,8 @@ fn check_numbers(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
     ];
     let flows = window.flow_bytes.iter().map(|bytes| ("flow_bytes", *bytes));
     let is_number = |value: f64| value.is_finite() && value >= 0.0;
-    let wrong = numbers
-        .into_iter()
-        .chain(flows)
-        .find(|(_, value)| !is_number(*value));
-    wrong.map_or(Ok(()), |(field, _)| {
-        Err(ImplausibleWindow::InvalidNumber(field))
-    })
+    let wrong = numbers.into_iter().chain(flows).find(|(_, value)| !is_number(*value));
+    wrong.map_or(Ok(()), |(field, _)| Err(ImplausibleWindow::InvalidNumber(field)))
 }
 
 fn check_times(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
@@ -118,18 +109,12 @@ fn check_times(window: &ReportWindow) -> Result<(), ImplausibleWindow> {
         ("communication_seconds", window.communication_seconds),
     ];
     if let Some((what, seconds)) = spans.into_iter().find(|(_, span)| *span > length * SLACK) {
-        return Err(ImplausibleWindow::ExceedsWindow {
-            what,
-            seconds,
-            window: length,
-        });
+        return Err(ImplausibleWindow::ExceedsWindow { what, seconds, window: length });
     }
     let within = |start: &f64| (0.0..=length * SLACK).contains(start);
     let is_sound =
         window.iteration_starts.is_sorted() && window.iteration_starts.iter().all(within);
-    is_sound
-        .then_some(())
-        .ok_or(ImplausibleWindow::IterationStarts)
+    is_sound.then_some(()).ok_or(ImplausibleWindow::IterationStarts)
 }
 
 /// Each flow by itself: together, flows of a NIC may have waited for each other in any way. Nothing
@@ -143,11 +128,7 @@ fn check_bytes(window: &ReportWindow, job: &Job, fabric: &Fabric) -> Result<(), 
     for (number, (flow, bytes)) in job.flows.iter().zip(&window.flow_bytes).enumerate() {
         let cable = fabric.link(fabric.nic(flow.src).uplink);
         if *bytes > cable.bandwidth.bytes_per_second() * seconds * SLACK {
-            return Err(ImplausibleWindow::TooManyBytes {
-                flow: number,
-                bytes: *bytes,
-                seconds,
-            });
+            return Err(ImplausibleWindow::TooManyBytes { flow: number, bytes: *bytes, seconds });
         }
     }
     Ok(())

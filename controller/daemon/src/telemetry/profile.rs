@@ -118,10 +118,8 @@ mod tests {
         };
         profile.add_window(&window);
         profile.add_window(&window);
-        let job = JobDocument {
-            flows: Some(vec![FlowDocument::default()]),
-            ..JobDocument::default()
-        };
+        let job =
+            JobDocument { flows: Some(vec![FlowDocument::default()]), ..JobDocument::default() };
         let shown = profile.apply_to(&job);
         assert_eq!(shown.flop_per_iteration, Some(3e15));
         assert_eq!(shown.compute_seconds, Some(1.0));
@@ -130,10 +128,7 @@ mod tests {
         assert_eq!(shown.flows.as_ref().unwrap()[0].bytes, 4e9);
         assert!(profile_differs(&shown, &job, 0.1) && !profile_differs(&shown, &shown, 0.0));
         // Windows without bytes leave those that are known.
-        profile.add_window(&ReportWindow {
-            flow_bytes: Vec::new(),
-            ..window
-        });
+        profile.add_window(&ReportWindow { flow_bytes: Vec::new(), ..window });
         assert_eq!(profile.apply_to(&job).flows.unwrap()[0].bytes, 4e9);
         assert_eq!(profile.iteration_seconds(), Some(2.0));
     }

@@ -79,11 +79,7 @@ enum ProfilingStage {
 impl ReportedJobRegistry {
     /// Without jobs.
     pub fn new(limits: TelemetryConfig) -> Self {
-        Self {
-            limits,
-            jobs: BTreeMap::new(),
-            has_changed: false,
-        }
+        Self { limits, jobs: BTreeMap::new(), has_changed: false }
     }
 
     /// Takes up jobs that were told before, by whomever; who does not report again falls silent.
@@ -99,20 +95,18 @@ impl ReportedJobRegistry {
     /// Everything anew in the ids of another fabric; jobs that it has no place for are gone.
     pub fn move_to_fabric(&mut self, fabric: &Fabric) -> Vec<ReportFeedback> {
         let mut remarks = Vec::new();
-        self.jobs.retain(
-            |name, entry| match resolve_announcement(&entry.document, fabric) {
-                Ok((document, job)) => {
-                    (entry.document, entry.job) = (document, job);
-                    true
-                }
-                Err(finding) => {
-                    let job = name.clone();
-                    let to = entry.owner;
-                    remarks.push(ReportFeedback { to, job, finding });
-                    false
-                }
-            },
-        );
+        self.jobs.retain(|name, entry| match resolve_announcement(&entry.document, fabric) {
+            Ok((document, job)) => {
+                (entry.document, entry.job) = (document, job);
+                true
+            }
+            Err(finding) => {
+                let job = name.clone();
+                let to = entry.owner;
+                remarks.push(ReportFeedback { to, job, finding });
+                false
+            }
+        });
         self.has_changed = true;
         remarks
     }
@@ -145,19 +139,14 @@ impl ReportedJobRegistry {
     /// A stream has closed: its jobs stay for as long as jobs may be silent.
     pub fn close_stream(&mut self, reporter: ReporterId) {
         let mut entries = self.jobs.values_mut();
-        let own = entries
-            .by_ref()
-            .filter(|entry| entry.owner == Some(reporter));
+        let own = entries.by_ref().filter(|entry| entry.owner == Some(reporter));
         own.for_each(|entry| entry.owner = None);
     }
 
     /// What follows from time alone: jobs that are silent go, profiling ends, the next begin.
     pub fn advance_time(&mut self, now: Instant) -> Vec<ReportFeedback> {
         let mut remarks = self.expire_silent(now);
-        let ended = self
-            .jobs
-            .iter_mut()
-            .filter(|(_, entry)| entry.is_profiling_over(now));
+        let ended = self.jobs.iter_mut().filter(|(_, entry)| entry.is_profiling_over(now));
         for (name, entry) in ended {
             entry.apply_profile();
             let text = "too little was reported while it was profiled; ranked by what there is";
@@ -196,17 +185,12 @@ impl ReportedJobRegistry {
 
     /// What jobs say of an iteration, for comparison with what switches count.
     pub fn reported_iterations(&self) -> BTreeMap<JobId, ReportedIteration> {
-        let known = self
-            .jobs
-            .values()
-            .filter(|entry| entry.stage == ProfilingStage::Known);
+        let known = self.jobs.values().filter(|entry| entry.stage == ProfilingStage::Known);
         let claim = |entry: &ReportedJob| ReportedIteration {
             seconds: entry.iteration_seconds,
             bytes: entry.job.flows.iter().map(|flow| flow.bytes).sum(),
         };
-        known
-            .map(|entry| (entry.job.id.clone(), claim(entry)))
-            .collect()
+        known.map(|entry| (entry.job.id.clone(), claim(entry))).collect()
     }
 
     /// Remarks for those whose jobs a finding is about.
@@ -290,17 +274,9 @@ impl ReportedJobRegistry {
         now: Instant,
     ) -> Result<Option<Finding>, Finding> {
         let name = &window.job.clone();
-        let entry = self
-            .jobs
-            .get_mut(name)
-            .filter(|entry| entry.owner == Some(from));
-        let unknown = || {
-            job_finding(
-                name,
-                Finding::error,
-                "not this reporter's; announce it first",
-            )
-        };
+        let entry = self.jobs.get_mut(name).filter(|entry| entry.owner == Some(from));
+        let unknown =
+            || job_finding(name, Finding::error, "not this reporter's; announce it first");
         let entry = entry.ok_or_else(unknown)?;
         entry.last_report = now;
         let window = window.split_bytes_by_flow(&entry.job);
@@ -325,27 +301,16 @@ impl ReportedJobRegistry {
             Some(flop) if flop > UNKNOWN_FLOP => {
                 job_finding(name, Finding::info, "profile complete")
             }
-            _ => job_finding(
-                name,
-                Finding::warning,
-                "reports no FLOP, so it is ranked last",
-            ),
+            _ => job_finding(name, Finding::warning, "reports no FLOP, so it is ranked last"),
         };
         self.begin_profiles(now);
         Ok(Some(finding))
     }
 
     fn end_job(&mut self, from: ReporterId, name: &str) -> Result<Option<Finding>, Finding> {
-        let is_own = self
-            .jobs
-            .get(name)
-            .is_some_and(|entry| entry.owner == Some(from));
+        let is_own = self.jobs.get(name).is_some_and(|entry| entry.owner == Some(from));
         if !is_own {
-            return Err(job_finding(
-                name,
-                Finding::error,
-                "not this reporter's; it stays",
-            ));
+            return Err(job_finding(name, Finding::error, "not this reporter's; it stays"));
         }
         self.jobs.remove(name);
         self.has_changed = true;
@@ -359,10 +324,7 @@ impl ReportedJobRegistry {
         let gone = self.jobs.extract_if(.., is_silent);
         let gone: Vec<ReportFeedback> = gone
             .map(|(name, entry)| {
-                let text = format!(
-                    "silent for {} s, so it counts as ended",
-                    grace.as_secs_f64()
-                );
+                let text = format!("silent for {} s, so it counts as ended", grace.as_secs_f64());
                 entry.feedback(job_finding(&name, Finding::warning, text))
             })
             .collect();
@@ -375,11 +337,7 @@ impl ReportedJobRegistry {
         let until = now + self.limits.profile_longest;
         let profiled = self.jobs.values();
         let profiled = profiled.filter(|entry| matches!(entry.stage, ProfilingStage::Profiled(_)));
-        let free = self
-            .limits
-            .profiled_at_once
-            .get()
-            .saturating_sub(profiled.count());
+        let free = self.limits.profiled_at_once.get().saturating_sub(profiled.count());
         let waiting = self.jobs.values_mut();
         let waiting = waiting.filter(|entry| entry.stage == ProfilingStage::Waiting);
         for entry in waiting.take(free) {
@@ -409,11 +367,7 @@ impl ReportedJob {
         let flows = |entry: &Self| entry.job.flows.len();
         let is_same = had.document.gpus == self.document.gpus && flows(&had) == flows(self);
         if self.stage == ProfilingStage::Waiting && is_same {
-            *self = Self {
-                owner: self.owner,
-                last_report: self.last_report,
-                ..had
-            };
+            *self = Self { owner: self.owner, last_report: self.last_report, ..had };
         }
     }
 
@@ -448,11 +402,7 @@ impl ReportedJob {
     }
 
     fn feedback(&self, finding: Finding) -> ReportFeedback {
-        ReportFeedback {
-            to: self.owner,
-            job: self.document.id.clone(),
-            finding,
-        }
+        ReportFeedback { to: self.owner, job: self.document.id.clone(), finding }
     }
 }
 
@@ -473,9 +423,7 @@ fn resolve_announcement(
         complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
         complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
     }
-    let document = JobsDocument {
-        jobs: vec![complete],
-    };
+    let document = JobsDocument { jobs: vec![complete] };
     let resolved = document.resolve_jobs(fabric, "announcement");
     let resolved =
         resolved.map_err(|error| job_finding(name, Finding::error, error.to_string()))?;

@@ -120,10 +120,7 @@ impl TelemetryTask {
 
     /// Takes up the jobs that the controller was told of before, by another desk or another run.
     async fn restore_jobs(&mut self) -> Result<(), ControllerError> {
-        let told = self
-            .access
-            .query_state(|state| state.reported_jobs().clone())
-            .await?;
+        let told = self.access.query_state(|state| state.reported_jobs().clone()).await?;
         self.follow_fabric();
         if let Some((_, fabric)) = &self.fabric {
             self.registry.restore_jobs(&told, fabric, Instant::now());
@@ -146,9 +143,7 @@ impl TelemetryTask {
                 let Some((_, fabric)) = &self.fabric else {
                     return;
                 };
-                let remark = self
-                    .registry
-                    .ingest_report(reporter, report, fabric, Instant::now());
+                let remark = self.registry.ingest_report(reporter, report, fabric, Instant::now());
                 self.send_feedback(remark);
             }
         }
@@ -201,10 +196,7 @@ impl TelemetryTask {
         let measured = Arc::clone(&self.measured.borrow_and_update());
         let disputes =
             measured.find_disputes(&self.registry.reported_iterations(), self.disagree_min);
-        let findings: Vec<Finding> = disputes
-            .iter()
-            .map(|(_, finding)| finding.clone())
-            .collect();
+        let findings: Vec<Finding> = disputes.iter().map(|(_, finding)| finding.clone()).collect();
         let before = self.disputes.send_replace(findings);
         let is_new = |finding: &Finding| !before.contains(finding);
         let news = disputes.into_iter().filter(|(_, finding)| is_new(finding));
@@ -234,10 +226,7 @@ async fn submission_done(
 }
 
 async fn wait_for_change<T>(watched: &mut watch::Receiver<T>) -> Result<(), ControllerError> {
-    watched
-        .changed()
-        .await
-        .map_err(|_| ControllerError::Stopped)
+    watched.changed().await.map_err(|_| ControllerError::Stopped)
 }
 
 fn log_feedback(remark: &ReportFeedback) {

@@ -67,9 +67,7 @@ async fn read(etcd: &Etcd, change: impl Fn(&mut RawConfig)) -> Result<ClusterSna
         asking(etcd, raw);
         change(raw);
     });
-    let calls = GrpcNetwork
-        .connect_store(&etcd.client, &config.etcd.unwrap())
-        .await?;
+    let calls = GrpcNetwork.connect_store(&etcd.client, &config.etcd.unwrap()).await?;
     calls.read_snapshot().await
 }
 
@@ -97,10 +95,7 @@ async fn a_user_leads_however_often_a_token_ends() {
     assert!(tell(&lab, &controller, 2).await);
     // Far longer than etcd remembers a token that nobody shows.
     let later = Instant::now() + Duration::from_secs(4) + TENURE;
-    until(&controller, |mandate: &WritePermit| {
-        mandate.expires_at() > Some(later)
-    })
-    .await;
+    until(&controller, |mandate: &WritePermit| mandate.expires_at() > Some(later)).await;
     assert!(tell(&lab, &controller, 1).await, "with another token");
     verified(&lab, &controller).await;
     controller.shutdown().await;

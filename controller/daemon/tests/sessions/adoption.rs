@@ -27,19 +27,10 @@ const RULE: &str = "[[adopt]]\njob = 'stranger'\nsrc = ['h1']\ndport = 4791\nlev
 
 /// Applies a policy and waits until all switches hold it.
 async fn apply(lab: &Lab, controller: &ControllerHandle, service: &NorthboundService, text: &str) {
-    let text = PolicyFile {
-        file: "policy.toml".to_owned(),
-        text: text.to_owned(),
-    };
-    let wish = PreviewPolicyRequest {
-        policy: Some(text),
-        temporary: None,
-    };
+    let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
+    let wish = PreviewPolicyRequest { policy: Some(text), temporary: None };
     let shown = service.preview_policy(&wish).await.unwrap();
-    let order = ApplyPolicyRequest {
-        wish,
-        ..ApplyPolicyRequest::default()
-    };
+    let order = ApplyPolicyRequest { wish, ..ApplyPolicyRequest::default() };
     let written = crate::lab::written(controller);
     let done = service.apply_policy(&order).await.unwrap();
     assert!(done.applied, "{done:?}");
@@ -63,10 +54,7 @@ async fn delivered(busy: &Busy, level: u32) -> u64 {
     let counted = client.read_port_level_counts().await.unwrap();
     let link = busy.lab.fabric.nic(NicId(2)).uplink.reverse();
     let port = busy.lab.fabric.link(link).from.port;
-    let at = (
-        p4::fabric::PortNumber::new(port).unwrap(),
-        PriorityLevel::new(level).unwrap(),
-    );
+    let at = (p4::fabric::PortNumber::new(port).unwrap(), PriorityLevel::new(level).unwrap());
     counted.get(&at).map_or(0, |count| count.packets)
 }
 
@@ -97,16 +85,8 @@ fn config() -> Config {
 
 /// The flow of nobody, announced.
 fn announced(lab: &Lab) -> Job {
-    let flow = Flow {
-        src: NicId(0),
-        dst: NicId(2),
-        bytes: 1e9,
-        udp_src_port: STRANGER,
-    };
-    Job {
-        flows: vec![flow],
-        ..lab.job("announced", STRANGER)
-    }
+    let flow = Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port: STRANGER };
+    Job { flows: vec![flow], ..lab.job("announced", STRANGER) }
 }
 
 /// A lab under traffic, with jobs for all flows but the last, whose controller is served.

@@ -24,10 +24,7 @@ const CHANGE: &str = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexe
 fn order() -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         wish: PreviewPolicyRequest {
-            policy: Some(PolicyFile {
-                file: "policy.toml".to_owned(),
-                text: CHANGE.to_owned(),
-            }),
+            policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: CHANGE.to_owned() }),
             temporary: None,
         },
         who: "ada".to_owned(),
@@ -44,10 +41,7 @@ async fn served(lab: &Lab) -> (ControllerHandle, NorthboundService) {
     let controller = lab.control(hasty).await;
     let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(lab, &controller).await;
     let service = NorthboundService::new(controller.access().clone(), &config(hasty));
     (controller, service)
@@ -92,12 +86,8 @@ fn refusals(table: &str, of: std::ops::Range<u64>) -> FaultScript {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_while_applying_ends_in_the_old_or_the_new_whole() {
     let [before, after] = undisturbed().await;
-    let drops = (4..=24)
-        .step_by(4)
-        .map(|nth| FaultScript(vec![InjectedFault::DropStream { nth }]));
-    let restarts = (2..=10)
-        .step_by(2)
-        .map(|nth| FaultScript(vec![InjectedFault::Restart { nth }]));
+    let drops = (4..=24).step_by(4).map(|nth| FaultScript(vec![InjectedFault::DropStream { nth }]));
+    let restarts = (2..=10).step_by(2).map(|nth| FaultScript(vec![InjectedFault::Restart { nth }]));
     let delays = (3..=9).step_by(3).map(|nth| {
         let by = Duration::from_millis(200);
         FaultScript(vec![InjectedFault::DelayWrite { nth, by }])
@@ -118,9 +108,6 @@ async fn what_a_switch_refuses_for_good_is_taken_back_and_told() {
     let (done, held) = changed(refusals("job_qos", 3..2_000)).await;
     assert!(!done.applied, "{done:?}");
     let told = &done.findings[0].text;
-    assert!(
-        told.contains("leaf1") && told.contains("taken back"),
-        "{told}"
-    );
+    assert!(told.contains("leaf1") && told.contains("taken back"), "{told}");
     assert!(held == before);
 }

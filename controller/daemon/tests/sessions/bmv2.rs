@@ -25,18 +25,12 @@ async fn simple_switch_goes_from_empty_to_verified_and_a_job_costs_its_own_entri
     let Some(lab) = lab() else { return };
     let controller = lab.control(|_| {}).await;
     let empty = verified(&lab, &controller).await;
-    let (before, tables) = (
-        written(&controller),
-        controller.desired_tables().tables.clone(),
-    );
+    let (before, tables) = (written(&controller), controller.desired_tables().tables.clone());
     let total: usize = tables.values().map(|tables| tables.len()).sum();
     assert_eq!(before, total as u64);
 
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let arrival = verified(&lab, &controller).await;
     let p4info = ForwardingPipeline::embedded_fabric().p4info;
     let desired = controller.desired_tables();
@@ -58,10 +52,7 @@ async fn a_simple_switch_killed_and_started_again_is_restored() {
     let Some(mut lab) = lab() else { return };
     let controller = lab.control(|_| {}).await;
     let jobs = vec![lab.job("a", 50_000)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(&lab, &controller).await;
 
     let killed = tokio::time::Instant::now();
@@ -92,10 +83,7 @@ async fn a_second_controller_takes_simple_switch_over_and_gives_it_back() {
     // It learns of a job that the first does not know; when it goes, the first is there again.
     let before = written(&first);
     let jobs = vec![lab.job("a", 50_000)];
-    second
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    second.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(&lab, &second).await;
     assert_eq!(written(&first), before);
     second.shutdown().await;

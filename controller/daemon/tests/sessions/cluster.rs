@@ -83,11 +83,7 @@ fn member(
         raw.etcd.deadline_ms = 800;
     });
     let fabric = lab.fabric.clone();
-    async {
-        Controller::start(config, fabric, Policy::default())
-            .await
-            .unwrap()
-    }
+    async { Controller::start(config, fabric, Policy::default()).await.unwrap() }
 }
 
 /// Waits until a controller's mandate is such.
@@ -117,26 +113,16 @@ async fn knows(controller: &ControllerHandle, jobs: usize) {
 /// Tells a controller of this many jobs; whether it took them and has stored them.
 pub(crate) async fn tell(lab: &Lab, controller: &ControllerHandle, jobs: u16) -> bool {
     let jobs = (0..jobs).map(|n| lab.job(&format!("job{n}"), 50_000 + n));
-    let submitted = controller
-        .submit_event(StateEvent::JobsChanged(jobs.collect()))
-        .await;
+    let submitted = controller.submit_event(StateEvent::JobsChanged(jobs.collect())).await;
     let findings = submitted.unwrap().findings;
-    findings
-        .iter()
-        .all(|finding| finding.severity != Severity::Error)
+    findings.iter().all(|finding| finding.severity != Severity::Error)
 }
 
 /// A change of policy that writes to no switch.
 fn order() -> ApplyPolicyRequest {
-    let text = PolicyFile {
-        file: "policy.toml".to_owned(),
-        text: "fairness = 0.2".to_owned(),
-    };
+    let text = PolicyFile { file: "policy.toml".to_owned(), text: "fairness = 0.2".to_owned() };
     ApplyPolicyRequest {
-        wish: PreviewPolicyRequest {
-            policy: Some(text),
-            temporary: None,
-        },
+        wish: PreviewPolicyRequest { policy: Some(text), temporary: None },
         who: "ada".to_owned(),
         ..ApplyPolicyRequest::default()
     }
@@ -145,9 +131,7 @@ fn order() -> ApplyPolicyRequest {
 /// Waits until a controller is connected to all switches and primary on none.
 async fn is_ready(controller: &ControllerHandle) {
     let waits = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
-    let waiting = controller
-        .status_board()
-        .wait_until(|lines| lines.values().all(waits));
+    let waiting = controller.status_board().wait_until(|lines| lines.values().all(waits));
     timeout(DEADLINE, waiting).await.unwrap();
 }
 
@@ -184,10 +168,7 @@ async fn a_leader_that_dies_is_succeeded_by_one_that_knows_everything() {
     let third = member(&lab, 3, &etcd.client).await;
     let taking_over = Instant::now();
     until(&third, leads).await;
-    assert!(
-        taking_over.elapsed() < Duration::from_secs(LEASE_S),
-        "given back"
-    );
+    assert!(taking_over.elapsed() < Duration::from_secs(LEASE_S), "given back");
     assert_eq!(third.current_rollout().unwrap().plan.jobs.len(), 1);
     verified(&lab, &third).await;
     assert_eq!(written(&third), 0);
@@ -207,16 +188,9 @@ async fn an_etcd_that_restarts_changes_nothing() {
     let total = written(&controller);
 
     etcd.kill();
-    assert!(
-        !tell(&lab, &controller, 3).await,
-        "in force, but not stored"
-    );
+    assert!(!tell(&lab, &controller, 3).await, "in force, but not stored");
     let service = NorthboundService::new(controller.access().clone(), &config(|_| {}));
-    let refused = service
-        .apply_policy(&order())
-        .await
-        .unwrap_err()
-        .to_string();
+    let refused = service.apply_policy(&order()).await.unwrap_err().to_string();
     assert!(refused.contains("nothing is changed"), "{refused}");
     assert_eq!(service.get_policy().await.unwrap().number, 1);
     assert!(etcd.run());
@@ -225,19 +199,12 @@ async fn an_etcd_that_restarts_changes_nothing() {
     let is_renewed =
         |mandate: &WritePermit| leads(mandate) && mandate.expires_at() > Some(restarted + TENURE);
     let renewed = until(&controller, is_renewed);
-    assert_eq!(
-        renewed.await.arbitration_input(),
-        before.arbitration_input(),
-        "the same term"
-    );
+    assert_eq!(renewed.await.arbitration_input(), before.arbitration_input(), "the same term");
     assert!(tell(&lab, &controller, 2).await);
     let done = service.apply_policy(&order()).await.unwrap();
     assert!(done.applied && done.edition > 1, "{done:?}");
     verified(&lab, &controller).await;
-    assert!(
-        written(&controller) < 2 * total,
-        "no table was written again"
-    );
+    assert!(written(&controller) < 2 * total, "no table was written again");
     controller.shutdown().await;
 }
 
@@ -260,10 +227,7 @@ async fn a_leader_cut_off_from_etcd_stops_before_another_leads() {
     until(&second, leads).await;
     let now = Instant::now();
     let last = *first.watch_permit().borrow();
-    assert!(
-        last.expires_at().is_some_and(|end| end < now),
-        "{last:?} at {now:?}"
-    );
+    assert!(last.expires_at().is_some_and(|end| end < now), "{last:?} at {now:?}");
     let total = written(&first);
     assert!(tell(&lab, &second, 3).await);
     assert!(!tell(&lab, &first, 4).await);
@@ -299,11 +263,7 @@ async fn while_etcd_is_gone_nobody_writes_and_the_switches_keep_what_they_have()
         _ = a.wait_for(leads) => {}
         _ = b.wait_for(leads) => {}
     }
-    let leader = if leads(&first.watch_permit().borrow()) {
-        &first
-    } else {
-        &second
-    };
+    let leader = if leads(&first.watch_permit().borrow()) { &first } else { &second };
     assert!(tell(&lab, leader, 2).await);
     verified(&lab, leader).await;
     let tables = leader.desired_tables().tables.clone();

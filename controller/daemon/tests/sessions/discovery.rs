@@ -121,17 +121,11 @@ fn connect(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex], [a, b]
 fn hosts(builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]) {
     let fabric = document();
     for nic in fabric.nics() {
-        let host = Host {
-            mac: nic.mac.0,
-            ip: nic.ip.octets(),
-            received: 0,
-        };
+        let host = Host { mac: nic.mac.0, ip: nic.ip.octets(), received: 0 };
         let host: EndpointIndex = builder.add_endpoint(Box::new(host));
         let at = fabric.endpoint_name(fabric.link(nic.uplink).to);
         let end = port(devices, &at);
-        builder
-            .connect_wire(WireEnd::Nic(host, 0), end, wire())
-            .unwrap();
+        builder.connect_wire(WireEnd::Nic(host, 0), end, wire()).unwrap();
     }
 }
 
@@ -144,11 +138,7 @@ async fn lab() -> Lab {
         hosts(builder, devices);
     };
     let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
-    lab.switches
-        .devices
-        .release_clock(ClockPace::Free)
-        .await
-        .unwrap();
+    lab.switches.devices.release_clock(ClockPace::Free).await.unwrap();
     lab
 }
 
@@ -201,24 +191,15 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
         let middle = builder.add_endpoint(Box::new(Diode));
         for (nic, end) in (0..).zip(&diode) {
             let end = port(devices, end);
-            builder
-                .connect_wire(WireEnd::Nic(middle, nic), end, wire())
-                .unwrap();
+            builder.connect_wire(WireEnd::Nic(middle, nic), end, wire()).unwrap();
         }
     };
     let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
-    lab.switches
-        .devices
-        .release_clock(ClockPace::Free)
-        .await
-        .unwrap();
+    lab.switches.devices.release_clock(ClockPace::Free).await.unwrap();
     let controller = lab.control(probing).await;
     let seen = found(&controller, |seen| seen.findings.len() == 5).await;
-    let told: BTreeSet<String> = seen
-        .findings
-        .iter()
-        .map(|finding| format!("{} {}", finding.about, finding.text))
-        .collect();
+    let told: BTreeSet<String> =
+        seen.findings.iter().map(|finding| format!("{} {}", finding.about, finding.text)).collect();
     let [a, b] = &diode;
     let crossed = |ends: [&String; 2], should: [&String; 2]| {
         let [a, b] = ends;
@@ -227,10 +208,7 @@ async fn crossed_missing_extra_and_one_way_cables_are_told_by_both_ends() {
     };
     let expected = [
         format!("{a}-{b} one-way: from {a} to {b} and not back"),
-        format!(
-            "{}-{} missing: nothing gets through",
-            missing[0], missing[1]
-        ),
+        format!("{}-{} missing: nothing gets through", missing[0], missing[1]),
         "leaf1:40-spine2:41 extra: no document has this cable".to_owned(),
         crossed([&one[0], &other[1]], [&one[1], &other[0]]),
         crossed([&other[0], &one[1]], [&other[1], &one[0]]),
@@ -252,16 +230,9 @@ async fn a_cable_that_falls_silent_has_failed_and_one_that_is_heard_again_works(
     });
     let wire = switch::WireIndex(position.unwrap() as u32);
     for (state, works) in [(WireState::Down, false), (WireState::Up, true)] {
-        lab.switches
-            .devices
-            .set_wire_state(wire, state)
-            .await
-            .unwrap();
+        lab.switches.devices.set_wire_state(wire, state).await.unwrap();
         let believed = controller.await_rollout(|had| had.fabric.is_up(cable) == works);
-        tokio::time::timeout(DEADLINE, believed)
-            .await
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(DEADLINE, believed).await.unwrap().unwrap();
         verified(&lab, &controller).await;
     }
     controller.shutdown().await;
@@ -284,16 +255,10 @@ fn inventory(lab: &Lab) -> Fabric {
 /// The names of cables between switches, and tiers.
 fn shape(fabric: &Fabric) -> (BTreeSet<String>, Vec<Tier>) {
     let links = fabric.links().iter();
-    let within = links.filter(|link| {
-        [link.from, link.to]
-            .iter()
-            .all(|end| end.node.switch().is_some())
-    });
-    let names = within.map(|link| {
-        [link.from, link.to]
-            .map(|end| fabric.endpoint_name(end))
-            .join("-")
-    });
+    let within =
+        links.filter(|link| [link.from, link.to].iter().all(|end| end.node.switch().is_some()));
+    let names =
+        within.map(|link| [link.from, link.to].map(|end| fabric.endpoint_name(end)).join("-"));
     let tiers = fabric.switches().iter().map(|switch| switch.tier);
     (names.collect(), tiers.collect())
 }
@@ -378,12 +343,7 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     let sent = sender.with_endpoint(move |_: &mut Host, _, out| out.send_packet(0, &packet));
     sent.await.unwrap();
     let arriving = async {
-        while receiver
-            .with_endpoint(|host: &mut Host, _, _| host.received)
-            .await
-            .unwrap()
-            == 0
-        {
+        while receiver.with_endpoint(|host: &mut Host, _, _| host.received).await.unwrap() == 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -391,11 +351,7 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
 
     // What falls silent has failed, and is not forgotten.
     let wire = switch::WireIndex(0);
-    lab.switches
-        .devices
-        .set_wire_state(wire, WireState::Down)
-        .await
-        .unwrap();
+    lab.switches.devices.set_wire_state(wire, WireState::Down).await.unwrap();
     let one_less = controller.await_rollout(|had| {
         let links = (0..had.fabric.links().len()).map(LinkId::from);
         links.filter(|link| !had.fabric.is_up(*link)).count() == 2
@@ -412,9 +368,8 @@ async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
     let blind = inventory(&lab);
     let config = config(|_| {});
     let lasts = Duration::from_secs(3);
-    let OneShotDiscovery {
-        topology, findings, ..
-    } = discover_once(&GrpcNetwork, &blind, &config, lasts).await;
+    let OneShotDiscovery { topology, findings, .. } =
+        discover_once(&GrpcNetwork, &blind, &config, lasts).await;
     assert_eq!(findings, []);
     let all = (0..4).map(SwitchId::from).collect();
     assert_eq!(topology.cables().len(), cables().len());
@@ -430,17 +385,12 @@ async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
     assert_eq!(known.findings, []);
     assert_eq!(known.topology.cables().len(), cables().len());
     assert_eq!(known.topology.hosts.len(), lab.fabric.nics().len());
-    let assumed = DiscoveryDefaults {
-        gbps: 100.0,
-        gpus: 8,
-    };
+    let assumed = DiscoveryDefaults { gbps: 100.0, gpus: 8 };
     let found = document_observed_fabric(&lab.fabric, &known.topology, assumed);
     let found = Fabric::try_from(&found.document).unwrap();
     let names = |fabric: &Fabric| {
         let links = (0..fabric.links().len()).map(LinkId::from);
-        links
-            .map(|link| fabric.link_name(link))
-            .collect::<BTreeSet<_>>()
+        links.map(|link| fabric.link_name(link)).collect::<BTreeSet<_>>()
     };
     assert_eq!(names(&found), names(&lab.fabric));
 }
@@ -451,19 +401,10 @@ async fn a_survey_does_not_disturb_a_controller() {
     let controller = lab.control(|_| {}).await;
     let before = verified(&lab, &controller).await;
     let config = config(|raw| raw.election.term = 0);
-    let found = discover_once(
-        &GrpcNetwork,
-        &lab.fabric,
-        &config,
-        Duration::from_millis(50),
-    )
-    .await;
+    let found = discover_once(&GrpcNetwork, &lab.fabric, &config, Duration::from_millis(50)).await;
     assert_eq!(found.findings.len(), 4);
     let text = &found.findings[0].text;
     assert!(text.contains("another controller is its primary"), "{text}");
-    assert_eq!(
-        verified(&lab, &controller).await.generation,
-        before.generation
-    );
+    assert_eq!(verified(&lab, &controller).await.generation, before.generation);
     controller.shutdown().await;
 }

@@ -29,18 +29,12 @@ async fn a_row_removed_changed_or_added_by_another_is_drift_and_is_repaired() {
     let controller = lab.control(|raw| raw.reconcile.interval_ms = 5).await;
     let desired = controller.desired_tables();
     all_hold(&controller).await;
-    let row = desired.tables[&LEAF]
-        .table_entries(table::PATH)
-        .next()
-        .unwrap();
+    let row = desired.tables[&LEAF].table_entries(table::PATH).next().unwrap();
     let row = TableEntry::from(row);
     let mut changed = row.clone();
     changed.value = fabric::path(2, 2, PortNumber::CPU, PortNumber::CPU).value;
-    let cases = [
-        (UpdateKind::Insert, stray()),
-        (UpdateKind::Modify, changed),
-        (UpdateKind::Delete, row),
-    ];
+    let cases =
+        [(UpdateKind::Insert, stray()), (UpdateKind::Modify, changed), (UpdateKind::Delete, row)];
     let mut intruder = intruder(&lab, "intruder").await;
     for (count, (kind, entry)) in (1..).zip(cases) {
         intruder.write(kind, entry).await;
@@ -88,9 +82,7 @@ async fn another_program_is_replaced_and_what_the_switch_can_keep_is_not_written
     other.push(&program).await;
     other.write(UpdateKind::Insert, stray()).await;
     drop(other);
-    let second = lab
-        .control(|raw| raw.reconcile.foreign = ForeignEntryPolicy::Keep)
-        .await;
+    let second = lab.control(|raw| raw.reconcile.foreign = ForeignEntryPolicy::Keep).await;
     all_hold(&second).await;
     let line = first_leaf(&second, |_| true).await;
     assert_eq!(line.written.pipelines, 1);

@@ -69,10 +69,7 @@ async fn served(lab: &Lab, change: impl Fn(&mut RawConfig)) -> (ControllerHandle
 async fn run(lab: &Lab, controller: &ControllerHandle, names: &[&str]) {
     let jobs = names.iter().zip(50_000..);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,10 +79,7 @@ async fn events_come_as_they_happen_and_go_on_after_a_break() {
     let mut reader = Reader::open(server.local_addr(), "").await;
     run(&lab, &controller, &["a"]).await;
     let came = reader.until("job_arrived").await;
-    assert_eq!(
-        (&came.data["job"], &came.data["rank"]),
-        (&"a".into(), &1.into())
-    );
+    assert_eq!((&came.data["job"], &came.data["rank"]), (&"a".into(), &1.into()));
     let held = reader.until("plan_verified").await;
     verified(&lab, &controller).await;
     drop(reader);

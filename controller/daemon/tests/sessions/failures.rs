@@ -30,9 +30,7 @@ async fn desired(controller: &ControllerHandle, what: impl Fn(&ControllerHandle)
 }
 
 fn rows(controller: &ControllerHandle, switch: SwitchId, table: p4::entry::TableId) -> usize {
-    controller.desired_tables().tables[&switch]
-        .table_entries(table)
-        .count()
+    controller.desired_tables().tables[&switch].table_entries(table).count()
 }
 
 #[tokio::test]
@@ -44,18 +42,12 @@ async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_last
     };
     let controller = lab.control(fast).await;
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let before = verified(&lab, &controller).await;
 
     let cable = uplink(&lab);
     let spine = lab.fabric.switch_after(cable).unwrap();
-    controller
-        .report_health(FabricPart::Cable(cable), PartHealth::Down)
-        .await
-        .unwrap();
+    controller.report_health(FabricPart::Cable(cable), PartHealth::Down).await.unwrap();
     let is_marked = |controller: &ControllerHandle| {
         let down = |switch| rows(controller, switch, table::PORT_DOWN) == 1;
         down(SwitchId(0)) && down(spine)
@@ -67,10 +59,7 @@ async fn a_cut_cable_is_out_of_use_at_both_ends_and_comes_back_after_it_has_last
     let flows = &realised.plan.flows;
     assert!(flows.iter().all(|flow| !flow.links.contains(&cable)));
 
-    controller
-        .report_health(FabricPart::Cable(cable.reverse()), PartHealth::Up)
-        .await
-        .unwrap();
+    controller.report_health(FabricPart::Cable(cable.reverse()), PartHealth::Up).await.unwrap();
     let is_used = |controller: &ControllerHandle| {
         let realised = controller.current_rollout();
         realised.is_some_and(|realised| realised.fabric.is_usable(cable))
@@ -89,10 +78,7 @@ async fn a_silent_switch_is_planned_around_and_restored_when_it_answers() {
     };
     let controller = lab.control(impatient).await;
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(&lab, &controller).await;
     let spine = lab.fabric.switch_after(uplink(&lab)).unwrap();
     lab.switches.servers.remove(spine.index()).shutdown().await;

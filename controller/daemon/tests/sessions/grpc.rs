@@ -21,9 +21,7 @@ use crate::http::{ask, ask_with};
 use crate::lab::Lab;
 
 async fn client(at: SocketAddr) -> NorthboundClient<Channel> {
-    NorthboundClient::connect(format!("http://{at}"))
-        .await
-        .unwrap()
+    NorthboundClient::connect(format!("http://{at}")).await.unwrap()
 }
 
 /// What HTTP answers.
@@ -38,18 +36,12 @@ fn says_the_same(http: &Value, grpc: &Value, place: &str) {
     match (http, grpc) {
         (_, Value::Object(fields)) if fields.len() == 1 && fields.contains_key("json") => {
             let text = fields["json"].as_str().unwrap();
-            assert_eq!(
-                &serde_json::from_str::<Value>(text).unwrap(),
-                http,
-                "{place}"
-            );
+            assert_eq!(&serde_json::from_str::<Value>(text).unwrap(), http, "{place}");
         }
         (Value::Object(http), Value::Object(grpc)) => {
             for (field, value) in http {
                 let place = format!("{place}.{field}");
-                let said = grpc
-                    .get(field)
-                    .unwrap_or_else(|| panic!("{place} is missing"));
+                let said = grpc.get(field).unwrap_or_else(|| panic!("{place} is missing"));
                 says_the_same(value, said, &place);
             }
         }
@@ -72,17 +64,9 @@ fn each_endpoint_has_its_rpc() {
     let document = openapi::openapi_document();
     let paths = document["paths"].as_object().unwrap().keys();
     for path in paths {
-        let words = path
-            .trim_start_matches("/v1/")
-            .trim_end_matches("/{name}")
-            .split('/');
-        let name: String = words
-            .map(|word| word[..1].to_uppercase() + &word[1..])
-            .collect();
-        assert!(
-            proto.contains(&format!("rpc {name}(")),
-            "{path} has no rpc {name}"
-        );
+        let words = path.trim_start_matches("/v1/").trim_end_matches("/{name}").split('/');
+        let name: String = words.map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+        assert!(proto.contains(&format!("rpc {name}(")), "{path} has no rpc {name}");
     }
 }
 
@@ -90,11 +74,7 @@ fn each_endpoint_has_its_rpc() {
 macro_rules! same {
     ($at:ident, $path:literal, $body:expr, $asked:expr, $field:literal) => {
         let said = json!($asked.await.unwrap().into_inner());
-        let said = if $field.is_empty() {
-            &said
-        } else {
-            &said[$field]
-        };
+        let said = if $field.is_empty() { &said } else { &said[$field] };
         says_the_same(&http($at, $path, $body).await, said, $path);
     };
 }
@@ -104,9 +84,7 @@ fn nothing() -> Request<proto::Nothing> {
 }
 
 fn name(name: &str) -> Request<proto::Name> {
-    Request::new(proto::Name {
-        name: name.to_owned(),
-    })
+    Request::new(proto::Name { name: name.to_owned() })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,13 +95,7 @@ async fn every_question_is_answered_as_over_http() {
     let mut grpc = client(at).await;
     same!(at, "/v1/jobs", None, grpc.jobs(nothing()), "jobs");
     same!(at, "/v1/links", None, grpc.links(nothing()), "links");
-    same!(
-        at,
-        "/v1/switches",
-        None,
-        grpc.switches(nothing()),
-        "switches"
-    );
+    same!(at, "/v1/switches", None, grpc.switches(nothing()), "switches");
     same!(at, "/v1/fabric", None, grpc.fabric(nothing()), "");
     same!(at, "/v1/plan", None, grpc.plan(nothing()), "");
     same!(at, "/v1/situation", None, grpc.situation(nothing()), "");
@@ -142,22 +114,10 @@ async fn every_command_does_as_over_http() {
     let at = served.at;
     let mut grpc = client(at).await;
     let text = "[[job]]\nmatch = 'b'\nlevel = 0\n[[job]]\nmatch = 'a'\nexempt = true\n";
-    let policy = proto::Text {
-        file: "p.toml".to_owned(),
-        text: text.to_owned(),
-    };
-    let wish = proto::Wish {
-        policy: Some(policy),
-        temporary: None,
-    };
+    let policy = proto::Text { file: "p.toml".to_owned(), text: text.to_owned() };
+    let wish = proto::Wish { policy: Some(policy), temporary: None };
     let body = json!(wish).to_string();
-    same!(
-        at,
-        "/v1/policy/diff",
-        Some(&body),
-        grpc.policy_diff(wish.clone()),
-        ""
-    );
+    same!(at, "/v1/policy/diff", Some(&body), grpc.policy_diff(wish.clone()), "");
     let order = proto::Order {
         wish: Some(wish),
         who: "ada".to_owned(),
@@ -171,17 +131,8 @@ async fn every_command_does_as_over_http() {
     assert_eq!(done.into_inner().trial_until_ms, None);
     let done = grpc.policy_rollback(proto::Say::default()).await.unwrap();
     assert_eq!(done.into_inner().edition, 3);
-    same!(
-        at,
-        "/v1/policy/history",
-        None,
-        grpc.policy_history(nothing()),
-        "chapters"
-    );
-    let nobody = grpc
-        .policy_confirm(proto::Say::default())
-        .await
-        .unwrap_err();
+    same!(at, "/v1/policy/history", None, grpc.policy_history(nothing()), "chapters");
+    let nobody = grpc.policy_confirm(proto::Say::default()).await.unwrap_err();
     assert_eq!(nobody.code(), Code::FailedPrecondition);
     served.end().await;
 }
@@ -193,11 +144,7 @@ async fn events_are_those_of_http_and_go_on() {
     let at = served.at;
     let mut grpc = client(at).await;
     let kept = http(at, "/v1/events", None).await;
-    let mut stream = grpc
-        .events(proto::Since::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let mut stream = grpc.events(proto::Since::default()).await.unwrap().into_inner();
     let page = stream.message().await.unwrap().unwrap();
     assert_eq!(json!(page.run), kept["run"]);
     let told = kept["events"].as_array().unwrap();
@@ -206,19 +153,13 @@ async fn events_are_those_of_http_and_go_on() {
         let mut grpc = json!(grpc);
         let kind = http["kind"].as_str().unwrap();
         let fields = grpc["kind"][kind].take();
-        let fields = fields
-            .as_object()
-            .unwrap_or_else(|| panic!("{kind}: {grpc}"));
+        let fields = fields.as_object().unwrap_or_else(|| panic!("{kind}: {grpc}"));
         let mut flat = grpc.as_object().unwrap().clone();
         flat.extend(fields.clone());
         flat.insert("kind".to_owned(), kind.into());
         says_the_same(http, &Value::Object(flat), kind);
     }
-    served
-        .controller
-        .submit_event(StateEvent::JobsChanged(Vec::new()))
-        .await
-        .unwrap();
+    served.controller.submit_event(StateEvent::JobsChanged(Vec::new())).await.unwrap();
     let mut left = 0;
     while left < 2 {
         let page = stream.message().await.unwrap().unwrap();
@@ -248,24 +189,13 @@ async fn who_asks_what_there_is_is_told() {
     let mut asked = Request::new(tokio_stream::iter([list]));
     let bob = MetadataValue::from_static("Bearer bob");
     asked.metadata_mut().insert("authorization", bob);
-    let mut answers = reflection
-        .server_reflection_info(asked)
-        .await
-        .unwrap()
-        .into_inner();
+    let mut answers = reflection.server_reflection_info(asked).await.unwrap().into_inner();
     let answer = answers.message().await.unwrap().unwrap().message_response;
     let Some(MessageResponse::ListServicesResponse(list)) = answer else {
         panic!("{answer:?}");
     };
-    let names: Vec<_> = list
-        .service
-        .into_iter()
-        .map(|service| service.name)
-        .collect();
-    for name in [
-        "crux.northbound.v1.Northbound",
-        "crux.telemetry.v1.Telemetry",
-    ] {
+    let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    for name in ["crux.northbound.v1.Northbound", "crux.telemetry.v1.Telemetry"] {
         assert!(names.iter().any(|known| known == name), "{names:?}");
     }
     served.end().await;
@@ -286,9 +216,7 @@ async fn history_has_the_name_of_the_token() {
     client(at).await.policy_rollback(asked).await.unwrap();
     let (_, history) = ask_with(at, "/v1/policy/history", None, "Bearer bob").await;
     let history: Vec<Value> = serde_json::from_str(&history).unwrap();
-    let who = history
-        .iter()
-        .map(|chapter| &chapter["edition"]["signature"]["who"]);
+    let who = history.iter().map(|chapter| &chapter["edition"]["signature"]["who"]);
     let who: Vec<_> = who.take(2).collect();
     assert_eq!(who, ["ada", "ada (says eve)"], "{history:?}");
     served.end().await;
@@ -306,10 +234,8 @@ pub(crate) fn token(name: &str, role: AccessRole, token: &[u8]) -> RawToken {
 
 fn guarded(change: impl Fn(&mut RawConfig)) -> Config {
     let mut raw = RawConfig::default();
-    raw.northbound.tokens = vec![
-        token("ada", AccessRole::Write, b"ada"),
-        token("bob", AccessRole::Read, b"bob"),
-    ];
+    raw.northbound.tokens =
+        vec![token("ada", AccessRole::Write, b"ada"), token("bob", AccessRole::Read, b"bob")];
     change(&mut raw);
     Config::try_from(raw).unwrap()
 }
@@ -326,20 +252,8 @@ async fn who_has_no_token_learns_which_is_missing() {
         ("/v1/jobs", None, "Bearer eve", 401, "nobody has this token"),
         ("/v1/jobs", None, "Bearer bob", 200, r#""id":"a""#),
         ("/metrics", None, "", 401, "Authorization: Bearer"),
-        (
-            "/v1/policy/confirm",
-            say,
-            "Bearer bob",
-            403,
-            "`bob` may read",
-        ),
-        (
-            "/v1/policy/confirm",
-            say,
-            "Bearer ada",
-            422,
-            "no edition is on trial",
-        ),
+        ("/v1/policy/confirm", say, "Bearer bob", 403, "`bob` may read"),
+        ("/v1/policy/confirm", say, "Bearer ada", 422, "no edition is on trial"),
         ("/v1/jobs", None, "Basic eDpib2I=", 200, r#""id":"a""#),
     ];
     for (path, body, token, status, expected) in cases {

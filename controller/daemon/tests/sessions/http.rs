@@ -69,16 +69,8 @@ const CASES: [(&str, Option<&str>, &str); 17] = [
     ("/v1/policy/diff", Some(WISH), "fairness: 0.0 -> 0.2"),
     ("/v1/policy/apply", Some(ORDER), r#""applied":true"#),
     ("/v1/policy", None, r#""number":2"#),
-    (
-        "/v1/policy/confirm",
-        Some(r#"{"who": "ada"}"#),
-        r#""trial_until_ms":null"#,
-    ),
-    (
-        "/v1/policy/rollback",
-        Some(r#"{"who": "ada"}"#),
-        r#""edition":3"#,
-    ),
+    ("/v1/policy/confirm", Some(r#"{"who": "ada"}"#), r#""trial_until_ms":null"#),
+    ("/v1/policy/rollback", Some(r#"{"who": "ada"}"#), r#""edition":3"#),
     ("/v1/policy/history", None, "fairness: 0.2 -> 0.0"),
     ("/v1/events", None, r#""kind":"job_arrived""#),
     ("/openapi.json", None, r#""openapi": "3.1.0""#),
@@ -92,43 +84,25 @@ async fn every_endpoint_answers() {
 
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
-        assert!(
-            status == 200 && answer.contains(expected),
-            "{path}: {status} {answer}"
-        );
+        assert!(status == 200 && answer.contains(expected), "{path}: {status} {answer}");
     }
     let documented = openapi::openapi_document();
-    let documented: BTreeSet<String> = documented["paths"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .cloned()
-        .collect();
-    let asked = CASES
-        .iter()
-        .map(|(path, ..)| match path.starts_with("/v1/explain") {
-            true => "/v1/explain/{name}".to_owned(),
-            false => (*path).to_owned(),
-        });
+    let documented: BTreeSet<String> =
+        documented["paths"].as_object().unwrap().keys().cloned().collect();
+    let asked = CASES.iter().map(|(path, ..)| match path.starts_with("/v1/explain") {
+        true => "/v1/explain/{name}".to_owned(),
+        false => (*path).to_owned(),
+    });
     let asked: BTreeSet<String> = asked.filter(|path| path.starts_with("/v1")).collect();
     assert_eq!(asked, documented);
 
     let (status, refused) = ask(at, "/v1/explain/aa", None).await;
-    assert!(
-        status == 404 && refused.contains("did you mean `a`?"),
-        "{refused}"
-    );
+    assert!(status == 404 && refused.contains("did you mean `a`?"), "{refused}");
     let (status, refused) = ask(at, "/v1/policy/diff", Some("{}x")).await;
     let refused: Value = serde_json::from_str(&refused).unwrap();
-    assert_eq!(
-        (status, &refused["findings"][0]["about"]),
-        (422, &Value::from("request"))
-    );
+    assert_eq!((status, &refused["findings"][0]["about"]), (422, &Value::from("request")));
     let (status, refused) = ask(at, "/v1/events?since=x", None).await;
-    assert!(
-        status == 422 && refused.contains("`x` is no position"),
-        "{refused}"
-    );
+    assert!(status == 422 && refused.contains("`x` is no position"), "{refused}");
     served.end().await;
 }
 
@@ -147,10 +121,7 @@ async fn the_page_is_there_and_may_load_nothing_else() {
         seen += 1;
         let (status, text) = ask(at, &path, None).await;
         assert_eq!(status, 200, "{path}");
-        assert!(
-            !text.contains("http://") || path.ends_with("elements.js"),
-            "{path}"
-        );
+        assert!(!text.contains("http://") || path.ends_with("elements.js"), "{path}");
         let imported = text.split("from \"./").skip(1);
         let imported = imported.filter_map(|text| text.split('"').next());
         for name in imported {
@@ -170,10 +141,7 @@ async fn monitoring_asks_for_metrics_that_there_are() {
     let served = lab.served(&Config::default()).await;
     let (_, text) = ask(served.at, "/metrics", None).await;
     let has = metrics(&text);
-    assert!(
-        text.contains("crux_switch_verified{switch=\"leaf1\"} 1"),
-        "{text}"
-    );
+    assert!(text.contains("crux_switch_verified{switch=\"leaf1\"} 1"), "{text}");
     assert!(text.contains("crux_job_level{job=\"a\"}"), "{text}");
     let wanted = [
         include_str!("../../../../docs/monitoring/dashboard.json"),

@@ -23,32 +23,20 @@ const ELECTION: p4rt::Uint128 = p4rt::Uint128 { high: 77, low: 0 };
 impl Intruder {
     /// The primary of `role`; the empty one is the controllers' own.
     pub(crate) async fn new(address: &str, device_id: u64, role: &str) -> Self {
-        let mut calls = P4RuntimeClient::connect(format!("http://{address}"))
-            .await
-            .unwrap();
+        let mut calls = P4RuntimeClient::connect(format!("http://{address}")).await.unwrap();
         let (stream, queue) = mpsc::channel(1);
-        let named = p4rt::Role {
-            name: role.to_owned(),
-            ..Default::default()
-        };
+        let named = p4rt::Role { name: role.to_owned(), ..Default::default() };
         let bid = p4rt::MasterArbitrationUpdate {
             device_id,
             role: Some(named).filter(|role| !role.name.is_empty()),
             election_id: Some(ELECTION),
             ..Default::default()
         };
-        let first = p4rt::StreamMessageRequest {
-            update: Some(ToSwitch::Arbitration(bid)),
-        };
+        let first = p4rt::StreamMessageRequest { update: Some(ToSwitch::Arbitration(bid)) };
         stream.send(first).await.unwrap();
         let answers = calls.stream_channel(ReceiverStream::new(queue)).await;
         answers.unwrap().into_inner().next().await.unwrap().unwrap();
-        Self {
-            calls,
-            device_id,
-            role: role.to_owned(),
-            _stream: stream,
-        }
+        Self { calls, device_id, role: role.to_owned(), _stream: stream }
     }
 
     /// Writes; a refusal fails the test.

@@ -73,18 +73,11 @@ impl Lab {
     pub(crate) async fn served(&self, config: &Config) -> Served {
         let controller = self.control(|_| {}).await;
         let jobs = vec![self.job("a", 50_000), self.job("b", 50_001)];
-        controller
-            .submit_event(StateEvent::JobsChanged(jobs))
-            .await
-            .unwrap();
+        controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
         verified(self, &controller).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = northbound::start_server(listener, controller.access(), config).unwrap();
-        Served {
-            controller,
-            at: server.local_addr(),
-            server,
-        }
+        Served { controller, at: server.local_addr(), server }
     }
 
     pub(crate) async fn with(options: impl Fn(usize) -> ServiceOptions) -> Self {
@@ -104,10 +97,7 @@ impl Lab {
             cpu_port: 255,
             levels: 8,
         };
-        let devices = parts
-            .switches
-            .iter()
-            .map(|switch| builder.add_device(device(switch)));
+        let devices = parts.switches.iter().map(|switch| builder.add_device(device(switch)));
         let devices: Vec<_> = devices.collect();
         wire(&mut builder, &devices);
         let handle = builder.spawn().unwrap();
@@ -118,13 +108,7 @@ impl Lab {
             let device = handle.device(devices[index]);
             servers.push(serve(listener, device, options(index)).await.unwrap());
         }
-        Self {
-            fabric: Fabric::new(parts),
-            switches: Embedded {
-                servers,
-                devices: handle,
-            },
-        }
+        Self { fabric: Fabric::new(parts), switches: Embedded { servers, devices: handle } }
     }
 }
 
@@ -145,34 +129,22 @@ impl<S> Lab<S> {
     /// What each switch holds, read by somebody else.
     pub(crate) async fn read_all(&self) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
         let mut tables = BTreeMap::new();
-        for SwitchTarget {
-            switch, address, ..
-        } in SwitchTarget::all_in_fabric(&self.fabric)
-        {
+        for SwitchTarget { switch, address, .. } in SwitchTarget::all_in_fabric(&self.fabric) {
             let client = self.client(&address).await;
-            let held = client
-                .read_all_tables(&ForwardingPipeline::embedded_fabric())
-                .await
-                .unwrap();
+            let held =
+                client.read_all_tables(&ForwardingPipeline::embedded_fabric()).await.unwrap();
             tables.insert(switch, Arc::new(held));
         }
         tables
     }
 
     pub(crate) async fn client(&self, address: &SwitchAddress) -> SwitchClient {
-        SwitchClient::connect(address, &Config::default().southbound)
-            .await
-            .unwrap()
+        SwitchClient::connect(address, &Config::default().southbound).await.unwrap()
     }
 
     /// A job with one flow between hosts on different leaves.
     pub(crate) fn job(&self, name: &str, udp_src_port: u16) -> Job {
-        let flow = Flow {
-            src: NicId(0),
-            dst: NicId(2),
-            bytes: 1e9,
-            udp_src_port,
-        };
+        let flow = Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port };
         Job {
             id: name.into(),
             tenant: None,
@@ -198,12 +170,7 @@ pub(crate) fn config(change: impl FnOnce(&mut RawConfig)) -> Config {
 
 /// The fabric of every lab, before its switches have addresses.
 pub(crate) fn parts() -> FabricParts {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        hosts_per_leaf: 2,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("lab", &spec).unwrap();
     FabricParts {
         name: fabric.name().to_owned(),
@@ -252,10 +219,5 @@ pub(crate) async fn first_leaf(
 
 /// Entries written to all switches so far.
 pub(crate) fn written(controller: &ControllerHandle) -> u64 {
-    controller
-        .status_board()
-        .all_statuses()
-        .values()
-        .map(|line| line.written.total_entries())
-        .sum()
+    controller.status_board().all_statuses().values().map(|line| line.written.total_entries()).sum()
 }

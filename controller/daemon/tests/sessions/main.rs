@@ -70,16 +70,9 @@ async fn from_empty_to_verified_and_a_later_pass_writes_nothing() {
     assert!(timing.timestamps.lowered <= timing.first_write.unwrap());
     assert!(timing.first_write.unwrap() <= timing.verified);
 
-    let total: usize = controller
-        .desired_tables()
-        .tables
-        .values()
-        .map(|tables| tables.len())
-        .sum();
+    let total: usize = controller.desired_tables().tables.values().map(|tables| tables.len()).sum();
     assert_eq!(written(&controller), total as u64);
-    let passes = first_leaf(&controller, |line| line.verified.is_some())
-        .await
-        .passes;
+    let passes = first_leaf(&controller, |line| line.verified.is_some()).await.passes;
     let line = first_leaf(&controller, |line| line.passes > passes + 2).await;
     assert_eq!((line.written.pipelines, line.failures), (1, 0));
     assert_eq!(written(&controller), total as u64);
@@ -92,10 +85,7 @@ async fn a_job_costs_its_own_entries_and_nothing_else() {
     let lab = Lab::new().await;
     let controller = lab.control(|_| {}).await;
     all_hold(&controller).await;
-    let (before, tables) = (
-        written(&controller),
-        controller.desired_tables().tables.clone(),
-    );
+    let (before, tables) = (written(&controller), controller.desired_tables().tables.clone());
 
     let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
     let receipt = controller.submit_event(event).await.unwrap();
@@ -112,16 +102,9 @@ async fn a_job_costs_its_own_entries_and_nothing_else() {
 
     // The same jobs again change nothing, not even the generation.
     let event = StateEvent::JobsChanged(vec![lab.job("a", 50_000)]);
-    assert_eq!(
-        controller.submit_event(event).await.unwrap().generation,
-        receipt.generation
-    );
+    assert_eq!(controller.submit_event(event).await.unwrap().generation, receipt.generation);
     controller.shutdown().await;
-    assert_eq!(
-        lab.read_all().await,
-        desired.tables,
-        "stopping withdraws nothing"
-    );
+    assert_eq!(lab.read_all().await, desired.tables, "stopping withdraws nothing");
 }
 
 #[tokio::test]
@@ -173,10 +156,8 @@ async fn a_pass_retries_by_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = SwitchAddress {
-        p4runtime: silent.local_addr().unwrap().to_string(),
-        device_id: 1,
-    };
+    let address =
+        SwitchAddress { p4runtime: silent.local_addr().unwrap().to_string(), device_id: 1 };
     let limits = controller::Config::default().southbound;
     let begun = tokio::time::Instant::now();
     let answer = match SwitchClient::connect(&address, &limits).await {
@@ -189,10 +170,7 @@ async fn a_switch_that_never_answers_is_given_up_at_the_deadline() {
 
 #[tokio::test]
 async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
-    for fault in [
-        InjectedFault::DropStream { nth: 1 },
-        InjectedFault::Restart { nth: 3 },
-    ] {
+    for fault in [InjectedFault::DropStream { nth: 1 }, InjectedFault::Restart { nth: 3 }] {
         let lab = Lab::with_faults(FaultScript(vec![fault.clone()])).await;
         // A small batch, so that there is a middle.
         let controller = lab.control(|raw| raw.reconcile.batch = 2).await;
@@ -200,11 +178,7 @@ async fn a_stream_dropped_in_the_middle_and_a_restart_end_in_the_same_tables() {
         let line = first_leaf(&controller, broken).await;
         assert!(line.last_error.is_some(), "{fault:?}");
         all_hold(&controller).await;
-        assert_eq!(
-            lab.read_all().await,
-            controller.desired_tables().tables,
-            "{fault:?}"
-        );
+        assert_eq!(lab.read_all().await, controller.desired_tables().tables, "{fault:?}");
         controller.shutdown().await;
     }
 }
@@ -226,10 +200,7 @@ async fn a_switch_restarted_empty_is_restored() {
 #[tokio::test]
 async fn a_stale_second_controller_writes_nothing_and_takes_over_when_the_first_is_gone() {
     for dialect in [ArbitrationDialect::Specification, ArbitrationDialect::Bmv2] {
-        let options = |_| ServiceOptions {
-            dialect,
-            ..ServiceOptions::default()
-        };
+        let options = |_| ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::with(options).await;
         let first = lab.control(|raw| raw.election.term = 5).await;
         all_hold(&first).await;
@@ -268,10 +239,7 @@ async fn losing_mastership_stops_all_writes() {
     let lost = |line: &SwitchStatus| matches!(line.mastership, Mastership::Backup { .. });
     first_leaf(&first, lost).await;
     let before = written(&first);
-    first
-        .submit_event(StateEvent::JobsChanged(vec![lab.job("a", 50_000)]))
-        .await
-        .unwrap();
+    first.submit_event(StateEvent::JobsChanged(vec![lab.job("a", 50_000)])).await.unwrap();
     let event = StateEvent::JobsChanged(vec![lab.job("b", 60_000)]);
     second.submit_event(event).await.unwrap();
     all_hold(&second).await;

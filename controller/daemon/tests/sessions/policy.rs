@@ -17,20 +17,14 @@ async fn served(
     let controller = lab.control(&change).await;
     let jobs = ["a", "b"].into_iter().zip([50_000, 50_001]);
     let jobs = jobs.map(|(name, port)| lab.job(name, port)).collect();
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let service = NorthboundService::new(controller.access().clone(), &config(&change));
     (controller, service)
 }
 
 fn wish(text: &str) -> PreviewPolicyRequest {
     PreviewPolicyRequest {
-        policy: Some(PolicyFile {
-            file: "policy.toml".to_owned(),
-            text: text.to_owned(),
-        }),
+        policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
         temporary: None,
     }
 }
@@ -58,10 +52,7 @@ async fn in_force(controller: &ControllerHandle, service: &NorthboundService, nu
     };
     tokio::time::timeout(DEADLINE, reached).await.unwrap();
     // Whatever event comes next is planned for after it.
-    controller
-        .submit_event(StateEvent::ElectionWon(0))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::ElectionWon(0)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,49 +64,23 @@ async fn what_is_shown_is_what_is_written_and_what_is_undone() {
 
     let preview = service.preview_policy(&wish(RAISED)).await.unwrap();
     assert!(lab.read_all().await == before, "a diff writes nothing");
-    assert!(
-        preview.policy[0].starts_with("job: [] -> ["),
-        "{:?}",
-        preview.policy
-    );
-    let shown: usize = preview
-        .switches
-        .iter()
-        .map(|switch| switch.entries.len())
-        .sum();
+    assert!(preview.policy[0].starts_with("job: [] -> ["), "{:?}", preview.policy);
+    let shown: usize = preview.switches.iter().map(|switch| switch.entries.len()).sum();
     let written = crate::lab::written(&controller);
     let done = service.apply_policy(&order(RAISED, None)).await.unwrap();
-    assert!(
-        (done.applied, done.trial_until_ms) == (true, None),
-        "{done:?}"
-    );
+    assert!((done.applied, done.trial_until_ms) == (true, None), "{done:?}");
     assert_eq!(crate::lab::written(&controller) - written, shown as u64);
     verified(&lab, &controller).await;
 
-    service
-        .rollback_policy(&RollbackPolicyRequest::default())
-        .await
-        .unwrap();
+    service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
     let before = lab.read_all().await;
-    service
-        .apply_policy(&order(EXEMPT, Some(600)))
-        .await
-        .unwrap();
+    service.apply_policy(&order(EXEMPT, Some(600))).await.unwrap();
     assert!(lab.read_all().await != before);
-    service
-        .rollback_policy(&RollbackPolicyRequest::default())
-        .await
-        .unwrap();
+    service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
     verified(&lab, &controller).await;
-    assert!(
-        lab.read_all().await == before,
-        "a trial leaves nothing behind"
-    );
+    assert!(lab.read_all().await == before, "a trial leaves nothing behind");
     let history = service.list_policy_revisions().await.unwrap();
-    let told: Vec<_> = history
-        .iter()
-        .map(|chapter| chapter.edition.number)
-        .collect();
+    let told: Vec<_> = history.iter().map(|chapter| chapter.edition.number).collect();
     assert_eq!(told, [5, 4, 3, 2, 1]);
     assert_eq!(history[3].edition.signature.who, "ada");
     assert_eq!(history[3].edition.trial, None);
@@ -131,33 +96,18 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
     let (controller, service) = served(&lab, stored).await;
     let done = service.apply_policy(&order(RAISED, Some(1))).await.unwrap();
     assert!(done.applied && done.trial_until_ms.is_some(), "{done:?}");
-    assert!(matches!(
-        service.apply_policy(&order("", None)).await,
-        Err(ServiceError::Refused(_))
-    ));
+    assert!(matches!(service.apply_policy(&order("", None)).await, Err(ServiceError::Refused(_))));
     in_force(&controller, &service, 3).await;
     verified(&lab, &controller).await;
 
-    let confirmed = service
-        .apply_policy(&order(RAISED, Some(3_600)))
-        .await
-        .unwrap();
-    service
-        .confirm_policy(&RollbackPolicyRequest::default())
-        .await
-        .unwrap();
+    let confirmed = service.apply_policy(&order(RAISED, Some(3_600))).await.unwrap();
+    service.confirm_policy(&RollbackPolicyRequest::default()).await.unwrap();
     assert!(
-        service
-            .confirm_policy(&RollbackPolicyRequest::default())
-            .await
-            .is_err(),
+        service.confirm_policy(&RollbackPolicyRequest::default()).await.is_err(),
         "nothing is on trial"
     );
     assert_eq!(confirmed.edition, 4);
-    let done = service
-        .apply_policy(&order("fairness = 0.5", Some(1)))
-        .await
-        .unwrap();
+    let done = service.apply_policy(&order("fairness = 0.5", Some(1))).await.unwrap();
     assert_eq!(done.edition, 5);
     drop(service);
     controller.shutdown().await;
@@ -165,12 +115,7 @@ async fn what_is_not_confirmed_ends_by_itself_also_after_a_restart() {
     let (again, service) = served(&lab, stored).await;
     in_force(&again, &service, 6).await;
     let content = service.get_policy().await.unwrap().content;
-    assert_eq!(
-        content,
-        service.list_policy_revisions().await.unwrap()[2]
-            .edition
-            .content
-    );
+    assert_eq!(content, service.list_policy_revisions().await.unwrap()[2].edition.content);
     assert_eq!(content.policy.jobs[0].pattern, "b");
     verified(&lab, &again).await;
     again.shutdown().await;
@@ -210,10 +155,7 @@ async fn an_override_lasts_as_long_as_it_was_to() {
         seconds: 1,
     };
     let order = ApplyPolicyRequest {
-        wish: PreviewPolicyRequest {
-            temporary: Some(wanted),
-            ..PreviewPolicyRequest::default()
-        },
+        wish: PreviewPolicyRequest { temporary: Some(wanted), ..PreviewPolicyRequest::default() },
         ..ApplyPolicyRequest::default()
     };
     service.apply_policy(&order).await.unwrap();
@@ -235,21 +177,14 @@ async fn a_bad_document_is_told_with_its_line_and_changes_nothing() {
             "levels = 8\nfairnes = 1\n",
             "policy.toml:2: fairnes: unknown field `fairnes`; did you mean `fairness`?",
         ),
-        (
-            "levels = 8\n\nfairness = 2\n",
-            "policy.toml:3: fairness: 2 is not a number from 0 to 1",
-        ),
+        ("levels = 8\n\nfairness = 2\n", "policy.toml:3: fairness: 2 is not a number from 0 to 1"),
         (
             "drained = ['leaf9']\n",
             "the fabric has no switch or cable `leaf9`; did you mean `leaf1`?",
         ),
     ];
     for (text, expected) in cases {
-        let refused = service
-            .apply_policy(&order(text, None))
-            .await
-            .unwrap_err()
-            .to_string();
+        let refused = service.apply_policy(&order(text, None)).await.unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
     assert_eq!(service.get_policy().await.unwrap().number, 1);

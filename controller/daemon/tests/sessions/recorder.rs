@@ -28,10 +28,7 @@ fn faults() -> FaultScript {
 fn order(text: &str, confirm_within: Option<u64>) -> ApplyPolicyRequest {
     ApplyPolicyRequest {
         wish: PreviewPolicyRequest {
-            policy: Some(PolicyFile {
-                file: "policy.toml".to_owned(),
-                text: text.to_owned(),
-            }),
+            policy: Some(PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() }),
             temporary: None,
         },
         who: "ada".to_owned(),
@@ -53,54 +50,26 @@ async fn session(folder: &Path, file_bytes: u64) {
     let controller = lab.control(recorded).await;
     let service = NorthboundService::new(controller.access().clone(), &config(recorded));
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(&lab, &controller).await;
 
     let cable = FabricPart::Cable(lab.fabric.up_links(SwitchId(0))[0]);
-    controller
-        .report_health(cable, PartHealth::Down)
-        .await
-        .unwrap();
-    service
-        .apply_policy(&order("[[job]]\nmatch = 'b'\nlevel = 0\n", Some(600)))
-        .await
-        .unwrap();
-    controller
-        .report_health(cable, PartHealth::Up)
-        .await
-        .unwrap();
-    service
-        .rollback_policy(&RollbackPolicyRequest::default())
-        .await
-        .unwrap();
-    let spine = lab
-        .fabric
-        .switches_of_tier(topology::Tier::Spine)
-        .next()
-        .unwrap();
-    for change in [
-        AvailabilityChange::SwitchDown(spine),
-        AvailabilityChange::SwitchUp(spine),
-    ] {
+    controller.report_health(cable, PartHealth::Down).await.unwrap();
+    service.apply_policy(&order("[[job]]\nmatch = 'b'\nlevel = 0\n", Some(600))).await.unwrap();
+    controller.report_health(cable, PartHealth::Up).await.unwrap();
+    service.rollback_policy(&RollbackPolicyRequest::default()).await.unwrap();
+    let spine = lab.fabric.switches_of_tier(topology::Tier::Spine).next().unwrap();
+    for change in [AvailabilityChange::SwitchDown(spine), AvailabilityChange::SwitchUp(spine)] {
         let event = StateEvent::FabricChanged(change);
         controller.submit_event(event).await.unwrap();
     }
     let nowhere = StateEvent::FabricChanged(AvailabilityChange::SwitchDown(SwitchId(99)));
     controller.submit_event(nowhere).await.unwrap();
     let jobs = vec![lab.job("b", 50_001), lab.job("c", 50_002)];
-    controller
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     verified(&lab, &controller).await;
     assert!(
-        controller.desired_tables().tables[&SwitchId(0)]
-            .table_entries(table::FLOW_PIN)
-            .count()
-            > 0
+        controller.desired_tables().tables[&SwitchId(0)].table_entries(table::FLOW_PIN).count() > 0
     );
     controller.shutdown().await;
 }
@@ -134,21 +103,14 @@ async fn a_session_with_faults_runs_again_to_the_same_plans() {
     assert!(!replayed.is_cut && replayed.plans >= 5, "{replayed:?}");
     assert!(replayed.published >= 5, "{replayed:?}");
     let told = |what: &str| happened.iter().any(|one| one.title.contains(what));
-    assert!(
-        told("LinkDown") && told("refused") && told("taken back"),
-        "{happened:#?}"
-    );
+    assert!(told("LinkDown") && told("refused") && told("taken back"), "{happened:#?}");
     assert!(told("leaf1 holds"), "{happened:#?}");
 
     // What a crash leaves is a prefix, at whatever byte.
     let first = text.iter().position(|byte| *byte == b'\n').unwrap();
     for cut in (first + 1..text.len()).step_by(text.len() / 23) {
         let (replayed, happened) = run(&text[..cut]);
-        assert_eq!(
-            differences(&happened),
-            Vec::<&ReplayedLine>::new(),
-            "cut at {cut}"
-        );
+        assert_eq!(differences(&happened), Vec::<&ReplayedLine>::new(), "cut at {cut}");
         let is_line = text[cut - 1] == b'\n';
         assert_eq!(replayed.is_cut, !is_line, "cut at {cut}");
     }
@@ -169,10 +131,6 @@ async fn every_file_of_a_ring_runs_alone() {
     assert!(files.len() > 2, "{files:?}");
     for file in files {
         let (_, happened) = run(&std::fs::read(&file).unwrap());
-        assert_eq!(
-            differences(&happened),
-            Vec::<&ReplayedLine>::new(),
-            "{file:?}"
-        );
+        assert_eq!(differences(&happened), Vec::<&ReplayedLine>::new(), "{file:?}");
     }
 }

@@ -14,19 +14,10 @@ async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
     let store = folder.path().join("crux.redb");
     let stored = |raw: &mut controller::RawConfig| raw.store.path = Some(store.clone());
     let first = lab.control(stored).await;
-    let policy = Policy {
-        drained: vec!["spine1".into()],
-        ..Policy::default()
-    };
-    first
-        .submit_event(StateEvent::PolicyChanged(policy))
-        .await
-        .unwrap();
+    let policy = Policy { drained: vec!["spine1".into()], ..Policy::default() };
+    first.submit_event(StateEvent::PolicyChanged(policy)).await.unwrap();
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
-    first
-        .submit_event(StateEvent::JobsChanged(jobs))
-        .await
-        .unwrap();
+    first.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let before = verified(&lab, &first).await;
     let tables = first.desired_tables().tables.clone();
     // No farewell: whatever is acknowledged is stored.
@@ -44,11 +35,7 @@ async fn a_controller_started_again_knows_policy_and_jobs_and_writes_nothing() {
     let after = verified(&lab, &second).await;
     assert!(after.generation > before.generation);
     assert_eq!(second.desired_tables().tables, tables);
-    assert_eq!(
-        written(&second),
-        0,
-        "reads first, and finds all as it should be"
-    );
+    assert_eq!(written(&second), 0, "reads first, and finds all as it should be");
     for line in second.status_board().all_statuses().values() {
         let Mastership::Primary { election } = line.mastership else {
             panic!("{line:?}");

@@ -28,11 +28,7 @@ async fn lab() -> Lab {
         key: pem("switch.key.pem"),
         client_roots: Some(pem("roots.pem")),
     };
-    Lab::with(|_| ServiceOptions {
-        tls: Some(tls.clone()),
-        ..ServiceOptions::default()
-    })
-    .await
+    Lab::with(|_| ServiceOptions { tls: Some(tls.clone()), ..ServiceOptions::default() }).await
 }
 
 fn trusting(raw: &mut RawConfig) {
@@ -52,13 +48,8 @@ async fn switches_are_programmed_over_tls_by_who_shows_a_certificate() {
     let controller = lab.control(shown).await;
     all_hold(&controller).await;
     let first = &SwitchTarget::all_in_fabric(&lab.fabric)[0];
-    let client = SwitchClient::connect(&first.address, &limits)
-        .await
-        .unwrap();
-    let held = client
-        .read_all_tables(&ForwardingPipeline::embedded_fabric())
-        .await
-        .unwrap();
+    let client = SwitchClient::connect(&first.address, &limits).await.unwrap();
+    let held = client.read_all_tables(&ForwardingPipeline::embedded_fabric()).await.unwrap();
     assert_eq!(held, *controller.desired_tables().tables[&SwitchId(0)]);
     controller.shutdown().await;
 }

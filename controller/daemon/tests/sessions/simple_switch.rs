@@ -72,9 +72,6 @@ impl Reserved {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseport(true).unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        Self {
-            address: socket.local_addr().unwrap(),
-            _socket: socket,
-        }
+        Self { address: socket.local_addr().unwrap(), _socket: socket }
     }
 }

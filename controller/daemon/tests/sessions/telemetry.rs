@@ -37,10 +37,7 @@ impl Line {
     }
 
     pub(crate) async fn say(&self, said: Said) {
-        self.say
-            .send(proto::Report { said: Some(said) })
-            .await
-            .unwrap();
+        self.say.send(proto::Report { said: Some(said) }).await.unwrap();
     }
 
     pub(crate) async fn hear(&mut self) -> String {
@@ -89,10 +86,7 @@ pub(crate) async fn planned(controller: &ControllerHandle, job: &str, intensity:
         planned.is_some_and(|(_, planned)| planned.intensity >= intensity)
     };
     let waiting = controller.await_rollout(|realised| is_planned(&realised.plan));
-    let realised = tokio::time::timeout(DEADLINE, waiting)
-        .await
-        .unwrap()
-        .unwrap();
+    let realised = tokio::time::timeout(DEADLINE, waiting).await.unwrap().unwrap();
     realised.plan.job(&id).unwrap().1.level
 }
 
@@ -125,10 +119,7 @@ async fn a_job_is_profiled_then_ranked_and_then_gone() {
         assert_eq!(line.hear().await, "ended");
     }
     let empty = controller.await_rollout(|realised| realised.plan.jobs.is_empty());
-    tokio::time::timeout(DEADLINE, empty)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(DEADLINE, empty).await.unwrap().unwrap();
     verified(&lab, &controller).await;
     server.shutdown().await;
     controller.shutdown().await;
@@ -184,11 +175,7 @@ async fn jobs_that_told_of_themselves_outlive_the_controller() {
 
     let again = lab.control(|raw| raw.store.path = Some(path.clone())).await;
     verified(&lab, &again).await;
-    assert_eq!(
-        crate::lab::written(&again),
-        0,
-        "the switches hold it already"
-    );
+    assert_eq!(crate::lab::written(&again), 0, "the switches hold it already");
     planned(&again, "a", 1e11).await;
     again.shutdown().await;
 }

@@ -80,10 +80,7 @@ async fn a_controller_with_a_certificate_answers_who_trusts_it() {
     assert!(is_answered(at, trusting()).await);
     assert!(!is_answered(at, ClientTlsConfig::new()).await);
     let (status, answer) = ask(at, "/v1/jobs", None).await;
-    assert!(
-        status == 400 && answer.contains("ask with https"),
-        "{answer}"
-    );
+    assert!(status == 400 && answer.contains("ask with https"), "{answer}");
     server.shutdown().await;
     controller.shutdown().await;
 }

@@ -115,10 +115,8 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
     let root = all.iter().find(is_reported).unwrap();
     assert!(root.parent_span_id.is_empty());
     assert_eq!(attribute(root, "crux.overtaken"), "false");
-    let mut children: Vec<&Span> = all
-        .iter()
-        .filter(|span| span.parent_span_id == root.span_id)
-        .collect();
+    let mut children: Vec<&Span> =
+        all.iter().filter(|span| span.parent_span_id == root.span_id).collect();
     children.sort_by_key(|span| span.start_time_unix_nano);
     let names: Vec<&str> = children.iter().map(|span| &*span.name).collect();
     let stages = ["telemetry", "decision", "plan", "lowering"];
@@ -133,24 +131,18 @@ async fn a_trace_leads_from_a_report_to_the_switches_that_were_seen_to_hold_it()
         (children[0].start_time_unix_nano, ends)
     );
     let writes = children[4..].iter();
-    let writes: BTreeMap<String, &Span> = writes
-        .map(|span| (attribute(span, "crux.switch"), *span))
-        .collect();
+    let writes: BTreeMap<String, &Span> =
+        writes.map(|span| (attribute(span, "crux.switch"), *span)).collect();
     assert!(writes.contains_key("leaf1"), "{names:?}");
     for (switch, write) in writes {
-        assert_eq!(
-            (&*write.name, &*write.events[0].name),
-            ("write", "verified")
-        );
+        assert_eq!((&*write.name, &*write.events[0].name), ("write", "verified"));
         assert!(write.start_time_unix_nano >= children[3].end_time_unix_nano);
         let id = lab.fabric.switch_named(&switch).unwrap();
         let entries = tables[&id].len().to_string();
         assert_eq!(attribute(write, "crux.entries"), entries);
     }
     assert!(all.iter().all(|span| {
-        let parent = all
-            .iter()
-            .find(|other| other.span_id == span.parent_span_id);
+        let parent = all.iter().find(|other| other.span_id == span.parent_span_id);
         parent.is_none_or(|parent| parent.trace_id == span.trace_id)
     }));
 }

@@ -50,11 +50,7 @@ const SPINE: SwitchId = SwitchId(2);
 /// Every write takes its time.
 fn slow_writes() -> FaultScript {
     let by = Duration::from_millis(30);
-    FaultScript(
-        (1..=1_000)
-            .map(|nth| InjectedFault::DelayWrite { nth, by })
-            .collect(),
-    )
+    FaultScript((1..=1_000).map(|nth| InjectedFault::DelayWrite { nth, by }).collect())
 }
 
 fn ends(flow: u16) -> [NicId; 2] {
@@ -93,9 +89,7 @@ pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
 
 impl NetworkEndpoint for Hosts {
     fn receive_packet(&mut self, nic: u32, packet: &[u8], _: u64, _: &mut EndpointOutbox) {
-        let Some((flow, rest)) = packet
-            .get(HEADERS..)
-            .and_then(|rest| rest.split_first_chunk())
+        let Some((flow, rest)) = packet.get(HEADERS..).and_then(|rest| rest.split_first_chunk())
         else {
             return;
         };
@@ -161,11 +155,7 @@ impl Busy {
         };
         let lab = Lab::wired(options, wired).await;
         let hosts = lab.switches.devices.endpoint(EndpointIndex(0));
-        lab.switches
-            .devices
-            .release_clock(ClockPace::RealTime)
-            .await
-            .unwrap();
+        lab.switches.devices.release_clock(ClockPace::RealTime).await.unwrap();
         Self { lab, hosts }
     }
 
@@ -174,9 +164,7 @@ impl Busy {
         &self,
         what: impl FnOnce(&mut Hosts, &mut EndpointOutbox) -> R + Send + 'static,
     ) -> R {
-        let done = self
-            .hosts
-            .with_endpoint(|hosts: &mut Hosts, _, out| what(hosts, out));
+        let done = self.hosts.with_endpoint(|hosts: &mut Hosts, _, out| what(hosts, out));
         done.await.unwrap()
     }
 
@@ -233,9 +221,7 @@ impl Busy {
         });
         let sent = sent.await;
         let all = move |hosts: &mut Hosts, _: &mut EndpointOutbox| {
-            FLOWS
-                .iter()
-                .all(|flow| hosts.received.get(flow) == Some(&sent))
+            FLOWS.iter().all(|flow| hosts.received.get(flow) == Some(&sent))
         };
         let arriving = async {
             while !self.with(all).await {
@@ -243,13 +229,9 @@ impl Busy {
             }
         };
         let arrived = tokio::time::timeout(DEADLINE, arriving).await;
-        let (received, disorder) = self
-            .with(|hosts, _| (hosts.received.clone(), hosts.disorder))
-            .await;
-        assert!(
-            arrived.is_ok(),
-            "{sent} sent of each flow, received {received:?}"
-        );
+        let (received, disorder) =
+            self.with(|hosts, _| (hosts.received.clone(), hosts.disorder)).await;
+        assert!(arrived.is_ok(), "{sent} sent of each flow, received {received:?}");
         assert_eq!(disorder, 0);
     }
 
@@ -257,16 +239,8 @@ impl Busy {
     pub(crate) fn jobs(&self, count: usize) -> StateEvent {
         let job = |port: &u16| {
             let [src, dst] = ends(*port);
-            let flow = Flow {
-                src,
-                dst,
-                bytes: 1e9,
-                udp_src_port: *port,
-            };
-            Job {
-                flows: vec![flow],
-                ..self.lab.job(&format!("job{port}"), *port)
-            }
+            let flow = Flow { src, dst, bytes: 1e9, udp_src_port: *port };
+            Job { flows: vec![flow], ..self.lab.job(&format!("job{port}"), *port) }
         };
         StateEvent::JobsChanged(FLOWS[..count].iter().map(job).collect())
     }
@@ -277,10 +251,7 @@ impl Busy {
             drained: drained.iter().map(|name| (*name).to_owned()).collect(),
             ..Policy::default()
         };
-        controller
-            .submit_event(StateEvent::PolicyChanged(policy))
-            .await
-            .unwrap();
+        controller.submit_event(StateEvent::PolicyChanged(policy)).await.unwrap();
         verified(&self.lab, controller).await;
         let mut drainage = controller.watch_drains();
         let complete = drainage.wait_for(|drainage| drainage.complete.len() == drained.len());
@@ -359,18 +330,9 @@ async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
     let controller = busy.begin(4, patient).await;
     let cables: Vec<LinkId> = busy.lab.fabric.down_links(SPINE).to_vec();
     let failures = [
-        (
-            AvailabilityChange::LinkDown(cables[0]),
-            AvailabilityChange::LinkUp(cables[0]),
-        ),
-        (
-            AvailabilityChange::LinkDown(cables[1]),
-            AvailabilityChange::LinkUp(cables[1]),
-        ),
-        (
-            AvailabilityChange::SwitchDown(SPINE),
-            AvailabilityChange::SwitchUp(SPINE),
-        ),
+        (AvailabilityChange::LinkDown(cables[0]), AvailabilityChange::LinkUp(cables[0])),
+        (AvailabilityChange::LinkDown(cables[1]), AvailabilityChange::LinkUp(cables[1])),
+        (AvailabilityChange::SwitchDown(SPINE), AvailabilityChange::SwitchUp(SPINE)),
     ];
     for (fails, works) in failures {
         // Believed to have failed, so that nothing is lost by that.
@@ -379,10 +341,7 @@ async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
         let repaired = controller.await_verified(generation, DEADLINE);
         repaired.await.unwrap();
         busy.arrive(20).await;
-        controller
-            .submit_event(StateEvent::FabricChanged(works))
-            .await
-            .unwrap();
+        controller.submit_event(StateEvent::FabricChanged(works)).await.unwrap();
         let is_used = |realised: &PlanRollout| {
             let mut cables = cables.iter();
             cables.all(|cable| realised.fabric.is_usable(*cable))
@@ -411,15 +370,9 @@ async fn two_hundred_changes_of_policy_lose_and_reorder_nothing() {
         "levels = 8\n",
     ];
     for text in texts.into_iter().cycle().take(200) {
-        let text = PolicyFile {
-            file: "policy.toml".to_owned(),
-            text: text.to_owned(),
-        };
+        let text = PolicyFile { file: "policy.toml".to_owned(), text: text.to_owned() };
         let order = ApplyPolicyRequest {
-            wish: PreviewPolicyRequest {
-                policy: Some(text),
-                temporary: None,
-            },
+            wish: PreviewPolicyRequest { policy: Some(text), temporary: None },
             ..ApplyPolicyRequest::default()
         };
         let done = service.apply_policy(&order).await.unwrap();
@@ -462,10 +415,7 @@ async fn what_switches_count_is_shown_beside_what_is_planned() {
             }
         }
     };
-    let rate = tokio::time::timeout(DEADLINE, shown)
-        .await
-        .unwrap()
-        .unwrap();
+    let rate = tokio::time::timeout(DEADLINE, shown).await.unwrap().unwrap();
     // 64 bytes a millisecond, of virtual time; that is never ahead of the clock.
     assert!(rate < 70_000.0, "{rate}");
     let (_, links) = ask(address, "/v1/links", None).await;

@@ -49,9 +49,7 @@ impl EngineJob {
 impl Engine {
     /// The job in a place that is known to be taken: one of the agenda's or of a strand's.
     fn expect_job_mut(&mut self, job: JobIndex) -> &mut EngineJob {
-        self.jobs[job.0 as usize]
-            .as_mut()
-            .expect("agenda and strands name jobs that are there")
+        self.jobs[job.0 as usize].as_mut().expect("agenda and strands name jobs that are there")
     }
 
     fn enter_phase(&mut self, job: JobIndex, phase: JobPhase) {
@@ -74,18 +72,15 @@ impl Engine {
         let running = self.expect_job_mut(job);
         let postponed = std::mem::take(&mut running.postponement);
         if postponed > Ticks(0) {
-            self.event_queue.set_time(
-                ScheduledEvent::Job(job).to_id(),
-                now.saturating_add(postponed),
-            );
+            self.event_queue
+                .set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(postponed));
             return self.enter_phase(job, JobPhase::Waiting);
         }
         (running.iteration_start, running.last_arrival) = (now, now);
         let lead = running.flow_start_delay;
         self.enter_phase(job, JobPhase::Computing);
         if lead > Ticks(0) {
-            self.event_queue
-                .set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(lead));
+            self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(lead));
         } else {
             self.start_flows(job);
         }
@@ -95,9 +90,7 @@ impl Engine {
     fn start_flows(&mut self, job: JobIndex) {
         let now = self.now;
         self.enter_phase(job, JobPhase::Communicating);
-        let running = self.jobs[job.0 as usize]
-            .as_mut()
-            .expect("it has just entered a phase");
+        let running = self.jobs[job.0 as usize].as_mut().expect("it has just entered a phase");
         for &id in &running.groups {
             let strand = &mut self.group_progress[id as usize];
             if strand.bytes > 0.0 {
@@ -140,8 +133,7 @@ impl Engine {
             .max(running.last_arrival)
             .max(running.iteration_start.saturating_add(MIN_ITERATION));
         if end > now {
-            self.event_queue
-                .set_time(ScheduledEvent::Job(job).to_id(), end);
+            self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), end);
         } else {
             self.end_iteration(job);
         }

@@ -51,10 +51,7 @@ impl Engine {
                 in_use_seconds: meter.in_use.as_seconds(),
             }
         };
-        self.rate_allocator
-            .link_levels_of(link)
-            .map(tally)
-            .collect()
+        self.rate_allocator.link_levels_of(link).map(tally).collect()
     }
 
     /// All tallies.
@@ -87,20 +84,14 @@ impl Engine {
 
     /// Makes room for every cell there is.
     pub(super) fn grow_meters(&mut self) {
-        let fresh = LevelMeter {
-            updated_at: self.now,
-            ..LevelMeter::default()
-        };
-        self.meters
-            .resize(self.rate_allocator.link_level_count(), fresh);
+        let fresh = LevelMeter { updated_at: self.now, ..LevelMeter::default() };
+        self.meters.resize(self.rate_allocator.link_level_count(), fresh);
     }
 
     fn tally_of(&self, running: &EngineJob) -> JobTally {
         let under_way = match running.phase {
             JobPhase::Waiting | JobPhase::Finished => Ticks(0),
-            _ => running
-                .compute_time
-                .min(Ticks(self.now.0 - running.iteration_start.0)),
+            _ => running.compute_time.min(Ticks(self.now.0 - running.iteration_start.0)),
         };
         let computed = running.compute_time.as_seconds() * running.iterations as f64;
         let until = match running.phase {
@@ -122,10 +113,7 @@ impl Engine {
             let strand = &self.group_progress[id as usize];
             self.rate_allocator.group_weight(id) * (strand.bytes - strand.bytes_left_at(self.now))
         };
-        let sending = running
-            .groups
-            .iter()
-            .filter(|id| self.rate_allocator.is_sending(**id));
+        let sending = running.groups.iter().filter(|id| self.rate_allocator.is_sending(**id));
         sending.map(sent).sum()
     }
 }

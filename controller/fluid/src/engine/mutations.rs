@@ -24,10 +24,7 @@ impl Engine {
         for (flow, FluidFlow { path, .. }) in (0..).zip(&job.flows) {
             self.check_path(flow, path)?;
         }
-        let index = self
-            .free_jobs
-            .pop()
-            .map_or(JobIndex(self.jobs.len() as u32), JobIndex);
+        let index = self.free_jobs.pop().map_or(JobIndex(self.jobs.len() as u32), JobIndex);
         let mut groups: BTreeMap<(&[u32], u64), u32> = BTreeMap::new();
         let mut running = EngineJob::new(job, self.now);
         for flow in &job.flows {
@@ -37,8 +34,7 @@ impl Engine {
                 running.groups.push(strand);
                 strand
             });
-            self.rate_allocator
-                .set_weight(strand, self.rate_allocator.group_weight(strand) + 1.0);
+            self.rate_allocator.set_weight(strand, self.rate_allocator.group_weight(strand) + 1.0);
             running.group_of_flow.push(strand);
         }
         let start = running.start_time;
@@ -47,10 +43,8 @@ impl Engine {
         } else {
             self.jobs[index.0 as usize] = Some(running);
         }
-        self.event_queue
-            .reserve(2 * self.jobs.len().max(self.group_progress.len()));
-        self.event_queue
-            .set_time(ScheduledEvent::Job(index).to_id(), start);
+        self.event_queue.reserve(2 * self.jobs.len().max(self.group_progress.len()));
+        self.event_queue.set_time(ScheduledEvent::Job(index).to_id(), start);
         Ok(index)
     }
 
@@ -99,11 +93,7 @@ impl Engine {
     pub fn set_path(&mut self, job: JobIndex, flow: u32, path: &[u32]) -> Result<(), FluidError> {
         let from = self.group_of_flow(job, flow)?;
         self.check_path(flow, path)?;
-        if self
-            .rate_allocator
-            .group_path(from)
-            .eq(path.iter().copied())
-        {
+        if self.rate_allocator.group_path(from).eq(path.iter().copied()) {
             return Ok(());
         }
         let sending = self.pause_group(from);
@@ -114,10 +104,8 @@ impl Engine {
             }
             None => self.split_group(job, from, path)?,
         };
-        self.rate_allocator
-            .set_weight(to, self.rate_allocator.group_weight(to) + 1.0);
-        self.rate_allocator
-            .set_weight(from, self.rate_allocator.group_weight(from) - 1.0);
+        self.rate_allocator.set_weight(to, self.rate_allocator.group_weight(to) + 1.0);
+        self.rate_allocator.set_weight(from, self.rate_allocator.group_weight(from) - 1.0);
         self.resume_group(to, sending);
         let running = self.job_mut(job)?;
         running.group_of_flow[flow as usize] = to;
@@ -149,10 +137,7 @@ impl Engine {
     pub fn set_capacity(&mut self, link: u32, capacity: f64) -> Result<(), FluidError> {
         check_capacity(link, capacity)?;
         if self.rate_allocator.link_capacity(link).is_none() {
-            return Err(FluidError::UnknownLink {
-                link,
-                links: self.rate_allocator.link_count(),
-            });
+            return Err(FluidError::UnknownLink { link, links: self.rate_allocator.link_count() });
         }
         self.rate_allocator.set_link_capacity(link, capacity);
         Ok(())
@@ -174,10 +159,8 @@ impl Engine {
         for (id, job) in (0..).zip(&mut self.jobs) {
             if let Some(running) = job {
                 running.reset_progress();
-                self.event_queue.set_time(
-                    ScheduledEvent::Job(JobIndex(id)).to_id(),
-                    running.start_time,
-                );
+                self.event_queue
+                    .set_time(ScheduledEvent::Job(JobIndex(id)).to_id(), running.start_time);
             }
         }
     }
@@ -197,38 +180,21 @@ impl Engine {
     ) -> Option<u32> {
         let state = |id: u32| {
             let strand = &self.group_progress[id as usize];
-            (
-                strand.bytes.to_bits(),
-                strand.bytes_left_at(self.now).to_bits(),
-            )
+            (strand.bytes.to_bits(), strand.bytes_left_at(self.now).to_bits())
         };
         let equal = |id: &&u32| {
             self.rate_allocator.is_sending(**id) == sending
                 && state(**id) == state(like)
-                && self
-                    .rate_allocator
-                    .group_path(**id)
-                    .eq(path.iter().copied())
+                && self.rate_allocator.group_path(**id).eq(path.iter().copied())
         };
         self.find_job(job).ok()?.groups.iter().find(equal).copied()
     }
 
     /// A new strand of the job on `path`, as far as `like`, of no flow yet.
     fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
-        let GroupProgress {
-            bytes,
-            bytes_left: left,
-            ..
-        } = self.group_progress[like as usize];
+        let GroupProgress { bytes, bytes_left: left, .. } = self.group_progress[like as usize];
         let class = self.find_job(job)?.level;
-        let to = self.add_group(
-            job,
-            class,
-            &FluidFlow {
-                path: path.to_vec(),
-                bytes,
-            },
-        );
+        let to = self.add_group(job, class, &FluidFlow { path: path.to_vec(), bytes });
         self.group_progress[to as usize].bytes_left = left;
         self.job_mut(job)?.groups.push(to);
         self.event_queue.reserve(2 * self.group_progress.len());
@@ -238,10 +204,7 @@ impl Engine {
     /// How many strands of a job send.
     fn count_sending_groups(&self, job: JobIndex) -> Result<u32, FluidError> {
         let strands = &self.find_job(job)?.groups;
-        Ok(strands
-            .iter()
-            .filter(|id| self.rate_allocator.is_sending(**id))
-            .count() as u32)
+        Ok(strands.iter().filter(|id| self.rate_allocator.is_sending(**id)).count() as u32)
     }
 
     fn check_path(&self, flow: u32, path: &[u32]) -> Result<(), FluidError> {
@@ -291,8 +254,7 @@ impl Engine {
             let strand = &mut self.group_progress[id as usize];
             strand.advance_to(self.now);
             strand.rate = 0.0;
-            self.event_queue
-                .remove(ScheduledEvent::FlowGroup(id).to_id());
+            self.event_queue.remove(ScheduledEvent::FlowGroup(id).to_id());
         }
         sending
     }
@@ -301,8 +263,7 @@ impl Engine {
         if sending {
             let strand = &mut self.group_progress[id as usize];
             strand.updated_at = self.now;
-            self.event_queue
-                .set_time(ScheduledEvent::FlowGroup(id).to_id(), strand.end_time());
+            self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), strand.end_time());
             self.rate_allocator.start_group(id);
         }
     }

@@ -28,8 +28,7 @@ impl Engine {
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
     pub fn flow_rate(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
-        self.group_of_flow(job, flow)
-            .map(|strand| self.rate_allocator.group_rate(strand))
+        self.group_of_flow(job, flow).map(|strand| self.rate_allocator.group_rate(strand))
     }
 
     /// Bytes that one flow of a job has still to send in this iteration; 0 outside of it.
@@ -48,9 +47,6 @@ impl Engine {
 
     pub(super) fn group_of_flow(&self, job: JobIndex, flow: u32) -> Result<u32, FluidError> {
         let flows = &self.find_job(job)?.group_of_flow;
-        flows
-            .get(flow as usize)
-            .copied()
-            .ok_or(FluidError::UnknownFlow { job, flow })
+        flows.get(flow as usize).copied().ok_or(FluidError::UnknownFlow { job, flow })
     }
 }

@@ -32,13 +32,7 @@ impl HopArena {
             return first;
         }
         let first = self.hops.len();
-        self.hops.resize(
-            first + length,
-            GroupHop {
-                link_level: NONE,
-                slot: 0,
-            },
-        );
+        self.hops.resize(first + length, GroupHop { link_level: NONE, slot: 0 });
         first as u32
     }
 
@@ -78,11 +72,7 @@ impl RateAllocator {
 
     /// Forgets a strand that does not send.
     pub(crate) fn remove_group(&mut self, strand: u32) {
-        let FlowGroup {
-            first_hop,
-            hop_count: hops,
-            ..
-        } = self.groups[strand as usize];
+        let FlowGroup { first_hop, hop_count: hops, .. } = self.groups[strand as usize];
         self.hops.free_run(first_hop, hops as usize);
         self.free_groups.push(strand);
     }

@@ -26,10 +26,7 @@ impl PendingWork {
     /// The queue of a class, made if need be.
     pub(super) fn queue_of_level(&mut self, class: u32) -> u32 {
         *self.by_level.entry(class).or_insert_with(|| {
-            self.queues.push(LevelQueue {
-                level: class,
-                ..LevelQueue::default()
-            });
+            self.queues.push(LevelQueue { level: class, ..LevelQueue::default() });
             self.queues.len() as u32 - 1
         })
     }

@@ -117,9 +117,7 @@ impl RateAllocator {
                 cell.residual = cell.offered;
             }
             if cell.inside_count > 1 {
-                filling
-                    .fair_shares
-                    .push(Reverse((cell.fair_share().to_bits(), id)));
+                filling.fair_shares.push(Reverse((cell.fair_share().to_bits(), id)));
             }
         }
         for &strand in &filling.inside {
@@ -201,11 +199,7 @@ impl RateAllocator {
             let cell = &mut self.link_levels[id as usize];
             if cell.inside_count > 0 {
                 let full = cell.bottlenecked > 0;
-                cell.used = if full {
-                    cell.offered
-                } else {
-                    cell.offered - cell.residual
-                };
+                cell.used = if full { cell.offered } else { cell.offered - cell.residual };
             }
             changes.link_levels.push(id);
             self.offer_remainder(id);
@@ -217,10 +211,7 @@ impl RateAllocator {
             return;
         }
         for index in 0..self.link_levels[cell as usize].members.len() {
-            self.bring_inside(
-                self.link_levels[cell as usize].members[index].group,
-                filling,
-            );
+            self.bring_inside(self.link_levels[cell as usize].members[index].group, filling);
         }
     }
 

@@ -17,10 +17,7 @@ fn ends(engine: &mut Engine, horizon: f64) -> Vec<f64> {
 }
 
 fn once(class: u32, flows: Vec<fluid::FluidFlow>) -> FluidJob {
-    FluidJob {
-        iterations: Some(1),
-        ..job(class, 0.0, flows)
-    }
+    FluidJob { iterations: Some(1), ..job(class, 0.0, flows) }
 }
 
 #[test]
@@ -40,10 +37,7 @@ fn a_failed_link_stops_its_flows_until_it_is_back() {
 fn a_failure_gives_others_what_the_stopped_flows_had() {
     // Two flows share link 0 at 5 each; when link 1 fails at 2 s the first stops, and the second
     // has 100 - 10 bytes left for 10 bytes/s: ends at 2 + 9.
-    let jobs = [
-        once(0, vec![flow(&[0, 1], 100.0)]),
-        once(0, vec![flow(&[0], 100.0)]),
-    ];
+    let jobs = [once(0, vec![flow(&[0, 1], 100.0)]), once(0, vec![flow(&[0], 100.0)])];
     let mut engine = engine(&[10.0, 10.0], &jobs);
     engine.run_until(2.0).unwrap();
     engine.set_capacity(1, 0.0).unwrap();
@@ -89,10 +83,7 @@ fn one_of_equal_flows_moves_alone_and_back() {
 fn a_new_class_counts_from_now() {
     // Both 100 bytes at 10 bytes/s, the second in the higher class. At 4 s the first overtakes: it
     // has 100 left and ends at 14; the second has 60 left and ends at 20.
-    let jobs = [
-        once(0, vec![flow(&[0], 100.0)]),
-        once(1, vec![flow(&[0], 100.0)]),
-    ];
+    let jobs = [once(0, vec![flow(&[0], 100.0)]), once(1, vec![flow(&[0], 100.0)])];
     let mut engine = engine(&[10.0], &jobs);
     engine.run_until(4.0).unwrap();
     engine.set_level(FIRST, 2).unwrap();
@@ -102,22 +93,12 @@ fn a_new_class_counts_from_now() {
 
 #[test]
 fn a_removed_job_frees_its_links_and_its_place() {
-    let jobs = [
-        job(1, 0.0, vec![flow(&[0], 1e9)]),
-        once(0, vec![flow(&[0], 100.0)]),
-    ];
+    let jobs = [job(1, 0.0, vec![flow(&[0], 1e9)]), once(0, vec![flow(&[0], 100.0)])];
     let mut engine = engine(&[10.0], &jobs);
     engine.run_until(5.0).unwrap();
     close(engine.remove_job(FIRST).unwrap().bytes, 50.0);
-    let late = FluidJob {
-        start: 2.0,
-        ..once(0, vec![flow(&[0], 100.0)])
-    };
-    assert_eq!(
-        engine.add_job(&late).unwrap(),
-        FIRST,
-        "its start has passed, so it begins now"
-    );
+    let late = FluidJob { start: 2.0, ..once(0, vec![flow(&[0], 100.0)]) };
+    assert_eq!(engine.add_job(&late).unwrap(), FIRST, "its start has passed, so it begins now");
     assert_eq!(ends(&mut engine, 100.0), [25.0, 25.0]);
 }
 
@@ -126,10 +107,8 @@ fn thousands_of_jobs_come_and_go_in_the_memory_of_two() {
     let mut engine = engine(&[10.0, 10.0], &[]);
     for index in 0..5_000_u32 {
         let path = [index % 2];
-        let job = FluidJob {
-            level: index % 3,
-            ..job(0, 0.1, vec![flow(&path, 1.0), flow(&path, 2.0)])
-        };
+        let job =
+            FluidJob { level: index % 3, ..job(0, 0.1, vec![flow(&path, 1.0), flow(&path, 2.0)]) };
         let job = engine.add_job(&job).unwrap();
         assert!(job < JobIndex(2));
         engine.run_until(f64::from(index)).unwrap();
@@ -143,10 +122,7 @@ fn thousands_of_jobs_come_and_go_in_the_memory_of_two() {
 #[test]
 fn reset_runs_again_with_other_classes() {
     let classes = |first: u32, second: u32| {
-        [
-            job(first, 1.0, vec![flow(&[0], 15.0)]),
-            job(second, 0.7, vec![flow(&[0], 12.0)]),
-        ]
+        [job(first, 1.0, vec![flow(&[0], 15.0)]), job(second, 0.7, vec![flow(&[0], 12.0)])]
     };
     let mut used = engine(&[10.0], &classes(0, 1));
     used.run_until(50.3).unwrap();

@@ -7,11 +7,7 @@ use crate::scenario::{engine, flow, job};
 fn check(job: &FluidJob, expected: &str) {
     let mut engine = engine(&[10.0, 0.0], &[]);
     assert_eq!(engine.add_job(job).unwrap_err().to_string(), expected);
-    assert_eq!(
-        engine.tallies().jobs,
-        [],
-        "a refused job leaves nothing behind"
-    );
+    assert_eq!(engine.tallies().jobs, [], "a refused job leaves nothing behind");
 }
 
 fn with(flows: Vec<FluidFlow>) -> FluidJob {
@@ -25,14 +21,8 @@ fn jobs() {
         &with(vec![flow(&[0], 1.0), flow(&[0, 1], 1.0)]),
         "flow 1: its path uses link 1, which has no capacity",
     );
-    check(
-        &with(vec![flow(&[7], 1.0)]),
-        "there is no link 7; the network has 2",
-    );
-    check(
-        &with(vec![flow(&[0, 0], 1.0)]),
-        "flow 0: its path passes link 0 twice",
-    );
+    check(&with(vec![flow(&[7], 1.0)]), "there is no link 7; the network has 2");
+    check(&with(vec![flow(&[0, 0], 1.0)]), "flow 0: its path passes link 0 twice");
     check(
         &with(vec![flow(&[0], f64::NAN)]),
         "flow 0: NaN bytes an iteration; they must be finite and not negative",
@@ -47,32 +37,20 @@ fn jobs() {
             &format!("compute_seconds: {value} s; it must be from 0 to 15000000"),
         );
         check(
-            &FluidJob {
-                start: value,
-                ..FluidJob::default()
-            },
+            &FluidJob { start: value, ..FluidJob::default() },
             &format!("start: {value} s; it must be from 0 to 15000000"),
         );
     }
     for value in [f64::NAN, -0.5, 1.5] {
         check(
-            &FluidJob {
-                overlap_from: value,
-                ..FluidJob::default()
-            },
+            &FluidJob { overlap_from: value, ..FluidJob::default() },
             &format!("overlap_from: {value}; it must be from 0 to 1"),
         );
     }
     let nothing = "a job without computation, bytes or latency: its iterations would take no time";
     check(&job(0, 0.0, vec![]), nothing);
     check(&job(0, 0.0, vec![flow(&[0], 0.0)]), nothing);
-    check(
-        &FluidJob {
-            iterations: Some(0),
-            ..FluidJob::default()
-        },
-        nothing,
-    );
+    check(&FluidJob { iterations: Some(0), ..FluidJob::default() }, nothing);
 }
 
 #[test]
@@ -81,17 +59,9 @@ fn networks_and_options() {
         let error = FluidNetwork::new(vec![1.0, value]).unwrap_err();
         assert!(matches!(error, FluidError::Capacity { link: 1, .. }));
         let network = FluidNetwork::new(vec![1.0]).unwrap();
-        let options = EngineOptions {
-            alpha_seconds_per_hop: value,
-        };
+        let options = EngineOptions { alpha_seconds_per_hop: value };
         let error = Engine::new(&network, options).unwrap_err();
-        assert!(matches!(
-            error,
-            FluidError::Seconds {
-                what: "alpha_seconds_per_hop",
-                ..
-            }
-        ));
+        assert!(matches!(error, FluidError::Seconds { what: "alpha_seconds_per_hop", .. }));
     }
 }
 
@@ -146,11 +116,6 @@ fn extreme_numbers_end_too() {
     ];
     let mut engine = engine(&[f64::MIN_POSITIVE, f64::MAX], &jobs);
     engine.run_until(1e6).unwrap();
-    let iterations: Vec<u64> = engine
-        .tallies()
-        .jobs
-        .iter()
-        .map(|job| job.iterations)
-        .collect();
+    let iterations: Vec<u64> = engine.tallies().jobs.iter().map(|job| job.iterations).collect();
     assert_eq!((iterations[0], iterations[2]), (0, 1_000_000));
 }

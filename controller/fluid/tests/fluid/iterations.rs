@@ -7,12 +7,7 @@ use crate::scenario::{close, engine, flow, job, totals};
 /// A job alone takes T = max(comp, o*comp + t) an iteration, t = bytes / capacity.
 fn check_alone(compute: f64, overlap_from: f64, bytes: f64, expected: f64) {
     let flows = vec![flow(&[0], bytes)];
-    let job = FluidJob {
-        compute_seconds: compute,
-        overlap_from,
-        flows,
-        ..FluidJob::default()
-    };
+    let job = FluidJob { compute_seconds: compute, overlap_from, flows, ..FluidJob::default() };
     let network = FluidNetwork::new(vec![100.0]).unwrap();
     let tallies = run_jobs(&network, &[job], 1000.0 * expected + 1e-9).unwrap();
     let found = tallies.jobs[0];
@@ -38,10 +33,7 @@ fn alone_against_the_closed_form() {
 fn the_last_flow_ends_the_iteration() {
     // Flows of 100 and 300 bytes at 200 bytes/s: 100 each until 1 s, then the second alone for
     // 200 / 200 = 1 s. With 1 s of computation before, 3 s an iteration.
-    let engine = &mut engine(
-        &[200.0],
-        &[job(0, 1.0, vec![flow(&[0], 100.0), flow(&[0], 300.0)])],
-    );
+    let engine = &mut engine(&[200.0], &[job(0, 1.0, vec![flow(&[0], 100.0), flow(&[0], 300.0)])]);
     engine.run_until(30.0).unwrap();
     assert_eq!(totals(engine), [(10.0, 10, 4000.0)]);
 }
@@ -108,10 +100,7 @@ fn e2_ties_in_the_long_run() {
         engine.run_until(500.0).unwrap();
         let after = totals(&engine);
         let steps = after[1].1 - before[1].1;
-        assert!(
-            (80..=100).contains(&steps),
-            "{classes:?}: {steps} iterations of J2 in 400 s"
-        );
+        assert!((80..=100).contains(&steps), "{classes:?}: {steps} iterations of J2 in 400 s");
     }
 }
 
@@ -145,10 +134,7 @@ fn postponing_shifts_a_running_job_once() {
     assert_eq!(engine.job_phase(JobIndex(1)).unwrap(), JobPhase::Waiting);
     engine.run_until(24.0).unwrap();
     let tallies = engine.tallies().jobs;
-    assert_eq!(
-        (tallies[0].iterations, tallies[1].iterations),
-        (1 + 10, 1 + 10)
-    );
+    assert_eq!((tallies[0].iterations, tallies[1].iterations), (1 + 10, 1 + 10));
     close(tallies[1].present_seconds, 24.0);
 }
 
@@ -158,13 +144,9 @@ fn latency_is_added_for_each_hop() {
     // 3 * 0.25. The link is free while the last bytes travel: 2 of 3.75 s in use.
     let network = FluidNetwork::new(vec![1.0; 3]).unwrap();
     for (bytes, expected) in [(2.0, 3.75), (0.0, 1.75)] {
-        let options = EngineOptions {
-            alpha_seconds_per_hop: 0.25,
-        };
+        let options = EngineOptions { alpha_seconds_per_hop: 0.25 };
         let mut engine = Engine::new(&network, options).unwrap();
-        engine
-            .add_job(&job(0, 1.0, vec![flow(&[0, 1, 2], bytes)]))
-            .unwrap();
+        engine.add_job(&job(0, 1.0, vec![flow(&[0, 1, 2], bytes)])).unwrap();
         engine.run_until(10.0 * expected).unwrap();
         let tallies = engine.tallies();
         assert_eq!(tallies.jobs[0].iterations, 10);
@@ -176,21 +158,9 @@ fn latency_is_added_for_each_hop() {
 #[test]
 fn counted_iterations_end_a_job() {
     // 3 iterations of 2 s: finished at 6 s, present no longer.
-    let limited = FluidJob {
-        iterations: Some(3),
-        ..job(0, 1.0, vec![flow(&[0], 1.0)])
-    };
-    let mut engine = engine(
-        &[1.0],
-        &[
-            limited.clone(),
-            FluidJob {
-                level: 1,
-                start: 20.0,
-                ..limited
-            },
-        ],
-    );
+    let limited = FluidJob { iterations: Some(3), ..job(0, 1.0, vec![flow(&[0], 1.0)]) };
+    let mut engine =
+        engine(&[1.0], &[limited.clone(), FluidJob { level: 1, start: 20.0, ..limited }]);
     while engine.step_until(100.0).unwrap()
         && engine.job_phase(JobIndex(0)).unwrap() != JobPhase::Finished
     {}
@@ -200,10 +170,7 @@ fn counted_iterations_end_a_job() {
     engine.run_until(100.0).unwrap();
     assert_eq!(engine.take_finished(), Some(JobIndex(1)));
     let tallies = engine.tallies().jobs;
-    assert_eq!(
-        (tallies[0].present_seconds, tallies[1].present_seconds),
-        (6.0, 6.0)
-    );
+    assert_eq!((tallies[0].present_seconds, tallies[1].present_seconds), (6.0, 6.0));
     assert_eq!(engine.run_events(10), 0, "nothing is left to happen");
 }
 
@@ -222,10 +189,7 @@ fn what_ends_as_a_higher_burst_begins_has_ended() {
     // Found by a law: at 28.77 s the eighth iteration's last byte leaves and the other job
     // begins to send at once. Rounding left 6e-12 bytes, which waited for the whole burst.
     let jobs = [
-        FluidJob {
-            overlap_from: 0.0,
-            ..job(0, 3.0, vec![flow(&[0], 13.0)])
-        },
+        FluidJob { overlap_from: 0.0, ..job(0, 3.0, vec![flow(&[0], 13.0)]) },
         job(1, 1.0, vec![flow(&[0], 6.780_015_832_759_727_5)]),
     ];
     let mut engine = engine(&[7.0], &jobs);
@@ -237,17 +201,11 @@ fn what_ends_as_a_higher_burst_begins_has_ended() {
 fn shares_of_links_by_class() {
     // J1 (class 3) sends 1 of every 2 s at the full 10 bytes/s; J2 (class 1) would send always
     // and gets the other half.
-    let jobs = [
-        job(3, 1.0, vec![flow(&[0], 10.0)]),
-        job(1, 0.0, vec![flow(&[0], 1e9)]),
-    ];
+    let jobs = [job(3, 1.0, vec![flow(&[0], 10.0)]), job(1, 0.0, vec![flow(&[0], 1e9)])];
     let mut engine = engine(&[10.0], &jobs);
     engine.run_until(20.0).unwrap();
     let link = engine.link_tally(0);
-    assert_eq!(
-        link.iter().map(|tally| tally.level).collect::<Vec<_>>(),
-        [3, 1]
-    );
+    assert_eq!(link.iter().map(|tally| tally.level).collect::<Vec<_>>(), [3, 1]);
     for tally in link {
         close(tally.bytes, 100.0);
         close(tally.in_use_seconds, 10.0);

@@ -48,23 +48,16 @@ fn any_job() -> impl Strategy<Value = FluidJob> {
     });
     let compute = prop_oneof![1 => Just(0.05), 8 => amount(3)];
     let overlap = prop_oneof![Just(1.0), Just(0.5), Just(0.0), 0.0..1.0];
-    (
-        compute,
-        overlap,
-        0_u32..4,
-        prop_oneof![Just(0.0), amount(4)],
-        flows,
+    (compute, overlap, 0_u32..4, prop_oneof![Just(0.0), amount(4)], flows).prop_map(
+        |(compute_seconds, overlap_from, class, start, flows)| FluidJob {
+            compute_seconds,
+            overlap_from,
+            level: class,
+            start,
+            iterations: None,
+            flows,
+        },
     )
-        .prop_map(
-            |(compute_seconds, overlap_from, class, start, flows)| FluidJob {
-                compute_seconds,
-                overlap_from,
-                level: class,
-                start,
-                iterations: None,
-                flows,
-            },
-        )
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -83,18 +76,11 @@ fn any_case() -> impl Strategy<Value = Case> {
     let jobs = prop::collection::vec(any_job(), 1..7);
     let gap = prop_oneof![Just(0.0), Just(1.0), 0.0..3.0];
     let changes = prop::collection::vec((gap, change()), 0..12);
-    (capacity, jobs, changes).prop_map(|(capacity, jobs, changes)| Case {
-        capacity,
-        jobs,
-        changes,
-    })
+    (capacity, jobs, changes).prop_map(|(capacity, jobs, changes)| Case { capacity, jobs, changes })
 }
 
 fn quiet() -> impl Strategy<Value = Case> {
-    any_case().prop_map(|case| Case {
-        changes: Vec::new(),
-        ..case
-    })
+    any_case().prop_map(|case| Case { changes: Vec::new(), ..case })
 }
 
 /// Makes one change. What the engine refuses (a job that is gone, a dead link) happens nowhere;
@@ -146,9 +132,7 @@ fn sending(engine: &Engine, jobs: &[FluidJob]) -> Vec<Sending> {
 
 /// What classes from `class` up use of a link.
 fn used(flows: &[Sending], link: u32, class: u32) -> f64 {
-    let there = flows
-        .iter()
-        .filter(|flow| flow.class >= class && flow.path.contains(&link));
+    let there = flows.iter().filter(|flow| flow.class >= class && flow.path.contains(&link));
     there.map(|flow| flow.rate).sum()
 }
 
@@ -157,10 +141,7 @@ fn used(flows: &[Sending], link: u32, class: u32) -> f64 {
 fn check_shares(instant: &RunInstant<'_>, case: &Case) {
     let flows = sending(instant.engine(), &case.jobs);
     for (link, capacity) in (0..).zip(&case.capacity) {
-        assert!(
-            used(&flows, link, 0) <= capacity * (1.0 + 1e-9),
-            "link {link} is over"
-        );
+        assert!(used(&flows, link, 0) <= capacity * (1.0 + 1e-9), "link {link} is over");
     }
     for flow in &flows {
         let fills = |link: &&u32| {
@@ -174,11 +155,7 @@ fn check_shares(instant: &RunInstant<'_>, case: &Case) {
         };
         let slack = 1e-7 * flow.rate + 1e-8;
         let bottleneck = |link: &u32| flow.rate >= fastest(link) - slack;
-        assert!(
-            flow.path.iter().filter(fills).any(bottleneck),
-            "at {} s",
-            instant.seconds()
-        );
+        assert!(flow.path.iter().filter(fills).any(bottleneck), "at {} s", instant.seconds());
     }
 }
 

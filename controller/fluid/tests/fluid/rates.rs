@@ -19,22 +19,14 @@ fn check(capacity: &[f64], flows: &[(u32, &[u32])], expected: &[f64]) {
 #[test]
 fn a_link_is_shared_equally() {
     // n flows on capacity B: B / n each. 12 / 3 = 4.
-    check(
-        &[12.0],
-        &[(0, &[0]), (0, &[0]), (0, &[0])],
-        &[4.0, 4.0, 4.0],
-    );
+    check(&[12.0], &[(0, &[0]), (0, &[0]), (0, &[0])], &[4.0, 4.0, 4.0]);
 }
 
 #[test]
 fn the_scarcest_link_decides_first() {
     // Link 0 has capacity 1 for flows a and b: 1/2 each. Link 1 has 2 for b and c: c gets the
     // rest, 2 - 1/2 = 3/2.
-    check(
-        &[1.0, 2.0],
-        &[(0, &[0]), (0, &[0, 1]), (0, &[1])],
-        &[0.5, 0.5, 1.5],
-    );
+    check(&[1.0, 2.0], &[(0, &[0]), (0, &[0, 1]), (0, &[1])], &[0.5, 0.5, 1.5]);
 }
 
 #[test]

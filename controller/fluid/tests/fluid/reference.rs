@@ -35,11 +35,7 @@ const EPSILON: f64 = 1e-9;
 
 impl Reference {
     pub(crate) fn new(capacity: &[f64]) -> Self {
-        Self {
-            now: 0.0,
-            capacity: capacity.to_vec(),
-            workers: Vec::new(),
-        }
+        Self { now: 0.0, capacity: capacity.to_vec(), workers: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, job: &FluidJob) {
@@ -104,10 +100,7 @@ impl Reference {
         for worker in self.workers.iter_mut().filter(|worker| !worker.gone) {
             let compute = worker.job.compute_seconds;
             if !worker.started && now >= worker.begun + compute * worker.job.overlap_from {
-                worker
-                    .senders
-                    .iter_mut()
-                    .for_each(|sender| sender.left = sender.bytes);
+                worker.senders.iter_mut().for_each(|sender| sender.left = sender.bytes);
                 (worker.started, any) = (true, true);
             }
             let sent = worker.senders.iter().all(|sender| sender.left == 0.0);
@@ -127,9 +120,7 @@ impl Reference {
             let ends = worker.senders.iter().filter(|sender| sender.rate > 0.0);
             let ends = ends.map(|sender| self.now + sender.left / sender.rate);
             let times = ends.chain([worker.begun, lead, worker.begun + compute]);
-            next = times
-                .filter(|at| *at > self.now + EPSILON)
-                .fold(next, f64::min);
+            next = times.filter(|at| *at > self.now + EPSILON).fold(next, f64::min);
         }
         next
     }
@@ -162,10 +153,7 @@ impl Reference {
         classes.sort_unstable();
         classes.dedup();
         let workers = &mut self.workers;
-        workers
-            .iter_mut()
-            .flat_map(|worker| &mut worker.senders)
-            .for_each(|s| s.rate = 0.0);
+        workers.iter_mut().flat_map(|worker| &mut worker.senders).for_each(|s| s.rate = 0.0);
         for class in classes.into_iter().rev() {
             let of_class = |worker: &&mut Worker| worker.job.level == class && !worker.gone;
             let mut rising: Vec<&mut Sender> = workers
@@ -176,16 +164,11 @@ impl Reference {
                 .collect();
             while !rising.is_empty() {
                 let on = |link: usize| {
-                    rising
-                        .iter()
-                        .filter(|sender| sender.path.contains(&(link as u32)))
-                        .count()
+                    rising.iter().filter(|sender| sender.path.contains(&(link as u32))).count()
                 };
                 let share = |link: usize| free[link] / on(link) as f64;
                 let links = (0..free.len()).filter(|link| on(*link) > 0);
-                let tightest = links
-                    .min_by(|a, b| share(*a).total_cmp(&share(*b)))
-                    .unwrap();
+                let tightest = links.min_by(|a, b| share(*a).total_cmp(&share(*b))).unwrap();
                 let rate = share(tightest);
                 let passes = |sender: &Sender| sender.path.contains(&(tightest as u32));
                 for sender in rising.iter_mut().filter(|sender| passes(sender)) {

@@ -4,20 +4,12 @@ use fluid::{Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork, JobIndex};
 
 /// A flow over links.
 pub(crate) fn flow(path: &[u32], bytes: f64) -> FluidFlow {
-    FluidFlow {
-        path: path.to_vec(),
-        bytes,
-    }
+    FluidFlow { path: path.to_vec(), bytes }
 }
 
 /// A job that computes, then sends, without overlap.
 pub(crate) fn job(class: u32, compute_seconds: f64, flows: Vec<FluidFlow>) -> FluidJob {
-    FluidJob {
-        compute_seconds,
-        level: class,
-        flows,
-        ..FluidJob::default()
-    }
+    FluidJob { compute_seconds, level: class, flows, ..FluidJob::default() }
 }
 
 /// An engine with these capacities and jobs, without latency.
@@ -34,23 +26,16 @@ pub(crate) fn engine(capacity: &[f64], jobs: &[FluidJob]) -> Engine {
 #[track_caller]
 pub(crate) fn close(found: f64, expected: f64) {
     let error = (found - expected).abs();
-    assert!(
-        error <= 1e-9 * expected.abs().max(1.0),
-        "found {found}, expected {expected}"
-    );
+    assert!(error <= 1e-9 * expected.abs().max(1.0), "found {found}, expected {expected}");
 }
 
 /// Busy seconds, iterations and bytes of every job.
 pub(crate) fn totals(engine: &Engine) -> Vec<(f64, u64, f64)> {
     let jobs = engine.tallies().jobs;
-    jobs.iter()
-        .map(|job| (job.busy_seconds, job.iterations, job.bytes))
-        .collect()
+    jobs.iter().map(|job| (job.busy_seconds, job.iterations, job.bytes)).collect()
 }
 
 /// The rate of the first flow of every job once all of them send.
 pub(crate) fn rates(engine: &Engine, jobs: u32) -> Vec<f64> {
-    (0..jobs)
-        .map(|job| engine.flow_rate(JobIndex(job), 0).unwrap())
-        .collect()
+    (0..jobs).map(|job| engine.flow_rate(JobIndex(job), 0).unwrap()).collect()
 }

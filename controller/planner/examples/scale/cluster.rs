@@ -50,8 +50,5 @@ pub(crate) fn cluster(gpus: u32, placement: Placement) -> PlanInput {
         let hosts: Vec<HostId> = hosts.by_ref().take(SIZES[index % SIZES.len()]).collect();
         job(&fabric, index, &hosts, &mut random)
     });
-    PlanInput {
-        jobs: jobs.collect(),
-        fabric,
-    }
+    PlanInput { jobs: jobs.collect(), fabric }
 }

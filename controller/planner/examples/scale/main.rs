@@ -50,9 +50,8 @@ fn main() {
 fn events(input: &PlanInput, policy: &Policy) {
     let mut standing = IncrementalPlanner::new(input, policy, None);
     let some = input.jobs.iter().step_by(1 + input.jobs.len() / 24);
-    let mut took: Vec<Took> = some
-        .flat_map(|job| departs_and_returns(&mut standing, job))
-        .collect();
+    let mut took: Vec<Took> =
+        some.flat_map(|job| departs_and_returns(&mut standing, job)).collect();
     took.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
     let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
     println!(
@@ -96,17 +95,11 @@ struct Stopwatch {
 
 impl Stopwatch {
     fn start() -> Self {
-        Self {
-            cpu: on_processor(),
-            started: Instant::now(),
-        }
+        Self { cpu: on_processor(), started: Instant::now() }
     }
 
     fn read(&self) -> Took {
-        Took {
-            cpu: on_processor() - self.cpu,
-            wall: self.started.elapsed().as_secs_f64() * 1e3,
-        }
+        Took { cpu: on_processor() - self.cpu, wall: self.started.elapsed().as_secs_f64() * 1e3 }
     }
 }
 

@@ -33,10 +33,8 @@ pub fn exact_levels(problem: &CompressionProblem<'_>) -> Vec<u8> {
     for part in split_components(problem.dag.nodes, arcs) {
         let present = part.nodes.iter().map(|node| problem.current_levels[*node]);
         let highest = problem.level_count.max(1) - 1;
-        for (node, class) in part
-            .nodes
-            .iter()
-            .zip(part.optimal_levels(&present.collect::<Vec<_>>(), highest))
+        for (node, class) in
+            part.nodes.iter().zip(part.optimal_levels(&present.collect::<Vec<_>>(), highest))
         {
             classes[*node] = class;
         }
@@ -79,10 +77,7 @@ struct DagComponent {
 fn split_components(nodes: usize, arcs: Vec<WeightedArc>) -> Vec<DagComponent> {
     let mut leader: Vec<usize> = (0..nodes).collect();
     for arc in &arcs {
-        let (a, b) = (
-            find_root(&mut leader, arc.above),
-            find_root(&mut leader, arc.below),
-        );
+        let (a, b) = (find_root(&mut leader, arc.above), find_root(&mut leader, arc.below));
         leader[a.max(b)] = a.min(b);
     }
     let mut parts: Vec<DagComponent> = Vec::new();
@@ -90,10 +85,7 @@ fn split_components(nodes: usize, arcs: Vec<WeightedArc>) -> Vec<DagComponent> {
     for node in 0..nodes {
         let leader = find_root(&mut leader, node);
         let part = if leader == node {
-            parts.push(DagComponent {
-                nodes: Vec::new(),
-                arcs: Vec::new(),
-            });
+            parts.push(DagComponent { nodes: Vec::new(), arcs: Vec::new() });
             parts.len() - 1
         } else {
             place[leader].0
@@ -103,11 +95,7 @@ fn split_components(nodes: usize, arcs: Vec<WeightedArc>) -> Vec<DagComponent> {
     }
     for arc in arcs {
         let ((part, above), (_, below)) = (place[arc.above], place[arc.below]);
-        parts[part].arcs.push(WeightedArc {
-            above,
-            below,
-            ..arc
-        });
+        parts[part].arcs.push(WeightedArc { above, below, ..arc });
     }
     parts
 }
@@ -139,10 +127,7 @@ impl DagComponent {
             return present;
         }
         search.move_to_lowest_optimum();
-        let bounds = OptimumRange {
-            lowest: search.levels,
-            highest: most,
-        };
+        let bounds = OptimumRange { lowest: search.levels, highest: most };
         least_change(&self.arcs, &bounds, present)
     }
 
@@ -192,14 +177,11 @@ impl LevelSearch<'_> {
 
     /// Weight of the edges inside classes; none if an edge leads to a higher class.
     fn lost_weight(&self, classes: &[u8]) -> Option<u64> {
-        let lost = self
-            .arcs
-            .iter()
-            .map(|arc| match classes[arc.above].cmp(&classes[arc.below]) {
-                std::cmp::Ordering::Less => None,
-                std::cmp::Ordering::Equal => Some(arc.weight),
-                std::cmp::Ordering::Greater => Some(0),
-            });
+        let lost = self.arcs.iter().map(|arc| match classes[arc.above].cmp(&classes[arc.below]) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal => Some(arc.weight),
+            std::cmp::Ordering::Greater => Some(0),
+        });
         lost.sum()
     }
 
@@ -245,12 +227,7 @@ impl LevelSearch<'_> {
         }
         let moves = network.source_side(source, sink, side);
         let mut moved = false;
-        for (class, _) in self
-            .levels
-            .iter_mut()
-            .zip(&moves)
-            .filter(|(_, moves)| **moves)
-        {
+        for (class, _) in self.levels.iter_mut().zip(&moves).filter(|(_, moves)| **moves) {
             moved = true;
             match direction {
                 MoveDirection::Up => *class += 1,

@@ -34,9 +34,7 @@ pub(super) fn least_change(
         grid.add_edge(&mut network, arc, arc.weight * moves);
     }
     let is_true = network.source_side(grid.source, grid.sink, CutSide::Largest);
-    (0..present.len())
-        .map(|node| grid.level_of(node, &is_true))
-        .collect()
+    (0..present.len()).map(|node| grid.level_of(node, &is_true)).collect()
 }
 
 /// Where the vertices (u, k) are.
@@ -57,12 +55,7 @@ impl<'a> LevelGrid<'a> {
             vertices += usize::from(most - least);
             first
         });
-        Self {
-            first: first.collect(),
-            range: bounds,
-            source: vertices,
-            sink: vertices + 1,
-        }
+        Self { first: first.collect(), range: bounds, source: vertices, sink: vertices + 1 }
     }
 
     /// The vertex of (u, k).
@@ -95,10 +88,7 @@ impl<'a> LevelGrid<'a> {
     }
 
     fn add_edge(&self, network: &mut CutNetwork, arc: &WeightedArc, weight: u64) {
-        let OptimumRange {
-            lowest: least,
-            highest: most,
-        } = self.range;
+        let OptimumRange { lowest: least, highest: most } = self.range;
         let is_fixed = |node: usize| least[node] == most[node];
         // Apart in every optimum, or both where they are in all of them: nothing to decide.
         let is_apart = least[arc.above] > most[arc.below];
@@ -107,10 +97,7 @@ impl<'a> LevelGrid<'a> {
         }
         for k in least[arc.below]..=most[arc.below] {
             let below = self.vertex_of(arc.below, k);
-            let (same, next) = (
-                self.vertex_of(arc.above, k),
-                self.vertex_of(arc.above, k + 1),
-            );
+            let (same, next) = (self.vertex_of(arc.above, k), self.vertex_of(arc.above, k + 1));
             if below != next && next != self.source {
                 network.add_arc(below, next, weight, 0);
             }
@@ -122,9 +109,7 @@ impl<'a> LevelGrid<'a> {
 
     fn level_of(&self, node: usize, is_true: &[bool]) -> u8 {
         let (least, most) = (self.range.lowest[node], self.range.highest[node]);
-        let above = (least + 1..=most)
-            .filter(|k| is_true[self.vertex_of(node, *k)])
-            .count();
+        let above = (least + 1..=most).filter(|k| is_true[self.vertex_of(node, *k)]).count();
         least + u8::try_from(above).unwrap_or(0)
     }
 }

@@ -21,11 +21,7 @@ pub(super) struct CutNetwork {
 impl CutNetwork {
     /// No arcs yet.
     pub(super) fn new(vertices: usize) -> Self {
-        Self {
-            vertices,
-            heads: Vec::new(),
-            residual: Vec::new(),
-        }
+        Self { vertices, heads: Vec::new(), residual: Vec::new() }
     }
 
     /// An arc with its capacity, and the capacity of the way back.
@@ -41,11 +37,7 @@ impl CutNetwork {
             search.push_blocking_flow();
         }
         match side {
-            CutSide::Largest => search
-                .distance
-                .iter()
-                .map(|level| *level == NOWHERE)
-                .collect(),
+            CutSide::Largest => search.distance.iter().map(|level| *level == NOWHERE).collect(),
             CutSide::Smallest => search.reachable_vertices(),
         }
     }
@@ -86,15 +78,7 @@ impl DinicSearch {
             at[tail(arc)] += 1;
         }
         let level = vec![NOWHERE; network.vertices];
-        Self {
-            next: first.clone(),
-            network,
-            source,
-            sink,
-            first,
-            arcs,
-            distance: level,
-        }
+        Self { next: first.clone(), network, source, sink, first, arcs, distance: level }
     }
 
     fn arc_head(&self, arc: u32) -> usize {
@@ -185,18 +169,12 @@ impl DinicSearch {
 
     /// Pushes what the path takes and goes back to its first arc that is now full.
     fn augment_path(&mut self, path: &mut Vec<u32>) {
-        let narrowest = path
-            .iter()
-            .map(|arc| self.residual_capacity(*arc))
-            .min()
-            .unwrap_or(0);
+        let narrowest = path.iter().map(|arc| self.residual_capacity(*arc)).min().unwrap_or(0);
         for arc in path.iter() {
             self.network.residual[*arc as usize] -= narrowest;
             self.network.residual[*arc as usize ^ 1] += narrowest;
         }
-        let full = path
-            .iter()
-            .position(|arc| self.residual_capacity(*arc) == 0);
+        let full = path.iter().position(|arc| self.residual_capacity(*arc) == 0);
         path.truncate(full.unwrap_or(0));
     }
 }

@@ -27,9 +27,7 @@ pub fn sampled_levels(dag: &ContentionDag, classes: u8, seed: u64) -> Vec<u8> {
     // The first of equals.
     let better =
         |best: (f64, Vec<u8>), next: (f64, Vec<u8>)| if next.0 > best.0 { next } else { best };
-    candidates
-        .reduce(better)
-        .map_or_else(Vec::new, |(_, classes)| classes)
+    candidates.reduce(better).map_or_else(Vec::new, |(_, classes)| classes)
 }
 
 fn neighbours_below(dag: &ContentionDag) -> Vec<Vec<usize>> {
@@ -44,13 +42,8 @@ fn neighbours_below(dag: &ContentionDag) -> Vec<Vec<usize>> {
 /// may be next.
 fn topological_order(below: &[Vec<usize>], random: &mut ChaCha8Rng) -> Vec<usize> {
     let mut waiting_for = vec![0_usize; below.len()];
-    below
-        .iter()
-        .flatten()
-        .for_each(|node| waiting_for[*node] += 1);
-    let mut ready: Vec<usize> = (0..below.len())
-        .filter(|node| waiting_for[*node] == 0)
-        .collect();
+    below.iter().flatten().for_each(|node| waiting_for[*node] += 1);
+    let mut ready: Vec<usize> = (0..below.len()).filter(|node| waiting_for[*node] == 0).collect();
     let mut order = Vec::with_capacity(below.len());
     while !ready.is_empty() {
         let node = ready.swap_remove(random.random_range(0..ready.len()));
@@ -87,9 +80,7 @@ fn cut_order(dag: &ContentionDag, order: &[usize], classes: usize) -> Vec<u8> {
     let mut result = vec![0_u8; nodes];
     for (class, cut) in (0_u8..).zip(cuts.iter().rev()) {
         let start = cut[end];
-        order[start..end]
-            .iter()
-            .for_each(|node| result[*node] = class);
+        order[start..end].iter().for_each(|node| result[*node] = class);
         end = start;
     }
     let highest = u8::try_from(classes - 1).unwrap_or(u8::MAX);
@@ -136,10 +127,7 @@ impl CrossWeights {
     fn new(dag: &ContentionDag, order: &[usize]) -> Self {
         let side = order.len() + 1;
         let mut place = vec![0; order.len()];
-        order
-            .iter()
-            .enumerate()
-            .for_each(|(at, node)| place[*node] = at);
+        order.iter().enumerate().for_each(|(at, node)| place[*node] = at);
         let mut sums = vec![0.0; side * side];
         for edge in &dag.edges {
             sums[(place[edge.above] + 1) * side + place[edge.below] + 1] += edge.weight;

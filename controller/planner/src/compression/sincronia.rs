@@ -4,7 +4,5 @@
 pub fn sincronia_levels(nodes: usize, classes: u8) -> Vec<u8> {
     let highest = classes.saturating_sub(1);
     let rank = |node: usize| u8::try_from(node).unwrap_or(u8::MAX);
-    (0..nodes)
-        .map(|node| highest.saturating_sub(rank(node)))
-        .collect()
+    (0..nodes).map(|node| highest.saturating_sub(rank(node))).collect()
 }

@@ -69,12 +69,7 @@ pub(super) fn collective_transfers(
     };
     let share = each / f64::from(channels);
     let over_channels = |(src, dst): (HostId, HostId)| {
-        (0..channels).map(move |channel| HostTransfer {
-            src,
-            dst,
-            channel,
-            bytes: share,
-        })
+        (0..channels).map(move |channel| HostTransfer { src, dst, channel, bytes: share })
     };
     pairs.into_iter().flat_map(over_channels).collect()
 }
@@ -83,27 +78,16 @@ fn ring_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
     if hosts.len() < 2 {
         return Vec::new();
     }
-    hosts
-        .iter()
-        .copied()
-        .zip(hosts.iter().copied().cycle().skip(1))
-        .collect()
+    hosts.iter().copied().zip(hosts.iter().copied().cycle().skip(1)).collect()
 }
 
 fn all_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
     let others = |src: HostId| hosts.iter().map(move |dst| (src, *dst));
-    hosts
-        .iter()
-        .flat_map(|src| others(*src))
-        .filter(|(src, dst)| src != dst)
-        .collect()
+    hosts.iter().flat_map(|src| others(*src)).filter(|(src, dst)| src != dst).collect()
 }
 
 fn neighbour_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
-    hosts
-        .windows(2)
-        .flat_map(|pair| [(pair[0], pair[1]), (pair[1], pair[0])])
-        .collect()
+    hosts.windows(2).flat_map(|pair| [(pair[0], pair[1]), (pair[1], pair[0])]).collect()
 }
 
 #[cfg(test)]
@@ -113,10 +97,7 @@ mod tests {
     fn check(kind: CollectiveKind, hosts: u32, channels: u32, expect: &[(u32, u32, u32, f64)]) {
         let hosts: Vec<HostId> = (0..hosts).map(HostId).collect();
         let found = collective_transfers(kind, &hosts, 12.0, channels);
-        let found: Vec<_> = found
-            .iter()
-            .map(|t| (t.src.0, t.dst.0, t.channel, t.bytes))
-            .collect();
+        let found: Vec<_> = found.iter().map(|t| (t.src.0, t.dst.0, t.channel, t.bytes)).collect();
         assert_eq!(found, expect, "{kind:?}");
     }
 
@@ -125,38 +106,13 @@ mod tests {
         use CollectiveKind::{AllGather, AllToAll, Pipeline, ReduceScatter, RingAllReduce};
         check(RingAllReduce, 1, 1, &[]);
         check(RingAllReduce, 2, 1, &[(0, 1, 0, 12.0), (1, 0, 0, 12.0)]);
-        check(
-            RingAllReduce,
-            3,
-            1,
-            &[(0, 1, 0, 16.0), (1, 2, 0, 16.0), (2, 0, 0, 16.0)],
-        );
-        let two_channels = [
-            (0, 1, 0, 6.0),
-            (0, 1, 1, 6.0),
-            (1, 0, 0, 6.0),
-            (1, 0, 1, 6.0),
-        ];
+        check(RingAllReduce, 3, 1, &[(0, 1, 0, 16.0), (1, 2, 0, 16.0), (2, 0, 0, 16.0)]);
+        let two_channels = [(0, 1, 0, 6.0), (0, 1, 1, 6.0), (1, 0, 0, 6.0), (1, 0, 1, 6.0)];
         check(RingAllReduce, 2, 2, &two_channels);
-        check(
-            AllGather,
-            3,
-            1,
-            &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)],
-        );
-        check(
-            ReduceScatter,
-            3,
-            1,
-            &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)],
-        );
+        check(AllGather, 3, 1, &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)]);
+        check(ReduceScatter, 3, 1, &[(0, 1, 0, 8.0), (1, 2, 0, 8.0), (2, 0, 0, 8.0)]);
         check(AllToAll, 2, 1, &[(0, 1, 0, 6.0), (1, 0, 0, 6.0)]);
-        let pipeline = [
-            (0, 1, 0, 12.0),
-            (1, 0, 0, 12.0),
-            (1, 2, 0, 12.0),
-            (2, 1, 0, 12.0),
-        ];
+        let pipeline = [(0, 1, 0, 12.0), (1, 0, 0, 12.0), (1, 2, 0, 12.0), (2, 1, 0, 12.0)];
         check(Pipeline, 3, 1, &pipeline);
     }
 }

@@ -40,13 +40,12 @@ impl JobFields<'_> {
         profile: Option<&ModelProfile>,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         match (&document.flows, &document.collective) {
-            (Some(_), Some(_)) => Err(self.field_error(
-                "collective",
-                "stands beside `flows`; one of both".to_owned(),
-            )),
-            (Some(flows), None) => (0..flows.len())
-                .map(|index| self.resolve_stated_flow(flows, index))
-                .collect(),
+            (Some(_), Some(_)) => {
+                Err(self.field_error("collective", "stands beside `flows`; one of both".to_owned()))
+            }
+            (Some(flows), None) => {
+                (0..flows.len()).map(|index| self.resolve_stated_flow(flows, index)).collect()
+            }
             (None, Some(_)) => self.derive_flows(document, job, profile),
             (None, None) => Ok(Vec::new()),
         }
@@ -65,13 +64,7 @@ impl JobFields<'_> {
             return Err(self.field_error(&format!("{field}.dst"), problem));
         }
         let bytes = self.check_range(&format!("{field}.bytes"), flow.bytes, MAX_BYTES)?;
-        Ok(FlowDraft {
-            field,
-            src,
-            dst,
-            bytes,
-            udp_src_port: flow.udp_src_port,
-        })
+        Ok(FlowDraft { field, src, dst, bytes, udp_src_port: flow.udp_src_port })
     }
 
     /// NIC `index` of the host; `field` is `..src` or `..dst`, its NIC field the same with `_nic`.
@@ -84,10 +77,7 @@ impl JobFields<'_> {
         let id = self.resolve_host(field, host)?;
         self.fabric.nic_of(id, index).ok_or_else(|| {
             let nics = self.fabric.host(id).nics.len();
-            self.field_error(
-                &format!("{field}_nic"),
-                format!("{index} of a host with {nics} NICs"),
-            )
+            self.field_error(&format!("{field}_nic"), format!("{index} of a host with {nics} NICs"))
         })
     }
 
@@ -100,9 +90,7 @@ impl JobFields<'_> {
         let Some(collective) = &document.collective else {
             return Ok(Vec::new());
         };
-        let bytes = collective
-            .bytes
-            .or(profile.and_then(|profile| profile.gradient_bytes));
+        let bytes = collective.bytes.or(profile.and_then(|profile| profile.gradient_bytes));
         let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
         if !(1..=MAX_CHANNELS).contains(&collective.channels) {
             let problem = format!("{} is not from 1 to {MAX_CHANNELS}", collective.channels);
@@ -122,13 +110,7 @@ impl JobFields<'_> {
             };
             let (src, dst) = (nic(transfer.src)?, nic(transfer.dst)?);
             let (field, bytes) = ("collective".to_owned(), transfer.bytes);
-            Ok(FlowDraft {
-                field,
-                src,
-                dst,
-                bytes,
-                udp_src_port: None,
-            })
+            Ok(FlowDraft { field, src, dst, bytes, udp_src_port: None })
         };
         transfers.iter().map(draft).collect()
     }
@@ -171,21 +153,10 @@ impl UdpPortPool {
         flows: FlowDrafts,
     ) -> Result<Vec<Flow>, DocumentFieldError> {
         let assign = |(index, draft): (usize, FlowDraft)| {
-            let FlowDraft {
-                field,
-                src,
-                dst,
-                bytes,
-                udp_src_port,
-            } = draft;
+            let FlowDraft { field, src, dst, bytes, udp_src_port } = draft;
             let port = udp_src_port.or_else(|| self.take_free_port(src, dst, flow_hash(id, index)));
             let exhausted = || fields.field_error(&field, "no UDP source port is left".to_owned());
-            Ok(Flow {
-                src,
-                dst,
-                bytes,
-                udp_src_port: port.ok_or_else(exhausted)?,
-            })
+            Ok(Flow { src, dst, bytes, udp_src_port: port.ok_or_else(exhausted)? })
         };
         flows.into_iter().enumerate().map(assign).collect()
     }
@@ -193,9 +164,7 @@ impl UdpPortPool {
     /// The first free port between two NICs from the place that `hash` names, now taken.
     fn take_free_port(&mut self, src: NicId, dst: NicId, hash: u16) -> Option<u16> {
         let ports = (0..PORTS).map(|step| FIRST_PORT + hash.wrapping_add(step) % PORTS);
-        ports
-            .into_iter()
-            .find(|port| self.used.insert((src, dst, *port)))
+        ports.into_iter().find(|port| self.used.insert((src, dst, *port)))
     }
 }
 
@@ -203,8 +172,7 @@ impl UdpPortPool {
 fn flow_hash(id: &JobId, index: usize) -> u16 {
     let index = (index as u64).to_le_bytes();
     let bytes = id.as_str().bytes().chain(index);
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = bytes
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (hash >> 16) as u16 ^ hash as u16
 }

@@ -30,10 +30,7 @@ struct DescentState {
 impl CheapestPath {
     /// For fabrics of so many switches.
     pub(crate) fn new(switches: usize) -> Self {
-        Self {
-            search: 0,
-            switches: vec![DescentState::default(); switches],
-        }
+        Self { search: 0, switches: vec![DescentState::default(); switches] }
     }
 
     /// The segment with the smallest sum of prices and that sum; of equals, the one found first.
@@ -55,13 +52,8 @@ impl CheapestPath {
                 remaining_price: None,
             };
         }
-        let mut search = BranchAndBound {
-            finder: self,
-            tables: ways,
-            down,
-            price,
-            best: (limit, None),
-        };
+        let mut search =
+            BranchAndBound { finder: self, tables: ways, down, price, best: (limit, None) };
         search.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
         let (price, (turn, up)) = (search.best.0, search.best.1?);
         Some((price, search.descend_from(turn, up)))
@@ -133,8 +125,7 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
 
     fn hops_down(&self, at: SwitchId) -> &'a [SwitchHop] {
         let down = self.down;
-        self.descent_state(at)
-            .map_or(&[], |spot| down.hops_at(spot.place as usize))
+        self.descent_state(at).map_or(&[], |spot| down.hops_at(spot.place as usize))
     }
 
     /// What the rest of the way from a switch costs at least, as the links after its own say.

@@ -43,12 +43,7 @@ pub(super) fn improve_paths(placement: &mut PathAssignment, order: &[usize], mov
         finder: CheapestPath::new(placement.tables.switch_count()),
         placement,
     };
-    while order
-        .iter()
-        .filter(|seat| search.improve_job(**seat))
-        .count()
-        > 0
-    {
+    while order.iter().filter(|seat| search.improve_job(**seat)).count() > 0 {
         let doubled = search.least_gain.saturating_mul(2);
         search.least_gain = doubled.min(search.running_gain).max(search.least_gain);
     }
@@ -70,10 +65,7 @@ impl ContentionModel {
             LinkShare::from_fraction(demand.bottleneck_seconds / demand.iteration_seconds)
         };
         Self {
-            intensities: demands
-                .clone()
-                .map(|d| d.map_or(0.0, |d| d.intensity))
-                .collect(),
+            intensities: demands.clone().map(|d| d.map_or(0.0, |d| d.intensity)).collect(),
             unavoidable: demands.map(|d| d.map_or(LinkShare(0), tightest)).collect(),
         }
     }
@@ -144,9 +136,7 @@ impl PathSearch<'_> {
         }
         let best = self.find_better_segment(seat, flows, before);
         for (flow, had) in flows.iter().zip(&had) {
-            let segment = best
-                .as_ref()
-                .map_or(had.without_host_links(), |segment| segment);
+            let segment = best.as_ref().map_or(had.without_host_links(), |segment| segment);
             let path = self.placement.full_path((seat, *flow), segment);
             self.placement.assign_path((seat, *flow), path);
             if path != *had {
@@ -170,14 +160,9 @@ impl PathSearch<'_> {
     ) -> Option<PathSegment> {
         let (placement, contenders) = (&*self.placement, &self.contention);
         let seated = placement.job_at(seat);
-        let running = flows
-            .iter()
-            .filter(|flow| seated.was_running[**flow])
-            .count() as ContentionPrice;
-        let gain = self
-            .running_gain
-            .saturating_mul(running)
-            .max(self.least_gain);
+        let running =
+            flows.iter().filter(|flow| seated.was_running[**flow]).count() as ContentionPrice;
+        let gain = self.running_gain.saturating_mul(running).max(self.least_gain);
         let limit = before.checked_sub(gain.max(before / LEAST_FRACTION))? + 1;
         let pair = seated.routes.flows[*flows.first()?].pair;
         let shares = placement.shares_of(seat, flows);
@@ -189,9 +174,7 @@ impl PathSearch<'_> {
             )
         };
         let ends = &seated.routes.pairs[pair].ends;
-        let best = self
-            .finder
-            .find_cheapest(&placement.tables, ends, limit, price)?;
+        let best = self.finder.find_cheapest(&placement.tables, ends, limit, price)?;
         Some(best.1)
     }
 

@@ -86,15 +86,11 @@ impl PathAssignment {
 
     /// The job on a seat that is taken.
     pub(crate) fn job_at(&self, seat: usize) -> &AssignedJob {
-        self.job_slots[seat]
-            .as_ref()
-            .expect("seats are given up only with their job")
+        self.job_slots[seat].as_ref().expect("seats are given up only with their job")
     }
 
     pub(super) fn job_at_mut(&mut self, seat: usize) -> &mut AssignedJob {
-        self.job_slots[seat]
-            .as_mut()
-            .expect("seats are given up only with their job")
+        self.job_slots[seat].as_mut().expect("seats are given up only with their job")
     }
 
     /// The paths of all flows of the jobs on `seats`.
@@ -158,8 +154,7 @@ impl PathAssignment {
         let shares = FlowShares::new(&self.tables, rates, &flows);
         let occupancy = &self.occupancy;
         let load = |link| (occupancy.total_share(link) + shares.share_on(link)).0;
-        self.least_loaded
-            .find_least_loaded(&self.tables, &ends, load)
+        self.least_loaded.find_least_loaded(&self.tables, &ends, load)
     }
 
     fn route_of(&self, flow: FlowSlot) -> (FlowRoute, &LeafPair) {
@@ -186,8 +181,7 @@ impl PathAssignment {
         let flows = [flow.1];
         let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
         for link in &path {
-            self.occupancy
-                .add_share(*link, flow.0 as u32, shares.share_on(*link));
+            self.occupancy.add_share(*link, flow.0 as u32, shares.share_on(*link));
         }
         seated.paths[flow.1] = path;
     }
@@ -201,8 +195,7 @@ impl PathAssignment {
         let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
         let path = std::mem::replace(&mut seated.paths[flow.1], LinkPath::EMPTY);
         for link in &path {
-            self.occupancy
-                .remove_share(*link, flow.0 as u32, shares.share_on(*link));
+            self.occupancy.remove_share(*link, flow.0 as u32, shares.share_on(*link));
         }
         path
     }
@@ -240,12 +233,7 @@ pub(super) struct FlowShares<'a> {
 impl<'a> FlowShares<'a> {
     fn new(ways: &'a PathTables, rates: &'a [Option<f64>], flows: &'a [usize]) -> Self {
         let last = Cell::new((0.0, LinkShare(0)));
-        Self {
-            tables: ways,
-            rates,
-            flows,
-            last,
-        }
+        Self { tables: ways, rates, flows, last }
     }
 
     /// The share of `link`.
@@ -253,9 +241,7 @@ impl<'a> FlowShares<'a> {
         let capacity = self.tables.link_capacity(link);
         if self.last.get().0 != capacity {
             let rates = self.flows.iter().filter_map(|flow| self.rates[*flow]);
-            let share = rates
-                .map(|rate| LinkShare::from_fraction(rate / capacity))
-                .sum();
+            let share = rates.map(|rate| LinkShare::from_fraction(rate / capacity)).sum();
             self.last.set((capacity, share));
         }
         self.last.get().1
@@ -306,17 +292,12 @@ impl LoadChanges {
 
     fn mark_busier(&mut self, links: &[LinkId]) {
         self.now += 1;
-        links
-            .iter()
-            .for_each(|link| self.busier_at[link.index()] = self.now);
+        links.iter().for_each(|link| self.busier_at[link.index()] = self.now);
     }
 
     fn mark_idler(&mut self, links: &[LinkId]) {
         self.now += 1;
-        for area in links
-            .iter()
-            .filter_map(|link| self.area_of_link[link.index()])
-        {
+        for area in links.iter().filter_map(|link| self.area_of_link[link.index()]) {
             self.idler_at[area as usize] = self.now;
         }
     }
@@ -345,19 +326,13 @@ impl PathAssignment {
     fn last_change(&self, seat: usize, group: usize) -> u32 {
         let (seated, changes) = (self.job_at(seat), &self.changes);
         let flows = &seated.routes.groups[group];
-        let links = flows
-            .iter()
-            .flat_map(|flow| seated.paths[*flow].without_host_links());
+        let links = flows.iter().flat_map(|flow| seated.paths[*flow].without_host_links());
         let pressed = links.map(|link| changes.busier_at[link.index()]).max();
         let eased = |switch: usize, goes_up| changes.idler_at[2 * switch + usize::from(goes_up)];
-        let pair = flows
-            .first()
-            .map(|flow| &seated.routes.pairs[seated.routes.flows[*flow].pair]);
+        let pair = flows.first().map(|flow| &seated.routes.pairs[seated.routes.flows[*flow].pair]);
         let eased = pair.map(|pair| {
-            let (pods, first_pod) = (
-                self.tables.pods(),
-                changes.idler_at.len() / 2 - self.tables.pods().pod_count(),
-            );
+            let (pods, first_pod) =
+                (self.tables.pods(), changes.idler_at.len() / 2 - self.tables.pods().pod_count());
             let (from, to) = (pair.ends.from, pair.ends.to);
             let leaves = eased(from.index(), true).max(eased(to.index(), false));
             match (pods.pod_of(from), pods.pod_of(to)) {

@@ -98,10 +98,7 @@ impl Policy {
         for (index, adoption) in self.adopt.iter().enumerate() {
             adoption.check_hosts(fabric, index)?;
         }
-        let rules = self
-            .adopt
-            .iter()
-            .filter_map(|rule| rule.planned_rule(fabric, 0));
+        let rules = self.adopt.iter().filter_map(|rule| rule.planned_rule(fabric, 0));
         let full = rows_per_leaf(fabric, rules).into_iter();
         let Some((leaf, rows)) = { full }.find(|(_, rows)| *rows > MAX_ROWS) else {
             return Ok(());
@@ -129,13 +126,8 @@ impl Policy {
             JobOverride::fixing_level(&format!("job:{}", rule.job), Some(level))
         });
         let overrides = levels.chain(self.overrides.iter().cloned()).collect();
-        input
-            .jobs
-            .extend(new.iter().map(|rule| rule.unannounced_job()));
-        let policy = Self {
-            overrides,
-            ..self.clone()
-        };
+        input.jobs.extend(new.iter().map(|rule| rule.unannounced_job()));
+        let policy = Self { overrides, ..self.clone() };
         (input, policy)
     }
 
@@ -170,10 +162,8 @@ impl Policy {
 /// The NICs of the hosts that `patterns` name, ascending, and none where there are no patterns.
 /// `None` where there are, and no host has such a name: that is not to match all hosts.
 fn nics_of_hosts(fabric: &Fabric, patterns: &[String]) -> Option<Vec<NicId>> {
-    let named: BTreeSet<HostId> = patterns
-        .iter()
-        .flat_map(|pattern| hosts_matching(fabric, pattern))
-        .collect();
+    let named: BTreeSet<HostId> =
+        patterns.iter().flat_map(|pattern| hosts_matching(fabric, pattern)).collect();
     let nics = named.iter().flat_map(|host| &fabric.host(*host).nics);
     let nics: BTreeSet<NicId> = nics.copied().collect();
     (patterns.is_empty() || !nics.is_empty()).then(|| nics.into_iter().collect())

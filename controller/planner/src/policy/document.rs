@@ -124,11 +124,7 @@ impl From<&Policy> for PolicyDocument {
             max_correction: policy.max_correction,
             search_events: policy.search_events,
             drained: policy.drained.clone(),
-            jobs: policy
-                .overrides
-                .iter()
-                .map(OverrideDocument::from)
-                .collect(),
+            jobs: policy.overrides.iter().map(OverrideDocument::from).collect(),
             adopt: policy.adopt.iter().map(AdoptionDocument::from).collect(),
         }
     }
@@ -207,11 +203,7 @@ struct PolicyFields<'a> {
 
 impl PolicyFields<'_> {
     fn field_error(&self, field: &str, problem: String) -> DocumentFieldError {
-        DocumentFieldError {
-            file: self.file.to_owned(),
-            field: field.to_owned(),
-            problem,
-        }
+        DocumentFieldError { file: self.file.to_owned(), field: field.to_owned(), problem }
     }
 
     /// `value` is a number from `low` to `high`.
@@ -234,11 +226,7 @@ impl PolicyFields<'_> {
     }
 
     fn check_levels(&self) -> Result<(), DocumentFieldError> {
-        let PolicyDocument {
-            levels,
-            reserved_levels,
-            ..
-        } = self.policy;
+        let PolicyDocument { levels, reserved_levels, .. } = self.policy;
         if !(1..=MAX_LEVELS).contains(levels) {
             let problem = format!("{levels} is not a number of classes from 1 to {MAX_LEVELS}");
             return Err(self.field_error("levels", problem));
@@ -258,10 +246,7 @@ impl PolicyFields<'_> {
         if level < levels {
             return Ok(());
         }
-        Err(self.field_error(
-            field,
-            format!("{level} is not a class from 0 to {}", levels - 1),
-        ))
+        Err(self.field_error(field, format!("{level} is not a class from 0 to {}", levels - 1)))
     }
 
     fn resolve_override(
@@ -275,11 +260,8 @@ impl PolicyFields<'_> {
                 self.field_error(&field("match"), "empty; it would match no job".to_owned())
             );
         }
-        let bounds = [
-            ("level", rule.level),
-            ("min_level", rule.min_level),
-            ("max_level", rule.max_level),
-        ];
+        let bounds =
+            [("level", rule.level), ("min_level", rule.min_level), ("max_level", rule.max_level)];
         for (name, level) in bounds {
             self.check_job_level(&field(name), level)?;
         }
@@ -287,12 +269,7 @@ impl PolicyFields<'_> {
         let weight = rule.weight.unwrap_or(1.0);
         self.check_range(&field("weight"), weight, f64::MIN_POSITIVE, f64::MAX)?;
         let min_throughput = rule.min_throughput;
-        self.check_range(
-            &field("min_throughput"),
-            min_throughput.unwrap_or(0.0),
-            0.0,
-            1.0,
-        )?;
+        self.check_range(&field("min_throughput"), min_throughput.unwrap_or(0.0), 0.0, 1.0)?;
         Ok(JobOverride {
             pattern: rule.pattern.clone(),
             min_level: rule.level.or(rule.min_level),

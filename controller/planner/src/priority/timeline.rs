@@ -30,8 +30,7 @@ pub(crate) struct IterationTiming {
 impl IterationTiming {
     /// `T_j`: an iteration alone.
     fn period_seconds(&self) -> f64 {
-        self.compute_seconds
-            .max(self.flow_start_seconds + self.link_seconds)
+        self.compute_seconds.max(self.flow_start_seconds + self.link_seconds)
     }
 }
 
@@ -48,13 +47,9 @@ pub(crate) fn correction_factor(
         std::array::from_fn(|phase| job.period_seconds() * phase as f64 / PHASES as f64);
     let seconds = offsets.map(|offset| PeriodicOccupation::from_timing(job, offset));
     let behind_first = offsets.map(|offset| YieldingJob::new(job, offset, &first));
-    let behind_second = seconds
-        .each_ref()
-        .map(|second| YieldingJob::new(reference, 0.0, second));
-    let (left, left_to_reference) = (
-        simulate_jobs(behind_first, horizon),
-        simulate_jobs(behind_second, horizon),
-    );
+    let behind_second = seconds.each_ref().map(|second| YieldingJob::new(reference, 0.0, second));
+    let (left, left_to_reference) =
+        (simulate_jobs(behind_first, horizon), simulate_jobs(behind_second, horizon));
     let (mut job_loses, mut reference_loses) = (0.0, 0.0);
     for phase in 0..PHASES {
         job_loses += seconds[phase].busy_until(horizon) - left[phase];
@@ -89,11 +84,7 @@ impl PeriodicOccupation {
         } else {
             f64::INFINITY
         };
-        Self {
-            first,
-            period: rhythm.period_seconds(),
-            length: rhythm.link_seconds,
-        }
+        Self { first, period: rhythm.period_seconds(), length: rhythm.link_seconds }
     }
 
     /// Whole periods that have passed at `at`, and seconds of the present one; `at` is not before
@@ -237,10 +228,9 @@ impl<'a> YieldingJob<'a> {
     /// other's period that is always the same, and what follows is what followed the last time.
     fn skip_cycles(&mut self, horizon: f64) {
         self.cycles = match self.cycles {
-            CycleState::Unknown => CycleState::Began {
-                at: self.iteration_start,
-                seconds: self.link_seconds,
-            },
+            CycleState::Unknown => {
+                CycleState::Began { at: self.iteration_start, seconds: self.link_seconds }
+            }
             CycleState::Began { at, seconds } => {
                 let length = self.iteration_start - at;
                 let cycles = whole_part((horizon - self.iteration_start) / length);
@@ -259,10 +249,8 @@ fn simulate_jobs<const N: usize>(mut followers: [YieldingJob<'_>; N], horizon: f
     let wants = |follower: &YieldingJob<'_>| {
         follower.job.link_seconds > 0.0 && follower.iteration_start < horizon
     };
-    let mut playing: Vec<&mut YieldingJob<'_>> = followers
-        .iter_mut()
-        .filter(|follower| wants(follower))
-        .collect();
+    let mut playing: Vec<&mut YieldingJob<'_>> =
+        followers.iter_mut().filter(|follower| wants(follower)).collect();
     while !playing.is_empty() {
         playing.retain_mut(|follower| follower.step_iteration(horizon));
     }
@@ -341,11 +329,7 @@ mod tests {
             let steps = |random: &mut ChaCha8Rng| f64::from(random.random_range(0..40_u8)) / 16.0;
             let any = |random: &mut ChaCha8Rng| random.random_range(0.0..2.5);
             let draw = if random.random_bool(0.5) { any } else { steps };
-            rhythm(
-                draw(&mut random),
-                random.random_range(0.0..=1.0),
-                draw(&mut random),
-            )
+            rhythm(draw(&mut random), random.random_range(0.0..=1.0), draw(&mut random))
         };
         std::iter::repeat_with(move || (one(), one()))
     }

@@ -89,11 +89,7 @@ impl<'a> GroupBuilder<'a> {
                 }
             }
         }
-        let mut scene = Self {
-            jobs: parties,
-            flows: streams,
-            shared_links: Vec::new(),
-        };
+        let mut scene = Self { jobs: parties, flows: streams, shared_links: Vec::new() };
         scene.merge_shared_links(&paths, capacity);
         scene
     }
@@ -117,9 +113,7 @@ impl<'a> GroupBuilder<'a> {
                 continue;
             }
             for stream in on {
-                self.flows[*stream]
-                    .shared_links
-                    .push(self.shared_links.len());
+                self.flows[*stream].shared_links.push(self.shared_links.len());
             }
             self.shared_links.push((on.to_vec(), capacity));
         }
@@ -143,9 +137,7 @@ impl<'a> GroupBuilder<'a> {
                 group[first.max(other)] = first.min(other);
             }
         }
-        (0..group.len())
-            .map(|party| find_root(&mut group, party))
-            .collect()
+        (0..group.len()).map(|party| find_root(&mut group, party)).collect()
     }
 
     /// The contest of `members`, which share no link with others.
@@ -179,20 +171,12 @@ impl<'a> GroupBuilder<'a> {
     fn deciding_flows(&self, party: usize) -> Vec<&RoutedFlow> {
         let of_party = |stream: &&RoutedFlow| stream.job == party;
         let alone = |stream: &RoutedFlow| {
-            let links = stream
-                .shared_links
-                .iter()
-                .map(|link| self.shared_links[*link].1);
+            let links = stream.shared_links.iter().map(|link| self.shared_links[*link].1);
             stream.bytes / links.fold(stream.private_capacity, f64::min)
         };
-        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) = self
-            .flows
-            .iter()
-            .filter(of_party)
-            .partition(|stream| !stream.shared_links.is_empty());
-        let slowest = private
-            .into_iter()
-            .max_by(|a, b| alone(a).total_cmp(&alone(b)));
+        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) =
+            self.flows.iter().filter(of_party).partition(|stream| !stream.shared_links.is_empty());
+        let slowest = private.into_iter().max_by(|a, b| alone(a).total_cmp(&alone(b)));
         let sharing = deciding.iter().map(|stream| alone(stream));
         let sharing = sharing.fold(0.0, f64::max);
         deciding.extend(slowest.filter(|stream| alone(stream) > sharing));
@@ -240,10 +224,7 @@ impl ContentionGroup {
             path.push(to_index(self.capacities.len()));
             self.capacities.push(stream.private_capacity);
         }
-        let flow = fluid::FluidFlow {
-            path,
-            bytes: stream.bytes,
-        };
+        let flow = fluid::FluidFlow { path, bytes: stream.bytes };
         if let Some(job) = self.jobs.last_mut() {
             job.flows.push(flow);
         }
@@ -272,10 +253,7 @@ impl ContentionGroup {
 
     /// Seconds of an iteration of each job if nobody disturbed it.
     pub fn alone_seconds(&self) -> Vec<f64> {
-        self.jobs
-            .iter()
-            .map(|job| self.job_alone_seconds(job))
-            .collect()
+        self.jobs.iter().map(|job| self.job_alone_seconds(job)).collect()
     }
 
     fn job_alone_seconds(&self, job: &fluid::FluidJob) -> f64 {
@@ -285,13 +263,9 @@ impl ContentionGroup {
                 bytes[*link as usize] += flow.bytes;
             }
         }
-        let seconds = bytes
-            .iter()
-            .zip(&self.capacities)
-            .map(|(bytes, rate)| bytes / rate);
+        let seconds = bytes.iter().zip(&self.capacities).map(|(bytes, rate)| bytes / rate);
         let link = seconds.fold(0.0, f64::max);
-        job.compute_seconds
-            .max(job.overlap_from * job.compute_seconds + link)
+        job.compute_seconds.max(job.overlap_from * job.compute_seconds + link)
     }
 
     /// Equal for choices of paths that come to the same for these jobs.

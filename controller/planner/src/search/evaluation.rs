@@ -38,12 +38,7 @@ pub(super) struct PositionEvaluator<'a> {
 impl<'a> PositionEvaluator<'a> {
     /// An arena that may play nothing yet.
     pub(super) fn new(setting: &'a SearchSpace<'a>, precision: EvaluationPrecision) -> Self {
-        Self {
-            space: setting,
-            precision,
-            known_values: BTreeMap::new(),
-            events_left: 0,
-        }
+        Self { space: setting, precision, known_values: BTreeMap::new(), events_left: 0 }
     }
 
     /// Lets `events` more be played.
@@ -68,10 +63,7 @@ impl<'a> PositionEvaluator<'a> {
         position: &SearchPosition,
     ) -> Option<ValuedPosition> {
         let value = self.position_value(position)?;
-        Some(ValuedPosition {
-            position: position.clone(),
-            value,
-        })
+        Some(ValuedPosition { position: position.clone(), value })
     }
 
     /// The contests that players have with these ways.
@@ -102,10 +94,7 @@ impl<'a> PositionEvaluator<'a> {
             let of = &self.space.jobs[*player];
             return Some(of.worth * compute_share(of.compute_seconds, *seconds));
         }
-        let key = (
-            contest.signature().to_vec(),
-            contest.level_relations(classes),
-        );
+        let key = (contest.signature().to_vec(), contest.level_relations(classes));
         if let Some(known) = self.known_values.get(&key) {
             return Some(*known);
         }
@@ -117,15 +106,9 @@ impl<'a> PositionEvaluator<'a> {
     fn simulate_group(&mut self, contest: &ContentionGroup, classes: &[u8]) -> Option<f64> {
         let alone = contest.alone_seconds();
         let slowest = alone.iter().copied().fold(0.0, f64::max);
-        let EvaluationPrecision {
-            starts,
-            warm_up_iterations: warm,
-            counted_iterations: counted,
-        } = self.precision;
-        let window = MeasureWindow {
-            from: warm * slowest,
-            until: (warm + counted) * slowest,
-        };
+        let EvaluationPrecision { starts, warm_up_iterations: warm, counted_iterations: counted } =
+            self.precision;
+        let window = MeasureWindow { from: warm * slowest, until: (warm + counted) * slowest };
         let mut sum = 0.0;
         for draw in 1..=starts {
             let start = |(player, seconds): (&usize, &f64)| {
@@ -134,19 +117,10 @@ impl<'a> PositionEvaluator<'a> {
             let starts: Vec<f64> = contest.members.iter().zip(&alone).map(start).collect();
             // What the fluid model refuses is not judged: the caller keeps what it has.
             let mut trial = GroupRun::new(contest, &starts).ok()?;
-            let busy = trial
-                .busy_shares(classes, window, self.events_left)
-                .ok()??;
+            let busy = trial.busy_shares(classes, window, self.events_left).ok()??;
             self.events_left -= trial.event_count();
-            let worth = contest
-                .members
-                .iter()
-                .map(|player| self.space.jobs[*player].worth);
-            sum += busy
-                .iter()
-                .zip(worth)
-                .map(|(busy, worth)| busy * worth)
-                .sum::<f64>();
+            let worth = contest.members.iter().map(|player| self.space.jobs[*player].worth);
+            sum += busy.iter().zip(worth).map(|(busy, worth)| busy * worth).sum::<f64>();
         }
         Some(sum / f64::from(starts))
     }
@@ -154,9 +128,5 @@ impl<'a> PositionEvaluator<'a> {
 
 /// Part of an iteration that is computation.
 fn compute_share(compute: f64, iteration: f64) -> f64 {
-    if iteration > 0.0 {
-        compute / iteration
-    } else {
-        1.0
-    }
+    if iteration > 0.0 { compute / iteration } else { 1.0 }
 }

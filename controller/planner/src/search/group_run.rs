@@ -31,12 +31,10 @@ impl GroupRun {
     pub fn new(contest: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
         let network = FluidNetwork::new(contest.capacities().to_vec())?;
         let mut engine = Engine::new(&network, EngineOptions::default())?;
-        let jobs = contest.fluid_jobs().iter().zip(starts).map(|(job, start)| {
-            engine.add_job(&fluid::FluidJob {
-                start: *start,
-                ..job.clone()
-            })
-        });
+        let jobs =
+            contest.fluid_jobs().iter().zip(starts).map(|(job, start)| {
+                engine.add_job(&fluid::FluidJob { start: *start, ..job.clone() })
+            });
         let jobs = jobs.collect::<Result<_, _>>()?;
         Ok(Self { engine, jobs })
     }
@@ -75,11 +73,7 @@ impl GroupRun {
         }
         self.engine.run_until(until)?;
         let busy = |job: &JobIndex| Ok(self.engine.job_tally(*job)?.busy_seconds);
-        self.jobs
-            .iter()
-            .map(busy)
-            .collect::<Result<_, _>>()
-            .map(Some)
+        self.jobs.iter().map(busy).collect::<Result<_, _>>().map(Some)
     }
 
     /// Events of the last run.

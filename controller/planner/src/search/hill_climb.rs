@@ -72,10 +72,7 @@ pub(super) fn climb_position(
             return ClimbResult::BudgetExhausted(best);
         };
         if value > best.value * (1.0 + LEAST_GAIN) {
-            best = ValuedPosition {
-                position: next,
-                value,
-            };
+            best = ValuedPosition { position: next, value };
             in_vain = 0;
         }
     }

@@ -23,10 +23,7 @@ pub(super) fn plausible_levels(ranked: &[usize], count: u8) -> [Vec<u8>; 2] {
         classes
     };
     let split = usize::from(count).min(ranked.len());
-    [
-        assigned(&|place| place),
-        assigned(&|place| place * split / ranked.len()),
-    ]
+    [assigned(&|place| place), assigned(&|place| place * split / ranked.len())]
 }
 
 /// Every assignment of `count` classes that tells parties that meet apart in a way of its own; none

@@ -33,11 +33,7 @@ pub(crate) struct SearchResult {
 impl SearchResult {
     /// What the other phases decided, nothing searched.
     pub(crate) fn new(paths: Vec<LinkPath>, levels: Vec<u8>) -> Self {
-        Self {
-            paths,
-            levels,
-            searched: Vec::new(),
-        }
+        Self { paths, levels, searched: Vec::new() }
     }
 }
 
@@ -134,9 +130,7 @@ impl<'a> RegionTask<'a> {
         each: u64,
     ) -> Self {
         let given = policy.job_levels();
-        let players = jobs
-            .iter()
-            .map(|job| searched_job(traffic, policy, &given, *job));
+        let players = jobs.iter().map(|job| searched_job(traffic, policy, &given, *job));
         Self {
             space: SearchSpace::new(traffic.fabric, players.collect()),
             budget: each * jobs.len() as u64,
@@ -164,9 +158,7 @@ impl<'a> RegionTask<'a> {
 
     fn level_indices(&self, level: impl Fn(usize) -> u8) -> Vec<u8> {
         let class = |(player, job): (&SearchedJob<'_>, &usize)| {
-            let at = self
-                .job_levels
-                .partition_point(|given| *given < level(*job));
+            let at = self.job_levels.partition_point(|given| *given < level(*job));
             let class = u8::try_from(at).unwrap_or(u8::MAX);
             class.clamp(*player.levels.start(), *player.levels.end())
         };
@@ -194,10 +186,7 @@ impl<'a> RegionTask<'a> {
             .map(|flow| self.option_of(flow, previous.flow_path(&self.traffic.flows[flow])?))
             .collect();
         let mut position = self.position_of(found);
-        let all_levels = self
-            .jobs
-            .iter()
-            .all(|job| previous.job_level(*job).is_some());
+        let all_levels = self.jobs.iter().all(|job| previous.job_level(*job).is_some());
         if all_levels {
             position.levels = self.level_indices(|job| previous.job_level(job).unwrap_or(0));
         }
@@ -209,10 +198,7 @@ impl<'a> RegionTask<'a> {
             };
         }
         match had.iter().copied().collect::<Option<Vec<usize>>>() {
-            Some(options) => CurrentPosition::Complete(SearchPosition {
-                options,
-                ..position
-            }),
+            Some(options) => CurrentPosition::Complete(SearchPosition { options, ..position }),
             None => CurrentPosition::Partial(position),
         }
     }
@@ -255,9 +241,7 @@ impl<'a> RegionTask<'a> {
             let rule = self.policy.override_for(self.traffic.jobs[*job]);
             !rule.is_some_and(JobOverride::bounds_level)
         };
-        found
-            .searched
-            .push(self.jobs.iter().copied().filter(is_free).collect());
+        found.searched.push(self.jobs.iter().copied().filter(is_free).collect());
     }
 }
 

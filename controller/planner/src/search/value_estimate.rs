@@ -53,16 +53,11 @@ impl ValueEstimate {
     pub(super) fn new(setting: &SearchSpace<'_>) -> Self {
         let mut numbers = LinkNumbers::default();
         let players = 0..setting.jobs.len();
-        let mut players: Vec<JobEstimate> = players
-            .map(|player| JobEstimate::new(setting, player, &mut numbers))
-            .collect();
+        let mut players: Vec<JobEstimate> =
+            players.map(|player| JobEstimate::new(setting, player, &mut numbers)).collect();
         players.sort_by(|a, b| b.link_second_value().total_cmp(&a.link_second_value()));
         let links = numbers.0.len();
-        Self {
-            jobs: players,
-            free_share: vec![1.0; links],
-            wanted_seconds: vec![0.0; links],
-        }
+        Self { jobs: players, free_share: vec![1.0; links], wanted_seconds: vec![0.0; links] }
     }
 
     /// Players by descending worth of a second of link.
@@ -86,9 +81,7 @@ impl ValueEstimate {
                 let free = self.free_share[*link].max(LEAST_FREE);
                 seconds = seconds.max(self.wanted_seconds[*link] / free);
             }
-            let period = player
-                .compute_seconds
-                .max(player.flow_start_seconds + seconds);
+            let period = player.compute_seconds.max(player.flow_start_seconds + seconds);
             sum += player.worth * player.compute_seconds / period;
             for (link, wanted) in player.link_uses(options) {
                 self.wanted_seconds[*link] = 0.0;
@@ -120,10 +113,7 @@ impl JobEstimate {
             let stream = &of.flows[choice.flow];
             let segments = stream.segments.iter();
             let mut seconds = |link: &LinkId| {
-                (
-                    numbers.number_of(*link),
-                    stream.bytes / setting.link_capacity(*link),
-                )
+                (numbers.number_of(*link), stream.bytes / setting.link_capacity(*link))
             };
             let uses = segments.map(|segment| segment.iter().map(&mut seconds).collect());
             (number, uses.collect())
@@ -151,14 +141,8 @@ impl JobEstimate {
     }
 
     fn value_alone(&self) -> f64 {
-        let period = self
-            .compute_seconds
-            .max(self.flow_start_seconds + self.fixed_seconds());
-        if period > 0.0 {
-            self.worth * self.compute_seconds / period
-        } else {
-            self.worth
-        }
+        let period = self.compute_seconds.max(self.flow_start_seconds + self.fixed_seconds());
+        if period > 0.0 { self.worth * self.compute_seconds / period } else { self.worth }
     }
 
     fn link_uses<'a>(&'a self, options: &'a [usize]) -> impl Iterator<Item = &'a (usize, f64)> {

@@ -52,10 +52,7 @@ fn nics(fabric: &Fabric, hosts: &[&str]) -> Vec<NicId> {
 #[test]
 fn adopted_jobs_rank_last_have_the_level_of_their_rule_and_change_no_other() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let input = input(&fabric, &jobs);
     let alone = planned(&input, &Policy::default(), None);
     let plan = planned(&input, &policy(RULES), Some(&alone));
@@ -140,37 +137,23 @@ fn mistakes_in_rules_name_file_line_and_field() {
         let document: PolicyDocument = toml::from_str(text).unwrap();
         let valid = document.to_policy("p.toml");
         let checked = valid.and_then(|policy| policy.check_on(&clos(2, 2, 3)));
-        let error = checked
-            .unwrap_err()
-            .with_line_in(text, DocumentFormat::Toml);
+        let error = checked.unwrap_err().with_line_in(text, DocumentFormat::Toml);
         error.to_string().replacen("policy:", "p.toml:", 1)
     };
     let rule = |more: &str| format!("\n[[adopt]]\njob = 'x'\n{more}\n");
     let cases = [
-        (
-            rule(""),
-            "p.toml:3: adopt[0].job: nothing to match; give src, dst, sport or dport",
-        ),
-        (
-            rule("dport = 1").replace('x', ""),
-            "p.toml:3: adopt[0].job: empty; a job needs a name",
-        ),
+        (rule(""), "p.toml:3: adopt[0].job: nothing to match; give src, dst, sport or dport"),
+        (rule("dport = 1").replace('x', ""), "p.toml:3: adopt[0].job: empty; a job needs a name"),
         (
             rule("dport = 1").replace('x', "x*"),
             "p.toml:3: adopt[0].job: `*` and `?` stand for other names; a job needs one",
         ),
-        (
-            rule("dport = 1\nlevel = 8"),
-            "p.toml:5: adopt[0].level: 8 is not a class from 0 to 7",
-        ),
+        (rule("dport = 1\nlevel = 8"), "p.toml:5: adopt[0].level: 8 is not a class from 0 to 7"),
         (
             rule("src = ['h1', 'h11']"),
             "p.toml:4: adopt[0].src[1]: the fabric has no host `h11`; did you mean `h1`?",
         ),
-        (
-            rule("dst = ['rack*']"),
-            "p.toml:4: adopt[0].dst[0]: the fabric has no host `rack*`",
-        ),
+        (rule("dst = ['rack*']"), "p.toml:4: adopt[0].dst[0]: the fabric has no host `rack*`"),
         (
             rule("dport = 1") + &rule("dport = 2\nlevel = 1"),
             "p.toml:9: adopt[1].level: an earlier rule of this job says otherwise",
@@ -179,10 +162,7 @@ fn mistakes_in_rules_name_file_line_and_field() {
             rule("dport = 1") + &rule("dport = 2\ntenant = 'a'"),
             "p.toml:9: adopt[1].tenant: an earlier rule of this job says otherwise",
         ),
-        (
-            rule("dport = 1").repeat(65),
-            "p.toml:2: adopt: 65 rules, and there may be 64",
-        ),
+        (rule("dport = 1").repeat(65), "p.toml:2: adopt: 65 rules, and there may be 64"),
         (
             rule("src = ['*']\ndst = ['*']").repeat(15),
             "p.toml:2: adopt: the rules take 270 rows at leaf1, one for each pair of NICs, and may \

@@ -7,23 +7,13 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn dag(nodes: usize, edges: &[(usize, usize, f64)]) -> ContentionDag {
-    let edges = edges.iter().map(|&(above, below, weight)| ContentionEdge {
-        above,
-        below,
-        weight,
-    });
-    ContentionDag {
-        nodes,
-        edges: edges.collect(),
-    }
+    let edges = edges.iter().map(|&(above, below, weight)| ContentionEdge { above, below, weight });
+    ContentionDag { nodes, edges: edges.collect() }
 }
 
 fn exact(dag: &ContentionDag, classes: u8) -> Vec<u8> {
-    let problem = CompressionProblem {
-        dag,
-        level_count: classes,
-        current_levels: vec![None; dag.nodes],
-    };
+    let problem =
+        CompressionProblem { dag, level_count: classes, current_levels: vec![None; dag.nodes] };
     compress_priorities(&problem, CompressionMethod::Exact)
 }
 
@@ -43,16 +33,7 @@ fn figure_13() {
 /// Crux Fig. 14: five jobs, K = 3, optimum {1}, {2, 5}, {3, 4}, which cuts every edge.
 #[test]
 fn figure_14() {
-    let dag = dag(
-        5,
-        &[
-            (0, 1, 5.0),
-            (0, 2, 5.0),
-            (0, 4, 5.0),
-            (1, 2, 4.0),
-            (1, 3, 4.0),
-        ],
-    );
+    let dag = dag(5, &[(0, 1, 5.0), (0, 2, 5.0), (0, 4, 5.0), (1, 2, 4.0), (1, 3, 4.0)]);
     let optimum = [2, 1, 0, 0, 1];
     assert_eq!(dag.cut_weight(&optimum), dag.total_weight());
     assert_eq!(exact(&dag, 3), optimum);
@@ -66,10 +47,7 @@ fn few_nodes_and_few_classes() {
     assert_eq!(exact(&dag(1, &[]), 1), [0]);
     assert_eq!(exact(&dag(2, &[(0, 1, 1.0)]), 1), [0, 0]);
     assert!(sampled::sampled_levels(&dag(0, &[]), 8, 1).is_empty());
-    assert_eq!(
-        sampled::sampled_levels(&dag(2, &[(0, 1, 1.0)]), 1, 1),
-        [0, 0]
-    );
+    assert_eq!(sampled::sampled_levels(&dag(2, &[(0, 1, 1.0)]), 1, 1), [0, 0]);
 }
 
 /// Weights of very different size: the smallest edge still counts.
@@ -113,16 +91,9 @@ fn small_dag() -> impl Strategy<Value = ContentionDag> {
         weights.prop_map(move |weights| {
             let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
             let edges = pairs.zip(weights).filter_map(|((above, below), weight)| {
-                Some(ContentionEdge {
-                    above,
-                    below,
-                    weight: f64::from(weight?),
-                })
+                Some(ContentionEdge { above, below, weight: f64::from(weight?) })
             });
-            ContentionDag {
-                nodes,
-                edges: edges.collect(),
-            }
+            ContentionDag { nodes, edges: edges.collect() }
         })
     })
 }
@@ -131,18 +102,10 @@ fn small_dag() -> impl Strategy<Value = ContentionDag> {
 fn assignments(dag: &ContentionDag, classes: u8) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     for node in 0..dag.nodes {
-        let above: Vec<usize> = dag
-            .edges
-            .iter()
-            .filter(|edge| edge.below == node)
-            .map(|edge| edge.above)
-            .collect();
+        let above: Vec<usize> =
+            dag.edges.iter().filter(|edge| edge.below == node).map(|edge| edge.above).collect();
         let longer = |one: Vec<u8>| {
-            let highest = above
-                .iter()
-                .map(|above| one[*above])
-                .min()
-                .unwrap_or(classes - 1);
+            let highest = above.iter().map(|above| one[*above]).min().unwrap_or(classes - 1);
             (0..=highest).map(move |class| [&one[..], &[class]].concat())
         };
         all = all.into_iter().flat_map(longer).collect();
@@ -163,23 +126,14 @@ fn exact_is_brute_force_on_ten_thousand_dags() {
         let edges: Vec<(usize, usize, f64)> = edges.into_iter().map(weight).collect();
         let (dag, classes) = (dag(nodes, &edges), random.random_range(1..=4));
         let all = assignments(&dag, classes);
-        let heaviest = all
-            .iter()
-            .map(|one| dag.cut_weight(one))
-            .fold(0.0, f64::max);
-        assert_eq!(
-            dag.cut_weight(&exact(&dag, classes)),
-            heaviest,
-            "case {case}: {dag:?}"
-        );
+        let heaviest = all.iter().map(|one| dag.cut_weight(one)).fold(0.0, f64::max);
+        assert_eq!(dag.cut_weight(&exact(&dag, classes)), heaviest, "case {case}: {dag:?}");
     }
 }
 
 fn moves(classes: &[u8], present: &[Option<u8>]) -> usize {
     let pairs = classes.iter().zip(present);
-    pairs
-        .filter(|(class, present)| present.is_some_and(|present| present != **class))
-        .count()
+    pairs.filter(|(class, present)| present.is_some_and(|present| present != **class)).count()
 }
 
 proptest! {

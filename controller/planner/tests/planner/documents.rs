@@ -11,9 +11,7 @@ use crate::scenario::{clos, input, ring};
 fn resolve(fabric: &Fabric, jobs: &str) -> Result<ResolvedJobs, String> {
     let document: JobsDocument =
         parse_document(jobs, DocumentFormat::Toml, "jobs.toml").map_err(|e| e.to_string())?;
-    document
-        .resolve_jobs(fabric, "jobs.toml")
-        .map_err(|error| error.to_string())
+    document.resolve_jobs(fabric, "jobs.toml").map_err(|error| error.to_string())
 }
 
 /// A job that is right, before `more`.
@@ -31,18 +29,9 @@ fn the_example_of_the_format_resolves() {
         "overlap_from": 0.5, "flows": [ {"src": "h1", "dst": "h2", "src_nic": 0, "dst_nic": 0,
         "bytes": 4.0e9, "udp_src_port": 50001} ] } ] }"#;
     let document: JobsDocument = parse_document(text, DocumentFormat::Json, "jobs.json").unwrap();
-    let jobs = document
-        .resolve_jobs(&clos(2, 2, 3), "jobs.json")
-        .unwrap()
-        .jobs;
-    assert_eq!(
-        (jobs.len(), jobs[0].gpu_count(), jobs[0].flows.len()),
-        (1, 16, 1)
-    );
-    assert_eq!(
-        (jobs[0].flows[0].bytes, jobs[0].flows[0].udp_src_port),
-        (4e9, 50001)
-    );
+    let jobs = document.resolve_jobs(&clos(2, 2, 3), "jobs.json").unwrap().jobs;
+    assert_eq!((jobs.len(), jobs[0].gpu_count(), jobs[0].flows.len()), (1, 16, 1));
+    assert_eq!((jobs[0].flows[0].bytes, jobs[0].flows[0].udp_src_port), (4e9, 50001));
 }
 
 #[test]
@@ -57,36 +46,24 @@ fn the_policy_of_the_documentation_is_one() {
     assert_eq!((policy.overrides.len(), policy.adopt.len()), (1, 1));
 
     let page = include_str!("../../../../docs/telemetry.md");
-    let rule = page
-        .split("```toml\n")
-        .find(|text| text.starts_with("[[adopt]]"));
+    let rule = page.split("```toml\n").find(|text| text.starts_with("[[adopt]]"));
     let (rule, _) = rule.unwrap().split_once("```").unwrap();
     let document: PolicyDocument =
         parse_document(rule, DocumentFormat::Toml, "telemetry.md").unwrap();
-    assert_eq!(
-        document.to_policy("telemetry.md").unwrap().adopt[0].level,
-        Some(3)
-    );
+    assert_eq!(document.to_policy("telemetry.md").unwrap().adopt[0].level, Some(3));
 }
 
 /// Every text is refused with that message, after the name of the file.
 fn check_refused(cases: &[(String, &str)]) {
     let fabric = clos(2, 2, 3);
     for (text, expect) in cases {
-        assert_eq!(
-            resolve(&fabric, text),
-            Err(format!("jobs.toml: {expect}")),
-            "{text}"
-        );
+        assert_eq!(resolve(&fabric, text), Err(format!("jobs.toml: {expect}")), "{text}");
     }
 }
 
 /// A job with one flow from h1 to h2.
 fn flow(more: &str) -> String {
-    job(
-        "a",
-        &format!("flows = [{{src = 'h1', dst = 'h2', {more}}}]"),
-    )
+    job("a", &format!("flows = [{{src = 'h1', dst = 'h2', {more}}}]"))
 }
 
 #[test]
@@ -99,19 +76,10 @@ fn mistakes_in_jobs_name_file_and_field() {
             right.replace("h2", "h22"),
             "jobs[0].gpus.h22: the fabric has no host `h22`; did you mean `h2`?",
         ),
-        (
-            right.replace("h2 = 8", "h2 = 9"),
-            "jobs[0].gpus.h2: 9 GPUs on a host that has 8",
-        ),
+        (right.replace("h2 = 8", "h2 = 9"), "jobs[0].gpus.h2: 9 GPUs on a host that has 8"),
         (right.replace('8', "0"), "jobs[0].gpus: no GPU on any host"),
-        (
-            job("a", "overlap_from = 1.5"),
-            "jobs[0].overlap_from: 1.5 is not a number from 0 to 1",
-        ),
-        (
-            right.replace("1e15", "0.0"),
-            "jobs[0].flop_per_iteration: 0 FLOP is no work",
-        ),
+        (job("a", "overlap_from = 1.5"), "jobs[0].overlap_from: 1.5 is not a number from 0 to 1"),
+        (right.replace("1e15", "0.0"), "jobs[0].flop_per_iteration: 0 FLOP is no work"),
         (
             right.replace("compute_seconds = 1.0", ""),
             "jobs[0].compute_seconds: missing, and there is no profile to tell it",
@@ -138,14 +106,8 @@ fn mistakes_in_flows_name_file_and_field() {
             flow("bytes = nan"),
             "jobs[0].flows[0].bytes: NaN is not a number from 0 to 1000000000000000000",
         ),
-        (
-            flow("bytes = 1.0, dst_nic = 4"),
-            "jobs[0].flows[0].dst_nic: 4 of a host with 1 NICs",
-        ),
-        (
-            flow("bytes = 1.0").replace("'h1'", "'h2'"),
-            "jobs[0].flows[0].dst: from h2:0 to itself",
-        ),
+        (flow("bytes = 1.0, dst_nic = 4"), "jobs[0].flows[0].dst_nic: 4 of a host with 1 NICs"),
+        (flow("bytes = 1.0").replace("'h1'", "'h2'"), "jobs[0].flows[0].dst: from h2:0 to itself"),
         (
             flow("bytes = 1.0").replace("'h1'", "'nowhere'"),
             "jobs[0].flows[0].src: the fabric has no host `nowhere`",
@@ -159,17 +121,11 @@ fn mistakes_in_flows_name_file_and_field() {
             "jobs[0].collective.bytes: missing, and there is no profile to tell it",
         ),
         (
-            job(
-                "a",
-                "collective = {kind = 'pipeline', bytes = 1.0, channels = 0}",
-            ),
+            job("a", "collective = {kind = 'pipeline', bytes = 1.0, channels = 0}"),
             "jobs[0].collective.channels: 0 is not from 1 to 64",
         ),
         (
-            job(
-                "a",
-                "flows = []\ncollective = {kind = 'pipeline', bytes = 1.0}",
-            ),
+            job("a", "flows = []\ncollective = {kind = 'pipeline', bytes = 1.0}"),
             "jobs[0].collective: stands beside `flows`; one of both",
         ),
     ]);
@@ -182,10 +138,7 @@ fn oversubscribed_hosts_are_findings() {
     let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
-        [
-            "warning: h1: 16 GPUs in use of 8, by a, b",
-            "warning: h2: 16 GPUs in use of 8, by a, b",
-        ]
+        ["warning: h1: 16 GPUs in use of 8, by a, b", "warning: h2: 16 GPUs in use of 8, by a, b",]
     );
 }
 
@@ -196,24 +149,11 @@ fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
                 collective = {kind = 'ring_all_reduce', channels = 2}\n";
     let job = resolve(&fabric, text).unwrap().jobs.remove(0);
     let host = |nic| fabric.host(fabric.nic(nic).host).name.as_str();
-    let ends: Vec<_> = job
-        .flows
-        .iter()
-        .map(|flow| (host(flow.src), host(flow.dst)))
-        .collect();
-    let ring = [
-        ("h1", "h2"),
-        ("h1", "h2"),
-        ("h2", "h10"),
-        ("h2", "h10"),
-        ("h10", "h1"),
-        ("h10", "h1"),
-    ];
+    let ends: Vec<_> = job.flows.iter().map(|flow| (host(flow.src), host(flow.dst))).collect();
+    let ring =
+        [("h1", "h2"), ("h1", "h2"), ("h2", "h10"), ("h2", "h10"), ("h10", "h1"), ("h10", "h1")];
     assert_eq!(ends, ring);
-    let bert = builtin_profiles()
-        .iter()
-        .find(|profile| profile.name == "bert-large/A100")
-        .unwrap();
+    let bert = builtin_profiles().iter().find(|profile| profile.name == "bert-large/A100").unwrap();
     assert_eq!(job.flop_per_iteration, 20.0 * bert.flop_per_gpu);
     let gradients = bert.gradient_bytes.unwrap();
     assert!((job.flows[0].bytes - 2.0 * 2.0 / 3.0 * gradients / 2.0).abs() < 1.0);
@@ -226,10 +166,7 @@ fn collectives_follow_the_order_of_the_fabric_and_the_profile() {
 #[test]
 fn a_plan_survives_its_document() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4, 2], 3.3e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4, 2], 3.3e9)];
     let input = input(&fabric, &jobs);
     let policy = Policy::default();
     let (first, report) = plan(&input, &policy, None);
@@ -241,24 +178,15 @@ fn a_plan_survives_its_document() {
     assert_eq!((&recalled, findings.len()), (&first, 0));
     assert_eq!(plan(&input, &policy, Some(&recalled)).0, first);
     let path: Vec<&str> = document.flows[0].path.iter().map(String::as_str).collect();
-    assert!(
-        matches!(path[..], ["h1", "leaf1", _, "leaf2", "h4"]),
-        "{path:?}"
-    );
-    assert_eq!(
-        document.flows[0].links[1],
-        fabric.link_name(first.flows[0].links[1])
-    );
+    assert!(matches!(path[..], ["h1", "leaf1", _, "leaf2", "h4"]), "{path:?}");
+    assert_eq!(document.flows[0].links[1], fabric.link_name(first.flows[0].links[1]));
 }
 
 #[test]
 fn a_plan_of_another_fabric_is_recalled_as_far_as_it_goes() {
     let large = clos(2, 2, 3);
     let small = clos(2, 1, 3);
-    let jobs = [
-        ring(&large, "a", &[0, 3], 4e9),
-        ring(&large, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&large, "a", &[0, 3], 4e9), ring(&large, "b", &[1, 4], 4e9)];
     let (first, report) = plan(&input(&large, &jobs), &Policy::default(), None);
     let (recalled, findings) = PlanDocument::new(&large, &first, &report).restore_plan(&small);
     assert_eq!((recalled.jobs.len(), recalled.flows.len()), (2, 2));

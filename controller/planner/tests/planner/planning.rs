@@ -33,10 +33,7 @@ fn rule(pattern: &str) -> JobOverride {
 #[test]
 fn flows_spread_over_the_spines() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let (plan, report) = planned(&input(&fabric, &jobs), &Policy::default());
     assert_eq!(spines(&fabric, &plan, "a"), ["spine1", "spine1"]);
     assert_eq!(spines(&fabric, &plan, "b"), ["spine2", "spine2"]);
@@ -49,16 +46,11 @@ fn flows_spread_over_the_spines() {
 #[test]
 fn a_job_alone_on_a_link_states_what_the_paper_defines() {
     let fabric = clos(2, 2, 3);
-    let (plan, report) = planned(
-        &input(&fabric, &[ring(&fabric, "a", &[0, 3], 5e9)]),
-        &Policy::default(),
-    );
+    let (plan, report) =
+        planned(&input(&fabric, &[ring(&fabric, "a", &[0, 3], 5e9)]), &Policy::default());
     let job = &plan.jobs[0];
     assert_eq!((job.bottleneck_seconds, job.intensity), (0.2, 5e15));
-    assert_eq!(
-        (job.correction, job.priority, job.rank, job.level),
-        (1.0, 5e15, 1, 7)
-    );
+    assert_eq!((job.correction, job.priority, job.rank, job.level), (1.0, 5e15, 1, 7));
     assert_eq!(report.rationales[0].iteration_seconds, 1.0);
     assert_eq!((plan.generation, job.number), (1, 1));
 }
@@ -66,45 +58,25 @@ fn a_job_alone_on_a_link_states_what_the_paper_defines() {
 #[test]
 fn no_path_is_a_finding_and_not_an_error() {
     let fabric = clos(2, 1, 3);
-    let down = fabric.with_changes([AvailabilityChange::LinkDown(cable(
-        &fabric, "leaf1", "spine1",
-    ))]);
-    let (plan, report) = planned(
-        &input(&down, &[ring(&fabric, "a", &[0, 3], 5e9)]),
-        &Policy::default(),
-    );
-    assert!(
-        plan.flows
-            .iter()
-            .all(|flow| flow.links.is_empty() && !flow.pinned)
-    );
+    let down =
+        fabric.with_changes([AvailabilityChange::LinkDown(cable(&fabric, "leaf1", "spine1"))]);
+    let (plan, report) =
+        planned(&input(&down, &[ring(&fabric, "a", &[0, 3], 5e9)]), &Policy::default());
+    assert!(plan.flows.iter().all(|flow| flow.links.is_empty() && !flow.pinned));
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].about, "job a");
-    assert!(
-        report.findings[0].text.contains("without a path"),
-        "{:?}",
-        report.findings
-    );
+    assert!(report.findings[0].text.contains("without a path"), "{:?}", report.findings);
     assert_eq!(plan.jobs[0].intensity, 0.0);
 }
 
 #[test]
 fn a_drained_spine_loses_its_pins() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     // No gain would ever move a flow that need not.
-    let policy = Policy {
-        move_gain_min: 1e9,
-        ..Policy::default()
-    };
+    let policy = Policy { move_gain_min: 1e9, ..Policy::default() };
     let (before, _) = planned(&input(&fabric, &jobs), &policy);
-    let drained = Policy {
-        drained: vec!["spine1".to_owned()],
-        ..policy.clone()
-    };
+    let drained = Policy { drained: vec!["spine1".to_owned()], ..policy.clone() };
     let drained_fabric = drained.apply_drains(&fabric).unwrap();
     let now = input(&drained_fabric, &jobs);
     let (after, report) = plan(&now, &drained, Some(&before));
@@ -120,10 +92,7 @@ fn a_drained_spine_loses_its_pins() {
 #[test]
 fn an_arrival_goes_where_room_is_and_moves_nobody() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let (before, _) = planned(&input(&fabric, &jobs[1..]), &Policy::default());
     assert_eq!(spines(&fabric, &before, "b"), ["spine1", "spine1"]);
     let (after, report) = plan(&input(&fabric, &jobs), &Policy::default(), Some(&before));
@@ -134,10 +103,7 @@ fn an_arrival_goes_where_room_is_and_moves_nobody() {
 #[test]
 fn running_flows_move_only_for_the_gain_that_policy_asks() {
     let fabric = clos(2, 2, 3);
-    let jobs = [
-        ring(&fabric, "a", &[0, 3], 4e9),
-        ring(&fabric, "b", &[1, 4], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 3], 4e9), ring(&fabric, "b", &[1, 4], 4e9)];
     let spine2 = fabric.switch_named("spine2").unwrap();
     let failed = fabric.with_changes([AvailabilityChange::SwitchDown(spine2)]);
     let (before, _) = planned(&input(&failed, &jobs), &Policy::default());
@@ -145,11 +111,7 @@ fn running_flows_move_only_for_the_gain_that_policy_asks() {
     // The spine is back. On each of the two links that a flow leaves, its job no longer meets the
     // other for 4 GB / 50 GB/s / 1 s = 0.08.
     let with = |move_gain_min| {
-        let policy = Policy {
-            move_gain_min,
-            search_events: 0,
-            ..Policy::default()
-        };
+        let policy = Policy { move_gain_min, search_events: 0, ..Policy::default() };
         plan(&input(&fabric, &jobs), &policy, Some(&before))
     };
     let (kept, report) = with(0.17);
@@ -165,10 +127,7 @@ fn running_flows_move_only_for_the_gain_that_policy_asks() {
 fn drains_are_named_by_switch_or_cable() {
     let fabric = clos(2, 2, 3);
     let drained = |name: &str| {
-        let policy = Policy {
-            drained: vec![name.to_owned()],
-            ..Policy::default()
-        };
+        let policy = Policy { drained: vec![name.to_owned()], ..Policy::default() };
         policy.apply_drains(&fabric)
     };
     let link = cable(&fabric, "leaf1", "spine2");
@@ -215,10 +174,7 @@ fn a_job_that_meets_nobody_goes_to_the_highest_class() {
     let fabric = clos(2, 1, 10);
     let mut jobs = crowd(&fabric);
     // Both hosts on one leaf, and the least intense of all.
-    jobs.push(Job {
-        flop_per_iteration: 1.0,
-        ..ring(&fabric, "alone", &[9, 19], 0.0)
-    });
+    jobs.push(Job { flop_per_iteration: 1.0, ..ring(&fabric, "alone", &[9, 19], 0.0) });
     let shifted: Vec<Job> = jobs.iter().map(|job| Job { ..job.clone() }).collect();
     let (plan, _) = planned(&input(&fabric, &shifted), &Policy::default());
     assert_eq!(level(&plan, "alone"), 7);
@@ -227,10 +183,7 @@ fn a_job_that_meets_nobody_goes_to_the_highest_class() {
 #[test]
 fn reserved_classes_are_never_given() {
     let fabric = clos(2, 1, 9);
-    let policy = Policy {
-        reserved_levels: [7, 3].into(),
-        ..Policy::default()
-    };
+    let policy = Policy { reserved_levels: [7, 3].into(), ..Policy::default() };
     let (plan, _) = planned(&input(&fabric, &crowd(&fabric)), &policy);
     assert!(plan.jobs.iter().all(|job| job.level != 7 && job.level != 3));
     assert_eq!(level(&plan, "joba"), 6);
@@ -241,37 +194,18 @@ fn overrides_have_the_last_word() {
     let fabric = clos(2, 1, 9);
     let jobs = crowd(&fabric);
     let with = |rule: JobOverride| {
-        let policy = Policy {
-            overrides: vec![rule],
-            ..Policy::default()
-        };
+        let policy = Policy { overrides: vec![rule], ..Policy::default() };
         planned(&input(&fabric, &jobs), &policy).0
     };
-    let fixed = with(JobOverride {
-        min_level: Some(2),
-        max_level: Some(2),
-        ..rule("joba")
-    });
+    let fixed = with(JobOverride { min_level: Some(2), max_level: Some(2), ..rule("joba") });
     assert_eq!(level(&fixed, "joba"), 2);
-    let capped = with(JobOverride {
-        max_level: Some(4),
-        ..rule("job?")
-    });
+    let capped = with(JobOverride { max_level: Some(4), ..rule("job?") });
     assert!(capped.jobs.iter().all(|job| job.level <= 4));
-    let lifted = with(JobOverride {
-        min_level: Some(6),
-        ..rule("jobi")
-    });
+    let lifted = with(JobOverride { min_level: Some(6), ..rule("jobi") });
     assert!(level(&lifted, "jobi") >= 6);
-    let exempt = with(JobOverride {
-        exempt: true,
-        ..rule("jobb")
-    });
+    let exempt = with(JobOverride { exempt: true, ..rule("jobb") });
     assert_eq!(level(&exempt, "jobb"), 0);
-    let heavy = with(JobOverride {
-        weight: 100.0,
-        ..rule("jobi")
-    });
+    let heavy = with(JobOverride { weight: 100.0, ..rule("jobi") });
     assert_eq!(heavy.job(&JobId::from("jobi")).unwrap().1.rank, 1);
 }
 
@@ -280,20 +214,9 @@ fn tenants_match_too_and_the_first_override_counts() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     jobs[0].tenant = Some("research".to_owned());
-    let first = JobOverride {
-        min_level: Some(1),
-        max_level: Some(1),
-        ..rule("res*")
-    };
-    let second = JobOverride {
-        min_level: Some(5),
-        max_level: Some(5),
-        ..rule("joba")
-    };
-    let policy = Policy {
-        overrides: vec![first, second],
-        ..Policy::default()
-    };
+    let first = JobOverride { min_level: Some(1), max_level: Some(1), ..rule("res*") };
+    let second = JobOverride { min_level: Some(5), max_level: Some(5), ..rule("joba") };
+    let policy = Policy { overrides: vec![first, second], ..Policy::default() };
     let (plan, report) = planned(&input(&fabric, &jobs), &policy);
     assert_eq!(level(&plan, "joba"), 1);
     assert_eq!(report.rationales[0].rule.as_deref(), Some("res*"));
@@ -304,10 +227,7 @@ fn a_job_below_its_floor_is_raised_a_class() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     let policy = Policy {
-        overrides: vec![JobOverride {
-            min_throughput: Some(0.8),
-            ..rule("*")
-        }],
+        overrides: vec![JobOverride { min_throughput: Some(0.8), ..rule("*") }],
         ..Policy::default()
     };
     let (before, _) = planned(&input(&fabric, &jobs), &policy);
@@ -322,10 +242,7 @@ fn fairness_raises_a_job_that_was_slowed() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     jobs[8].recent_slowdown = 2.0;
-    let fair = Policy {
-        fairness: 0.9,
-        ..Policy::default()
-    };
+    let fair = Policy { fairness: 0.9, ..Policy::default() };
     let (plan, _) = planned(&input(&fabric, &jobs), &fair);
     assert_eq!(plan.job(&JobId::from("jobi")).unwrap().1.rank, 1);
 }
@@ -333,10 +250,7 @@ fn fairness_raises_a_job_that_was_slowed() {
 #[test]
 fn the_least_intense_flows_spill_to_ecmp() {
     let fabric = clos(2, 2, 9);
-    let policy = Policy {
-        max_pins_per_switch: 8,
-        ..Policy::default()
-    };
+    let policy = Policy { max_pins_per_switch: 8, ..Policy::default() };
     let (plan, report) = planned(&input(&fabric, &crowd(&fabric)), &policy);
     let unpinned: Vec<&str> = plan
         .flows
@@ -345,26 +259,16 @@ fn the_least_intense_flows_spill_to_ecmp() {
         .map(|flow| plan.jobs[flow.job].id.as_str())
         .collect();
     assert_eq!(unpinned, ["jobi", "jobi"]);
-    let abouts: Vec<&str> = report
-        .findings
-        .iter()
-        .map(|finding| finding.about.as_str())
-        .collect();
+    let abouts: Vec<&str> = report.findings.iter().map(|finding| finding.about.as_str()).collect();
     assert_eq!(abouts, ["leaf1", "leaf2"]);
 }
 
 #[test]
 fn flows_within_a_leaf_need_no_pin() {
     let fabric = clos(2, 2, 3);
-    let (plan, _) = planned(
-        &input(&fabric, &[ring(&fabric, "a", &[0, 1], 4e9)]),
-        &Policy::default(),
-    );
-    assert!(
-        plan.flows
-            .iter()
-            .all(|flow| !flow.pinned && flow.links.len() == 2)
-    );
+    let (plan, _) =
+        planned(&input(&fabric, &[ring(&fabric, "a", &[0, 1], 4e9)]), &Policy::default());
+    assert!(plan.flows.iter().all(|flow| !flow.pinned && flow.links.len() == 2));
 }
 
 #[test]
@@ -382,24 +286,11 @@ fn numbers_stay_with_their_jobs_and_the_lowest_free_one_is_next() {
 /// Three tiers: flows between pods take different cores.
 #[test]
 fn flows_between_pods_spread_over_the_cores() {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        pods: 2,
-        cores: 4,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 2, pods: 2, cores: 4, ..ClosSpec::default() };
     let fabric = build_clos("pods", &spec).unwrap();
-    let jobs = [
-        ring(&fabric, "a", &[0, 6], 4e9),
-        ring(&fabric, "b", &[1, 7], 4e9),
-    ];
+    let jobs = [ring(&fabric, "a", &[0, 6], 4e9), ring(&fabric, "b", &[1, 7], 4e9)];
     let (plan, report) = planned(&input(&fabric, &jobs), &Policy::default());
-    assert!(
-        plan.flows
-            .iter()
-            .all(|flow| flow.links.len() == 6 && flow.pinned)
-    );
+    assert!(plan.flows.iter().all(|flow| flow.links.len() == 6 && flow.pinned));
     assert_eq!(report.bounds.max_load, report.bounds.max_load_lower_bound);
 }
 
@@ -407,19 +298,10 @@ fn flows_between_pods_spread_over_the_cores() {
 #[test]
 fn contenders_are_the_reference_where_policy_says_so() {
     let fabric = clos(2, 1, 9);
-    let long = Job {
-        compute_seconds: 2.0,
-        ..ring(&fabric, "long", &[0, 9], 8e9)
-    };
+    let long = Job { compute_seconds: 2.0, ..ring(&fabric, "long", &[0, 9], 8e9) };
     let short = ring(&fabric, "short", &[1, 10], 4e9);
-    let apart = Job {
-        compute_seconds: 0.1,
-        ..ring(&fabric, "apart", &[2, 3], 1e9)
-    };
-    let policy = Policy {
-        reference: CorrectionReference::Contenders,
-        ..Policy::default()
-    };
+    let apart = Job { compute_seconds: 0.1, ..ring(&fabric, "apart", &[2, 3], 1e9) };
+    let policy = Policy { reference: CorrectionReference::Contenders, ..Policy::default() };
     let (plan, report) = planned(&input(&fabric, &[long, short, apart]), &policy);
     assert_eq!(plan.jobs[0].correction, 1.0);
     assert_eq!(report.rationales[0].contenders, Vec::<usize>::new());
@@ -460,34 +342,16 @@ fn policy_documents_are_checked_field_by_field() {
         document.to_policy("p.toml").unwrap_err().to_string()
     };
     let cases = [
-        (
-            "levels = 9",
-            "p.toml: levels: 9 is not a number of classes from 1 to 8",
-        ),
-        (
-            "reserved_levels = [8]",
-            "p.toml: reserved_levels[0]: 8 is not a class from 0 to 7",
-        ),
+        ("levels = 9", "p.toml: levels: 9 is not a number of classes from 1 to 8"),
+        ("reserved_levels = [8]", "p.toml: reserved_levels[0]: 8 is not a class from 0 to 7"),
         (
             "levels = 1\nreserved_levels = [0]",
             "p.toml: reserved_levels: every class is reserved; jobs need at least one",
         ),
-        (
-            "fairness = 1.5",
-            "p.toml: fairness: 1.5 is not a number from 0 to 1",
-        ),
-        (
-            "move_gain_min = nan",
-            "p.toml: move_gain_min: NaN is not 0 or more",
-        ),
-        (
-            "[[job]]\nmatch = ''",
-            "p.toml: job[0].match: empty; it would match no job",
-        ),
-        (
-            "[[job]]\nmatch = 'a'\nlevel = 8",
-            "p.toml: job[0].level: 8 is not a class from 0 to 7",
-        ),
+        ("fairness = 1.5", "p.toml: fairness: 1.5 is not a number from 0 to 1"),
+        ("move_gain_min = nan", "p.toml: move_gain_min: NaN is not 0 or more"),
+        ("[[job]]\nmatch = ''", "p.toml: job[0].match: empty; it would match no job"),
+        ("[[job]]\nmatch = 'a'\nlevel = 8", "p.toml: job[0].level: 8 is not a class from 0 to 7"),
         (
             "reserved_levels = [7]\n[[job]]\nmatch = 'a'\nlevel = 7",
             "p.toml: job[0].level: class 7 is reserved",

@@ -6,12 +6,7 @@ use topology::{Fabric, LinkId, Tier};
 
 /// A two-tier fabric of 400 Gb/s uplinks and 8-GPU hosts with one 200 Gb/s NIC.
 pub(crate) fn clos(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Fabric {
-    let spec = ClosSpec {
-        leaves,
-        spines,
-        hosts_per_leaf,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves, spines, hosts_per_leaf, ..ClosSpec::default() };
     build_clos("test", &spec).unwrap()
 }
 
@@ -19,24 +14,17 @@ pub(crate) fn clos(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Fabric {
 pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job {
     let nic = |host: u32| fabric.hosts()[host as usize].nics[0];
     let next = hosts.iter().cycle().skip(1);
-    let flows = hosts
-        .iter()
-        .zip(next)
-        .enumerate()
-        .map(|(index, (src, dst))| Flow {
-            src: nic(*src),
-            dst: nic(*dst),
-            bytes,
-            udp_src_port: port(id, index),
-        });
+    let flows = hosts.iter().zip(next).enumerate().map(|(index, (src, dst))| Flow {
+        src: nic(*src),
+        dst: nic(*dst),
+        bytes,
+        udp_src_port: port(id, index),
+    });
     Job {
         id: JobId::from(id),
         tenant: None,
         model: None,
-        gpus: hosts
-            .iter()
-            .map(|host| (topology::HostId(*host), 8))
-            .collect(),
+        gpus: hosts.iter().map(|host| (topology::HostId(*host), 8)).collect(),
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 0.5,
@@ -52,22 +40,14 @@ fn port(id: &str, index: usize) -> u16 {
 }
 
 pub(crate) fn input(fabric: &Fabric, jobs: &[Job]) -> PlanInput {
-    PlanInput {
-        fabric: fabric.clone(),
-        jobs: jobs.to_vec(),
-    }
+    PlanInput { fabric: fabric.clone(), jobs: jobs.to_vec() }
 }
 
 /// The cable between two switches by name.
 pub(crate) fn cable(fabric: &Fabric, a: &str, b: &str) -> LinkId {
-    let (a, b) = (
-        fabric.switch_named(a).unwrap(),
-        fabric.switch_named(b).unwrap(),
-    );
+    let (a, b) = (fabric.switch_named(a).unwrap(), fabric.switch_named(b).unwrap());
     let mut links = fabric.switch(a).ports.values();
-    *links
-        .find(|link| fabric.link(**link).to.node.switch() == Some(b))
-        .unwrap()
+    *links.find(|link| fabric.link(**link).to.node.switch() == Some(b)).unwrap()
 }
 
 /// Names of the spines that the planned flows of a job cross, by flow.
@@ -77,7 +57,5 @@ pub(crate) fn spines(fabric: &Fabric, plan: &planner::Plan, id: &str) -> Vec<Str
         let switch = fabric.link(*link).to.node.switch()?;
         (fabric.switch(switch).tier == Tier::Spine).then(|| fabric.switch(switch).name.clone())
     };
-    plan.flows_of(job)
-        .filter_map(|flow| flow.links.iter().find_map(spine))
-        .collect()
+    plan.flows_of(job).filter_map(|flow| flow.links.iter().find_map(spine)).collect()
 }

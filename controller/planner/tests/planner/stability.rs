@@ -20,13 +20,7 @@ pub(crate) fn fabric() -> impl Strategy<Value = Fabric> {
             parallel_uplinks,
             ..ClosSpec::default()
         });
-    let pods = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        pods: 2,
-        cores: 4,
-        ..ClosSpec::default()
-    };
+    let pods = ClosSpec { leaves: 2, spines: 2, pods: 2, cores: 4, ..ClosSpec::default() };
     prop_oneof![3 => two_tiers, 1 => Just(pods)].prop_map(|spec| build_clos("test", &spec).unwrap())
 }
 
@@ -65,10 +59,8 @@ fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<AvailabilityChange>> + 
         let link = fabric.link(*link);
         link.from.node.switch().is_some() && link.to.node.switch().is_some()
     };
-    let links: Vec<LinkId> = (0..fabric.links().len())
-        .map(LinkId::from)
-        .filter(above_hosts)
-        .collect();
+    let links: Vec<LinkId> =
+        (0..fabric.links().len()).map(LinkId::from).filter(above_hosts).collect();
     let spines: Vec<_> = fabric.switches_of_tier(Tier::Spine).collect();
     let one = prop_oneof![
         prop::sample::select(links.clone()).prop_map(AvailabilityChange::LinkDown),
@@ -99,52 +91,35 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(CompressionMethod::Sincronia),
         1 => Just(CompressionMethod::Balanced),
     ];
-    let reference = prop_oneof![
-        Just(CorrectionReference::MostTraffic),
-        Just(CorrectionReference::Contenders)
-    ];
+    let reference =
+        prop_oneof![Just(CorrectionReference::MostTraffic), Just(CorrectionReference::Contenders)];
     let paths = prop_oneof![3 => Just(PathMethod::Improved), 1 => Just(PathMethod::Greedy)];
-    let numbers = (
-        5_u8..=8,
-        0_usize..20,
-        prop_oneof![Just(0.0), 0.0..0.3],
-        0.0..1.0,
-    );
+    let numbers = (5_u8..=8, 0_usize..20, prop_oneof![Just(0.0), 0.0..0.3], 0.0..1.0);
     let reserved = prop::collection::btree_set(0_u8..5, 0..5);
-    (
-        (paths, compression, reference),
-        numbers,
-        reserved,
-        overrides(),
-    )
-        .prop_map(
-            |(
-                (paths, compression, reference),
-                (levels, pins, gain, fairness),
+    ((paths, compression, reference), numbers, reserved, overrides()).prop_map(
+        |(
+            (paths, compression, reference),
+            (levels, pins, gain, fairness),
+            reserved_levels,
+            overrides,
+        )| {
+            Policy {
+                // At least one class is left, and often fewer than there are jobs.
+                levels: if reserved_levels.is_empty() { 3 } else { levels.max(6) },
                 reserved_levels,
+                paths,
+                compression,
+                reference,
+                fairness: if fairness < 0.5 { 0.0 } else { fairness },
+                move_gain_min: gain,
+                max_pins_per_switch: pins,
+                // What a search of twelve jobs must at least have, and seldom, for the time.
+                search_events: if pins < 5 { 512_000 } else { 0 },
                 overrides,
-            )| {
-                Policy {
-                    // At least one class is left, and often fewer than there are jobs.
-                    levels: if reserved_levels.is_empty() {
-                        3
-                    } else {
-                        levels.max(6)
-                    },
-                    reserved_levels,
-                    paths,
-                    compression,
-                    reference,
-                    fairness: if fairness < 0.5 { 0.0 } else { fairness },
-                    move_gain_min: gain,
-                    max_pins_per_switch: pins,
-                    // What a search of twelve jobs must at least have, and seldom, for the time.
-                    search_events: if pins < 5 { 512_000 } else { 0 },
-                    overrides,
-                    ..Policy::default()
-                }
-            },
-        )
+                ..Policy::default()
+            }
+        },
+    )
 }
 
 #[derive(Clone, Debug)]
@@ -164,10 +139,7 @@ fn history() -> impl Strategy<Value = History> {
         });
         let kept_jobs = (jobs(&fabric, 3..12), changes(&fabric), 0_usize..3).prop_map(
             move |(jobs, changes, fewer)| {
-                let before = PlanInput {
-                    fabric: fabric.clone(),
-                    jobs: jobs.clone(),
-                };
+                let before = PlanInput { fabric: fabric.clone(), jobs: jobs.clone() };
                 let after = PlanInput {
                     fabric: fabric.with_changes(changes),
                     jobs: jobs[..jobs.len() - fewer].to_vec(),

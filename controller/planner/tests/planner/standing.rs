@@ -19,12 +19,7 @@ struct Story {
 fn story() -> impl Strategy<Value = Story> {
     stability::fabric().prop_flat_map(|fabric| {
         let jobs = stability::jobs(&fabric, 6..14);
-        let parts = (
-            stability::policy(),
-            jobs,
-            0_usize..8,
-            prop::bool::weighted(0.2),
-        );
+        let parts = (stability::policy(), jobs, 0_usize..8, prop::bool::weighted(0.2));
         parts.prop_flat_map(move |(policy, jobs, there, is_searched)| {
             let fabric = fabric.clone();
             let policy = Policy {
@@ -83,15 +78,9 @@ fn impossible_events_are_refused_by_name() {
         None,
     );
     let id = job.id.clone();
-    assert_eq!(
-        standing.add_job(job),
-        Err(JobEventError::AlreadyPresent(id.clone()))
-    );
+    assert_eq!(standing.add_job(job), Err(JobEventError::AlreadyPresent(id.clone())));
     let absent = JobId::from("b");
-    assert_eq!(
-        standing.remove_job(&absent),
-        Err(JobEventError::Absent(absent))
-    );
+    assert_eq!(standing.remove_job(&absent), Err(JobEventError::Absent(absent)));
     assert_eq!(standing.remove_job(&id), Ok(()));
     assert!(standing.plan().jobs.is_empty());
 }

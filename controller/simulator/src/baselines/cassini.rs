@@ -105,11 +105,7 @@ fn traffic_pattern(job: &Job, demand: &LinkDemand, link: LinkId) -> TrafficPatte
         iteration_seconds: job.iteration_seconds(seconds),
         communication_from_seconds: job.overlap_from * job.compute_seconds,
         communication_seconds: seconds,
-        link_share: if seconds > 0.0 {
-            on_link / seconds
-        } else {
-            0.0
-        },
+        link_share: if seconds > 0.0 { on_link / seconds } else { 0.0 },
     }
 }
 
@@ -153,9 +149,7 @@ fn job_periods(
     let of_job = |job: usize| -> Vec<(f64, bool)> {
         let place = |f: &LinkCompatibility| f.shared.jobs.iter().position(|other| *other == job);
         let shared = fitted.iter();
-        shared
-            .filter_map(|f| Some((f.periods[place(f)?], f.is_fully_compatible())))
-            .collect()
+        shared.filter_map(|f| Some((f.periods[place(f)?], f.is_fully_compatible()))).collect()
     };
     let jobs = 0..input.jobs.len();
     let (cycle, held) = jobs

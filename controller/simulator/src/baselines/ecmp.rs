@@ -26,18 +26,13 @@ pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
 pub fn hash_paths(input: &PlanInput, routes: &EqualCostRoutes) -> Vec<Vec<Vec<LinkId>>> {
     let path = |flow: &Flow| hash_path(&input.fabric, routes, flow);
     let jobs = input.jobs.iter();
-    jobs.map(|job| job.flows.iter().map(path).collect())
-        .collect()
+    jobs.map(|job| job.flows.iter().map(path).collect()).collect()
 }
 
 /// Which of `count` equal ways a flow takes at the leaf that it comes from.
 pub(super) fn choose_at_leaf(fabric: &Fabric, flow: &Flow, count: usize) -> usize {
     let leaf = fabric.leaf_of(flow.src);
-    choose_next_hop(
-        five_tuple_hash(fabric, flow),
-        device_id(fabric, leaf),
-        count,
-    )
+    choose_next_hop(five_tuple_hash(fabric, flow), device_id(fabric, leaf), count)
 }
 
 fn hash_path(fabric: &Fabric, routes: &EqualCostRoutes, flow: &Flow) -> Vec<LinkId> {

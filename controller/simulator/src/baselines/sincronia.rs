@@ -75,10 +75,7 @@ impl<'a> BssiState<'a> {
         Self {
             demands,
             weights: vec![1.0; demands.len()],
-            is_unordered: demands
-                .iter()
-                .map(|demand| demand.bottleneck_seconds() > 0.0)
-                .collect(),
+            is_unordered: demands.iter().map(|demand| demand.bottleneck_seconds() > 0.0).collect(),
             on_link,
         }
     }
@@ -90,11 +87,7 @@ impl<'a> BssiState<'a> {
 
     /// The link with the largest demand left; none when every coflow is ordered.
     fn find_bottleneck(&self) -> Option<LinkId> {
-        let total = |link: LinkId| {
-            self.unordered_on(link)
-                .map(|(_, seconds)| seconds)
-                .sum::<f64>()
-        };
+        let total = |link: LinkId| self.unordered_on(link).map(|(_, seconds)| seconds).sum::<f64>();
         let totals = self.on_link.keys().map(|link| (*link, total(*link)));
         let largest = totals
             .filter(|(_, sum)| *sum > 0.0)

@@ -65,13 +65,9 @@ pub fn choose_paths(
     routes: &EqualCostRoutes,
     sight: LoadVisibility,
 ) -> Vec<Vec<Vec<LinkId>>> {
-    let mut loads = LinkLoads {
-        fabric: &input.fabric,
-        busy: vec![0; input.fabric.links().len()],
-    };
+    let mut loads = LinkLoads { fabric: &input.fabric, busy: vec![0; input.fabric.links().len()] };
     let jobs = input.jobs.iter();
-    jobs.map(|job| loads.route_job(job, routes, sight))
-        .collect()
+    jobs.map(|job| loads.route_job(job, routes, sight)).collect()
 }
 
 /// Units of load in all of a link's time.
@@ -93,11 +89,7 @@ impl LinkLoads<'_> {
     ) -> Vec<Vec<LinkId>> {
         let seconds = job.iteration_seconds(host_seconds(self.fabric, job));
         let rate = |flow: &Flow| {
-            if seconds > 0.0 {
-                flow.bytes / seconds
-            } else {
-                0.0
-            }
+            if seconds > 0.0 { flow.bytes / seconds } else { 0.0 }
         };
         let mut paths = Vec::with_capacity(job.flows.len());
         for flow in &job.flows {
@@ -181,20 +173,14 @@ struct OnwardPaths {
 
 impl OnwardPaths {
     const END: Self = Self { sum: 0, count: 1 };
-    const NONE: Self = Self {
-        sum: u64::MAX,
-        count: 0,
-    };
+    const NONE: Self = Self { sum: u64::MAX, count: 0 };
 
     /// With a link before it that bears `load`, unless that is over the limit.
     fn with_link(self, load: u64, limit: u64) -> Self {
         if load > limit || self.count == 0 {
             return Self::NONE;
         }
-        Self {
-            sum: self.sum.saturating_add(load),
-            ..self
-        }
+        Self { sum: self.sum.saturating_add(load), ..self }
     }
 
     /// The better of two, or both where they are as good.
@@ -202,10 +188,7 @@ impl OnwardPaths {
         match self.sum.cmp(&other.sum) {
             Ordering::Less => self,
             Ordering::Greater => other,
-            Ordering::Equal => Self {
-                count: self.count + other.count,
-                ..self
-            },
+            Ordering::Equal => Self { count: self.count + other.count, ..self },
         }
     }
 }

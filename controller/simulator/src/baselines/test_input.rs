@@ -40,9 +40,7 @@ impl TestInput {
             id: JobId::from(id),
             tenant: None,
             model: None,
-            gpus: hosts
-                .map(|host| (self.fabric.host_named(host).unwrap(), 8))
-                .collect(),
+            gpus: hosts.map(|host| (self.fabric.host_named(host).unwrap(), 8)).collect(),
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
@@ -54,10 +52,7 @@ impl TestInput {
     }
 
     pub(crate) fn to_input(&self) -> PlanInput {
-        PlanInput {
-            fabric: self.fabric.clone(),
-            jobs: self.jobs.clone(),
-        }
+        PlanInput { fabric: self.fabric.clone(), jobs: self.jobs.clone() }
     }
 
     /// The spine that each path passes, `-` where it passes none.

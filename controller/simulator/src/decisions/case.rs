@@ -52,11 +52,7 @@ pub fn generate_case(seed: u64, number: u32) -> BenchmarkCase {
             break input;
         }
     };
-    BenchmarkCase {
-        seed,
-        number,
-        input,
-    }
+    BenchmarkCase { seed, number, input }
 }
 
 fn draw_input(random: &mut ChaCha8Rng) -> Option<PlanInput> {
@@ -100,9 +96,8 @@ impl FreeHosts {
     fn take_hosts(&mut self, random: &mut ChaCha8Rng) -> Option<Vec<HostId>> {
         let spread = if random.random_bool(0.25) { 3 } else { 2 };
         let spread = spread.min(self.by_leaf.len());
-        let mut leaves: Vec<usize> = (0..self.by_leaf.len())
-            .filter(|leaf| !self.by_leaf[*leaf].is_empty())
-            .collect();
+        let mut leaves: Vec<usize> =
+            (0..self.by_leaf.len()).filter(|leaf| !self.by_leaf[*leaf].is_empty()).collect();
         if leaves.len() < spread {
             return None;
         }
@@ -119,9 +114,8 @@ impl FreeHosts {
 }
 
 fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut ChaCha8Rng) -> Job {
-    let profile: &ModelProfile = builtin_profiles()
-        .choose(random)
-        .expect("the built-in table is not empty");
+    let profile: &ModelProfile =
+        builtin_profiles().choose(random).expect("the built-in table is not empty");
     let scale = random.random_range(0.7..1.4);
     let compute_seconds = profile.compute_seconds * scale;
     let gpus = GPUS_PER_HOST * u32::try_from(hosts.len()).expect("a case has at most 20 hosts");

@@ -46,11 +46,7 @@ impl<'a> DecisionEvaluator<'a> {
     pub(super) fn new(input: &'a PlanInput, precision: EvaluationLength, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let jobs = input.jobs.iter();
-        let mut draw = || {
-            jobs.clone()
-                .map(|_| random.random_range(0.0..1.0))
-                .collect()
-        };
+        let mut draw = || jobs.clone().map(|_| random.random_range(0.0..1.0)).collect();
         Self {
             input,
             starts: (0..precision.starts).map(|_| draw()).collect(),
@@ -65,9 +61,7 @@ impl<'a> DecisionEvaluator<'a> {
         let fabric = &self.input.fabric;
         let jobs = self.input.jobs.iter().zip(paths);
         let parties: Vec<RoutedJob<'_>> = jobs.map(|(job, paths)| routed_job(job, paths)).collect();
-        contention_groups(&parties, |link| {
-            fabric.link(link).bandwidth.bytes_per_second()
-        })
+        contention_groups(&parties, |link| fabric.link(link).bandwidth.bytes_per_second())
     }
 
     /// GPUs that compute, on average, as a share of all GPUs of jobs. `levels` by job.
@@ -82,10 +76,7 @@ impl<'a> DecisionEvaluator<'a> {
 
     /// GPUs of a contest that compute, on average, with these classes by party.
     pub(super) fn busy_gpus(&mut self, contest: &ContentionGroup, classes: &[u8]) -> f64 {
-        let key = (
-            contest.signature().to_vec(),
-            contest.level_relations(classes),
-        );
+        let key = (contest.signature().to_vec(), contest.level_relations(classes));
         if let Some(known) = self.cache.get(&key) {
             return *known;
         }
@@ -115,12 +106,9 @@ impl<'a> DecisionEvaluator<'a> {
             let alone = contest.alone_seconds();
             return gpus[0] * self.input.jobs[job].compute_seconds / alone[0];
         }
-        let busy = self.simulate_starts(contest, classes).map(|busy| {
-            busy.iter()
-                .zip(&gpus)
-                .map(|(busy, gpus)| busy * gpus)
-                .sum::<f64>()
-        });
+        let busy = self
+            .simulate_starts(contest, classes)
+            .map(|busy| busy.iter().zip(&gpus).map(|(busy, gpus)| busy * gpus).sum::<f64>());
         busy.sum::<f64>() / self.starts.len() as f64
     }
 
@@ -133,10 +121,7 @@ impl<'a> DecisionEvaluator<'a> {
         let alone = contest.alone_seconds();
         let slowest = alone.iter().copied().fold(0.0, f64::max);
         let EvaluationLength { warm, counted, .. } = self.precision;
-        let window = MeasureWindow {
-            from: warm * slowest,
-            until: (warm + counted) * slowest,
-        };
+        let window = MeasureWindow { from: warm * slowest, until: (warm + counted) * slowest };
         self.starts.iter().map(move |starts| {
             let parties = contest.members.iter().zip(&alone);
             let starts: Vec<f64> = parties.map(|(job, t)| starts[*job] * t).collect();
@@ -162,6 +147,5 @@ fn run_trial(
 ) -> Vec<f64> {
     let busy = GroupRun::new(contest, starts)
         .and_then(|mut trial| trial.busy_shares(classes, window, u64::MAX));
-    busy.expect("generated jobs and windows are valid")
-        .expect("2^64 events are not reached")
+    busy.expect("generated jobs and windows are valid").expect("2^64 events are not reached")
 }

@@ -111,11 +111,7 @@ fn alternate_rounds(
             *recent = f64::midpoint(*recent, slowdown);
         }
     }
-    let gpus: Vec<f64> = input
-        .jobs
-        .iter()
-        .map(|j| f64::from(j.gpu_count()))
-        .collect();
+    let gpus: Vec<f64> = input.jobs.iter().map(|j| f64::from(j.gpu_count())).collect();
     let computing = busy.iter().zip(&gpus).map(|(busy, gpus)| busy * gpus);
     let slowdowns = busy.iter().zip(alone);
     let slowdowns = slowdowns.map(|(busy, alone)| alone / busy.max(MIN_SHARE));

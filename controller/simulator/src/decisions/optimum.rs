@@ -52,11 +52,7 @@ impl<'a> OptimumSearch<'a> {
     /// The court on `input`; `seed` draws when jobs start.
     pub(super) fn new(input: &'a PlanInput, seed: u64) -> Self {
         let judge = |starts, warm, counted| {
-            let precision = EvaluationLength {
-                starts,
-                warm,
-                counted,
-            };
+            let precision = EvaluationLength { starts, warm, counted };
             DecisionEvaluator::new(input, precision, seed)
         };
         Self {
@@ -86,11 +82,8 @@ impl<'a> OptimumSearch<'a> {
     ) -> Vec<EvaluatedDecision> {
         for (paths, _) in plans {
             let is_known = decisions.iter().any(|known| known.paths == *paths);
-            let all = if is_known {
-                Vec::new()
-            } else {
-                all_levels(&self.low.contention_groups(paths))
-            };
+            let all =
+                if is_known { Vec::new() } else { all_levels(&self.low.contention_groups(paths)) };
             let candidates = all.into_iter().map(|levels| (paths.clone(), levels));
             decisions.extend(self.best_decisions(candidates.collect()));
         }
@@ -108,16 +101,14 @@ impl<'a> OptimumSearch<'a> {
         let step = half.div_ceil(COMBINATIONS).max(1);
         let mut scored: Vec<(f64, u64)> = (0..half.div_ceil(step))
             .map(|number| {
-                let contests = self
-                    .low
-                    .contention_groups(&choices.combination_paths(number * step));
+                let contests =
+                    self.low.contention_groups(&choices.combination_paths(number * step));
                 (self.plausible_busy_gpus(&contests), number * step)
             })
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let best = scored.into_iter().take(THOROUGH);
-        best.map(|(_, combination)| choices.combination_paths(combination))
-            .collect()
+        best.map(|(_, combination)| choices.combination_paths(combination)).collect()
     }
 
     /// GPUs that compute with the better of the plausible assignments.
@@ -175,8 +166,7 @@ impl<'a> OptimumSearch<'a> {
 
     /// Share of the time that each job computes, at full precision.
     pub(super) fn compute_shares(&self, paths: &JobPaths, levels: &[u8]) -> Vec<f64> {
-        self.full
-            .compute_shares(&self.full.contention_groups(paths), levels)
+        self.full.compute_shares(&self.full.contention_groups(paths), levels)
     }
 
     /// The best of `candidates` by what full precision says of them, the best first.
@@ -208,11 +198,7 @@ fn best_few(
     });
     let mut scored: Vec<(f64, CandidateDecision)> = scored.collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    scored
-        .into_iter()
-        .take(most)
-        .map(|(_, candidate)| candidate)
-        .collect()
+    scored.into_iter().take(most).map(|(_, candidate)| candidate).collect()
 }
 
 /// All assignments of levels, by job, that differ on `contests`, which together have all jobs.

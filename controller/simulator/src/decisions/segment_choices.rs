@@ -32,11 +32,7 @@ impl SegmentChoices {
     pub(super) fn new(input: &PlanInput) -> Self {
         let mut choices = Self {
             free: Vec::new(),
-            base: input
-                .jobs
-                .iter()
-                .map(|job| vec![Vec::new(); job.flows.len()])
-                .collect(),
+            base: input.jobs.iter().map(|job| vec![Vec::new(); job.flows.len()]).collect(),
         };
         for job in 0..input.jobs.len() {
             for choice in segment_choices(input, job) {
@@ -74,17 +70,13 @@ fn segment_choices(input: &PlanInput, job: usize) -> impl Iterator<Item = Segmen
     for (position, flow) in input.jobs[job].flows.iter().enumerate() {
         let (from, to) = (fabric.leaf_of(flow.src), fabric.leaf_of(flow.dst));
         let rail = fabric.nic(flow.src).index;
-        let choice = by_place
-            .entry((from, to, rail))
-            .or_insert_with(|| SegmentChoice {
-                job,
-                flows: Vec::new(),
-                segments: equal_cost_paths(fabric, from, to),
-            });
+        let choice = by_place.entry((from, to, rail)).or_insert_with(|| SegmentChoice {
+            job,
+            flows: Vec::new(),
+            segments: equal_cost_paths(fabric, from, to),
+        });
         let down = fabric.nic(flow.dst).uplink.reverse();
-        choice
-            .flows
-            .push((position, fabric.nic(flow.src).uplink, down));
+        choice.flows.push((position, fabric.nic(flow.src).uplink, down));
     }
     by_place.into_values()
 }

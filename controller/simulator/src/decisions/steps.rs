@@ -49,13 +49,7 @@ pub const PLANNING_STEPS: [PlanningStep; 4] = [
     },
     PlanningStep {
         name: "assignment",
-        variants: &[
-            "crux",
-            "contenders",
-            "single-reference",
-            "sincronia",
-            "varys",
-        ],
+        variants: &["crux", "contenders", "single-reference", "sincronia", "varys"],
         paper: Some(("single-reference", 0.9724)),
     },
     PlanningStep {
@@ -100,9 +94,7 @@ impl CaseResult {
     pub fn optimum_shares(&self) -> Vec<Vec<f64>> {
         let steps = self.utilizations.iter();
         let share = |utilization: &f64| utilization / self.optimum;
-        steps
-            .map(|variants| variants.iter().map(share).collect())
-            .collect()
+        steps.map(|variants| variants.iter().map(share).collect()).collect()
     }
 }
 
@@ -116,11 +108,7 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     let plans = [product_policy(), policy_without_search(), paper_policy()]
         .map(|policy| plan_candidate(input, &policy));
     let best = court.with_paths_of(&plans, enumerated.clone());
-    let mut trials = StepTrials {
-        input,
-        court,
-        best: &best,
-    };
+    let mut trials = StepTrials { input, court, best: &best };
     let utilizations = vec![
         trials.try_paths(&plans),
         trials.try_assignment(),
@@ -141,10 +129,7 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
 
 /// The product's policy with the levels of the cases.
 pub(super) fn product_policy() -> Policy {
-    Policy {
-        levels: CASE_LEVELS,
-        ..Policy::default()
-    }
+    Policy { levels: CASE_LEVELS, ..Policy::default() }
 }
 
 /// The paper's plain method.
@@ -159,10 +144,7 @@ fn paper_policy() -> Policy {
 }
 
 pub(super) fn policy_without_search() -> Policy {
-    Policy {
-        search_events: 0,
-        ..product_policy()
-    }
+    Policy { search_events: 0, ..product_policy() }
 }
 
 /// The steps of one case.
@@ -183,19 +165,14 @@ impl StepTrials<'_> {
             ecmp::hash_paths(self.input, &EqualCostRoutes::for_input(self.input)),
         ];
         let planned = plans.iter().map(|(paths, _)| paths);
-        planned
-            .chain(&baselines)
-            .map(|paths| self.court.best_levels(paths, |_, _| true))
-            .collect()
+        planned.chain(&baselines).map(|paths| self.court.best_levels(paths, |_, _| true)).collect()
     }
 
     fn try_assignment(&mut self) -> Vec<f64> {
         let paths = &self.best[0].paths;
         let routed = RoutedInput::new(self.input, flatten_paths(paths));
-        let contenders = Policy {
-            reference: CorrectionReference::Contenders,
-            ..policy_without_search()
-        };
+        let contenders =
+            Policy { reference: CorrectionReference::Contenders, ..policy_without_search() };
         let demands = LinkDemand::for_jobs(self.input, paths);
         let orders = [
             routed.job_order(&product_policy()),
@@ -206,9 +183,7 @@ impl StepTrials<'_> {
         ];
         let court = &mut self.court;
         let reached = orders.iter().map(|order| {
-            court.best_levels(paths, |contests, levels| {
-                is_consistent(order, contests, levels)
-            })
+            court.best_levels(paths, |contests, levels| is_consistent(order, contests, levels))
         });
         reached.collect()
     }
@@ -242,17 +217,12 @@ impl StepTrials<'_> {
 
     /// All levels that `method` makes of some order on one of the best paths.
     fn compressed_candidates(&self, method: CompressionMethod) -> Vec<CandidateDecision> {
-        let policy = Policy {
-            compression: method,
-            ..product_policy()
-        };
+        let policy = Policy { compression: method, ..product_policy() };
         let orders = all_orders(CASE_JOBS);
         let mut candidates = Vec::new();
         for paths in distinct_paths(self.best) {
             let routed = RoutedInput::new(self.input, flatten_paths(paths));
-            let levels = orders
-                .iter()
-                .map(|order| routed.compressed_levels(order, &policy));
+            let levels = orders.iter().map(|order| routed.compressed_levels(order, &policy));
             let levels: BTreeSet<Vec<u8>> = levels.collect();
             candidates.extend(levels.into_iter().map(|levels| (paths.clone(), levels)));
         }
@@ -265,8 +235,7 @@ impl StepTrials<'_> {
             vec![0; CASE_JOBS],
         );
         let all = plans.iter().chain([&ecmp]);
-        all.map(|(paths, levels)| self.court.gpu_utilization(paths, levels))
-            .collect()
+        all.map(|(paths, levels)| self.court.gpu_utilization(paths, levels)).collect()
     }
 }
 
@@ -283,9 +252,7 @@ pub(super) fn plan_candidate(input: &PlanInput, policy: &Policy) -> CandidateDec
 /// Paths by flow, as the planner holds them.
 fn flatten_paths(paths: &JobPaths) -> Vec<LinkPath> {
     let paths = paths.iter().flatten();
-    paths
-        .map(|path| LinkPath::new(path).unwrap_or(LinkPath::EMPTY))
-        .collect()
+    paths.map(|path| LinkPath::new(path).unwrap_or(LinkPath::EMPTY)).collect()
 }
 
 /// Whether where jobs meet none is above one that `order` has before it.

@@ -105,24 +105,16 @@ impl DecisionReport {
     /// The report on `examined`, all of one run; none of no cases.
     pub fn new(seed: u64, examined: &[CaseResult]) -> Option<Self> {
         let of_steps = PLANNING_STEPS.iter().flat_map(|step| {
-            step.variants
-                .iter()
-                .map(move |variant| format!("{} {variant}", step.name))
+            step.variants.iter().map(move |variant| format!("{} {variant}", step.name))
         });
         let row = |case: &CaseResult| {
             let shares = case.optimum_shares().into_iter().flatten();
-            let numbers = [f64::from(case.number), case.optimum]
-                .into_iter()
-                .chain(shares);
+            let numbers = [f64::from(case.number), case.optimum].into_iter().chain(shares);
             numbers.map(|number| (number * 1e5).round() / 1e5).collect()
         };
         Some(Self {
             summary: DecisionSummary::new(seed, examined)?,
-            columns: ["case", "optimum"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(of_steps)
-                .collect(),
+            columns: ["case", "optimum"].map(str::to_owned).into_iter().chain(of_steps).collect(),
             rows: examined.iter().map(row).collect(),
         })
     }
@@ -143,17 +135,12 @@ impl ShareDistribution {
     fn new(examined: &[CaseResult], step: usize, variant: usize) -> Option<Self> {
         let share = |case: &CaseResult| case.utilizations[step][variant] / case.optimum;
         let shares: Vec<f64> = examined.iter().map(share).collect();
-        let worst = examined
-            .iter()
-            .min_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let worst = examined.iter().min_by(|a, b| share(a).total_cmp(&share(b)))?;
         let mattering = examined.iter().filter(|case| !case.is_trivial());
         let mattering: Vec<f64> = mattering.map(share).collect();
         let within = |bin: usize| {
             let error = bin as f64 * BIN;
-            let count = shares
-                .iter()
-                .filter(|share| **share >= 1.0 - error - 1e-12)
-                .count();
+            let count = shares.iter().filter(|share| **share >= 1.0 - error - 1e-12).count();
             count as f64 / shares.len() as f64
         };
         Some(Self {

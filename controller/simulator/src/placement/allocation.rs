@@ -29,16 +29,10 @@ pub struct RestartStall {
 
 impl RestartStall {
     /// Among the plans that Crius leaves (macro/macro_def.py of sjtu-epcc/arena).
-    pub const PRUNED: Self = Self {
-        per_gpu_seconds: 10.0,
-        most_seconds: 40.0,
-    };
+    pub const PRUNED: Self = Self { per_gpu_seconds: 10.0, most_seconds: 40.0 };
 
     /// Among all plans, as on the testbed (macro/macro_def.py of sjtu-epcc/arena).
-    pub const ALL_PLANS: Self = Self {
-        per_gpu_seconds: 150.0,
-        most_seconds: 400.0,
-    };
+    pub const ALL_PLANS: Self = Self { per_gpu_seconds: 150.0, most_seconds: 400.0 };
 
     /// Seconds for a job on so many GPUs.
     pub fn stall_seconds(&self, gpus: u32) -> f64 {
@@ -98,12 +92,7 @@ impl<'a> ClusterAllocation<'a> {
             let held = AllocatedJob::new(table, &running.request, shape, running.gpus.clone())?;
             Some((held.request.job, held))
         });
-        Self {
-            cluster: state.cluster,
-            table,
-            free: state.free_gpus(),
-            held: held.collect(),
-        }
+        Self { cluster: state.cluster, table, free: state.free_gpus(), held: held.collect() }
     }
 
     /// The hosts.
@@ -191,11 +180,7 @@ impl<'a> ClusterAllocation<'a> {
             (1, gpus) => (1, gpus / 2),
             (hosts, gpus) => (hosts / 2, gpus),
         };
-        let shape = GpuShape {
-            hosts,
-            gpus_per_host,
-            ..held.shape
-        };
+        let shape = GpuShape { hosts, gpus_per_host, ..held.shape };
         let hosts = held.gpus.keys().take(hosts as usize);
         let gpus = hosts.map(|host| (*host, gpus_per_host)).collect();
         let half = AllocatedJob::new(self.table, &held.request, shape, gpus)?;
@@ -210,20 +195,15 @@ impl<'a> ClusterAllocation<'a> {
         state: &ClusterState<'a>,
         stall: RestartStall,
     ) -> Vec<PlacementDecision> {
-        let before: BTreeMap<u32, &GpusByHost> = state
-            .running
-            .iter()
-            .map(|running| (running.request.job, &running.gpus))
-            .collect();
+        let before: BTreeMap<u32, &GpusByHost> =
+            state.running.iter().map(|running| (running.request.job, &running.gpus)).collect();
         let known = Self::from_state(state, self.table);
         let stays = |held: &AllocatedJob| before.get(&held.request.job) == Some(&&held.gpus);
         let moved = known.allocated_jobs().filter(|held| {
             let now = self.held.get(&held.request.job);
             !now.is_some_and(stays)
         });
-        let suspended = moved.map(|held| PlacementDecision::Suspend {
-            job: held.request.job,
-        });
+        let suspended = moved.map(|held| PlacementDecision::Suspend { job: held.request.job });
         let started = self.allocated_jobs().filter(|held| !stays(held));
         let started =
             started.map(|held| PlacementDecision::Start(self.start_decision(held, stall)));
@@ -235,11 +215,7 @@ impl<'a> ClusterAllocation<'a> {
     /// Speeds are measured with the network for the job alone, so what it sends may overlap with
     /// all of an iteration and costs only where others are in the way. It sends its gradients.
     fn start_decision(&self, held: &AllocatedJob, stall: RestartStall) -> StartDecision {
-        let layers = held
-            .request
-            .model
-            .as_deref()
-            .and_then(LayeredModel::by_name);
+        let layers = held.request.model.as_deref().and_then(LayeredModel::by_name);
         let gradients = layers.map_or(0.0, |model| {
             let bytes = model.layers.iter().map(|layer| layer.parameter_bytes);
             bytes.sum()
@@ -290,9 +266,7 @@ impl<'a> ClusterAllocation<'a> {
             .filter(|(_, free)| (1..shape.gpus_per_host).contains(free));
         let mut short: Vec<(HostId, u32)> = short.collect();
         short.sort_by_key(|(host, free)| (Reverse(*free), *host));
-        short
-            .iter()
-            .find_map(|(host, _)| self.with_room_on(*host, shape))
+        short.iter().find_map(|(host, _)| self.with_room_on(*host, shape))
     }
 
     /// This after jobs left `host` until it has room for its part of a shape, the smallest first.
@@ -345,11 +319,7 @@ pub(super) mod tests {
         /// For each kind the GPUs of a host and the number of hosts.
         pub(in super::super) fn new(kinds: &[(u32, usize)]) -> Self {
             let hosts = kinds.iter().enumerate().flat_map(|(kind, (gpus, hosts))| {
-                let host = ClusterHost {
-                    gpus: *gpus,
-                    leaf: 0,
-                    kind: kind as u32,
-                };
+                let host = ClusterHost { gpus: *gpus, leaf: 0, kind: kind as u32 };
                 std::iter::repeat_n(host, *hosts)
             });
             let cluster = GpuCluster {
@@ -463,11 +433,7 @@ pub(super) mod tests {
         board.apply_decision(&started[0]).unwrap();
         let state = board.state_at(0.0);
         let mut allocation = ClusterAllocation::from_state(&state, &lab.table);
-        assert!(
-            allocation
-                .to_decisions(&state, RestartStall::PRUNED)
-                .is_empty()
-        );
+        assert!(allocation.to_decisions(&state, RestartStall::PRUNED).is_empty());
         allocation = allocation.with_halved_job(1).unwrap();
         let changed = allocation.to_decisions(&state, RestartStall::PRUNED);
         assert_eq!(changed[0], PlacementDecision::Suspend { job: 1 });

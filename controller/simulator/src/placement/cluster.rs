@@ -57,9 +57,7 @@ pub struct FreeGpus {
 impl FreeGpus {
     /// All GPUs of `cluster`.
     pub fn all_free(cluster: &GpuCluster) -> Self {
-        Self {
-            by_host: cluster.hosts.iter().map(|host| host.gpus).collect(),
-        }
+        Self { by_host: cluster.hosts.iter().map(|host| host.gpus).collect() }
     }
 
     /// What `running` leave; those of one group have the same GPUs, which count once.
@@ -93,9 +91,7 @@ impl FreeGpus {
     /// Whether all of `gpus` are free.
     pub fn contains_all(&self, gpus: &GpusByHost) -> bool {
         let free = |(host, gpus): (&HostId, &u32)| {
-            self.by_host
-                .get(host.index())
-                .is_some_and(|free| free >= gpus)
+            self.by_host.get(host.index()).is_some_and(|free| free >= gpus)
         };
         gpus.iter().all(free)
     }

@@ -52,11 +52,7 @@ pub enum PlacementDecisionError {
 impl ClusterJobs {
     /// An empty cluster.
     pub fn new(cluster: GpuCluster) -> Self {
-        Self {
-            cluster,
-            waiting: Vec::new(),
-            running: Vec::new(),
-        }
+        Self { cluster, waiting: Vec::new(), running: Vec::new() }
     }
 
     /// What a policy sees at `now_seconds`.
@@ -135,9 +131,7 @@ impl ClusterJobs {
         self.validate_start(start)?;
         let job = start.job;
         let request = self.remove_waiting(job)?;
-        let place = self
-            .running
-            .partition_point(|other| other.request.job < job);
+        let place = self.running.partition_point(|other| other.request.job < job);
         let running = RunningJob {
             request,
             gpus: start.gpus.clone(),
@@ -150,9 +144,7 @@ impl ClusterJobs {
 
     /// Whether the GPUs can be had, and the pace be kept.
     fn validate_start(&self, start: &StartDecision) -> Result<(), PlacementDecisionError> {
-        let StartDecision {
-            job, gpus, group, ..
-        } = start;
+        let StartDecision { job, gpus, group, .. } = start;
         let job = *job;
         if gpus.is_empty() || gpus.values().any(|gpus| *gpus == 0) {
             return Err(PlacementDecisionError::NoGpus(job));
@@ -170,10 +162,7 @@ impl ClusterJobs {
             (None, _) if FreeGpus::not_held_by(&self.cluster, &self.running).contains_all(gpus) => {
                 Ok(())
             }
-            (None, _) => Err(PlacementDecisionError::NotFree {
-                job,
-                gpus: gpus.clone(),
-            }),
+            (None, _) => Err(PlacementDecisionError::NotFree { job, gpus: gpus.clone() }),
         }
     }
 
@@ -184,9 +173,7 @@ impl ClusterJobs {
     }
 
     fn find_running(&self, job: u32) -> Result<usize, PlacementDecisionError> {
-        let place = self
-            .running
-            .binary_search_by_key(&job, |running| running.request.job);
+        let place = self.running.binary_search_by_key(&job, |running| running.request.job);
         place.map_err(|_| PlacementDecisionError::NotRunning(job))
     }
 }

@@ -48,11 +48,7 @@ impl CriusCell {
     pub fn for_gpus(hosts: u32, gpus_per_host: u32) -> impl Iterator<Item = Self> {
         let powers = (0..u32::BITS).map(|power| 1_u32 << power);
         let stages = powers.take_while(move |stages| *stages <= hosts * gpus_per_host);
-        stages.map(move |stages| Self {
-            hosts,
-            gpus_per_host,
-            stages,
-        })
+        stages.map(move |stages| Self { hosts, gpus_per_host, stages })
     }
 
     /// Its GPUs.

@@ -42,13 +42,7 @@ pub struct StartDecision {
 impl StartDecision {
     /// A job that has its GPUs alone, iterates as its model says, and begins at once.
     pub fn new(job: u32, gpus: GpusByHost) -> Self {
-        Self {
-            job,
-            gpus,
-            group: None,
-            pace: IterationPace::Model,
-            stall_seconds: 0.0,
-        }
+        Self { job, gpus, group: None, pace: IterationPace::Model, stall_seconds: 0.0 }
     }
 }
 

@@ -49,11 +49,7 @@ fn admit_job<'a>(
     allocation: &ClusterAllocation<'a>,
     request: &PlacementRequest,
 ) -> Option<ClusterAllocation<'a>> {
-    share_kind(
-        allocation,
-        allocation::requested_kind(request),
-        Some(request),
-    )
+    share_kind(allocation, allocation::requested_kind(request), Some(request))
 }
 
 /// The allocation with the GPUs of a kind shared anew, among those that hold some and one that
@@ -63,13 +59,9 @@ fn share_kind<'a>(
     kind: u32,
     comes: Option<&PlacementRequest>,
 ) -> Option<ClusterAllocation<'a>> {
-    let held = allocation
-        .allocated_jobs()
-        .filter(|held| held.shape.kind == kind);
-    let jobs: Vec<PlacementRequest> = held
-        .map(|held| held.request.clone())
-        .chain(comes.cloned())
-        .collect();
+    let held = allocation.allocated_jobs().filter(|held| held.shape.kind == kind);
+    let jobs: Vec<PlacementRequest> =
+        held.map(|held| held.request.clone()).chain(comes.cloned()).collect();
     let shares = assign_shares(allocation, &jobs, allocation.gpus_of_kind(kind))?;
     keep_unchanged(allocation, &jobs, &shares).or_else(|| repack_all(allocation, &jobs, &shares))
 }
@@ -86,9 +78,8 @@ fn compact_speed(
     request: &PlacementRequest,
     gpus: u32,
 ) -> Option<f64> {
-    let best = allocation
-        .throughput_table()
-        .best_shape(allocation::requested_kind(request), gpus)?;
+    let best =
+        allocation.throughput_table().best_shape(allocation::requested_kind(request), gpus)?;
     allocation.speed_in(request, best)
 }
 
@@ -176,9 +167,8 @@ mod tests {
         let lab = lab();
         let allocation = lab.empty_allocation();
         let jobs = jobs.iter().enumerate();
-        let jobs: Vec<PlacementRequest> = jobs
-            .map(|(job, model)| request(job as u32, 1, model))
-            .collect();
+        let jobs: Vec<PlacementRequest> =
+            jobs.map(|(job, model)| request(job as u32, 1, model)).collect();
         assert_eq!(assign_shares(&allocation, &jobs, gpus).as_deref(), expect);
     }
 
@@ -186,10 +176,7 @@ mod tests {
     fn a_minimum_is_found_by_doubling() {
         let lab = lab();
         let least = |model| least_share(&lab.empty_allocation(), &request(1, 1, model));
-        assert_eq!(
-            [least("steady"), least("large"), least("none")],
-            [Some(1), Some(4), None]
-        );
+        assert_eq!([least("steady"), least("large"), least("none")], [Some(1), Some(4), None]);
     }
 
     #[test]

@@ -23,9 +23,7 @@ pub struct FcfsPolicy {
 impl PlacementPolicy for FcfsPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
         let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
-            let best = self
-                .table
-                .best_shape(allocation::requested_kind(request), request.gpus);
+            let best = self.table.best_shape(allocation::requested_kind(request), request.gpus);
             best.is_some_and(|best| allocation.speed_in(request, best).is_some())
         };
         let allocation = ClusterAllocation::from_state(state, &self.table);

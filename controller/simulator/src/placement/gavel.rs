@@ -34,9 +34,7 @@ pub struct GavelPolicy {
 impl PlacementPolicy for GavelPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
         let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
-            speeds_by_kind(allocation, request)
-                .iter()
-                .any(Option::is_some)
+            speeds_by_kind(allocation, request).iter().any(Option::is_some)
         };
         let allocation = ClusterAllocation::from_state(state, &self.table);
         let (allocation, mut decisions) =
@@ -54,18 +52,12 @@ fn admit_job<'a>(
 ) -> Option<ClusterAllocation<'a>> {
     let held = allocation.allocated_jobs().map(|held| &held.request);
     let jobs: Vec<&PlacementRequest> = held.chain([request]).collect();
-    let before: Vec<Option<u32>> = allocation
-        .allocated_jobs()
-        .map(|held| Some(held.shape.kind))
-        .chain([None])
-        .collect();
+    let before: Vec<Option<u32>> =
+        allocation.allocated_jobs().map(|held| Some(held.shape.kind)).chain([None]).collect();
     let kinds = 0..allocation.throughput_table().kind_count();
     let assignment = assign_kinds(&KindAssignment {
         gpus: jobs.iter().map(|job| job.gpus).collect(),
-        speeds: jobs
-            .iter()
-            .map(|job| speeds_by_kind(allocation, job))
-            .collect(),
+        speeds: jobs.iter().map(|job| speeds_by_kind(allocation, job)).collect(),
         before: before.clone(),
         capacities: kinds.map(|kind| allocation.gpus_of_kind(kind)).collect(),
     })?;
@@ -78,8 +70,7 @@ fn admit_job<'a>(
         after.release_job(job.job);
     }
     let mut put = changed.iter();
-    put.all(|(job, kind)| after.place_anywhere(job, *kind, job.gpus))
-        .then_some(after)
+    put.all(|(job, kind)| after.place_anywhere(job, *kind, job.gpus)).then_some(after)
 }
 
 /// How fast a job is on as many GPUs as it asked for of each kind.
@@ -137,9 +128,7 @@ fn assign_kinds(problem: &KindAssignment) -> Option<Vec<u32>> {
         }
         partial = next;
     }
-    let best = partial
-        .into_values()
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let best = partial.into_values().max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.map(|(_, kinds)| kinds)
 }
 
@@ -150,12 +139,7 @@ mod tests {
     /// The example of baselines/gavel_sched.py: jobs A to D with 2, 4, 4 and 8 GPUs, of which A and
     /// B get the first kind, C the second and D the third.
     fn example() -> KindAssignment {
-        let speeds = [
-            [9.0, 5.0, 1.0],
-            [9.0, 6.0, 1.0],
-            [7.0, 6.0, 1.0],
-            [9.0, 9.0, 8.0],
-        ];
+        let speeds = [[9.0, 5.0, 1.0], [9.0, 6.0, 1.0], [7.0, 6.0, 1.0], [9.0, 9.0, 8.0]];
         KindAssignment {
             gpus: vec![2, 4, 4, 8],
             speeds: speeds.map(|row| row.map(Some).to_vec()).to_vec(),

@@ -101,9 +101,8 @@ impl HivedPolicy {
     /// Lets go of the GPUs of jobs that no longer run, and of cells that are empty then.
     fn release_finished(&mut self, state: &ClusterState<'_>) {
         let running: BTreeSet<u32> = state.running.iter().map(|job| job.request.job).collect();
-        let (stay, gone) = std::mem::take(&mut self.jobs)
-            .into_iter()
-            .partition(|(job, _)| running.contains(job));
+        let (stay, gone) =
+            std::mem::take(&mut self.jobs).into_iter().partition(|(job, _)| running.contains(job));
         self.jobs = stay;
         for (tenant, gpus) in BTreeMap::<u32, _>::into_values(gone) {
             if let Some(cells) = self.tenants.get_mut(&tenant) {
@@ -132,10 +131,7 @@ impl PlacementPolicy for HivedPolicy {
         let mut decisions = Vec::new();
         for request in state.waiting {
             let (job, tenant) = (request.job, self.tenant_of(request));
-            let most = self
-                .tenants
-                .get(&tenant)
-                .map_or(0, |cells| cells.used.len());
+            let most = self.tenants.get(&tenant).map_or(0, |cells| cells.used.len());
             if request.gpus == 0 || request.gpus as usize > most {
                 let reason = format!("it wants {} GPUs of its quota of {most}", request.gpus);
                 decisions.push(PlacementDecision::Refuse { job, reason });
@@ -157,9 +153,7 @@ impl PlacementPolicy for HivedPolicy {
         let tenants = self.tenants.iter();
         json!(HivedSnapshot {
             free: self.buddies.free_cells().to_vec(),
-            bound: tenants
-                .map(|(name, cells)| (name.clone(), bound(cells)))
-                .collect(),
+            bound: tenants.map(|(name, cells)| (name.clone(), bound(cells))).collect(),
             jobs: self.jobs.clone(),
         })
     }
@@ -263,17 +257,11 @@ impl VirtualCluster {
     fn new(levels: &CellLevels, cells: &[usize]) -> Self {
         let mut start = 0;
         let mut cell = |level: &usize| {
-            let block = CellBlock {
-                level: *level,
-                start,
-            };
+            let block = CellBlock { level: *level, start };
             start += levels.sizes[*level];
             VirtualCell { block, bound: None }
         };
-        Self {
-            cells: cells.iter().map(&mut cell).collect(),
-            used: vec![false; start],
-        }
+        Self { cells: cells.iter().map(&mut cell).collect(), used: vec![false; start] }
     }
 
     /// Takes `gpus` free ones and binds the cells they are in; none, and no change, if there are
@@ -289,11 +277,8 @@ impl VirtualCluster {
             return None;
         }
         let cells: Vec<CellBlock> = self.cells.iter().map(|cell| cell.block).collect();
-        let mut packing = JobPacking {
-            used: self.used.clone(),
-            sizes: &levels.sizes,
-            taken: Vec::new(),
-        };
+        let mut packing =
+            JobPacking { used: self.used.clone(), sizes: &levels.sizes, taken: Vec::new() };
         packing.pack_job(&cells, gpus);
         let taken = packing.taken;
         for cell in &mut self.cells {
@@ -353,9 +338,8 @@ impl JobPacking<'_> {
             let parts: Vec<CellBlock> = best.sub_blocks(best.level - 1, self.sizes).collect();
             return self.pack_job(&parts, gpus);
         }
-        let emptiest = blocks
-            .iter()
-            .max_by_key(|block| (self.free_gpus(**block), Reverse(block.start)));
+        let emptiest =
+            blocks.iter().max_by_key(|block| (self.free_gpus(**block), Reverse(block.start)));
         let Some(emptiest) = emptiest.copied() else {
             return;
         };
@@ -370,9 +354,7 @@ impl JobPacking<'_> {
         (0..self.sizes.len()).find_map(|level| {
             let outer = blocks.iter().filter(|block| block.level >= level);
             let parts = outer.flat_map(|outer| {
-                outer
-                    .sub_blocks(level, self.sizes)
-                    .map(move |part| (*outer, part))
+                outer.sub_blocks(level, self.sizes).map(move |part| (*outer, part))
             });
             let fits = parts.filter(|(_, part)| self.free_gpus(*part) >= gpus);
             let best = fits.min_by_key(|(outer, part)| self.free_by_level(*outer, *part));

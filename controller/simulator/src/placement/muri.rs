@@ -72,11 +72,7 @@ fn visit_rotations(jobs: usize, offsets: &mut Vec<usize>, see: &mut impl FnMut(&
 pub fn group_efficiency(group: &[StageSeconds]) -> f64 {
     let busy: f64 = group.iter().flatten().sum();
     let period = period_seconds(group);
-    if busy > 0.0 {
-        busy / (RESOURCES as f64 * period)
-    } else {
-        0.0
-    }
+    if busy > 0.0 { busy / (RESOURCES as f64 * period) } else { 0.0 }
 }
 
 /// Groups of up to four of `jobs`, as lists of positions: matched in pairs, then pairs of pairs.
@@ -93,11 +89,7 @@ fn merge_pairs(jobs: &[StageSeconds], groups: &[Vec<usize>]) -> Vec<Vec<usize>> 
     let together = |a: usize, b: usize| {
         let members = groups[a].iter().chain(&groups[b]);
         let stages: Vec<StageSeconds> = members.map(|job| jobs[*job]).collect();
-        if stages.len() > RESOURCES {
-            0.0
-        } else {
-            group_efficiency(&stages)
-        }
+        if stages.len() > RESOURCES { 0.0 } else { group_efficiency(&stages) }
     };
     let partners = matching::maximum_matching(groups.len(), together);
     let mut merged = Vec::new();
@@ -130,11 +122,7 @@ impl MuriPolicy {
         }
         let factor = self.iteration_seconds(group) / self.iteration_seconds(&[job]);
         // A model without stages takes no time at all.
-        IterationPace::Shared(if factor.is_finite() {
-            factor.max(1.0)
-        } else {
-            1.0
-        })
+        IterationPace::Shared(if factor.is_finite() { factor.max(1.0) } else { 1.0 })
     }
 
     /// Seconds of an iteration of each job of a group, overhead counted: what sharing costs.
@@ -163,10 +151,7 @@ impl MuriPolicy {
             buckets.entry(job.gpus).or_default().push(job);
         }
         let mut groups = Vec::new();
-        for bucket in buckets
-            .values()
-            .flat_map(|bucket| bucket.chunks(BUCKET_JOBS))
-        {
+        for bucket in buckets.values().flat_map(|bucket| bucket.chunks(BUCKET_JOBS)) {
             let stages: Vec<StageSeconds> = bucket.iter().map(|job| self.job_stages(job)).collect();
             let members = |group: Vec<usize>| group.iter().map(|job| bucket[*job]).collect();
             groups.extend(group_jobs(&stages).into_iter().map(members));
@@ -193,9 +178,7 @@ impl MuriPolicy {
         for job in state.running {
             // Groups and single jobs have numbers of their own.
             let key = (job.group.is_some(), job.group.unwrap_or(job.request.job));
-            let entry = present
-                .entry(key)
-                .or_insert_with(|| (GroupMembers::new(), &job.gpus));
+            let entry = present.entry(key).or_insert_with(|| (GroupMembers::new(), &job.gpus));
             entry.0.insert(job.request.job);
         }
         let mut free = state.free_gpus();
@@ -203,11 +186,8 @@ impl MuriPolicy {
         for (members, gpus) in present.values() {
             if !chosen.iter().any(|(_, group)| group == members) {
                 free.return_gpus(gpus);
-                decisions.extend(
-                    members
-                        .iter()
-                        .map(|job| PlacementDecision::Suspend { job: *job }),
-                );
+                decisions
+                    .extend(members.iter().map(|job| PlacementDecision::Suspend { job: *job }));
             }
         }
         chosen.retain(|(_, group)| !present.values().any(|(members, _)| members == group));

@@ -52,11 +52,7 @@ impl PlacementContext {
     pub fn from_fabric(fabric: &Fabric, models: &ModelTable, seed: u64) -> Self {
         let first = fabric.nics().first();
         let speed = |nic: &Nic| fabric.link(nic.uplink).bandwidth.bytes_per_second();
-        Self {
-            models: models.clone(),
-            nic_bytes_per_second: first.map_or(1.0, speed),
-            seed,
-        }
+        Self { models: models.clone(), nic_bytes_per_second: first.map_or(1.0, speed), seed }
     }
 }
 
@@ -105,33 +101,21 @@ impl PlacementAlgorithm {
         cluster: &GpuCluster,
         beliefs: &PlacementContext,
     ) -> Result<Box<dyn PlacementPolicy>, PlacementError> {
-        let PlacementContext {
-            models,
-            nic_bytes_per_second,
-            seed,
-        } = beliefs;
+        let PlacementContext { models, nic_bytes_per_second, seed } = beliefs;
         Ok(match self {
             Self::FirstFit => Box::new(QueuePolicy { choice: FirstFit }),
-            Self::LeastLoaded => Box::new(QueuePolicy {
-                choice: LeastLoaded,
-            }),
-            Self::Random => Box::new(QueuePolicy {
-                choice: RandomHosts { seed: *seed },
-            }),
+            Self::LeastLoaded => Box::new(QueuePolicy { choice: LeastLoaded }),
+            Self::Random => Box::new(QueuePolicy { choice: RandomHosts { seed: *seed } }),
             Self::SameLeaf => Box::new(QueuePolicy { choice: SameLeaf }),
             Self::Muri => {
                 let table = StageTable::from_published();
-                Box::new(MuriPolicy::new(
-                    table.with_models(models, *nic_bytes_per_second),
-                ))
+                Box::new(MuriPolicy::new(table.with_models(models, *nic_bytes_per_second)))
             }
             Self::Hived => Box::new(HivedPolicy::new(cluster, &BTreeMap::new())?),
             Self::SjfBco => Box::new(SjfBcoPolicy::new(models.clone(), *nic_bytes_per_second)),
             Self::Crius => {
                 let table = ThroughputTable::from_published(cluster);
-                Box::new(CriusPolicy::new(
-                    table.with_models(models.clone(), *nic_bytes_per_second),
-                ))
+                Box::new(CriusPolicy::new(table.with_models(models.clone(), *nic_bytes_per_second)))
             }
         })
     }
@@ -149,9 +133,7 @@ impl fmt::Display for PlacementAlgorithm {
 pub struct UnknownPlacement(pub String);
 
 fn known_names() -> String {
-    PlacementAlgorithm::ALL
-        .map(PlacementAlgorithm::name)
-        .join(", ")
+    PlacementAlgorithm::ALL.map(PlacementAlgorithm::name).join(", ")
 }
 
 impl FromStr for PlacementAlgorithm {

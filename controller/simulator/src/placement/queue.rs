@@ -159,10 +159,7 @@ impl GpuChoice for SameLeaf {
         }
         let mut leaves: BTreeMap<u32, Vec<(HostId, u32)>> = BTreeMap::new();
         for (host, free) in free.hosts() {
-            leaves
-                .entry(cluster.hosts[host.index()].leaf)
-                .or_default()
-                .push((host, free));
+            leaves.entry(cluster.hosts[host.index()].leaf).or_default().push((host, free));
         }
         let room = |hosts: &Vec<(HostId, u32)>| hosts.iter().map(|(_, free)| *free).sum::<u32>();
         let one_leaf = leaves.values().filter(|hosts| room(hosts) >= gpus);

@@ -117,11 +117,7 @@ fn run_round(
     for running in board.state_at(now).running {
         let request = &running.request;
         let hosts = &scene.cluster.hosts;
-        let kind = running
-            .gpus
-            .keys()
-            .next()
-            .map(|host| hosts[host.index()].kind);
+        let kind = running.gpus.keys().next().map(|host| hosts[host.index()].kind);
         let shape = kind.and_then(|kind| GpuShape::from_gpus(kind, &running.gpus));
         let speed = shape.and_then(|shape| scene.truth.job_speed(request, shape));
         let batch = scene.truth.job_batch(request);
@@ -144,9 +140,7 @@ fn run_round(
             achieved.completion_seconds.insert(job, seconds);
         }
     }
-    achieved
-        .samples_per_second
-        .push(samples / scene.round_seconds);
+    achieved.samples_per_second.push(samples / scene.round_seconds);
     Ok(())
 }
 
@@ -175,16 +169,10 @@ mod tests {
             round_seconds: 300.0,
             end_seconds: 1_200.0,
         };
-        let mut policy = FcfsPolicy {
-            table: lab.table.clone(),
-            stall: RestartStall::PRUNED,
-        };
+        let mut policy = FcfsPolicy { table: lab.table.clone(), stall: RestartStall::PRUNED };
         let achieved = run_rounds(&scene, &mut policy).unwrap();
         // The second starts with the round after the first has ended.
-        assert_eq!(
-            achieved.completion_seconds,
-            BTreeMap::from([(1, 520.0), (2, 1_120.0)])
-        );
+        assert_eq!(achieved.completion_seconds, BTreeMap::from([(1, 520.0), (2, 1_120.0)]));
         assert_eq!(achieved.samples_per_second.len(), 4);
         let samples = achieved.mean_samples_per_second() * 1_200.0;
         assert!((samples - 8_000.0).abs() < 1e-6, "{samples}");

@@ -120,10 +120,7 @@ fn search_feasible(problem: &PlacementProblem) -> Option<BatchSchedule> {
         match found.min_by_key(|found| found.makespan) {
             Some(found) => {
                 // A smaller bound with the same makespan is the better balance.
-                if best
-                    .as_ref()
-                    .is_none_or(|best| found.makespan <= best.makespan)
-                {
+                if best.as_ref().is_none_or(|best| found.makespan <= best.makespan) {
                     best = Some(found);
                 }
                 high = theta - 1;
@@ -140,10 +137,7 @@ fn search_literal(problem: &PlacementProblem) -> Option<BatchSchedule> {
     while low <= high {
         let theta = low.midpoint(high);
         let found = schedules_by_kappa(problem, theta).min_by_key(|found| found.makespan)?;
-        if best
-            .as_ref()
-            .is_none_or(|best| found.makespan <= best.makespan)
-        {
+        if best.as_ref().is_none_or(|best| found.makespan <= best.makespan) {
             best = Some(found);
         }
         low = theta + 1;

@@ -7,10 +7,7 @@ use super::*;
 
 /// Leaves of three hosts with 8 GPUs.
 fn cluster(leaves: u32) -> GpuCluster {
-    let spec = ClosSpec {
-        leaves,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves, ..ClosSpec::default() };
     GpuCluster::from_fabric(&clos::build_clos("lab", &spec).unwrap())
 }
 
@@ -36,9 +33,7 @@ fn request(job: u32, gpus: u32) -> PlacementRequest {
 }
 
 fn gpus(of: &[(u32, u32)]) -> GpusByHost {
-    of.iter()
-        .map(|(host, gpus)| (HostId(*host), *gpus))
-        .collect()
+    of.iter().map(|(host, gpus)| (HostId(*host), *gpus)).collect()
 }
 
 /// GPUs of a job that asks for `wanted` while `taken` are in use.
@@ -47,17 +42,11 @@ fn check(placement: PlacementAlgorithm, taken: &[(u32, u32)], wanted: u32, expec
     let mut policy = placement.create_policy(&cluster, &beliefs(1)).unwrap();
     let mut board = ClusterJobs::new(cluster);
     board.submit_job(request(0, 1)).unwrap();
-    board
-        .apply_decision(&StartDecision::new(0, gpus(taken)).into())
-        .unwrap();
+    board.apply_decision(&StartDecision::new(0, gpus(taken)).into()).unwrap();
     board.submit_job(request(1, wanted)).unwrap();
     let decisions = policy.make_decisions(&board.state_at(1.0));
     let expected = (!expect.is_empty()).then(|| StartDecision::new(1, gpus(expect)).into());
-    assert_eq!(
-        decisions,
-        expected.into_iter().collect::<Vec<_>>(),
-        "{placement}"
-    );
+    assert_eq!(decisions, expected.into_iter().collect::<Vec<_>>(), "{placement}");
 }
 
 #[test]
@@ -86,32 +75,17 @@ fn the_board_refuses_what_makes_no_sense() {
     for job in 1..=4 {
         board.submit_job(request(job, 8)).unwrap();
     }
-    assert_eq!(
-        board.submit_job(request(1, 8)),
-        Err(PlacementDecisionError::DuplicateJob(1))
-    );
+    assert_eq!(board.submit_job(request(1, 8)), Err(PlacementDecisionError::DuplicateJob(1)));
     board.apply_decision(&start(1, &[(0, 8)], Some(7))).unwrap();
     board.apply_decision(&start(2, &[(0, 8)], Some(7))).unwrap();
     assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
     let group = PlacementDecisionError::GroupMismatch { job: 3, group: 7 };
-    assert_eq!(
-        board.apply_decision(&start(3, &[(1, 8)], Some(7))),
-        Err(group)
-    );
+    assert_eq!(board.apply_decision(&start(3, &[(1, 8)], Some(7))), Err(group));
     let taken = gpus(&[(0, 1)]);
-    let taken = PlacementDecisionError::NotFree {
-        job: 3,
-        gpus: taken,
-    };
+    let taken = PlacementDecisionError::NotFree { job: 3, gpus: taken };
     assert_eq!(board.apply_decision(&start(3, &[(0, 1)], None)), Err(taken));
-    let nowhere = board
-        .apply_decision(&start(3, &[(99, 1)], None))
-        .unwrap_err();
-    assert!(
-        nowhere
-            .to_string()
-            .starts_with("job 3: not all GPUs are free")
-    );
+    let nowhere = board.apply_decision(&start(3, &[(99, 1)], None)).unwrap_err();
+    assert!(nowhere.to_string().starts_with("job 3: not all GPUs are free"));
     assert_eq!(
         board.apply_decision(&start(3, &[(1, 0)], None)),
         Err(PlacementDecisionError::NoGpus(3))
@@ -120,19 +94,9 @@ fn the_board_refuses_what_makes_no_sense() {
         board.apply_decision(&start(2, &[(1, 1)], None)),
         Err(PlacementDecisionError::NotWaiting(2))
     );
-    assert_eq!(
-        board.finish_job(3).unwrap_err(),
-        PlacementDecisionError::NotRunning(3)
-    );
-    board
-        .apply_decision(&PlacementDecision::Suspend { job: 1 })
-        .unwrap();
-    let waiting: Vec<u32> = board
-        .state_at(0.0)
-        .waiting
-        .iter()
-        .map(|job| job.job)
-        .collect();
+    assert_eq!(board.finish_job(3).unwrap_err(), PlacementDecisionError::NotRunning(3));
+    board.apply_decision(&PlacementDecision::Suspend { job: 1 }).unwrap();
+    let waiting: Vec<u32> = board.state_at(0.0).waiting.iter().map(|job| job.job).collect();
     assert_eq!(waiting, [1, 3, 4]);
     assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
     board.finish_job(2).unwrap();
@@ -143,11 +107,7 @@ fn the_board_refuses_what_makes_no_sense() {
 fn names_are_read_back_and_listed_in_the_error() {
     for placement in PlacementAlgorithm::ALL {
         assert_eq!(placement.name().parse(), Ok(placement));
-        assert!(
-            UnknownPlacement("x".to_owned())
-                .to_string()
-                .contains(placement.name())
-        );
+        assert!(UnknownPlacement("x".to_owned()).to_string().contains(placement.name()));
     }
     assert!("First-fit".parse::<PlacementAlgorithm>().is_err());
 }
@@ -164,11 +124,7 @@ fn a_job_larger_than_the_cluster_does_not_hold_back_others() {
             board.apply_decision(&decision).unwrap();
         }
         let state = board.state_at(0.0);
-        assert_eq!(
-            (state.waiting.len(), state.running.len()),
-            (0, 1),
-            "{placement}"
-        );
+        assert_eq!((state.waiting.len(), state.running.len()), (0, 1), "{placement}");
     }
 }
 
@@ -219,12 +175,7 @@ fn drain(
                 starts.push((job, gpus));
             }
         }
-        let Some(next) = board
-            .state_at(0.0)
-            .running
-            .first()
-            .map(|job| job.request.job)
-        else {
+        let Some(next) = board.state_at(0.0).running.first().map(|job| job.request.job) else {
             break;
         };
         board.finish_job(next).unwrap();

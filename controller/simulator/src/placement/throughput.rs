@@ -53,11 +53,7 @@ impl GpuShape {
     pub fn from_gpus(kind: u32, gpus: &GpusByHost) -> Option<Self> {
         let gpus_per_host = *gpus.values().next()?;
         let even = gpus.values().all(|gpus| *gpus == gpus_per_host);
-        even.then_some(Self {
-            kind,
-            hosts: gpus.len() as u32,
-            gpus_per_host,
-        })
+        even.then_some(Self { kind, hosts: gpus.len() as u32, gpus_per_host })
     }
 
     /// All of its GPUs.
@@ -128,10 +124,7 @@ impl ThroughputTable {
 
     /// This, and models without a row computed from what they do on one GPU, equal on all kinds.
     pub fn with_models(mut self, models: ModelTable, nic_bytes_per_second: f64) -> Self {
-        self.profiles = Some(ModelProfiles {
-            models,
-            nic_bytes_per_second,
-        });
+        self.profiles = Some(ModelProfiles { models, nic_bytes_per_second });
         self
     }
 
@@ -181,9 +174,7 @@ impl ThroughputTable {
         for (model, rows) in &mut self.by_model {
             rows.retain(|shape, _| {
                 let power = shape.gpu_count().trailing_zeros() as usize;
-                let needs = needs
-                    .get(model.as_str())
-                    .and_then(|needs| *needs.get(power)?);
+                let needs = needs.get(model.as_str()).and_then(|needs| *needs.get(power)?);
                 let gpu = GpuKind::by_name(&cluster.kinds[shape.kind as usize]);
                 needs.zip(gpu).is_some_and(|(gigabytes, gpu)| {
                     MEMORY_MARGIN * gigabytes * 1e9 <= gpu.usable_bytes()
@@ -250,11 +241,7 @@ impl ThroughputTable {
         let host_gpus = *self.host_gpus.get(kind as usize)?;
         let gpus_per_host = gpus.min(host_gpus);
         let even = gpus_per_host > 0 && gpus.is_multiple_of(gpus_per_host);
-        even.then(|| GpuShape {
-            kind,
-            hosts: gpus / gpus_per_host,
-            gpus_per_host,
-        })
+        even.then(|| GpuShape { kind, hosts: gpus / gpus_per_host, gpus_per_host })
     }
 
     /// How many kinds of GPU there are.
@@ -272,11 +259,7 @@ impl ThroughputTable {
         let powers = (0..u32::BITS).map(|power| 1_u32 << power);
         let counts: Vec<u32> = powers.take_while(|gpus| *gpus <= most_gpus).collect();
         let kinds = 0..self.kind_count();
-        let of_kind = |kind| {
-            counts
-                .iter()
-                .filter_map(move |gpus| self.best_shape(kind, *gpus))
-        };
+        let of_kind = |kind| counts.iter().filter_map(move |gpus| self.best_shape(kind, *gpus));
         kinds.flat_map(of_kind).collect()
     }
 }
@@ -337,10 +320,7 @@ impl PublishedMeasurement {
 
 /// The published measurements.
 pub fn published_measurements() -> impl Iterator<Item = PublishedMeasurement> {
-    PUBLISHED
-        .lines()
-        .skip(1)
-        .filter_map(PublishedMeasurement::parse_line)
+    PUBLISHED.lines().skip(1).filter_map(PublishedMeasurement::parse_line)
 }
 
 /// Gigabytes of each GPU under data parallelism, by model and the logarithm of the GPUs.
@@ -348,10 +328,7 @@ fn data_parallel_gigabytes() -> BTreeMap<&'static str, Vec<Option<f64>>> {
     let rows = DATA_PARALLEL.lines().skip(1);
     let row = |line: &'static str| {
         let (model, needs) = line.split_once(',')?;
-        Some((
-            model,
-            needs.split(',').map(|need| need.parse().ok()).collect(),
-        ))
+        Some((model, needs.split(',').map(|need| need.parse().ok()).collect()))
     };
     rows.filter_map(row).collect()
 }
@@ -362,11 +339,7 @@ mod tests {
     use crate::placement::ClusterHost;
 
     fn cluster() -> GpuCluster {
-        let host = |kind| ClusterHost {
-            gpus: 2,
-            leaf: 0,
-            kind,
-        };
+        let host = |kind| ClusterHost { gpus: 2, leaf: 0, kind };
         GpuCluster {
             hosts: [0, 0, 1, 1].map(host).to_vec(),
             kinds: vec!["A40".to_owned(), "A10".to_owned()],
@@ -374,23 +347,13 @@ mod tests {
     }
 
     fn shape(kind: u32, hosts: u32, gpus_per_host: u32) -> GpuShape {
-        GpuShape {
-            kind,
-            hosts,
-            gpus_per_host,
-        }
+        GpuShape { kind, hosts, gpus_per_host }
     }
 
     #[test]
     fn every_published_row_is_read() {
-        assert_eq!(
-            published_measurements().count(),
-            PUBLISHED.lines().count() - 1
-        );
-        assert_eq!(
-            data_parallel_gigabytes().len(),
-            DATA_PARALLEL.lines().count() - 1
-        );
+        assert_eq!(published_measurements().count(), PUBLISHED.lines().count() - 1);
+        assert_eq!(data_parallel_gigabytes().len(), DATA_PARALLEL.lines().count() - 1);
     }
 
     #[test]
@@ -439,10 +402,7 @@ mod tests {
         assert_eq!(iteration(&request, shape(0, 1, 2)), twice);
         let hidden = (1.0 - model.overlap_from) * twice;
         let two_hosts = iteration(&request, shape(0, 2, 1));
-        assert!(
-            (two_hosts - (twice + 1.0 - hidden)).abs() < 1e-9,
-            "{two_hosts}"
-        );
+        assert!((two_hosts - (twice + 1.0 - hidden)).abs() < 1e-9, "{two_hosts}");
         request.model = None;
         assert_eq!(iteration(&request, shape(0, 2, 2)), 1.0);
     }
@@ -451,14 +411,9 @@ mod tests {
     fn an_even_shape_is_seen_and_spread() {
         let gpus = |hosts: &[(u32, u32)]| -> GpusByHost {
             let hosts = hosts.iter();
-            hosts
-                .map(|(host, gpus)| (topology::HostId(*host), *gpus))
-                .collect()
+            hosts.map(|(host, gpus)| (topology::HostId(*host), *gpus)).collect()
         };
-        assert_eq!(
-            GpuShape::from_gpus(1, &gpus(&[(0, 2), (3, 2)])),
-            Some(shape(1, 2, 2))
-        );
+        assert_eq!(GpuShape::from_gpus(1, &gpus(&[(0, 2), (3, 2)])), Some(shape(1, 2, 2)));
         assert_eq!(GpuShape::from_gpus(1, &gpus(&[(0, 2), (3, 1)])), None);
         assert_eq!(shape(1, 2, 2).spread_out(), Some(shape(1, 4, 1)));
         assert_eq!(shape(1, 4, 1).spread_out(), None);

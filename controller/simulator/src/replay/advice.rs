@@ -92,19 +92,11 @@ impl PlacementQuery<'_> {
         let mut policy = placement.create_policy(&cluster, &beliefs)?;
         let mut board = ClusterJobs::new(cluster);
         for (number, job) in (0..).zip(&self.input.jobs) {
-            board.submit_job(placement_request(
-                number,
-                job.gpu_count(),
-                job.model.clone(),
-            ))?;
+            board.submit_job(placement_request(number, job.gpu_count(), job.model.clone()))?;
             board.apply_decision(&StartDecision::new(number, job.gpus.clone()).into())?;
         }
         let number = u32::try_from(self.input.jobs.len()).unwrap_or(u32::MAX);
-        board.submit_job(placement_request(
-            number,
-            self.gpus,
-            Some(self.model.name.clone()),
-        ))?;
+        board.submit_job(placement_request(number, self.gpus, Some(self.model.name.clone())))?;
         let decisions = policy.make_decisions(&board.state_at(0.0));
         self.build_advice(placement, number, &decisions)
     }
@@ -180,19 +172,15 @@ impl PlacementQuery<'_> {
     /// Seconds of an iteration of each job, once they have settled; infinite without a path.
     fn iteration_seconds(&self, jobs: Vec<Job>) -> Result<Vec<f64>, TraceReplayError> {
         let fabric: &Fabric = &self.input.fabric;
-        let input = PlanInput {
-            fabric: fabric.clone(),
-            jobs,
-        };
+        let input = PlanInput { fabric: fabric.clone(), jobs };
         let schedule = self.scheduler.schedule_jobs(&input, self.policy, None);
         let scheduled = NetworkJob::connected_jobs((0..).zip(&input.jobs), &schedule);
         let mut seconds = vec![f64::INFINITY; input.jobs.len()];
         for members in
             interference_groups::find_groups(fabric, &scheduled, InterferenceModel::AllJobs)
         {
-            for (member, steady) in members
-                .iter()
-                .zip(steady_state::find_steady_states(fabric, &members)?)
+            for (member, steady) in
+                members.iter().zip(steady_state::find_steady_states(fabric, &members)?)
             {
                 seconds[member.job as usize] = steady.seconds;
             }
@@ -228,18 +216,12 @@ mod tests {
         let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         let models = ModelTable::built_in();
         let model = models.by_name("bert-large-seq512/A100").unwrap();
-        let hosts: GpusByHost = taken
-            .iter()
-            .map(|host| (topology::HostId(*host), 8))
-            .collect();
+        let hosts: GpusByHost = taken.iter().map(|host| (topology::HostId(*host), 8)).collect();
         let documents = match taken {
             [] => Vec::new(),
             _ => vec![model.job_document("old", &hosts, &fabric)],
         };
-        let jobs = JobsDocument { jobs: documents }
-            .resolve_jobs(&fabric, "jobs")
-            .unwrap()
-            .jobs;
+        let jobs = JobsDocument { jobs: documents }.resolve_jobs(&fabric, "jobs").unwrap().jobs;
         let question = PlacementQuery {
             input: &PlanInput { fabric, jobs },
             policy: &Policy::default(),
@@ -263,11 +245,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told() {
-        let waits = ask(
-            PlacementAlgorithm::FirstFit,
-            &(0..11).collect::<Vec<_>>(),
-            16,
-        );
+        let waits = ask(PlacementAlgorithm::FirstFit, &(0..11).collect::<Vec<_>>(), 16);
         assert!(waits.refusal.unwrap().starts_with("it waits"));
         let never = ask(PlacementAlgorithm::FirstFit, &[], 97);
         assert_eq!(never.refusal.unwrap(), "it wants 97 GPUs of 96");

@@ -89,10 +89,7 @@ impl<'a> TraceReplay<'a> {
         }
         let mut replay = Self::new(setup)?;
         replay.progress = checkpoint.progress.clone();
-        replay
-            .policy
-            .restore_state(&checkpoint.memory)
-            .map_err(CheckpointError::PolicyState)?;
+        replay.policy.restore_state(&checkpoint.memory).map_err(CheckpointError::PolicyState)?;
         replay.restore_jobs(&checkpoint.holders)?;
         replay.restore_network(checkpoint);
         replay.update_steady_states()?;
@@ -129,39 +126,20 @@ impl<'a> TraceReplay<'a> {
         let plan = checkpoint.plan.as_ref();
         let plan = plan.map(|document| document.restore_plan(&fabric).0);
         let input = PlanInput { fabric, jobs };
-        self.dispatcher = OnlineScheduler::new(
-            self.setup.scheduler,
-            &self.setup.policy,
-            input,
-            plan.as_ref(),
-        )
-        .with_job_numbers(numbers);
+        self.dispatcher =
+            OnlineScheduler::new(self.setup.scheduler, &self.setup.policy, input, plan.as_ref())
+                .with_job_numbers(numbers);
     }
 }
 
 /// What tells one replay from another.
 fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let ReplaySetup {
-        fabric,
-        cluster,
-        trace,
-        models,
-        ..
-    } = setup;
-    let hosts = cluster
-        .hosts
-        .iter()
-        .map(|host| (host.gpus, host.leaf, host.kind));
+    let ReplaySetup { fabric, cluster, trace, models, .. } = setup;
+    let hosts = cluster.hosts.iter().map(|host| (host.gpus, host.leaf, host.kind));
     hosts.collect::<Vec<_>>().hash(&mut hasher);
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
-    let ReplaySetup {
-        placement,
-        scheduler,
-        interference: hindrance,
-        seed,
-        ..
-    } = setup;
+    let ReplaySetup { placement, scheduler, interference: hindrance, seed, .. } = setup;
     (placement, scheduler, hindrance, seed).hash(&mut hasher);
     setup.volume.to_bits().hash(&mut hasher);
     format!("{:?}", setup.policy).hash(&mut hasher);

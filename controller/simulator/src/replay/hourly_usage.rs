@@ -73,17 +73,9 @@ mod tests {
     #[test]
     fn a_level_counts_in_every_hour_that_it_lasts() {
         let mut hours = UsageHistory::default();
-        let level = ClusterUsage {
-            held_gpus: 8.0,
-            busy_gpus: 4.0,
-            waiting_jobs: 1.0,
-        };
+        let level = ClusterUsage { held_gpus: 8.0, busy_gpus: 4.0, waiting_jobs: 1.0 };
         hours.record_usage(1_800.0, 9_000.0, level);
-        let held: Vec<f64> = hours
-            .hourly_means()
-            .iter()
-            .map(|hour| hour.held_gpus)
-            .collect();
+        let held: Vec<f64> = hours.hourly_means().iter().map(|hour| hour.held_gpus).collect();
         assert_eq!(held, [4.0, 8.0, 4.0]);
         assert!((hours.hourly_means()[1].busy_gpus - 4.0).abs() < 1e-12);
     }

@@ -72,11 +72,7 @@ impl<'a> NetworkJob<'a> {
         let scheduled = jobs.zip(&schedule.jobs);
         scheduled
             .filter(|(_, decided)| decided.is_connected())
-            .map(|((number, job), decided)| Self {
-                number,
-                job,
-                decision: decided,
-            })
+            .map(|((number, job), decided)| Self { number, job, decision: decided })
             .collect()
     }
 }
@@ -106,9 +102,7 @@ pub(super) fn find_groups(
             jobs.iter().map(|job| vec![free.job_traffic(job)]).collect()
         }
     };
-    neighbourhoods
-        .iter_mut()
-        .for_each(|members| compact_levels(members));
+    neighbourhoods.iter_mut().for_each(|members| compact_levels(members));
     neighbourhoods
 }
 
@@ -119,10 +113,7 @@ fn group_by_links(limits: &LinkLimits<'_>, jobs: &[NetworkJob<'_>]) -> Vec<Vec<J
     let mut movers = Vec::with_capacity(jobs.len());
     for (place, scheduled) in jobs.iter().enumerate() {
         let mover = limits.job_traffic(scheduled);
-        let links = mover
-            .contended_flows
-            .iter()
-            .flat_map(|stream| &stream.links);
+        let links = mover.contended_flows.iter().flat_map(|stream| &stream.links);
         for link in links.filter(|link| limits.is_contended(**link)) {
             sets.join_sets(place, *first_on.entry(*link).or_insert(place));
         }
@@ -158,10 +149,7 @@ const FULL: f64 = 1.0 + 1e-9;
 
 impl<'a> LinkLimits<'a> {
     fn new(fabric: &'a Fabric, jobs: &[NetworkJob<'_>]) -> Self {
-        let mut limits = Self {
-            fabric,
-            max_demand: vec![0.0; fabric.links().len()],
-        };
+        let mut limits = Self { fabric, max_demand: vec![0.0; fabric.links().len()] };
         for (_, path) in jobs.iter().flat_map(sending_flows) {
             let most = limits.max_rate(path);
             for link in path {
@@ -186,11 +174,7 @@ impl<'a> LinkLimits<'a> {
     }
 
     fn job_traffic(&self, scheduled: &NetworkJob<'_>) -> JobTraffic {
-        let NetworkJob {
-            number,
-            job,
-            decision: decided,
-        } = scheduled;
+        let NetworkJob { number, job, decision: decided } = scheduled;
         let mut unhindered_seconds: f64 = 0.0;
         let mut streams = Vec::new();
         for (flow, path) in sending_flows(scheduled) {
@@ -239,9 +223,7 @@ fn sending_flows<'a>(
     scheduled: &'a NetworkJob<'_>,
 ) -> impl Iterator<Item = (&'a Flow, &'a [LinkId])> {
     let flows = scheduled.job.flows.iter().zip(&scheduled.decision.paths);
-    flows
-        .filter(|(flow, _)| flow.bytes > 0.0)
-        .map(|(flow, path)| (flow, &path[..]))
+    flows.filter(|(flow, _)| flow.bytes > 0.0).map(|(flow, path)| (flow, &path[..]))
 }
 
 /// Jobs come at any moment of each other's cycles: multiples of the golden ratio spread evenly.
@@ -257,9 +239,7 @@ struct DisjointSets {
 
 impl DisjointSets {
     fn new(members: usize) -> Self {
-        Self {
-            parents: (0..members).collect(),
-        }
+        Self { parents: (0..members).collect() }
     }
 
     fn find_root(&self, member: usize) -> usize {

@@ -29,8 +29,7 @@ impl TraceReplay<'_> {
         for (number, ready_seconds) in changes.started {
             let active = self.activate_job(number, ready_seconds)?;
             if active.uses_network() {
-                self.dispatcher
-                    .add_job(number, active.training.job.clone())?;
+                self.dispatcher.add_job(number, active.training.job.clone())?;
                 is_changed = true;
             }
             self.active.insert(number, active);
@@ -55,14 +54,7 @@ impl TraceReplay<'_> {
             .map_err(|_| PlacementDecisionError::NotRunning(number))?;
         let training = self.trainer.build_job(&state.running[place])?;
         let seconds = training.job.iteration_seconds(0.0);
-        Ok(ActiveJob {
-            ready_seconds,
-            training,
-            steady: SteadyState {
-                seconds,
-                uncertainty: 0.0,
-            },
-        })
+        Ok(ActiveJob { ready_seconds, training, steady: SteadyState { seconds, uncertainty: 0.0 } })
     }
 
     /// Learns how long iterations take under the schedule of now.
@@ -75,16 +67,10 @@ impl TraceReplay<'_> {
             }
         }
         let mut before = std::mem::take(&mut self.settled);
-        let ReplaySetup {
-            fabric,
-            interference: hindrance,
-            ..
-        } = self.setup;
+        let ReplaySetup { fabric, interference: hindrance, .. } = self.setup;
         for members in interference_groups::find_groups(fabric, &scheduled, *hindrance) {
             let first = members[0].job;
-            let known = before
-                .remove(&first)
-                .filter(|known| known.members == members);
+            let known = before.remove(&first).filter(|known| known.members == members);
             let settled = match known {
                 Some(known) => known,
                 None => SettledGroup {

@@ -92,9 +92,5 @@ fn differing_jobs(
     let differs = |(number, running): &(&u32, &RunningJob)| {
         !those.get(number).is_some_and(|other| same(running, other))
     };
-    these
-        .iter()
-        .filter(differs)
-        .map(|(number, _)| *number)
-        .collect()
+    these.iter().filter(differs).map(|(number, _)| *number).collect()
 }

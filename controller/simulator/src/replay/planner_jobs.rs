@@ -48,11 +48,7 @@ const UNKNOWN_FLOP: f64 = 1e12;
 
 impl<'a> PlannerJobBuilder<'a> {
     pub(super) fn new(setup: &'a ReplaySetup) -> Self {
-        Self {
-            setup,
-            names: unique_names(&setup.trace.jobs),
-            alone: BTreeMap::new(),
-        }
+        Self { setup, names: unique_names(&setup.trace.jobs), alone: BTreeMap::new() }
     }
 
     fn trace_job(&self, number: u32) -> &'a TraceJob {
@@ -109,10 +105,7 @@ impl<'a> PlannerJobBuilder<'a> {
             let sending = nic_seconds(&self.setup.fabric, &job);
             stretch_iteration(&mut job, factor, sending);
         }
-        Ok(PlannerJob {
-            job,
-            busy_gpu_seconds: busy,
-        })
+        Ok(PlannerJob { job, busy_gpu_seconds: busy })
     }
 
     /// The document of a job that iterates as its model says.
@@ -140,15 +133,11 @@ impl<'a> PlannerJobBuilder<'a> {
         let id = document.id.clone();
         let jobs = vec![document];
         let resolved = JobsDocument { jobs }.resolve_jobs(&self.setup.fabric, "trace")?;
-        resolved
-            .jobs
-            .into_iter()
-            .next()
-            .ok_or_else(|| DocumentFieldError {
-                file: "trace".to_owned(),
-                field: id,
-                problem: "makes no job".to_owned(),
-            })
+        resolved.jobs.into_iter().next().ok_or_else(|| DocumentFieldError {
+            file: "trace".to_owned(),
+            field: id,
+            problem: "makes no job".to_owned(),
+        })
     }
 }
 
@@ -172,10 +161,7 @@ fn unknown_model_document(name: &str, gpus: &GpusByHost, fabric: &Fabric) -> Job
 
 /// Seconds that an iteration takes the busiest NIC of a job.
 fn nic_seconds(fabric: &Fabric, job: &Job) -> f64 {
-    let uplinks = job
-        .flows
-        .iter()
-        .map(|flow| vec![fabric.nic(flow.src).uplink]);
+    let uplinks = job.flows.iter().map(|flow| vec![fabric.nic(flow.src).uplink]);
     LinkDemand::new(fabric, job, &uplinks.collect::<Vec<_>>()).bottleneck_seconds()
 }
 
@@ -191,11 +177,7 @@ fn unique_names(jobs: &[TraceJob]) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     let jobs = jobs.iter().enumerate();
     jobs.map(|(number, job)| {
-        if seen.insert(job.id.as_str()) {
-            job.id.clone()
-        } else {
-            format!("{}#{number}", job.id)
-        }
+        if seen.insert(job.id.as_str()) { job.id.clone() } else { format!("{}#{number}", job.id) }
     })
     .collect()
 }

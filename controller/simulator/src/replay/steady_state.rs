@@ -49,10 +49,7 @@ pub(super) fn find_steady_states(
     if let [alone] = members
         && alone.contended_flows.is_empty()
     {
-        return Ok(vec![SteadyState {
-            seconds: alone.uncontended_iteration(),
-            uncertainty: 0.0,
-        }]);
+        return Ok(vec![SteadyState { seconds: alone.uncontended_iteration(), uncertainty: 0.0 }]);
     }
     let mut trial = GroupSimulation::new(fabric, members)?;
     trial.run_until_known()?;
@@ -83,10 +80,8 @@ impl<'a> GroupSimulation<'a> {
         let mut links = GroupLinks::default();
         let jobs: Vec<fluid::FluidJob> =
             members.iter().map(|m| links.fluid_job(fabric, m)).collect();
-        let mut engine = Engine::new(
-            &FluidNetwork::new(links.capacities)?,
-            EngineOptions::default(),
-        )?;
+        let mut engine =
+            Engine::new(&FluidNetwork::new(links.capacities)?, EngineOptions::default())?;
         let mut grid = IterationGrid::default();
         let mut places = Vec::with_capacity(jobs.len());
         for (job, member) in jobs.iter().zip(members) {
@@ -186,25 +181,14 @@ impl<'a> GroupSimulation<'a> {
         let mean = |part: &[f64]| (part[part.len() - 1] - part[0]) / (part.len() - 1).max(1) as f64;
         let seconds = mean(seen);
         let halves = mean(&seen[..=middle]) - mean(&seen[middle..]);
-        let unsure = if seen.len() > 2 {
-            halves.abs()
-        } else {
-            seconds
-        };
-        Ok(SteadyState {
-            seconds,
-            uncertainty: unsure / seconds,
-        })
+        let unsure = if seen.len() > 2 { halves.abs() } else { seconds };
+        Ok(SteadyState { seconds, uncertainty: unsure / seconds })
     }
 
     /// Of a member that hardly ended any: by the bytes that it sent.
     fn estimate_from_bytes(&self, member: usize) -> Result<SteadyState, FluidError> {
         let tally = self.engine.job_tally(self.engine_jobs[member])?;
-        let bytes: f64 = self.members[member]
-            .contended_flows
-            .iter()
-            .map(|s| s.bytes)
-            .sum();
+        let bytes: f64 = self.members[member].contended_flows.iter().map(|s| s.bytes).sum();
         let private = self.members[member].uncontended_seconds * PRIVATE;
         let iterations = tally.bytes / (bytes + private);
         // One whose shift outlasts the budget has not begun: nothing is known against it.
@@ -212,10 +196,7 @@ impl<'a> GroupSimulation<'a> {
             true => tally.present_seconds / iterations,
             false => self.members[member].uncontended_iteration(),
         };
-        Ok(SteadyState {
-            seconds,
-            uncertainty: 1.0,
-        })
+        Ok(SteadyState { seconds, uncertainty: 1.0 })
     }
 }
 

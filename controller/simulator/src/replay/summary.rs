@@ -17,9 +17,8 @@ impl TraceReplay<'_> {
         };
         // Sums of many terms differ from one difference by rounding.
         let waited = |job: &(f64, &JobRecord)| (completion(job) - job.1.held_seconds).max(0.0);
-        let jobs: Vec<ReplayedJob> = (0..progress.records.len())
-            .map(|job| self.job_outcome(job))
-            .collect();
+        let jobs: Vec<ReplayedJob> =
+            (0..progress.records.len()).map(|job| self.job_outcome(job)).collect();
         let slowdowns = jobs.iter().filter_map(|job| job.slowdown);
         ReplayOutcome {
             placement: self.setup.placement.name().to_owned(),
@@ -47,10 +46,7 @@ impl TraceReplay<'_> {
     }
 
     fn job_outcome(&self, number: usize) -> ReplayedJob {
-        let (traced, record) = (
-            &self.setup.trace.jobs[number],
-            &self.progress.records[number],
-        );
+        let (traced, record) = (&self.setup.trace.jobs[number], &self.progress.records[number]);
         let alone = self.alone_run_seconds[number];
         ReplayedJob {
             id: traced.id.clone(),
@@ -67,16 +63,8 @@ impl TraceReplay<'_> {
     /// Computing GPUs of all there are, until the last arrival.
     fn cluster_utilization(&self) -> f64 {
         let last = self.setup.trace.jobs.last();
-        let hours = last
-            .map_or(0.0, |job| job.submitted_seconds / 3600.0)
-            .ceil()
-            .max(1.0);
-        let busy = self
-            .progress
-            .hours
-            .hourly_means()
-            .iter()
-            .take(hours as usize);
+        let hours = last.map_or(0.0, |job| job.submitted_seconds / 3600.0).ceil().max(1.0);
+        let busy = self.progress.hours.hourly_means().iter().take(hours as usize);
         let busy: f64 = busy.map(|hour| hour.busy_gpus).sum();
         ratio_or_zero(busy, hours * f64::from(self.setup.cluster.total_gpus()))
     }
@@ -86,15 +74,11 @@ impl TraceReplay<'_> {
         let refused = records.clone().filter(|record| record.is_refused).count();
         let unended = records.filter(|r| r.ended_seconds.is_none() && !r.is_refused);
         let counted = [
-            (
-                refused,
-                "jobs were refused: the cluster can never give them their GPUs",
-            ),
+            (refused, "jobs were refused: the cluster can never give them their GPUs"),
             (unended.count(), "jobs did not end"),
         ];
         let told = counted.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, text)| Finding::warning("trace", format!("{count} {text}")))
-            .collect()
+        told.map(|(count, text)| Finding::warning("trace", format!("{count} {text}"))).collect()
     }
 }
 

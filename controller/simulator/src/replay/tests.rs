@@ -20,16 +20,10 @@ fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {
     ReplaySetup {
         cluster: GpuCluster::from_fabric(&fabric),
         fabric,
-        trace: JobTrace {
-            jobs,
-            ..JobTrace::default()
-        },
+        trace: JobTrace { jobs, ..JobTrace::default() },
         models: ModelTable::built_in(),
         volume: 8.0,
-        policy: Policy {
-            search_events: 0,
-            ..Policy::default()
-        },
+        policy: Policy { search_events: 0, ..Policy::default() },
         placement: PlacementAlgorithm::FirstFit,
         scheduler,
         interference: InterferenceModel::AllJobs,
@@ -75,17 +69,10 @@ fn jobs_alone_run_as_long_as_the_trace_says() {
     // The second finds no room until the first has ended.
     let jobs = vec![job(0, 0.0, 96, 600.0), job(1, 100.0, 8, 300.0)];
     let outcome = replayed(&setup(jobs, Scheduler::Crux));
-    let ends: Vec<f64> = outcome
-        .jobs
-        .iter()
-        .filter_map(|job| job.ended_seconds)
-        .collect();
+    let ends: Vec<f64> = outcome.jobs.iter().filter_map(|job| job.ended_seconds).collect();
     // Whole iterations: a little more.
     assert!((600.0..602.0).contains(&ends[0]), "{ends:?}");
-    assert!(
-        (ends[0] + 300.0..ends[0] + 302.0).contains(&ends[1]),
-        "{ends:?}"
-    );
+    assert!((ends[0] + 300.0..ends[0] + 302.0).contains(&ends[1]), "{ends:?}");
     assert_eq!((outcome.completed, outcome.not_completed), (2, 0));
     assert!((outcome.worst_slowdown - 1.0).abs() < 1e-6, "{outcome:?}");
     assert!((outcome.mean_wait_seconds * 2.0 - (ends[0] - 100.0)).abs() < 1e-6);
@@ -94,10 +81,7 @@ fn jobs_alone_run_as_long_as_the_trace_says() {
 #[test]
 fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
     // A ring for each of four NICs: flows of one job meet on the two uplinks of a leaf.
-    let spec = ClosSpec {
-        host_links: 4,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { host_links: 4, ..ClosSpec::default() };
     let fabric = clos::build_clos("lab", &spec).unwrap();
     let slowdown = |hindrance| {
         let setup = ReplaySetup {
@@ -108,12 +92,9 @@ fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
         };
         replayed(&setup).mean_slowdown
     };
-    let [everyone, itself, nobody] = [
-        InterferenceModel::AllJobs,
-        InterferenceModel::OwnFlows,
-        InterferenceModel::Disabled,
-    ]
-    .map(slowdown);
+    let [everyone, itself, nobody] =
+        [InterferenceModel::AllJobs, InterferenceModel::OwnFlows, InterferenceModel::Disabled]
+            .map(slowdown);
     assert!(everyone > 1.01 * itself, "{everyone} {itself}");
     assert!(itself > 1.01 * nobody, "{itself} {nobody}");
 }
@@ -136,11 +117,7 @@ fn who_shares_gpus_takes_turns() {
     assert_eq!(outcome.completed, 6);
     // Rounds begin after 360 s; sharing takes longer than each alone, and less than all in turn.
     assert!(outcome.mean_slowdown > 1.05, "{}", outcome.mean_slowdown);
-    assert!(
-        outcome.seconds < 360.0 + 6.0 * 600.0 * 1.6,
-        "{}",
-        outcome.seconds
-    );
+    assert!(outcome.seconds < 360.0 + 6.0 * 600.0 * 1.6, "{}", outcome.seconds);
 }
 
 #[test]
@@ -168,10 +145,7 @@ fn jumps_change_the_result_by_no_more_than_is_said() {
 fn an_interrupted_replay_ends_as_if_it_had_not_been() {
     for placement in PlacementAlgorithm::ALL {
         for scheduler in [Scheduler::Cassini, Scheduler::Crux] {
-            let setup = ReplaySetup {
-                placement,
-                ..setup(drawn(7), scheduler)
-            };
+            let setup = ReplaySetup { placement, ..setup(drawn(7), scheduler) };
             let whole = replayed(&setup);
             let mut replay = TraceReplay::new(&setup).unwrap();
             for step in 0.. {
@@ -196,10 +170,7 @@ fn a_checkpoint_of_another_replay_is_refused() {
     let checkpoint = TraceReplay::new(&one).unwrap().save_checkpoint();
     assert!(TraceReplay::resume_from(&one, &checkpoint).is_ok());
     let refused = TraceReplay::resume_from(&other, &checkpoint);
-    assert!(matches!(
-        refused.err(),
-        Some(TraceReplayError::Checkpoint(_))
-    ));
+    assert!(matches!(refused.err(), Some(TraceReplayError::Checkpoint(_))));
 }
 
 /// When the jobs of a setup end if one engine simulates every iteration, seconds.
@@ -275,29 +246,18 @@ impl<'a> Exact<'a> {
 
     fn place(&mut self) {
         let now = self.engine.now_seconds();
-        let decisions = self
-            .replay
-            .policy
-            .make_decisions(&self.replay.board.state_at(now));
+        let decisions = self.replay.policy.make_decisions(&self.replay.board.state_at(now));
         let mut started = Vec::new();
         for decision in &decisions {
             self.replay.board.apply_decision(decision).unwrap();
             if let PlacementDecision::Start(start) = decision {
                 let active = self.replay.activate_job(start.job, now).unwrap();
                 started.push(start.job);
-                self.replay
-                    .dispatcher
-                    .add_job(start.job, active.training.job)
-                    .unwrap();
+                self.replay.dispatcher.add_job(start.job, active.training.job).unwrap();
             }
         }
         let schedule = self.replay.dispatcher.current_schedule();
-        let numbers: Vec<u32> = self
-            .replay
-            .dispatcher
-            .jobs()
-            .map(|(number, _)| number)
-            .collect();
+        let numbers: Vec<u32> = self.replay.dispatcher.jobs().map(|(number, _)| number).collect();
         for (number, decided) in numbers.into_iter().zip(&schedule.jobs) {
             match self.places.get(&number) {
                 Some(place) => follow(&mut self.engine, *place, decided),
@@ -307,13 +267,7 @@ impl<'a> Exact<'a> {
     }
 
     fn add(&mut self, number: u32, decided: &ScheduledJob) {
-        let job = self
-            .replay
-            .dispatcher
-            .jobs()
-            .find(|(other, _)| *other == number)
-            .unwrap()
-            .1;
+        let job = self.replay.dispatcher.jobs().find(|(other, _)| *other == number).unwrap().1;
         let flows = job.flows.iter().zip(&decided.paths);
         let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::FluidFlow {
             path: path.iter().map(|link| link.0).collect(),
@@ -327,8 +281,7 @@ impl<'a> Exact<'a> {
             iterations: Some(self.replay.progress.records[number as usize].left as u64),
             flows: flows.map(flow).collect(),
         };
-        self.places
-            .insert(number, self.engine.add_job(&fluid).unwrap());
+        self.places.insert(number, self.engine.add_job(&fluid).unwrap());
     }
 }
 

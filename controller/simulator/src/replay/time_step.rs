@@ -63,9 +63,8 @@ impl TraceReplay<'_> {
     pub(super) fn end_jobs(&mut self) -> Result<Vec<u32>, TraceReplayError> {
         let records = &self.progress.records;
         let ended = self.active.keys().copied();
-        let ended: Vec<u32> = ended
-            .filter(|number| records[*number as usize].left <= 0.0)
-            .collect();
+        let ended: Vec<u32> =
+            ended.filter(|number| records[*number as usize].left <= 0.0).collect();
         for number in &ended {
             self.board.finish_job(*number)?;
             self.progress.records[*number as usize].ended_seconds = Some(self.progress.now);
@@ -77,9 +76,8 @@ impl TraceReplay<'_> {
     pub(super) fn admit_arrivals(&mut self) -> Result<bool, TraceReplayError> {
         let jobs = self.setup.trace.jobs.iter().enumerate();
         let now = self.progress.now;
-        let come = jobs
-            .skip(self.progress.arrived)
-            .take_while(|(_, job)| job.submitted_seconds <= now);
+        let come =
+            jobs.skip(self.progress.arrived).take_while(|(_, job)| job.submitted_seconds <= now);
         let mut count = 0;
         for (number, _) in come {
             let number = u32::try_from(number).unwrap_or(u32::MAX);

@@ -26,14 +26,7 @@ struct GridJob {
 impl IterationGrid {
     pub(crate) fn add_job(&mut self, job: JobIndex, start: f64, period: f64) {
         let waited = 0.0;
-        self.lines.insert(
-            job,
-            GridJob {
-                start,
-                period,
-                waited,
-            },
-        );
+        self.lines.insert(job, GridJob { start, period, waited });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -48,9 +41,7 @@ impl IterationGrid {
     /// The jobs that begin an iteration too far off their grid, and how long their next one waits.
     pub(crate) fn find_postponements(&mut self, instant: &RunInstant<'_>) -> Vec<(JobIndex, f64)> {
         let now = instant.seconds();
-        let begun = instant
-            .phase_changes()
-            .filter(|(_, phase)| *phase == JobPhase::Computing);
+        let begun = instant.phase_changes().filter(|(_, phase)| *phase == JobPhase::Computing);
         let mut postponed = Vec::new();
         for (job, _) in begun {
             if let Some(line) = self.lines.get_mut(&job)
@@ -79,18 +70,10 @@ mod tests {
 
     #[test]
     fn small_drift_is_let_pass_and_large_drift_waits_for_the_grid() {
-        let line = GridJob {
-            start: 10.0,
-            period: 2.0,
-            waited: 0.0,
-        };
-        for (now, wait) in [
-            (10.0, None),
-            (14.09, None),
-            (13.91, None),
-            (14.5, Some(1.5)),
-            (13.75, Some(0.25)),
-        ] {
+        let line = GridJob { start: 10.0, period: 2.0, waited: 0.0 };
+        for (now, wait) in
+            [(10.0, None), (14.09, None), (13.91, None), (14.5, Some(1.5)), (13.75, Some(0.25))]
+        {
             assert_eq!(line.wait_seconds(now), wait, "{now}");
         }
     }

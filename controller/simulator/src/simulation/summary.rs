@@ -10,9 +10,8 @@ impl SimulationRun<'_> {
     /// The end: nothing runs any further.
     pub(super) fn into_result(mut self) -> SimulationResult {
         let seconds = self.experiment.seconds;
-        let tallies: Vec<JobTally> = (0..self.engine_jobs.len())
-            .map(|job| self.job_tally(job))
-            .collect();
+        let tallies: Vec<JobTally> =
+            (0..self.engine_jobs.len()).map(|job| self.job_tally(job)).collect();
         self.report_unfinished(&tallies);
         let gpu_seconds = |job: usize| {
             let gpus = f64::from(self.input.jobs[job].gpu_count());
@@ -20,24 +19,15 @@ impl SimulationRun<'_> {
         };
         let busy: f64 = (0..tallies.len()).map(gpu_seconds).sum();
         let used = self.input.jobs.iter().map(|job| f64::from(job.gpu_count()));
-        let all = self
-            .input
-            .fabric
-            .hosts()
-            .iter()
-            .map(|host| f64::from(host.gpus));
+        let all = self.input.fabric.hosts().iter().map(|host| f64::from(host.gpus));
         self.findings.sort_by_key(|finding| finding.severity);
         let outcome = SimulationOutcome {
             scheduler: self.scheduler.name().to_owned(),
             seconds,
             gpu_utilization: ratio_or_zero(busy, used.sum::<f64>() * seconds),
             cluster_gpu_utilization: ratio_or_zero(busy, all.sum::<f64>() * seconds),
-            flop: (0..tallies.len())
-                .map(|job| self.completed_flop(job, &tallies[job]))
-                .sum(),
-            jobs: (0..tallies.len())
-                .map(|job| self.job_outcome(job, &tallies[job]))
-                .collect(),
+            flop: (0..tallies.len()).map(|job| self.completed_flop(job, &tallies[job])).sum(),
+            jobs: (0..tallies.len()).map(|job| self.job_outcome(job, &tallies[job])).collect(),
             links: self.link_outcomes(),
             findings: std::mem::take(&mut self.findings),
         };
@@ -96,9 +86,7 @@ impl SimulationRun<'_> {
         let links = (0..fabric.links().len()).map(LinkId::from);
         let tallied = links.map(|link| (link, self.engine.link_tally(link.0)));
         let carrying = tallied.filter(|(_, levels)| levels.iter().any(|level| level.bytes > 0.0));
-        carrying
-            .map(|(link, levels)| self.link_outcome(link, &levels))
-            .collect()
+        carrying.map(|(link, levels)| self.link_outcome(link, &levels)).collect()
     }
 
     fn link_outcome(&self, link: LinkId, tallies: &[LinkLevelTally]) -> LinkOutcome {

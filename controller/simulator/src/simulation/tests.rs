@@ -14,9 +14,7 @@ fn experiment(trial: &TestInput, seconds: f64) -> SimulationExperiment {
 }
 
 fn run(experiment: &SimulationExperiment, scheduler: Scheduler) -> SimulationOutcome {
-    simulate_experiment(experiment, scheduler, &mut |_| {})
-        .unwrap()
-        .outcome
+    simulate_experiment(experiment, scheduler, &mut |_| {}).unwrap().outcome
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -26,53 +24,29 @@ fn close(a: f64, b: f64) -> bool {
 #[test]
 fn a_job_alone_takes_its_closed_form_under_every_scheduler() {
     // T = comp + t = 1 + 12.5e9 / 25e9 = 1.5 s; 15 s are 10 iterations; 16 of 96 GPUs.
-    let experiment = experiment(
-        &TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]),
-        15.0,
-    );
+    let experiment = experiment(&TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]), 15.0);
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
         let job = &outcome.jobs[0];
         assert_eq!(job.iterations, 10, "{scheduler}");
         assert!(close(job.mean_iteration_seconds.unwrap(), 1.5));
         assert!(close(outcome.gpu_utilization, 2.0 / 3.0));
-        assert!(close(
-            outcome.cluster_gpu_utilization,
-            2.0 / 3.0 * 16.0 / 96.0
-        ));
+        assert!(close(outcome.cluster_gpu_utilization, 2.0 / 3.0 * 16.0 / 96.0));
         assert!(close(outcome.flop, 10.0 * 1e15));
         // Host links of 200 Gb/s are busy a third of the time, uplinks of 400 Gb/s a sixth.
-        let busy: Vec<f64> = outcome
-            .links
-            .iter()
-            .map(|link| link.busy_fraction)
-            .collect();
+        let busy: Vec<f64> = outcome.links.iter().map(|link| link.busy_fraction).collect();
         assert_eq!(busy.len(), 4);
-        assert!(
-            busy.iter()
-                .all(|b| close(*b, 1.0 / 3.0) || close(*b, 1.0 / 6.0)),
-            "{busy:?}"
-        );
-        assert!(
-            outcome
-                .findings
-                .iter()
-                .all(|f| f.severity == topology::Severity::Info)
-        );
+        assert!(busy.iter().all(|b| close(*b, 1.0 / 3.0) || close(*b, 1.0 / 6.0)), "{busy:?}");
+        assert!(outcome.findings.iter().all(|f| f.severity == topology::Severity::Info));
     }
-    let alone = alone_seconds(
-        &experiment.input.fabric,
-        &experiment.input.jobs[0],
-        &experiment.policy,
-    );
+    let alone =
+        alone_seconds(&experiment.input.fabric, &experiment.input.jobs[0], &experiment.policy);
     assert!(close(alone.unwrap().unwrap(), 1.5));
 }
 
 /// Two jobs that send from h1 at the same time: 1 s of computation, then 0.5 s alone.
 fn pair() -> TestInput {
-    TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h4")])
-        .with_job("b", &[("h1", "h5")])
+    TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h1", "h5")])
 }
 
 #[test]
@@ -89,10 +63,7 @@ fn equal_jobs_in_step_halve_each_other_and_shifted_ones_do_not() {
     // Any order: the second waits once, and they interleave from then on.
     for scheduler in [Scheduler::Sincronia, Scheduler::Varys, Scheduler::Crux] {
         let outcome = run(&experiment, scheduler);
-        assert!(
-            mean(&outcome, 0) < 1.51 && mean(&outcome, 1) < 1.51,
-            "{scheduler}"
-        );
+        assert!(mean(&outcome, 0) < 1.51 && mean(&outcome, 1) < 1.51, "{scheduler}");
     }
 }
 
@@ -117,9 +88,8 @@ fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
 fn assignment_alone_keeps_the_paths_of_ecmp() {
     let hosts = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"];
     let trial = (0..8).fold(TestInput::on_lab_fabric(), |trial, job| {
-        let pairs: Vec<(&str, &str)> = (1..4)
-            .map(|hop| (hosts[job], hosts[(job + 2 * hop) % 8]))
-            .collect();
+        let pairs: Vec<(&str, &str)> =
+            (1..4).map(|hop| (hosts[job], hosts[(job + 2 * hop) % 8])).collect();
         trial.with_job(&format!("j{job}"), &pairs)
     });
     let input = trial.to_input();
@@ -141,10 +111,8 @@ fn assignment_alone_keeps_the_paths_of_ecmp() {
 
 #[test]
 fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
-    let mut experiment = experiment(
-        &TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]),
-        15.0,
-    );
+    let mut experiment =
+        experiment(&TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]), 15.0);
     let fabric = experiment.input.fabric.clone();
     let fail = |text: &str| FabricFault::parse_failure(&fabric, text).unwrap();
     for spine in ["spine1", "spine2"] {
@@ -152,10 +120,7 @@ fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
         for scheduler in Scheduler::ALL {
             let outcome = run(&experiment, scheduler);
             assert_eq!(outcome.jobs[0].iterations, 10, "{scheduler}");
-            assert!(
-                outcome.findings.iter().all(|f| !f.text.contains("path")),
-                "{outcome:?}"
-            );
+            assert!(outcome.findings.iter().all(|f| !f.text.contains("path")), "{outcome:?}");
         }
     }
     // Both fail at 1.2 s, of the bytes 60 % are left; one comes back at 4.2 s.
@@ -167,32 +132,21 @@ fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
         assert_eq!(outcome.jobs[0].iterations, 8, "{scheduler}");
-        let lost = outcome
-            .findings
-            .iter()
-            .any(|f| f.about == "job a" && f.text.contains("path"));
+        let lost = outcome.findings.iter().any(|f| f.about == "job a" && f.text.contains("path"));
         assert!(lost, "{outcome:?}");
     }
 }
 
 #[test]
 fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
-    let mut trial = TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h4")])
-        .with_job("b", &[("h2", "h3")]);
-    let fail = |text: &str| {
-        FabricFault::parse_failure(&trial.fabric, text)
-            .unwrap()
-            .changes
-    };
+    let mut trial =
+        TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h2", "h3")]);
+    let fail = |text: &str| FabricFault::parse_failure(&trial.fabric, text).unwrap().changes;
     trial.fabric = trial.fabric.with_changes(fail("h1-leaf1@0"));
     let mut experiment = experiment(&trial, 15.0);
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
-        assert_eq!(
-            (outcome.jobs[0].iterations, outcome.jobs[1].iterations),
-            (0, 10)
-        );
+        assert_eq!((outcome.jobs[0].iterations, outcome.jobs[1].iterations), (0, 10));
         assert_eq!(outcome.jobs[0].mean_iteration_seconds, None);
         let finding = &outcome.findings[0];
         assert_eq!(finding.about, "job a");
@@ -240,9 +194,7 @@ fn impossible_input_has_a_name() {
 
 #[test]
 fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
-    let mut trial = TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h4")])
-        .with_job("b", &[]);
+    let mut trial = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[]);
     trial.jobs[1].compute_seconds = 0.0;
     let outcome = run(&experiment(&trial, 1.2), Scheduler::Crux);
     let about = |about: &str| outcome.findings.iter().find(|f| f.about == about).unwrap();
@@ -254,18 +206,12 @@ fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
 #[test]
 fn timelines_add_up_to_the_outcome() {
     let mut experiment = experiment(&pair().with_job("c", &[("h2", "h6"), ("h3", "h1")]), 20.0);
-    experiment.views = vec![TimelineView {
-        from_seconds: 0.0,
-        until_seconds: 20.0,
-        bins: 40,
-    }];
+    experiment.views = vec![TimelineView { from_seconds: 0.0, until_seconds: 20.0, bins: 40 }];
     for scheduler in [Scheduler::Ecmp, Scheduler::Crux] {
         let SimulationResult { outcome, timelines } =
             simulate_experiment(&experiment, scheduler, &mut |_| {}).unwrap();
         let mean = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
-        let [timeline] = &timelines[..] else {
-            panic!("one view")
-        };
+        let [timeline] = &timelines[..] else { panic!("one view") };
         assert!(close(mean(&timeline.computing), outcome.gpu_utilization));
         for series in &timeline.links {
             let name = experiment.input.fabric.link_name(series.link);
@@ -276,19 +222,12 @@ fn timelines_add_up_to_the_outcome() {
         // Whoever sends: the busy links of a tier are the links times the share its jobs took.
         for wire in &timeline.tiers {
             let of_hosts = wire.tier == crate::LinkTier::Hosts;
-            let busy = outcome
-                .links
-                .iter()
-                .filter(|link| link.link.contains('h') == of_hosts);
+            let busy = outcome.links.iter().filter(|link| link.link.contains('h') == of_hosts);
             let busy: f64 = busy.map(|link| link.busy_fraction).sum();
             let taken: f64 = wire.bands.iter().map(|band| mean(band)).sum();
             // Of the lab: a link for each of 12 hosts, 4 leaves with 2 spines, both ways.
             let links = 2.0 * if of_hosts { 12.0 } else { 4.0 * 2.0 };
-            assert!(
-                close(taken * links, busy),
-                "{:?}: {taken} {busy}",
-                wire.tier
-            );
+            assert!(close(taken * links, busy), "{:?}: {taken} {busy}", wire.tier);
         }
         // Every byte of a job is on the wire for its links' seconds, at the job's intensity.
         assert!(mean(&timeline.intensity) > 0.0);

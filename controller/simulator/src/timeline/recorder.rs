@@ -71,11 +71,8 @@ impl TimelineRecorder {
         let bands = intensity_bands(input);
         let capacity = |link: LinkId| input.fabric.link(link).bandwidth.bytes_per_second();
         let slots = watched.iter().enumerate().map(|(place, link)| {
-            let watched = WatchedLink {
-                place,
-                bytes_per_second: capacity(*link),
-                levels: BTreeMap::new(),
-            };
+            let watched =
+                WatchedLink { place, bytes_per_second: capacity(*link), levels: BTreeMap::new() };
             (link.0, watched)
         });
         let job = |(job, band): (&planner::Job, &usize)| RecordedJob {
@@ -89,10 +86,7 @@ impl TimelineRecorder {
         let jobs: Vec<RecordedJob> = input.jobs.iter().zip(&bands).map(job).collect();
         let count = bands.iter().max().map_or(0, |last| last + 1);
         let mut recorder = Self {
-            timelines: views
-                .iter()
-                .map(|view| Timeline::new(*view, &watched, count))
-                .collect(),
+            timelines: views.iter().map(|view| Timeline::new(*view, &watched, count)).collect(),
             watched: slots.collect(),
             gpus: jobs.iter().map(|job| job.gpus).sum(),
             jobs,
@@ -150,11 +144,7 @@ impl TimelineRecorder {
         for link in links {
             let classes: Vec<u32> = self.watched[&link].levels.keys().copied().collect();
             for class in classes {
-                let rate = fluid::LinkRate {
-                    link,
-                    level: class,
-                    bytes_per_second: 0.0,
-                };
+                let rate = fluid::LinkRate { link, level: class, bytes_per_second: 0.0 };
                 self.record_link_rate(rate, now);
             }
         }
@@ -172,9 +162,7 @@ impl TimelineRecorder {
         let share = job.gpus / self.gpus;
         for timeline in &mut self.timelines {
             let span = (now, now + job.compute_seconds);
-            timeline
-                .view
-                .add_value(&mut timeline.computing, span, share);
+            timeline.view.add_value(&mut timeline.computing, span, share);
         }
     }
 
@@ -210,11 +198,7 @@ impl TimelineRecorder {
 
     fn update_sending(&mut self, job: usize, links: TierValues, now: f64) {
         let job = &mut self.jobs[job];
-        let sending = SendingState {
-            since: now,
-            links,
-            intensity: job.intensity,
-        };
+        let sending = SendingState { since: now, links, intensity: job.intensity };
         let was = std::mem::replace(&mut job.sending, sending);
         let span = (was.since, now);
         let intensity = was.links.iter().sum::<f64>() * was.intensity;

@@ -46,9 +46,7 @@ const PHILLY: [u32; HOURS] = [
 impl ArrivalPattern {
     /// Philly's week.
     pub fn philly_week() -> Self {
-        Self {
-            jobs: PHILLY.to_vec(),
-        }
+        Self { jobs: PHILLY.to_vec() }
     }
 
     /// The week of a trace on the clock of its jobs; the same load in every hour if it has none.
@@ -58,9 +56,7 @@ impl ArrivalPattern {
             counts[(job.submitted_seconds / 3600.0) as usize % HOURS] += 1;
         }
         match jobs {
-            [] => Self {
-                jobs: vec![1; HOURS],
-            },
+            [] => Self { jobs: vec![1; HOURS] },
             _ => Self { jobs: counts },
         }
     }

@@ -52,10 +52,7 @@ impl TraceComposition {
 
     /// The same for a cluster of so many GPUs, if that is the smaller one.
     pub fn limited_to(self, cluster_gpus: u32) -> Self {
-        Self {
-            cluster_gpus: self.cluster_gpus.min(cluster_gpus),
-            ..self
-        }
+        Self { cluster_gpus: self.cluster_gpus.min(cluster_gpus), ..self }
     }
 }
 
@@ -135,16 +132,14 @@ pub fn compose_trace(
     let seconds = draw_durations(composition, &sizes, &mut stream(DURATIONS));
     let mut models = stream(MODELS);
     let drawn = arrivals.into_iter().zip(sizes).zip(seconds);
-    let jobs = drawn
-        .zip(1..)
-        .map(|(((submitted_seconds, gpus), seconds), number)| TraceJob {
-            id: format!("synthetic-{number}"),
-            submitted_seconds,
-            gpus,
-            length: JobLength::Seconds(seconds),
-            model: composition.mix.draw_model(gpus, &mut models),
-            tenant: None,
-        });
+    let jobs = drawn.zip(1..).map(|(((submitted_seconds, gpus), seconds), number)| TraceJob {
+        id: format!("synthetic-{number}"),
+        submitted_seconds,
+        gpus,
+        length: JobLength::Seconds(seconds),
+        model: composition.mix.draw_model(gpus, &mut models),
+        tenant: None,
+    });
     let trace = JobTrace {
         jobs: jobs.collect(),
         skipped: SkippedRows::default(),
@@ -188,15 +183,10 @@ impl TraceComposition {
 
     fn describe_assumptions(&self, seed: u64) -> Vec<String> {
         let shares = self.sizes.iter();
-        let shares: Vec<String> = shares
-            .map(|(gpus, share)| format!("{gpus}: {share}"))
-            .collect();
+        let shares: Vec<String> = shares.map(|(gpus, share)| format!("{gpus}: {share}")).collect();
         vec![
             format!("synthetic: composed from published facts, seed {seed}"),
-            format!(
-                "shares of sizes in GPUs, in part assumed: {}",
-                shares.join(", ")
-            ),
+            format!("shares of sizes in GPUs, in part assumed: {}", shares.join(", ")),
             format!(
                 "durations assumed log-normal, spread {}, scaled to a load of {} on {} GPUs",
                 self.spread, self.load, self.cluster_gpus
@@ -255,10 +245,7 @@ fn draw_durations(
     let wanted = composition.load * f64::from(composition.cluster_gpus) * window;
     let jobs = sizes.iter().zip(&seconds);
     let drawn: f64 = jobs.map(|(gpus, seconds)| f64::from(*gpus) * seconds).sum();
-    seconds
-        .iter()
-        .map(|seconds| seconds * wanted / drawn)
-        .collect()
+    seconds.iter().map(|seconds| seconds * wanted / drawn).collect()
 }
 
 /// A normal deviate of mean 0 and deviation 1 (Box and Muller 1958).
@@ -297,11 +284,7 @@ pub fn find_peak(jobs: &[TraceJob]) -> DemandPeak {
         running += more_jobs;
         if gpus.unsigned_abs() > peak.gpus {
             let (gpus, jobs) = (gpus.unsigned_abs(), running.unsigned_abs());
-            peak = DemandPeak {
-                seconds,
-                gpus,
-                jobs,
-            };
+            peak = DemandPeak { seconds, gpus, jobs };
         }
     }
     peak
@@ -351,10 +334,7 @@ mod tests {
         assert_eq!(refused(&none), "load: must be above 0, found NaN");
         let mut small = TraceComposition::lingjun_like();
         small.cluster_gpus = 256;
-        assert_eq!(
-            refused(&small),
-            "sizes: a job of 512 GPUs in a cluster of 256"
-        );
+        assert_eq!(refused(&small), "sizes: a job of 512 GPUs in a cluster of 256");
         let mut many = TraceComposition::lingjun_like();
         many.jobs = usize::MAX;
         assert!(refused(&many).ends_with("are more than 1000000"));

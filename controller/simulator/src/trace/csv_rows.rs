@@ -75,12 +75,7 @@ impl RowFields {
 
 impl<R: BufRead> CsvRows<R> {
     pub(super) fn new(input: R) -> Self {
-        Self {
-            input,
-            line: 0,
-            bytes: Vec::new(),
-            fields: RowFields::default(),
-        }
+        Self { input, line: 0, bytes: Vec::new(), fields: RowFields::default() }
     }
 
     /// The line of the latest row, from 1.
@@ -108,8 +103,7 @@ impl<R: BufRead> CsvRows<R> {
         }
         let line = std::str::from_utf8(&self.bytes).map_err(|_| SkipReason::NotText)?;
         // A byte order mark, which some spreadsheets write before the first line.
-        self.fields
-            .parse_line(line.trim_start_matches('\u{feff}'))?;
+        self.fields.parse_line(line.trim_start_matches('\u{feff}'))?;
         Ok(&self.fields)
     }
 

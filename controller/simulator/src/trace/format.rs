@@ -34,17 +34,11 @@ struct FormatColumn {
 }
 
 const fn required_column(name: &'static str) -> FormatColumn {
-    FormatColumn {
-        name,
-        required: true,
-    }
+    FormatColumn { name, required: true }
 }
 
 const fn optional_column(name: &'static str) -> FormatColumn {
-    FormatColumn {
-        name,
-        required: false,
-    }
+    FormatColumn { name, required: false }
 }
 
 const PHILLY: [FormatColumn; 4] = [
@@ -108,9 +102,8 @@ impl TraceFormat {
         let position = |column: &FormatColumn| header.iter().position(|name| name == column.name);
         let positions: Vec<Option<usize>> = self.columns().iter().map(position).collect();
         let columns = self.columns().iter().zip(&positions);
-        let complete = columns
-            .into_iter()
-            .all(|(column, position)| position.is_some() || !column.required);
+        let complete =
+            columns.into_iter().all(|(column, position)| position.is_some() || !column.required);
         // A plain trace needs one of its two lengths.
         let measured = self != Self::Plain || positions[2].is_some() || positions[3].is_some();
         (complete && measured).then_some(positions)
@@ -215,9 +208,7 @@ impl TraceRow<'_> {
     }
 
     fn optional_text(&self, column: usize) -> Option<String> {
-        Some(self.field_text(column))
-            .filter(|text| !is_absent(text))
-            .map(str::to_owned)
+        Some(self.field_text(column)).filter(|text| !is_absent(text)).map(str::to_owned)
     }
 }
 
@@ -277,9 +268,8 @@ pub(super) fn parse_gpus(text: &str) -> Result<u32, SkipReason> {
         Err(_) => Err(SkipReason::InvalidNumber),
         Ok(0) => Err(SkipReason::NoGpus),
         Ok(value) if value < 0 => Err(SkipReason::Negative),
-        Ok(value) => u32::try_from(value)
-            .ok()
-            .filter(|gpus| *gpus <= MAX_GPUS)
-            .ok_or(SkipReason::Huge),
+        Ok(value) => {
+            u32::try_from(value).ok().filter(|gpus| *gpus <= MAX_GPUS).ok_or(SkipReason::Huge)
+        }
     }
 }

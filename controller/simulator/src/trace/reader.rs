@@ -94,9 +94,7 @@ impl<R: BufRead> TraceReader<R> {
     pub fn trace_notes(&self) -> Vec<String> {
         let mut notes = self.format.trace_notes();
         if self.seen.is_full() {
-            notes.push(format!(
-                "duplicates were looked for among the first {MAX_SEEN} rows only"
-            ));
+            notes.push(format!("duplicates were looked for among the first {MAX_SEEN} rows only"));
         }
         notes
     }
@@ -113,11 +111,7 @@ impl<R: BufRead> TraceReader<R> {
             if fields.len() != columns {
                 return Err(SkipReason::Columns);
             }
-            let row = TraceRow {
-                fields,
-                positions,
-                workers,
-            };
+            let row = TraceRow { fields, positions, workers };
             let job = format.parse_job(&row, line)?;
             match seen.insert_new(fields) {
                 true => Ok(job),

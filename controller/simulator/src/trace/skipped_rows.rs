@@ -86,10 +86,7 @@ impl SkippedRows {
     }
 
     pub(super) fn add_row(&mut self, reason: SkipReason, line: u64) {
-        let first = SkipCount {
-            rows: 0,
-            first_line: line,
-        };
+        let first = SkipCount { rows: 0, first_line: line };
         self.by_reason.entry(reason).or_insert(first).rows += 1;
     }
 }
@@ -103,10 +100,7 @@ impl fmt::Display for SkippedRows {
             let SkipCount { rows, first_line } = count;
             let separator = if position == 0 { "" } else { "; " };
             let noun = if *rows == 1 { "row" } else { "rows" };
-            write!(
-                f,
-                "{separator}{rows} {noun} ({reason}), first in line {first_line}"
-            )?;
+            write!(f, "{separator}{rows} {noun} ({reason}), first in line {first_line}")?;
         }
         Ok(())
     }

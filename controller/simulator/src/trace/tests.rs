@@ -3,27 +3,22 @@
 use super::*;
 
 fn read(text: &str) -> JobTrace {
-    JobTrace::read_jobs(
-        TraceReader::new(text.as_bytes()).unwrap(),
-        &TraceSelection::default(),
-    )
-    .unwrap()
+    JobTrace::read_jobs(TraceReader::new(text.as_bytes()).unwrap(), &TraceSelection::default())
+        .unwrap()
 }
 
 fn refused(text: &str) -> String {
     match TraceReader::new(text.as_bytes()) {
-        Ok(reader) => JobTrace::read_jobs(reader, &TraceSelection::default())
-            .unwrap_err()
-            .to_string(),
+        Ok(reader) => {
+            JobTrace::read_jobs(reader, &TraceSelection::default()).unwrap_err().to_string()
+        }
         Err(error) => error.to_string(),
     }
 }
 
 fn counts(skipped: &SkippedRows) -> Vec<(SkipReason, u64, u64)> {
     let counts = skipped.by_reason.iter();
-    counts
-        .map(|(reason, count)| (*reason, count.rows, count.first_line))
-        .collect()
+    counts.map(|(reason, count)| (*reason, count.rows, count.first_line)).collect()
 }
 
 #[test]
@@ -66,10 +61,7 @@ fn philly_is_sorted_and_starts_at_zero() {
     assert_eq!(counts(&trace.skipped), expected);
     assert_eq!(trace.skipped.total_rows(), 9);
     assert!(
-        trace
-            .skipped
-            .to_string()
-            .contains("2 rows (a number beyond reason), first in line 10")
+        trace.skipped.to_string().contains("2 rows (a number beyond reason), first in line 10")
     );
 }
 
@@ -102,10 +94,7 @@ fn lingjun_joins_jobs_with_their_workers() {
     .unwrap();
     assert_eq!(
         counts(&workers.skipped),
-        [
-            (SkipReason::Columns, 1, 8),
-            (SkipReason::InvalidNumber, 1, 6)
-        ]
+        [(SkipReason::Columns, 1, 8), (SkipReason::InvalidNumber, 1, 6)]
     );
     let jobs = "id,uid,job_name,kind,model,status,gmt_job_submitted,gmt_job_running,\
         gmt_job_stopped,gmt_job_finished\n\
@@ -119,18 +108,8 @@ fn lingjun_joins_jobs_with_their_workers() {
     let reader = TraceReader::with_workers(jobs.as_bytes(), workers).unwrap();
     assert_eq!(reader.format(), TraceFormat::Lingjun);
     let trace = JobTrace::read_jobs(reader, &TraceSelection::default()).unwrap();
-    let found: Vec<_> = trace
-        .jobs
-        .iter()
-        .map(|job| (job.gpus, job.length))
-        .collect();
-    assert_eq!(
-        found,
-        [
-            (16, JobLength::Seconds(7_200.0)),
-            (16, JobLength::Seconds(600.0))
-        ]
-    );
+    let found: Vec<_> = trace.jobs.iter().map(|job| (job.gpus, job.length)).collect();
+    assert_eq!(found, [(16, JobLength::Seconds(7_200.0)), (16, JobLength::Seconds(600.0))]);
     assert_eq!(trace.jobs[0].model.as_deref(), Some("GPT"));
     let expected = [
         (SkipReason::NoGpus, 1, 8),
@@ -148,10 +127,7 @@ fn our_own_csv_needs_little() {
     let trace = read("gpus,iterations,submitted_seconds,model\n8,100,5,gpt-24l/A100\n1,7,5.5,\n");
     assert_eq!(trace.jobs[0].length, JobLength::Iterations(100));
     assert_eq!(trace.jobs[0].id, "2");
-    assert_eq!(
-        (trace.jobs[1].submitted_seconds, &trace.jobs[1].model),
-        (0.5, &None)
-    );
+    assert_eq!((trace.jobs[1].submitted_seconds, &trace.jobs[1].model), (0.5, &None));
 }
 
 #[test]
@@ -174,19 +150,13 @@ fn a_selection_bounds_what_is_kept() {
     let text = format!("submitted_seconds,gpus,duration_seconds,tenant\n{text}");
     let read =
         |selection| JobTrace::read_jobs(TraceReader::new(text.as_bytes()).unwrap(), &selection);
-    let few = TraceSelection {
-        max_jobs: 10,
-        ..TraceSelection::default()
-    };
+    let few = TraceSelection { max_jobs: 10, ..TraceSelection::default() };
     assert_eq!(
         read(few).unwrap_err().to_string(),
         "line 12: more than 10 jobs; select a tenant or a window of time"
     );
-    let window = TraceSelection {
-        tenant: Some("1".to_owned()),
-        window: Some(10.0..20.0),
-        max_jobs: 10,
-    };
+    let window =
+        TraceSelection { tenant: Some("1".to_owned()), window: Some(10.0..20.0), max_jobs: 10 };
     assert_eq!(read(window).unwrap().jobs.len(), 5);
 }
 

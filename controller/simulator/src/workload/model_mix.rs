@@ -14,14 +14,7 @@ pub struct ModelMix {
 /// The assumed mix: small jobs train image models, middle ones anything, large ones language
 /// models, as Crux §6.3 describes the cluster (no shares are published).
 const BY_SIZE: [(u32, &[(&str, f64)]); 3] = [
-    (
-        1,
-        &[
-            ("resnet50/A100", 0.5),
-            ("vit-large/A100", 0.2),
-            ("roberta-large/A100", 0.3),
-        ],
-    ),
+    (1, &[("resnet50/A100", 0.5), ("vit-large/A100", 0.2), ("roberta-large/A100", 0.3)]),
     (
         8,
         &[
@@ -31,14 +24,7 @@ const BY_SIZE: [(u32, &[(&str, f64)]); 3] = [
             ("roberta-large/A100", 0.25),
         ],
     ),
-    (
-        64,
-        &[
-            ("gpt-24l/A100", 0.6),
-            ("bert-large-seq512/A100", 0.25),
-            ("vit-large/A100", 0.15),
-        ],
-    ),
+    (64, &[("gpt-24l/A100", 0.6), ("bert-large-seq512/A100", 0.25), ("vit-large/A100", 0.15)]),
 ];
 
 impl ModelMix {
@@ -48,17 +34,13 @@ impl ModelMix {
             let named = |(name, weight): &(&str, f64)| ((*name).to_owned(), *weight);
             (*from, models.iter().map(named).collect())
         };
-        Self {
-            size_bands: BY_SIZE.iter().map(class).collect(),
-        }
+        Self { size_bands: BY_SIZE.iter().map(class).collect() }
     }
 
     /// The same models with equal weights for every size; none if there are no names.
     pub fn with_equal_weights<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let models = names.into_iter().map(|name| (name.to_owned(), 1.0));
-        Self {
-            size_bands: vec![(1, models.collect())],
-        }
+        Self { size_bands: vec![(1, models.collect())] }
     }
 
     /// A model for a job of `gpus` GPUs.
@@ -95,15 +77,11 @@ mod tests {
     fn shares_are_the_weights_of_the_size() {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let mix = ModelMix::by_size();
-        let drawn: Vec<_> = (0..10_000)
-            .map(|_| mix.draw_model(128, &mut random).unwrap())
-            .collect();
+        let drawn: Vec<_> =
+            (0..10_000).map(|_| mix.draw_model(128, &mut random).unwrap()).collect();
         let gpt = drawn.iter().filter(|name| *name == "gpt-24l/A100").count();
         assert!((5_800..6_200).contains(&gpt), "{gpt}");
-        assert_eq!(
-            ModelMix::with_equal_weights([]).draw_model(8, &mut random),
-            None
-        );
+        assert_eq!(ModelMix::with_equal_weights([]).draw_model(8, &mut random), None);
     }
 
     #[test]

@@ -111,9 +111,7 @@ impl ModelTable {
                 derived: profile.derived.clone(),
             })
         });
-        let by_name = of_planner
-            .map(|model| (model.name.clone(), model))
-            .collect();
+        let by_name = of_planner.map(|model| (model.name.clone(), model)).collect();
         Self { by_name }
             .with_table(include_str!("models.toml"), "models.toml")
             .expect("the built-in table is valid; a test reads it")
@@ -124,11 +122,9 @@ impl ModelTable {
     /// # Errors
     /// The table is no such TOML, or a number in it makes no sense; `file` is how errors call it.
     pub fn with_table(mut self, text: &str, file: &str) -> Result<Self, ModelTableError> {
-        let table: ModelsDocument =
-            toml::from_str(text).map_err(|error| ModelTableError::Syntax {
-                file: file.to_owned(),
-                problem: error.to_string(),
-            })?;
+        let table: ModelsDocument = toml::from_str(text).map_err(|error| {
+            ModelTableError::Syntax { file: file.to_owned(), problem: error.to_string() }
+        })?;
         for model in table.model {
             model.check_fields(file)?;
             self.by_name.insert(model.name.clone(), model);
@@ -157,11 +153,7 @@ impl TrainingModel {
             ("compute_seconds", self.compute_seconds, 1e6),
             ("overlap_from", self.overlap_from, 1.0),
             ("gradient_bytes", self.gradient_bytes, MAX),
-            (
-                "activation_bytes",
-                self.activation_bytes.unwrap_or(0.0),
-                MAX,
-            ),
+            ("activation_bytes", self.activation_bytes.unwrap_or(0.0), MAX),
         ];
         let error = |field, problem| ModelTableError::Field {
             file: file.to_owned(),
@@ -193,11 +185,7 @@ impl TrainingModel {
             ModelParallelism::Pipeline => (CollectiveKind::Pipeline, activations),
             ModelParallelism::Experts => (CollectiveKind::AllToAll, activations),
         };
-        CollectiveDocument {
-            kind,
-            bytes: Some(bytes),
-            channels,
-        }
+        CollectiveDocument { kind, bytes: Some(bytes), channels }
     }
 
     /// A job `id` that trains this model on `gpus` of `fabric`, with a ring for each NIC of a host.
@@ -234,38 +222,22 @@ mod tests {
         for model in models.iter() {
             let rate = model.flop_per_gpu / model.compute_seconds;
             // A V100 has a peak of 125e12 FLOP/s with tensor cores, an A100 of 312e12.
-            let peak = if model.name.ends_with("/V100") {
-                125e12
-            } else {
-                312e12
-            };
-            assert!(
-                (1e12..peak).contains(&rate),
-                "{}: {rate:e} FLOP/s",
-                model.name
-            );
+            let peak = if model.name.ends_with("/V100") { 125e12 } else { 312e12 };
+            assert!((1e12..peak).contains(&rate), "{}: {rate:e} FLOP/s", model.name);
             assert!(!model.published.is_empty() && !model.derived.is_empty());
         }
     }
 
     /// Bytes that the first of 16 hosts sends in an iteration with `gradient_bytes`.
     fn wire_bytes(gradient_bytes: f64) -> f64 {
-        let spec = ClosSpec {
-            hosts_per_leaf: 4,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { hosts_per_leaf: 4, ..ClosSpec::default() };
         let fabric = clos::build_clos("lab", &spec).unwrap();
         let gpus: GpusByHost = (0..16).map(|host| (topology::HostId(host), 1)).collect();
         let model = TrainingModel {
             gradient_bytes,
-            ..ModelTable::built_in()
-                .by_name("resnet50/A100")
-                .unwrap()
-                .clone()
+            ..ModelTable::built_in().by_name("resnet50/A100").unwrap().clone()
         };
-        let jobs = JobsDocument {
-            jobs: vec![model.job_document("a", &gpus, &fabric)],
-        };
+        let jobs = JobsDocument { jobs: vec![model.job_document("a", &gpus, &fabric)] };
         jobs.resolve_jobs(&fabric, "jobs").unwrap().jobs[0].flows[0].bytes
     }
 
@@ -295,13 +267,8 @@ mod tests {
                  published = \"us\"\nderived = \"none\"\n{more}"
             )
         };
-        let models = ModelTable::built_in()
-            .with_table(&row(""), "own.toml")
-            .unwrap();
-        assert_eq!(
-            models.by_name("own/H100").unwrap().parallelism,
-            ModelParallelism::Data
-        );
+        let models = ModelTable::built_in().with_table(&row(""), "own.toml").unwrap();
+        assert_eq!(models.by_name("own/H100").unwrap().parallelism, ModelParallelism::Data);
         let refused = |more| {
             let error = ModelTable::built_in().with_table(&row(more), "own.toml");
             error.unwrap_err().to_string()

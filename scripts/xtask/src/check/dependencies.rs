@@ -20,10 +20,7 @@ pub(super) fn check_dependencies(root: &Path) -> Result<RuleViolations, String> 
 
 /// Names under `[workspace.dependencies]` that are not our own crates.
 fn workspace_libraries(manifest: &str) -> BTreeSet<String> {
-    let section = manifest
-        .lines()
-        .skip_while(|line| *line != "[workspace.dependencies]")
-        .skip(1);
+    let section = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     let section = section.take_while(|line| !line.starts_with('['));
     let entries = section.filter_map(|line| line.split_once(" = "));
     entries
@@ -35,9 +32,7 @@ fn workspace_libraries(manifest: &str) -> BTreeSet<String> {
 /// Names in the first column of the document's tables.
 fn justified_libraries(document: &str) -> BTreeSet<String> {
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.filter_map(|row| row.split_once('`'))
-        .map(|(name, _)| name.to_owned())
-        .collect()
+    rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -47,10 +42,7 @@ mod tests {
     #[test]
     fn libraries_and_reasons_are_read() {
         let manifest = "[workspace.dependencies]\nours = { path = \"ours\" }\nserde = \"1\"\n[x]\n";
-        assert_eq!(
-            workspace_libraries(manifest),
-            BTreeSet::from(["serde".to_owned()])
-        );
+        assert_eq!(workspace_libraries(manifest), BTreeSet::from(["serde".to_owned()]));
         assert_eq!(
             justified_libraries("| `serde` | why |\n"),
             BTreeSet::from(["serde".to_owned()])

@@ -26,21 +26,9 @@ const FLOORS: [(&str, u32); 12] = [
 
 /// Crates that may use fewer of the lower floors than their own floor allows, and why.
 const ONLY: [(&str, &[&str], &str); 3] = [
-    (
-        "switch",
-        &["p4runtime-proto"],
-        "it stays an independent witness of what was written",
-    ),
-    (
-        "p4",
-        &["p4runtime-proto"],
-        "tables know nothing of the fabric",
-    ),
-    (
-        "planner",
-        &["topology", "fluid"],
-        "decisions know nothing of tables",
-    ),
+    ("switch", &["p4runtime-proto"], "it stays an independent witness of what was written"),
+    ("p4", &["p4runtime-proto"], "tables know nothing of the fabric"),
+    ("planner", &["topology", "fluid"], "decisions know nothing of tables"),
 ];
 
 const METADATA: [&str; 4] = ["metadata", "--format-version=1", "--no-deps", "--offline"];
@@ -97,18 +85,9 @@ mod tests {
 
     #[test]
     fn a_step_upwards_is_found() {
-        assert_eq!(
-            floor_violations(&crate_using("planner", "topology")),
-            RuleViolations::new()
-        );
-        assert_eq!(
-            floor_violations(&crate_using("topology", "planner")).len(),
-            1
-        );
-        assert_eq!(
-            floor_violations(&crate_using("controller", "emulator")).len(),
-            1
-        );
+        assert_eq!(floor_violations(&crate_using("planner", "topology")), RuleViolations::new());
+        assert_eq!(floor_violations(&crate_using("topology", "planner")).len(), 1);
+        assert_eq!(floor_violations(&crate_using("controller", "emulator")).len(), 1);
         assert_eq!(floor_violations(&crate_using("switch", "p4")).len(), 1);
         assert_eq!(floor_violations(&crate_using("newcomer", "serde")).len(), 1);
     }

@@ -5,14 +5,7 @@ use std::path::Path;
 use super::RuleViolations;
 use crate::tree;
 
-const FOLDERS: [&str; 6] = [
-    "bmv2-testbed",
-    "controller",
-    "docs",
-    "p4",
-    "scripts",
-    "topology",
-];
+const FOLDERS: [&str; 6] = ["bmv2-testbed", "controller", "docs", "p4", "scripts", "topology"];
 const FILES: [&str; 7] = [
     "CHANGELOG.md",
     "Cargo.lock",
@@ -22,20 +15,13 @@ const FILES: [&str; 7] = [
     "clippy.toml",
     "rustfmt.toml",
 ];
-const EMPTY_NAMES: [&str; 6] = [
-    "mod.rs",
-    "utils.rs",
-    "util.rs",
-    "common.rs",
-    "helpers.rs",
-    "misc.rs",
-];
+const EMPTY_NAMES: [&str; 6] =
+    ["mod.rs", "utils.rs", "util.rs", "common.rs", "helpers.rs", "misc.rs"];
 
 pub(super) fn check_layout(root: &Path) -> Result<RuleViolations, String> {
     let files = tree::tracked_files(root)?;
-    let broken = files
-        .iter()
-        .filter_map(|path| check_top_level(path).or_else(|| check_file_name(path)));
+    let broken =
+        files.iter().filter_map(|path| check_top_level(path).or_else(|| check_file_name(path)));
     Ok(broken.collect())
 }
 
@@ -49,9 +35,7 @@ fn check_top_level(path: &str) -> Option<String> {
 
 fn check_file_name(path: &str) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    EMPTY_NAMES
-        .contains(&name)
-        .then(|| format!("{path}: name the file for the noun it defines"))
+    EMPTY_NAMES.contains(&name).then(|| format!("{path}: name the file for the noun it defines"))
 }
 
 #[cfg(test)]
@@ -61,18 +45,10 @@ mod tests {
     #[test]
     fn names_outside_the_house_are_found() {
         for path in ["notes.md", "src/lib.rs", "controller/planner/src/utils.rs"] {
-            assert!(
-                check_top_level(path)
-                    .or_else(|| check_file_name(path))
-                    .is_some(),
-                "{path}"
-            );
+            assert!(check_top_level(path).or_else(|| check_file_name(path)).is_some(), "{path}");
         }
         for path in ["README.md", ".ci/run", "p4/src/lib.rs"] {
-            assert_eq!(
-                check_top_level(path).or_else(|| check_file_name(path)),
-                None
-            );
+            assert_eq!(check_top_level(path).or_else(|| check_file_name(path)), None);
         }
     }
 }

@@ -117,19 +117,13 @@ impl ExprCompiler<'_> {
                     let construct = "comparison with a computed header";
                     return Err(LoadError::unsupported(construct, self.at));
                 };
-                Ok(Some(BoolExpr::AnyPairEqual(vec![
-                    self.header_pair(left, right)?,
-                ])))
+                Ok(Some(BoolExpr::AnyPairEqual(vec![self.header_pair(left, right)?])))
             }
             "header_union" => {
                 let (left, right) = (self.union_members(left)?, self.union_members(right)?);
-                let pairs = left
-                    .iter()
-                    .zip(&right)
-                    .map(|(left, right)| self.header_pair(*left, *right));
-                Ok(Some(BoolExpr::AnyPairEqual(
-                    pairs.collect::<Result<_, _>>()?,
-                )))
+                let pairs =
+                    left.iter().zip(&right).map(|(left, right)| self.header_pair(*left, *right));
+                Ok(Some(BoolExpr::AnyPairEqual(pairs.collect::<Result<_, _>>()?)))
             }
             "field" => match self.headers.resolve_field(&left.value, self.at)? {
                 FieldReference::Content(FieldContent::Wide(pieces)) => {
@@ -152,9 +146,7 @@ impl ExprCompiler<'_> {
     ) -> Result<Option<BoolExpr>, LoadError> {
         let others = self.compile_wide(right, pieces)?;
         let fields = pieces.iter().copied().map(NumberExpr::Field);
-        let same = fields
-            .zip(others)
-            .map(|pair| BoolExpr::Compare(CompareOp::Equal, pair.into()));
+        let same = fields.zip(others).map(|pair| BoolExpr::Compare(CompareOp::Equal, pair.into()));
         Ok(same.reduce(|all, piece| BoolExpr::And(Box::new((all, piece)))))
     }
 
@@ -162,10 +154,7 @@ impl ExprCompiler<'_> {
         let layouts = &self.headers.layouts;
         let (a, b) = (&layouts[left.0 as usize], &layouts[right.0 as usize]);
         if a.slots().count() != b.slots().count() {
-            return Err(LoadError::malformed(
-                "headers of two types are compared",
-                self.at,
-            ));
+            return Err(LoadError::malformed("headers of two types are compared", self.at));
         }
         let varbits = a.variable.as_ref().zip(b.variable.as_ref());
         Ok(HeaderPair {
@@ -183,20 +172,8 @@ impl ExprCompiler<'_> {
     }
 
     pub(super) fn is_condition(&self, of: &json::OperationDecl) -> Result<bool, LoadError> {
-        const TRUTHS: [&str; 12] = [
-            "d2b",
-            "not",
-            "and",
-            "or",
-            "valid",
-            "valid_union",
-            "==",
-            "!=",
-            "<",
-            "<=",
-            ">",
-            ">=",
-        ];
+        const TRUTHS: [&str; 12] =
+            ["d2b", "not", "and", "or", "valid", "valid_union", "==", "!=", "<", "<=", ">", ">="];
         match of.op.as_str() {
             "?" => self.is_condition_value(&self.required_operand(&of.left)?),
             op => Ok(TRUTHS.contains(&op)),

@@ -24,9 +24,8 @@ pub(super) fn parse_wide_constant(
     let mut rest = digits;
     let mut pieces = Vec::new();
     for _ in like.iter().rev() {
-        let (left, low) = rest
-            .split_at_checked(rest.len().saturating_sub(32))
-            .unwrap_or((rest, ""));
+        let (left, low) =
+            rest.split_at_checked(rest.len().saturating_sub(32)).unwrap_or((rest, ""));
         pieces.push(NumberExpr::Const(parse_hex(&format!("0{low}"), at)?));
         rest = left;
     }
@@ -40,10 +39,7 @@ pub(in crate::program) fn parse_hex(text: &str, at: &str) -> Result<i128, LoadEr
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let digits = digits
-        .strip_prefix("0x")
-        .unwrap_or(digits)
-        .trim_start_matches('0');
+    let digits = digits.strip_prefix("0x").unwrap_or(digits).trim_start_matches('0');
     if digits.len() > 32 {
         return Err(LoadError::unsupported("constant of more than 128 bits", at));
     }
@@ -53,11 +49,7 @@ pub(in crate::program) fn parse_hex(text: &str, at: &str) -> Result<i128, LoadEr
     };
     let value = value.map_err(|_| LoadError::malformed(format!("{text:?} is no number"), at))?;
     let value = value as i128;
-    Ok(if negative {
-        value.wrapping_neg()
-    } else {
-        value
-    })
+    Ok(if negative { value.wrapping_neg() } else { value })
 }
 
 /// A hexadecimal constant that is not negative and fits `bits` bits.
@@ -68,10 +60,7 @@ pub(in crate::program) fn parse_unsigned_hex(
 ) -> Result<u128, LoadError> {
     let value = parse_hex(text, at)? as u128;
     if text.starts_with('-') || value & !crate::phv::bit_mask(bits) != 0 {
-        return Err(LoadError::malformed(
-            format!("{text} does not fit {bits} bits"),
-            at,
-        ));
+        return Err(LoadError::malformed(format!("{text} does not fit {bits} bits"), at));
     }
     Ok(value)
 }

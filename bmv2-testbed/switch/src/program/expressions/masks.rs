@@ -38,10 +38,8 @@ fn merge_masks(of: NumberExpr, bits: i128) -> NumberExpr {
 }
 
 fn apply_mask(of: NumberExpr, bits: i128) -> NumberExpr {
-    let changes_nothing = of.is_unsigned()
-        && of
-            .magnitude_bits()
-            .is_some_and(|width| covers_width(bits, width));
+    let changes_nothing =
+        of.is_unsigned() && of.magnitude_bits().is_some_and(|width| covers_width(bits, width));
     match changes_nothing {
         true => of,
         false => NumberExpr::Binary(BinaryOp::And, Box::new((of, NumberExpr::Const(bits)))),
@@ -124,9 +122,6 @@ mod tests {
             NumberExpr::Binary(BinaryOp::ShiftLeft, _)
         ));
         // Bits that a sign would set are kept out.
-        assert!(matches!(
-            and(field(1), 0xfff),
-            NumberExpr::Binary(BinaryOp::And, _)
-        ));
+        assert!(matches!(and(field(1), 0xfff), NumberExpr::Binary(BinaryOp::And, _)));
     }
 }

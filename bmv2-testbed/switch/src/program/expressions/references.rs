@@ -22,10 +22,8 @@ impl UnionRef {
         match self {
             Self::Fixed(members) => members.get(number).copied().map(HeaderRef::Fixed),
             Self::Indexed(index, elements) => {
-                let members: Option<Box<[HeaderIndex]>> = elements
-                    .iter()
-                    .map(|element| element.get(number).copied())
-                    .collect();
+                let members: Option<Box<[HeaderIndex]>> =
+                    elements.iter().map(|element| element.get(number).copied()).collect();
                 Some(HeaderRef::Indexed(Box::new((index.clone(), members?))))
             }
         }
@@ -60,9 +58,7 @@ impl ExprCompiler<'_> {
     ) -> Result<(NumberExpr, u32), LoadError> {
         let last = (NumberExpr::StackCount(stack), NumberExpr::Const(1));
         let last = NumberExpr::Binary(BinaryOp::Subtract, Box::new(last));
-        let first = elements
-            .first()
-            .and_then(|first| self.headers.field_position(*first, field));
+        let first = elements.first().and_then(|first| self.headers.field_position(*first, field));
         let position = first.ok_or_else(|| LoadError::missing("field", field, self.at))?;
         let fields = self.element_fields(elements, position)?;
         let bits = fields.first().map_or(0, |field| field.bits);
@@ -92,9 +88,7 @@ impl ExprCompiler<'_> {
         let operation = match self.unwrap_value(typed)? {
             UnwrappedValue::Plain(plain) if plain.kind == "header" => {
                 let name = plain.value.as_str().unwrap_or("");
-                return Ok(HeaderRef::Fixed(
-                    self.headers.find_header(name, self.at)?.index,
-                ));
+                return Ok(HeaderRef::Fixed(self.headers.find_header(name, self.at)?.index));
             }
             UnwrappedValue::Plain(plain) => {
                 let construct = format!("a {} as a header", plain.kind);
@@ -116,10 +110,7 @@ impl ExprCompiler<'_> {
                 let member = union.member_header(self.member_position(&operation.right)?);
                 member.ok_or_else(|| LoadError::malformed("no such union member", self.at))
             }
-            op => Err(LoadError::unsupported(
-                format!("operation {op} as a header"),
-                self.at,
-            )),
+            op => Err(LoadError::unsupported(format!("operation {op} as a header"), self.at)),
         }
     }
 
@@ -149,10 +140,9 @@ impl ExprCompiler<'_> {
     ) -> Result<Box<[HeaderIndex]>, LoadError> {
         match self.union_ref(typed)? {
             UnionRef::Fixed(members) => Ok(members.into()),
-            UnionRef::Indexed(..) => Err(LoadError::unsupported(
-                "assignment of a computed header union",
-                self.at,
-            )),
+            UnionRef::Indexed(..) => {
+                Err(LoadError::unsupported("assignment of a computed header union", self.at))
+            }
         }
     }
 
@@ -164,16 +154,11 @@ impl ExprCompiler<'_> {
         let stack = self.required_operand(&of.left)?;
         let name = stack.value.as_str().unwrap_or("");
         let stack = self.headers.groups.find_stack(name, self.at)?;
-        Ok((
-            self.compile_number(&self.required_operand(&of.right)?)?,
-            stack.elements.clone(),
-        ))
+        Ok((self.compile_number(&self.required_operand(&of.right)?)?, stack.elements.clone()))
     }
 
     pub(super) fn member_position(&self, value: &Value) -> Result<usize, LoadError> {
-        let position = value
-            .as_u64()
-            .and_then(|position| usize::try_from(position).ok());
+        let position = value.as_u64().and_then(|position| usize::try_from(position).ok());
         position.ok_or_else(|| LoadError::malformed(format!("{value} is no position"), self.at))
     }
 
@@ -183,23 +168,16 @@ impl ExprCompiler<'_> {
         typed: &json::TypedValue,
     ) -> Result<(NumberExpr, Box<[FieldRef]>), LoadError> {
         let UnwrappedValue::Operation(of) = self.unwrap_value(typed)? else {
-            return Err(LoadError::unsupported(
-                format!("writing to a {}", typed.kind),
-                self.at,
-            ));
+            return Err(LoadError::unsupported(format!("writing to a {}", typed.kind), self.at));
         };
         if of.op != "access_field" {
-            return Err(LoadError::unsupported(
-                format!("writing to {}", of.op),
-                self.at,
-            ));
+            return Err(LoadError::unsupported(format!("writing to {}", of.op), self.at));
         }
         let position = self.member_position(&of.right)?;
         Ok(match self.header_ref(&self.required_operand(&of.left)?)? {
-            HeaderRef::Fixed(header) => (
-                NumberExpr::Const(0),
-                self.element_fields(&[header], position)?,
-            ),
+            HeaderRef::Fixed(header) => {
+                (NumberExpr::Const(0), self.element_fields(&[header], position)?)
+            }
             HeaderRef::Indexed(of) => {
                 let fields = self.element_fields(&of.1, position)?;
                 (of.0, fields)
@@ -209,11 +187,7 @@ impl ExprCompiler<'_> {
 
     pub(super) fn access_field(&self, of: &json::OperationDecl) -> Result<NumberExpr, LoadError> {
         let value = serde_json::json!({ "op": of.op, "left": of.left, "right": of.right });
-        let whole = json::TypedValue {
-            kind: "expression".to_owned(),
-            value,
-            bitwidth: None,
-        };
+        let whole = json::TypedValue { kind: "expression".to_owned(), value, bitwidth: None };
         let (index, fields) = self.assigned_element(&whole)?;
         Ok(match constant_element(&index, &fields) {
             Some(field) => NumberExpr::Field(field),
@@ -228,10 +202,7 @@ impl ExprCompiler<'_> {
     ) -> Result<VarbitIndex, LoadError> {
         match self.headers.resolve_field(&typed.value, self.at)? {
             FieldReference::Content(FieldContent::Variable(varbit)) => Ok(varbit),
-            _ => Err(LoadError::malformed(
-                "a fixed field in place of a varbit",
-                self.at,
-            )),
+            _ => Err(LoadError::malformed("a fixed field in place of a varbit", self.at)),
         }
     }
 }

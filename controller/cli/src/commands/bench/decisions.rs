@@ -53,9 +53,7 @@ pub(crate) fn run_decisions(args: &DecisionsArgs) -> Result<(), CommandError> {
     let report = DecisionReport::new(args.seed, &examined)
         .ok_or_else(|| CommandError::input("--cases", "at least one is needed"))?;
     files::write_requested(args.raw.as_deref(), || report.to_json())?;
-    files::write_requested(args.figure.as_deref(), || {
-        figure::draw_errors(&report.summary)
-    })?;
+    files::write_requested(args.figure.as_deref(), || figure::draw_errors(&report.summary))?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&report.summary),
         OutputFormat::Table => table::print_summary(&report.summary),

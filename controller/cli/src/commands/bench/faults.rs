@@ -66,9 +66,7 @@ pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
     output::print_json(&outcome)?;
     match outcome.divergent.len() {
         0 => Ok(()),
-        divergent => Err(CommandError::Failed(format!(
-            "{divergent} schedules diverge"
-        ))),
+        divergent => Err(CommandError::Failed(format!("{divergent} schedules diverge"))),
     }
 }
 
@@ -95,15 +93,10 @@ fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         let found = workers.into_iter().map(|worker| worker.join());
         // A schedule that panics is caught where it runs.
-        found
-            .flat_map(Result::unwrap_or_default)
-            .collect::<Vec<u64>>()
+        found.flat_map(Result::unwrap_or_default).collect::<Vec<u64>>()
     });
     divergent.sort_unstable();
-    CampaignOutcome {
-        schedules: args.schedules,
-        divergent,
-    }
+    CampaignOutcome { schedules: args.schedules, divergent }
 }
 
 /// How far a campaign has come, told on standard error: nothing in the first seconds, then a line
@@ -157,21 +150,13 @@ mod tests {
     use super::*;
 
     fn run(schedules: u64, plant: PlantedBug) -> CampaignOutcome {
-        let args = FaultsArgs {
-            schedules,
-            seed: 1,
-            explain: false,
-            plant,
-        };
+        let args = FaultsArgs { schedules, seed: 1, explain: false, plant };
         run_campaign(&args)
     }
 
     #[test]
     fn controllers_end_with_every_switch_as_planned() {
-        let none = CampaignOutcome {
-            schedules: 60,
-            divergent: Vec::new(),
-        };
+        let none = CampaignOutcome { schedules: 60, divergent: Vec::new() };
         assert_eq!(run(60, PlantedBug::None), none);
     }
 

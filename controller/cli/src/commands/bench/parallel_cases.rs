@@ -22,10 +22,7 @@ pub(super) fn run_cases<T: Send>(cases: u32, of: impl Fn(u32) -> T + Sync) -> Ve
                 let _ = sender.send((number, of(number)));
             });
         });
-        receiver
-            .into_iter()
-            .inspect(|_| progress.report_one())
-            .collect()
+        receiver.into_iter().inspect(|_| progress.report_one()).collect()
     });
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, outcome)| outcome).collect()

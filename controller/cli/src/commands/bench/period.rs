@@ -78,10 +78,7 @@ pub(crate) fn run_period(args: &PeriodArgs) -> Result<(), CommandError> {
     let is_far = |row: &&PeriodRow| row.error.is_none_or(|error| error > PROMISED);
     match rows.iter().filter(is_far).count() {
         0 => Ok(()),
-        far => Err(CommandError::Failed(format!(
-            "{far} of {} periods are off",
-            rows.len()
-        ))),
+        far => Err(CommandError::Failed(format!("{far} of {} periods are off", rows.len()))),
     }
 }
 
@@ -116,10 +113,7 @@ impl PeriodRun {
         let network =
             FluidNetwork::new(capacity.collect()).map_err(|error| CommandError::failed(&error))?;
         let engine = Engine::new(&network, EngineOptions::default());
-        let input = PlanInput {
-            fabric: fabric.clone(),
-            jobs: scenario.jobs.clone(),
-        };
+        let input = PlanInput { fabric: fabric.clone(), jobs: scenario.jobs.clone() };
         let paths = ecmp::hash_paths(&input, &EqualCostRoutes::for_input(&input));
         let interval = f64::from(args.sample_ms) / 1e3;
         let job = |((job, paths), start): ((&planner::Job, &Vec<Vec<LinkId>>), f64)| SampledJob {
@@ -131,11 +125,7 @@ impl PeriodRun {
             until: start,
             series: ByteSeries::new(interval, (f64::from(args.seconds) / interval) as usize),
         };
-        let jobs = scenario
-            .jobs
-            .iter()
-            .zip(&paths)
-            .zip(scenario.start_seconds());
+        let jobs = scenario.jobs.iter().zip(&paths).zip(scenario.start_seconds());
         let mut run = Self {
             engine: engine.map_err(|error| CommandError::failed(&error))?,
             jobs: jobs.map(job).collect(),
@@ -166,11 +156,7 @@ impl PeriodRun {
                 job.series.record_counter(now, sent as u64);
             }
         }
-        Ok(self
-            .jobs
-            .iter()
-            .map(|job| period_row(self.seed, job))
-            .collect())
+        Ok(self.jobs.iter().map(|job| period_row(self.seed, job)).collect())
     }
 
     fn advance_engine(&mut self, until: f64, jitter: f64) -> Result<(), CommandError> {
@@ -182,12 +168,7 @@ impl PeriodRun {
                 };
                 let now = self.engine.now_seconds();
                 let ended = &mut self.jobs[job];
-                ended.ended += ended
-                    .iteration
-                    .flows
-                    .iter()
-                    .map(|flow| flow.bytes)
-                    .sum::<f64>();
+                ended.ended += ended.iteration.flows.iter().map(|flow| flow.bytes).sum::<f64>();
                 (ended.iterations, ended.until) = (ended.iterations + 1, now);
                 self.engine.remove_job(index).map_err(failed)?;
                 self.begin_iteration(job, now, jitter)?;
@@ -202,10 +183,8 @@ impl PeriodRun {
         let mut iteration = self.jobs[job].iteration.clone();
         iteration.compute_seconds *= (1.0 + jitter * normal).max(0.5);
         iteration.start = start;
-        let index = self
-            .engine
-            .add_job(&iteration)
-            .map_err(|error| CommandError::failed(&error))?;
+        let index =
+            self.engine.add_job(&iteration).map_err(|error| CommandError::failed(&error))?;
         self.under_way.insert(index, job);
         Ok(())
     }
@@ -240,15 +219,7 @@ fn period_row(seed: u64, job: &SampledJob) -> PeriodRow {
 }
 
 fn print_rows(rows: &[PeriodRow]) -> Result<(), CommandError> {
-    let headings = [
-        "seed",
-        "job",
-        "iteration s",
-        "found s",
-        "off %",
-        "GB",
-        "found GB",
-    ];
+    let headings = ["seed", "job", "iteration s", "found s", "off %", "GB", "found GB"];
     let mut table = output::new_table(headings);
     let shown = |value: Option<f64>, scale: f64| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{:.4}", value * scale))
@@ -267,9 +238,5 @@ fn print_rows(rows: &[PeriodRow]) -> Result<(), CommandError> {
     output::print_line(table)?;
     let errors = rows.iter().filter_map(|row| row.error);
     let worst = errors.fold(0.0, f64::max);
-    output::print_line(format_args!(
-        "worst {:.2} % of {} periods",
-        worst * 100.0,
-        rows.len()
-    ))
+    output::print_line(format_args!("worst {:.2} % of {} periods", worst * 100.0, rows.len()))
 }

@@ -19,12 +19,7 @@ impl CaseProgress {
     /// A run of so many cases, which begins now.
     pub(super) fn new(cases: u32) -> Self {
         let now = Instant::now();
-        Self {
-            cases,
-            done: 0,
-            began: now,
-            reported: now,
-        }
+        Self { cases, done: 0, began: now, reported: now }
     }
 
     /// One more is done.
@@ -35,10 +30,7 @@ impl CaseProgress {
         }
         let each = self.began.elapsed().as_secs_f64() / f64::from(self.done);
         let left = each * f64::from(self.cases - self.done);
-        eprintln!(
-            "{} of {} cases, about {left:.0} s left",
-            self.done, self.cases
-        );
+        eprintln!("{} of {} cases, about {left:.0} s left", self.done, self.cases);
         self.reported = Instant::now();
     }
 }

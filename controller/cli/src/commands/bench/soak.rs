@@ -189,31 +189,21 @@ impl SoakRun {
         info!(?fault, "a fault");
         *self.faults.entry(fault.name()).or_default() += 1;
         let from = self.testbed.current_time().await?;
-        fault
-            .inject_fault(&self.testbed, &mut self.controllers)
-            .await?;
+        fault.inject_fault(&self.testbed, &mut self.controllers).await?;
         if fault.may_lose() {
             let to = self.testbed.current_time().await?;
             self.losses.add_window(fault.name(), from, to);
         }
         // What works again is taken into use without a loss.
-        fault
-            .repair_fault(&self.testbed, &mut self.controllers)
-            .await
+        fault.repair_fault(&self.testbed, &mut self.controllers).await
     }
 
     async fn record_losses(&mut self) -> Result<(), CommandError> {
-        let (lost, now) = (
-            self.testbed.take_lost().await?,
-            self.testbed.current_time().await?,
-        );
+        let (lost, now) = (self.testbed.take_lost().await?, self.testbed.current_time().await?);
         let before = self.losses.unexplained().len();
         self.losses.classify_losses(&lost, now);
         if let [first, .., last] | [first @ last] = &self.losses.unexplained()[before..] {
-            warn!(
-                first,
-                last, "packets lost without a reason, sent at these nanoseconds"
-            );
+            warn!(first, last, "packets lost without a reason, sent at these nanoseconds");
         }
         Ok(())
     }
@@ -283,9 +273,6 @@ mod tests {
         let [lost, wrong] = [outcome.lost_unexplained as u64, outcome.wrong];
         assert_eq!((lost, outcome.vanished, wrong), (0, 0, 0), "{outcome:?}");
         assert_eq!(outcome.divergent, Vec::<String>::new());
-        assert!(
-            outcome.packets_sent > 1_000 && outcome.plan_changes > 1,
-            "{outcome:?}"
-        );
+        assert!(outcome.packets_sent > 1_000 && outcome.plan_changes > 1, "{outcome:?}");
     }
 }

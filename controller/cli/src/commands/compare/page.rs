@@ -16,10 +16,7 @@ const STYLE: &str = include_str!("page/style.css");
 
 /// The page.
 pub(super) fn render_page(experiment: &SimulationExperiment, compared: &ComparedRuns) -> String {
-    let title = format!(
-        "Schedulers on {}",
-        escape_html(experiment.input.fabric.name())
-    );
+    let title = format!("Schedulers on {}", escape_html(experiment.input.fabric.name()));
     let body = [
         render_heading(&title, experiment, compared),
         render_summary(compared),
@@ -97,10 +94,8 @@ fn render_utilisation(compared: &ComparedRuns) -> String {
 fn render_slowdowns(compared: &ComparedRuns) -> String {
     let about = "How much longer than alone on the fabric each job iterates on average; the \
                  slowest job first.";
-    let body = full_figure(
-        &figures::draw_slowdowns(&compared.comparison),
-        &scheduler_legend(compared),
-    );
+    let body =
+        full_figure(&figures::draw_slowdowns(&compared.comparison), &scheduler_legend(compared));
     render_section("Iteration time per job", about, &body)
 }
 
@@ -130,11 +125,7 @@ pub(in crate::commands) fn render_wires(compared: &ComparedRuns) -> String {
         let legend = format!("more intense &ensp;{chips} less");
         figure_pair(&outcome.scheduler, &legend, &figures.collect::<String>())
     };
-    render_section(
-        "Whose traffic was on the wire",
-        about,
-        &runs.map(run).collect::<String>(),
-    )
+    render_section("Whose traffic was on the wire", about, &runs.map(run).collect::<String>())
 }
 
 fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> String {
@@ -143,10 +134,8 @@ fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> S
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
     let run = |(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
         let classes = figures::level_shades(close_up);
-        let legend: String = classes
-            .iter()
-            .map(|(class, shade)| legend_entry(&class.to_string(), *shade))
-            .collect();
+        let legend: String =
+            classes.iter().map(|(class, shade)| legend_entry(&class.to_string(), *shade)).collect();
         let series = close_up.links.iter().map(|series| {
             let name = escape_html(&experiment.input.fabric.link_name(series.link));
             let drawn = figures::draw_link(close_up.view, series, &classes);
@@ -161,19 +150,13 @@ fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> S
 
 fn render_iterations(compared: &ComparedRuns) -> String {
     let comparison = &compared.comparison;
-    let names = comparison
-        .outcomes
-        .iter()
-        .map(|outcome| format!("<th>{}</th>", outcome.scheduler));
+    let names = comparison.outcomes.iter().map(|outcome| format!("<th>{}</th>", outcome.scheduler));
     let mut rows = String::new();
     for (index, alone) in comparison.alone.iter().enumerate() {
         let cells = comparison.outcomes.iter().map(|outcome| {
             let job = &outcome.jobs[index];
             let slowdown = comparison.job_slowdowns(outcome)[index];
-            format!(
-                "<td>{}</td>",
-                table::format_iteration(job.mean_iteration_seconds, slowdown)
-            )
+            format!("<td>{}</td>", table::format_iteration(job.mean_iteration_seconds, slowdown))
         });
         let (name, gpus) = (escape_html(&alone.id), alone.gpus);
         let seconds = table::format_seconds(alone.iteration_seconds);
@@ -189,11 +172,7 @@ fn render_iterations(compared: &ComparedRuns) -> String {
          </thead>\n<tbody>\n{rows}</tbody></table></div>\n",
         names.collect::<String>(),
     );
-    render_section(
-        "Iteration times",
-        "Seconds, and how much longer than alone.",
-        &body,
-    )
+    render_section("Iteration times", "Seconds, and how much longer than alone.", &body)
 }
 
 fn render_findings(compared: &ComparedRuns) -> String {
@@ -202,9 +181,7 @@ fn render_findings(compared: &ComparedRuns) -> String {
         findings.map(move |finding| format!("{}: {finding}", outcome.scheduler))
     });
     let of_input = compared.findings.iter().map(ToString::to_string);
-    let items = of_input
-        .chain(of_runs)
-        .map(|text| format!("<li>{}</li>\n", escape_html(&text)));
+    let items = of_input.chain(of_runs).map(|text| format!("<li>{}</li>\n", escape_html(&text)));
     let items: String = items.collect();
     if items.is_empty() {
         return String::new();
@@ -237,10 +214,7 @@ fn scheduler_legend(compared: &ComparedRuns) -> String {
     let outcomes = compared.comparison.outcomes.iter();
     let entries: String = outcomes
         .map(|outcome| {
-            legend_entry(
-                &outcome.scheduler,
-                figures::scheduler_shade(&outcome.scheduler),
-            )
+            legend_entry(&outcome.scheduler, figures::scheduler_shade(&outcome.scheduler))
         })
         .collect();
     format!("<p class=\"legend\">{entries}</p>")
@@ -256,8 +230,5 @@ pub(in crate::commands) fn colour_chip(shade: ThemeShade) -> String {
 }
 
 pub(in crate::commands) fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

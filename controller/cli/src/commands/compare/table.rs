@@ -71,29 +71,20 @@ pub(super) fn worst_slowdown(
     outcome: &SimulationOutcome,
 ) -> String {
     let worst = comparison.worst_slowdown(outcome);
-    worst.map_or_else(
-        || "-".to_owned(),
-        |(job, slowdown)| format!("{slowdown:.3} ({})", job.id),
-    )
+    worst.map_or_else(|| "-".to_owned(), |(job, slowdown)| format!("{slowdown:.3} ({})", job.id))
 }
 
 fn job_table(comparison: &SchedulerComparison) -> Table {
     let mut table = output::new_table([""; 0]);
-    let names = comparison
-        .outcomes
-        .iter()
-        .map(|outcome| outcome.scheduler.as_str());
+    let names = comparison.outcomes.iter().map(|outcome| outcome.scheduler.as_str());
     table.set_header(["job", "GPUs", "alone"].into_iter().chain(names));
     for (index, alone) in comparison.alone.iter().enumerate() {
         let cells = comparison.outcomes.iter().map(|outcome| {
             let slowdown = comparison.job_slowdowns(outcome)[index];
             format_iteration(outcome.jobs[index].mean_iteration_seconds, slowdown)
         });
-        let first = [
-            alone.id.clone(),
-            alone.gpus.to_string(),
-            format_seconds(alone.iteration_seconds),
-        ];
+        let first =
+            [alone.id.clone(), alone.gpus.to_string(), format_seconds(alone.iteration_seconds)];
         table.add_row(first.into_iter().chain(cells));
     }
     table

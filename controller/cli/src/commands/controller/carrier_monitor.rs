@@ -76,10 +76,7 @@ impl InterfaceCables {
             let ports = switch.ports.iter();
             ports.map(|(port, link)| (interface_name(&switch.name, *port), cable_id(*link)))
         });
-        Self {
-            by_name: named.collect(),
-            without_carrier: BTreeSet::new(),
-        }
+        Self { by_name: named.collect(), without_carrier: BTreeSet::new() }
     }
 
     /// What an interface's state says of its cable.
@@ -125,26 +122,14 @@ mod tests {
         ];
         let mut cables = InterfaceCables::from_fabric(&fabric);
         let mut hear = |name: &str, state| {
-            let heard = cables.update_interface(&LinkUpdate {
-                name: name.to_owned(),
-                index: 1,
-                state,
-            });
+            let heard =
+                cables.update_interface(&LinkUpdate { name: name.to_owned(), index: 1, state });
             heard.map(|(part, health)| (part == FabricPart::Cable(cable_id(*link)), health))
         };
         assert_eq!(hear("eth0", PortState::Down), None);
-        assert_eq!(
-            hear(&names[0], PortState::Down),
-            Some((true, PartHealth::Down))
-        );
-        assert_eq!(
-            hear(&names[1], PortState::Absent),
-            Some((true, PartHealth::Down))
-        );
-        assert_eq!(
-            hear(&names[0], PortState::Up),
-            Some((true, PartHealth::Down))
-        );
+        assert_eq!(hear(&names[0], PortState::Down), Some((true, PartHealth::Down)));
+        assert_eq!(hear(&names[1], PortState::Absent), Some((true, PartHealth::Down)));
+        assert_eq!(hear(&names[0], PortState::Up), Some((true, PartHealth::Down)));
         assert_eq!(hear(&names[1], PortState::Up), Some((true, PartHealth::Up)));
     }
 }

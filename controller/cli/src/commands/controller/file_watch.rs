@@ -29,11 +29,7 @@ impl FileWatch {
         let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            steady: DebouncedValue::new(file_stamps(&files)),
-            files,
-            looks,
-        }
+        Self { steady: DebouncedValue::new(file_stamps(&files)), files, looks }
     }
 
     /// Waits until one of them has changed, and lies still.
@@ -87,9 +83,7 @@ mod tests {
     fn what_changes_counts_once_and_when_it_lies_still() {
         let mut steady = DebouncedValue::new(1);
         let seen = [1, 2, 3, 3, 3, 1, 3, 3, 4, 4].map(|now| steady.observe_value(now));
-        let t = [
-            false, false, false, true, false, false, false, false, false, true,
-        ];
+        let t = [false, false, false, true, false, false, false, false, false, true];
         assert_eq!(seen, t);
     }
 }

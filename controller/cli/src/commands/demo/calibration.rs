@@ -14,10 +14,7 @@ use crate::command_error::CommandError;
 
 /// What `crux demo --calibrate` found at the demo's time scale of 1000. At 500 it finds 42.40e9 and
 /// 2.249e9: latency, which does not scale, then weighs less and volume makes up for it.
-pub(crate) const CALIBRATED: AllReduceVolumes = AllReduceVolumes {
-    gpt: 42.84e9,
-    bert: 2.131e9,
-};
+pub(crate) const CALIBRATED: AllReduceVolumes = AllReduceVolumes { gpt: 42.84e9, bert: 2.131e9 };
 
 /// Iteration time of the GPT while the BERT shares its links, seconds (Crux §2.2).
 const GPT_SHARED_SECONDS: f64 = 1.70;
@@ -75,14 +72,8 @@ pub(super) async fn fit_volumes(
     eprintln!("step 0: {best:?}");
     for step in 1..=STEPS {
         let here = case_error(&best);
-        let by_gpt = AllReduceVolumes {
-            gpt: volumes.gpt * (1.0 + NUDGE),
-            ..volumes
-        };
-        let by_bert = AllReduceVolumes {
-            bert: volumes.bert * (1.0 + NUDGE),
-            ..volumes
-        };
+        let by_gpt = AllReduceVolumes { gpt: volumes.gpt * (1.0 + NUDGE), ..volumes };
+        let by_bert = AllReduceVolumes { bert: volumes.bert * (1.0 + NUDGE), ..volumes };
         let slope = |there: CalibrationCase| {
             let there = case_error(&there);
             [(there[0] - here[0]) / NUDGE, (there[1] - here[1]) / NUDGE]
@@ -133,9 +124,7 @@ async fn iteration_seconds(
 ) -> Result<Vec<f64>, CommandError> {
     let run = emulated_run::run_emulated(scenario, JobVisibility::Hidden, training).await?;
     let jobs = run.outcome.jobs.iter();
-    Ok(jobs
-        .map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
-        .collect())
+    Ok(jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN)).collect())
 }
 
 #[cfg(test)]
@@ -149,23 +138,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_volumes_give_the_times_of_the_paper() {
         let scale = TimeScale::new(4000.0).unwrap();
-        let case = measure_case(
-            CALIBRATED,
-            TrainingOptions {
-                scale,
-                iterations: 4,
-            },
-        )
-        .await
-        .unwrap();
-        assert!(
-            (case.gpt_alone_seconds / 1.53 - 1.0).abs() < 0.01,
-            "{case:?}"
-        );
-        assert!(
-            (case.gpt_shared_seconds / 1.70 - 1.0).abs() < 0.02,
-            "{case:?}"
-        );
+        let case =
+            measure_case(CALIBRATED, TrainingOptions { scale, iterations: 4 }).await.unwrap();
+        assert!((case.gpt_alone_seconds / 1.53 - 1.0).abs() < 0.01, "{case:?}");
+        assert!((case.gpt_shared_seconds / 1.70 - 1.0).abs() < 0.02, "{case:?}");
         assert!(case.bert_throughput_change < -0.05, "{case:?}");
     }
 

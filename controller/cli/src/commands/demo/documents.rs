@@ -16,10 +16,7 @@ use crate::command_error::CommandError;
 pub(super) fn write_documents(scenario: &DemoScenario, folder: &Path) -> Result<(), CommandError> {
     let DemoScenario { fabric, jobs, .. } = scenario;
     let jobs = jobs.iter().map(|job| job_document(fabric, job)).collect();
-    write_document(
-        &folder.join("fabric.json"),
-        &spec::explicit_document(fabric),
-    )?;
+    write_document(&folder.join("fabric.json"), &spec::explicit_document(fabric))?;
     write_document(&folder.join("jobs.json"), &JobsDocument { jobs })
 }
 
@@ -49,9 +46,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
     JobDocument {
         id: job.id.to_string(),
         model: job.model.clone(),
-        gpus: gpus
-            .map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus))
-            .collect(),
+        gpus: gpus.map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus)).collect(),
         flop_per_iteration: Some(job.flop_per_iteration),
         compute_seconds: Some(job.compute_seconds),
         overlap_from: Some(job.overlap_from),
@@ -79,9 +74,6 @@ mod tests {
         let jobs: JobsDocument =
             document::parse_document(&text("jobs.json"), DocumentFormat::Json, "jobs.json")
                 .unwrap();
-        assert_eq!(
-            jobs.resolve_jobs(&fabric, "jobs.json").unwrap().jobs,
-            scenario.jobs
-        );
+        assert_eq!(jobs.resolve_jobs(&fabric, "jobs.json").unwrap().jobs, scenario.jobs);
     }
 }

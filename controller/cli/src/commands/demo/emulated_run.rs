@@ -68,10 +68,7 @@ pub(crate) async fn run_emulated(
     let controller = stage.start_controller().await?;
     let telemetry_to_verified = stage.report_jobs(&controller, telling).await?;
     let written = controller.status_board().all_statuses();
-    let entries_written = written
-        .values()
-        .map(|line| line.written.total_entries())
-        .sum();
+    let entries_written = written.values().map(|line| line.written.total_entries()).sum();
     let desired = controller.desired_tables();
     let realised = controller.current_rollout();
 
@@ -79,25 +76,12 @@ pub(crate) async fn run_emulated(
     let different = witness.different_entries(&desired).await?;
     let outcome = stage.train_jobs(iterations).await?;
     let busiest = stage.busiest_links().await?;
-    stage
-        .testbed
-        .drain_flows()
-        .await
-        .map_err(|error| CommandError::failed(&error))?;
-    let evidence = stage
-        .collect_evidence(&witness, different, &desired, realised.as_ref())
-        .await?;
+    stage.testbed.drain_flows().await.map_err(|error| CommandError::failed(&error))?;
+    let evidence = stage.collect_evidence(&witness, different, &desired, realised.as_ref()).await?;
 
-    let drops = stage
-        .testbed
-        .dropped_packets()
-        .await
-        .map_err(|error| CommandError::failed(&error))?;
-    let faults = stage
-        .testbed
-        .host_errors()
-        .await
-        .map_err(|error| CommandError::failed(&error))?;
+    let drops =
+        stage.testbed.dropped_packets().await.map_err(|error| CommandError::failed(&error))?;
+    let faults = stage.testbed.host_errors().await.map_err(|error| CommandError::failed(&error))?;
     controller.shutdown().await;
     stage.close().await;
     Ok(EmulatedRun {
@@ -143,13 +127,7 @@ impl<'a> ServedTestbed<'a> {
             servers.push(server.map_err(|error| CommandError::failed(&error))?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
-        Ok(Self {
-            scenario,
-            scale,
-            testbed,
-            fabric,
-            servers,
-        })
+        Ok(Self { scenario, scale, testbed, fabric, servers })
     }
 
     /// The fabric and its jobs.
@@ -162,10 +140,7 @@ impl<'a> ServedTestbed<'a> {
         &self,
         iterations: usize,
     ) -> Result<EmulationOutcome, CommandError> {
-        let trained = self
-            .testbed
-            .train_jobs(&self.job_starts(), iterations)
-            .await;
+        let trained = self.testbed.train_jobs(&self.job_starts(), iterations).await;
         trained.map_err(|error| CommandError::failed(&error))
     }
 
@@ -174,47 +149,34 @@ impl<'a> ServedTestbed<'a> {
         let begun = self.testbed.start_jobs(&self.job_starts()).await;
         begun.map_err(|error| CommandError::failed(&error))?;
         let now = self.testbed.network_handle().now().await;
-        now.map(Duration::from_nanos)
-            .map_err(|error| CommandError::failed(&error))
+        now.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
     }
 
     /// Lets virtual time come to `at`, if it has not; what the clock then says.
     pub(crate) async fn advance_to(&self, at: Duration) -> Result<Duration, CommandError> {
         let handle = self.testbed.network_handle();
-        let now = handle
-            .now()
-            .await
-            .map_err(|error| CommandError::failed(&error))?;
+        let now = handle.now().await.map_err(|error| CommandError::failed(&error))?;
         let until = now.max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
         let passed = handle.run_until(until).await;
-        passed
-            .map(Duration::from_nanos)
-            .map_err(|error| CommandError::failed(&error))
+        passed.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
     }
 
     /// Lets so much virtual time pass.
     pub(crate) async fn advance_by(&self, time: Duration) -> Result<(), CommandError> {
         let now = self.testbed.network_handle().now().await;
         let now = now.map_err(|error| CommandError::failed(&error))?;
-        self.advance_to(Duration::from_nanos(now) + time)
-            .await
-            .map(drop)
+        self.advance_to(Duration::from_nanos(now) + time).await.map(drop)
     }
 
     /// When each job starts, in virtual time.
     fn job_starts(&self) -> Vec<u64> {
         let starts = self.scenario.start_seconds().into_iter();
-        starts
-            .map(|start| self.scale.shrink_seconds(start))
-            .collect()
+        starts.map(|start| self.scale.shrink_seconds(start)).collect()
     }
 
     /// A controller that has learned the fabric.
     pub(crate) async fn start_controller(&self) -> Result<ControllerHandle, CommandError> {
-        let policy = Policy {
-            levels: TestbedOptions::default().levels,
-            ..Policy::default()
-        };
+        let policy = Policy { levels: TestbedOptions::default().levels, ..Policy::default() };
         let config = Config::default();
         let started = Controller::start(config, self.fabric.clone(), policy).await;
         started.map_err(|error| CommandError::failed(&error))
@@ -232,20 +194,14 @@ impl<'a> ServedTestbed<'a> {
             return Ok(routed.total_duration());
         }
         let jobs = StateEvent::JobsChanged(self.scenario.jobs.clone());
-        let receipt = controller
-            .submit_event(jobs)
-            .await
-            .map_err(|error| CommandError::failed(&error))?;
+        let receipt =
+            controller.submit_event(jobs).await.map_err(|error| CommandError::failed(&error))?;
         let is_error = |finding: &&Finding| finding.severity == Severity::Error;
         if let Some(finding) = receipt.findings.iter().find(is_error) {
             return Err(CommandError::Failed(finding.to_string()));
         }
-        let verified = controller
-            .await_verified(receipt.generation, VERIFY_DEADLINE)
-            .await;
-        Ok(verified
-            .map_err(|error| CommandError::failed(&error))?
-            .total_duration())
+        let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
+        Ok(verified.map_err(|error| CommandError::failed(&error))?.total_duration())
     }
 
     async fn collect_evidence(
@@ -257,35 +213,23 @@ impl<'a> ServedTestbed<'a> {
     ) -> Result<SwitchEvidence, CommandError> {
         let later = witness.different_entries(desired).await?;
         let Some(realised) = realised else {
-            return Err(CommandError::Failed(
-                "the controller has made no plan".to_owned(),
-            ));
+            return Err(CommandError::Failed("the controller has made no plan".to_owned()));
         };
         let strays = witness.misrouted_flows(&realised.plan).await?;
         Ok(SwitchEvidence {
             entries: desired.tables.values().map(|held| held.len()).sum(),
             different_entries: different_entries + later,
-            pins: realised
-                .plan
-                .flows
-                .iter()
-                .filter(|flow| flow.pinned)
-                .count(),
+            pins: realised.plan.flows.iter().filter(|flow| flow.pinned).count(),
             strays,
         })
     }
 
     async fn busiest_links(&self) -> Result<Vec<(String, f64)>, CommandError> {
-        let busy = self
-            .testbed
-            .busy_fractions()
-            .await
-            .map_err(|error| CommandError::failed(&error))?;
+        let busy =
+            self.testbed.busy_fractions().await.map_err(|error| CommandError::failed(&error))?;
         let links = self.fabric.links().iter().zip(busy).enumerate();
         let between_switches = links.filter(|(_, (link, _))| {
-            [link.from, link.to]
-                .iter()
-                .all(|end| matches!(end.node, FabricNode::Switch(_)))
+            [link.from, link.to].iter().all(|end| matches!(end.node, FabricNode::Switch(_)))
         });
         let mut busiest: Vec<_> = between_switches
             .map(|(index, (_, busy))| (self.fabric.link_name(LinkId::from(index)), busy))

@@ -73,24 +73,13 @@ pub(crate) async fn measure_change(
     let TrainingOptions { scale, iterations } = training;
     let stage = ServedTestbed::start_servers(scenario, scale).await?;
     let controller = stage.start_controller().await?;
-    stage
-        .report_jobs(&controller, JobVisibility::Reported)
-        .await?;
+    stage.report_jobs(&controller, JobVisibility::Reported).await?;
     let service = NorthboundService::new(controller.access().clone(), &Config::default());
-    let wish = PreviewPolicyRequest {
-        policy: Some(text),
-        ..PreviewPolicyRequest::default()
-    };
-    let preview = service
-        .preview_policy(&wish)
-        .await
-        .map_err(CommandError::document)?;
+    let wish = PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() };
+    let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
     let before = stage.train_jobs(iterations).await?;
     put_in_force(&service, wish, "crux demo").await?;
-    let after = stage
-        .testbed()
-        .continue_training(SETTLING, iterations)
-        .await;
+    let after = stage.testbed().continue_training(SETTLING, iterations).await;
     let after = after.map_err(|error| CommandError::failed(&error))?;
     controller.shutdown().await;
     stage.close().await;
@@ -106,15 +95,8 @@ pub(crate) async fn put_in_force(
     wish: PreviewPolicyRequest,
     who: &str,
 ) -> Result<(), CommandError> {
-    let order = ApplyPolicyRequest {
-        wish,
-        who: who.to_owned(),
-        ..ApplyPolicyRequest::default()
-    };
-    let done = service
-        .apply_policy(&order)
-        .await
-        .map_err(CommandError::document)?;
+    let order = ApplyPolicyRequest { wish, who: who.to_owned(), ..ApplyPolicyRequest::default() };
+    let done = service.apply_policy(&order).await.map_err(CommandError::document)?;
     match done.applied {
         true => Ok(()),
         false => Err(CommandError::Failed(topology::one_line(&done.findings))),
@@ -124,9 +106,8 @@ pub(crate) async fn put_in_force(
 impl MeasuredChange {
     fn new(preview: &PolicyPreview, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
         let changes = preview.jobs.iter().chain(&preview.unchanged);
-        let mut jobs: Vec<JobForecast> = changes
-            .map(|change| JobForecast::new(change, before, after))
-            .collect();
+        let mut jobs: Vec<JobForecast> =
+            changes.map(|change| JobForecast::new(change, before, after)).collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
         let utilization = |foretold, outcome: &EmulationOutcome| ForecastFigure {
             foretold: Some(foretold),
@@ -147,11 +128,7 @@ impl MeasuredChange {
             jobs,
             gpu_utilization,
             flows: preview.flows.len(),
-            entries: preview
-                .switches
-                .iter()
-                .map(|switch| switch.entries.len())
-                .sum(),
+            entries: preview.switches.iter().map(|switch| switch.entries.len()).sum(),
             findings: preview.findings.iter().map(ToString::to_string).collect(),
         }
     }
@@ -205,10 +182,7 @@ impl JobForecast {
     fn new(change: &JobChange, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
         let figure = |foretold, outcome: &EmulationOutcome| {
             let job = outcome.jobs.iter().find(|job| job.id.as_str() == change.id);
-            ForecastFigure {
-                foretold,
-                measured: job.and_then(|job| job.mean_iteration_seconds),
-            }
+            ForecastFigure { foretold, measured: job.and_then(|job| job.mean_iteration_seconds) }
         };
         Self {
             id: change.id.clone(),

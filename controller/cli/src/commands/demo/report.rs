@@ -118,21 +118,14 @@ impl DemoReport {
     /// # Errors
     /// A run lacks a job or a plan.
     pub(super) fn new(args: &DemoArgs, runs: &DemoRuns) -> Result<Self, CommandError> {
-        let first = runs
-            .comparisons
-            .first()
-            .ok_or_else(|| missing_error("a comparison"))?;
+        let first = runs.comparisons.first().ok_or_else(|| missing_error("a comparison"))?;
         let plan = plan_document(&first.crux)?;
         let jobs = runs.scenario.jobs.iter().zip(&runs.alone);
         let jobs = jobs.map(|(job, alone)| job_report(&job.id, alone, first, &plan));
-        let ends = || {
-            runs.alone
-                .iter()
-                .chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]))
-        };
-        let strays: Vec<String> = ends()
-            .flat_map(|run| run.evidence.strays.iter().cloned())
-            .collect();
+        let ends =
+            || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
+        let strays: Vec<String> =
+            ends().flat_map(|run| run.evidence.strays.iter().cloned()).collect();
         let utilization = ThreeRunFigures {
             alone: alone_utilization(&runs.alone),
             ecmp: first.ecmp.outcome.gpu_utilization(),
@@ -164,10 +157,7 @@ impl DemoReport {
             strays,
             verified: ends().all(|run| run.evidence.is_clean()),
             telemetry_to_verified_ms: first.crux.telemetry_to_verified.as_secs_f64() * 1e3,
-            drops: TwoRunFigures {
-                ecmp: first.ecmp.drops,
-                crux: first.crux.drops,
-            },
+            drops: TwoRunFigures { ecmp: first.ecmp.drops, crux: first.crux.drops },
             retransmitted: TwoRunFigures {
                 ecmp: first.ecmp.faults.retransmitted,
                 crux: first.crux.faults.retransmitted,
@@ -182,13 +172,8 @@ impl DemoReport {
             return Ok(());
         }
         let strays = self.strays.join("\n  ");
-        let tables = format!(
-            "{} entries differ from the desired ones",
-            self.different_entries
-        );
-        Err(CommandError::Failed(format!(
-            "{tables}; not on the planned path:\n  {strays}"
-        )))
+        let tables = format!("{} entries differ from the desired ones", self.different_entries);
+        Err(CommandError::Failed(format!("{tables}; not on the planned path:\n  {strays}")))
     }
 }
 
@@ -209,28 +194,18 @@ fn missing_error(what: &str) -> CommandError {
 
 fn plan_document(run: &EmulatedRun) -> Result<PlanDocument, CommandError> {
     let realised = run.realised.as_ref().ok_or_else(|| missing_error("plan"))?;
-    Ok(PlanDocument::new(
-        &realised.fabric,
-        &realised.plan,
-        &realised.report,
-    ))
+    Ok(PlanDocument::new(&realised.fabric, &realised.plan, &realised.report))
 }
 
 fn job_outcome<'a>(
     run: &'a EmulatedRun,
     id: &JobId,
 ) -> Result<&'a EmulatedJobOutcome, CommandError> {
-    run.outcome
-        .jobs
-        .iter()
-        .find(|job| job.id == *id)
-        .ok_or_else(|| missing_error(id.as_str()))
+    run.outcome.jobs.iter().find(|job| job.id == *id).ok_or_else(|| missing_error(id.as_str()))
 }
 
 fn iteration_seconds(run: &EmulatedRun, id: &JobId) -> Result<f64, CommandError> {
-    job_outcome(run, id)?
-        .mean_iteration_seconds
-        .ok_or_else(|| missing_error(id.as_str()))
+    job_outcome(run, id)?.mean_iteration_seconds.ok_or_else(|| missing_error(id.as_str()))
 }
 
 fn job_report(
@@ -239,23 +214,14 @@ fn job_report(
     first: &SeedComparison,
     plan: &PlanDocument,
 ) -> Result<DemoJobReport, CommandError> {
-    let (ecmp, crux) = (
-        iteration_seconds(&first.ecmp, id)?,
-        iteration_seconds(&first.crux, id)?,
-    );
+    let (ecmp, crux) = (iteration_seconds(&first.ecmp, id)?, iteration_seconds(&first.crux, id)?);
     let planned = plan.jobs.iter().find(|job| job.id == id.as_str());
-    let paper = PAPER_JOBS
-        .iter()
-        .find(|(model, _)| id.as_str().starts_with(model));
+    let paper = PAPER_JOBS.iter().find(|(model, _)| id.as_str().starts_with(model));
     Ok(DemoJobReport {
         id: id.to_string(),
         gpus: job_outcome(alone, id)?.gpus,
         level: planned.ok_or_else(|| missing_error("level"))?.level,
-        iteration_seconds: ThreeRunFigures {
-            alone: iteration_seconds(alone, id)?,
-            ecmp,
-            crux,
-        },
+        iteration_seconds: ThreeRunFigures { alone: iteration_seconds(alone, id)?, ecmp, crux },
         iteration_change: ChangeFromEcmp {
             ours: crux / ecmp - 1.0,
             paper: paper.map_or(f64::NAN, |(_, change)| *change),
@@ -266,9 +232,7 @@ fn job_report(
 /// As if every job had the fabric to itself.
 fn alone_utilization(alone: &[EmulatedRun]) -> f64 {
     let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
-    let busy: f64 = jobs()
-        .map(|job| f64::from(job.gpus) * job.gpu_busy_fraction)
-        .sum();
+    let busy: f64 = jobs().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
     busy / jobs().map(|job| f64::from(job.gpus)).sum::<f64>()
 }
 
@@ -280,13 +244,9 @@ fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {
     };
     let times = |run: &EmulatedRun| -> Vec<f64> {
         let jobs = run.outcome.jobs.iter();
-        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
-            .collect()
+        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN)).collect()
     };
-    let changes = times(crux)
-        .into_iter()
-        .zip(times(ecmp))
-        .map(|(crux, ecmp)| crux / ecmp - 1.0);
+    let changes = times(crux).into_iter().zip(times(ecmp)).map(|(crux, ecmp)| crux / ecmp - 1.0);
     DemoSeedReport {
         seed: *seed,
         gpu_utilization_change: utilization.crux / utilization.ecmp - 1.0,
@@ -315,13 +275,7 @@ fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
 
 impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            seed,
-            iterations,
-            time_scale,
-            comm_scale,
-            ..
-        } = self;
+        let Self { seed, iterations, time_scale, comm_scale, .. } = self;
         writeln!(
             f,
             "Testbed of Crux (SIGCOMM 2024) section 6.2, 96 GPUs, {} switches.",
@@ -359,16 +313,8 @@ impl fmt::Display for DemoReport {
 
 impl DemoReport {
     fn job_table(&self) -> Table {
-        let headings = [
-            "job",
-            "GPUs",
-            "level",
-            "alone s",
-            "ECMP s",
-            "Crux s",
-            "Crux vs ECMP",
-            "paper",
-        ];
+        let headings =
+            ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux vs ECMP", "paper"];
         let mut table = output::new_table(headings);
         for job in &self.jobs {
             let times = &job.iteration_seconds;
@@ -389,17 +335,11 @@ impl DemoReport {
     /// One ECMP draw is luck; over several seeds the mean says more.
     fn write_seeds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seeds.len() < 2 {
-            return writeln!(
-                f,
-                "one draw of ECMP's hash; --seeds 10 shows how much of it is luck"
-            );
+            return writeln!(f, "one draw of ECMP's hash; --seeds 10 shows how much of it is luck");
         }
         let count = self.seeds.len() as f64;
         let changes = || self.seeds.iter().map(|seed| seed.gpu_utilization_change);
-        let (mean, least) = (
-            changes().sum::<f64>() / count,
-            changes().fold(f64::MAX, f64::min),
-        );
+        let (mean, least) = (changes().sum::<f64>() / count, changes().fold(f64::MAX, f64::min));
         let most = changes().fold(f64::MIN, f64::max);
         writeln!(
             f,
@@ -409,16 +349,8 @@ impl DemoReport {
             format_percent(most)
         )?;
         for (index, job) in self.jobs.iter().enumerate() {
-            let changes = self
-                .seeds
-                .iter()
-                .filter_map(|seed| seed.iteration_changes.get(index));
-            writeln!(
-                f,
-                "  {} {}",
-                job.id,
-                format_percent(changes.sum::<f64>() / count)
-            )?;
+            let changes = self.seeds.iter().filter_map(|seed| seed.iteration_changes.get(index));
+            writeln!(f, "  {} {}", job.id, format_percent(changes.sum::<f64>() / count))?;
         }
         Ok(())
     }
@@ -436,11 +368,7 @@ impl DemoReport {
     fn path_table(&self) -> Table {
         let mut table = output::new_table(["job", "UDP port", "path under Crux"]);
         for flow in self.flows.iter().filter(|flow| flow.path.len() > 3) {
-            table.add_row([
-                flow.job.clone(),
-                flow.udp_src_port.to_string(),
-                flow.path.join(" > "),
-            ]);
+            table.add_row([flow.job.clone(), flow.udp_src_port.to_string(), flow.path.join(" > ")]);
         }
         table
     }

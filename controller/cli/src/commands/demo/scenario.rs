@@ -37,9 +37,7 @@ impl TrainedModel {
 
     pub(super) fn find_profile(self) -> Result<&'static ModelProfile, CommandError> {
         let name = self.profile_name();
-        let found = planner::builtin_profiles()
-            .iter()
-            .find(|profile| profile.name == name);
+        let found = planner::builtin_profiles().iter().find(|profile| profile.name == name);
         found.ok_or_else(|| CommandError::Failed(format!("no built-in profile is called {name}")))
     }
 }
@@ -67,10 +65,7 @@ impl AllReduceVolumes {
     }
 
     pub(super) fn scaled_by(self, factor: f64) -> Self {
-        Self {
-            gpt: self.gpt * factor,
-            bert: self.bert * factor,
-        }
+        Self { gpt: self.gpt * factor, bert: self.bert * factor }
     }
 }
 
@@ -105,22 +100,12 @@ const TESTBED: [ScenarioJob<'static>; 5] = [
     ScenarioJob {
         id: "bert-1",
         model: TrainedModel::Bert,
-        shares: &[
-            ("h3", 4, LEFT),
-            ("h6", 4, LEFT),
-            ("h8", 4, LEFT),
-            ("h11", 4, LEFT),
-        ],
+        shares: &[("h3", 4, LEFT), ("h6", 4, LEFT), ("h8", 4, LEFT), ("h11", 4, LEFT)],
     },
     ScenarioJob {
         id: "bert-2",
         model: TrainedModel::Bert,
-        shares: &[
-            ("h3", 4, RIGHT),
-            ("h6", 4, RIGHT),
-            ("h9", 4, LEFT),
-            ("h12", 4, LEFT),
-        ],
+        shares: &[("h3", 4, RIGHT), ("h6", 4, RIGHT), ("h9", 4, LEFT), ("h12", 4, LEFT)],
     },
     ScenarioJob {
         id: "resnet-1",
@@ -152,12 +137,7 @@ const CALIBRATION: [ScenarioJob<'static>; 2] = [
     ScenarioJob {
         id: "bert",
         model: TrainedModel::Bert,
-        shares: &[
-            ("h5", 4, LEFT),
-            ("h6", 4, LEFT),
-            ("h11", 4, LEFT),
-            ("h12", 4, LEFT),
-        ],
+        shares: &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
     },
 ];
 
@@ -213,10 +193,7 @@ impl DemoScenario {
 
     /// The same with only job `index`.
     pub(super) fn single_job(&self, index: usize) -> Self {
-        Self {
-            jobs: vec![self.jobs[index].clone()],
-            ..self.clone()
-        }
+        Self { jobs: vec![self.jobs[index].clone()], ..self.clone() }
     }
 
     /// When each job begins: somewhere within its first iteration, in seconds.
@@ -235,9 +212,7 @@ impl DemoScenario {
         volumes: AllReduceVolumes,
         seed: u64,
     ) -> Result<Self, CommandError> {
-        let jobs = placed
-            .iter()
-            .map(|placed| build_job(&fabric, placed, volumes, seed));
+        let jobs = placed.iter().map(|placed| build_job(&fabric, placed, volumes, seed));
         let jobs = jobs.collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
@@ -255,10 +230,8 @@ fn build_job(
         .iter()
         .map(|share| find_member(fabric, share))
         .collect::<Result<Vec<_>, _>>()?;
-    let gpus: BTreeMap<HostId, u32> = members
-        .iter()
-        .map(|(host, share)| (*host, share.1))
-        .collect();
+    let gpus: BTreeMap<HostId, u32> =
+        members.iter().map(|(host, share)| (*host, share.1)).collect();
     let count = f64::from(gpus.values().sum::<u32>());
     Ok(Job {
         id: JobId::from(placed.id),
@@ -268,12 +241,7 @@ fn build_job(
         compute_seconds: profile.compute_seconds,
         overlap_from: profile.overlap_from,
         recent_slowdown: 0.0,
-        flows: ring_flows(
-            fabric,
-            placed,
-            &members,
-            (volumes.volume_of(placed.model)?, seed),
-        ),
+        flows: ring_flows(fabric, placed, &members, (volumes.volume_of(placed.model)?, seed)),
         gpus,
     })
 }
@@ -301,20 +269,12 @@ fn ring_flows(
         let channels = from.2.len().min(to.2.len());
         let each = 2.0 * (hosts - 1.0) / hosts * bytes / channels as f64;
         let nics = from.2.iter().zip(to.2).filter_map(|(from, to)| {
-            Some((
-                fabric.nic_of(*source, *from)?,
-                fabric.nic_of(*destination, *to)?,
-            ))
+            Some((fabric.nic_of(*source, *from)?, fabric.nic_of(*destination, *to)?))
         });
         for (src, dst) in nics {
             let stream = format!("UDP source port of {} {}", placed.id, flows.len());
             let udp_src_port = 0xC000 + (draw_number(seed, &stream) % 0x4000) as u16;
-            flows.push(Flow {
-                src,
-                dst,
-                bytes: each,
-                udp_src_port,
-            });
+            flows.push(Flow { src, dst, bytes: each, udp_src_port });
         }
     }
     flows
@@ -335,10 +295,7 @@ fn draw_number(seed: u64, stream: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const VOLUMES: AllReduceVolumes = AllReduceVolumes {
-        gpt: 4e10,
-        bert: 2e9,
-    };
+    const VOLUMES: AllReduceVolumes = AllReduceVolumes { gpt: 4e10, bert: 2e9 };
 
     #[test]
     fn the_testbed_uses_every_gpu_and_no_nic_twice_as_sender() {
@@ -352,10 +309,7 @@ mod tests {
         senders.dedup();
         assert_eq!((all, senders.len()), (48, 48));
         for host in 0..scenario.fabric.hosts().len() {
-            let used = scenario
-                .jobs
-                .iter()
-                .filter_map(|job| job.gpus.get(&HostId::from(host)));
+            let used = scenario.jobs.iter().filter_map(|job| job.gpus.get(&HostId::from(host)));
             assert_eq!(used.sum::<u32>(), 8);
         }
     }

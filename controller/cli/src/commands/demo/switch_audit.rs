@@ -60,10 +60,7 @@ impl SwitchAuditor {
     pub(super) async fn new(fabric: &Fabric) -> Result<Self, CommandError> {
         let config = Config::default();
         let mut clients = BTreeMap::new();
-        for SwitchTarget {
-            switch, address, ..
-        } in SwitchTarget::all_in_fabric(fabric)
-        {
+        for SwitchTarget { switch, address, .. } in SwitchTarget::all_in_fabric(fabric) {
             let connected = connect_client(&address, &config).await?;
             clients.insert(switch, connected);
         }
@@ -103,10 +100,7 @@ impl SwitchAuditor {
             let bytes = self.pinned_bytes(flow, &matched);
             pinned_bytes += bytes;
             if bytes == 0 {
-                strays.push(format!(
-                    "{}: nothing matched its pin",
-                    self.flow_name(plan, flow)
-                ));
+                strays.push(format!("{}: nothing matched its pin", self.flow_name(plan, flow)));
             }
             for key in self.planned_hops(plan, flow) {
                 *planned.entry(key).or_default() += bytes;
@@ -128,9 +122,7 @@ impl SwitchAuditor {
         carried: &PortBytes,
         allowed: u64,
     ) -> Vec<String> {
-        let keys = planned
-            .keys()
-            .chain(carried.keys().filter(|key| self.is_inside(key)));
+        let keys = planned.keys().chain(carried.keys().filter(|key| self.is_inside(key)));
         let mut keys: Vec<_> = keys.collect();
         keys.sort();
         keys.dedup();
@@ -151,10 +143,8 @@ impl SwitchAuditor {
     async fn read_pin_counts(&self) -> Result<PinCounts, CommandError> {
         let mut matched = PinCounts::new();
         for (switch, client) in &self.clients {
-            let counts = client
-                .read_pin_counts()
-                .await
-                .map_err(|error| CommandError::failed(&error))?;
+            let counts =
+                client.read_pin_counts().await.map_err(|error| CommandError::failed(&error))?;
             matched.insert(*switch, counts);
         }
         Ok(matched)
@@ -167,8 +157,7 @@ impl SwitchAuditor {
         // The key is the same whatever the pin says.
         let key = rows::flow_pin(&five_tuple, 0, NonZeroU32::MIN).key;
         let leaf = matched.get(&self.fabric.leaf_of(flow.src));
-        leaf.and_then(|pins| pins.get(&key))
-            .map_or(0, |count| count.bytes)
+        leaf.and_then(|pins| pins.get(&key)).map_or(0, |count| count.bytes)
     }
 
     /// The switch ports that a planned flow leaves by.
@@ -181,11 +170,7 @@ impl SwitchAuditor {
         let hop = |link: &LinkId| {
             let from = self.fabric.link(*link).from;
             let port = PortNumber::new(from.port).ok()?;
-            Some((
-                from.node.switch()?,
-                port,
-                PriorityLevel::new(u32::from(level)).ok()?,
-            ))
+            Some((from.node.switch()?, port, PriorityLevel::new(u32::from(level)).ok()?))
         };
         flow.links.iter().filter_map(hop).collect()
     }
@@ -193,10 +178,8 @@ impl SwitchAuditor {
     async fn read_port_bytes(&self) -> Result<PortBytes, CommandError> {
         let mut carried = PortBytes::new();
         for (switch, client) in &self.clients {
-            let counts = client
-                .read_port_level_counts()
-                .await
-                .map_err(|e| CommandError::failed(&e))?;
+            let counts =
+                client.read_port_level_counts().await.map_err(|e| CommandError::failed(&e))?;
             let of_switch = counts.into_iter();
             carried.extend(
                 of_switch.map(|((port, level), count)| ((*switch, port, level), count.bytes)),
@@ -207,11 +190,7 @@ impl SwitchAuditor {
 
     /// Whether the port leads to another switch.
     fn is_inside(&self, (switch, port, _): &(SwitchId, PortNumber, PriorityLevel)) -> bool {
-        let link = self
-            .fabric
-            .switch(*switch)
-            .ports
-            .get(&u32::from(port.number()));
+        let link = self.fabric.switch(*switch).ports.get(&u32::from(port.number()));
         link.is_some_and(|link| matches!(self.fabric.link(*link).to.node, FabricNode::Switch(_)))
     }
 

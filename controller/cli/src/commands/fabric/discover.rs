@@ -65,12 +65,7 @@ pub(crate) fn run_discover(args: &DiscoverArgs) -> Result<(), CommandError> {
     let config = Config::try_from(raw).map_err(|error| CommandError::input("--ports", error))?;
     let lasts = Duration::from_secs(args.seconds);
     let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
-    let survey = runtime.block_on(discovery::discover_once(
-        &GrpcNetwork,
-        &fabric,
-        &config,
-        lasts,
-    ));
+    let survey = runtime.block_on(discovery::discover_once(&GrpcNetwork, &fabric, &config, lasts));
     print_discovery(args, &fabric, &survey)
 }
 
@@ -88,10 +83,7 @@ fn print_discovery(
         let differences = discovery::compare_cabling(fabric, &survey.topology, &watched);
         differences.iter().for_each(print_finding);
     }
-    let assumed = DiscoveryDefaults {
-        gbps: args.gbps,
-        gpus: args.gpus,
-    };
+    let assumed = DiscoveryDefaults { gbps: args.gbps, gpus: args.gpus };
     let found = discovery::document_observed_fabric(fabric, &survey.topology, assumed);
     found.findings.iter().for_each(print_finding);
     let text = document::print_document(&found.document, DocumentFormat::Json);

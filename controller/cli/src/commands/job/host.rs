@@ -41,9 +41,7 @@ pub(crate) struct HostArgs {
 }
 
 pub(super) fn run_host(args: &HostArgs) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
     runtime.block_on(serve_host(args))
 }
@@ -64,9 +62,7 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
     };
     let mut packets = receive_packets(fabric, host).await?;
     let (mut orders, mut reports) = protocol::connect_lead(&args.lead).await?;
-    reports
-        .send_message(&HostMessage::Ready(args.host.clone()))
-        .await?;
+    reports.send_message(&HostMessage::Ready(args.host.clone())).await?;
     loop {
         tokio::select! {
             order = orders.next() => match order? {
@@ -89,9 +85,7 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
         }
     }
     member.counts.retransmitted = member.host.retransmitted_packets();
-    reports
-        .send_message(&HostMessage::Counted(member.counts))
-        .await
+    reports.send_message(&HostMessage::Counted(member.counts)).await
 }
 
 /// This host at work.
@@ -107,9 +101,7 @@ struct HostRuntime {
 impl HostRuntime {
     fn begin_flows(&mut self, flows: &[u32]) {
         let now = self.elapsed_ns();
-        flows
-            .iter()
-            .for_each(|flow| self.host.begin_flow(*flow, now));
+        flows.iter().for_each(|flow| self.host.begin_flow(*flow, now));
         self.send_packets();
     }
 

@@ -60,11 +60,7 @@ impl JobReporter {
             heard.map_err(|error| CommandError::failed(&error))?;
         }
         let jobs = jobs.iter().map(IterationState::new).collect();
-        Ok(Self {
-            watch,
-            uplink,
-            jobs,
-        })
+        Ok(Self { watch, uplink, jobs })
     }
 
     /// Waits for the controller; what is to be said when it was away is said by itself.
@@ -154,10 +150,5 @@ impl IterationState {
 
 /// What is known before a job has run: its hosts and flows, and how its bytes are shared out.
 fn without_profile(document: JobDocument) -> JobDocument {
-    JobDocument {
-        flop_per_iteration: None,
-        compute_seconds: None,
-        overlap_from: None,
-        ..document
-    }
+    JobDocument { flop_per_iteration: None, compute_seconds: None, overlap_from: None, ..document }
 }

@@ -54,13 +54,9 @@ pub(crate) struct LeadArgs {
 }
 
 pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
-    runtime
-        .block_on(lead_run(args))?
-        .print_result(args.output.format)
+    runtime.block_on(lead_run(args))?.print_result(args.output.format)
 }
 
 async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
@@ -70,15 +66,11 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
         RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
         let contact = args.credentials.report_endpoint(at)?;
-        lead.reporter = Some(JobReporter::connect_and_announce(
-            &contact,
-            &scenario.fabric,
-            &scenario.jobs,
-        )?);
+        lead.reporter =
+            Some(JobReporter::connect_and_announce(&contact, &scenario.fabric, &scenario.jobs)?);
     }
     for (index, start) in scenario.start_seconds().into_iter().enumerate() {
-        lead.timers
-            .insert((duration_nanos(Duration::from_secs_f64(start)), index));
+        lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
     }
     let began = unix_seconds(lead.since);
     let wanted = usize::from(args.iterations);
@@ -88,11 +80,8 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
         if let Some(outcome) =
             EmulationOutcome::measure_jobs(&scenario.jobs, trainings, (&[], wanted), scale)
         {
-            let begun: Vec<_> = lead
-                .trainings
-                .iter()
-                .map(|job| job.iteration_starts().to_vec())
-                .collect();
+            let begun: Vec<_> =
+                lead.trainings.iter().map(|job| job.iteration_starts().to_vec()).collect();
             let counts = lead.stop_hosts().await?;
             return Ok(JobRunResult {
                 began_unix_seconds: Some(began),
@@ -137,14 +126,9 @@ impl RunCoordinator {
         while !missing.is_empty() {
             let late = |_| {
                 let names: Vec<_> = missing.iter().cloned().collect();
-                CommandError::Failed(format!(
-                    "hosts that have not reported: {}",
-                    names.join(", ")
-                ))
+                CommandError::Failed(format!("hosts that have not reported: {}", names.join(", ")))
             };
-            let accepted = timeout_at(deadline, listener.accept_host())
-                .await
-                .map_err(late)?;
+            let accepted = timeout_at(deadline, listener.accept_host()).await.map_err(late)?;
             let (mut incoming, outgoing) = accepted?;
             let Some(HostMessage::Ready(host)) = incoming.next().await? else {
                 continue;
@@ -179,10 +163,7 @@ impl RunCoordinator {
 
     /// Waits for the next timer or report, and does what follows.
     async fn process_next(&mut self) -> Result<(), CommandError> {
-        let due = self
-            .timers
-            .first()
-            .map(|(due, _)| self.since + Duration::from_nanos(*due));
+        let due = self.timers.first().map(|(due, _)| self.since + Duration::from_nanos(*due));
         let forever = self.since + Duration::from_secs(1 << 30);
         tokio::select! {
             biased;
@@ -222,9 +203,7 @@ impl RunCoordinator {
     ) -> Result<(), CommandError> {
         if let Some(teller) = &mut self.reporter {
             let begun = self.trainings[job].iteration_starts().last().copied();
-            begun
-                .into_iter()
-                .for_each(|at| teller.begin_iteration(job, nanos_to_seconds(at)));
+            begun.into_iter().for_each(|at| teller.begin_iteration(job, nanos_to_seconds(at)));
             if effects.contains(&TrainingEffect::StartFlows) {
                 teller.begin_sending(job, self.since.elapsed().as_secs_f64());
             }
@@ -237,9 +216,7 @@ impl RunCoordinator {
                 TrainingEffect::StartFlows => {
                     for (host, flows) in &self.flows[job] {
                         if let Some(outgoing) = self.hosts.get_mut(host) {
-                            outgoing
-                                .send_message(&LeadMessage::Begin(flows.clone()))
-                                .await?;
+                            outgoing.send_message(&LeadMessage::Begin(flows.clone())).await?;
                         }
                     }
                 }
@@ -277,10 +254,7 @@ impl RunCoordinator {
         let ended =
             ended.map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()));
         let ended: Vec<_> = ended.collect();
-        CommandError::Failed(format!(
-            "out of patience; iterations ended: {}",
-            ended.join(", ")
-        ))
+        CommandError::Failed(format!("out of patience; iterations ended: {}", ended.join(", ")))
     }
 }
 
@@ -297,8 +271,7 @@ fn new_training(job: &Job) -> TrainingJob {
 fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
     let flows = jobs.iter().flat_map(|job| &job.flows);
     let nics = flows.flat_map(|flow| [flow.src, flow.dst]);
-    nics.map(|nic| fabric.host(fabric.nic(nic).host).name.clone())
-        .collect()
+    nics.map(|nic| fabric.host(fabric.nic(nic).host).name.clone()).collect()
 }
 
 fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {

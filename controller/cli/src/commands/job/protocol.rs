@@ -117,12 +117,12 @@ pub(super) async fn connect_lead(
     address: &LeadAddress,
 ) -> Result<(MessageReader, MessageWriter), CommandError> {
     let stream: std::io::Result<BoxedStream> = match address {
-        LeadAddress::Tcp(address) => TcpStream::connect(address)
-            .await
-            .map(|s| Box::new(s) as BoxedStream),
-        LeadAddress::Unix(path) => UnixStream::connect(path)
-            .await
-            .map(|s| Box::new(s) as BoxedStream),
+        LeadAddress::Tcp(address) => {
+            TcpStream::connect(address).await.map(|s| Box::new(s) as BoxedStream)
+        }
+        LeadAddress::Unix(path) => {
+            UnixStream::connect(path).await.map(|s| Box::new(s) as BoxedStream)
+        }
     };
     let stream = stream.map_err(|error| CommandError::input("--lead", error))?;
     Ok(split_stream(stream))
@@ -147,18 +147,12 @@ impl LeadListener {
 
     pub(super) async fn accept_host(&self) -> Result<(MessageReader, MessageWriter), CommandError> {
         let stream: std::io::Result<BoxedStream> = match self {
-            Self::Tcp(listener) => listener
-                .accept()
-                .await
-                .map(|(s, _)| Box::new(s) as BoxedStream),
-            Self::Unix(listener, _) => listener
-                .accept()
-                .await
-                .map(|(s, _)| Box::new(s) as BoxedStream),
+            Self::Tcp(listener) => listener.accept().await.map(|(s, _)| Box::new(s) as BoxedStream),
+            Self::Unix(listener, _) => {
+                listener.accept().await.map(|(s, _)| Box::new(s) as BoxedStream)
+            }
         };
-        stream
-            .map(split_stream)
-            .map_err(|error| CommandError::failed(&error))
+        stream.map(split_stream).map_err(|error| CommandError::failed(&error))
     }
 }
 

@@ -105,8 +105,5 @@ async fn train_with_events(
         retransmitted: faults.retransmitted,
         unreadable: faults.undecodable + faults.misdelivered,
     };
-    Ok(JobRunResult {
-        events: happened,
-        ..JobRunResult::new(&outcome, &begun, counts)
-    })
+    Ok(JobRunResult { events: happened, ..JobRunResult::new(&outcome, &begun, counts) })
 }

@@ -54,18 +54,14 @@ impl JobRunResult {
         counts: super::protocol::PacketCounts,
     ) -> Self {
         let window = &outcome.window;
-        let jobs = outcome
-            .jobs
-            .iter()
-            .zip(begun)
-            .map(|(job, begun)| MeasuredJobResult {
-                id: job.id.to_string(),
-                gpus: job.gpus,
-                iterations: job.iterations,
-                mean_iteration_seconds: job.mean_iteration_seconds,
-                gpu_busy_fraction: job.gpu_busy_fraction,
-                begun_seconds: begun.iter().map(|at| *at as f64 / 1e9).collect(),
-            });
+        let jobs = outcome.jobs.iter().zip(begun).map(|(job, begun)| MeasuredJobResult {
+            id: job.id.to_string(),
+            gpus: job.gpus,
+            iterations: job.iterations,
+            mean_iteration_seconds: job.mean_iteration_seconds,
+            gpu_busy_fraction: job.gpu_busy_fraction,
+            begun_seconds: begun.iter().map(|at| *at as f64 / 1e9).collect(),
+        });
         Self {
             jobs: jobs.collect(),
             gpu_utilization: outcome.gpu_utilization(),

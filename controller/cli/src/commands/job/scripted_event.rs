@@ -77,9 +77,9 @@ impl ScriptedEvent {
             return Err("after_seconds: from 0 to a thousand million".to_owned());
         }
         let cables = |name: &String, state| match fabric.links_named(name) {
-            none if none.is_empty() => Err(format!(
-                "the fabric has no cable {name}; write it as leaf1-spine1"
-            )),
+            none if none.is_empty() => {
+                Err(format!("the fabric has no cable {name}; write it as leaf1-spine1"))
+            }
             links => Ok(ScriptedEffect::Cables(links, state)),
         };
         match (&self.policy, &self.link_down, &self.link_up) {
@@ -136,18 +136,13 @@ async fn set_cable(
     controller: &ControllerHandle,
 ) -> Result<(), CommandError> {
     let testbed = stage.testbed();
-    let done = testbed
-        .network_handle()
-        .set_wire_state(testbed.cable_wire(link), state)
-        .await;
+    let done = testbed.network_handle().set_wire_state(testbed.cable_wire(link), state).await;
     done.map_err(|error| CommandError::failed(&error))?;
     let seen = match state {
         WireState::Down => PartHealth::Down,
         WireState::Up => PartHealth::Up,
     };
-    let told = controller
-        .report_health(FabricPart::Cable(link), seen)
-        .await;
+    let told = controller.report_health(FabricPart::Cable(link), seen).await;
     told.map_err(|error| CommandError::failed(&error))
 }
 
@@ -162,10 +157,7 @@ async fn await_usable(
         let realised = controller.current_rollout();
         if let Some(realised) = realised.filter(|it| it.fabric.is_usable(link) == used) {
             let verified = controller.await_verified(realised.generation, PATIENCE);
-            return verified
-                .await
-                .map(drop)
-                .map_err(|error| CommandError::failed(&error));
+            return verified.await.map(drop).map_err(|error| CommandError::failed(&error));
         }
         sleep(LOOK).await;
     }

@@ -17,9 +17,7 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
     let placement = first.map_or("", |outcome| outcome.placement.as_str());
     let title = format!("Replay under {placement}");
     let notes = replays.notes.iter();
-    let notes: String = notes
-        .map(|note| format!("<li>{}</li>\n", escape_html(note)))
-        .collect();
+    let notes: String = notes.map(|note| format!("<li>{}</li>\n", escape_html(note))).collect();
     let body = format!(
         "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}",
         render_section(
@@ -33,16 +31,10 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
 }
 
 fn render_summary(replays: &ReplayComparison) -> String {
-    let headings: String = HEADINGS
-        .iter()
-        .map(|name| format!("<th>{name}</th>"))
-        .collect();
+    let headings: String = HEADINGS.iter().map(|name| format!("<th>{name}</th>")).collect();
     let row = |outcome: &ReplayOutcome| {
         let [name, values @ ..] = outcome_cells(outcome);
-        let values: String = values
-            .iter()
-            .map(|value| format!("<td>{value}</td>"))
-            .collect();
+        let values: String = values.iter().map(|value| format!("<td>{value}</td>")).collect();
         format!("<tr><th scope=\"row\">{name}</th>{values}</tr>\n")
     };
     let rows: String = replays.outcomes.iter().map(row).collect();
@@ -65,36 +57,22 @@ fn render_hours(replays: &ReplayComparison) -> String {
         render_section(
             heading,
             "By hour.",
-            &full_figure(
-                &draw_hours(replays, unit, value),
-                &scheduler_legend(replays),
-            ),
+            &full_figure(&draw_hours(replays, unit, value), &scheduler_legend(replays)),
         )
     };
     series.into_iter().map(one).collect()
 }
 
 fn draw_hours(replays: &ReplayComparison, unit: &str, value: HourMeasure) -> String {
-    let hours = replays
-        .outcomes
-        .iter()
-        .map(|outcome| outcome.hours.len())
-        .max();
+    let hours = replays.outcomes.iter().map(|outcome| outcome.hours.len()).max();
     let hours = hours.unwrap_or(0).max(1);
     let line = |outcome: &ReplayOutcome| {
         let mut values: Vec<f64> = outcome.hours.iter().map(value).collect();
         values.resize(hours, 0.0);
-        StepSeries {
-            values,
-            shade: scheduler_shade(&outcome.scheduler),
-        }
+        StepSeries { values, shade: scheduler_shade(&outcome.scheduler) }
     };
     let drawn: Vec<StepSeries> = replays.outcomes.iter().rev().map(line).collect();
-    let most = drawn
-        .iter()
-        .flat_map(|line| &line.values)
-        .copied()
-        .fold(1.0, f64::max);
+    let most = drawn.iter().flat_map(|line| &line.values).copied().fold(1.0, f64::max);
     let axes = FigureAxes {
         x: "days",
         y: unit,

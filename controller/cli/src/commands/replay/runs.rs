@@ -23,11 +23,7 @@ pub(crate) struct CheckpointArgs {
     #[arg(long = "checkpoint", value_name = "FILE")]
     file: Option<String>,
     /// Seconds between two checkpoints
-    #[arg(
-        long = "checkpoint-seconds",
-        value_name = "CHECKPOINT_SECONDS",
-        default_value_t = 10.0
-    )]
+    #[arg(long = "checkpoint-seconds", value_name = "CHECKPOINT_SECONDS", default_value_t = 10.0)]
     seconds: f64,
 }
 
@@ -48,10 +44,7 @@ fn replay_setup(
     setup: &ReplaySetup,
     kept: Option<&CheckpointFile>,
 ) -> Result<ReplayOutcome, CommandError> {
-    let checkpoint = kept
-        .map(CheckpointFile::read_checkpoint)
-        .transpose()?
-        .flatten();
+    let checkpoint = kept.map(CheckpointFile::read_checkpoint).transpose()?.flatten();
     let mut replay = match checkpoint {
         Some(checkpoint) => TraceReplay::resume_from(setup, &checkpoint),
         None => TraceReplay::new(setup),

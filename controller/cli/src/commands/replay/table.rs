@@ -56,7 +56,5 @@ pub(super) fn print_replays(replays: &ReplayComparison) -> Result<(), CommandErr
     findings.iter().try_for_each(output::print_line)?;
     output::print_line("")?;
     let notes = replays.notes.iter();
-    notes
-        .map(|note| format!("* {note}"))
-        .try_for_each(output::print_line)
+    notes.map(|note| format!("* {note}")).try_for_each(output::print_line)
 }

@@ -55,9 +55,7 @@ impl TraceArgs {
         if self.trace == COMPOSED {
             let composition = TraceComposition::lingjun_like().limited_to(cluster_gpus);
             let composed = compose_trace(&composition, self.seed);
-            return Ok(composed
-                .map_err(|error| CommandError::input("--trace", error))?
-                .trace);
+            return Ok(composed.map_err(|error| CommandError::input("--trace", error))?.trace);
         }
         let (mut trace, format) = self.read_trace()?;
         self.draw_models(&mut trace, format, models);
@@ -83,10 +81,7 @@ impl TraceArgs {
             max_jobs: self.max_jobs,
             ..TraceSelection::default()
         };
-        Ok((
-            JobTrace::read_jobs(reader, &selection).map_err(about)?,
-            format,
-        ))
+        Ok((JobTrace::read_jobs(reader, &selection).map_err(about)?, format))
     }
 
     /// Names that the trace drew at random are drawn again; so are those it does not tell.

@@ -30,25 +30,10 @@ pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, 
     let rows = vec![
         row("iteration of GPT, alone", "s", Some(1.53), gpt_alone),
         row("iteration of GPT, with BERT", "s", Some(1.70), gpt_shared),
-        row(
-            "throughput of GPT",
-            "%",
-            Some(-9.9),
-            percent_change(gpt_shared, gpt_alone),
-        ),
+        row("throughput of GPT", "%", Some(-9.9), percent_change(gpt_shared, gpt_alone)),
         row("iteration of BERT, alone", "s", None, bert_alone),
-        row(
-            "throughput of BERT",
-            "%",
-            Some(-7.7),
-            percent_change(bert_shared, bert_alone),
-        ),
-        row(
-            "GPU utilisation",
-            "%",
-            Some(-9.5),
-            lost_utilisation(&experiment, &alone, &shared),
-        ),
+        row("throughput of BERT", "%", Some(-7.7), percent_change(bert_shared, bert_alone)),
+        row("GPU utilisation", "%", Some(-9.5), lost_utilisation(&experiment, &alone, &shared)),
     ];
     Ok(PaperReproduction {
         about: "A 64-GPU GPT, alone and while a 16-GPU BERT shares its links.".to_owned(),
@@ -77,9 +62,7 @@ fn lost_utilisation(
     let jobs = experiment.input.jobs.iter().zip(alone);
     let busy = |(job, alone): (&Job, &IsolatedJob)| {
         let gpus = f64::from(job.gpu_count());
-        let share = alone
-            .iteration_seconds
-            .map(|seconds| job.compute_seconds / seconds);
+        let share = alone.iteration_seconds.map(|seconds| job.compute_seconds / seconds);
         (gpus, gpus * share.unwrap_or(0.0))
     };
     let (gpus, busy): (Vec<f64>, Vec<f64>) = jobs.map(busy).unzip();

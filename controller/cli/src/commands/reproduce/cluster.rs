@@ -61,11 +61,7 @@ struct SchedulingScheme {
 impl SchedulingScheme {
     /// As it is: everyone holds up everyone.
     fn new(placement: PlacementAlgorithm, scheduler: Scheduler) -> Self {
-        Self {
-            placement,
-            scheduler,
-            hindrance: InterferenceModel::AllJobs,
-        }
+        Self { placement, scheduler, hindrance: InterferenceModel::AllJobs }
     }
 }
 
@@ -89,10 +85,7 @@ impl ReplayWorkload {
             trace: composed.trace,
             models: ModelTable::built_in(),
             volume: self.volume,
-            policy: Policy {
-                search_events: 0,
-                ..Policy::default()
-            },
+            policy: Policy { search_events: 0, ..Policy::default() },
             placement: PlacementAlgorithm::SameLeaf,
             scheduler: Scheduler::Crux,
             interference: InterferenceModel::AllJobs,
@@ -124,10 +117,7 @@ impl ReplayWorkload {
             self.volume
         );
         let outcomes = runs::replay_all(&setups, &CheckpointArgs::default())?;
-        Ok(ReplayRuns {
-            ways: ways.to_vec(),
-            outcomes,
-        })
+        Ok(ReplayRuns { ways: ways.to_vec(), outcomes })
     }
 }
 
@@ -208,10 +198,7 @@ mod tests {
     #[test]
     fn who_was_not_replayed_is_an_error_and_not_somebody_else() {
         let asked = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Crux);
-        let runs = ReplayRuns {
-            ways: vec![asked],
-            outcomes: Vec::new(),
-        };
+        let runs = ReplayRuns { ways: vec![asked], outcomes: Vec::new() };
         assert!(runs.outcomes_of(asked).is_ok());
         let other = SchedulingScheme::new(PlacementAlgorithm::SameLeaf, Scheduler::Ecmp);
         let error = runs.outcomes_of(other).unwrap_err().to_string();

@@ -32,12 +32,8 @@ const RIVALS: [&str; 3] = ["FCFS", "Gavel", "ElasticFlow"];
 
 /// What the stored results of the testbed come to: jobs that ended, their mean completion time in
 /// seconds and samples per second; Crius first, then its rivals.
-const TESTBED: [(f64, f64, f64); 4] = [
-    (151.0, 5645.0, 311.5),
-    (98.0, 6632.0, 209.4),
-    (102.0, 6930.0, 225.9),
-    (97.0, 3289.0, 260.4),
-];
+const TESTBED: [(f64, f64, f64); 4] =
+    [(151.0, 5645.0, 311.5), (98.0, 6632.0, 209.4), (102.0, 6930.0, 225.9), (97.0, 3289.0, 260.4)];
 
 /// By how much Crius cuts completion times there, in %: with jobs that a rival did not end counted
 /// as long as the longest of all, and over jobs that ended.
@@ -62,22 +58,15 @@ struct CriusVariant {
 }
 
 /// As on the testbed.
-const AS_PRINTED: CriusVariant = CriusVariant {
-    load: 1.0,
-    stall: RestartStall::ALL_PLANS,
-    all_knowing: false,
-};
+const AS_PRINTED: CriusVariant =
+    CriusVariant { load: 1.0, stall: RestartStall::ALL_PLANS, all_knowing: false };
 
 impl CriusTestbed {
     fn new() -> Self {
         let cluster = crius_cluster();
         let truth = ThroughputTable::from_published(&cluster);
         let data_parallel = truth.clone().data_parallel_only(&cluster);
-        Self {
-            cluster,
-            truth,
-            data_parallel,
-        }
+        Self { cluster, truth, data_parallel }
     }
 
     fn replay_policy(
@@ -103,30 +92,16 @@ impl CriusTestbed {
     ) -> Result<Vec<RoundOutcome>, CommandError> {
         let jobs = draw_jobs(seed, variant.load, &self.truth);
         let stall = variant.stall;
-        let known = if variant.all_knowing {
-            &self.truth
-        } else {
-            &self.data_parallel
-        };
+        let known = if variant.all_knowing { &self.truth } else { &self.data_parallel };
         let (table, known) = (|| self.truth.clone(), || known.clone());
         let policies: [Box<dyn PlacementPolicy>; 4] = [
             Box::new(CriusPolicy::new(table())),
-            Box::new(FcfsPolicy {
-                table: table(),
-                stall,
-            }),
-            Box::new(GavelPolicy {
-                table: known(),
-                stall,
-            }),
-            Box::new(ElasticFlowPolicy {
-                table: known(),
-                stall,
-            }),
+            Box::new(FcfsPolicy { table: table(), stall }),
+            Box::new(GavelPolicy { table: known(), stall }),
+            Box::new(ElasticFlowPolicy { table: known(), stall }),
         ];
-        let replayed = policies
-            .into_iter()
-            .map(|mut policy| self.replay_policy(&jobs, &mut *policy));
+        let replayed =
+            policies.into_iter().map(|mut policy| self.replay_policy(&jobs, &mut *policy));
         replayed.collect()
     }
 }
@@ -137,10 +112,7 @@ fn run_seeds(
     variant: CriusVariant,
 ) -> Result<Vec<Vec<RoundOutcome>>, CommandError> {
     let lab = CriusTestbed::new();
-    options
-        .all_seeds()
-        .map(|seed| lab.replay_all(seed, variant))
-        .collect()
+    options.all_seeds().map(|seed| lab.replay_all(seed, variant)).collect()
 }
 
 /// Completion times and throughput against FCFS, Gavel and `ElasticFlow`.
@@ -168,33 +140,12 @@ pub(super) fn reproduce_jct(options: SeedOptions) -> Result<PaperReproduction, C
 
 /// What the sources leave open, swept.
 fn swept_variants() -> [(&'static str, CriusVariant); 4] {
-    let cheap = CriusVariant {
-        stall: RestartStall::PRUNED,
-        ..AS_PRINTED
-    };
+    let cheap = CriusVariant { stall: RestartStall::PRUNED, ..AS_PRINTED };
     [
         ("equal stalls, ", cheap),
-        (
-            "equal stalls and knowledge, ",
-            CriusVariant {
-                all_knowing: true,
-                ..cheap
-            },
-        ),
-        (
-            "half the jobs, ",
-            CriusVariant {
-                load: 0.5,
-                ..AS_PRINTED
-            },
-        ),
-        (
-            "a quarter of the jobs, ",
-            CriusVariant {
-                load: 0.25,
-                ..AS_PRINTED
-            },
-        ),
+        ("equal stalls and knowledge, ", CriusVariant { all_knowing: true, ..cheap }),
+        ("half the jobs, ", CriusVariant { load: 0.5, ..AS_PRINTED }),
+        ("a quarter of the jobs, ", CriusVariant { load: 0.25, ..AS_PRINTED }),
     ]
 }
 
@@ -208,33 +159,16 @@ fn absolute_rows(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
         let row = |measure: &str, unit, paper, values: &[f64]| {
             MeasureRow::new(format!("{measure}, {name}"), unit, Some(paper), values)
         };
-        let ended = row(
-            "jobs ended",
-            "jobs",
-            ended,
-            &of(|run| run.completion_seconds.len() as f64),
-        );
-        let completion = row(
-            "completion of ended jobs",
-            "s",
-            completion,
-            &of(completion_seconds),
-        );
-        let speed = row(
-            "throughput",
-            "samples/s",
-            speed,
-            &of(RoundOutcome::mean_samples_per_second),
-        );
+        let ended =
+            row("jobs ended", "jobs", ended, &of(|run| run.completion_seconds.len() as f64));
+        let completion = row("completion of ended jobs", "s", completion, &of(completion_seconds));
+        let speed =
+            row("throughput", "samples/s", speed, &of(RoundOutcome::mean_samples_per_second));
         [ended, completion, speed]
     });
     let mut rows: Vec<MeasureRow> = rows.collect();
     // Like beside like.
-    rows.sort_by_key(|row| {
-        ["jobs", "s", "samples/s"]
-            .iter()
-            .position(|unit| row.unit == *unit)
-    });
+    rows.sort_by_key(|row| ["jobs", "s", "samples/s"].iter().position(|unit| row.unit == *unit));
     rows
 }
 
@@ -272,9 +206,7 @@ fn speed_rows(prefix: &str, runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
         let ratio = |run: &Vec<RoundOutcome>| {
             run[0].mean_samples_per_second() / run[rival + 1].mean_samples_per_second()
         };
-        let paper = prefix
-            .is_empty()
-            .then(|| TESTBED[0].2 / TESTBED[rival + 1].2);
+        let paper = prefix.is_empty().then(|| TESTBED[0].2 / TESTBED[rival + 1].2);
         let ratios: Vec<f64> = runs.iter().map(ratio).collect();
         let measure = format!("{prefix}throughput / {name}");
         MeasureRow::new(measure, "ratio", paper, &ratios)
@@ -301,18 +233,13 @@ fn padded_cut(runs: &[RoundOutcome], rival: usize) -> f64 {
 
 /// Over the jobs that each ended, which are not the same.
 fn ended_cut(runs: &[RoundOutcome], rival: usize) -> f64 {
-    -percent_change(
-        completion_seconds(&runs[rival]),
-        completion_seconds(&runs[0]),
-    )
+    -percent_change(completion_seconds(&runs[rival]), completion_seconds(&runs[0]))
 }
 
 /// Over the jobs that both ended.
 fn common_cut(runs: &[RoundOutcome], rival: usize) -> f64 {
     let (ours, theirs) = (&runs[0].completion_seconds, &runs[rival].completion_seconds);
-    let common = ours
-        .iter()
-        .filter_map(|(job, ours)| Some((*ours, *theirs.get(job)?)));
+    let common = ours.iter().filter_map(|(job, ours)| Some((*ours, *theirs.get(job)?)));
     let (ours, theirs): (Vec<f64>, Vec<f64>) = common.unzip();
     -percent_change(mean_value(&theirs), mean_value(&ours))
 }

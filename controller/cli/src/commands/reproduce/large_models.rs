@@ -29,24 +29,9 @@ const ITERATIONS: [(f64, f64); 7] = [
 
 /// Families, their weights, and the sizes and batches that each has, from small to large.
 const FAMILIES: [(&str, f64, [&str; 5], [u32; 3]); 3] = [
-    (
-        "wide-resnet",
-        20.0,
-        ["500M", "1B", "2B", "4B", "6.8B"],
-        [256, 512, 1024],
-    ),
-    (
-        "bert",
-        30.0,
-        ["760M", "1.3B", "2.6B", "6.7B", "15B"],
-        [128, 256, 512],
-    ),
-    (
-        "moe",
-        50.0,
-        ["690M", "1.3B", "2.4B", "10B", "27B"],
-        [256, 512, 1024],
-    ),
+    ("wide-resnet", 20.0, ["500M", "1B", "2B", "4B", "6.8B"], [256, 512, 1024]),
+    ("bert", 30.0, ["760M", "1.3B", "2.6B", "6.7B", "15B"], [128, 256, 512]),
+    ("moe", 50.0, ["690M", "1.3B", "2.4B", "10B", "27B"], [256, 512, 1024]),
 ];
 const SIZES: [f64; 5] = [20.0, 20.0, 20.0, 15.0, 10.0];
 const BATCHES: [f64; 3] = [50.0, 5.0, 1.0];
@@ -57,11 +42,7 @@ const KINDS: [f64; 2] = [117.0, 127.0];
 
 /// Sixteen hosts with two A40 each and sixteen with two A10.
 pub(super) fn crius_cluster() -> GpuCluster {
-    let host = |number: u32| ClusterHost {
-        gpus: 2,
-        leaf: number / 8,
-        kind: number / 16,
-    };
+    let host = |number: u32| ClusterHost { gpus: 2, leaf: number / 8, kind: number / 16 };
     GpuCluster {
         hosts: (0..32).map(host).collect(),
         kinds: ["A40", "A10"].map(str::to_owned).to_vec(),
@@ -81,8 +62,7 @@ pub(super) fn draw_jobs(seed: u64, load: f64, table: &ThroughputTable) -> Vec<Pl
     }
     arrivals.sort_by(f64::total_cmp);
     let jobs = arrivals.into_iter().enumerate();
-    jobs.map(|(number, at)| draw_job(number as u32, at, table, &mut random))
-        .collect()
+    jobs.map(|(number, at)| draw_job(number as u32, at, table, &mut random)).collect()
 }
 
 fn draw_job(
@@ -147,11 +127,7 @@ mod tests {
         assert_eq!(jobs.len(), 244);
         let mut iterations: Vec<f64> = jobs.iter().map(|job| job.remaining_iterations).collect();
         iterations.sort_by(f64::total_cmp);
-        assert!(
-            (100.0..240.0).contains(&iterations[122]),
-            "{}",
-            iterations[122]
-        );
+        assert!((100.0..240.0).contains(&iterations[122]), "{}", iterations[122]);
         assert!(iterations[0] >= 6.0 && iterations[243] == 500.0);
         assert_eq!(crius_cluster().total_gpus(), 64);
         assert_eq!(

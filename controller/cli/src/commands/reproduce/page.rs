@@ -24,14 +24,9 @@ pub(super) fn render_page(reproductions: &[PaperReproduction]) -> String {
 
 fn render_reproduction(reproduction: &PaperReproduction) -> String {
     let assumed = reproduction.assumptions.iter();
-    let assumed: String = assumed
-        .map(|text| format!("<li>{}</li>\n", escape_html(text)))
-        .collect();
+    let assumed: String = assumed.map(|text| format!("<li>{}</li>\n", escape_html(text))).collect();
     let parts: String = rows_by_part(&reproduction.rows).map(render_part).collect();
-    let body = format!(
-        "{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}",
-        reproduction.figures,
-    );
+    let body = format!("{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
     let about = format!("{} {}", reproduction.about, reproduction.source);
     render_section(&reproduction.experiment, &escape_html(&about), &body)
 }

@@ -57,15 +57,8 @@ const FIG_6: [(usize, [f64; 4]); 3] = [
 const FIG_4_AVERAGES: [f64; 4] = [175.0, 185.0, 450.0, 260.0];
 
 /// The paper's makespans in slots by kappa, read off Fig. 5.
-const FIG_5: [(u32, f64); 7] = [
-    (1, 626.0),
-    (2, 564.0),
-    (4, 541.0),
-    (8, 535.0),
-    (10, 700.0),
-    (16, 749.0),
-    (32, 736.0),
-];
+const FIG_5: [(u32, f64); 7] =
+    [(1, 626.0), (2, 564.0), (4, 541.0), (8, 535.0), (10, 700.0), (16, 749.0), (32, 736.0)];
 
 /// Makespans and average completion of four policies on 20 servers.
 pub(super) fn reproduce_fig4(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
@@ -75,21 +68,11 @@ pub(super) fn reproduce_fig4(options: SeedOptions) -> Result<PaperReproduction, 
     for (policy, name) in POLICIES.iter().enumerate() {
         let averages: Vec<f64> = runs.iter().map(|run| run[policy].average).collect();
         let measure = format!("average completion, {name}");
-        rows.push(MeasureRow::new(
-            measure,
-            "slots",
-            Some(FIG_4_AVERAGES[policy]),
-            &averages,
-        ));
+        rows.push(MeasureRow::new(measure, "slots", Some(FIG_4_AVERAGES[policy]), &averages));
     }
     rows.extend(ratio_rows("", paper, &runs));
     let lost: Vec<f64> = runs.iter().map(|run| run[0].lost).collect();
-    rows.push(MeasureRow::new(
-        "lost by SJF-BCO to sharing",
-        "%",
-        Some(15.0),
-        &lost,
-    ));
+    rows.push(MeasureRow::new("lost by SJF-BCO to sharing", "%", Some(15.0), &lost));
     for gradient in SMALLER {
         let runs = self::run_policies(options, 20, gradient)?;
         rows.extend(ratio_rows(&format!("m {gradient}, "), paper, &runs));
@@ -168,16 +151,9 @@ impl PolicyMakespan {
         let placed = problem.jobs.iter().zip(schedule.jobs.iter().flatten());
         let (alone, taken) = placed.fold((0.0, 0.0), |(alone, taken), (job, placed)| {
             let slots = (placed.end - placed.start) as f64;
-            (
-                alone + problem.communication.estimate_slots(job),
-                taken + slots,
-            )
+            (alone + problem.communication.estimate_slots(job), taken + slots)
         });
-        let ends = schedule
-            .jobs
-            .iter()
-            .flatten()
-            .map(|placed| placed.end as f64);
+        let ends = schedule.jobs.iter().flatten().map(|placed| placed.end as f64);
         Self {
             makespan: schedule.makespan as f64,
             average: ends.sum::<f64>() / schedule.jobs.len() as f64,
@@ -202,12 +178,9 @@ fn run_policies(
             complete_schedule(&problem, &mut PlacementRule::Random(random), HORIZON),
         ];
         let runs = runs.iter().map(|found| {
-            found
-                .as_ref()
-                .map(|found| PolicyMakespan::from_schedule(&problem, found))
+            found.as_ref().map(|found| PolicyMakespan::from_schedule(&problem, found))
         });
-        runs.collect::<Option<Vec<PolicyMakespan>>>()
-            .ok_or_else(too_tight)
+        runs.collect::<Option<Vec<PolicyMakespan>>>().ok_or_else(too_tight)
     };
     options.all_seeds().map(run).collect()
 }
@@ -228,9 +201,7 @@ fn makespan_rows(prefix: &str, paper: [f64; 4], runs: &[Vec<PolicyMakespan>]) ->
 /// Makespans of the others in units of that of SJF-BCO.
 fn ratio_rows(prefix: &str, paper: [f64; 4], runs: &[Vec<PolicyMakespan>]) -> Vec<MeasureRow> {
     let row = |(policy, name): (usize, &&str)| {
-        let ratios = runs
-            .iter()
-            .map(|run| run[policy].makespan / run[0].makespan);
+        let ratios = runs.iter().map(|run| run[policy].makespan / run[0].makespan);
         let ratios: Vec<f64> = ratios.collect();
         let paper = Some(paper[policy] / paper[0]);
         MeasureRow::new(format!("{prefix}{name} / SJF-BCO"), "ratio", paper, &ratios)
@@ -269,12 +240,8 @@ fn complete_schedule(
 /// The jobs and servers of a seed.
 fn draw_problem(seed: u64, servers: usize, gradient: f64) -> PlacementProblem {
     let mut random = seeded_stream(seed, 1);
-    let sizes = SIZES
-        .iter()
-        .flat_map(|(gpus, count)| std::iter::repeat_n(*gpus, *count));
-    let mut jobs: Vec<RingJob> = sizes
-        .map(|gpus| draw_job(gpus, gradient, &mut random))
-        .collect();
+    let sizes = SIZES.iter().flat_map(|(gpus, count)| std::iter::repeat_n(*gpus, *count));
+    let mut jobs: Vec<RingJob> = sizes.map(|gpus| draw_job(gpus, gradient, &mut random)).collect();
     // They come in no order.
     for place in (1..jobs.len()).rev() {
         jobs.swap(place, random.random_range(0..=place));
@@ -297,22 +264,9 @@ fn draw_job(gpus: u32, gradient: f64, random: &mut ChaCha8Rng) -> RingJob {
     let iterations = random.random_range(1_000..=6_000_u64);
     let slots = random.random_range(50.0..=300.0_f64);
     let iteration = (slots / iterations as f64).clamp(0.01, 0.05);
-    let still = RingJob {
-        gpus,
-        iterations,
-        gradient,
-        batch: 0.0,
-        forward: 0.0,
-        backward: 0.0,
-    };
-    let alone = sjf_bco::RingSpan {
-        servers: 1,
-        contention: 0,
-    };
-    RingJob {
-        backward: iteration - CONSTANTS.iteration_slots(&still, alone),
-        ..still
-    }
+    let still = RingJob { gpus, iterations, gradient, batch: 0.0, forward: 0.0, backward: 0.0 };
+    let alone = sjf_bco::RingSpan { servers: 1, contention: 0 };
+    RingJob { backward: iteration - CONSTANTS.iteration_slots(&still, alone), ..still }
 }
 
 fn seeded_stream(seed: u64, number: u64) -> ChaCha8Rng {
@@ -362,15 +316,9 @@ mod tests {
         let problem = draw_problem(1, 20, GRADIENT);
         assert_eq!(problem.jobs.len(), 160);
         for job in &problem.jobs {
-            let alone = sjf_bco::RingSpan {
-                servers: 1,
-                contention: 0,
-            };
+            let alone = sjf_bco::RingSpan { servers: 1, contention: 0 };
             let iteration = CONSTANTS.iteration_slots(job, alone);
-            assert!(
-                (0.01 - 1e-9..=0.05 + 1e-9).contains(&iteration),
-                "{iteration}"
-            );
+            assert!((0.01 - 1e-9..=0.05 + 1e-9).contains(&iteration), "{iteration}");
             assert!(job.backward > 0.0);
         }
     }

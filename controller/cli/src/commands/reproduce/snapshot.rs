@@ -43,9 +43,7 @@ pub(super) fn reproduce_fig24(options: SeedOptions) -> Result<PaperReproduction,
         let compared = compare::compare_schedulers(experiment, &Scheduler::ALL, Vec::new());
         seen.push(compared.map_err(|error| CommandError::failed(&error))?);
     }
-    let figures = seen
-        .first()
-        .map_or_else(String::new, compare::page::render_wires);
+    let figures = seen.first().map_or_else(String::new, compare::page::render_wires);
     Ok(PaperReproduction {
         about: "Whose traffic is on the wire, and what it is worth.".to_owned(),
         source: "Cao et al. (Crux), SIGCOMM 2024, Fig. 24 and §6.3; utilisations of two weeks are \
@@ -74,12 +72,7 @@ fn comparison_rows(seen: &[ComparedRuns]) -> Vec<MeasureRow> {
     let utilisation = |scheduler: Scheduler| {
         let ours = of(&|one| scheduler_outcome(one, scheduler).gpu_utilization * 100.0);
         let measure = format!("GPU utilisation, {scheduler}");
-        MeasureRow::new(
-            measure,
-            "% of GPU time",
-            paper_utilisation(scheduler),
-            &ours,
-        )
+        MeasureRow::new(measure, "% of GPU time", paper_utilisation(scheduler), &ours)
     };
     let mut rows: Vec<MeasureRow> = Scheduler::ALL.into_iter().map(utilisation).collect();
     let compared = [
@@ -91,24 +84,14 @@ fn comparison_rows(seen: &[ComparedRuns]) -> Vec<MeasureRow> {
     rows.extend(compared.map(|(before, now, paper)| {
         let utilisation = |one: &ComparedRuns, of| scheduler_outcome(one, of).gpu_utilization;
         let ours = of(&|one| percent_change(utilisation(one, before), utilisation(one, now)));
-        MeasureRow::new(
-            format!("GPU utilisation, {now} over {before}"),
-            "%",
-            Some(paper),
-            &ours,
-        )
+        MeasureRow::new(format!("GPU utilisation, {now} over {before}"), "%", Some(paper), &ours)
     }));
     let ours = of(&|one| {
         let [before, now] =
             [Scheduler::CruxPa, Scheduler::CruxPsPa].map(|of| carried_traffic(one, of));
         percent_change(before, now)
     });
-    rows.push(MeasureRow::new(
-        "traffic, crux-ps-pa over crux-pa",
-        "%",
-        Some(97.0),
-        &ours,
-    ));
+    rows.push(MeasureRow::new("traffic, crux-ps-pa over crux-pa", "%", Some(97.0), &ours));
     rows
 }
 
@@ -134,13 +117,7 @@ fn clos_fabric() -> Result<Fabric, CommandError> {
 fn draw_snapshot(fabric: &Fabric, seed: u64) -> Result<DemoScenario, CommandError> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut hosts: Vec<(usize, &str)> = Vec::new();
-    hosts.extend(
-        fabric
-            .hosts()
-            .iter()
-            .map(|host| host.name.as_str())
-            .enumerate(),
-    );
+    hosts.extend(fabric.hosts().iter().map(|host| host.name.as_str()).enumerate());
     hosts.shuffle(&mut random);
     let mut used = GPUS as usize / 8;
     let mut jobs: Vec<(String, TrainedModel, Vec<HostShare<'_>>)> = Vec::new();
@@ -149,29 +126,13 @@ fn draw_snapshot(fabric: &Fabric, seed: u64) -> Result<DemoScenario, CommandErro
         let (taken, left) = hosts.split_at(count.min(hosts.len()));
         let mut taken = taken.to_vec();
         taken.sort_unstable();
-        let shares = taken
-            .into_iter()
-            .map(|(_, name)| (name, 8, WHOLE))
-            .collect();
-        jobs.push((
-            format!("job{:02}", jobs.len() + 1),
-            draw_model(count, &mut random),
-            shares,
-        ));
+        let shares = taken.into_iter().map(|(_, name)| (name, 8, WHOLE)).collect();
+        jobs.push((format!("job{:02}", jobs.len() + 1), draw_model(count, &mut random), shares));
         hosts = left.to_vec();
         used -= count;
     }
-    let placed = jobs.iter().map(|(id, model, shares)| ScenarioJob {
-        id,
-        model: *model,
-        shares,
-    });
-    DemoScenario::place_jobs(
-        fabric.clone(),
-        &placed.collect::<Vec<_>>(),
-        CALIBRATED,
-        seed,
-    )
+    let placed = jobs.iter().map(|(id, model, shares)| ScenarioJob { id, model: *model, shares });
+    DemoScenario::place_jobs(fabric.clone(), &placed.collect::<Vec<_>>(), CALIBRATED, seed)
 }
 
 fn draw_size(random: &mut ChaCha8Rng) -> usize {

@@ -21,12 +21,7 @@ const CONNECTIONS: [u16; 3] = [2, 4, 8];
 const GPT: ScenarioJob<'static> = ScenarioJob {
     id: "gpt",
     model: TrainedModel::Gpt,
-    shares: &[
-        ("h1", 8, WHOLE),
-        ("h4", 8, WHOLE),
-        ("h7", 8, WHOLE),
-        ("h10", 8, WHOLE),
-    ],
+    shares: &[("h1", 8, WHOLE), ("h4", 8, WHOLE), ("h7", 8, WHOLE), ("h10", 8, WHOLE)],
 };
 
 /// The BERT jobs of Fig. 19, each on halves of two hosts on different leaves.
@@ -42,11 +37,7 @@ const BERTS: [ScenarioJob<'static>; 8] = [
 ];
 
 const fn bert_job(id: &'static str, shares: &'static [HostShare<'static>]) -> ScenarioJob<'static> {
-    ScenarioJob {
-        id,
-        model: TrainedModel::Bert,
-        shares,
-    }
+    ScenarioJob { id, model: TrainedModel::Bert, shares }
 }
 
 /// How many of them run together.
@@ -87,16 +78,8 @@ fn fig19_rows(connections: u16, by_count: &[Vec<CruxGain>]) -> Vec<MeasureRow> {
     type Measure = (&'static str, fn(&CruxGain) -> f64, [f64; 2]);
     let measures: [Measure; 3] = [
         ("GPU utilisation", |gain| gain.utilisation, [8.3, 12.9]),
-        (
-            "completion of GPT",
-            |gain| gain.mean_change("gpt"),
-            [-11.0, -25.0],
-        ),
-        (
-            "completion of BERT",
-            |gain| gain.mean_change("bert"),
-            [0.0, 3.0],
-        ),
+        ("completion of GPT", |gain| gain.mean_change("gpt"), [-11.0, -25.0]),
+        ("completion of BERT", |gain| gain.mean_change("bert"), [0.0, 3.0]),
     ];
     let mut rows = Vec::new();
     for (name, value, [mild, strong]) in measures {
@@ -120,18 +103,8 @@ pub(super) fn reproduce_fig20(options: SeedOptions) -> Result<PaperReproduction,
     let measured = measure_gains(options, 1, testbed)?;
     let of = |value: fn(&CruxGain) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
     let mut rows = vec![
-        MeasureRow::new(
-            "GPU utilisation",
-            "%",
-            Some(13.9),
-            &of(|gain| gain.utilisation),
-        ),
-        MeasureRow::new(
-            "completion of GPT",
-            "%",
-            Some(-18.0),
-            &of(|gain| gain.mean_change("gpt")),
-        ),
+        MeasureRow::new("GPU utilisation", "%", Some(13.9), &of(|gain| gain.utilisation)),
+        MeasureRow::new("completion of GPT", "%", Some(-18.0), &of(|gain| gain.mean_change("gpt"))),
         MeasureRow::new(
             "completion of BERT",
             "%",
@@ -191,24 +164,14 @@ fn measure_gains(
 ) -> Result<Vec<CruxGain>, CommandError> {
     let gain = |seed: u64| {
         let DemoScenario { fabric, jobs, .. } = scenario(seed)?;
-        let jobs = jobs
-            .into_iter()
-            .map(|job| split_flows(job, connections))
-            .collect();
+        let jobs = jobs.into_iter().map(|job| split_flows(job, connections)).collect();
         let experiment = default_experiment(fabric, jobs, SECONDS);
         let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
         let with = simulate_outcome(&experiment, Scheduler::Crux)?;
-        let jobs = without
-            .jobs
-            .iter()
-            .zip(&with.jobs)
-            .filter_map(|(without, with)| {
-                let seconds = (
-                    without.mean_iteration_seconds?,
-                    with.mean_iteration_seconds?,
-                );
-                Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
-            });
+        let jobs = without.jobs.iter().zip(&with.jobs).filter_map(|(without, with)| {
+            let seconds = (without.mean_iteration_seconds?, with.mean_iteration_seconds?);
+            Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
+        });
         Ok(CruxGain {
             utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
             jobs: jobs.collect(),
@@ -223,17 +186,11 @@ fn split_flows(job: Job, connections: u16) -> Job {
         let flow = flow.clone();
         (0..connections).map(move |connection| Flow {
             bytes: flow.bytes / f64::from(connections),
-            udp_src_port: 0xC000
-                | flow
-                    .udp_src_port
-                    .wrapping_add(connection.wrapping_mul(1_009)),
+            udp_src_port: 0xC000 | flow.udp_src_port.wrapping_add(connection.wrapping_mul(1_009)),
             ..flow.clone()
         })
     };
-    Job {
-        flows: job.flows.iter().flat_map(split).collect(),
-        ..job
-    }
+    Job { flows: job.flows.iter().flat_map(split).collect(), ..job }
 }
 
 /// An experiment without failures under the default policy.

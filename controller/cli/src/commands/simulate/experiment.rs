@@ -30,11 +30,7 @@ impl ExperimentArgs {
     pub(crate) fn read_experiment(
         &self,
     ) -> Result<(SimulationExperiment, Vec<Finding>), CommandError> {
-        let InputDocuments {
-            input,
-            policy,
-            findings,
-        } = self.documents.read_with(|document| {
+        let InputDocuments { input, policy, findings } = self.documents.read_with(|document| {
             document.levels = self.levels.unwrap_or(document.levels);
         })?;
         let experiment = SimulationExperiment {
@@ -60,12 +56,10 @@ impl ExperimentArgs {
     }
 
     fn parse_faults(&self, fabric: &Fabric) -> Result<Vec<FabricFault>, CommandError> {
-        let failures = parse_all("--fail", &self.fail, |text| {
-            FabricFault::parse_failure(fabric, text)
-        })?;
-        let repairs = parse_all("--repair", &self.repair, |text| {
-            FabricFault::parse_repair(fabric, text)
-        })?;
+        let failures =
+            parse_all("--fail", &self.fail, |text| FabricFault::parse_failure(fabric, text))?;
+        let repairs =
+            parse_all("--repair", &self.repair, |text| FabricFault::parse_repair(fabric, text))?;
         Ok([failures, repairs].concat())
     }
 }
@@ -76,7 +70,5 @@ fn parse_all(
     parse: impl Fn(&str) -> Result<FabricFault, FaultParseError>,
 ) -> Result<Vec<FabricFault>, CommandError> {
     let texts = texts.iter();
-    texts
-        .map(|text| parse(text).map_err(|error| CommandError::input(option, error)))
-        .collect()
+    texts.map(|text| parse(text).map_err(|error| CommandError::input(option, error))).collect()
 }

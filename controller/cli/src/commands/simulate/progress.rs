@@ -23,22 +23,14 @@ impl SimulationProgress {
 
     /// Work of that name on a `whole` counted in `unit`, which begins now.
     pub(crate) fn with_unit(name: &'static str, whole: f64, unit: &'static str) -> Self {
-        Self {
-            name,
-            whole,
-            unit,
-            reported: Instant::now(),
-        }
+        Self { name, whole, unit, reported: Instant::now() }
     }
 
     /// So much of the whole is behind.
     pub(crate) fn report_position(&mut self, now: f64) {
         if self.reported.elapsed() >= PAUSE {
             let share = now / self.whole * 100.0;
-            eprintln!(
-                "{}: {now:.0} of {} {} ({share:.0} %)",
-                self.name, self.whole, self.unit
-            );
+            eprintln!("{}: {now:.0} of {} {} ({share:.0} %)", self.name, self.whole, self.unit);
             self.reported = Instant::now();
         }
     }

@@ -33,14 +33,9 @@ impl FromStr for PortAttachment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text
-            .split_once('@')
-            .filter(|(_, interface)| !interface.is_empty());
+        let parts = text.split_once('@').filter(|(_, interface)| !interface.is_empty());
         let (port, interface) = parts.ok_or("not PORT@INTERFACE, as in 1@veth1")?;
-        Ok(Self {
-            port: port_number(port)?,
-            interface: interface.to_owned(),
-        })
+        Ok(Self { port: port_number(port)?, interface: interface.to_owned() })
     }
 }
 
@@ -52,10 +47,7 @@ impl PortAttachment {
     /// As simple_switch names them.
     pub(super) fn file_medium(&self) -> PortMedium {
         let file = |direction| PathBuf::from(format!("{}_{direction}.pcap", self.interface));
-        PortMedium::Files {
-            input: file("in"),
-            output: file("out"),
-        }
+        PortMedium::Files { input: file("in"), output: file("out") }
     }
 }
 
@@ -67,10 +59,7 @@ impl FromStr for PortRate {
             Some((port, rate)) => (Some(port_number(port)?), rate),
             None => (None, text),
         };
-        Ok(Self {
-            port,
-            bits_per_second: bits_per_second(rate)?,
-        })
+        Ok(Self { port, bits_per_second: bits_per_second(rate)? })
     }
 }
 
@@ -80,9 +69,7 @@ impl PortShapes {
             bits_per_second: rate.map(|rate| rate.bits_per_second),
             queue,
         };
-        let of_port = rates
-            .iter()
-            .filter_map(|rate| Some((rate.port?, shape(Some(rate)))));
+        let of_port = rates.iter().filter_map(|rate| Some((rate.port?, shape(Some(rate)))));
         Self {
             every: shape(rates.iter().rfind(|rate| rate.port.is_none())),
             of_port: of_port.collect(),
@@ -112,9 +99,7 @@ fn port_number(text: &str) -> Result<u16, String> {
 /// Bits per second; `k`, `M` and `G` stand for powers of 1000.
 fn bits_per_second(text: &str) -> Result<NonZeroU64, String> {
     let wrong = || format!("`{text}` is not a rate in bits per second, as 10M or 2.5G");
-    let unit = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let factor = match &text[unit..] {
         "" => 1.0,
         "k" | "K" => 1e3,
@@ -136,10 +121,7 @@ mod tests {
     #[test]
     fn attachments_and_rates_are_read() {
         let attachment: PortAttachment = "3@veth-3".parse().unwrap();
-        assert_eq!(
-            (attachment.port, attachment.interface.as_str()),
-            (3, "veth-3")
-        );
+        assert_eq!((attachment.port, attachment.interface.as_str()), (3, "veth-3"));
         for (text, port, rate) in [
             ("10M", None, 10_000_000),
             ("7=2.5G", Some(7), 2_500_000_000),
@@ -147,11 +129,7 @@ mod tests {
             ("1500", None, 1_500),
         ] {
             let read: PortRate = text.parse().unwrap();
-            assert_eq!(
-                (read.port, read.bits_per_second.get()),
-                (port, rate),
-                "{text}"
-            );
+            assert_eq!((read.port, read.bits_per_second.get()), (port, rate), "{text}");
         }
     }
 
@@ -160,9 +138,7 @@ mod tests {
         for text in ["1", "x@veth", "1@", "512@veth", "-1@veth"] {
             assert!(text.parse::<PortAttachment>().is_err(), "{text}");
         }
-        for text in [
-            "", "fast", "10 M", "10m", "0", "-1M", "1e99", "NaN", "x=10M", "512=10M",
-        ] {
+        for text in ["", "fast", "10 M", "10m", "0", "-1M", "1e99", "NaN", "x=10M", "512=10M"] {
             assert!(text.parse::<PortRate>().is_err(), "{text}");
         }
     }

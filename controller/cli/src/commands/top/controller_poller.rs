@@ -73,13 +73,8 @@ impl ControllerPoller {
             ending.send_replace(true);
         };
         let thread = thread::Builder::new().name("source".to_owned());
-        thread
-            .spawn(asking)
-            .map_err(|error| CommandError::failed(&error))?;
-        Ok(Self {
-            snapshot: known,
-            end,
-        })
+        thread.spawn(asking).map_err(|error| CommandError::failed(&error))?;
+        Ok(Self { snapshot: known, end })
     }
 
     /// What is known now.
@@ -114,9 +109,7 @@ async fn termination_signal() {
 pub(super) async fn read_snapshot(to: &ControllerClient) -> Result<TopSnapshot, CommandError> {
     let page: EventPage = to.get_json_async("/v1/events").await?;
     let mut known = TopSnapshot::default();
-    page.events
-        .into_iter()
-        .for_each(|event| known.add_event(event));
+    page.events.into_iter().for_each(|event| known.add_event(event));
     refresh_snapshot(to, known).await
 }
 
@@ -155,9 +148,7 @@ async fn follow_events(
     sender: &watch::Sender<Arc<TopSnapshot>>,
     since: &mut EventPosition,
 ) -> Result<(), CommandError> {
-    let mut frames = to
-        .open_event_stream(&format!("/v1/events?since={since}"))
-        .await?;
+    let mut frames = to.open_event_stream(&format!("/v1/events?since={since}")).await?;
     let mut goes_on = true;
     while goes_on {
         let mut known = TopSnapshot::clone(&sender.borrow());

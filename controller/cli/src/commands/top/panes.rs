@@ -46,12 +46,9 @@ pub(super) fn row_count(known: &TopSnapshot, pane: TopPane) -> usize {
 
 /// Draws everything.
 pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &ScreenState) {
-    let [head, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Min(3),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)])
+            .areas(frame.area());
     frame.render_widget(title_line(known), head);
     frame.render_widget(key_help(), foot);
     let is_wide = body.width >= ROOM.0 && body.height >= ROOM.1;
@@ -73,10 +70,7 @@ fn title_line(known: &TopSnapshot) -> Line<'_> {
     let holding = holding.map_or_else(String::new, |latest| {
         let holds = |row: &&SwitchRow| row.verified == Some(latest);
         let count = known.switches.iter().filter(holds).count();
-        format!(
-            ", {count} of {} switches hold generation {latest}",
-            known.switches.len()
-        )
+        format!(", {count} of {} switches hold generation {latest}", known.switches.len())
     });
     match &known.trouble {
         Some(trouble) => Line::styled(trouble.as_str(), Style::new().fg(Color::Red)),
@@ -120,31 +114,17 @@ fn draw_pane(
         true => block.border_style(Style::new().fg(Color::Cyan)),
         false => block.border_style(Style::new().add_modifier(Modifier::DIM)),
     };
-    let table = Table::new(rows, column_widths(pane))
-        .header(Row::new(names))
-        .block(block);
+    let table = Table::new(rows, column_widths(pane)).header(Row::new(names)).block(block);
     frame.render_widget(table, area);
 }
 
 fn column_widths(pane: TopPane) -> Vec<Constraint> {
     use Constraint::{Fill, Length};
     match pane {
-        TopPane::Jobs => vec![
-            Length(4),
-            Fill(1),
-            Length(6),
-            Length(9),
-            Length(5),
-            Length(8),
-        ],
-        TopPane::Links => vec![
-            Length(6),
-            Fill(2),
-            Length(7),
-            Length(7),
-            Length(BAR as u16),
-            Fill(1),
-        ],
+        TopPane::Jobs => vec![Length(4), Fill(1), Length(6), Length(9), Length(5), Length(8)],
+        TopPane::Links => {
+            vec![Length(6), Fill(2), Length(7), Length(7), Length(BAR as u16), Fill(1)]
+        }
         TopPane::Switches => vec![Fill(1), Length(8), Length(9), Length(6), Length(7)],
         TopPane::Events => vec![Length(6), Length(13), Fill(1)],
     }
@@ -163,12 +143,7 @@ fn table_rows<T>(
     if way.is_turned {
         order.reverse();
     }
-    order
-        .into_iter()
-        .skip(way.top)
-        .take(shown)
-        .map(row)
-        .collect()
+    order.into_iter().skip(way.top).take(shown).map(row).collect()
 }
 
 fn compare_jobs(a: &JobRow, b: &JobRow, column: usize) -> Ordering {
@@ -253,9 +228,7 @@ fn link_row(link: &LinkRow) -> Row<'static> {
 }
 
 fn switch_row(row: &SwitchRow) -> Row<'static> {
-    let verified = row
-        .verified
-        .map_or_else(|| "-".to_owned(), |held| held.to_string());
+    let verified = row.verified.map_or_else(|| "-".to_owned(), |held| held.to_string());
     Row::new([
         Line::from(row.name.clone()),
         Line::styled(row.state.clone(), state_style(&row.state)),

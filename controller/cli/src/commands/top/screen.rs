@@ -18,12 +18,8 @@ pub(super) enum TopPane {
 }
 
 /// All panes, in the order of their keys.
-pub(super) const PANES: [TopPane; 4] = [
-    TopPane::Jobs,
-    TopPane::Links,
-    TopPane::Switches,
-    TopPane::Events,
-];
+pub(super) const PANES: [TopPane; 4] =
+    [TopPane::Jobs, TopPane::Links, TopPane::Switches, TopPane::Events];
 
 /// How a pane is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,9 +90,7 @@ impl ScreenState {
             _ => {}
         }
         let way = &mut self.views[self.pane as usize];
-        way.top = way
-            .top
-            .min(panes::row_count(known, self.pane).saturating_sub(1));
+        way.top = way.top.min(panes::row_count(known, self.pane).saturating_sub(1));
         KeyAction::Continue
     }
 

@@ -47,10 +47,7 @@ fn known() -> TopSnapshot {
     };
     TopSnapshot {
         jobs: vec![job("gpt", 1, 7, 16), job("bert", 2, 5, 32)],
-        links: vec![
-            link("leaf1:4>spine1:1", 0.25, "up"),
-            link("leaf2:4>spine1:2", 0.9, "down"),
-        ],
+        links: vec![link("leaf1:4>spine1:1", 0.25, "up"), link("leaf2:4>spine1:2", 0.9, "down")],
         switches: vec![switch("leaf1"), switch("spine1")],
         ..TopSnapshot::default()
     }
@@ -70,9 +67,7 @@ fn press(screen: &mut ScreenState, known: &TopSnapshot, keys: &str) -> KeyAction
 
 /// Where a text is in a frame.
 fn place(frame: &str, text: &str) -> usize {
-    frame
-        .find(text)
-        .unwrap_or_else(|| panic!("no {text:?} in\n{frame}"))
+    frame.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{frame}"))
 }
 
 #[test]
@@ -80,24 +75,13 @@ fn a_wide_frame_has_all_panes_and_a_narrow_one_the_chosen_one() {
     let known = known();
     let mut screen = ScreenState::default();
     let wide = render_frame(&known, &screen, 120, 40).unwrap();
-    for text in [
-        "2 of 2 switches hold generation 3",
-        "1 jobs",
-        "2 links",
-        "3 switches",
-        "4 events",
-    ] {
+    for text in ["2 of 2 switches hold generation 3", "1 jobs", "2 links", "3 switches", "4 events"]
+    {
         place(&wide, text);
     }
-    assert!(
-        place(&wide, "leaf2:4>spine1:2") < place(&wide, "leaf1:4>spine1:1"),
-        "{wide}"
-    );
+    assert!(place(&wide, "leaf2:4>spine1:2") < place(&wide, "leaf1:4>spine1:1"), "{wide}");
     let narrow = render_frame(&known, &screen, 60, 20).unwrap();
-    assert!(
-        narrow.contains("gpt") && !narrow.contains("leaf2:4"),
-        "{narrow}"
-    );
+    assert!(narrow.contains("gpt") && !narrow.contains("leaf2:4"), "{narrow}");
     press(&mut screen, &known, "\t");
     let narrow = render_frame(&known, &screen, 60, 20).unwrap();
     assert!(
@@ -120,22 +104,13 @@ fn keys_choose_sort_and_end() {
     press(&mut screen, &known, "r");
     assert!(order(&screen), "turned round");
     press(&mut screen, &known, "r3jjjj");
-    assert_eq!(
-        (screen.pane, screen.pane_view(TopPane::Switches).top),
-        (TopPane::Switches, 1)
-    );
+    assert_eq!((screen.pane, screen.pane_view(TopPane::Switches).top), (TopPane::Switches, 1));
     assert_eq!(press(&mut screen, &known, "q"), KeyAction::Quit);
 }
 
 #[test]
 fn a_controller_that_is_away_is_told_of() {
-    let known = TopSnapshot {
-        trouble: Some("the controller is away".to_owned()),
-        ..known()
-    };
+    let known = TopSnapshot { trouble: Some("the controller is away".to_owned()), ..known() };
     let frame = render_frame(&known, &ScreenState::default(), 60, 20).unwrap();
-    assert!(
-        frame.contains("the controller is away") && frame.contains("gpt"),
-        "{frame}"
-    );
+    assert!(frame.contains("the controller is away") && frame.contains("gpt"), "{frame}");
 }

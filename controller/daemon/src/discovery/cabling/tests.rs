@@ -7,29 +7,19 @@ use topology::clos::{self, ClosSpec};
 
 /// Two leaves with a host each, two spines: leaf1:1-h1, leaf1:2-spine1:1, leaf1:3-spine2:1, …
 fn fabric() -> Fabric {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        hosts_per_leaf: 1,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 1, ..ClosSpec::default() };
     clos::build_clos("lab", &spec).unwrap()
 }
 
 fn named(fabric: &Fabric, name: &str) -> SwitchPort {
     let (switch, port) = name.split_once(':').unwrap();
-    SwitchPort {
-        switch: fabric.switch_named(switch).unwrap(),
-        port: port.parse().unwrap(),
-    }
+    SwitchPort { switch: fabric.switch_named(switch).unwrap(), port: port.parse().unwrap() }
 }
 
 /// What is seen when all is as it should be.
 fn intended(fabric: &Fabric) -> BTreeMap<SwitchPort, SwitchPort> {
     let links = fabric.links().iter();
-    links
-        .filter_map(|link| Some((switch_port(link.from)?, switch_port(link.to)?)))
-        .collect()
+    links.filter_map(|link| Some((switch_port(link.from)?, switch_port(link.to)?))).collect()
 }
 
 fn all(fabric: &Fabric) -> BTreeSet<SwitchId> {
@@ -46,10 +36,7 @@ fn check(gone: &[&str], there: &[(&str, &str)], expected: &[&str]) {
     for (from, to) in there {
         links.insert(named(&fabric, from), named(&fabric, to));
     }
-    let sight = ObservedTopology {
-        links,
-        ..ObservedTopology::default()
-    };
+    let sight = ObservedTopology { links, ..ObservedTopology::default() };
     let findings = compare_cabling(&fabric, &sight, &all(&fabric));
     let texts = findings.iter().map(|f| format!("{} {}", f.about, f.text));
     assert_eq!(texts.collect::<Vec<_>>(), expected);
@@ -74,11 +61,7 @@ fn differences_are_told_by_both_ends() {
     let one_way = format!("{a1}-{s1a} one-way: from {s1a} to {a1} and not back");
     check(&[&a1], &[], &[&one_way]);
     let extra = "leaf1:60-spine1:60 extra: no document has this cable";
-    check(
-        &[],
-        &[("leaf1:60", "spine1:60"), ("spine1:60", "leaf1:60")],
-        &[extra],
-    );
+    check(&[], &[("leaf1:60", "spine1:60"), ("spine1:60", "leaf1:60")], &[extra]);
     // The two cables of the second leaf change places.
     let crossed = [
         format!("{b1}-{s2b} crossed: the document connects {b1} to {s1b} and {s2b} to {b2}"),
@@ -98,45 +81,25 @@ fn differences_are_told_by_both_ends() {
 fn nothing_is_concluded_from_the_silence_of_those_who_are_not_listened_to() {
     let fabric = fabric();
     let some = [SwitchId(0), SwitchId(1)].into();
-    assert_eq!(
-        compare_cabling(&fabric, &ObservedTopology::default(), &some),
-        []
-    );
-    assert_eq!(
-        compare_cabling(&fabric, &ObservedTopology::default(), &all(&fabric)).len(),
-        4
-    );
+    assert_eq!(compare_cabling(&fabric, &ObservedTopology::default(), &some), []);
+    assert_eq!(compare_cabling(&fabric, &ObservedTopology::default(), &all(&fabric)).len(), 4);
 }
 
 #[test]
 fn hosts_are_compared_by_their_addresses() {
     let fabric = fabric();
     let mac = fabric.nic(0.into()).mac;
-    let station = |name: &str| HostAttachment {
-        at: named(&fabric, name),
-        mac,
-    };
+    let station = |name: &str| HostAttachment { at: named(&fabric, name), mac };
     let known = fabric.nic(0.into()).ip;
     let unknown = "192.0.2.7".parse().unwrap();
-    let mut sight = ObservedTopology {
-        links: intended(&fabric),
-        hosts: [(known, station("leaf1:1"))].into(),
-    };
+    let mut sight =
+        ObservedTopology { links: intended(&fabric), hosts: [(known, station("leaf1:1"))].into() };
     assert_eq!(compare_cabling(&fabric, &sight, &all(&fabric)), []);
     sight.hosts = [(known, station("leaf2:9")), (unknown, station("leaf1:8"))].into();
     let found = compare_cabling(&fabric, &sight, &all(&fabric));
-    let texts: Vec<String> = found
-        .iter()
-        .map(|f| format!("{} {}", f.about, f.text))
-        .collect();
-    assert_eq!(
-        texts[0],
-        "h1:0-leaf2:9 crossed: the document connects it to leaf1:1"
-    );
-    assert_eq!(
-        texts[1],
-        format!("leaf1:8 extra: a host with 192.0.2.7 and {mac}")
-    );
+    let texts: Vec<String> = found.iter().map(|f| format!("{} {}", f.about, f.text)).collect();
+    assert_eq!(texts[0], "h1:0-leaf2:9 crossed: the document connects it to leaf1:1");
+    assert_eq!(texts[1], format!("leaf1:8 extra: a host with 192.0.2.7 and {mac}"));
 }
 
 proptest! {

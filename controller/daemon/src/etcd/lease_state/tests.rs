@@ -6,11 +6,7 @@ use proptest::prelude::*;
 const LASTS: Duration = Duration::from_secs(10);
 
 fn leader(revision: u64, lease: i64) -> Option<ElectedLeader> {
-    Some(ElectedLeader {
-        revision,
-        lease,
-        controller: 1,
-    })
+    Some(ElectedLeader { revision, lease, controller: 1 })
 }
 
 fn standby(term: u64, leader: Option<u32>) -> WritePermit {
@@ -146,10 +142,7 @@ fn play(step: Step, model: &mut Model, members: &mut [LeaseState; 2], now: &mut 
         tenure.record_renewal(asked, lasts);
     }
     tenure.observe_leader(seen);
-    tenure
-        .elected_revision()
-        .into_iter()
-        .for_each(|revision| tenure.record_prepared(revision));
+    tenure.elected_revision().into_iter().for_each(|revision| tenure.record_prepared(revision));
 }
 
 proptest! {

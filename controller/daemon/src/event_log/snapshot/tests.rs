@@ -16,12 +16,7 @@ struct Stage {
 
 impl Stage {
     fn open() -> Self {
-        let spec = ClosSpec {
-            leaves: 2,
-            spines: 2,
-            hosts_per_leaf: 2,
-            ..ClosSpec::default()
-        };
+        let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
         let beginning = StartingState {
             fabric: clos::build_clos("lab", &spec).unwrap(),
             history: PolicyHistory::new(
@@ -31,10 +26,7 @@ impl Stage {
             jobs: Vec::new(),
             reported_jobs: ReportedJobs::default(),
         };
-        let mut stage = Self {
-            state: State::new(8, 0),
-            scene: EventSnapshot::default(),
-        };
+        let mut stage = Self { state: State::new(8, 0), scene: EventSnapshot::default() };
         stage.tell(StateEvent::Started(Box::new(beginning)));
         stage
     }
@@ -71,12 +63,7 @@ fn job(name: &str, udp_src_port: u16) -> Job {
         compute_seconds: 1.0,
         overlap_from: 1.0,
         recent_slowdown: 0.0,
-        flows: vec![Flow {
-            src: NicId(0),
-            dst: NicId(2),
-            bytes: 1e9,
-            udp_src_port,
-        }],
+        flows: vec![Flow { src: NicId(0), dst: NicId(2), bytes: 1e9, udp_src_port }],
     }
 }
 
@@ -87,28 +74,15 @@ fn has(told: &[String], expected: &str) -> bool {
 #[test]
 fn jobs_come_and_go() {
     let mut stage = Stage::open();
-    let told = stage.tell(StateEvent::JobsChanged(vec![
-        job("a", 50_000),
-        job("b", 50_001),
-    ]));
+    let told = stage.tell(StateEvent::JobsChanged(vec![job("a", 50_000), job("b", 50_001)]));
     assert!(has(&told, "job a arrived: level"), "{told:?}");
-    assert!(
-        has(&told, "is in force: 2 jobs, 2 flows, 0 moved"),
-        "{told:?}"
-    );
-    let profiled = ReportedJobs {
-        jobs: vec![job("c", 50_002)],
-        profiled: BTreeSet::from(["c".into()]),
-    };
+    assert!(has(&told, "is in force: 2 jobs, 2 flows, 0 moved"), "{told:?}");
+    let profiled =
+        ReportedJobs { jobs: vec![job("c", 50_002)], profiled: BTreeSet::from(["c".into()]) };
     let told = stage.tell(StateEvent::JobsReported(profiled.clone()));
-    assert!(
-        has(&told, "job c arrived and is being profiled"),
-        "{told:?}"
-    );
-    let told = stage.tell(StateEvent::JobsReported(ReportedJobs {
-        profiled: BTreeSet::new(),
-        ..profiled
-    }));
+    assert!(has(&told, "job c arrived and is being profiled"), "{told:?}");
+    let told = stage
+        .tell(StateEvent::JobsReported(ReportedJobs { profiled: BTreeSet::new(), ..profiled }));
     assert!(has(&told, "job c has been profiled"), "{told:?}");
     let told = stage.tell(StateEvent::JobsChanged(vec![job("b", 50_001)]));
     assert!(has(&told, "job a left"), "{told:?}");
@@ -136,15 +110,9 @@ fn what_fails_and_works_again_is_told_with_what_moves() {
 #[test]
 fn a_trial_is_told_to_its_end() {
     let proposal = |fairness, trial_until| {
-        let policy = Policy {
-            fairness,
-            ..Policy::default()
-        };
-        let signature = RevisionMetadata {
-            who: "ada".to_owned(),
-            why: "night".to_owned(),
-            at_ms: 0,
-        };
+        let policy = Policy { fairness, ..Policy::default() };
+        let signature =
+            RevisionMetadata { who: "ada".to_owned(), why: "night".to_owned(), at_ms: 0 };
         StateEvent::PolicyProposed(Box::new(crate::state::PolicyProposal {
             content: crate::policy_history::PolicyContent::from(&policy),
             signature,
@@ -155,25 +123,16 @@ fn a_trial_is_told_to_its_end() {
     let told = stage.tell(proposal(0.2, Some(1_000)));
     let text = "policy: edition 2 by ada (night), on trial until it is confirmed: fairness: ";
     assert!(has(&told, text), "{told:?}");
-    assert!(has(
-        &stage.tell(StateEvent::PolicyConfirmed),
-        "edition 2 stays"
-    ));
+    assert!(has(&stage.tell(StateEvent::PolicyConfirmed), "edition 2 stays"));
     stage.tell(proposal(0.3, Some(1_000)));
     let told = stage.tell(StateEvent::PolicyRolledBack(RevisionMetadata {
         who: "bob".to_owned(),
         ..RevisionMetadata::default()
     }));
-    assert!(
-        has(&told, "edition 3 was taken back by bob; edition 4"),
-        "{told:?}"
-    );
+    assert!(has(&told, "edition 3 was taken back by bob; edition 4"), "{told:?}");
     stage.tell(proposal(0.4, Some(1_000)));
     let told = stage.tell(StateEvent::DeadlineReached(1_000));
-    assert!(
-        has(&told, "edition 5 was not confirmed in time; edition 6"),
-        "{told:?}"
-    );
+    assert!(has(&told, "edition 5 was not confirmed in time; edition 6"), "{told:?}");
     // Whoever did not look meanwhile hears all of it.
     let before = stage.scene.clone();
     for fairness in [0.5, 0.6] {
@@ -200,25 +159,12 @@ fn switches_tell_of_drift_and_of_what_they_hold() {
         ..stage.scene.clone()
     };
     let half = scene(vec![line(0, Some(generation), 0), line(1, None, 0)]);
-    let whole = scene(vec![
-        line(0, Some(generation), 2),
-        line(1, Some(generation), 0),
-    ]);
+    let whole = scene(vec![line(0, Some(generation), 2), line(1, Some(generation), 0)]);
     let told = |scene: &EventSnapshot, before: &EventSnapshot| -> Vec<String> {
-        scene
-            .events_since(before)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        scene.events_since(before).iter().map(ToString::to_string).collect()
     };
-    assert_eq!(
-        told(&half, &stage.scene),
-        ["this controller leads, in term 4"]
-    );
-    assert_eq!(
-        told(&whole, &half),
-        ["s0: 2 entries were changed by somebody else"]
-    );
+    assert_eq!(told(&half, &stage.scene), ["this controller leads, in term 4"]);
+    assert_eq!(told(&whole, &half), ["s0: 2 entries were changed by somebody else"]);
     assert!(
         half.verified_generation().is_none() && whole.verified_generation() == Some(generation)
     );

@@ -59,16 +59,10 @@ fn rows_of_rule(
             sport: rule.sport,
             dport: rule.dport,
         };
-        AdoptionRow {
-            job: rule.job,
-            to,
-            entry: fabric::job_classify(&matches, priority, job),
-        }
+        AdoptionRow { job: rule.job, to, entry: fabric::job_classify(&matches, priority, job) }
     };
     let receivers = any_or(&rule.receivers, rule.receivers.iter().copied());
-    let pairs = { senders }
-        .into_iter()
-        .flat_map(|src| receivers.iter().map(move |to| (src, *to)));
+    let pairs = { senders }.into_iter().flat_map(|src| receivers.iter().map(move |to| (src, *to)));
     pairs.map(|(src, to)| row(src, to)).collect()
 }
 

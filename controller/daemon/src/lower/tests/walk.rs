@@ -33,17 +33,11 @@ pub(super) fn walk(
 ) -> Result<Walk, String> {
     // What a host writes there is its own business until the first switch.
     let mut dscp = 0x3f;
-    let mut walk = Walk {
-        links: vec![fabric.nic(packet.src).uplink],
-        levels: Vec::new(),
-    };
+    let mut walk = Walk { links: vec![fabric.nic(packet.src).uplink], levels: Vec::new() };
     for _ in 0..8 {
         let link = *walk.links.last().unwrap();
         if !fabric.is_up(link) {
-            return Err(format!(
-                "sent over {}, which is down",
-                fabric.link_name(link)
-            ));
+            return Err(format!("sent over {}, which is down", fabric.link_name(link)));
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
@@ -63,8 +57,7 @@ pub(super) fn walk(
             .forward(port.into(), &mut dscp, choice)
             .ok_or_else(|| format!("dropped at {}", fabric.switch(switch).name))?;
         walk.levels.push(level);
-        walk.links
-            .push(fabric.switch(switch).ports[&u32::try_from(port).unwrap()]);
+        walk.links.push(fabric.switch(switch).ports[&u32::try_from(port).unwrap()]);
     }
     Err("runs in circles".to_owned())
 }
@@ -93,9 +86,7 @@ impl Sight<'_> {
             None => self.classified(),
         };
         if let (true, Some(job)) = (is_edge, job) {
-            let class = self
-                .exact(table::JOB_QOS, &[job])
-                .expect("a job that is named has a row");
+            let class = self.exact(table::JOB_QOS, &[job]).expect("a job that is named has a row");
             (level, *dscp) = (class[0], class[1]);
         }
         let answer = self.answer.filter(|_| is_edge);
@@ -128,10 +119,7 @@ impl Sight<'_> {
     fn leaf(&self) -> Option<u128> {
         let rows = self.tables.table_entries(table::DST_LEAF);
         let matching = rows.filter_map(|(key, value)| match fields(key)[0].matches {
-            FieldMatch::Lpm {
-                value: prefix,
-                prefix_len,
-            } => {
+            FieldMatch::Lpm { value: prefix, prefix_len } => {
                 let free = 32 - prefix_len;
                 (prefix >> free == self.dst >> free).then_some((prefix_len, params(value)[0]))
             }
@@ -156,12 +144,8 @@ impl Sight<'_> {
     }
 
     fn exact(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
-        let fields = (1..)
-            .zip(key)
-            .map(|(id, value)| RowField::exact(id, *value));
-        self.tables
-            .get(&EntryKey::for_row(table, fields.collect(), 0))
-            .map(params)
+        let fields = (1..).zip(key).map(|(id, value)| RowField::exact(id, *value));
+        self.tables.get(&EntryKey::for_row(table, fields.collect(), 0)).map(params)
     }
 }
 

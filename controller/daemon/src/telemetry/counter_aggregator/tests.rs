@@ -44,10 +44,7 @@ impl Ground {
             recent_slowdown: 0.0,
             flows: vec![flow("h1", "h9"), flow("h9", "h1")],
         };
-        let input = PlanInput {
-            fabric: fabric.clone(),
-            jobs: vec![job],
-        };
+        let input = PlanInput { fabric: fabric.clone(), jobs: vec![job] };
         let (input, policy) = policy.with_adopted_jobs(input);
         let (plan, report) = planner::plan(&input, &policy, None);
         let realised = PlanRollout {
@@ -60,18 +57,12 @@ impl Ground {
         };
         let mut gauges = CounterAggregator::new(Config::default().counters);
         gauges.follow_plan(&realised);
-        Self {
-            gauges,
-            realised,
-            sent: 0,
-        }
+        Self { gauges, realised, sent: 0 }
     }
 
     fn leaves(&self) -> Vec<SwitchId> {
         let flows = self.realised.plan.flows.iter();
-        flows
-            .map(|flow| self.realised.fabric.leaf_of(flow.src))
-            .collect()
+        flows.map(|flow| self.realised.fabric.leaf_of(flow.src)).collect()
     }
 
     /// Eight seconds of 1 GB/s in each pin, and 5 GB/s beside them.
@@ -89,10 +80,7 @@ impl Ground {
     fn read(&mut self, at: f64, beside: u64) {
         for leaf in self.leaves() {
             let wanted = self.gauges.counters_to_read(leaf);
-            let count = |bytes| CounterValue {
-                packets: bytes / 4096,
-                bytes,
-            };
+            let count = |bytes| CounterValue { packets: bytes / 4096, bytes };
             let level = u32::from(self.realised.plan.jobs[0].level);
             let to_host = |index: &u32| {
                 let port = index >> PriorityLevel::BITS;
@@ -131,11 +119,7 @@ fn pins_tell_the_period_and_volume_of_a_job() {
     let period = job.period.expect("it repeats");
     assert!((period.seconds / 2.0 - 1.0).abs() < 0.02, "{period:?}");
     assert!((period.bytes / 2e9 - 1.0).abs() < 0.02, "{period:?}");
-    assert!(
-        measured.unattributed.is_empty(),
-        "{:?}",
-        measured.unattributed
-    );
+    assert!(measured.unattributed.is_empty(), "{:?}", measured.unattributed);
     assert!(measured.links.values().all(|load| *load < 0.1));
 
     let claim = |seconds, bytes| {
@@ -154,15 +138,8 @@ fn what_reaches_a_host_beside_its_jobs_is_told() {
     ground.count_beside();
     let measured = ground.gauges.measured_traffic();
     let stray = &measured.unattributed[0];
-    assert!(
-        (stray.bytes_per_second / 5e9 - 1.0).abs() < 0.05,
-        "{stray:?}"
-    );
-    assert!(
-        measured.unattributed_findings()[0]
-            .text
-            .contains("40.00 Gbit/s")
-    );
+    assert!((stray.bytes_per_second / 5e9 - 1.0).abs() < 0.05, "{stray:?}");
+    assert!(measured.unattributed_findings()[0].text.contains("40.00 Gbit/s"));
 }
 
 #[test]
@@ -178,21 +155,14 @@ fn what_a_rule_adopts_is_its_jobs_and_no_stray() {
     };
     // Where it names who receives, there is a row for each at both leaves; else one in all.
     for (dst, rows) in [(&["h1", "h7"][..], 4.0), (&[], 2.0)] {
-        let policy = Policy {
-            adopt: vec![rule(dst)],
-            ..Policy::default()
-        };
+        let policy = Policy { adopt: vec![rule(dst)], ..Policy::default() };
         let mut ground = Ground::under(&policy);
         ground.count_beside();
         let measured = ground.gauges.measured_traffic();
         let guest = measured.jobs[&"guest".into()].bytes_per_second;
         let expected = rows * 2.5e9;
         assert!((guest / expected - 1.0).abs() < 0.05, "{guest:e} {dst:?}");
-        assert!(
-            measured.unattributed.is_empty(),
-            "{:?}",
-            measured.unattributed
-        );
+        assert!(measured.unattributed.is_empty(), "{:?}", measured.unattributed);
         let job = measured.jobs[&"gpt".into()].bytes_per_second;
         assert!((job / 2e9 - 1.0).abs() < 0.05, "{job:e}");
     }

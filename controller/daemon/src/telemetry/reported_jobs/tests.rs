@@ -31,9 +31,7 @@ impl Town {
     }
 
     fn say(&mut self, from: u64, report: TelemetryReport) -> String {
-        let remark = self
-            .census
-            .ingest_report(ReporterId(from), report, &self.fabric, self.now);
+        let remark = self.census.ingest_report(ReporterId(from), report, &self.fabric, self.now);
         remark.map_or(String::new(), |remark| remark.finding.to_string())
     }
 
@@ -93,10 +91,7 @@ fn window(name: &str) -> ReportWindow {
 #[test]
 fn a_job_is_profiled_planned_and_gone() {
     let mut town = Town::new();
-    assert!(
-        town.announce(1, "a")
-            .contains("profiled in the highest class")
-    );
+    assert!(town.announce(1, "a").contains("profiled in the highest class"));
     assert!(town.census.take_change());
     assert_eq!(town.told(), ["a*"]);
     assert!(town.window(1, "a").contains("profile complete"));
@@ -108,18 +103,9 @@ fn a_job_is_profiled_planned_and_gone() {
     // The same again is no news, and double the work is.
     assert_eq!(town.window(1, "a"), "");
     assert!(!town.census.take_change());
-    let more = ReportWindow {
-        flop: 1e16,
-        ..window("a")
-    };
-    assert!(
-        town.say(1, TelemetryReport::Window(more))
-            .contains("planned anew")
-    );
-    assert!(
-        town.say(1, TelemetryReport::End("a".into()))
-            .contains("ended")
-    );
+    let more = ReportWindow { flop: 1e16, ..window("a") };
+    assert!(town.say(1, TelemetryReport::Window(more)).contains("planned anew"));
+    assert!(town.say(1, TelemetryReport::End("a".into())).contains("ended"));
     assert!(town.told().is_empty());
 }
 
@@ -129,17 +115,9 @@ fn bytes_of_all_flows_together_are_shared_out_as_announced() {
     let mut two = job("a");
     let first = two.flows.as_mut().unwrap();
     first[0].bytes = 3.0;
-    first.push(FlowDocument {
-        udp_src_port: Some(7),
-        bytes: 1.0,
-        ..first[0].clone()
-    });
+    first.push(FlowDocument { udp_src_port: Some(7), bytes: 1.0, ..first[0].clone() });
     town.say(1, TelemetryReport::Announcement(Box::new(two)));
-    let together = ReportWindow {
-        flow_bytes: Vec::new(),
-        bytes: Some(20e9),
-        ..window("a")
-    };
+    let together = ReportWindow { flow_bytes: Vec::new(), bytes: Some(20e9), ..window("a") };
     town.say(1, TelemetryReport::Window(together));
     let bytes = |town: &Town| {
         let told = town.census.reported_jobs();
@@ -148,15 +126,8 @@ fn bytes_of_all_flows_together_are_shared_out_as_announced() {
     };
     assert_eq!(bytes(&town), [3e9, 1e9]);
     // What says nothing of bytes leaves them as they are.
-    let silent = ReportWindow {
-        flow_bytes: Vec::new(),
-        flop: 1e16,
-        ..window("a")
-    };
-    assert!(
-        town.say(1, TelemetryReport::Window(silent))
-            .contains("planned anew")
-    );
+    let silent = ReportWindow { flow_bytes: Vec::new(), flop: 1e16, ..window("a") };
+    assert!(town.say(1, TelemetryReport::Window(silent)).contains("planned anew"));
     assert_eq!(bytes(&town), [3e9, 1e9]);
     let claim = town.census.reported_iterations()[&"a".into()];
     assert_eq!((claim.seconds, claim.bytes), (Some(0.2), 4e9));
@@ -172,10 +143,7 @@ fn few_are_profiled_at_a_time_and_none_for_long() {
     town.window(2, "b");
     for _ in 0..12 {
         town.pass(5 * SECOND);
-        let idle = |name: &str| ReportWindow {
-            iteration_starts: Vec::new(),
-            ..window(name)
-        };
+        let idle = |name: &str| ReportWindow { iteration_starts: Vec::new(), ..window(name) };
         town.say(1, TelemetryReport::Window(idle("a")));
         town.say(2, TelemetryReport::Window(idle("b")));
     }
@@ -203,16 +171,10 @@ fn nobody_speaks_for_another_or_has_more_than_a_share() {
     town.announce(1, "a");
     assert!(town.announce(2, "a").contains("another reporter"));
     assert!(town.window(2, "a").contains("not this reporter's"));
-    assert!(
-        town.say(2, TelemetryReport::End("a".into()))
-            .contains("it stays")
-    );
+    assert!(town.say(2, TelemetryReport::End("a".into())).contains("it stays"));
     // The sum of its letters is that of "bc".
     town.announce(2, "bc");
-    assert!(
-        town.announce(3, "cb")
-            .contains("has one of its connections")
-    );
+    assert!(town.announce(3, "cb").contains("has one of its connections"));
     for name in ["b", "c"] {
         town.announce(2, name);
     }
@@ -230,28 +192,16 @@ fn what_cannot_be_is_not_believed() {
         (change(|w| w.flop = f64::NAN), "flop is not a number"),
         (change(|w| w.flop = 1e30), "no GPU does"),
         (change(|w| w.seconds = 0.0), "a window of 0 s"),
-        (
-            change(|w| w.compute_seconds = 3.0),
-            "compute_seconds of 3 s",
-        ),
-        (
-            change(|w| w.flow_bytes = vec![1e12]),
-            "more than its cable takes",
-        ),
+        (change(|w| w.compute_seconds = 3.0), "compute_seconds of 3 s"),
+        (change(|w| w.flow_bytes = vec![1e12]), "more than its cable takes"),
         (change(|w| w.flow_bytes = vec![1.0; 2]), "bytes of 2 flows"),
-        (
-            change(|w| w.iteration_starts = vec![0.5, 0.1]),
-            "in no order",
-        ),
+        (change(|w| w.iteration_starts = vec![0.5, 0.1]), "in no order"),
     ];
     let mut town = Town::new();
     town.announce(1, "a");
     for (window, text) in cases {
         let said = town.say(1, TelemetryReport::Window(window));
-        assert!(
-            said.contains("not believed") && said.contains(text),
-            "{said}"
-        );
+        assert!(said.contains("not believed") && said.contains(text), "{said}");
     }
     assert_eq!(town.told(), ["a*"]);
 }

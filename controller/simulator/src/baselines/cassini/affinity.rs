@@ -93,9 +93,7 @@ struct ConnectedJobs {
 
 impl ConnectedJobs {
     fn new(jobs: usize) -> Self {
-        Self {
-            parent: (0..jobs).collect(),
-        }
+        Self { parent: (0..jobs).collect() }
     }
 
     fn find_root(&self, mut job: usize) -> usize {

@@ -74,11 +74,7 @@ impl UnifiedCircle {
             let period = perimeter_seconds / *rounds as f64;
             unroll_pattern(pattern, period, perimeter_seconds)
         });
-        Self {
-            perimeter_seconds,
-            shares: shares.collect(),
-            rounds,
-        }
+        Self { perimeter_seconds, shares: shares.collect(), rounds }
     }
 
     /// Seconds around the circle.
@@ -110,10 +106,7 @@ impl UnifiedCircle {
         for second in 0..self.distinct_rotations(1) {
             let rotations = self.settle_rotations(second);
             let excess = self.excess_demand(&rotations);
-            if best
-                .as_ref()
-                .is_none_or(|(least, _)| excess < *least - NOISE)
-            {
+            if best.as_ref().is_none_or(|(least, _)| excess < *least - NOISE) {
                 best = Some((excess, rotations));
             }
         }
@@ -209,10 +202,7 @@ fn fit_perimeter(patterns: &[TrafficPattern]) -> (f64, Vec<usize>) {
     let mut best: Option<(f64, f64, Vec<usize>)> = None;
     for turns in 1..=MAX_TURNS {
         let perimeter = f64::from(turns) * longest;
-        let rounds: Vec<usize> = patterns
-            .iter()
-            .map(|p| whole_iterations(perimeter, p))
-            .collect();
+        let rounds: Vec<usize> = patterns.iter().map(|p| whole_iterations(perimeter, p)).collect();
         let spares = patterns.iter().zip(&rounds).map(|(pattern, rounds)| {
             perimeter / (*rounds as f64 * pattern.iteration_seconds) - 1.0
         });

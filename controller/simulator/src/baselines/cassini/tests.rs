@@ -5,9 +5,7 @@ use crate::baselines::test_input::TestInput;
 
 /// Two jobs that share the uplink of h1 in one direction: 1 s of computation, then 0.5 s each.
 fn pair() -> TestInput {
-    TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h4")])
-        .with_job("b", &[("h1", "h5")])
+    TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h1", "h5")])
 }
 
 fn scheduled(trial: &TestInput) -> Schedule {
@@ -18,9 +16,7 @@ fn scheduled(trial: &TestInput) -> Schedule {
 #[test]
 fn jobs_that_share_a_link_take_turns() {
     let schedule = scheduled(&pair());
-    let [a, b] = &schedule.jobs[..] else {
-        panic!("two jobs")
-    };
+    let [a, b] = &schedule.jobs[..] else { panic!("two jobs") };
     assert_eq!((a.start_shift_seconds, a.period_seconds), (0.0, Some(1.5)));
     // The first fit: 24 angles of 72 are half a second.
     assert!((b.start_shift_seconds - 0.5).abs() < 1e-9, "{b:?}");
@@ -29,14 +25,12 @@ fn jobs_that_share_a_link_take_turns() {
 
 #[test]
 fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
-    let trial = TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h2")])
-        .with_job("b", &[("h3", "h2")]);
+    let trial =
+        TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).with_job("b", &[("h3", "h2")]);
     let shared = scheduled(&trial);
     assert!(shared.jobs[1].start_shift_seconds > 0.0);
-    let trial = TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h2")])
-        .with_job("b", &[("h2", "h3")]);
+    let trial =
+        TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).with_job("b", &[("h2", "h3")]);
     let apart = scheduled(&trial);
     for job in apart.jobs {
         assert_eq!((job.start_shift_seconds, job.period_seconds), (0.0, None));

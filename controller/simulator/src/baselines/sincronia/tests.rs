@@ -8,11 +8,7 @@ use super::*;
 /// Demands in seconds, by coflow, then by link.
 fn demands(table: &[Vec<f64>]) -> Vec<LinkDemand> {
     let demand = |row: &Vec<f64>| LinkDemand {
-        links: (0..)
-            .map(LinkId)
-            .zip(row.iter().copied())
-            .filter(|(_, s)| *s > 0.0)
-            .collect(),
+        links: (0..).map(LinkId).zip(row.iter().copied()).filter(|(_, s)| *s > 0.0).collect(),
     };
     table.iter().map(demand).collect()
 }
@@ -32,15 +28,9 @@ fn weights_are_scaled_at_the_bottleneck() {
     // Sums: link 0 has 5, link 1 has 4. On link 0, 1/3 < 1/2: coflow 0 goes last, and coflow 1 is
     // charged 1/3 * 2. Left are w = (-, 1/3, 1) with link 1 the bottleneck (1 + 3): ratios 1/3 and
     // 1/3 tie, so the later one goes last.
-    check(
-        &[vec![3.0, 0.0], vec![2.0, 1.0], vec![0.0, 3.0]],
-        &[1, 2, 0],
-    );
+    check(&[vec![3.0, 0.0], vec![2.0, 1.0], vec![0.0, 3.0]], &[1, 2, 0]);
     // With 4.5 instead of 3 on link 1 that link is the first bottleneck: coflow 2 goes last.
-    check(
-        &[vec![3.0, 0.0], vec![2.0, 1.0], vec![0.0, 4.5]],
-        &[1, 0, 2],
-    );
+    check(&[vec![3.0, 0.0], vec![2.0, 1.0], vec![0.0, 4.5]], &[1, 0, 2]);
 }
 
 #[test]
@@ -51,10 +41,7 @@ fn coflows_without_demand_come_first() {
 
 #[test]
 fn four_jobs_in_two_classes_are_one_and_three() {
-    let policy = Policy {
-        levels: 2,
-        ..Policy::default()
-    };
+    let policy = Policy { levels: 2, ..Policy::default() };
     assert_eq!(assign_levels(&[0, 1, 2, 3], &policy), [1, 0, 0, 0]);
 }
 
@@ -83,9 +70,7 @@ fn permutations(items: Vec<usize>) -> Vec<Vec<usize>> {
     let with_first = |at: usize| {
         let mut rest = items.clone();
         let first = rest.remove(at);
-        permutations(rest)
-            .into_iter()
-            .map(move |tail| [vec![first], tail].concat())
+        permutations(rest).into_iter().map(move |tail| [vec![first], tail].concat())
     };
     (0..items.len()).flat_map(with_first).collect()
 }

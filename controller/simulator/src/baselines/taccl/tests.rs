@@ -23,9 +23,8 @@ fn flows_spread_over_the_least_congested_links() {
 
 #[test]
 fn the_first_come_chooses_first() {
-    let trial = TestInput::on_lab_fabric()
-        .with_job("b", &[("h1", "h4")])
-        .with_job("a", &[("h2", "h5")]);
+    let trial =
+        TestInput::on_lab_fabric().with_job("b", &[("h1", "h4")]).with_job("a", &[("h2", "h5")]);
     let paths = paths_of(&trial.to_input(), LoadVisibility::AllFlows);
     assert_eq!(
         (trial.spine_names(&paths[0]), trial.spine_names(&paths[1])),
@@ -42,19 +41,14 @@ fn the_longer_distance_is_served_first() {
         .with_job("far too", &[("h3", "h6")]);
     let paths = paths_of(&trial.to_input(), LoadVisibility::AllFlows);
     assert_eq!(order_jobs(&paths), [1, 2, 0]);
-    let policy = Policy {
-        levels: 2,
-        ..Policy::default()
-    };
+    let policy = Policy { levels: 2, ..Policy::default() };
     assert_eq!(assign_levels(&order_jobs(&paths), &policy), [0, 1, 1]);
 }
 
 #[test]
 fn flows_that_see_other_jobs_only_go_where_the_hash_says_on_an_idle_fabric() {
     let flows = [("h1", "h4"), ("h2", "h5"), ("h3", "h6")];
-    let trial = TestInput::on_lab_fabric()
-        .with_job("a", &flows)
-        .with_job("b", &[("h1", "h5")]);
+    let trial = TestInput::on_lab_fabric().with_job("a", &flows).with_job("b", &[("h1", "h5")]);
     let input = trial.to_input();
     let vias = |paths: &[Vec<LinkId>]| trial.spine_names(paths).join(" ");
     // One flow after the other: two on one spine, one on the other, where the next job goes.
@@ -85,18 +79,12 @@ fn paths_that_are_counted_are_those_of_a_list() {
         bytes: f64::from(1 + index % 3) * 1e9,
         udp_src_port: 50_000 + index as u16,
     };
-    let mut job = TestInput::on_lab_fabric()
-        .with_job("a", &[("h1", "h2")])
-        .jobs
-        .remove(0);
+    let mut job = TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).jobs.remove(0);
     job.flows = (0..60).map(flow).collect();
     let mut routes = EqualCostRoutes::new(&fabric);
     routes.add_job(&job);
     for sight in [LoadVisibility::AllFlows, LoadVisibility::OtherJobs] {
-        let mut loads = LinkLoads {
-            fabric: &fabric,
-            busy: vec![0; fabric.links().len()],
-        };
+        let mut loads = LinkLoads { fabric: &fabric, busy: vec![0; fabric.links().len()] };
         let mut most = 0;
         for flow in &job.flows {
             let found = loads.least_congested_path(flow, flow.bytes, &routes, sight);
@@ -116,9 +104,7 @@ fn listed(loads: &LinkLoads<'_>, flow: &Flow, sight: LoadVisibility) -> (Vec<Lin
     let all = equal_cost_paths(fabric, from, to);
     let count = all.len();
     let congestion = |segment: &Vec<LinkId>| {
-        let loads = segment
-            .iter()
-            .map(|link| loads.load_with(*link, flow.bytes));
+        let loads = segment.iter().map(|link| loads.load_with(*link, flow.bytes));
         (loads.clone().max(), loads.sum::<u64>())
     };
     let least = all.iter().map(congestion).min().unwrap();

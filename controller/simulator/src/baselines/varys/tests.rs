@@ -5,9 +5,7 @@ use topology::LinkId;
 use super::*;
 
 fn demand(seconds: &[f64]) -> LinkDemand {
-    LinkDemand {
-        links: (0..).map(LinkId).zip(seconds.iter().copied()).collect(),
-    }
+    LinkDemand { links: (0..).map(LinkId).zip(seconds.iter().copied()).collect() }
 }
 
 #[test]
@@ -21,28 +19,18 @@ fn the_bottleneck_counts_and_not_size_or_width() {
 
 #[test]
 fn equal_bottlenecks_keep_the_order_of_arrival() {
-    assert_eq!(
-        order_coflows(&[demand(&[2.0]), demand(&[1.0, 2.0]), demand(&[])]),
-        [2, 0, 1]
-    );
+    assert_eq!(order_coflows(&[demand(&[2.0]), demand(&[1.0, 2.0]), demand(&[])]), [2, 0, 1]);
 }
 
 #[test]
 fn four_jobs_in_two_classes_are_two_and_two() {
-    let policy = Policy {
-        levels: 2,
-        ..Policy::default()
-    };
+    let policy = Policy { levels: 2, ..Policy::default() };
     assert_eq!(assign_levels(&[0, 1, 2, 3], &policy), [1, 1, 0, 0]);
     assert_eq!(assign_levels(&[3, 1, 0, 2], &policy), [0, 1, 0, 1]);
 }
 
 #[test]
 fn reserved_levels_are_not_given() {
-    let policy = Policy {
-        levels: 4,
-        reserved_levels: [0, 3].into(),
-        ..Policy::default()
-    };
+    let policy = Policy { levels: 4, reserved_levels: [0, 3].into(), ..Policy::default() };
     assert_eq!(assign_levels(&[0, 1, 2, 3], &policy), [2, 2, 1, 1]);
 }

@@ -53,19 +53,11 @@ pub fn judge_estimates() -> Vec<JudgedEstimate> {
         let cells = CriusCell::for_gpus(measured.hosts, measured.gpus_per_host);
         let seconds = cells.filter_map(|cell| {
             let model = &model;
-            let setting = CellEstimator {
-                model,
-                gpu,
-                cell,
-                efficiency,
-            };
+            let setting = CellEstimator { model, gpu, cell, efficiency };
             setting.estimate_best_plan().map(|(seconds, _)| seconds)
         });
         let estimated_seconds = seconds.min_by(f64::total_cmp)?;
-        Some(JudgedEstimate {
-            measured,
-            estimated_seconds,
-        })
+        Some(JudgedEstimate { measured, estimated_seconds })
     };
     published_measurements().filter_map(judged).collect()
 }
@@ -89,11 +81,7 @@ mod tests {
         }
         assert_eq!(references.len(), EFFICIENCIES.len() * GPU_KINDS.len());
         for (key, (_, judged)) in references {
-            assert!(
-                judged.relative_error() < 0.02,
-                "{key:?}: {}",
-                judged.relative_error()
-            );
+            assert!(judged.relative_error() < 0.02, "{key:?}: {}", judged.relative_error());
         }
         let errors: f64 = judged.iter().map(JudgedEstimate::relative_error).sum();
         let mean = errors / judged.len() as f64;

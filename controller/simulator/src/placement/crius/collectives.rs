@@ -32,9 +32,7 @@ impl CollectiveTimes {
     /// The table of a fabric that takes `latency_seconds` and then sends at `bytes_per_second`.
     pub fn from_latency(latency_seconds: f64, bytes_per_second: f64) -> Self {
         let point = |bytes: f64| (bytes, latency_seconds + bytes / bytes_per_second);
-        Self {
-            points: DERIVED_BYTES.map(point).to_vec(),
-        }
+        Self { points: DERIVED_BYTES.map(point).to_vec() }
     }
 
     /// Seconds to move `bytes`; none take no time.
@@ -66,13 +64,7 @@ mod tests {
     #[test]
     fn times_are_interpolated_clamped_below_and_repeated_above() {
         let table = CollectiveTimes::new(vec![(4.0, 0.25), (1.0, 0.10), (2.0, 0.15)]).unwrap();
-        for (bytes, seconds) in [
-            (0.5, 0.10),
-            (1.5, 0.125),
-            (3.0, 0.20),
-            (9.0, 0.60),
-            (8.0, 0.5),
-        ] {
+        for (bytes, seconds) in [(0.5, 0.10), (1.5, 0.125), (3.0, 0.20), (9.0, 0.60), (8.0, 0.5)] {
             let found = table.transfer_seconds(bytes);
             assert!((found - seconds).abs() < 1e-12, "{bytes}: {found}");
         }

@@ -47,9 +47,7 @@ mod tests {
         assert!(allocation.place_compactly(&job, 0, 4));
         let held = allocation.allocated_jobs().next().unwrap();
         for (deadline, meets) in [(1840.0, true), (1839.0, false)] {
-            let deadlines = JobDeadlines {
-                by_job: BTreeMap::from([(1, deadline)]),
-            };
+            let deadlines = JobDeadlines { by_job: BTreeMap::from([(1, deadline)]) };
             assert_eq!(deadlines.are_met_by(held, 1000.0), meets, "{deadline}");
         }
     }

@@ -89,12 +89,8 @@ impl<'a> CellEstimator<'a> {
         let gpus = partition.gpus[stage];
         let copies = (0..u32::BITS).map(|power| 1 << power);
         let copies = copies.take_while(|data| *data <= gpus);
-        let ways = copies.map(|data| StageParallelism {
-            data,
-            tensor: gpus / data,
-        });
-        ways.filter(|way| self.fits_memory(self.stage_layers(partition, stage), *way))
-            .collect()
+        let ways = copies.map(|data| StageParallelism { data, tensor: gpus / data });
+        ways.filter(|way| self.fits_memory(self.stage_layers(partition, stage), *way)).collect()
     }
 
     /// Bytes that a plan sends in a micro-batch: the most of any stage, all gradients, and more
@@ -145,10 +141,7 @@ impl<'a> CellEstimator<'a> {
             let possible = self.stage_options(&partition, stage).into_iter();
             ways.push(possible.min_by(|a, b| sent(a).total_cmp(&sent(b)))?);
         }
-        Some(ParallelismPlan {
-            partition,
-            parallelism: ways,
-        })
+        Some(ParallelismPlan { partition, parallelism: ways })
     }
 
     /// Samples that one copy of a stage computes in a micro-batch.
@@ -182,19 +175,13 @@ impl<'a> CellEstimator<'a> {
 
     fn stage_times(&self, layers: &[ModelLayer], way: StageParallelism) -> StageTimes {
         let samples = self.samples_per_copy(way);
-        let compute = layers
-            .iter()
-            .map(|layer| self.compute_seconds(layer, samples));
+        let compute = layers.iter().map(|layer| self.compute_seconds(layer, samples));
         let compute = compute.sum::<f64>() / f64::from(way.tensor);
         let (tensor, data) = self.stage_traffic(layers, way);
         let within = self.tensor_table(way).transfer_seconds(2.0 * tensor);
         let held = parameter_bytes(layers) / f64::from(way.tensor);
         StageTimes {
-            forward: PassTimes {
-                compute,
-                inside_stage: within,
-                between_stages: 0.0,
-            },
+            forward: PassTimes { compute, inside_stage: within, between_stages: 0.0 },
             backward: PassTimes {
                 compute: BACKWARD_FACTOR * compute,
                 inside_stage: 2.0 * within,
@@ -214,23 +201,19 @@ impl<'a> CellEstimator<'a> {
         let bytes = self.samples_per_copy(way) * boundary / f64::from(way.tensor);
         let sharing = (way.data * way.tensor).min(self.cell.gpus_per_host);
         let between_hosts = self.cell.hosts > 1;
-        self.gpu
-            .transfer_times(between_hosts, sharing)
-            .transfer_seconds(bytes)
+        self.gpu.transfer_times(between_hosts, sharing).transfer_seconds(bytes)
     }
 
     /// Copies lie next to each other, so that tensor parallelism leaves a host last.
     fn tensor_table(&self, way: StageParallelism) -> super::collectives::CollectiveTimes {
-        self.gpu
-            .transfer_times(way.tensor > self.cell.gpus_per_host, 1)
+        self.gpu.transfer_times(way.tensor > self.cell.gpus_per_host, 1)
     }
 
     /// As many rings leave a host as a copy has GPUs in it.
     fn data_table(&self, way: StageParallelism) -> super::collectives::CollectiveTimes {
         let in_host = self.cell.gpus_per_host;
         let gpus = way.data * way.tensor;
-        self.gpu
-            .transfer_times(gpus > in_host, way.tensor.min(in_host))
+        self.gpu.transfer_times(gpus > in_host, way.tensor.min(in_host))
     }
 }
 
@@ -252,29 +235,19 @@ mod tests {
     use super::*;
 
     fn setting<'a>(model: &'a LayeredModel, kind: &str, cell: CriusCell) -> CellEstimator<'a> {
-        CellEstimator {
-            model,
-            gpu: GpuKind::by_name(kind).unwrap(),
-            cell,
-            efficiency: 0.5,
-        }
+        CellEstimator { model, gpu: GpuKind::by_name(kind).unwrap(), cell, efficiency: 0.5 }
     }
 
     fn cell(hosts: u32, gpus_per_host: u32, stages: u32) -> CriusCell {
-        CriusCell {
-            hosts,
-            gpus_per_host,
-            stages,
-        }
+        CriusCell { hosts, gpus_per_host, stages }
     }
 
     #[test]
     fn more_gpus_are_faster_but_not_by_their_number() {
         let model = LayeredModel::by_name("bert-760M/256").unwrap();
         let seconds = |gpus| {
-            let (seconds, _) = setting(&model, "A100", cell(1, gpus, 1))
-                .estimate_best_plan()
-                .unwrap();
+            let (seconds, _) =
+                setting(&model, "A100", cell(1, gpus, 1)).estimate_best_plan().unwrap();
             seconds
         };
         let (two, four) = (seconds(2), seconds(4));
@@ -285,11 +258,7 @@ mod tests {
     fn what_does_not_fit_into_memory_has_no_plan() {
         // 6.7e9 parameters with their states are 107 GB, and a GPU has 24.
         let model = LayeredModel::by_name("bert-6.7B/256").unwrap();
-        assert!(
-            setting(&model, "A10", cell(1, 2, 1))
-                .estimate_best_plan()
-                .is_none()
-        );
+        assert!(setting(&model, "A10", cell(1, 2, 1)).estimate_best_plan().is_none());
         // In eight stages of one GPU each these are 13 GB, to which what 256 samples leave is
         // added.
         let deep = setting(&model, "A40", cell(4, 2, 8)).estimate_best_plan();
@@ -299,9 +268,7 @@ mod tests {
     #[test]
     fn a_model_that_fits_twice_is_copied_rather_than_cut() {
         let model = LayeredModel::by_name("wide-resnet-500M/256").unwrap();
-        let (_, plan) = setting(&model, "A40", cell(1, 2, 1))
-            .estimate_best_plan()
-            .unwrap();
+        let (_, plan) = setting(&model, "A40", cell(1, 2, 1)).estimate_best_plan().unwrap();
         assert_eq!(plan.parallelism, [StageParallelism { data: 2, tensor: 1 }]);
     }
 }

@@ -87,19 +87,13 @@ impl LayeredModel {
         let (family, layers) = match family {
             "bert" => {
                 let (_, hidden, blocks) = BERT.into_iter().find(|(name, ..)| *name == size)?;
-                (
-                    ModelFamily::Bert,
-                    transformer_layers(hidden, blocks, dense_block(hidden)),
-                )
+                (ModelFamily::Bert, transformer_layers(hidden, blocks, dense_block(hidden)))
             }
             "moe" => {
                 let mut sizes = EXPERTS.into_iter();
                 let (_, hidden, blocks, count) = sizes.find(|(name, ..)| *name == size)?;
                 let block = expert_block(hidden, count);
-                (
-                    ModelFamily::Experts,
-                    transformer_layers(hidden, blocks, block),
-                )
+                (ModelFamily::Experts, transformer_layers(hidden, blocks, block))
             }
             "wide-resnet" => {
                 let mut sizes = WIDE_RESNET.into_iter();
@@ -113,12 +107,7 @@ impl LayeredModel {
             ModelFamily::WideResnet => 4.0,
             ModelFamily::Bert | ModelFamily::Experts => 8.0,
         };
-        Some(Self {
-            family,
-            layers,
-            batch,
-            state_factor,
-        })
+        Some(Self { family, layers, batch, state_factor })
     }
 }
 
@@ -197,11 +186,7 @@ fn wide_resnet_layers(channels: f64, width: f64) -> Vec<ModelLayer> {
 /// the number of channels projects its input as well.
 fn bottleneck_block(inside: f64, filters: f64, width: f64, side: f64) -> ModelLayer {
     let (wide, outside) = (filters * width, 4.0 * filters);
-    let projection = if inside == outside {
-        0.0
-    } else {
-        inside * outside
-    };
+    let projection = if inside == outside { 0.0 } else { inside * outside };
     let parameters = inside * filters + 9.0 * filters * wide + wide * outside + projection;
     let pixels = side * side;
     ModelLayer {
@@ -231,11 +216,8 @@ mod tests {
             ("wide-resnet-6.8B/256", 6.8e9),
         ] {
             let model = LayeredModel::by_name(name).unwrap();
-            let value = if model.family == ModelFamily::WideResnet {
-                SINGLE_BYTES
-            } else {
-                HALF_BYTES
-            };
+            let value =
+                if model.family == ModelFamily::WideResnet { SINGLE_BYTES } else { HALF_BYTES };
             let bytes: f64 = model.layers.iter().map(|layer| layer.parameter_bytes).sum();
             let error = bytes / value / parameters - 1.0;
             assert!(error.abs() < 0.1, "{name}: {error}");
@@ -244,13 +226,7 @@ mod tests {
 
     #[test]
     fn other_names_are_no_models() {
-        for name in [
-            "bert",
-            "bert-760M",
-            "bert-760M/0",
-            "bert-1B/128",
-            "gpt-1B/128",
-        ] {
+        for name in ["bert", "bert-760M", "bert-760M/0", "bert-1B/128", "gpt-1B/128"] {
             assert_eq!(LayeredModel::by_name(name), None, "{name}");
         }
     }

@@ -36,23 +36,14 @@ pub fn gpu_fractions(loads: &[f64], gpus: u32) -> Vec<f64> {
 pub fn balanced_partitions(fractions: &[f64], stages: usize) -> Vec<StagePartition> {
     let gpus: f64 = fractions.iter().sum();
     let shardings = gpu_shardings(gpus.round() as u32, stages);
-    let cutter = StageCutter {
-        fractions,
-        least: round_to_tenths(LEAST_SHARE * gpus / stages as f64),
-    };
+    let cutter =
+        StageCutter { fractions, least: round_to_tenths(LEAST_SHARE * gpus / stages as f64) };
     let mut cuts = Vec::new();
     cutter.collect_cuts(stages, &mut Vec::new(), &mut cuts);
     let sharded = |stages: Vec<Range<usize>>| {
-        let deserved: Vec<f64> = stages
-            .iter()
-            .map(|stage| cutter.fraction_sum(stage))
-            .collect();
+        let deserved: Vec<f64> = stages.iter().map(|stage| cutter.fraction_sum(stage)).collect();
         let (gpus, imbalance) = nearest_sharding(&deserved, &shardings)?;
-        Some(StagePartition {
-            stages,
-            gpus,
-            imbalance,
-        })
+        Some(StagePartition { stages, gpus, imbalance })
     };
     let mut found: Vec<StagePartition> = cuts.into_iter().filter_map(sharded).collect();
     found.sort_by(|a, b| a.imbalance.total_cmp(&b.imbalance));
@@ -141,10 +132,8 @@ mod tests {
     /// The stages of every partition and its imbalance.
     fn check(loads: &[f64], gpus: u32, stages: usize, expect: &[(&[Range<usize>], f64)]) {
         let found = balanced_partitions(&gpu_fractions(loads, gpus), stages);
-        let found: Vec<_> = found
-            .iter()
-            .map(|partition| (&partition.stages[..], partition.imbalance))
-            .collect();
+        let found: Vec<_> =
+            found.iter().map(|partition| (&partition.stages[..], partition.imbalance)).collect();
         assert_eq!(found.len(), expect.len(), "{found:?}");
         for (found, expect) in found.iter().zip(expect) {
             assert_eq!(found.0, expect.0);
@@ -154,10 +143,7 @@ mod tests {
 
     #[test]
     fn a_stage_that_deserves_too_little_is_not_made() {
-        assert_eq!(
-            gpu_fractions(&[1.0, 1.0, 2.0, 4.0], 4),
-            [0.5, 0.5, 1.0, 2.0]
-        );
+        assert_eq!(gpu_fractions(&[1.0, 1.0, 2.0, 4.0], 4), [0.5, 0.5, 1.0, 2.0]);
         check(&[1.0, 1.0, 2.0, 4.0], 4, 2, &[(&[0..3, 3..4], 0.0)]);
     }
 
@@ -166,9 +152,7 @@ mod tests {
         let loads = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0];
         check(&loads, 8, 2, &[(&[0..4, 4..6], 0.0)]);
         let fractions = gpu_fractions(&loads, 8);
-        let other: Vec<f64> = [0..3, 3..6]
-            .map(|stage| fractions[stage].iter().sum())
-            .to_vec();
+        let other: Vec<f64> = [0..3, 3..6].map(|stage| fractions[stage].iter().sum()).to_vec();
         let (gpus, imbalance) = nearest_sharding(&other, &gpu_shardings(8, 2)).unwrap();
         assert_eq!(gpus, [4, 4]);
         assert!((imbalance - 2.0_f64.sqrt()).abs() < 1e-12);

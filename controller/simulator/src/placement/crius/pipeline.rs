@@ -47,9 +47,7 @@ fn direction_seconds(passes: impl Iterator<Item = PassTimes> + Clone, micro_batc
 
 /// `max (B - 1) + sum`.
 fn pipelined_seconds(times: impl Iterator<Item = f64>, micro_batches: u32) -> f64 {
-    let (most, sum) = times.fold((0.0_f64, 0.0), |(most, sum), time| {
-        (most.max(time), sum + time)
-    });
+    let (most, sum) = times.fold((0.0_f64, 0.0), |(most, sum), time| (most.max(time), sum + time));
     most * f64::from(micro_batches.saturating_sub(1)) + sum
 }
 
@@ -58,11 +56,7 @@ mod tests {
     use super::*;
 
     fn pass(compute: f64, within: f64, across: f64) -> PassTimes {
-        PassTimes {
-            compute,
-            inside_stage: within,
-            between_stages: across,
-        }
+        PassTimes { compute, inside_stage: within, between_stages: across }
     }
 
     #[test]

@@ -30,12 +30,7 @@ pub struct CriusAbilities {
 
 impl CriusAbilities {
     /// All of them.
-    pub const ALL: Self = Self {
-        scaling: true,
-        moving: true,
-        opportunism: true,
-        merging: true,
-    };
+    pub const ALL: Self = Self { scaling: true, moving: true, opportunism: true, merging: true };
 }
 
 /// The policy.
@@ -96,11 +91,8 @@ impl CriusPolicy {
             return Some(fitted);
         }
         let came_later = |held: &&AllocatedJob| arrival_key(&held.request) > arrival_key(request);
-        let later: Vec<AllocatedJob> = allocation
-            .allocated_jobs()
-            .filter(came_later)
-            .cloned()
-            .collect();
+        let later: Vec<AllocatedJob> =
+            allocation.allocated_jobs().filter(came_later).cloned().collect();
         if later.is_empty() {
             return None;
         }
@@ -157,18 +149,14 @@ impl PlacementPolicy for CriusPolicy {
             now_seconds: state.now_seconds,
         };
         let refused = |request: &&PlacementRequest| self.refuse_impossible(state.cluster, request);
-        let (never, possible): (Vec<&PlacementRequest>, Vec<&PlacementRequest>) = state
-            .waiting
-            .iter()
-            .partition(|request| refused(request).is_some());
+        let (never, possible): (Vec<&PlacementRequest>, Vec<&PlacementRequest>) =
+            state.waiting.iter().partition(|request| refused(request).is_some());
         let mut allocation = ClusterAllocation::from_state(state, &self.table);
         search.gather_spread_jobs(&mut allocation);
         let mut allocation = self.fit_all_waiting(search, allocation, &possible);
         search.upgrade_jobs(&mut allocation);
         let refused = never.iter().filter_map(refused);
-        refused
-            .chain(allocation.to_decisions(state, self.stall))
-            .collect()
+        refused.chain(allocation.to_decisions(state, self.stall)).collect()
     }
 
     fn round_seconds(&self) -> Option<f64> {
@@ -200,9 +188,7 @@ mod tests {
     fn running(board: &ClusterJobs) -> Vec<(u32, u32)> {
         let running = board.state_at(0.0).running.iter();
         let count = |gpus: &GpusByHost| gpus.values().sum();
-        running
-            .map(|running| (running.request.job, count(&running.gpus)))
-            .collect()
+        running.map(|running| (running.request.job, count(&running.gpus))).collect()
     }
 
     #[test]

@@ -53,27 +53,18 @@ impl ScheduleSearch<'_> {
         allocation: &ClusterAllocation<'l>,
         request: &PlacementRequest,
     ) -> Option<ClusterAllocation<'l>> {
-        let (kind, gpus) = (
-            allocation::requested_kind(request),
-            floor_power_of_two(request.gpus),
-        );
+        let (kind, gpus) = (allocation::requested_kind(request), floor_power_of_two(request.gpus));
         if let Some(placed) = self.with_placed_job(allocation, request, kind, gpus) {
             return Some(placed);
         }
         let many = allocation.allocated_jobs().count() > MANY;
         let depth = if many { DEPTH_OF_MANY } else { DEPTH };
         let allocation = allocation.clone();
-        let mut level = vec![SearchBranch {
-            allocation,
-            kind,
-            gpus,
-        }];
+        let mut level = vec![SearchBranch { allocation, kind, gpus }];
         let mut found: Vec<ClusterAllocation<'l>> = Vec::new();
         for _ in 0..depth {
             let mut next = Vec::new();
-            let changed = level
-                .iter()
-                .flat_map(|branch| self.next_branches(branch, request));
+            let changed = level.iter().flat_map(|branch| self.next_branches(branch, request));
             for branch in changed {
                 match self.with_placed_job(&branch.allocation, request, branch.kind, branch.gpus) {
                     Some(placed) => found.push(placed),
@@ -84,11 +75,7 @@ impl ScheduleSearch<'_> {
         }
         // Of equals the first, which took fewest changes.
         let faster = |best: ClusterAllocation<'l>, other: ClusterAllocation<'l>| {
-            if other.total_speed() > best.total_speed() + EPSILON {
-                other
-            } else {
-                best
-            }
+            if other.total_speed() > best.total_speed() + EPSILON { other } else { best }
         };
         found.into_iter().reduce(faster)
     }
@@ -106,17 +93,13 @@ impl ScheduleSearch<'_> {
 
     /// Brings jobs that are spread over more hosts than need be together, where there is room.
     pub fn gather_spread_jobs(&self, allocation: &mut ClusterAllocation<'_>) {
-        let jobs: Vec<u32> = allocation
-            .allocated_jobs()
-            .map(|held| held.request.job)
-            .collect();
+        let jobs: Vec<u32> = allocation.allocated_jobs().map(|held| held.request.job).collect();
         for job in jobs {
             let Some(held) = allocation.release_job(job) else {
                 continue;
             };
-            let best = allocation
-                .throughput_table()
-                .best_shape(held.shape.kind, held.shape.gpu_count());
+            let best =
+                allocation.throughput_table().best_shape(held.shape.kind, held.shape.gpu_count());
             let spread = best.is_some_and(|best| best != held.shape);
             if !spread
                 || !allocation.place_compactly(
@@ -156,10 +139,7 @@ impl ScheduleSearch<'_> {
         job: u32,
     ) -> Option<ClusterAllocation<'l>> {
         let meets = |held: &AllocatedJob| self.deadlines.are_met_by(held, self.now_seconds);
-        let in_time = allocation
-            .allocated_jobs()
-            .filter(|held| held.request.job == job)
-            .all(meets);
+        let in_time = allocation.allocated_jobs().filter(|held| held.request.job == job).all(meets);
         in_time.then_some(allocation)
     }
 
@@ -170,45 +150,25 @@ impl ScheduleSearch<'_> {
         branch: &SearchBranch<'l>,
         request: &PlacementRequest,
     ) -> Vec<SearchBranch<'l>> {
-        let SearchBranch {
-            allocation,
-            kind,
-            gpus,
-        } = branch;
+        let SearchBranch { allocation, kind, gpus } = branch;
         let mut next = Vec::new();
-        let with = |allocation| SearchBranch {
-            allocation,
-            ..branch.clone()
-        };
+        let with = |allocation| SearchBranch { allocation, ..branch.clone() };
         if self.abilities.scaling {
             let kinds = 0..allocation.throughput_table().kind_count();
-            next.extend(
-                kinds
-                    .filter_map(|kind| self.best_halved(allocation, kind))
-                    .map(with),
-            );
+            next.extend(kinds.filter_map(|kind| self.best_halved(allocation, kind)).map(with));
         }
         if self.abilities.moving {
             next.extend(self.best_moved(allocation).map(with));
             let others =
                 (0..allocation.throughput_table().kind_count()).filter(|other| other != kind);
-            next.extend(others.map(|kind| SearchBranch {
-                kind,
-                ..branch.clone()
-            }));
+            next.extend(others.map(|kind| SearchBranch { kind, ..branch.clone() }));
         }
         if self.abilities.scaling && gpus / 2 > 0 {
-            next.push(SearchBranch {
-                gpus: gpus / 2,
-                ..branch.clone()
-            });
+            next.push(SearchBranch { gpus: gpus / 2, ..branch.clone() });
         }
         // A demand that cannot run even alone leads nowhere.
         next.retain(|branch| {
-            let shape = branch
-                .allocation
-                .throughput_table()
-                .best_shape(branch.kind, branch.gpus);
+            let shape = branch.allocation.throughput_table().best_shape(branch.kind, branch.gpus);
             shape.is_some_and(|shape| branch.allocation.speed_in(request, shape).is_some())
         });
         next
@@ -221,9 +181,7 @@ impl ScheduleSearch<'_> {
         allocation: &ClusterAllocation<'l>,
         kind: u32,
     ) -> Option<ClusterAllocation<'l>> {
-        let of_kind = allocation
-            .allocated_jobs()
-            .filter(|held| held.shape.kind == kind);
+        let of_kind = allocation.allocated_jobs().filter(|held| held.shape.kind == kind);
         let most = of_kind.clone().map(|held| held.shape.gpu_count()).max()?;
         let large = of_kind.filter(|held| 2 * held.shape.gpu_count() >= most);
         let halves = large.filter_map(|held| {
@@ -235,9 +193,8 @@ impl ScheduleSearch<'_> {
 
     /// The running job on another kind, with as many GPUs, that gains most there or costs least.
     fn best_moved<'l>(&self, allocation: &ClusterAllocation<'l>) -> Option<ClusterAllocation<'l>> {
-        let moves = allocation
-            .allocated_jobs()
-            .flat_map(|held| moves_to_other_kinds(allocation, held));
+        let moves =
+            allocation.allocated_jobs().flat_map(|held| moves_to_other_kinds(allocation, held));
         sort_by_gain(moves).find_map(|change| self.apply_change(allocation, change))
     }
 
@@ -250,10 +207,7 @@ impl ScheduleSearch<'_> {
             let (kind, twice) = (held.shape.kind, 2 * held.shape.gpu_count());
             let may_grow = self.abilities.scaling && twice <= held.request.gpus.max(MOST_GPUS);
             let grown = may_grow.then(|| GpuChange::to_gpus(allocation, held, kind, twice));
-            let moved = self
-                .abilities
-                .moving
-                .then(|| moves_to_other_kinds(allocation, held));
+            let moved = self.abilities.moving.then(|| moves_to_other_kinds(allocation, held));
             moved.into_iter().flatten().chain(grown.flatten())
         });
         // What is had may be less than what was in sight, if the job must be spread.
@@ -334,18 +288,13 @@ mod tests {
     use crate::placement::allocation::tests::{TestCluster, request};
 
     fn search(deadlines: &JobDeadlines) -> ScheduleSearch<'_> {
-        ScheduleSearch {
-            abilities: CriusAbilities::ALL,
-            deadlines,
-            now_seconds: 0.0,
-        }
+        ScheduleSearch { abilities: CriusAbilities::ALL, deadlines, now_seconds: 0.0 }
     }
 
     /// Who holds how many GPUs of which kind, by job.
     fn held(allocation: &ClusterAllocation<'_>) -> Vec<(u32, u32, u32)> {
         let held = allocation.allocated_jobs();
-        held.map(|held| (held.request.job, held.shape.kind, held.shape.gpu_count()))
-            .collect()
+        held.map(|held| (held.request.job, held.shape.kind, held.shape.gpu_count())).collect()
     }
 
     /// X has two hosts of four GPUs, Y one.
@@ -362,9 +311,7 @@ mod tests {
         let (lab, none) = (lab(), JobDeadlines::default());
         let mut allocation = lab.empty_allocation();
         assert!(allocation.place_compactly(&request(1, 8, "J1"), 0, 8));
-        let after = search(&none)
-            .fit_job(&allocation, &request(2, 4, "J2"))
-            .unwrap();
+        let after = search(&none).fit_job(&allocation, &request(2, 4, "J2")).unwrap();
         assert_eq!(held(&after), [(1, 0, 8), (2, 1, 4)]);
         assert_eq!(after.total_speed(), 140.0);
     }

@@ -62,9 +62,8 @@ fn visit_plans(
     show: &mut impl FnMut(&ParallelismPlan),
 ) {
     let stages = 0..partition.stages.len();
-    let ways: Vec<Vec<StageParallelism>> = stages
-        .map(|stage| setting.stage_options(partition, stage))
-        .collect();
+    let ways: Vec<Vec<StageParallelism>> =
+        stages.map(|stage| setting.stage_options(partition, stage)).collect();
     if ways.iter().any(Vec::is_empty) {
         return;
     }
@@ -76,9 +75,8 @@ fn visit_plans(
     loop {
         show(&plan);
         // Counts up, the last stage first.
-        let Some(stage) = (0..turns.len())
-            .rev()
-            .find(|stage| turns[*stage] + 1 < ways[*stage].len())
+        let Some(stage) =
+            (0..turns.len()).rev().find(|stage| turns[*stage] + 1 < ways[*stage].len())
         else {
             return;
         };
@@ -108,11 +106,7 @@ impl FastestPlan {
 
     fn into_tuned(self) -> Option<TunedPlan> {
         let tried = self.tried;
-        self.found.map(|(seconds, plan)| TunedPlan {
-            seconds,
-            plan,
-            tried,
-        })
+        self.found.map(|(seconds, plan)| TunedPlan { seconds, plan, tried })
     }
 }
 
@@ -133,9 +127,7 @@ impl PlanCandidate {
     fn plan_distance(&self, other: &Self) -> usize {
         let place = |plan: &ParallelismPlan| -> Vec<usize> {
             let stages = plan.partition.stages.iter().enumerate();
-            stages
-                .flat_map(|(stage, layers)| layers.clone().map(move |_| stage))
-                .collect()
+            stages.flat_map(|(stage, layers)| layers.clone().map(move |_| stage)).collect()
         };
         let differ =
             |a: Vec<usize>, b: Vec<usize>| a.iter().zip(&b).filter(|(a, b)| a != b).count();
@@ -191,18 +183,11 @@ mod tests {
         let setting = CellEstimator {
             model: &model,
             gpu: GpuKind::by_name(kind).unwrap(),
-            cell: CriusCell {
-                hosts,
-                gpus_per_host,
-                stages,
-            },
+            cell: CriusCell { hosts, gpus_per_host, stages },
             efficiency: 0.5,
         };
         let (estimate, _) = setting.estimate_best_plan().unwrap();
-        let (tuned, all) = (
-            tune_cell(&setting).unwrap(),
-            tune_exhaustively(&setting).unwrap(),
-        );
+        let (tuned, all) = (tune_cell(&setting).unwrap(), tune_exhaustively(&setting).unwrap());
         assert!(all.seconds <= tuned.seconds && all.seconds <= estimate);
         assert!(tuned.seconds <= estimate && tuned.tried <= MOST + 1);
         (tuned, all)
@@ -212,12 +197,7 @@ mod tests {
     fn pruning_tries_few_plans_and_loses_little() {
         let (tuned, all) = check("wide-resnet-1B/256", "A40", 4, 2, 4);
         assert!(tuned.tried * 4 < all.tried, "{} {}", tuned.tried, all.tried);
-        assert!(
-            tuned.seconds <= 1.25 * all.seconds,
-            "{} {}",
-            tuned.seconds,
-            all.seconds
-        );
+        assert!(tuned.seconds <= 1.25 * all.seconds, "{} {}", tuned.seconds, all.seconds);
     }
 
     #[test]

@@ -44,9 +44,7 @@ impl CellLevels {
         let hosts = leaves.into_values().flatten();
         Ok(Self {
             sizes,
-            hosts: hosts
-                .flat_map(|host| std::iter::repeat_n(host, of_host))
-                .collect(),
+            hosts: hosts.flat_map(|host| std::iter::repeat_n(host, of_host)).collect(),
         })
     }
 
@@ -79,10 +77,7 @@ impl BuddyAllocator {
     pub(super) fn new(levels: &CellLevels) -> Self {
         let mut free = vec![BTreeSet::new(); levels.sizes.len()];
         free[levels.top_level()] = (0..levels.top_cells()).collect();
-        Self {
-            sizes: levels.sizes.clone(),
-            free,
-        }
+        Self { sizes: levels.sizes.clone(), free }
     }
 
     /// Free cells, by level.
@@ -141,10 +136,7 @@ mod tests {
 
     #[test]
     fn cells_are_split_and_merged() {
-        let levels = CellLevels {
-            sizes: vec![1, 2, 4, 8],
-            hosts: vec![HostId(0); 8],
-        };
+        let levels = CellLevels { sizes: vec![1, 2, 4, 8], hosts: vec![HostId(0); 8] };
         let mut buddies = BuddyAllocator::new(&levels);
         let whole = buddies.clone();
         assert_eq!(buddies.take_cell(0), Some(0));

@@ -7,15 +7,8 @@ use crate::placement::{ClusterHost, ClusterJobs};
 
 /// Two leaves of two hosts of 8 GPUs.
 fn cluster() -> GpuCluster {
-    let host = |leaf| ClusterHost {
-        gpus: 8,
-        leaf,
-        kind: 0,
-    };
-    GpuCluster {
-        hosts: [0, 0, 1, 1].map(host).to_vec(),
-        kinds: vec!["GPU".to_owned()],
-    }
+    let host = |leaf| ClusterHost { gpus: 8, leaf, kind: 0 };
+    GpuCluster { hosts: [0, 0, 1, 1].map(host).to_vec(), kinds: vec!["GPU".to_owned()] }
 }
 
 fn request(job: u32, gpus: u32, tenant: &str) -> PlacementRequest {
@@ -47,16 +40,9 @@ fn check(policy: &mut HivedPolicy, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]
     }
     let placed = |job: u32| {
         let state = board.state_at(0.0);
-        let running = state
-            .running
-            .iter()
-            .find(|running| running.request.job == job);
+        let running = state.running.iter().find(|running| running.request.job == job);
         running.map_or(Vec::new(), |running| {
-            running
-                .gpus
-                .iter()
-                .map(|(host, gpus)| (host.0, *gpus))
-                .collect()
+            running.gpus.iter().map(|(host, gpus)| (host.0, *gpus)).collect()
         })
     };
     let found: Vec<Vec<(u32, u32)>> = (0..jobs.len() as u32).map(placed).collect();
@@ -71,13 +57,7 @@ fn jobs_are_packed_into_the_smallest_block_with_room() {
     check(
         &mut policy,
         &[(4, ""), (8, ""), (2, ""), (1, ""), (16, "")],
-        &[
-            &[(0, 4)],
-            &[(1, 8)],
-            &[(0, 2)],
-            &[(0, 1)],
-            &[(2, 8), (3, 8)],
-        ],
+        &[&[(0, 4)], &[(1, 8)], &[(0, 2)], &[(0, 1)], &[(2, 8), (3, 8)]],
     );
 }
 
@@ -95,9 +75,7 @@ fn a_tenant_finds_its_cells_whatever_others_do() {
 #[test]
 fn quotas_that_do_not_fit_are_refused() {
     let refused = |of: &[(&str, &[(u32, u32)])]| {
-        HivedPolicy::new(&cluster(), &quotas(of))
-            .unwrap_err()
-            .to_string()
+        HivedPolicy::new(&cluster(), &quotas(of)).unwrap_err().to_string()
     };
     assert_eq!(
         refused(&[("a", &[(16, 1)]), ("b", &[(8, 3)])]),
@@ -118,13 +96,7 @@ fn quotas_that_do_not_fit_are_refused() {
     let decisions = policy.make_decisions(&board.state_at(0.0));
     let refusal =
         |decision: &PlacementDecision| matches!(decision, PlacementDecision::Refuse { .. });
-    assert_eq!(
-        decisions
-            .iter()
-            .filter(|decision| refusal(decision))
-            .count(),
-        2
-    );
+    assert_eq!(decisions.iter().filter(|decision| refusal(decision)).count(), 2);
 }
 
 proptest! {

@@ -95,9 +95,7 @@ impl MatchingGraph {
             dual: vec![heaviest; size],
             partner: vec![0; size],
             slack: vec![0; size],
-            outer: (0..size)
-                .map(|node| if node <= nodes { node } else { 0 })
-                .collect(),
+            outer: (0..size).map(|node| if node <= nodes { node } else { 0 }).collect(),
             parent: vec![0; size],
             part_with,
             label: vec![TreeLabel::Unseen; size],
@@ -387,10 +385,7 @@ impl MatchingGraph {
     /// Moves duals by the least that makes an edge tight or empties a blossom; false if the duals
     /// of free nodes reach zero first, which ends everything.
     fn adjust_duals(&mut self) -> bool {
-        let step = self
-            .outermost_nodes()
-            .filter_map(|node| self.dual_step(node))
-            .min();
+        let step = self.outermost_nodes().filter_map(|node| self.dual_step(node)).min();
         let Some(step) = step else { return false };
         for node in 1..=self.nodes {
             match self.label[self.outer[node]] {
@@ -477,10 +472,7 @@ mod tests {
             1 => 6.0,
             _ => 5.0,
         };
-        assert_eq!(
-            maximum_matching(4, weight),
-            [Some(1), Some(0), Some(3), Some(2)]
-        );
+        assert_eq!(maximum_matching(4, weight), [Some(1), Some(0), Some(3), Some(2)]);
         assert_eq!(maximum_matching(1, weight), [None]);
         assert_eq!(maximum_matching(0, weight), []);
     }

@@ -74,20 +74,14 @@ impl CommunicationModel {
 
     /// `rho_j`: slots that the job takes alone on one server, the least it can take.
     pub fn estimate_slots(&self, job: &RingJob) -> f64 {
-        let alone = RingSpan {
-            servers: 1,
-            contention: 0,
-        };
+        let alone = RingSpan { servers: 1, contention: 0 };
         (job.iterations as f64 / self.iterations_per_slot(job, alone)).ceil()
     }
 
     /// The longest iteration in a cluster whose servers have at most `most_gpus`: spread as far as
     /// it goes, with a ring leaving from every GPU of its server.
     pub fn worst_iteration(&self, job: &RingJob, most_gpus: u32) -> f64 {
-        let span = RingSpan {
-            servers: job.gpus,
-            contention: most_gpus,
-        };
+        let span = RingSpan { servers: job.gpus, contention: most_gpus };
         self.iteration_slots(job, span)
     }
 }

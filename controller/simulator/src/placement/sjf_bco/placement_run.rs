@@ -84,12 +84,7 @@ pub(super) fn place_jobs(
     if !all_ended {
         jobs.fill(None);
     }
-    BatchSchedule {
-        theta,
-        kappa,
-        makespan: placing.makespan,
-        jobs,
-    }
+    BatchSchedule { theta, kappa, makespan: placing.makespan, jobs }
 }
 
 /// The order in which jobs are placed: the smallest first for SJF-BCO, as they come for others.
@@ -118,10 +113,8 @@ impl<'a> PlacementRun<'a> {
             let first_free = |(server, count): (usize, &u32)| {
                 let idle =
                     (0..placing.busy[server].len()).filter(|gpu| !placing.busy[server][*gpu]);
-                let taken: Vec<GpuPosition> = idle
-                    .take(*count as usize)
-                    .map(|gpu| (server, gpu))
-                    .collect();
+                let taken: Vec<GpuPosition> =
+                    idle.take(*count as usize).map(|gpu| (server, gpu)).collect();
                 taken
             };
             let gpus = on.iter().enumerate().flat_map(first_free).collect();
@@ -172,9 +165,7 @@ impl<'a> PlacementRun<'a> {
             PlacementRule::Kappa(kappa) if job.gpus <= *kappa => self.least_loaded(idle),
             PlacementRule::Kappa(_) => {
                 let group = self.least_busy_servers(job);
-                let inside = idle
-                    .into_iter()
-                    .filter(|(server, _)| group.contains(server));
+                let inside = idle.into_iter().filter(|(server, _)| group.contains(server));
                 self.least_loaded(inside.collect())
             }
             PlacementRule::ListScheduling => {
@@ -257,11 +248,8 @@ impl<'a> PlacementRun<'a> {
         if let Some(number) = number {
             let mut on = vec![0; self.load.len()];
             servers.iter().for_each(|server| on[*server] += 1);
-            self.placed[number] = Some(JobPlacement {
-                start: self.now,
-                end: u64::MAX,
-                gpus_by_server: on,
-            });
+            self.placed[number] =
+                Some(JobPlacement { start: self.now, end: u64::MAX, gpus_by_server: on });
         }
         servers.dedup();
         self.runs.push(RunningRing {
@@ -279,14 +267,8 @@ impl<'a> PlacementRun<'a> {
         let on: Vec<&[usize]> = self.runs.iter().map(|run| &run.servers[..]).collect();
         let contention = ring_contention(&on);
         for (run, contention) in self.runs.iter_mut().zip(contention) {
-            let span = RingSpan {
-                servers: run.servers.len() as u32,
-                contention,
-            };
-            run.rate = self
-                .problem
-                .communication
-                .iterations_per_slot(&run.job, span);
+            let span = RingSpan { servers: run.servers.len() as u32, contention };
+            run.rate = self.problem.communication.iterations_per_slot(&run.job, span);
         }
     }
 
@@ -303,9 +285,8 @@ impl<'a> PlacementRun<'a> {
         for run in &mut self.runs {
             run.left -= run.rate * slots;
         }
-        let (ended, runs): (Vec<RunningRing>, Vec<RunningRing>) = std::mem::take(&mut self.runs)
-            .into_iter()
-            .partition(|run| run.left <= TOLERANCE);
+        let (ended, runs): (Vec<RunningRing>, Vec<RunningRing>) =
+            std::mem::take(&mut self.runs).into_iter().partition(|run| run.left <= TOLERANCE);
         self.runs = runs;
         for run in ended {
             self.end_job(&run);

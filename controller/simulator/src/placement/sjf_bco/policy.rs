@@ -55,10 +55,7 @@ impl SjfBcoPolicy {
     }
 
     fn ring_job(&self, request: &PlacementRequest) -> RingJob {
-        let model = request
-            .model
-            .as_deref()
-            .and_then(|name| self.models.by_name(name));
+        let model = request.model.as_deref().and_then(|name| self.models.by_name(name));
         // A job of an unknown model computes for a second and sends nothing.
         let seconds = model.map_or(1.0, |model: &TrainingModel| model.compute_seconds);
         RingJob {
@@ -84,19 +81,10 @@ impl SjfBcoPolicy {
             }
             (self.ring_job(&running.request), on)
         };
-        let jobs: Vec<RingJob> = waiting
-            .iter()
-            .map(|request| self.ring_job(request))
-            .collect();
+        let jobs: Vec<RingJob> = waiting.iter().map(|request| self.ring_job(request)).collect();
         let running: Vec<_> = state.running.iter().map(running).collect();
         // Everybody after everybody else, each as slow as it can be.
-        let most_gpus = state
-            .cluster
-            .hosts
-            .iter()
-            .map(|host| host.gpus)
-            .max()
-            .unwrap_or(1);
+        let most_gpus = state.cluster.hosts.iter().map(|host| host.gpus).max().unwrap_or(1);
         let all = jobs.iter().chain(running.iter().map(|(job, _)| job));
         let worst = |job: &RingJob| {
             let iteration = self.constants.worst_iteration(job, most_gpus);
@@ -119,11 +107,8 @@ impl PlacementPolicy for SjfBcoPolicy {
         let refused = |job: &PlacementRequest| refuse_oversized(state.cluster, job.job, job.gpus);
         let mut decisions: Vec<PlacementDecision> =
             state.waiting.iter().filter_map(refused).collect();
-        let mut waiting: Vec<&PlacementRequest> = state
-            .waiting
-            .iter()
-            .filter(|job| refused(job).is_none())
-            .collect();
+        let mut waiting: Vec<&PlacementRequest> =
+            state.waiting.iter().filter(|job| refused(job).is_none()).collect();
         waiting.sort_by_key(|request| (request.gpus, request.job));
         waiting.truncate(AT_ONCE);
         if waiting.is_empty() || state.free_gpus().total_free() < waiting[0].gpus {
@@ -138,11 +123,7 @@ impl PlacementPolicy for SjfBcoPolicy {
             let Some(placed) = placed.filter(|placed| placed.start == 0) else {
                 continue;
             };
-            let on = placed
-                .gpus_by_server
-                .iter()
-                .enumerate()
-                .filter(|(_, gpus)| **gpus > 0);
+            let on = placed.gpus_by_server.iter().enumerate().filter(|(_, gpus)| **gpus > 0);
             let gpus: GpusByHost = on.map(|(host, gpus)| (HostId::from(host), *gpus)).collect();
             decisions.push(StartDecision::new(request.job, gpus).into());
         }

@@ -17,23 +17,13 @@ const CONSTANTS: CommunicationModel = CommunicationModel {
 };
 
 fn job(gpus: u32, iterations: u64) -> RingJob {
-    RingJob {
-        gpus,
-        iterations,
-        gradient: 0.4,
-        batch: 40.0,
-        forward: 1e-4,
-        backward: 6e-3,
-    }
+    RingJob { gpus, iterations, gradient: 0.4, batch: 40.0, forward: 1e-4, backward: 6e-3 }
 }
 
 fn problem(servers: &[u32], jobs: &[(u32, u64)]) -> PlacementProblem {
     PlacementProblem {
         servers: servers.to_vec(),
-        jobs: jobs
-            .iter()
-            .map(|(gpus, iterations)| job(*gpus, *iterations))
-            .collect(),
+        jobs: jobs.iter().map(|(gpus, iterations)| job(*gpus, *iterations)).collect(),
         running: Vec::new(),
         communication: CONSTANTS,
         horizon: 200,
@@ -52,22 +42,13 @@ fn an_iteration_is_as_long_as_the_model_says() {
         (4, 4, 0.04235, 23.0),
     ];
     for (servers, contention, iteration, rate) in cases {
-        let span = RingSpan {
-            servers,
-            contention,
-        };
+        let span = RingSpan { servers, contention };
         assert!((CONSTANTS.iteration_slots(&job(4, 1), span) - iteration).abs() < 1e-12);
         assert_eq!(CONSTANTS.iterations_per_slot(&job(4, 1), span), rate);
     }
     assert!((CONSTANTS.worst_iteration(&job(4, 1), 4) - 0.04235).abs() < 1e-12);
-    let real = CommunicationModel {
-        progress: SlotProgress::Fractional,
-        ..CONSTANTS
-    };
-    let span = RingSpan {
-        servers: 1,
-        contention: 0,
-    };
+    let real = CommunicationModel { progress: SlotProgress::Fractional, ..CONSTANTS };
+    let span = RingSpan { servers: 1, contention: 0 };
     assert!((real.iterations_per_slot(&job(4, 1), span) - 1.0 / 0.01235).abs() < 1e-9);
 }
 
@@ -88,17 +69,7 @@ fn contention_counts_rings_that_leave_a_server() {
 
 /// Jobs a, b, c, d, e, g of the specification on two servers of 4.
 fn six_jobs() -> PlacementProblem {
-    problem(
-        &[4, 4],
-        &[
-            (1, 1000),
-            (1, 1000),
-            (2, 2000),
-            (2, 1000),
-            (4, 2000),
-            (4, 1000),
-        ],
-    )
+    problem(&[4, 4], &[(1, 1000), (1, 1000), (2, 2000), (2, 1000), (4, 2000), (4, 1000)])
 }
 
 fn placed(schedule: &BatchSchedule, job: usize) -> (u64, u64, Vec<u32>) {
@@ -133,15 +104,9 @@ fn the_smallest_feasible_bound_and_the_printed_search() {
 
 #[test]
 fn what_cannot_be_placed_is_told() {
-    assert_eq!(
-        find_schedule(&problem(&[4], &[(5, 1)]), BoundSearch::Feasible),
-        None
-    );
+    assert_eq!(find_schedule(&problem(&[4], &[(5, 1)]), BoundSearch::Feasible), None);
     // 90 iterations a slot at most.
-    assert_eq!(
-        find_schedule(&problem(&[4], &[(1, 90 * 201)]), BoundSearch::Feasible),
-        None
-    );
+    assert_eq!(find_schedule(&problem(&[4], &[(1, 90 * 201)]), BoundSearch::Feasible), None);
     let mut slow = problem(&[4], &[(1, 1)]);
     slow.communication.overhead = 2.0;
     assert_eq!(find_schedule(&slow, BoundSearch::Feasible), None);

@@ -20,20 +20,14 @@ const SHOWN: usize = 100;
 /// The figure.
 pub(super) fn draw_errors(summary: &DecisionSummary) -> String {
     let rows = PLANNING_STEPS.len().div_ceil(COLUMNS) as u32;
-    let panels = PLANNING_STEPS
-        .iter()
-        .enumerate()
-        .filter_map(|(number, step)| {
-            let (row, column) = ((number / COLUMNS) as u32, (number % COLUMNS) as u32);
-            let reached = summary.steps.get(step.name)?;
-            let legend = step.variants.iter().copied().zip(SERIES);
-            let plot = svg_file::translate_group((0, HEAD), &draw_step(step, reached));
-            let panel = svg_file::draw_heading(step.name, legend) + &plot;
-            Some(svg_file::translate_group(
-                (column * PANEL.0, row * (PANEL.1 + HEAD)),
-                &panel,
-            ))
-        });
+    let panels = PLANNING_STEPS.iter().enumerate().filter_map(|(number, step)| {
+        let (row, column) = ((number / COLUMNS) as u32, (number % COLUMNS) as u32);
+        let reached = summary.steps.get(step.name)?;
+        let legend = step.variants.iter().copied().zip(SERIES);
+        let plot = svg_file::translate_group((0, HEAD), &draw_step(step, reached));
+        let panel = svg_file::draw_heading(step.name, legend) + &plot;
+        Some(svg_file::translate_group((column * PANEL.0, row * (PANEL.1 + HEAD)), &panel))
+    });
     let size = (PANEL.0 * COLUMNS as u32, (PANEL.1 + HEAD) * rows);
     svg_file::wrap_file(size, &panels.collect::<String>())
 }
@@ -48,10 +42,7 @@ fn draw_step(step: &PlanningStep, reached: &BTreeMap<String, ShareDistribution>)
     let of = |(variant, shade): (&&str, _)| {
         let cdf = &reached.get(*variant)?.cdf_by_error_permille;
         let shown = cdf.iter().take(SHOWN);
-        Some(StepSeries {
-            values: shown.map(|share| share * 100.0).collect(),
-            shade,
-        })
+        Some(StepSeries { values: shown.map(|share| share * 100.0).collect(), shade })
     };
     let series: Vec<StepSeries> = step.variants.iter().zip(SERIES).filter_map(of).collect();
     draw_lines(&axes, PANEL, &series)

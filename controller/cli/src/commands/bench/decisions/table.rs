@@ -13,11 +13,7 @@ const WITHIN: [usize; 4] = [1, 10, 20, 50];
 pub(super) fn print_summary(summary: &DecisionSummary) -> Result<(), CommandError> {
     output::print_line(describe_run(summary))?;
     for step in &PLANNING_STEPS {
-        output::print_line(format_args!(
-            "\n{}\n{}",
-            step.name,
-            step_table(step, summary)
-        ))?;
+        output::print_line(format_args!("\n{}\n{}", step.name, step_table(step, summary)))?;
     }
     output::print_line(
         "\nShares of the optimal GPU utilisation in %, each step with the optimum of the others; \

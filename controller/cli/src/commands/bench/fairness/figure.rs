@@ -22,10 +22,7 @@ pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
     let curve = |(planner, shade)| {
         let points = points.iter().filter(|point| point.planner == planner);
         let points = points.map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
-        PointCurve {
-            points: points.collect(),
-            shade,
-        }
+        PointCurve { points: points.collect(), shade }
     };
     let drawn: Vec<PointCurve> = PLANNERS.into_iter().zip(SERIES).map(curve).collect();
     let legend = PLANNERS.into_iter().map(planner_name).zip(SERIES);
@@ -36,9 +33,8 @@ pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
 
 /// The least range between whole `steps` that has room for all values.
 fn rounded_range(values: impl Iterator<Item = f64>, step: f64) -> Range<f64> {
-    let (least, most) = values.fold(
-        (f64::INFINITY, f64::NEG_INFINITY),
-        |(least, most), value| (least.min(value), most.max(value)),
-    );
+    let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+        (least.min(value), most.max(value))
+    });
     (least / step).floor() * step..(most / step).floor() * step + step
 }

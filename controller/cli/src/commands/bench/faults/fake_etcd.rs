@@ -51,8 +51,7 @@ impl FakeEtcd {
     /// Whether this controller leads at `now`.
     pub(super) fn is_led_by(&mut self, controller: u32, now: Instant) -> bool {
         self.expire_leases(now);
-        self.leader
-            .is_some_and(|leader| leader.controller == controller)
+        self.leader.is_some_and(|leader| leader.controller == controller)
     }
 
     fn grant_lease(&mut self, ends: Instant) -> i64 {
@@ -70,11 +69,7 @@ impl FakeEtcd {
     fn stand_for_election(&mut self, controller: u32, lease: i64) {
         if self.leader.is_none() && self.leases.contains_key(&lease) {
             let revision = self.bump_revision();
-            self.leader = Some(ElectedLeader {
-                revision,
-                lease,
-                controller,
-            });
+            self.leader = Some(ElectedLeader { revision, lease, controller });
         }
     }
 
@@ -109,11 +104,7 @@ impl FakeEtcdClient {
         lease: Duration,
         deadline: Duration,
     ) -> Result<Self, EtcdError> {
-        let seat = Self {
-            network: rig,
-            lease,
-            deadline,
-        };
+        let seat = Self { network: rig, lease, deadline };
         seat.call_etcd("connect", |_, _| ()).await?;
         Ok(seat)
     }
@@ -199,8 +190,7 @@ impl ClusterStore for FakeEtcdClient {
     }
 
     async fn register_controller(&self, _: u32, _: i64) -> Result<u64, EtcdError> {
-        self.call_etcd("Txn", |cluster, _| cluster.bump_revision())
-            .await
+        self.call_etcd("Txn", |cluster, _| cluster.bump_revision()).await
     }
 
     async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
@@ -215,8 +205,7 @@ impl ClusterStore for FakeEtcdClient {
     }
 
     async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {
-        self.call_etcd("Txn", |cluster, _| cluster.read_snapshot())
-            .await
+        self.call_etcd("Txn", |cluster, _| cluster.read_snapshot()).await
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {

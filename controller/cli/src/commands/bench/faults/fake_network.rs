@@ -63,12 +63,7 @@ impl FakeNetwork {
         controller: u32,
         mutant: PlantedBug,
     ) -> Self {
-        Self {
-            testbed: world,
-            controller,
-            planted_bug: mutant,
-            cached_tables: Arc::default(),
-        }
+        Self { testbed: world, controller, planted_bug: mutant, cached_tables: Arc::default() }
     }
 
     pub(super) fn lock_testbed(&self) -> MutexGuard<'_, FaultTestbed> {
@@ -81,15 +76,12 @@ impl FakeNetwork {
 
     /// What becomes of a message between this controller and a switch, or etcd.
     pub(super) fn draw_fate(&self, with: usize, deadline: Duration) -> MessageFate {
-        self.lock_testbed()
-            .draw_fate((self.controller, with), deadline)
+        self.lock_testbed().draw_fate((self.controller, with), deadline)
     }
 
     /// Waits, and then for a moment in which no other pair's messages arrive.
     pub(super) async fn wait_for_slot(&self, with: usize, after: Duration) {
-        let moment = self
-            .lock_testbed()
-            .next_slot((self.controller, with), after);
+        let moment = self.lock_testbed().next_slot((self.controller, with), after);
         sleep_until(moment).await;
     }
 
@@ -167,10 +159,7 @@ impl FakeConnection {
 
     /// A share that is drawn.
     fn draw_share(&self) -> f64 {
-        self.network
-            .lock_testbed()
-            .pair_random(self.endpoint_pair())
-            .random_range(0.0..=1.0)
+        self.network.lock_testbed().pair_random(self.endpoint_pair()).random_range(0.0..=1.0)
     }
 
     async fn wait_for_slot(&self, after: Duration) {
@@ -211,11 +200,7 @@ impl FakeConnection {
 
     /// The same line, for what happens beside its calls.
     fn clone_connection(&self) -> Self {
-        Self {
-            network: self.network.clone(),
-            is_primary: Arc::clone(&self.is_primary),
-            ..*self
-        }
+        Self { network: self.network.clone(), is_primary: Arc::clone(&self.is_primary), ..*self }
     }
 
     /// Carries bids to the switch until the controller has hung up, which the switch notices later.
@@ -321,10 +306,7 @@ impl FakeConnection {
 
     fn cached_tables(&self) -> Option<SwitchTables> {
         let remembers = self.network.planted_bug == PlantedBug::RemembersTables;
-        lock_mutex(&self.network.cached_tables)
-            .get(&self.switch)
-            .filter(|_| remembers)
-            .cloned()
+        lock_mutex(&self.network.cached_tables).get(&self.switch).filter(|_| remembers).cloned()
     }
 }
 
@@ -341,10 +323,7 @@ impl SwitchConnection for FakeConnection {
             Some((Ok(heard), (line, verdicts)))
         });
         let hear = heard.boxed();
-        Ok(StreamChannel {
-            outgoing: say,
-            incoming: hear,
-        })
+        Ok(StreamChannel { outgoing: say, incoming: hear })
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
@@ -386,9 +365,7 @@ impl SwitchConnection for FakeConnection {
         self.send_one_way("Read").await?;
         let tables = self.with_switch(|device| device.tables.entries_within(of));
         self.send_one_way("Read").await?;
-        Ok(self
-            .cached_tables()
-            .map_or(tables, |all| all.entries_within(of)))
+        Ok(self.cached_tables().map_or(tables, |all| all.entries_within(of)))
     }
 
     async fn write_updates(
@@ -445,9 +422,5 @@ fn collect_refusals(updates: &[TableUpdate], codes: &[Code]) -> Vec<RefusedUpdat
 }
 
 fn call_error(call: &'static str, code: Code) -> ClientError {
-    ClientError::Call {
-        call,
-        code,
-        message: "so the schedule wants it".to_owned(),
-    }
+    ClientError::Call { call, code, message: "so the schedule wants it".to_owned() }
 }

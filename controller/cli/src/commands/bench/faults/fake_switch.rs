@@ -61,12 +61,7 @@ impl FakeSwitch {
         let ids_in_use = self.ids_in_use;
         let incarnation = self.incarnation + 1;
         let sessions = self.sessions;
-        *self = Self {
-            incarnation,
-            ids_in_use,
-            sessions,
-            ..Self::new(self.dialect)
-        };
+        *self = Self { incarnation, ids_in_use, sessions, ..Self::new(self.dialect) };
     }
 
     /// Refuses the next updates with this code.
@@ -83,9 +78,7 @@ impl FakeSwitch {
         let session = SessionId(self.sessions);
         let (to, notices) = mpsc::channel(NOTICES);
         self.streams.insert(session, to);
-        let outputs = self
-            .election
-            .handle_event(ElectionEvent::Connected(session));
+        let outputs = self.election.handle_event(ElectionEvent::Connected(session));
         self.apply_outputs(outputs);
         self.bid_election(session, bid);
         (session, notices)
@@ -97,17 +90,14 @@ impl FakeSwitch {
             role: String::new(),
             election_id: Some(bid.0),
         };
-        let outputs = self
-            .election
-            .handle_event(ElectionEvent::ArbitrationReceived(session, claim));
+        let outputs =
+            self.election.handle_event(ElectionEvent::ArbitrationReceived(session, claim));
         self.apply_outputs(outputs);
     }
 
     pub(super) fn close_stream(&mut self, session: SessionId) {
         self.streams.remove(&session);
-        let outputs = self
-            .election
-            .handle_event(ElectionEvent::Disconnected(session));
+        let outputs = self.election.handle_event(ElectionEvent::Disconnected(session));
         self.apply_outputs(outputs);
     }
 
@@ -129,10 +119,7 @@ impl FakeSwitch {
         if self.program.is_none() {
             return Err(Code::FailedPrecondition);
         }
-        Ok(updates
-            .iter()
-            .map(|update| self.apply_update(update))
-            .collect())
+        Ok(updates.iter().map(|update| self.apply_update(update)).collect())
     }
 
     fn apply_update(&mut self, update: &TableUpdate) -> Code {

@@ -57,11 +57,7 @@ pub(super) enum FaultStep {
     /// A switch ends all its streams.
     DropStreams { switch: usize },
     /// A switch refuses some updates, or has no room for them.
-    Refuse {
-        switch: usize,
-        updates: u32,
-        code: Code,
-    },
+    Refuse { switch: usize, updates: u32, code: Code },
     /// Somebody else adds, changes or removes an entry.
     Intrude { switch: usize, kind: u32 },
     /// A controller is killed.
@@ -127,23 +123,14 @@ impl FaultSchedule {
         };
         let count = random.random_range(STEPS);
         let beats = led.time_factor() * BEAT_MS;
-        let steps = draw_steps(count, || {
-            (
-                beats * random.random_range(0..BEATS),
-                draw_step(&mut random),
-            )
-        });
+        let steps =
+            draw_steps(count, || (beats * random.random_range(0..BEATS), draw_step(&mut random)));
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(CHANGE_STREAM);
         let is_changed = random.random_ratio(1, 2);
         let count = random.random_range(CHANGE_STEPS);
         let change = draw_change_steps(count, beats, &mut random);
-        Self {
-            dialect,
-            led,
-            steps,
-            change: is_changed.then_some(change),
-        }
+        Self { dialect, led, steps, change: is_changed.then_some(change) }
     }
 
     /// How long the faults last while a policy is applied: longer than an operator waits for it.
@@ -163,19 +150,14 @@ fn draw_steps(count: usize, step: impl FnMut() -> (u64, FaultStep)) -> Vec<(u64,
 /// that there is one change and no other; refusals may outlast the patience for it.
 fn draw_change_steps(count: usize, beats: u64, random: &mut ChaCha8Rng) -> Vec<(u64, FaultStep)> {
     let is_fault = |step: &FaultStep| {
-        !matches!(
-            step,
-            FaultStep::Jobs { .. } | FaultStep::Policy { .. } | FaultStep::Drain { .. }
-        )
+        !matches!(step, FaultStep::Jobs { .. } | FaultStep::Policy { .. } | FaultStep::Drain { .. })
     };
     draw_steps(count, || {
         let fault = std::iter::repeat_with(|| draw_step(random)).find(is_fault);
         let fault = match fault.expect("most steps are faults") {
-            FaultStep::Refuse { switch, code, .. } => FaultStep::Refuse {
-                switch,
-                updates: [2, 1_000][random.random_range(0..2)],
-                code,
-            },
+            FaultStep::Refuse { switch, code, .. } => {
+                FaultStep::Refuse { switch, updates: [2, 1_000][random.random_range(0..2)], code }
+            }
             other => other,
         };
         // Most of it while the writes are under way.
@@ -200,26 +182,13 @@ fn draw_step(random: &mut ChaCha8Rng) -> FaultStep {
             updates: random.random_range(1..6),
             code: [Code::Internal, Code::ResourceExhausted][random.random_range(0..2)],
         },
-        7 => FaultStep::Intrude {
-            switch,
-            kind: random.random_range(0..3),
-        },
+        7 => FaultStep::Intrude { switch, kind: random.random_range(0..3) },
         8 => FaultStep::Kill { controller },
         9 => FaultStep::Start { controller },
-        10 | 11 => FaultStep::Jobs {
-            jobs: random.random_range(0..5),
-        },
-        12 => FaultStep::Policy {
-            levels: random.random_range(1..=8),
-        },
-        13..=15 => FaultStep::Cable {
-            cable,
-            works: random.random(),
-        },
-        16 => FaultStep::Flap {
-            cable,
-            times: random.random_range(1..6),
-        },
+        10 | 11 => FaultStep::Jobs { jobs: random.random_range(0..5) },
+        12 => FaultStep::Policy { levels: random.random_range(1..=8) },
+        13..=15 => FaultStep::Cable { cable, works: random.random() },
+        16 => FaultStep::Flap { cable, times: random.random_range(1..6) },
         17 => FaultStep::Partition { controller },
         18 | 19 => FaultStep::Drain {
             part: random.random_range(0..CABLES + SPINES),
@@ -237,11 +206,7 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[(u64, FaultStep)]) -> fmt::R
 
 impl fmt::Display for FaultSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "led {:?}, switches arbitrate as {:?}",
-            self.led, self.dialect
-        )?;
+        writeln!(f, "led {:?}, switches arbitrate as {:?}", self.led, self.dialect)?;
         write_steps(f, &self.steps)?;
         match &self.change {
             None => Ok(()),

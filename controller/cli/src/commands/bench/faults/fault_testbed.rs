@@ -90,9 +90,7 @@ impl FaultTestbed {
 
     /// The first moment of a pair's own, some time from now.
     pub(super) fn next_slot(&self, pair: EndpointPair, after: Duration) -> Instant {
-        let at = (Instant::now() + after)
-            .duration_since(self.begun)
-            .as_millis() as u64;
+        let at = (Instant::now() + after).duration_since(self.begun).as_millis() as u64;
         let wait = (SLOTS + slot_of_pair(pair) - at % SLOTS) % SLOTS;
         self.begun + Duration::from_millis(at + wait)
     }

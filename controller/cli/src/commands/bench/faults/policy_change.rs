@@ -50,10 +50,7 @@ impl PolicyTransition {
             ..OverrideDocument::default()
         }];
         let new = document.to_policy("change");
-        Ok(Self {
-            old: old.clone(),
-            new: new.map_err(|error| error.to_string())?,
-        })
+        Ok(Self { old: old.clone(), new: new.map_err(|error| error.to_string())? })
     }
 
     fn apply_request(&self) -> Result<ApplyPolicyRequest, String> {
@@ -61,10 +58,7 @@ impl PolicyTransition {
         let text = serde_json::to_string(&document).map_err(|error| error.to_string())?;
         let file = "change.json".to_owned();
         Ok(ApplyPolicyRequest {
-            wish: PreviewPolicyRequest {
-                policy: Some(PolicyFile { file, text }),
-                temporary: None,
-            },
+            wish: PreviewPolicyRequest { policy: Some(PolicyFile { file, text }), temporary: None },
             who: "operator".to_owned(),
             ..ApplyPolicyRequest::default()
         })
@@ -156,9 +150,7 @@ impl ScenarioRun {
         let (_, leader) = self.find_leader()?;
         let realised = leader.current_rollout().ok_or("nothing is planned")?;
         let last = build_job(JOBS - 1).id;
-        let lowered = changes
-            .first()
-            .is_some_and(|change| self.facts.policy == change.new);
+        let lowered = changes.first().is_some_and(|change| self.facts.policy == change.new);
         match realised.plan.job(&last) {
             Some((_, planned)) if lowered && planned.level != 0 => {
                 Err(format!("{last} has level {}", planned.level))
@@ -174,9 +166,7 @@ impl ScenarioRun {
         controller: u32,
     ) -> Result<Policy, String> {
         let controller = self.controllers.get(&controller).ok_or("it is gone")?;
-        let latest = controller
-            .query_state(|state| state.policy_history().latest().clone())
-            .await;
+        let latest = controller.query_state(|state| state.policy_history().latest().clone()).await;
         let latest = latest.map_err(|error| error.to_string())?;
         if latest.trial.is_some() {
             return Err("an edition is on trial".to_owned());
@@ -254,23 +244,16 @@ async fn apply_without_rollback(
     let policy: PolicyDocument =
         serde_json::from_str(&text.text).map_err(|error| error.to_string())?;
     let proposal = PolicyProposal {
-        content: PolicyContent {
-            policy,
-            ..latest.content
-        },
+        content: PolicyContent { policy, ..latest.content },
         signature: RevisionMetadata::default(),
         trial_until: None,
     };
-    let proposed = access
-        .submit_event(StateEvent::PolicyProposed(Box::new(proposal)))
-        .await;
+    let proposed = access.submit_event(StateEvent::PolicyProposed(Box::new(proposal))).await;
     let Ok(receipt) = proposed else {
         return Ok(OperatorAnswer::Unknown);
     };
-    Ok(
-        match access.await_verified(receipt.generation, verify).await {
-            Ok(_) => OperatorAnswer::Applied,
-            Err(_) => OperatorAnswer::RolledBack,
-        },
-    )
+    Ok(match access.await_verified(receipt.generation, verify).await {
+        Ok(_) => OperatorAnswer::Applied,
+        Err(_) => OperatorAnswer::RolledBack,
+    })
 }

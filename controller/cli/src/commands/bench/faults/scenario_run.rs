@@ -127,11 +127,9 @@ impl ScenarioRun {
             FaultStep::DropStreams { switch } => {
                 lock_mutex(&self.testbed).devices[switch].close_streams()
             }
-            FaultStep::Refuse {
-                switch,
-                updates,
-                code,
-            } => lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code),
+            FaultStep::Refuse { switch, updates, code } => {
+                lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code)
+            }
             FaultStep::Intrude { switch, kind } => self.inject_entry(switch, kind),
             FaultStep::Kill { controller } => drop(self.controllers.remove(&controller)),
             FaultStep::Start { controller } => self.start_controller(controller).await?,
@@ -150,11 +148,7 @@ impl ScenarioRun {
                 self.submit_policy().await?;
             }
             FaultStep::Cable { cable, works } => {
-                let health = if works {
-                    PartHealth::Up
-                } else {
-                    PartHealth::Down
-                };
+                let health = if works { PartHealth::Up } else { PartHealth::Down };
                 self.set_cable_health(cable, health).await?;
             }
             FaultStep::Flap { cable, times } => {
@@ -169,9 +163,7 @@ impl ScenarioRun {
 
     fn cut_connections(&self, controller: u32, switches: Range<usize>) {
         let mut world = lock_mutex(&self.testbed);
-        world
-            .cuts
-            .extend(switches.map(|switch| (controller, switch)));
+        world.cuts.extend(switches.map(|switch| (controller, switch)));
         world.cut_changes.send_replace(());
     }
 
@@ -218,13 +210,11 @@ impl ScenarioRun {
     }
 
     pub(super) async fn submit_jobs(&self) -> Result<(), String> {
-        self.submit_event(|facts| StateEvent::JobsChanged(facts.jobs.clone()))
-            .await
+        self.submit_event(|facts| StateEvent::JobsChanged(facts.jobs.clone())).await
     }
 
     async fn submit_policy(&self) -> Result<(), String> {
-        self.submit_event(|facts| StateEvent::PolicyChanged(facts.policy.clone()))
-            .await
+        self.submit_event(|facts| StateEvent::PolicyChanged(facts.policy.clone())).await
     }
 
     /// All controllers see how a cable looks.
@@ -237,9 +227,7 @@ impl ScenarioRun {
     async fn report_cables(&self) -> Result<(), String> {
         for controller in self.controllers.values() {
             for (cable, health) in &self.facts.cables {
-                let seen = controller
-                    .report_health(FabricPart::Cable(*cable), *health)
-                    .await;
+                let seen = controller.report_health(FabricPart::Cable(*cable), *health).await;
                 seen.map_err(|error| error.to_string())?;
             }
         }
@@ -287,8 +275,7 @@ impl ScenarioRun {
         let calm = Instant::now() + CALM;
         while Instant::now() < calm {
             sleep(LOOK).await;
-            self.check_converged()
-                .map_err(|why| format!("it does not last: {why}"))?;
+            self.check_converged().map_err(|why| format!("it does not last: {why}"))?;
         }
         Ok(())
     }
@@ -308,10 +295,7 @@ impl ScenarioRun {
     pub(super) fn find_leader(&self) -> Result<(u32, &ControllerHandle), String> {
         let leads = |controller: &ControllerHandle| {
             let lines = controller.status_board().all_statuses();
-            lines
-                .values()
-                .filter(|line| line.mastership.is_primary())
-                .count()
+            lines.values().filter(|line| line.mastership.is_primary()).count()
         };
         let leading: Vec<usize> = self.controllers.values().map(leads).collect();
         let mut leaders = self.controllers.iter().zip(&leading);
@@ -334,13 +318,8 @@ impl ScenarioRun {
             if *held != **tables {
                 let p4info = p4::ForwardingPipeline::embedded_fabric().p4info;
                 let updates = p4::diff_tables(&p4info, tables, held);
-                let first = updates
-                    .first()
-                    .map(|update| p4info.display(update).to_string());
-                return Err(format!(
-                    "{switch:?} lacks {} updates: {first:?}",
-                    updates.len()
-                ));
+                let first = updates.first().map(|update| p4info.display(update).to_string());
+                return Err(format!("{switch:?} lacks {} updates: {first:?}", updates.len()));
             }
         }
         Ok(())
@@ -360,12 +339,9 @@ impl ScenarioRun {
         }
         let failed = self.facts.cables.iter();
         let failed = failed.filter(|(_, seen)| **seen == PartHealth::Down);
-        let fabric = self
-            .fabric
-            .with_changes(failed.map(|(cable, _)| AvailabilityChange::LinkDown(*cable)));
-        let fabric = policy
-            .apply_drains(&fabric)
-            .map_err(|error| error.to_string())?;
+        let fabric =
+            self.fabric.with_changes(failed.map(|(cable, _)| AvailabilityChange::LinkDown(*cable)));
+        let fabric = policy.apply_drains(&fabric).map_err(|error| error.to_string())?;
         let mut links = (0..fabric.links().len()).map(LinkId::from);
         let found = &realised.fabric;
         let as_it_is = |link: &LinkId| {
@@ -405,12 +381,7 @@ impl ScenarioRun {
 
 /// Two leaves, two spines, two hosts on each leaf; a switch's address is its number.
 fn build_fabric() -> Result<Fabric, String> {
-    let spec = ClosSpec {
-        leaves: 2,
-        spines: 2,
-        hosts_per_leaf: 2,
-        ..ClosSpec::default()
-    };
+    let spec = ClosSpec { leaves: 2, spines: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
     let fabric = clos::build_clos("world", &spec).map_err(|error| error.to_string())?;
     let mut switches = fabric.switches().to_vec();
     for (number, switch) in switches.iter_mut().enumerate() {

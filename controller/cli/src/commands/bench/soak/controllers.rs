@@ -125,8 +125,7 @@ impl SoakControllers {
             line.map_or(0, |line| line.failures)
         };
         let all = self.controllers.iter();
-        all.map(|(number, controller)| (*number, of(controller)))
-            .collect()
+        all.map(|(number, controller)| (*number, of(controller))).collect()
     }
 
     /// Waits until every controller has noticed that its connection to a switch ended.
@@ -137,21 +136,15 @@ impl SoakControllers {
     ) -> Result<(), CommandError> {
         let noticed = || {
             let now = self.session_failures(switch);
-            now.iter()
-                .all(|(number, failures)| before.get(number) < Some(failures))
+            now.iter().all(|(number, failures)| before.get(number) < Some(failures))
         };
-        wait_until(noticed, || {
-            format!("the restart of {switch:?} to be noticed")
-        })
-        .await
+        wait_until(noticed, || format!("the restart of {switch:?} to be noticed")).await
     }
 
     /// Waits until one controller leads everywhere and has verified what it desires.
     pub(super) async fn await_verified(&self) -> Result<(), CommandError> {
         let is_settled = || {
-            let leader = self
-                .find_leader()
-                .and_then(|leader| self.controllers.get(&leader));
+            let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
             leader.is_some_and(is_verified)
         };
         let state = || {
@@ -169,26 +162,18 @@ impl SoakControllers {
 
     /// Switches whose tables, read by somebody else, are not what the leader desires.
     pub(super) async fn divergent_switches(&self) -> Result<Vec<String>, CommandError> {
-        let leader = self
-            .find_leader()
-            .and_then(|leader| self.controllers.get(&leader));
+        let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
         let leader = leader.ok_or_else(|| CommandError::Failed("nobody leads".to_owned()))?;
         let desired = leader.desired_tables();
-        let (limits, pipeline) = (
-            Config::default().southbound,
-            p4::ForwardingPipeline::embedded_fabric(),
-        );
+        let (limits, pipeline) =
+            (Config::default().southbound, p4::ForwardingPipeline::embedded_fabric());
         let mut different = Vec::new();
         for target in SwitchTarget::all_in_fabric(&self.fabric) {
             let client = SwitchClient::connect(&target.address, &limits).await;
             let client = client.map_err(|error| CommandError::failed(&error))?;
             let held = client.read_all_tables(&pipeline).await;
             let held = held.map_err(|error| CommandError::failed(&error))?;
-            if desired
-                .tables
-                .get(&target.switch)
-                .is_none_or(|wanted| **wanted != held)
-            {
+            if desired.tables.get(&target.switch).is_none_or(|wanted| **wanted != held) {
                 different.push(target.name);
             }
         }
@@ -208,8 +193,7 @@ impl SoakControllers {
             lines.values().all(|line| line.mastership.is_primary())
         };
         let mut all = self.controllers.iter();
-        all.find(|(_, controller)| leads(controller))
-            .map(|(number, _)| *number)
+        all.find(|(_, controller)| leads(controller)).map(|(number, _)| *number)
     }
 }
 
@@ -226,9 +210,7 @@ async fn submit_event(
     let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event)).await;
     let receipt =
         receipt.map_err(|_| CommandError::Failed("an event is not planned for".to_owned()))?;
-    receipt
-        .map(drop)
-        .map_err(|error| CommandError::failed(&error))
+    receipt.map(drop).map_err(|error| CommandError::failed(&error))
 }
 
 async fn observe_cable(
@@ -236,9 +218,7 @@ async fn observe_cable(
     cable: LinkId,
     health: PartHealth,
 ) -> Result<(), CommandError> {
-    let seen = controller
-        .report_health(FabricPart::Cable(cable), health)
-        .await;
+    let seen = controller.report_health(FabricPart::Cable(cable), health).await;
     seen.map_err(|error| CommandError::failed(&error))
 }
 

@@ -48,9 +48,7 @@ impl ResourceUsage {
     /// Looks once more.
     pub(super) fn sample_usage(&mut self) -> Result<(), CommandError> {
         self.memory_kib.push(resident_kib()?);
-        let tasks = tokio::runtime::Handle::current()
-            .metrics()
-            .num_alive_tasks();
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         self.tasks.push(tasks as f64);
         Ok(())
     }
@@ -81,9 +79,7 @@ mod tests {
 
     #[test]
     fn the_warm_up_does_not_count() {
-        let values: Vec<f64> = (0..100)
-            .map(|at| if at < 10 { 1.0 } else { 50.0 })
-            .collect();
+        let values: Vec<f64> = (0..100).map(|at| if at < 10 { 1.0 } else { 50.0 }).collect();
         let course = UsageTrend::from_samples(&values);
         assert_eq!((course.begin, course.end, course.peak), (50.0, 50.0, 50.0));
         assert!(course.is_flat());

@@ -27,10 +27,7 @@ const CPU_PORT: u16 = 255;
 const WIRE: WireSpec = WireSpec {
     bits_per_second: 10_000_000_000,
     delay_ns: 1_000,
-    queue: QueueLimits {
-        bytes: 1 << 20,
-        mark_from: None,
-    },
+    queue: QueueLimits { bytes: 1 << 20, mark_from: None },
 };
 /// Every switch refuses some updates and is slow with some writes, all through an hour.
 const REFUSED: [&str; 4] = ["flow_pin", "path", "job_classify", "job_qos"];
@@ -72,18 +69,8 @@ impl SoakTestbed {
             let wire = builder.connect_wire(a?, b?, WIRE);
             wires.push(wire.map_err(|error| CommandError::failed(&error))?);
         }
-        let running = builder
-            .spawn()
-            .map_err(|error| CommandError::failed(&error))?;
-        let mut ground = Self {
-            fabric,
-            jobs,
-            running,
-            hosts,
-            devices,
-            wires,
-            servers: Vec::new(),
-        };
+        let running = builder.spawn().map_err(|error| CommandError::failed(&error))?;
+        let mut ground = Self { fabric, jobs, running, hosts, devices, wires, servers: Vec::new() };
         ground.start_servers(seed).await?;
         Ok(ground)
     }
@@ -122,14 +109,12 @@ impl SoakTestbed {
     pub(super) async fn start_traffic(&self) -> Result<(), CommandError> {
         let started = self.running.release_clock(ClockPace::RealTime).await;
         started.map_err(|error| CommandError::failed(&error))?;
-        self.with_traffic(|traffic, now, out| traffic.start_flows(now, out))
-            .await
+        self.with_traffic(|traffic, now, out| traffic.start_flows(now, out)).await
     }
 
     /// Nothing more is sent.
     pub(super) async fn stop_traffic(&self) -> Result<(), CommandError> {
-        self.with_traffic(|traffic, _, _| traffic.stop_sending())
-            .await
+        self.with_traffic(|traffic, _, _| traffic.stop_sending()).await
     }
 
     pub(super) async fn current_time(&self) -> Result<Nanos, CommandError> {
@@ -139,8 +124,7 @@ impl SoakTestbed {
 
     /// The packets that have become lost since this was asked last.
     pub(super) async fn take_lost(&self) -> Result<Vec<LostPacket>, CommandError> {
-        self.with_traffic(|traffic, now, _| traffic.take_lost(now))
-            .await
+        self.with_traffic(|traffic, now, _| traffic.take_lost(now)).await
     }
 
     pub(super) async fn traffic_counts(&self) -> Result<TrafficCounts, CommandError> {
@@ -153,10 +137,7 @@ impl SoakTestbed {
         link: LinkId,
         state: WireState,
     ) -> Result<(), CommandError> {
-        let set = self
-            .running
-            .set_wire_state(self.wires[link.cable_index()], state)
-            .await;
+        let set = self.running.set_wire_state(self.wires[link.cable_index()], state).await;
         set.map_err(|error| CommandError::failed(&error))
     }
 

@@ -143,20 +143,11 @@ impl NetworkEndpoint for SoakTraffic {
     }
 
     fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox) {
-        let Some(flow) = self
-            .flows
-            .get_mut(token as usize)
-            .filter(|_| !self.is_resting)
-        else {
+        let Some(flow) = self.flows.get_mut(token as usize).filter(|_| !self.is_resting) else {
             return;
         };
         flow.expire_packets(now, &mut self.lost);
-        let body = PacketBody::Data {
-            psn: flow.next,
-            payload: PAYLOAD,
-            first: true,
-            last: true,
-        };
+        let body = PacketBody::Data { psn: flow.next, payload: PAYLOAD, first: true, last: true };
         let mut packet = Vec::new();
         roce::write_packet(&flow.route, body, &mut packet);
         out.send_packet(flow.from.0, &packet);

@@ -34,10 +34,7 @@ pub(super) fn draw_utilisation(comparison: &SchedulerComparison) -> String {
         .iter()
         .map(|outcome| FigureRow {
             name: outcome.scheduler.clone(),
-            values: vec![(
-                outcome.gpu_utilization * 100.0,
-                scheduler_shade(&outcome.scheduler),
-            )],
+            values: vec![(outcome.gpu_utilization * 100.0, scheduler_shade(&outcome.scheduler))],
             note: format!("{:.2} %", outcome.gpu_utilization * 100.0),
         })
         .collect();
@@ -57,11 +54,8 @@ const MOST_ROWS: usize = 60;
 
 /// A row for each job, slowest first, with a dot for each scheduler.
 pub(super) fn draw_slowdowns(comparison: &SchedulerComparison) -> String {
-    let by_outcome: Vec<_> = comparison
-        .outcomes
-        .iter()
-        .map(|o| comparison.job_slowdowns(o))
-        .collect();
+    let by_outcome: Vec<_> =
+        comparison.outcomes.iter().map(|o| comparison.job_slowdowns(o)).collect();
     let row = |(index, job): (usize, &simulator::IsolatedJob)| {
         let named = comparison.outcomes.iter().zip(&by_outcome);
         let values = named.filter_map(|(o, all)| {
@@ -70,19 +64,10 @@ pub(super) fn draw_slowdowns(comparison: &SchedulerComparison) -> String {
         // What matters most comes first, and is drawn last.
         let mut values: Vec<(f64, ThemeShade)> = values.collect();
         values.sort_by_key(|(_, shade)| *shade != SERIES[0]);
-        FigureRow {
-            name: job.id.clone(),
-            values,
-            note: format!("{} GPUs", job.gpus),
-        }
+        FigureRow { name: job.id.clone(), values, note: format!("{} GPUs", job.gpus) }
     };
     let mut rows: Vec<FigureRow> = comparison.alone.iter().enumerate().map(row).collect();
-    let worst = |row: &FigureRow| {
-        row.values
-            .iter()
-            .map(|(value, _)| *value)
-            .fold(0.0, f64::max)
-    };
+    let worst = |row: &FigureRow| row.values.iter().map(|(value, _)| *value).fold(0.0, f64::max);
     rows.sort_by(|a, b| worst(b).total_cmp(&worst(a)));
     rows.truncate(MOST_ROWS);
     let most = rows.iter().map(worst).fold(0.0, f64::max);
@@ -112,11 +97,7 @@ pub(super) fn draw_intensity(compared: &ComparedRuns) -> String {
     let named = compared.comparison.outcomes.iter().zip(&timelines);
     let mut series: Vec<StepSeries> = named
         .map(|(outcome, timeline)| StepSeries {
-            values: timeline
-                .intensity
-                .iter()
-                .map(|flops| flops / PETA)
-                .collect(),
+            values: timeline.intensity.iter().map(|flops| flops / PETA).collect(),
             shade: scheduler_shade(&outcome.scheduler),
         })
         .collect();
@@ -142,10 +123,7 @@ pub(super) fn draw_wire(timeline: &Timeline, wire: &TierSeries) -> String {
             shade: band_shade(band, wire.bands.len()),
         })
         .collect();
-    let computing = StepSeries {
-        values: to_percent(&timeline.computing),
-        shade: INK,
-    };
+    let computing = StepSeries { values: to_percent(&timeline.computing), shade: INK };
     let axes = time_axes(timeline.view, "share, %");
     draw_stacked(&axes, (WIDE / 2, 190), &layers, &[computing])
 }
@@ -175,11 +153,8 @@ fn time_axes(view: TimelineView, y: &str) -> FigureAxes<'_> {
 
 /// The classes that a timeline shows with their colours, the highest first.
 pub(super) fn level_shades(timeline: &Timeline) -> BTreeMap<u32, ThemeShade> {
-    let all: BTreeSet<u32> = timeline
-        .links
-        .iter()
-        .flat_map(|link| link.levels.keys().copied())
-        .collect();
+    let all: BTreeSet<u32> =
+        timeline.links.iter().flat_map(|link| link.levels.keys().copied()).collect();
     let last = all.len().saturating_sub(1).max(1);
     let shade = |(place, class): (usize, &u32)| {
         let strength = place * (LEVELS.len() - 2) / last;

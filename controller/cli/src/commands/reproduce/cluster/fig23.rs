@@ -46,20 +46,10 @@ pub(in super::super) fn reproduce_fig23(
     }
     for fabric in [CLOS, DOUBLE_SIDED] {
         for volume in SWEEP {
-            rows.extend(margin_rows(
-                fabric,
-                volume,
-                PlacementAlgorithm::SameLeaf,
-                options,
-            )?);
+            rows.extend(margin_rows(fabric, volume, PlacementAlgorithm::SameLeaf, options)?);
         }
     }
-    rows.extend(margin_rows(
-        CLOS,
-        VOLUME,
-        PlacementAlgorithm::FirstFit,
-        options,
-    )?);
+    rows.extend(margin_rows(CLOS, VOLUME, PlacementAlgorithm::FirstFit, options)?);
     for (fabric, placement) in [
         (CLOS, PlacementAlgorithm::SameLeaf),
         (CLOS, PlacementAlgorithm::FirstFit),
@@ -95,11 +85,7 @@ fn schemes_with(placement: PlacementAlgorithm, schedulers: &[Scheduler]) -> Vec<
 
 /// The name of a fabric in rows.
 fn fabric_label(fabric: &str) -> &'static str {
-    if fabric == CLOS {
-        "Clos"
-    } else {
-        "double-sided"
-    }
+    if fabric == CLOS { "Clos" } else { "double-sided" }
 }
 
 /// Utilisation of the Clos in the paper, per cent.
@@ -126,20 +112,10 @@ fn two_week_rows(
     fabric: &'static str,
     options: SeedOptions,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let world = ReplayWorkload {
-        fabric,
-        length: TWO_WEEKS,
-        volume: VOLUME_OF_TWO_WEEKS,
-    };
-    let ways = schemes_with(
-        PlacementAlgorithm::SameLeaf,
-        &[&RIVALS[..], &PARTS].concat(),
-    );
+    let world = ReplayWorkload { fabric, length: TWO_WEEKS, volume: VOLUME_OF_TWO_WEEKS };
+    let ways = schemes_with(PlacementAlgorithm::SameLeaf, &[&RIVALS[..], &PARTS].concat());
     let runs = world.replay_schemes(&ways, options)?;
-    let part = format!(
-        "{}, two weeks, volume x {VOLUME_OF_TWO_WEEKS}",
-        fabric_label(fabric)
-    );
+    let part = format!("{}, two weeks, volume x {VOLUME_OF_TWO_WEEKS}", fabric_label(fabric));
     let mut rows = Vec::new();
     for way in &ways {
         rows.push(MeasureRow::new(
@@ -182,12 +158,7 @@ fn rival_rows(
     let crux = SchedulingScheme::new(placement, Scheduler::Crux);
     let row = |rival: Scheduler| {
         let points = runs.utilisation_points(crux, SchedulingScheme::new(placement, rival))?;
-        Ok(MeasureRow::new(
-            format!("crux over {rival}"),
-            "points",
-            paper(rival),
-            &points,
-        ))
+        Ok(MeasureRow::new(format!("crux over {rival}"), "points", paper(rival), &points))
     };
     RIVALS.into_iter().map(row).collect()
 }
@@ -199,17 +170,10 @@ fn margin_rows(
     placement: PlacementAlgorithm,
     options: SeedOptions,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let world = ReplayWorkload {
-        fabric,
-        length: TWO_DAYS,
-        volume,
-    };
+    let world = ReplayWorkload { fabric, length: TWO_DAYS, volume };
     let ways = schemes_with(placement, &[&RIVALS[..], &[Scheduler::Crux]].concat());
     let runs = world.replay_schemes(&ways, options)?;
-    let part = format!(
-        "{}, two days, volume x {volume}, {placement}",
-        fabric_label(fabric)
-    );
+    let part = format!("{}, two days, volume x {volume}, {placement}", fabric_label(fabric));
     let crux = runs.measure_by_seed(SchedulingScheme::new(placement, Scheduler::Crux), per_cent)?;
     let mut rows = vec![MeasureRow::new("crux", "% of GPU time", None, &crux)];
     rows.extend(rival_rows(&runs, placement, |_| None)?);
@@ -222,28 +186,15 @@ fn loss_rows(
     placement: PlacementAlgorithm,
     options: SeedOptions,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let world = ReplayWorkload {
-        fabric,
-        length: TWO_DAYS,
-        volume: VOLUME_OF_TWO_WEEKS,
-    };
-    let schedulers = [
-        Scheduler::Ecmp,
-        Scheduler::TacclJob,
-        Scheduler::Taccl,
-        Scheduler::Crux,
-    ];
+    let world = ReplayWorkload { fabric, length: TWO_DAYS, volume: VOLUME_OF_TWO_WEEKS };
+    let schedulers = [Scheduler::Ecmp, Scheduler::TacclJob, Scheduler::Taccl, Scheduler::Crux];
     let under = |scheduler, hindrance| SchedulingScheme {
         hindrance,
         ..SchedulingScheme::new(placement, scheduler)
     };
     let all = |scheduler| {
-        [
-            InterferenceModel::Disabled,
-            InterferenceModel::OwnFlows,
-            InterferenceModel::AllJobs,
-        ]
-        .map(|hindrance| under(scheduler, hindrance))
+        [InterferenceModel::Disabled, InterferenceModel::OwnFlows, InterferenceModel::AllJobs]
+            .map(|hindrance| under(scheduler, hindrance))
     };
     let ways: Vec<SchedulingScheme> = schedulers.into_iter().flat_map(all).collect();
     let runs = world.replay_schemes(&ways, options)?;
@@ -258,10 +209,7 @@ fn loss_rows(
         let alone = runs.measure_by_seed(nobody, |outcome| 100.0 - per_cent(outcome))?;
         let lost = [
             ("on the way of each flow by itself", alone),
-            (
-                "to flows of the same job",
-                runs.utilisation_points(nobody, itself)?,
-            ),
+            ("to flows of the same job", runs.utilisation_points(nobody, itself)?),
             ("to other jobs", runs.utilisation_points(itself, everyone)?),
         ];
         rows.extend(lost.map(|(where_to, points)| {

@@ -17,17 +17,12 @@ use crate::commands::reproduce::report::{MeasureRow, PaperReproduction};
 
 /// What the absence of a job scheduler means first, and what else it may mean.
 const FIRST_FREE: PlacementAlgorithm = PlacementAlgorithm::FirstFit;
-const NONE: [PlacementAlgorithm; 3] = [
-    PlacementAlgorithm::FirstFit,
-    PlacementAlgorithm::LeastLoaded,
-    PlacementAlgorithm::Random,
-];
+const NONE: [PlacementAlgorithm; 3] =
+    [PlacementAlgorithm::FirstFit, PlacementAlgorithm::LeastLoaded, PlacementAlgorithm::Random];
 
 /// Job schedulers, and what the paper has them gain over none, in %.
-const PAPER: [(PlacementAlgorithm, f64); 2] = [
-    (PlacementAlgorithm::Muri, 20.0),
-    (PlacementAlgorithm::Hived, 25.0),
-];
+const PAPER: [(PlacementAlgorithm, f64); 2] =
+    [(PlacementAlgorithm::Muri, 20.0), (PlacementAlgorithm::Hived, 25.0)];
 
 /// Below whom Crux is replayed, and what the paper has it add there. Where jobs lie anywhere, all
 /// of them meet, and planning at every event takes minutes.
@@ -41,29 +36,16 @@ const CRUX_BELOW: [(PlacementAlgorithm, Option<f64>); 3] = [
 pub(in super::super) fn reproduce_fig25(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let world = |length| ReplayWorkload {
-        fabric: CLOS,
-        length,
-        volume: VOLUME,
-    };
-    let papers = || {
-        PAPER
-            .map(|(placement, _)| ecmp_scheme(placement))
-            .into_iter()
-    };
-    let mut ways: Vec<SchedulingScheme> = std::iter::once(ecmp_scheme(FIRST_FREE))
-        .chain(papers())
-        .collect();
+    let world = |length| ReplayWorkload { fabric: CLOS, length, volume: VOLUME };
+    let papers = || PAPER.map(|(placement, _)| ecmp_scheme(placement)).into_iter();
+    let mut ways: Vec<SchedulingScheme> =
+        std::iter::once(ecmp_scheme(FIRST_FREE)).chain(papers()).collect();
     ways.extend(CRUX_BELOW.map(|(placement, _)| crux_scheme(placement)));
     let swept: Vec<SchedulingScheme> = NONE.map(ecmp_scheme).into_iter().chain(papers()).collect();
     let runs = world(TWO_DAYS).replay_schemes(&ways, options)?;
     let half_day = world(HALF_A_DAY).replay_schemes(&swept, options)?;
     let mut rows = utilisation_rows(&runs, "GPU utilisation")?;
-    rows.extend(gain_rows(
-        &runs,
-        FIRST_FREE,
-        "job schedulers over none, all with ecmp",
-    )?);
+    rows.extend(gain_rows(&runs, FIRST_FREE, "job schedulers over none, all with ecmp")?);
     rows.extend(crux_over_ecmp(&runs)?);
     rows.extend(utilisation_rows(&half_day, "GPU utilisation, half a day")?);
     for none in NONE {
@@ -96,12 +78,8 @@ fn utilisation_rows(
 ) -> Result<Vec<MeasureRow>, CommandError> {
     let row = |way: &SchedulingScheme| {
         let measure = format!("{} with {}", way.placement, way.scheduler);
-        let row = MeasureRow::new(
-            measure,
-            "% of GPU time",
-            None,
-            &runs.measure_by_seed(*way, per_cent)?,
-        );
+        let row =
+            MeasureRow::new(measure, "% of GPU time", None, &runs.measure_by_seed(*way, per_cent)?);
         Ok(row.in_part(part))
     };
     runs.ways.iter().map(row).collect()

@@ -25,11 +25,7 @@ pub(in super::super) fn reproduce_pairs(
 ) -> Result<PaperReproduction, CommandError> {
     let below = |placement| SCHEDULERS.map(|scheduler| SchedulingScheme::new(placement, scheduler));
     let ways: Vec<SchedulingScheme> = PLACEMENTS.into_iter().flat_map(below).collect();
-    let world = ReplayWorkload {
-        fabric: CLOS,
-        length: TWO_DAYS,
-        volume: VOLUME,
-    };
+    let world = ReplayWorkload { fabric: CLOS, length: TWO_DAYS, volume: VOLUME };
     let runs = world.replay_schemes(&ways, options)?;
     let mut rows = Vec::new();
     for way in &ways {
@@ -69,9 +65,5 @@ pub(in super::super) fn reproduce_pairs(
 }
 
 /// In the order in which they are shown.
-const PARTS: [&str; 4] = [
-    "GPU utilisation",
-    "utilisation over ecmp",
-    "mean time to completion",
-    "mean slowdown",
-];
+const PARTS: [&str; 4] =
+    ["GPU utilisation", "utilisation over ecmp", "mean time to completion", "mean slowdown"];

@@ -57,15 +57,8 @@ fn estimate_rows() -> Vec<MeasureRow> {
             let measured = &judged.measured;
             measured.hosts * measured.gpus_per_host == gpus
         });
-        let errors: Vec<f64> = of_size
-            .map(|judged| judged.relative_error() * 100.0)
-            .collect();
-        MeasureRow::new(
-            format!("error of estimates, {gpus} GPUs"),
-            "%",
-            Some(paper),
-            &errors,
-        )
+        let errors: Vec<f64> = of_size.map(|judged| judged.relative_error() * 100.0).collect();
+        MeasureRow::new(format!("error of estimates, {gpus} GPUs"), "%", Some(paper), &errors)
     };
     ESTIMATE_ERRORS.map(row).to_vec()
 }
@@ -86,9 +79,7 @@ fn tuner_rows() -> Vec<MeasureRow> {
     let gpu = gpu_kinds::GpuKind::by_name("A40").expect("A40 is a built-in kind");
     for name in SEARCHED {
         let model = layers::LayeredModel::by_name(name).expect("its names are built in");
-        let cells = SEARCHED_HOSTS
-            .into_iter()
-            .flat_map(|hosts| CriusCell::for_gpus(hosts, 2));
+        let cells = SEARCHED_HOSTS.into_iter().flat_map(|hosts| CriusCell::for_gpus(hosts, 2));
         for cell in cells {
             let setting = estimate::CellEstimator {
                 model: &model,
@@ -110,12 +101,7 @@ fn tuner_rows() -> Vec<MeasureRow> {
         }
     }
     vec![
-        MeasureRow::new(
-            "loss of the estimated plan",
-            "%",
-            Some(PLAN_LOSS),
-            &estimated,
-        ),
+        MeasureRow::new("loss of the estimated plan", "%", Some(PLAN_LOSS), &estimated),
         MeasureRow::new("loss of the tuned plan", "%", None, &tuned),
         MeasureRow::new("plans that the tuner tries", "%", None, &tried),
     ]
@@ -123,34 +109,10 @@ fn tuner_rows() -> Vec<MeasureRow> {
 
 /// Crius without one of its means.
 const WITHOUT: [(&str, CriusAbilities); 4] = [
-    (
-        "without other numbers of GPUs",
-        CriusAbilities {
-            scaling: false,
-            ..CriusAbilities::ALL
-        },
-    ),
-    (
-        "without other kinds of GPU",
-        CriusAbilities {
-            moving: false,
-            ..CriusAbilities::ALL
-        },
-    ),
-    (
-        "without opportunism",
-        CriusAbilities {
-            opportunism: false,
-            ..CriusAbilities::ALL
-        },
-    ),
-    (
-        "without merging",
-        CriusAbilities {
-            merging: false,
-            ..CriusAbilities::ALL
-        },
-    ),
+    ("without other numbers of GPUs", CriusAbilities { scaling: false, ..CriusAbilities::ALL }),
+    ("without other kinds of GPU", CriusAbilities { moving: false, ..CriusAbilities::ALL }),
+    ("without opportunism", CriusAbilities { opportunism: false, ..CriusAbilities::ALL }),
+    ("without merging", CriusAbilities { merging: false, ..CriusAbilities::ALL }),
 ];
 
 fn scheduler_rows(options: SeedOptions) -> Result<Vec<MeasureRow>, CommandError> {

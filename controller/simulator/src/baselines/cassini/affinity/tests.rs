@@ -3,24 +3,14 @@
 use super::*;
 
 fn link(jobs: &[usize], shifts: &[f64], contention: f64) -> SharedLink {
-    SharedLink {
-        jobs: jobs.to_vec(),
-        shifts: shifts.to_vec(),
-        contention,
-    }
+    SharedLink { jobs: jobs.to_vec(), shifts: shifts.to_vec(), contention }
 }
 
 #[test]
 fn shifts_follow_the_edges() {
     // t_1 = (0 - 10 + 30) mod 100, t_2 = (20 - 5 + 0) mod 60.
-    let links = [
-        link(&[0, 1], &[10.0, 30.0], 1.0),
-        link(&[1, 2], &[5.0, 0.0], 1.0),
-    ];
-    assert_eq!(
-        assign_shifts(&links, &[100.0, 100.0, 60.0]),
-        Ok(vec![0.0, 20.0, 15.0])
-    );
+    let links = [link(&[0, 1], &[10.0, 30.0], 1.0), link(&[1, 2], &[5.0, 0.0], 1.0)];
+    assert_eq!(assign_shifts(&links, &[100.0, 100.0, 60.0]), Ok(vec![0.0, 20.0, 15.0]));
 }
 
 #[test]
@@ -33,10 +23,7 @@ fn shifts_are_taken_modulo_the_iteration() {
 fn jobs_that_share_nothing_do_not_shift() {
     assert_eq!(assign_shifts(&[], &[1.0, 2.0]), Ok(vec![0.0, 0.0]));
     let links = [link(&[1, 2], &[0.0, 0.5], 1.0)];
-    assert_eq!(
-        assign_shifts(&links, &[1.0; 4]),
-        Ok(vec![0.0, 0.0, 0.5, 0.0])
-    );
+    assert_eq!(assign_shifts(&links, &[1.0; 4]), Ok(vec![0.0, 0.0, 0.5, 0.0]));
 }
 
 #[test]
@@ -60,10 +47,7 @@ fn a_graph_with_a_loop_is_no_candidate() {
 
 #[test]
 fn two_links_with_the_same_two_jobs_are_a_loop() {
-    let links = vec![
-        link(&[0, 1], &[0.0, 1.0], 0.1),
-        link(&[0, 1], &[0.0, 2.0], 0.2),
-    ];
+    let links = vec![link(&[0, 1], &[0.0, 1.0], 0.1), link(&[0, 1], &[0.0, 2.0], 0.2)];
     assert!(assign_shifts(&links, &[5.0; 2]).is_err());
     assert_eq!(drop_loops(links).0, [link(&[0, 1], &[0.0, 2.0], 0.2)]);
 }

@@ -34,11 +34,7 @@ fn iterations_of_40_and_60_ms_meet_after_120() {
     // The first sends in [30,40), [70,80), [110,120), so that [40,60) and [100,110) are free: the
     // second, of 20 ms every 60, fits nowhere without loss, but loses only 10 ms of 120.
     let fit = circle.find_best_fit();
-    assert!(
-        (fit.score - (1.0 - 10.0 / 120.0)).abs() < 1e-6,
-        "{}",
-        fit.score
-    );
+    assert!((fit.score - (1.0 - 10.0 / 120.0)).abs() < 1e-6, "{}", fit.score);
 }
 
 #[test]
