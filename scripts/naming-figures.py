@@ -38,7 +38,7 @@ CLOSURE = re.compile(r"^\s*let (?:mut )?\w+(?:: [^=]+)? = (?:async )?(?:move )?\
 SHADOWING = re.compile(r"^\s*let (?:mut )?(\w+)(?:: [^=\n]+)? = [&*]?\1\b", re.M)
 TUPLE_PARAMETER = re.compile(r"[(,]\s*\([^()]*,[^()]*\):\s*\(")
 PUBLIC_ITEM = re.compile(
-    r"^\s*pub\s+(?:const\s+fn|async\s+fn|unsafe\s+fn|fn|struct|enum|trait|union|type|const|static)\s"
+    r"^\s*pub\s+(?:(?:const|async|unsafe)\s+)?(?:fn|struct|enum|trait|union|type|const|static)\s"
 )
 # Text in which braces mean nothing: comments, strings, characters.
 OPAQUE = re.compile(
