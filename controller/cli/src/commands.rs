@@ -1,23 +1,15 @@
 //! The commands, one module each: `Args` say what it takes, `run` does it.
 
 pub(crate) mod agent;
-pub(crate) mod bench;
-pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod controller;
-pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod fabric;
-pub(crate) mod job;
 pub(crate) mod man;
-pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
-pub(crate) mod replay;
 pub(crate) mod replay_incident;
-pub(crate) mod reproduce;
 pub(crate) mod schema;
-pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod switch;
 pub(crate) mod top;

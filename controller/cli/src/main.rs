@@ -1,25 +1,19 @@
 //! `crux`: the one binary. This file is a table of contents; each command is a module of
-//! [`leaf_commands`].
+//! [`commands`], or of the laboratory (`lab`) where the binary has it.
 
-mod client;
-mod command_error;
 mod commands;
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod examples;
-mod figure;
-mod files;
-mod input_documents;
-mod output;
 mod switch_inventory;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use command_error::CommandError;
+use command_io::CommandError;
 use commands::{
-    agent, bench, compare, completions, controller, demo, events, fabric, job, man, place, plan,
-    policy, replay, replay_incident, reproduce, schema, simulate, status, switch, top,
+    agent, completions, controller, events, fabric, man, plan, policy, replay_incident, schema,
+    status, switch, top,
 };
 
 /// Schedules the traffic of GPU training jobs on a Clos fabric.
@@ -44,15 +38,10 @@ struct CruxCli {
 
 #[derive(Subcommand)]
 enum CruxCommand {
-    Demo(demo::DemoArgs),
     Plan(plan::PlanArgs),
-    Simulate(simulate::SimulateArgs),
-    Compare(compare::CompareArgs),
-    Replay(replay::ReplayArgs),
-    Place(place::PlaceArgs),
-    Reproduce(reproduce::ReproduceArgs),
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(lab::LabCommand),
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     Controller(controller::ControllerArgs),
@@ -73,8 +62,6 @@ enum CruxCommand {
     Policy(Box<policy::PolicyCommand>),
     ReplayIncident(replay_incident::ReplayIncidentArgs),
     Switch(Box<switch::SwitchArgs>),
-    #[command(subcommand)]
-    Job(job::JobCommand),
     Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
@@ -84,14 +71,9 @@ enum CruxCommand {
 fn main() -> ExitCode {
     let cli = CruxCli::parse();
     let run = start_logging(&cli.log).and_then(|()| match cli.command {
-        CruxCommand::Demo(args) => demo::run_demo(&args),
         CruxCommand::Plan(args) => plan::run_plan(&args),
-        CruxCommand::Simulate(args) => simulate::run_simulate(&args),
-        CruxCommand::Compare(args) => compare::run_compare(&args),
-        CruxCommand::Replay(args) => replay::run_replay(&args),
-        CruxCommand::Place(args) => place::run_place(&args),
-        CruxCommand::Reproduce(args) => reproduce::run_reproduce(&args),
-        CruxCommand::Bench(command) => bench::run_bench(&command),
+        #[cfg(feature = "lab")]
+        CruxCommand::Lab(command) => command.run(),
         CruxCommand::Fabric(command) => fabric::run_fabric(&command),
         CruxCommand::Controller(args) => controller::run_controller(&args),
         CruxCommand::Agent(args) => agent::run_agent(&args),
@@ -105,7 +87,6 @@ fn main() -> ExitCode {
         CruxCommand::Policy(command) => policy::run_policy(&command),
         CruxCommand::ReplayIncident(args) => replay_incident::run_replay_incident(&args),
         CruxCommand::Switch(args) => switch::run_switch(&args),
-        CruxCommand::Job(command) => job::run_job(&command),
         CruxCommand::Schema(args) => schema::run_schema(&args),
         CruxCommand::Completions(args) => completions::run_completions(&args),
         CruxCommand::Man(args) => man::run_man(&args),

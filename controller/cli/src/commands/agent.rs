@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::client::ClientCredentials;
-use crate::command_error::{CommandError, error_chain};
-use crate::{files, output};
+use command_io::ClientCredentials;
+use command_io::{CommandError, error_chain};
+use command_io::{files, output};
 
 /// Seconds of which counters are looked at.
 const MEMORY_SECONDS: f64 = 60.0;

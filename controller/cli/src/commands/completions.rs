@@ -3,8 +3,9 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::command_error::CommandError;
-use crate::{CruxCli, output};
+use crate::CruxCli;
+use command_io::CommandError;
+use command_io::output;
 
 /// Print the completion script of a shell.
 #[derive(clap::Args)]

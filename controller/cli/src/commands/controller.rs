@@ -28,8 +28,9 @@ use topology::{Fabric, Severity, Switch};
 
 use self::carrier_monitor::CarrierMonitor;
 use self::file_watch::FileWatch;
-use crate::command_error::CommandError;
-use crate::{files, output, switch_inventory};
+use crate::switch_inventory;
+use command_io::CommandError;
+use command_io::{files, output};
 
 /// Keep the switches of a fabric at the plan, until interrupted.
 ///

@@ -9,9 +9,9 @@ use ::controller::event_log::{EventPage, EventPosition, OperatorEvent};
 use ::controller::northbound::events::MissedEvents;
 use tokio::time::sleep;
 
-use crate::client::{ControllerClient, EventFrame};
-use crate::command_error::CommandError;
-use crate::output;
+use command_io::CommandError;
+use command_io::output;
+use command_io::{ControllerClient, EventFrame};
 
 /// Before the controller is asked again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ fn follow_events(args: &EventsArgs) -> Result<(), CommandError> {
     })
 }
 
-async fn reconnect_stream(args: &EventsArgs, since: EventPosition) -> crate::client::FrameStream {
+async fn reconnect_stream(args: &EventsArgs, since: EventPosition) -> command_io::FrameStream {
     eprintln!("crux: the controller is gone; waiting for it");
     loop {
         sleep(RETRY).await;

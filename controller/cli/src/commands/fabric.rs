@@ -8,9 +8,9 @@ use serde::Serialize;
 use topology::import::{self, LingjunOptions};
 use topology::{Fabric, Finding, Severity, Tier, spec};
 
-use crate::command_error::CommandError;
-use crate::files;
-use crate::output::{self, FormatArg, OutputFormat};
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Work on fabric documents.
 #[derive(Subcommand)]

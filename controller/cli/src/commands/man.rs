@@ -3,8 +3,9 @@
 
 use clap::{Command, CommandFactory};
 
-use crate::command_error::CommandError;
-use crate::{CruxCli, output};
+use crate::CruxCli;
+use command_io::CommandError;
+use command_io::output;
 
 /// Print a man page.
 #[derive(clap::Args)]

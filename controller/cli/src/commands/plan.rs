@@ -6,10 +6,10 @@ use comfy_table::Table;
 use planner::{Plan, PlanDocument};
 use topology::{Fabric, Finding};
 
-use crate::command_error::CommandError;
-use crate::files;
-use crate::input_documents::{InputDocumentArgs, InputDocuments};
-use crate::output::{self, FormatArg, OutputFormat};
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
+use command_io::{InputDocumentArgs, InputDocuments};
 
 /// Plan paths and levels for a fabric and its jobs, without touching a switch.
 #[derive(clap::Args)]

@@ -13,10 +13,10 @@ use ::controller::preview::PolicyPreview;
 use planner::OverrideDocument;
 use topology::{Severity, document};
 
-use crate::client::ControllerClient;
-use crate::command_error::CommandError;
-use crate::files;
-use crate::output::{self, FormatArg, OutputFormat};
+use command_io::CommandError;
+use command_io::ControllerClient;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Look at the policy of a running controller, and change it.
 ///

@@ -6,8 +6,8 @@ use std::io::BufReader;
 use ::controller::recorder::replay::{ReplaySummary, ReplayedLine, replay_recording};
 use serde::Serialize;
 
-use crate::command_error::CommandError;
-use crate::output::{self, FormatArg, OutputFormat};
+use command_io::CommandError;
+use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Run a flight recording again, and say whether it leads to the same plans.
 ///

@@ -4,13 +4,10 @@ use ::controller::northbound::openapi;
 use clap::ValueEnum;
 use planner::{JobsDocument, PlanDocument, PolicyDocument};
 use schemars::schema_for;
-use simulator::decisions::DecisionSummary;
-use simulator::replay::ReplayComparison;
-use simulator::{SchedulerComparison, SimulationOutcome};
 use topology::spec::FabricDocument;
 
-use crate::command_error::CommandError;
-use crate::output;
+use command_io::CommandError;
+use command_io::output;
 
 /// Print the JSON Schema of a kind of document.
 #[derive(clap::Args)]
@@ -31,12 +28,16 @@ enum SchemaKind {
     /// What crux plan prints
     Plan,
     /// What crux simulate prints
+    #[cfg(feature = "lab")]
     Outcome,
     /// What crux compare prints
+    #[cfg(feature = "lab")]
     Comparison,
     /// What crux replay prints
+    #[cfg(feature = "lab")]
     Replay,
     /// What crux bench decisions prints
+    #[cfg(feature = "lab")]
     Decisions,
     /// What a running controller answers over HTTP: its OpenAPI document
     Openapi,
@@ -48,10 +49,14 @@ pub(crate) fn run_schema(args: &SchemaArgs) -> Result<(), CommandError> {
         SchemaKind::Jobs => schema_for!(JobsDocument),
         SchemaKind::Policy => schema_for!(PolicyDocument),
         SchemaKind::Plan => schema_for!(PlanDocument),
-        SchemaKind::Outcome => schema_for!(SimulationOutcome),
-        SchemaKind::Comparison => schema_for!(SchedulerComparison),
-        SchemaKind::Replay => schema_for!(ReplayComparison),
-        SchemaKind::Decisions => schema_for!(DecisionSummary),
+        #[cfg(feature = "lab")]
+        SchemaKind::Outcome => lab::schema::outcome_schema(),
+        #[cfg(feature = "lab")]
+        SchemaKind::Comparison => lab::schema::comparison_schema(),
+        #[cfg(feature = "lab")]
+        SchemaKind::Replay => lab::schema::replay_schema(),
+        #[cfg(feature = "lab")]
+        SchemaKind::Decisions => lab::schema::decisions_schema(),
         SchemaKind::Openapi => return output::print_json(&openapi::openapi_document()),
     };
     output::print_json(&schema)

@@ -9,9 +9,9 @@ use comfy_table::Table;
 use serde::Serialize;
 use topology::{Finding, Severity};
 
-use crate::client::ControllerClient;
-use crate::command_error::CommandError;
-use crate::output::{self, FormatArg, OutputFormat};
+use command_io::CommandError;
+use command_io::ControllerClient;
+use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Arguments of all of them.
 #[derive(clap::Args)]

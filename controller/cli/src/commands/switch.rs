@@ -21,8 +21,8 @@ use tokio::net::TcpListener;
 
 use self::port_flags::{PortAttachment, PortRate};
 use self::tls_flags::TlsFlags;
-use crate::command_error::CommandError;
-use crate::{files, output};
+use command_io::CommandError;
+use command_io::{files, output};
 
 /// Forward packets between interfaces and serve P4Runtime, until interrupted.
 ///

@@ -19,9 +19,9 @@ use ratatui::crossterm::terminal;
 
 use self::controller_poller::{ControllerPoller, TopSnapshot};
 use self::screen::{KeyAction, ScreenState};
-use crate::client::ControllerClient;
-use crate::command_error::CommandError;
-use crate::output;
+use command_io::CommandError;
+use command_io::ControllerClient;
+use command_io::output;
 
 /// Between two looks at what is known, while no key is pressed.
 const LOOK: Duration = Duration::from_millis(100);

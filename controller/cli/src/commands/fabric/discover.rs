@@ -13,8 +13,9 @@ use controller::{Config, RawConfig};
 use topology::document::{self, DocumentFormat};
 use topology::{Fabric, Finding, Switch};
 
-use crate::command_error::CommandError;
-use crate::{files, output, switch_inventory};
+use crate::switch_inventory;
+use command_io::CommandError;
+use command_io::{files, output};
 
 /// Find out how switches are cabled, and write that as a fabric document.
 ///

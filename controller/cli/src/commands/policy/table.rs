@@ -4,8 +4,8 @@ use ::controller::northbound::service::PolicyRevisionDiff;
 use ::controller::preview::{PolicyPreview, ValueChange};
 use comfy_table::Table;
 
-use crate::command_error::CommandError;
-use crate::output;
+use command_io::CommandError;
+use command_io::output;
 
 /// Entries of a switch that a table shows.
 const SHOWN: usize = 8;

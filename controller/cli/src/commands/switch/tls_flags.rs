@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use switch::service::ServiceTls;
 
-use crate::command_error::CommandError;
+use command_io::CommandError;
 
 /// Flags of a gRPC server's identity.
 #[derive(clap::Args, Clone, Debug)]

@@ -13,8 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::client::{ControllerClient, FrameStream};
-use crate::command_error::CommandError;
+use command_io::CommandError;
+use command_io::{ControllerClient, FrameStream};
 
 /// Events that can be scrolled back to.
 const KEPT: usize = 500;

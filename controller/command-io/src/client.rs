@@ -1,0 +1,220 @@
+//! A running controller, as commands see it: HTTP with JSON.
+//!
+//! The decision: commands are clients like any other. What they print is what the interface
+//! answers, so whatever a person can see, a program can ask for.
+
+mod credentials;
+mod frames;
+
+use std::future::Future;
+use std::time::Duration;
+
+use ::controller::northbound::openapi::ErrorBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
+
+pub use self::credentials::ClientCredentials;
+pub use self::frames::{EventFrame, FrameStream};
+use crate::command_error::{CommandError, error_chain};
+
+/// Longer than any answer takes: a change waits for its switches.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Which controller to talk to.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ControllerClient {
+    /// Where the controller listens (northbound.listen of its configuration)
+    #[arg(long, default_value = "127.0.0.1:9300", value_name = "HOST:PORT")]
+    controller: String,
+    #[command(flatten)]
+    credentials: ClientCredentials,
+}
+
+/// A connection, over TLS where that is wanted.
+type ControllerStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+impl ControllerClient {
+    /// The controller that listens there.
+    pub fn new(controller: &str, credentials: &ClientCredentials) -> Self {
+        Self { controller: controller.to_owned(), credentials: credentials.clone() }
+    }
+
+    /// What the controller answers at `path`.
+    pub fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
+        self.request_json(Method::GET, path, Vec::new())
+    }
+
+    /// What it answers to a document.
+    pub fn post_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        document: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        let body = serde_json::to_vec(document).map_err(|error| CommandError::failed(&error))?;
+        self.request_json(Method::POST, path, body)
+    }
+
+    fn request_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, CommandError> {
+        self.block_on(self.exchange_json(method, path, body))
+    }
+
+    /// The same as [`ControllerClient::get_json`], for who asks several things at a time.
+    pub async fn get_json_async<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
+        self.exchange_json(Method::GET, path, Vec::new()).await
+    }
+
+    async fn exchange_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, CommandError> {
+        let request = self.build_request(method, path, "application/json", Bytes::from(body))?;
+        let exchange = async {
+            let answer = self.send_request(request).await?;
+            let status = answer.status();
+            Ok((status, self.read_body(answer).await?))
+        };
+        let (status, text) =
+            timeout(PATIENCE, exchange).await.map_err(|_| self.timeout_error())??;
+        match status {
+            StatusCode::OK => self.parse_json(&text),
+            _ => Err(self.response_error(status, &text)),
+        }
+    }
+
+    /// Runs something that asks.
+    pub fn block_on<T>(
+        &self,
+        asking: impl Future<Output = Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build();
+        let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+        runtime.block_on(asking)
+    }
+
+    /// The events that the controller goes on to send from `path`.
+    pub async fn open_event_stream(&self, path: &str) -> Result<FrameStream, CommandError> {
+        let request = self.build_request(Method::GET, path, "text/event-stream", Bytes::new())?;
+        let answer = timeout(PATIENCE, self.send_request(request)).await;
+        let answer = answer.map_err(|_| self.timeout_error())??;
+        match answer.status() {
+            StatusCode::OK => Ok(FrameStream::new(answer.into_body())),
+            status => {
+                let body = self.read_body(answer).await?;
+                Err(self.response_error(status, &body))
+            }
+        }
+    }
+
+    fn build_request(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, CommandError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.controller)
+            .header("accept", accept);
+        if let Some(token) = self.credentials.read_token()? {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        request.body(Full::new(body)).map_err(|error| CommandError::input(path, error))
+    }
+
+    async fn send_request(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, CommandError> {
+        let line = self.open_connection().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(line))
+            .await
+            .map_err(|error| self.unreachable_error(&error))?;
+        // It ends with its sender and the answer; whatever goes wrong, the answer says.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await;
+        answer.map_err(|error| self.unreachable_error(&error))
+    }
+
+    async fn open_connection(&self) -> Result<ControllerStream, CommandError> {
+        let connector = self.credentials.tls_connector()?;
+        let stream = TcpStream::connect(&self.controller).await;
+        let stream = stream.map_err(|error| self.unreachable_error(&error))?;
+        let Some(connector) = connector else {
+            return Ok(Either::Left(stream));
+        };
+        let (host, _) = { self.controller.rsplit_once(':') }.unwrap_or((&self.controller, ""));
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|error| CommandError::input("--controller", error))?;
+        let stream = connector.connect(name, stream).await;
+        let stream = stream.map_err(|error| self.handshake_error(&error))?;
+        Ok(Either::Right(Box::new(stream)))
+    }
+
+    async fn read_body(&self, answer: Response<Incoming>) -> Result<Bytes, CommandError> {
+        let body = answer.into_body().collect().await;
+        let body = body.map_err(|error| self.unreachable_error(&error))?;
+        Ok(body.to_bytes())
+    }
+
+    fn unreachable_error(&self, error: &dyn std::error::Error) -> CommandError {
+        let address = &self.controller;
+        let why = error_chain(error);
+        CommandError::Failed(format!("no controller answers at {address}: {why}"))
+    }
+
+    /// What went wrong in the handshake.
+    fn handshake_error(&self, error: &std::io::Error) -> CommandError {
+        let address = &self.controller;
+        let source = error.get_ref().and_then(|source| source.downcast_ref());
+        CommandError::Failed(match source {
+            Some(rustls::Error::InvalidMessage(_)) => {
+                format!("what listens at {address} speaks no TLS; leave out --ca")
+            }
+            _ => format!("the controller at {address} is not one that --ca knows: {error}"),
+        })
+    }
+
+    fn timeout_error(&self) -> CommandError {
+        CommandError::Failed(format!("{}: no answer in time", self.controller))
+    }
+
+    /// Parses what the controller has sent.
+    pub fn parse_json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, CommandError> {
+        let other =
+            |error| CommandError::Failed(format!("{}: not an answer: {error}", self.controller));
+        serde_json::from_slice(text).map_err(other)
+    }
+
+    /// A refusal in the controller's own words: what it refuses is wrong input.
+    fn response_error(&self, status: StatusCode, text: &[u8]) -> CommandError {
+        let Ok(ErrorBody { findings }) = self.parse_json::<ErrorBody>(text) else {
+            return CommandError::Failed(format!("{} answers {status}", self.controller));
+        };
+        let texts: Vec<String> = findings.into_iter().map(|finding| finding.text).collect();
+        match status {
+            StatusCode::UNPROCESSABLE_ENTITY => CommandError::Document(texts.join("\n")),
+            _ => CommandError::Failed(texts.join("\n")),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Files that users name: bounded reading, `-` for standard input, and results beside what is
+//! printed.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+use ::controller::northbound::service::PolicyFile;
+use planner::{DocumentFieldError, Job, JobsDocument, Policy, PolicyDocument};
+use serde::de::DeserializeOwned;
+use topology::document::{self, DocumentFormat, MAX_DOCUMENT_BYTES};
+use topology::{Fabric, Finding, spec};
+
+use crate::command_error::CommandError;
+
+/// Reads a document into the type that describes it.
+pub fn parse_document<T: DeserializeOwned>(name: &str) -> Result<T, CommandError> {
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    document::parse_document(&read_text(name)?, format, name).map_err(CommandError::document)
+}
+
+/// Reads a fabric document.
+pub fn read_fabric(name: &str) -> Result<Fabric, CommandError> {
+    let format = DocumentFormat::from_file_name(name).map_err(CommandError::document)?;
+    spec::parse_fabric(&read_text(name)?, format, name).map_err(CommandError::document)
+}
+
+/// Reads a policy document, or takes the defaults without one, which `change` may change before it
+/// is validated.
+pub fn policy_with(
+    name: Option<&str>,
+    change: impl FnOnce(&mut PolicyDocument),
+) -> Result<Policy, CommandError> {
+    let Some(name) = name else {
+        let mut document = PolicyDocument::default();
+        change(&mut document);
+        return document.to_policy("policy").map_err(CommandError::document);
+    };
+    let (text, format) =
+        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
+    let parsed = document::parse_document::<PolicyDocument>(&text, format, name);
+    let mut document = parsed.map_err(CommandError::document)?;
+    change(&mut document);
+    document.to_policy(name).map_err(locate_error(&text, format))
+}
+
+/// The failure of a document that makes no sense, with the line.
+fn locate_error(text: &str, format: DocumentFormat) -> impl Fn(DocumentFieldError) -> CommandError {
+    move |error| CommandError::document(error.with_line_in(text, format))
+}
+
+/// Reads a jobs document: its jobs on `fabric`, and what is odd about them.
+pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
+    let (text, format) =
+        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
+    let document = document::parse_document::<JobsDocument>(&text, format, name);
+    let resolved = document.map_err(CommandError::document)?.resolve_jobs(fabric, name);
+    let resolved = resolved.map_err(locate_error(&text, format))?;
+    Ok((resolved.jobs, resolved.findings))
+}
+
+/// A text with the name of its file, as a controller takes it.
+pub fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
+    Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
+}
+
+/// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.
+pub fn read_text(name: &str) -> Result<String, CommandError> {
+    let limit = MAX_DOCUMENT_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    let read = match name {
+        "-" => io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        path => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| CommandError::input(name, error))?;
+    document::decode_text(&bytes, name).map(str::to_owned).map_err(CommandError::document)
+}
+
+/// Writes a text to the file, if one was asked for, and says so.
+pub fn write_requested(
+    name: Option<&str>,
+    text: impl FnOnce() -> String,
+) -> Result<(), CommandError> {
+    let Some(name) = name else {
+        return Ok(());
+    };
+    fs::write(name, text()).map_err(|error| CommandError::input(name, error))?;
+    eprintln!("wrote {name}");
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! `crux bench`: what the system promises, tried on this machine.
+
+mod decisions;
+mod fairness;
+mod faults;
+mod parallel_cases;
+mod period;
+mod soak;
+
+use clap::Subcommand;
+
+use command_io::CommandError;
+
+/// Try what the system promises on this machine.
+#[derive(Subcommand)]
+pub(crate) enum BenchCommand {
+    Decisions(decisions::DecisionsArgs),
+    Fairness(fairness::FairnessArgs),
+    Faults(faults::FaultsArgs),
+    Period(period::PeriodArgs),
+    Soak(soak::SoakArgs),
+}
+
+pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
+    match command {
+        BenchCommand::Decisions(args) => decisions::run_decisions(args),
+        BenchCommand::Fairness(args) => fairness::run_fairness(args),
+        BenchCommand::Faults(args) => faults::run_faults(args),
+        BenchCommand::Period(args) => period::run_period(args),
+        BenchCommand::Soak(args) => soak::run_soak(args),
+    }
+}

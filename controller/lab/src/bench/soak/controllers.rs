@@ -1,0 +1,247 @@
+//! The controllers that are soaked: two, of which one leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use controller::liveness::{FabricPart, PartHealth};
+use controller::southbound::{SwitchClient, SwitchTarget};
+use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
+use planner::{Job, Policy};
+use topology::{Fabric, LinkId, SwitchId};
+
+use command_io::CommandError;
+
+/// How many there are, numbered from 1.
+pub(super) const CONTROLLERS: u32 = 2;
+/// The longest that they may take to be done with anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at them.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Controllers of a fabric, and the facts that they are told.
+pub(super) struct SoakControllers {
+    fabric: Fabric,
+    jobs: Vec<Job>,
+    policy: Policy,
+    down: BTreeMap<LinkId, PartHealth>,
+    controllers: BTreeMap<u32, ControllerHandle>,
+    /// Terms that were used, as a store would know.
+    terms: BTreeMap<u32, u64>,
+}
+
+impl SoakControllers {
+    /// Starts all of them, and waits until one leads and every switch is verified.
+    pub(super) async fn start_all(fabric: Fabric, jobs: Vec<Job>) -> Result<Self, CommandError> {
+        let mut reign = Self {
+            fabric,
+            jobs,
+            policy: Policy::default(),
+            down: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            terms: BTreeMap::new(),
+        };
+        reign.start_missing().await?;
+        reign.await_verified().await?;
+        Ok(reign)
+    }
+
+    /// Starts those that are not there, in terms that they never used, and tells them all.
+    pub(super) async fn start_missing(&mut self) -> Result<(), CommandError> {
+        for number in 1..=CONTROLLERS {
+            if self.controllers.contains_key(&number) {
+                continue;
+            }
+            let term = self.terms.entry(number).or_default();
+            *term += 1;
+            let config = controller_config(number, *term)?;
+            let (fabric, policy) = (self.fabric.clone(), self.policy.clone());
+            let started = Controller::start(config, fabric, policy).await;
+            let controller = started.map_err(|error| CommandError::failed(&error))?;
+            submit_event(&controller, StateEvent::JobsChanged(self.jobs.clone())).await?;
+            for (cable, health) in &self.down {
+                observe_cable(&controller, *cable, *health).await?;
+            }
+            self.controllers.insert(number, controller);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn change_jobs(&mut self, jobs: Vec<Job>) -> Result<(), CommandError> {
+        self.jobs = jobs;
+        for controller in self.controllers.values() {
+            submit_event(controller, StateEvent::JobsChanged(self.jobs.clone())).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn change_levels(&mut self, levels: u8) -> Result<(), CommandError> {
+        self.policy.levels = levels;
+        self.await_planned().await
+    }
+
+    /// Tells all of them how a cable looks, and waits until they plan by it.
+    pub(super) async fn report_cable(
+        &mut self,
+        cable: LinkId,
+        health: PartHealth,
+    ) -> Result<(), CommandError> {
+        self.down.insert(cable, health);
+        for controller in self.controllers.values() {
+            observe_cable(controller, cable, health).await?;
+        }
+        let is_up = health == PartHealth::Up;
+        let knows = |controller: &ControllerHandle| {
+            let realised = controller.current_rollout();
+            realised.is_some_and(|realised| realised.fabric.is_cable_up(cable) == is_up)
+        };
+        let all_know = || self.controllers.values().all(knows);
+        wait_until(all_know, || format!("the cable {cable:?} to be {health:?}")).await
+    }
+
+    /// Waits until all of them have planned for everything that they were told.
+    pub(super) async fn await_planned(&self) -> Result<(), CommandError> {
+        for controller in self.controllers.values() {
+            submit_event(controller, StateEvent::PolicyChanged(self.policy.clone())).await?;
+        }
+        Ok(())
+    }
+
+    /// Kills the one that leads. Nothing is said to it.
+    pub(super) fn kill_leader(&mut self) {
+        let leader = self.find_leader();
+        drop(leader.and_then(|leader| self.controllers.remove(&leader)));
+    }
+
+    /// Kills the others.
+    pub(super) fn kill_standby(&mut self) {
+        let leader = self.find_leader();
+        self.controllers.retain(|number, _| Some(*number) == leader);
+    }
+
+    /// Connections to a switch that have ended, of each controller.
+    pub(super) fn session_failures(&self, switch: SwitchId) -> BTreeMap<u32, u64> {
+        let of = |controller: &ControllerHandle| {
+            let line = controller.status_board().switch_status(switch);
+            line.map_or(0, |line| line.failures)
+        };
+        let all = self.controllers.iter();
+        all.map(|(number, controller)| (*number, of(controller))).collect()
+    }
+
+    /// Waits until every controller has noticed that its connection to a switch ended.
+    pub(super) async fn await_disconnects(
+        &self,
+        switch: SwitchId,
+        before: &BTreeMap<u32, u64>,
+    ) -> Result<(), CommandError> {
+        let noticed = || {
+            let now = self.session_failures(switch);
+            now.iter().all(|(number, failures)| before.get(number) < Some(failures))
+        };
+        wait_until(noticed, || format!("the restart of {switch:?} to be noticed")).await
+    }
+
+    /// Waits until one controller leads everywhere and has verified what it desires.
+    pub(super) async fn await_verified(&self) -> Result<(), CommandError> {
+        let is_settled = || {
+            let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
+            leader.is_some_and(is_verified)
+        };
+        let state = || {
+            let boards = self
+                .controllers
+                .values()
+                .map(|controller| controller.status_board().all_statuses());
+            format!(
+                "one controller to have verified all switches: {:#?}",
+                boards.collect::<Vec<_>>()
+            )
+        };
+        wait_until(is_settled, state).await
+    }
+
+    /// Switches whose tables, read by somebody else, are not what the leader desires.
+    pub(super) async fn divergent_switches(&self) -> Result<Vec<String>, CommandError> {
+        let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
+        let leader = leader.ok_or_else(|| CommandError::Failed("nobody leads".to_owned()))?;
+        let desired = leader.desired_tables();
+        let (limits, pipeline) =
+            (Config::default().southbound, p4::ForwardingPipeline::embedded_fabric());
+        let mut different = Vec::new();
+        for target in SwitchTarget::all_in_fabric(&self.fabric) {
+            let client = SwitchClient::connect(&target.address, &limits).await;
+            let client = client.map_err(|error| CommandError::failed(&error))?;
+            let held = client.read_all_tables(&pipeline).await;
+            let held = held.map_err(|error| CommandError::failed(&error))?;
+            if desired.tables.get(&target.switch).is_none_or(|wanted| **wanted != held) {
+                different.push(target.name);
+            }
+        }
+        Ok(different)
+    }
+
+    pub(super) async fn shutdown_all(self) {
+        for controller in self.controllers.into_values() {
+            controller.shutdown().await;
+        }
+    }
+
+    /// The one that is primary of every switch.
+    fn find_leader(&self) -> Option<u32> {
+        let leads = |controller: &ControllerHandle| {
+            let lines = controller.status_board().all_statuses();
+            lines.values().all(|line| line.mastership.is_primary())
+        };
+        let mut all = self.controllers.iter();
+        all.find(|(_, controller)| leads(controller)).map(|(number, _)| *number)
+    }
+}
+
+fn is_verified(controller: &ControllerHandle) -> bool {
+    let generation = controller.desired_tables().generation;
+    let lines = controller.status_board().all_statuses();
+    lines.values().all(|line| line.holds_generation(generation))
+}
+
+async fn submit_event(
+    controller: &ControllerHandle,
+    event: StateEvent,
+) -> Result<(), CommandError> {
+    let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event)).await;
+    let receipt =
+        receipt.map_err(|_| CommandError::Failed("an event is not planned for".to_owned()))?;
+    receipt.map(drop).map_err(|error| CommandError::failed(&error))
+}
+
+async fn observe_cable(
+    controller: &ControllerHandle,
+    cable: LinkId,
+    health: PartHealth,
+) -> Result<(), CommandError> {
+    let seen = controller.report_health(FabricPart::Cable(cable), health).await;
+    seen.map_err(|error| CommandError::failed(&error))
+}
+
+async fn wait_until(
+    holds: impl Fn() -> bool,
+    what: impl FnOnce() -> String,
+) -> Result<(), CommandError> {
+    let looking = async {
+        while !holds() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, looking).await;
+    waited.map_err(|_| CommandError::Failed(format!("waited in vain for {}", what())))
+}
+
+/// A controller that believes soon that a cable works again, and looks at its switches often.
+fn controller_config(controller: u32, term: u64) -> Result<Config, CommandError> {
+    let mut raw = RawConfig::default();
+    raw.election.controller = controller;
+    raw.election.term = term;
+    raw.reconcile.interval_ms = 1_000;
+    raw.liveness.hold_down_ms = 200;
+    raw.liveness.hold_down_longest_ms = 500;
+    Config::try_from(raw).map_err(|error| CommandError::failed(&error))
+}

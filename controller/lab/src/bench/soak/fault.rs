@@ -1,0 +1,92 @@
+//! What goes wrong now and then in a soak, beside what switches do wrong all the time.
+
+use controller::liveness::PartHealth;
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use switch::WireState;
+use topology::{Fabric, LinkId, SwitchId, Tier};
+
+use super::controllers::SoakControllers;
+use super::testbed::SoakTestbed;
+use command_io::CommandError;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SoakFault {
+    /// A cable between leaf and spine is cut.
+    Cut(LinkId),
+    /// A switch restarts, empty.
+    Restart(SwitchId),
+    /// The controller that leads is killed; the other one takes over.
+    KillLeader,
+    /// The other one is.
+    KillStandby,
+}
+
+impl SoakFault {
+    pub(super) fn draw_fault(fabric: &Fabric, random: &mut ChaCha8Rng) -> Self {
+        let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+        let uplinks = fabric.up_links(leaves[random.random_range(0..leaves.len())]);
+        let uplink = uplinks[random.random_range(0..uplinks.len())];
+        let switch = SwitchId::from(random.random_range(0..fabric.switches().len()));
+        match random.random_range(0..4) {
+            0 => Self::Cut(uplink),
+            1 => Self::Restart(switch),
+            2 => Self::KillLeader,
+            _ => Self::KillStandby,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cut(_) => "cable cut",
+            Self::Restart(_) => "switch restarted",
+            Self::KillLeader => "leader killed",
+            Self::KillStandby => "standby killed",
+        }
+    }
+
+    /// Whether packets may get lost until it is repaired. Where only a controller fails, none may.
+    pub(super) fn may_lose(self) -> bool {
+        matches!(self, Self::Cut(_) | Self::Restart(_))
+    }
+
+    /// Lets it happen; returns when the controllers have repaired what it broke.
+    pub(super) async fn inject_fault(
+        self,
+        ground: &SoakTestbed,
+        reign: &mut SoakControllers,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Cut(cable) => {
+                ground.set_cable(cable, WireState::Down).await?;
+                reign.report_cable(cable, PartHealth::Down).await?;
+                // Its ports are out of use by now; the ways around it come next.
+                reign.await_planned().await?;
+            }
+            Self::Restart(switch) => {
+                let before = reign.session_failures(switch);
+                ground.restart_switch(switch).await?;
+                reign.await_disconnects(switch, &before).await?;
+            }
+            Self::KillLeader => reign.kill_leader(),
+            Self::KillStandby => reign.kill_standby(),
+        }
+        reign.await_verified().await
+    }
+
+    /// What failed works again; returns when the controllers know.
+    pub(super) async fn repair_fault(
+        self,
+        ground: &SoakTestbed,
+        reign: &mut SoakControllers,
+    ) -> Result<(), CommandError> {
+        if let Self::Cut(cable) = self {
+            ground.set_cable(cable, WireState::Up).await?;
+            reign.report_cable(cable, PartHealth::Up).await?;
+            reign.await_planned().await?;
+        }
+        reign.start_missing().await?;
+        reign.await_verified().await
+    }
+}

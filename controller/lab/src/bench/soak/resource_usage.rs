@@ -1,0 +1,95 @@
+//! Memory and tasks of this process over time: whether they grow.
+
+use std::fs;
+
+use serde::Serialize;
+
+use command_io::CommandError;
+
+/// Parts of the time, of which the first is the warm-up.
+const PARTS: usize = 10;
+/// What is flat grows by no more than this factor.
+const FLAT: f64 = 1.10;
+
+/// What was seen, look by look.
+#[derive(Debug, Default)]
+pub(super) struct ResourceUsage {
+    memory_kib: Vec<f64>,
+    tasks: Vec<f64>,
+}
+
+/// How something developed: its mean in the part after the warm-up, and in the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct UsageTrend {
+    pub(super) begin: f64,
+    pub(super) end: f64,
+    pub(super) peak: f64,
+}
+
+impl UsageTrend {
+    /// Of values at equal intervals.
+    fn from_samples(values: &[f64]) -> Self {
+        let part = (values.len() / PARTS).max(1);
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let warm = &values[part.min(values.len())..];
+        Self {
+            begin: mean(&warm[..part.min(warm.len())]),
+            end: mean(&warm[warm.len().saturating_sub(part)..]),
+            peak: values.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
+    pub(super) fn is_flat(self) -> bool {
+        self.end <= FLAT * self.begin
+    }
+}
+
+impl ResourceUsage {
+    /// Looks once more.
+    pub(super) fn sample_usage(&mut self) -> Result<(), CommandError> {
+        self.memory_kib.push(resident_kib()?);
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        self.tasks.push(tasks as f64);
+        Ok(())
+    }
+
+    pub(super) fn memory_trend(&self) -> UsageTrend {
+        UsageTrend::from_samples(&self.memory_kib)
+    }
+
+    pub(super) fn task_trend(&self) -> UsageTrend {
+        UsageTrend::from_samples(&self.tasks)
+    }
+}
+
+/// Memory of this process that is in use, as Linux counts it.
+fn resident_kib() -> Result<f64, CommandError> {
+    let status = fs::read_to_string("/proc/self/status");
+    let status = status.map_err(|error| CommandError::failed(&error))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    kib.ok_or_else(|| {
+        CommandError::Failed("this system does not tell how much memory is used".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_does_not_count() {
+        let values: Vec<f64> = (0..100).map(|at| if at < 10 { 1.0 } else { 50.0 }).collect();
+        let course = UsageTrend::from_samples(&values);
+        assert_eq!((course.begin, course.end, course.peak), (50.0, 50.0, 50.0));
+        assert!(course.is_flat());
+    }
+
+    #[test]
+    fn what_grows_is_not_flat() {
+        let values: Vec<f64> = (0..100).map(f64::from).collect();
+        let course = UsageTrend::from_samples(&values);
+        assert_eq!((course.begin, course.end, course.peak), (14.5, 94.5, 99.0));
+        assert!(!course.is_flat());
+    }
+}

@@ -1,0 +1,241 @@
+//! What the controllers are soaked on: embedded switches, each with a server on loopback, joined to
+//! hosts that send, in real time.
+
+use std::net::SocketAddr;
+
+use planner::{Flow, Job};
+use switch::faults::{FaultMix, FaultScript};
+use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::{
+    ClockPace, DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle,
+    EndpointHandle, EndpointIndex, Nanos, QueueLimits, WireEnd, WireIndex, WireSpec, WireState,
+};
+use tokio::net::TcpListener;
+use topology::clos::{self, ClosSpec};
+use topology::{Fabric, FabricNode, FabricParts, HostId, LinkEndpoint, LinkId, SwitchId};
+
+use super::traffic::{LostPacket, SoakTraffic, TrafficCounts};
+use command_io::CommandError;
+
+/// Jobs that send all the time, whether a controller knows of them or not.
+const JOBS: u32 = 12;
+/// Hosts of each.
+const HOSTS: u32 = 3;
+/// The port of every switch that leads to its controllers.
+const CPU_PORT: u16 = 255;
+/// Every cable: far faster than what is sent, so that no queue ever fills.
+const WIRE: WireSpec = WireSpec {
+    bits_per_second: 10_000_000_000,
+    delay_ns: 1_000,
+    queue: QueueLimits { bytes: 1 << 20, mark_from: None },
+};
+/// Every switch refuses some updates and is slow with some writes, all through an hour.
+const REFUSED: [&str; 4] = ["flow_pin", "path", "job_classify", "job_qos"];
+
+/// A fabric that runs.
+pub(super) struct SoakTestbed {
+    pub(super) fabric: Fabric,
+    pub(super) jobs: Vec<Job>,
+    running: EmulatedNetworkHandle,
+    hosts: EndpointIndex,
+    devices: Vec<DeviceIndex>,
+    /// By cable.
+    wires: Vec<WireIndex>,
+    servers: Vec<ServerHandle>,
+}
+
+impl SoakTestbed {
+    /// Four leaves and two spines, empty, and twelve jobs on as many hosts, at rest.
+    pub(super) async fn build_testbed(seed: u64) -> Result<Self, CommandError> {
+        let fabric = clos::build_clos("soak", &ClosSpec::default());
+        let fabric = fabric.map_err(|error| CommandError::failed(&error))?;
+        let jobs: Vec<Job> = (0..JOBS).map(|number| ring_job(&fabric, number)).collect();
+        let mut builder = EmulatedNetworkBuilder::new();
+        let switches = fabric.switches().iter();
+        let devices: Vec<DeviceIndex> = switches
+            .map(|switch| {
+                builder.add_device(DeviceConfig {
+                    device_id: switch.device_id,
+                    cpu_port: CPU_PORT,
+                    levels: 8,
+                })
+            })
+            .collect();
+        let hosts = builder.add_endpoint(Box::new(SoakTraffic::new(&fabric, &jobs)));
+        let mut wires = Vec::new();
+        for link in fabric.links().iter().step_by(2) {
+            let [a, b] =
+                [link.from, link.to].map(|end| endpoint_port(&fabric, &devices, hosts, end));
+            let wire = builder.connect_wire(a?, b?, WIRE);
+            wires.push(wire.map_err(|error| CommandError::failed(&error))?);
+        }
+        let running = builder.spawn().map_err(|error| CommandError::failed(&error))?;
+        let mut ground = Self { fabric, jobs, running, hosts, devices, wires, servers: Vec::new() };
+        ground.start_servers(seed).await?;
+        Ok(ground)
+    }
+
+    /// Puts a server before every switch, and its address into the fabric.
+    async fn start_servers(&mut self, seed: u64) -> Result<(), CommandError> {
+        let mut addresses = Vec::new();
+        for (number, device) in self.devices.iter().enumerate() {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let listener = TcpListener::bind(any).await;
+            let listener = listener.map_err(|error| CommandError::failed(&error))?;
+            let options = ServiceOptions {
+                faults: fault_script(seed + number as u64),
+                ..ServiceOptions::default()
+            };
+            let server = serve(listener, self.running.device(*device), options).await;
+            let server = server.map_err(|error| CommandError::failed(&error))?;
+            addresses.push(server.local_addr().to_string());
+            self.servers.push(server);
+        }
+        let mut switches = self.fabric.switches().to_vec();
+        for (switch, address) in switches.iter_mut().zip(addresses) {
+            switch.p4runtime = Some(address);
+        }
+        self.fabric = Fabric::new(FabricParts {
+            name: self.fabric.name().to_owned(),
+            hosts: self.fabric.hosts().to_vec(),
+            nics: self.fabric.nics().to_vec(),
+            switches,
+            links: self.fabric.links().to_vec(),
+        });
+        Ok(())
+    }
+
+    /// The clock and all flows begin to run.
+    pub(super) async fn start_traffic(&self) -> Result<(), CommandError> {
+        let started = self.running.release_clock(ClockPace::RealTime).await;
+        started.map_err(|error| CommandError::failed(&error))?;
+        self.with_traffic(|traffic, now, out| traffic.start_flows(now, out)).await
+    }
+
+    /// Nothing more is sent.
+    pub(super) async fn stop_traffic(&self) -> Result<(), CommandError> {
+        self.with_traffic(|traffic, _, _| traffic.stop_sending()).await
+    }
+
+    pub(super) async fn current_time(&self) -> Result<Nanos, CommandError> {
+        let now = self.running.now().await;
+        now.map_err(|error| CommandError::failed(&error))
+    }
+
+    /// The packets that have become lost since this was asked last.
+    pub(super) async fn take_lost(&self) -> Result<Vec<LostPacket>, CommandError> {
+        self.with_traffic(|traffic, now, _| traffic.take_lost(now)).await
+    }
+
+    pub(super) async fn traffic_counts(&self) -> Result<TrafficCounts, CommandError> {
+        self.with_traffic(|traffic, _, _| traffic.counts()).await
+    }
+
+    /// Cuts or mends a cable.
+    pub(super) async fn set_cable(
+        &self,
+        link: LinkId,
+        state: WireState,
+    ) -> Result<(), CommandError> {
+        let set = self.running.set_wire_state(self.wires[link.cable_index()], state).await;
+        set.map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Restarts a switch, empty.
+    pub(super) async fn restart_switch(&self, switch: SwitchId) -> Result<(), CommandError> {
+        let restarted = self.servers[switch.index()].restart().await;
+        restarted.map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Packets that the network itself knows to have dropped.
+    pub(super) async fn dropped_packets(&self) -> Result<u64, CommandError> {
+        let mut dropped = 0;
+        for wire in &self.wires {
+            let directions = self.running.wire_counts(*wire).await;
+            for direction in directions.map_err(|error| CommandError::failed(&error))? {
+                let queues = direction.levels.iter();
+                let full: u64 = queues.map(|level| level.dropped.packets).sum();
+                dropped += direction.lost + full;
+            }
+        }
+        for device in &self.devices {
+            let device = self.running.device(*device);
+            let counts = device.with_device(|device| device.counts()).await;
+            let counts = counts.map_err(|error| CommandError::failed(&error))?;
+            dropped += counts.dropped_by_program + counts.dropped_without_program;
+        }
+        Ok(dropped)
+    }
+
+    pub(super) async fn stop(self) {
+        for server in self.servers {
+            server.shutdown().await;
+        }
+        self.running.stop().await;
+    }
+
+    async fn with_traffic<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut SoakTraffic, Nanos, &mut switch::EndpointOutbox) -> R + Send + 'static,
+    ) -> Result<R, CommandError> {
+        let hosts: EndpointHandle = self.running.endpoint(self.hosts);
+        let answer = hosts.with_endpoint(run).await;
+        answer.map_err(|error| CommandError::failed(&error))
+    }
+}
+
+fn endpoint_port(
+    fabric: &Fabric,
+    devices: &[DeviceIndex],
+    hosts: EndpointIndex,
+    end: LinkEndpoint,
+) -> Result<WireEnd, CommandError> {
+    let unknown = || CommandError::Failed(format!("no port {}", fabric.endpoint_name(end)));
+    match end.node {
+        FabricNode::Host(host) => {
+            let nic = fabric.nic_of(host, end.port).ok_or_else(unknown)?;
+            Ok(WireEnd::Nic(hosts, nic.0))
+        }
+        FabricNode::Switch(switch) => {
+            let port = u16::try_from(end.port).map_err(|_| unknown())?;
+            Ok(WireEnd::Device(devices[switch.index()], port))
+        }
+    }
+}
+
+/// What a switch does wrong by itself.
+fn fault_script(seed: u64) -> FaultScript {
+    let mix = FaultMix {
+        tables: REFUSED.map(|table| format!("IngressImpl.{table}")).to_vec(),
+        refusals: 200,
+        delays: 200,
+        longest_delay: std::time::Duration::from_millis(50),
+        drops: 20,
+        restarts: 0,
+        horizon: 10_000,
+    };
+    FaultScript::from_seed(seed, &mix)
+}
+
+/// A job around a ring of hosts on different leaves, which are numbered leaf by leaf.
+fn ring_job(fabric: &Fabric, number: u32) -> Job {
+    let host = |step: u32| HostId((number + step % HOSTS * 3) % 12);
+    let nic = |step: u32| fabric.host(host(step)).nics[0];
+    let flow = |step| Flow {
+        src: nic(step),
+        dst: nic(step + 1),
+        bytes: 1e9,
+        udp_src_port: 0xC000 + number as u16,
+    };
+    Job {
+        id: format!("job{number}").as_str().into(),
+        tenant: None,
+        model: None,
+        gpus: (0..HOSTS).map(|step| (host(step), 1)).collect(),
+        flop_per_iteration: 1e14 * f64::from(number + 1),
+        compute_seconds: 0.5,
+        overlap_from: 0.5,
+        recent_slowdown: 0.0,
+        flows: (0..HOSTS).map(flow).collect(),
+    }
+}

@@ -1,0 +1,217 @@
+//! `crux demo`: the whole system in one process, ECMP against Crux.
+//!
+//! The testbed of Crux §6.1 on the embedded fabric: [`scenario`] says who trains where,
+//! [`emulated_run`] makes one run of it with a controller over real gRPC, [`switch_audit`] asks the
+//! switches what they hold and carried, [`calibration_case`] finds the volumes that the paper withholds,
+//! and [`report`] puts the runs side by side. The decision: nothing is compared but runs of one
+//! scenario on one virtual clock, so every figure but the wall-clock ones is the same on every
+//! machine.
+
+mod calibration;
+mod documents;
+mod emulated_run;
+mod policy_change;
+mod report;
+pub(crate) mod scenario;
+mod switch_audit;
+
+pub(crate) use self::calibration::CALIBRATED;
+pub(crate) use self::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
+pub(crate) use self::policy_change::{measure_change as change, put_in_force};
+pub(crate) use self::scenario::DemoScenario;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use emulator::TimeScale;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use self::emulated_run::EmulatedRun;
+use self::report::DemoReport;
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Run five training jobs on an embedded Clos fabric, under ECMP and under Crux, and compare.
+///
+/// Twelve emulated hosts send real RoCEv2 packets through eight embedded switches; a controller
+/// programs these over P4Runtime. Fails if a table is not what it shall be, if a pinned flow was
+/// seen on another path, or if a job did not finish.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux demo
+  crux demo --seeds 5 --format json
+  crux demo --comm-scale 1.5
+  crux demo --comm-scale 1.5 --change policy.toml")]
+pub(crate) struct DemoArgs {
+    /// Draws the UDP source ports, which ECMP hashes, and the start of every job
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Repeat ECMP and Crux with so many seeds, this one and the following: one ECMP draw is luck
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Multiply the calibrated communication volumes
+    #[arg(long, default_value_t = 1.0, value_parser = comm_scale)]
+    comm_scale: f64,
+    /// Divide sizes and computation times; link rates and packets stay real
+    #[arg(long, default_value = "1000", value_parser = time_scale)]
+    time_scale: TimeScale,
+    /// Iterations of the slowest job that are measured, after one that is not
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    iterations: u16,
+    /// Fit the communication volumes to the case of Crux §2.2 again and print it; no demo
+    #[arg(long)]
+    calibrate: bool,
+    /// Write the fabric and the jobs of the seed there (fabric.json, jobs.json), for other
+    /// networks; no demo
+    #[arg(long, value_name = "FOLDER")]
+    documents: Option<PathBuf>,
+    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
+    /// beside what they measured, before and after
+    #[arg(long, value_name = "POLICY")]
+    change: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+fn comm_scale(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let sensible = (0.01..=100.0).contains(&factor);
+    sensible.then_some(factor).ok_or_else(|| "not from 0.01 to 100".to_owned())
+}
+
+fn time_scale(text: &str) -> Result<TimeScale, String> {
+    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let scale = TimeScale::new(factor).filter(|scale| scale.factor() <= 1e5);
+    scale.ok_or_else(|| "not from 1 to 100000".to_owned())
+}
+
+pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
+    if let Some(folder) = &args.documents {
+        let scenario =
+            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        return documents::write_documents(&scenario, folder);
+    }
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let training =
+        TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
+    if let Some(file) = &args.change {
+        let scenario =
+            DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
+        let changing =
+            policy_change::measure_change(&scenario, files::read_policy_file(file)?, training);
+        return runtime.block_on(changing)?.print_report(args.output);
+    }
+    if args.calibrate {
+        let case = runtime.block_on(calibration::fit_volumes(training))?;
+        return output::print_json(&case);
+    }
+    let runs = runtime.block_on(all_runs(args, training))?;
+    let report = DemoReport::new(args, &runs)?;
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&report)?,
+        OutputFormat::Table => output::print_line(&report)?,
+    }
+    report.check_verified()
+}
+
+/// Everything that was run: each job alone, then ECMP and Crux for every seed.
+#[derive(Debug)]
+struct DemoRuns {
+    scenario: DemoScenario,
+    alone: Vec<EmulatedRun>,
+    comparisons: Vec<SeedComparison>,
+}
+
+/// The two runs of one seed.
+#[derive(Debug)]
+struct SeedComparison {
+    seed: u64,
+    ecmp: EmulatedRun,
+    crux: EmulatedRun,
+}
+
+async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns, CommandError> {
+    let volumes = CALIBRATED.scaled_by(args.comm_scale);
+    let of_seed =
+        |seed: u64| DemoScenario::paper_testbed(volumes, seed).map(|scenario| (seed, scenario));
+    let seeds = (0..args.seeds).map(|more| of_seed(args.seed.wrapping_add(more)));
+    let scenarios = seeds.collect::<Result<Vec<_>, _>>()?;
+    let scenario = DemoScenario::paper_testbed(volumes, args.seed)?;
+
+    let crew = RunPool::new(training);
+    let pairs: Vec<_> = scenarios
+        .into_iter()
+        .map(|(seed, scenario)| {
+            let ecmp = crew.spawn_run(
+                format!("ECMP, seed {seed}"),
+                scenario.clone(),
+                JobVisibility::Hidden,
+            );
+            let crux =
+                crew.spawn_run(format!("Crux, seed {seed}"), scenario, JobVisibility::Reported);
+            (seed, ecmp, crux)
+        })
+        .collect();
+    let alone: Vec<_> = (0..scenario.jobs.len())
+        .map(|index| {
+            let name = format!("{} alone", scenario.jobs[index].id);
+            crew.spawn_run(name, scenario.single_job(index), JobVisibility::Reported)
+        })
+        .collect();
+
+    let mut comparisons = Vec::new();
+    for (seed, ecmp, crux) in pairs {
+        comparisons.push(SeedComparison {
+            seed,
+            ecmp: await_run(ecmp).await?,
+            crux: await_run(crux).await?,
+        });
+    }
+    let mut runs = DemoRuns { scenario, alone: Vec::new(), comparisons };
+    for run in alone {
+        runs.alone.push(await_run(run).await?);
+    }
+    Ok(runs)
+}
+
+/// Runs under way at once: as many as the machine has cores, in the order they were started.
+struct RunPool {
+    training: TrainingOptions,
+    places: Arc<Semaphore>,
+}
+
+impl RunPool {
+    fn new(training: TrainingOptions) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Self { training, places: Arc::new(Semaphore::new(cores)) }
+    }
+
+    fn spawn_run(
+        &self,
+        name: String,
+        scenario: DemoScenario,
+        telling: JobVisibility,
+    ) -> JoinHandle<Result<EmulatedRun, CommandError>> {
+        let (training, places) = (self.training, Arc::clone(&self.places));
+        tokio::spawn(async move {
+            let place =
+                places.acquire_owned().await.map_err(|error| CommandError::failed(&error))?;
+            eprintln!("{name}: started");
+            let begun = std::time::Instant::now();
+            let run = emulated_run::run_emulated(&scenario, telling, training).await;
+            drop(place);
+            eprintln!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
+            run
+        })
+    }
+}
+
+async fn await_run(
+    run: JoinHandle<Result<EmulatedRun, CommandError>>,
+) -> Result<EmulatedRun, CommandError> {
+    run.await.map_err(|error| CommandError::failed(&error))?
+}

@@ -1,0 +1,259 @@
+//! One run: embedded switches, a controller that writes them over gRPC, and jobs that train.
+//!
+//! The clock of the fabric is held until every table is verified, so that the jobs see the finished
+//! network from their first packet. The decision: all runs are made alike and differ only in what
+//! the controller is told: ECMP is a controller that knows the fabric and no job.
+
+use std::time::Duration;
+
+use controller::southbound::DesiredTables;
+use controller::{Config, Controller, ControllerHandle, PlanRollout, StateEvent};
+use emulator::{EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedOptions, TimeScale};
+use planner::Policy;
+use switch::service::{self, ServerHandle, ServiceOptions};
+use tokio::net::TcpListener;
+use topology::document::{self, DocumentFormat};
+use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId, spec};
+
+use super::scenario::DemoScenario;
+use super::switch_audit::{SwitchAuditor, SwitchEvidence};
+use command_io::CommandError;
+
+/// The longest that verified tables are waited for.
+const VERIFY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What the controller is told of the jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobVisibility {
+    /// Nothing: routes only, one level.
+    Hidden,
+    /// Everything, as telemetry.
+    Reported,
+}
+
+/// How long and how finely to train.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrainingOptions {
+    pub(crate) scale: TimeScale,
+    pub(crate) iterations: usize,
+}
+
+/// What a run showed.
+#[derive(Debug)]
+pub(crate) struct EmulatedRun {
+    pub(crate) outcome: EmulationOutcome,
+    /// Plan and report in force.
+    pub(crate) realised: Option<PlanRollout>,
+    /// Share of time that each link between switches was busy, the busiest first.
+    pub(crate) busiest: Vec<(String, f64)>,
+    pub(crate) drops: u64,
+    pub(crate) faults: HostErrorCounts,
+    pub(crate) evidence: SwitchEvidence,
+    pub(crate) entries_written: u64,
+    /// From telemetry (or, without jobs, from the policy) to the last verified switch.
+    pub(crate) telemetry_to_verified: Duration,
+}
+
+/// Builds the fabric of `scenario`, has a controller write it, trains, and looks at it all.
+///
+/// # Errors
+/// Anything but a bad figure: those are in the [`Run`].
+pub(crate) async fn run_emulated(
+    scenario: &DemoScenario,
+    telling: JobVisibility,
+    training: TrainingOptions,
+) -> Result<EmulatedRun, CommandError> {
+    let TrainingOptions { scale, iterations } = training;
+    let stage = ServedTestbed::start_servers(scenario, scale).await?;
+    let controller = stage.start_controller().await?;
+    let telemetry_to_verified = stage.report_jobs(&controller, telling).await?;
+    let written = controller.status_board().all_statuses();
+    let entries_written = written.values().map(|line| line.written.total_entries()).sum();
+    let desired = controller.desired_tables();
+    let realised = controller.current_rollout();
+
+    let witness = SwitchAuditor::new(&stage.fabric).await?;
+    let different = witness.different_entries(&desired).await?;
+    let outcome = stage.train_jobs(iterations).await?;
+    let busiest = stage.busiest_links().await?;
+    stage.testbed.drain_flows().await.map_err(|error| CommandError::failed(&error))?;
+    let evidence = stage.collect_evidence(&witness, different, &desired, realised.as_ref()).await?;
+
+    let drops =
+        stage.testbed.dropped_packets().await.map_err(|error| CommandError::failed(&error))?;
+    let faults = stage.testbed.host_errors().await.map_err(|error| CommandError::failed(&error))?;
+    controller.shutdown().await;
+    stage.close().await;
+    Ok(EmulatedRun {
+        outcome,
+        realised,
+        busiest,
+        drops,
+        faults,
+        evidence,
+        entries_written,
+        telemetry_to_verified,
+    })
+}
+
+/// A testbed whose switches are served, and its fabric with their addresses.
+pub(crate) struct ServedTestbed<'a> {
+    scenario: &'a DemoScenario,
+    scale: TimeScale,
+    testbed: EmulatedTestbed,
+    fabric: Fabric,
+    servers: Vec<ServerHandle>,
+}
+
+impl<'a> ServedTestbed<'a> {
+    /// Builds the fabric with its jobs, and serves every switch on a port of the loopback.
+    pub(crate) async fn start_servers(
+        scenario: &'a DemoScenario,
+        scale: TimeScale,
+    ) -> Result<Self, CommandError> {
+        let testbed = EmulatedTestbed::build(
+            &scenario.fabric,
+            &scenario.jobs,
+            scale,
+            TestbedOptions::default(),
+        );
+        let testbed = testbed.map_err(|error| CommandError::failed(&error))?;
+        let mut servers = Vec::new();
+        for switch in 0..scenario.fabric.switches().len() {
+            let listener = TcpListener::bind("127.0.0.1:0").await;
+            let listener = listener.map_err(|error| CommandError::failed(&error))?;
+            let device = testbed.device(SwitchId::from(switch));
+            let server = service::serve(listener, device, ServiceOptions::default()).await;
+            servers.push(server.map_err(|error| CommandError::failed(&error))?);
+        }
+        let fabric = with_addresses(&scenario.fabric, &servers)?;
+        Ok(Self { scenario, scale, testbed, fabric, servers })
+    }
+
+    /// The fabric and its jobs.
+    pub(crate) fn testbed(&self) -> &EmulatedTestbed {
+        &self.testbed
+    }
+
+    /// Starts the jobs and lets them train.
+    pub(crate) async fn train_jobs(
+        &self,
+        iterations: usize,
+    ) -> Result<EmulationOutcome, CommandError> {
+        let trained = self.testbed.train_jobs(&self.job_starts(), iterations).await;
+        trained.map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Starts the jobs and leaves the clock held; what it says.
+    pub(crate) async fn begin_training(&self) -> Result<Duration, CommandError> {
+        let begun = self.testbed.start_jobs(&self.job_starts()).await;
+        begun.map_err(|error| CommandError::failed(&error))?;
+        let now = self.testbed.network_handle().now().await;
+        now.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Lets virtual time come to `at`, if it has not; what the clock then says.
+    pub(crate) async fn advance_to(&self, at: Duration) -> Result<Duration, CommandError> {
+        let handle = self.testbed.network_handle();
+        let now = handle.now().await.map_err(|error| CommandError::failed(&error))?;
+        let until = now.max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+        let passed = handle.run_until(until).await;
+        passed.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Lets so much virtual time pass.
+    pub(crate) async fn advance_by(&self, time: Duration) -> Result<(), CommandError> {
+        let now = self.testbed.network_handle().now().await;
+        let now = now.map_err(|error| CommandError::failed(&error))?;
+        self.advance_to(Duration::from_nanos(now) + time).await.map(drop)
+    }
+
+    /// When each job starts, in virtual time.
+    fn job_starts(&self) -> Vec<u64> {
+        let starts = self.scenario.start_seconds().into_iter();
+        starts.map(|start| self.scale.shrink_seconds(start)).collect()
+    }
+
+    /// A controller that has learned the fabric.
+    pub(crate) async fn start_controller(&self) -> Result<ControllerHandle, CommandError> {
+        let policy = Policy { levels: TestbedOptions::default().levels, ..Policy::default() };
+        let config = Config::default();
+        let started = Controller::start(config, self.fabric.clone(), policy).await;
+        started.map_err(|error| CommandError::failed(&error))
+    }
+
+    /// Gives the controller its telemetry and waits for verified tables.
+    pub(crate) async fn report_jobs(
+        &self,
+        controller: &ControllerHandle,
+        telling: JobVisibility,
+    ) -> Result<Duration, CommandError> {
+        let verified = controller.await_verified(1, VERIFY_DEADLINE).await;
+        let routed = verified.map_err(|error| CommandError::failed(&error))?;
+        if telling == JobVisibility::Hidden {
+            return Ok(routed.total_duration());
+        }
+        let jobs = StateEvent::JobsChanged(self.scenario.jobs.clone());
+        let receipt =
+            controller.submit_event(jobs).await.map_err(|error| CommandError::failed(&error))?;
+        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+        if let Some(finding) = receipt.findings.iter().find(is_error) {
+            return Err(CommandError::Failed(finding.to_string()));
+        }
+        let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
+        Ok(verified.map_err(|error| CommandError::failed(&error))?.total_duration())
+    }
+
+    async fn collect_evidence(
+        &self,
+        witness: &SwitchAuditor,
+        different_entries: usize,
+        desired: &DesiredTables,
+        realised: Option<&PlanRollout>,
+    ) -> Result<SwitchEvidence, CommandError> {
+        let later = witness.different_entries(desired).await?;
+        let Some(realised) = realised else {
+            return Err(CommandError::Failed("the controller has made no plan".to_owned()));
+        };
+        let strays = witness.misrouted_flows(&realised.plan).await?;
+        Ok(SwitchEvidence {
+            entries: desired.tables.values().map(|held| held.len()).sum(),
+            different_entries: different_entries + later,
+            pins: realised.plan.flows.iter().filter(|flow| flow.pinned).count(),
+            strays,
+        })
+    }
+
+    async fn busiest_links(&self) -> Result<Vec<(String, f64)>, CommandError> {
+        let busy =
+            self.testbed.busy_fractions().await.map_err(|error| CommandError::failed(&error))?;
+        let links = self.fabric.links().iter().zip(busy).enumerate();
+        let between_switches = links.filter(|(_, (link, _))| {
+            [link.from, link.to].iter().all(|end| matches!(end.node, FabricNode::Switch(_)))
+        });
+        let mut busiest: Vec<_> = between_switches
+            .map(|(index, (_, busy))| (self.fabric.link_name(LinkId::from(index)), busy))
+            .collect();
+        busiest.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(busiest)
+    }
+
+    pub(crate) async fn close(self) {
+        for server in self.servers {
+            server.shutdown().await;
+        }
+        self.testbed.stop().await;
+    }
+}
+
+/// The fabric as a controller gets it: through its document, with the address of every switch.
+fn with_addresses(fabric: &Fabric, servers: &[ServerHandle]) -> Result<Fabric, CommandError> {
+    let mut explicit = spec::explicit_document(fabric);
+    for (switch, server) in explicit.switches.iter_mut().zip(servers) {
+        switch.p4runtime = Some(server.local_addr().to_string());
+    }
+    let text = document::print_document(&explicit, DocumentFormat::Json)
+        .map_err(|error| CommandError::failed(&error))?;
+    spec::parse_fabric(&text, DocumentFormat::Json, "the demo's fabric")
+        .map_err(CommandError::document)
+}

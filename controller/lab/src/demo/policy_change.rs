@@ -1,0 +1,207 @@
+//! A change of policy on a fabric under traffic: what `crux policy diff` foretells, beside what the
+//! jobs then measure of themselves.
+//!
+//! The controller is asked and told as an operator would, through its service; the jobs do not stop
+//! for it. The decision: before and after are measured in one run, so that all that differs is the
+//! policy. The clock is held while switches are written, with packets on the wires.
+
+use controller::Config;
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PolicyFile, PreviewPolicyRequest,
+};
+use controller::preview::{JobChange, PolicyPreview, ValueChange};
+use emulator::EmulationOutcome;
+use serde::Serialize;
+
+use super::emulated_run::{JobVisibility, ServedTestbed, TrainingOptions};
+use super::scenario::DemoScenario;
+use command_io::CommandError;
+use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Iterations of the slowest job that pass unmeasured after the change: as long as the forecast
+/// lets jobs find their phases.
+const SETTLING: usize = 10;
+
+/// What was foretold of a change, and what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MeasuredChange {
+    /// What the policy says differently.
+    policy: Vec<String>,
+    jobs: Vec<JobForecast>,
+    gpu_utilization: ValueChange<ForecastFigure>,
+    /// Flows that took another path, or were pinned or no longer.
+    flows: usize,
+    /// Entries that were foretold to be written.
+    entries: usize,
+    /// The largest relative difference between a figure foretold and measured.
+    largest_difference: f64,
+    /// What the forecast itself says of its limits.
+    findings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct JobForecast {
+    id: String,
+    level: ValueChange<Option<u8>>,
+    iteration_seconds: ValueChange<ForecastFigure>,
+}
+
+/// A figure foretold and measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ForecastFigure {
+    foretold: Option<f64>,
+    measured: Option<f64>,
+}
+
+impl ForecastFigure {
+    /// Measured against foretold, relative.
+    fn relative_error(self) -> Option<f64> {
+        let both = self.foretold.zip(self.measured);
+        both.map(|(foretold, measured)| measured / foretold - 1.0)
+    }
+}
+
+/// Trains under the default policy, applies the one of `text`, and trains on.
+///
+/// # Errors
+/// The policy is refused or taken back, or the jobs make no headway.
+pub(crate) async fn measure_change(
+    scenario: &DemoScenario,
+    text: PolicyFile,
+    training: TrainingOptions,
+) -> Result<MeasuredChange, CommandError> {
+    let TrainingOptions { scale, iterations } = training;
+    let stage = ServedTestbed::start_servers(scenario, scale).await?;
+    let controller = stage.start_controller().await?;
+    stage.report_jobs(&controller, JobVisibility::Reported).await?;
+    let service = NorthboundService::new(controller.access().clone(), &Config::default());
+    let wish = PreviewPolicyRequest { policy: Some(text), ..PreviewPolicyRequest::default() };
+    let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
+    let before = stage.train_jobs(iterations).await?;
+    put_in_force(&service, wish, "crux demo").await?;
+    let after = stage.testbed().continue_training(SETTLING, iterations).await;
+    let after = after.map_err(|error| CommandError::failed(&error))?;
+    controller.shutdown().await;
+    stage.close().await;
+    Ok(MeasuredChange::new(&preview, &before, &after))
+}
+
+/// Applies a policy as an operator would.
+///
+/// # Errors
+/// It is refused or taken back.
+pub(crate) async fn put_in_force(
+    service: &NorthboundService,
+    wish: PreviewPolicyRequest,
+    who: &str,
+) -> Result<(), CommandError> {
+    let order = ApplyPolicyRequest { wish, who: who.to_owned(), ..ApplyPolicyRequest::default() };
+    let done = service.apply_policy(&order).await.map_err(CommandError::document)?;
+    match done.applied {
+        true => Ok(()),
+        false => Err(CommandError::Failed(topology::one_line(&done.findings))),
+    }
+}
+
+impl MeasuredChange {
+    fn new(preview: &PolicyPreview, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
+        let changes = preview.jobs.iter().chain(&preview.unchanged);
+        let mut jobs: Vec<JobForecast> =
+            changes.map(|change| JobForecast::new(change, before, after)).collect();
+        jobs.sort_by(|a, b| a.id.cmp(&b.id));
+        let utilization = |foretold, outcome: &EmulationOutcome| ForecastFigure {
+            foretold: Some(foretold),
+            measured: Some(outcome.gpu_utilization()),
+        };
+        let foretold = &preview.gpu_utilization;
+        let gpu_utilization = ValueChange {
+            before: utilization(foretold.before, before),
+            after: utilization(foretold.after, after),
+        };
+        let figures = jobs.iter().map(|job| &job.iteration_seconds);
+        let figures = figures.chain([&gpu_utilization]);
+        let differences = figures.flat_map(|change| [change.before, change.after]);
+        let differences = differences.filter_map(ForecastFigure::relative_error);
+        Self {
+            policy: preview.policy.clone(),
+            largest_difference: differences.map(f64::abs).fold(0.0, f64::max),
+            jobs,
+            gpu_utilization,
+            flows: preview.flows.len(),
+            entries: preview.switches.iter().map(|switch| switch.entries.len()).sum(),
+            findings: preview.findings.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Prints it.
+    pub(crate) fn print_report(&self, output: FormatArg) -> Result<(), CommandError> {
+        if output.format == OutputFormat::Json {
+            return output::print_json(self);
+        }
+        self.policy.iter().try_for_each(output::print_line)?;
+        output::print_line(format_args!(
+            "{} flows change, {} entries\n",
+            self.flows, self.entries
+        ))?;
+        let headings = [
+            "",
+            "level",
+            "before s: foretold",
+            "measured",
+            "",
+            "after s: foretold",
+            "measured",
+            "",
+        ];
+        let mut table = output::new_table(headings);
+        for job in &self.jobs {
+            let [before, after] = [job.iteration_seconds.before, job.iteration_seconds.after]
+                .map(|figure| figure.table_cells(|seconds| format!("{seconds:.4}")));
+            let [first, then] = [job.level.before, job.level.after]
+                .map(|level| level.map_or("-".to_owned(), |level| level.to_string()));
+            let level = match first == then {
+                true => first,
+                false => format!("{first} -> {then}"),
+            };
+            table.add_row([vec![job.id.clone(), level], before, after].concat());
+        }
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        let ValueChange { before, after } = self.gpu_utilization;
+        let name = vec!["GPU utilisation".to_owned(), String::new()];
+        table.add_row([name, before.table_cells(share), after.table_cells(share)].concat());
+        output::print_line(table)?;
+        self.findings.iter().try_for_each(output::print_line)?;
+        output::print_line(format_args!(
+            "\nlargest difference between foretold and measured: {:.1} %",
+            self.largest_difference * 100.0
+        ))
+    }
+}
+
+impl JobForecast {
+    fn new(change: &JobChange, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
+        let figure = |foretold, outcome: &EmulationOutcome| {
+            let job = outcome.jobs.iter().find(|job| job.id.as_str() == change.id);
+            ForecastFigure { foretold, measured: job.and_then(|job| job.mean_iteration_seconds) }
+        };
+        Self {
+            id: change.id.clone(),
+            level: change.level.clone(),
+            iteration_seconds: ValueChange {
+                before: figure(change.iteration_seconds.before, before),
+                after: figure(change.iteration_seconds.after, after),
+            },
+        }
+    }
+}
+
+impl ForecastFigure {
+    /// Foretold, measured, and the difference.
+    fn table_cells(self, show: impl Fn(f64) -> String) -> Vec<String> {
+        let text = |value: Option<f64>| value.map_or("-".to_owned(), &show);
+        let difference = self.relative_error();
+        let difference = difference.map(|share| format!("{:+.1} %", share * 100.0));
+        let difference = difference.unwrap_or_default();
+        vec![text(self.foretold), text(self.measured), difference]
+    }
+}

@@ -1,0 +1,400 @@
+//! The runs side by side, for people and programs, and the verdict.
+//!
+//! JSON and table show the same figures. Changes are relative: -0.18 is 18 % less than under ECMP.
+//! Where the paper gives a figure for the same scenario, it stands beside ours.
+
+use std::fmt;
+
+use comfy_table::Table;
+use emulator::EmulatedJobOutcome;
+use planner::{JobId, PlanDocument};
+use serde::Serialize;
+
+use super::calibration::CALIBRATED;
+use super::emulated_run::EmulatedRun;
+use super::{DemoArgs, DemoRuns, SeedComparison};
+use command_io::CommandError;
+use command_io::output;
+
+/// Links that are shown.
+const BUSIEST: usize = 8;
+
+/// Crux §6.2: change of GPU utilisation and of the iteration times of GPT, BERT and ResNet.
+const PAPER_UTILIZATION: f64 = 0.139;
+const PAPER_JOBS: [(&str, f64); 3] = [("gpt", -0.18), ("bert", -0.15), ("resnet", 0.02)];
+
+/// Everything that the demo says.
+#[derive(Debug, Serialize)]
+pub(super) struct DemoReport {
+    seed: u64,
+    time_scale: f64,
+    comm_scale: f64,
+    iterations: u16,
+    calibration: VolumeSource,
+    jobs: Vec<DemoJobReport>,
+    gpu_utilization: ThreeRunFigures,
+    gpu_utilization_change: ChangeFromEcmp,
+    seeds: Vec<DemoSeedReport>,
+    busiest_links: BusiestLinks,
+    flows: Vec<FlowPathReport>,
+    switches: usize,
+    entries_written: u64,
+    entries: usize,
+    different_entries: usize,
+    pins: usize,
+    strays: Vec<String>,
+    verified: bool,
+    telemetry_to_verified_ms: f64,
+    drops: TwoRunFigures<u64>,
+    retransmitted: TwoRunFigures<u64>,
+}
+
+/// Where the communication volumes come from.
+#[derive(Debug, Serialize)]
+struct VolumeSource {
+    source: &'static str,
+    gpt_all_reduce_bytes: f64,
+    bert_all_reduce_bytes: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ThreeRunFigures {
+    alone: f64,
+    ecmp: f64,
+    crux: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct TwoRunFigures<T> {
+    ecmp: T,
+    crux: T,
+}
+
+/// From ECMP to Crux, relative.
+#[derive(Debug, Serialize)]
+struct ChangeFromEcmp {
+    ours: f64,
+    paper: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct DemoJobReport {
+    id: String,
+    gpus: u32,
+    level: u8,
+    iteration_seconds: ThreeRunFigures,
+    iteration_change: ChangeFromEcmp,
+}
+
+/// The changes of one seed.
+#[derive(Debug, Serialize)]
+struct DemoSeedReport {
+    seed: u64,
+    gpu_utilization: TwoRunFigures<f64>,
+    gpu_utilization_change: f64,
+    iteration_changes: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct BusiestLinks {
+    ecmp: Vec<BusyLinkReport>,
+    crux: Vec<BusyLinkReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct BusyLinkReport {
+    link: String,
+    busy_fraction: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct FlowPathReport {
+    job: String,
+    udp_src_port: u16,
+    path: Vec<String>,
+}
+
+impl DemoReport {
+    /// # Errors
+    /// A run lacks a job or a plan.
+    pub(super) fn new(args: &DemoArgs, runs: &DemoRuns) -> Result<Self, CommandError> {
+        let first = runs.comparisons.first().ok_or_else(|| missing_error("a comparison"))?;
+        let plan = plan_document(&first.crux)?;
+        let jobs = runs.scenario.jobs.iter().zip(&runs.alone);
+        let jobs = jobs.map(|(job, alone)| job_report(&job.id, alone, first, &plan));
+        let ends =
+            || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
+        let strays: Vec<String> =
+            ends().flat_map(|run| run.evidence.strays.iter().cloned()).collect();
+        let utilization = ThreeRunFigures {
+            alone: alone_utilization(&runs.alone),
+            ecmp: first.ecmp.outcome.gpu_utilization(),
+            crux: first.crux.outcome.gpu_utilization(),
+        };
+        Ok(Self {
+            seed: args.seed,
+            time_scale: args.time_scale.factor(),
+            comm_scale: args.comm_scale,
+            iterations: args.iterations,
+            calibration: VolumeSource::from_calibration(),
+            jobs: jobs.collect::<Result<_, _>>()?,
+            gpu_utilization_change: ChangeFromEcmp {
+                ours: utilization.crux / utilization.ecmp - 1.0,
+                paper: PAPER_UTILIZATION,
+            },
+            gpu_utilization: utilization,
+            seeds: runs.comparisons.iter().map(seed_report).collect(),
+            busiest_links: BusiestLinks {
+                ecmp: busiest_links(&first.ecmp),
+                crux: busiest_links(&first.crux),
+            },
+            flows: flow_reports(&plan),
+            switches: runs.scenario.fabric.switches().len(),
+            entries_written: first.crux.entries_written,
+            entries: first.crux.evidence.entries,
+            different_entries: ends().map(|run| run.evidence.different_entries).sum(),
+            pins: first.crux.evidence.pins,
+            strays,
+            verified: ends().all(|run| run.evidence.is_clean()),
+            telemetry_to_verified_ms: first.crux.telemetry_to_verified.as_secs_f64() * 1e3,
+            drops: TwoRunFigures { ecmp: first.ecmp.drops, crux: first.crux.drops },
+            retransmitted: TwoRunFigures {
+                ecmp: first.ecmp.faults.retransmitted,
+                crux: first.crux.faults.retransmitted,
+            },
+        })
+    }
+
+    /// # Errors
+    /// A table is not what it shall be, or a pinned flow was not seen where it shall be.
+    pub(super) fn check_verified(&self) -> Result<(), CommandError> {
+        if self.verified {
+            return Ok(());
+        }
+        let strays = self.strays.join("\n  ");
+        let tables = format!("{} entries differ from the desired ones", self.different_entries);
+        Err(CommandError::Failed(format!("{tables}; not on the planned path:\n  {strays}")))
+    }
+}
+
+impl VolumeSource {
+    fn from_calibration() -> Self {
+        Self {
+            source: "fitted to Crux section 2.2 (GPT 1.53 s alone, 1.70 s shared; BERT -7.7 %) by \
+                     crux demo --calibrate",
+            gpt_all_reduce_bytes: CALIBRATED.gpt,
+            bert_all_reduce_bytes: CALIBRATED.bert,
+        }
+    }
+}
+
+fn missing_error(what: &str) -> CommandError {
+    CommandError::Failed(format!("the demo has no {what} to report"))
+}
+
+fn plan_document(run: &EmulatedRun) -> Result<PlanDocument, CommandError> {
+    let realised = run.realised.as_ref().ok_or_else(|| missing_error("plan"))?;
+    Ok(PlanDocument::new(&realised.fabric, &realised.plan, &realised.report))
+}
+
+fn job_outcome<'a>(
+    run: &'a EmulatedRun,
+    id: &JobId,
+) -> Result<&'a EmulatedJobOutcome, CommandError> {
+    run.outcome.jobs.iter().find(|job| job.id == *id).ok_or_else(|| missing_error(id.as_str()))
+}
+
+fn iteration_seconds(run: &EmulatedRun, id: &JobId) -> Result<f64, CommandError> {
+    job_outcome(run, id)?.mean_iteration_seconds.ok_or_else(|| missing_error(id.as_str()))
+}
+
+fn job_report(
+    id: &JobId,
+    alone: &EmulatedRun,
+    first: &SeedComparison,
+    plan: &PlanDocument,
+) -> Result<DemoJobReport, CommandError> {
+    let (ecmp, crux) = (iteration_seconds(&first.ecmp, id)?, iteration_seconds(&first.crux, id)?);
+    let planned = plan.jobs.iter().find(|job| job.id == id.as_str());
+    let paper = PAPER_JOBS.iter().find(|(model, _)| id.as_str().starts_with(model));
+    Ok(DemoJobReport {
+        id: id.to_string(),
+        gpus: job_outcome(alone, id)?.gpus,
+        level: planned.ok_or_else(|| missing_error("level"))?.level,
+        iteration_seconds: ThreeRunFigures { alone: iteration_seconds(alone, id)?, ecmp, crux },
+        iteration_change: ChangeFromEcmp {
+            ours: crux / ecmp - 1.0,
+            paper: paper.map_or(f64::NAN, |(_, change)| *change),
+        },
+    })
+}
+
+/// As if every job had the fabric to itself.
+fn alone_utilization(alone: &[EmulatedRun]) -> f64 {
+    let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
+    let busy: f64 = jobs().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
+    busy / jobs().map(|job| f64::from(job.gpus)).sum::<f64>()
+}
+
+fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {
+    let SeedComparison { seed, ecmp, crux } = comparison;
+    let utilization = TwoRunFigures {
+        ecmp: ecmp.outcome.gpu_utilization(),
+        crux: crux.outcome.gpu_utilization(),
+    };
+    let times = |run: &EmulatedRun| -> Vec<f64> {
+        let jobs = run.outcome.jobs.iter();
+        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN)).collect()
+    };
+    let changes = times(crux).into_iter().zip(times(ecmp)).map(|(crux, ecmp)| crux / ecmp - 1.0);
+    DemoSeedReport {
+        seed: *seed,
+        gpu_utilization_change: utilization.crux / utilization.ecmp - 1.0,
+        gpu_utilization: utilization,
+        iteration_changes: changes.collect(),
+    }
+}
+
+fn busiest_links(run: &EmulatedRun) -> Vec<BusyLinkReport> {
+    let links = run.busiest.iter().take(BUSIEST);
+    let report = |(link, busy_fraction): &(String, f64)| BusyLinkReport {
+        link: link.clone(),
+        busy_fraction: *busy_fraction,
+    };
+    links.map(report).collect()
+}
+
+fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
+    let report = |flow: &planner::PlannedFlowDocument| FlowPathReport {
+        job: flow.job.clone(),
+        udp_src_port: flow.udp_src_port,
+        path: flow.path.clone(),
+    };
+    plan.flows.iter().map(report).collect()
+}
+
+impl fmt::Display for DemoReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, iterations, time_scale, comm_scale, .. } = self;
+        writeln!(
+            f,
+            "Testbed of Crux (SIGCOMM 2024) section 6.2, 96 GPUs, {} switches.",
+            self.switches
+        )?;
+        writeln!(
+            f,
+            "seed {seed}, {iterations} iterations of the slowest job, time scale {time_scale}, \
+             communication x {comm_scale}"
+        )?;
+        writeln!(
+            f,
+            "volumes: GPT {:.2e} B, BERT {:.2e} B per all-reduce, {}\n",
+            self.calibration.gpt_all_reduce_bytes,
+            self.calibration.bert_all_reduce_bytes,
+            self.calibration.source
+        )?;
+        writeln!(f, "{}\n", self.job_table())?;
+        let utilization = &self.gpu_utilization;
+        writeln!(
+            f,
+            "GPU utilisation: alone {:.1} %, ECMP {:.1} %, Crux {:.1} %: {} vs ECMP (paper {})",
+            utilization.alone * 100.0,
+            utilization.ecmp * 100.0,
+            utilization.crux * 100.0,
+            format_percent(self.gpu_utilization_change.ours),
+            format_percent(self.gpu_utilization_change.paper),
+        )?;
+        self.write_seeds(f)?;
+        writeln!(f, "\n{}\n", self.link_table())?;
+        writeln!(f, "{}\n", self.path_table())?;
+        self.write_evidence(f)
+    }
+}
+
+impl DemoReport {
+    fn job_table(&self) -> Table {
+        let headings =
+            ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux vs ECMP", "paper"];
+        let mut table = output::new_table(headings);
+        for job in &self.jobs {
+            let times = &job.iteration_seconds;
+            table.add_row([
+                job.id.clone(),
+                job.gpus.to_string(),
+                job.level.to_string(),
+                format!("{:.4}", times.alone),
+                format!("{:.4}", times.ecmp),
+                format!("{:.4}", times.crux),
+                format_percent(job.iteration_change.ours),
+                format_percent(job.iteration_change.paper),
+            ]);
+        }
+        table
+    }
+
+    /// One ECMP draw is luck; over several seeds the mean says more.
+    fn write_seeds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.seeds.len() < 2 {
+            return writeln!(f, "one draw of ECMP's hash; --seeds 10 shows how much of it is luck");
+        }
+        let count = self.seeds.len() as f64;
+        let changes = || self.seeds.iter().map(|seed| seed.gpu_utilization_change);
+        let (mean, least) = (changes().sum::<f64>() / count, changes().fold(f64::MAX, f64::min));
+        let most = changes().fold(f64::MIN, f64::max);
+        writeln!(
+            f,
+            "over {count} seeds: mean {}, from {} to {}",
+            format_percent(mean),
+            format_percent(least),
+            format_percent(most)
+        )?;
+        for (index, job) in self.jobs.iter().enumerate() {
+            let changes = self.seeds.iter().filter_map(|seed| seed.iteration_changes.get(index));
+            writeln!(f, "  {} {}", job.id, format_percent(changes.sum::<f64>() / count))?;
+        }
+        Ok(())
+    }
+
+    fn link_table(&self) -> Table {
+        let mut table =
+            output::new_table(["busiest under ECMP", "busy", "busiest under Crux", "busy"]);
+        for (ecmp, crux) in self.busiest_links.ecmp.iter().zip(&self.busiest_links.crux) {
+            let busy = |link: &BusyLinkReport| format!("{:.1} %", link.busy_fraction * 100.0);
+            table.add_row([ecmp.link.clone(), busy(ecmp), crux.link.clone(), busy(crux)]);
+        }
+        table
+    }
+
+    fn path_table(&self) -> Table {
+        let mut table = output::new_table(["job", "UDP port", "path under Crux"]);
+        for flow in self.flows.iter().filter(|flow| flow.path.len() > 3) {
+            table.add_row([flow.job.clone(), flow.udp_src_port.to_string(), flow.path.join(" > ")]);
+        }
+        table
+    }
+
+    fn write_evidence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} entries written, {} held, {} differ; {} flows pinned, {} astray; {} ms from \
+             telemetry to the last verified write",
+            self.entries_written,
+            self.entries,
+            self.different_entries,
+            self.pins,
+            self.strays.len(),
+            self.telemetry_to_verified_ms.round(),
+        )?;
+        write!(
+            f,
+            "packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}",
+            self.drops.ecmp, self.drops.crux, self.retransmitted.ecmp, self.retransmitted.crux
+        )
+    }
+}
+
+fn format_percent(change: f64) -> String {
+    // Adding zero makes a negative zero positive.
+    let rounded = (change * 1000.0).round() / 10.0 + 0.0;
+    format!("{rounded:+.1} %")
+}

@@ -1,0 +1,337 @@
+//! The jobs of the demo: who trains what, where, and how much it sends.
+//!
+//! Two cases. The *testbed* is that of Crux §6.1 and §6.2: 12 hosts of 8 GPUs and 4 NICs under 4
+//! leaves, with a 48-GPU GPT, two 16-GPU BERT and two 8-GPU ResNet jobs, which use every GPU. The
+//! *calibration* case is that of Crux §2.2, from which [`calibration_case`](super::calibration_case) takes
+//! the volumes that the paper does not print.
+//!
+//! The paper does not print the placement either. Ours follows one rule, fixed before anything was
+//! measured: every job spans as many leaves as it can (GPT takes two hosts on leaves 1 and 2 and
+//! one on leaves 3 and 4, each BERT four GPUs on every leaf, each ResNet four on leaves 3 and 4),
+//! so all of them meet on leaf-spine links. Four GPUs use the two NICs on their side of the host.
+
+use std::collections::BTreeMap;
+
+use planner::{Flow, Job, JobId, ModelProfile};
+use topology::document::DocumentFormat;
+use topology::{Fabric, HostId, clos, examples, spec};
+
+use command_io::CommandError;
+
+/// What a job of the scenario is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrainedModel {
+    Gpt,
+    Bert,
+    ResNet,
+}
+
+impl TrainedModel {
+    fn profile_name(self) -> &'static str {
+        match self {
+            Self::Gpt => "gpt-24l/A100",
+            Self::Bert => "bert-large-seq512/A100",
+            Self::ResNet => "resnet50/A100",
+        }
+    }
+
+    pub(super) fn find_profile(self) -> Result<&'static ModelProfile, CommandError> {
+        let name = self.profile_name();
+        let found = planner::builtin_profiles().iter().find(|profile| profile.name == name);
+        found.ok_or_else(|| CommandError::Failed(format!("no built-in profile is called {name}")))
+    }
+}
+
+/// Bytes that the all-reduce of each model is about, per iteration and whole job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AllReduceVolumes {
+    pub(super) gpt: f64,
+    pub(super) bert: f64,
+}
+
+impl AllReduceVolumes {
+    /// ResNet is in no case that the paper gives times for: its gradients, as many times over as
+    /// BERT's volume is BERT's gradients.
+    fn volume_of(self, model: TrainedModel) -> Result<f64, CommandError> {
+        let gradients =
+            |model: TrainedModel| Ok(model.find_profile()?.gradient_bytes.unwrap_or(0.0));
+        Ok(match model {
+            TrainedModel::Gpt => self.gpt,
+            TrainedModel::Bert => self.bert,
+            TrainedModel::ResNet => {
+                gradients(TrainedModel::ResNet)? * self.bert / gradients(TrainedModel::Bert)?
+            }
+        })
+    }
+
+    pub(super) fn scaled_by(self, factor: f64) -> Self {
+        Self { gpt: self.gpt * factor, bert: self.bert * factor }
+    }
+}
+
+/// GPUs of a job on one host, and the NICs they use.
+pub(crate) type HostShare<'a> = (&'a str, u32, &'a [u32]);
+
+/// A job and where it is placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScenarioJob<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) model: TrainedModel,
+    pub(crate) shares: &'a [HostShare<'a>],
+}
+
+pub(crate) const WHOLE: &[u32] = &[0, 1, 2, 3];
+pub(crate) const LEFT: &[u32] = &[0, 1];
+pub(crate) const RIGHT: &[u32] = &[2, 3];
+
+const TESTBED: [ScenarioJob<'static>; 5] = [
+    ScenarioJob {
+        id: "gpt",
+        model: TrainedModel::Gpt,
+        shares: &[
+            ("h1", 8, WHOLE),
+            ("h2", 8, WHOLE),
+            ("h4", 8, WHOLE),
+            ("h5", 8, WHOLE),
+            ("h7", 8, WHOLE),
+            ("h10", 8, WHOLE),
+        ],
+    },
+    ScenarioJob {
+        id: "bert-1",
+        model: TrainedModel::Bert,
+        shares: &[("h3", 4, LEFT), ("h6", 4, LEFT), ("h8", 4, LEFT), ("h11", 4, LEFT)],
+    },
+    ScenarioJob {
+        id: "bert-2",
+        model: TrainedModel::Bert,
+        shares: &[("h3", 4, RIGHT), ("h6", 4, RIGHT), ("h9", 4, LEFT), ("h12", 4, LEFT)],
+    },
+    ScenarioJob {
+        id: "resnet-1",
+        model: TrainedModel::ResNet,
+        shares: &[("h8", 4, RIGHT), ("h11", 4, RIGHT)],
+    },
+    ScenarioJob {
+        id: "resnet-2",
+        model: TrainedModel::ResNet,
+        shares: &[("h9", 4, RIGHT), ("h12", 4, RIGHT)],
+    },
+];
+
+const CALIBRATION: [ScenarioJob<'static>; 2] = [
+    ScenarioJob {
+        id: "gpt",
+        model: TrainedModel::Gpt,
+        shares: &[
+            ("h1", 8, WHOLE),
+            ("h2", 8, WHOLE),
+            ("h3", 8, WHOLE),
+            ("h4", 8, WHOLE),
+            ("h7", 8, WHOLE),
+            ("h8", 8, WHOLE),
+            ("h9", 8, WHOLE),
+            ("h10", 8, WHOLE),
+        ],
+    },
+    ScenarioJob {
+        id: "bert",
+        model: TrainedModel::Bert,
+        shares: &[("h5", 4, LEFT), ("h6", 4, LEFT), ("h11", 4, LEFT), ("h12", 4, LEFT)],
+    },
+];
+
+/// A fabric and its jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct DemoScenario {
+    pub(crate) fabric: Fabric,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) seed: u64,
+}
+
+impl DemoScenario {
+    /// The testbed of Crux §6.1 with the jobs of §6.2.
+    pub(crate) fn paper_testbed(
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
+        Self::on_testbed(&TESTBED, volumes, seed)
+    }
+
+    /// The testbed of Crux §6.1 with other jobs.
+    pub(crate) fn on_testbed(
+        placed: &[ScenarioJob<'_>],
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
+        let name = "crux-testbed";
+        let text = examples::example_text(name).unwrap_or_default();
+        let fabric =
+            spec::parse_fabric(text, DocumentFormat::Toml, name).map_err(CommandError::document)?;
+        Self::place_jobs(fabric, placed, volumes, seed)
+    }
+
+    /// The case of Crux §2.2: the hosts of two leaves, which one spine joins by just what the GPT
+    /// needs. So there is no choice of paths, GPT alone is not held up, and where both jobs send,
+    /// each flow gets two thirds of its NIC: as three flows of 200 Gb/s do that meet on one of the
+    /// testbed's uplinks of 400 Gb/s, the mildest contention there is.
+    pub(crate) fn calibration_case(
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
+        let clos = clos::ClosSpec {
+            leaves: 2,
+            spines: 1,
+            hosts_per_leaf: 6,
+            host_links: 4,
+            uplink_gbps: 800.0,
+            ..clos::ClosSpec::default()
+        };
+        let fabric = clos::build_clos("crux-2.2", &clos).map_err(CommandError::document)?;
+        Self::place_jobs(fabric, &CALIBRATION, volumes, seed)
+    }
+
+    /// The same with only job `index`.
+    pub(super) fn single_job(&self, index: usize) -> Self {
+        Self { jobs: vec![self.jobs[index].clone()], ..self.clone() }
+    }
+
+    /// When each job begins: somewhere within its first iteration, in seconds.
+    pub(crate) fn start_seconds(&self) -> Vec<f64> {
+        let start = |job: &Job| {
+            let draw = draw_number(self.seed, &format!("start of {}", job.id));
+            job.compute_seconds * (draw % 1_000) as f64 / 1_000.0
+        };
+        self.jobs.iter().map(start).collect()
+    }
+
+    /// Jobs on a fabric that has their hosts.
+    pub(crate) fn place_jobs(
+        fabric: Fabric,
+        placed: &[ScenarioJob<'_>],
+        volumes: AllReduceVolumes,
+        seed: u64,
+    ) -> Result<Self, CommandError> {
+        let jobs = placed.iter().map(|placed| build_job(&fabric, placed, volumes, seed));
+        let jobs = jobs.collect::<Result<_, _>>()?;
+        Ok(Self { fabric, jobs, seed })
+    }
+}
+
+fn build_job(
+    fabric: &Fabric,
+    placed: &ScenarioJob<'_>,
+    volumes: AllReduceVolumes,
+    seed: u64,
+) -> Result<Job, CommandError> {
+    let profile = placed.model.find_profile()?;
+    let members = placed
+        .shares
+        .iter()
+        .map(|share| find_member(fabric, share))
+        .collect::<Result<Vec<_>, _>>()?;
+    let gpus: BTreeMap<HostId, u32> =
+        members.iter().map(|(host, share)| (*host, share.1)).collect();
+    let count = f64::from(gpus.values().sum::<u32>());
+    Ok(Job {
+        id: JobId::from(placed.id),
+        tenant: None,
+        model: Some(profile.model.clone()),
+        flop_per_iteration: profile.flop_per_gpu * count,
+        compute_seconds: profile.compute_seconds,
+        overlap_from: profile.overlap_from,
+        recent_slowdown: 0.0,
+        flows: ring_flows(fabric, placed, &members, (volumes.volume_of(placed.model)?, seed)),
+        gpus,
+    })
+}
+
+fn find_member<'a>(
+    fabric: &Fabric,
+    share: &'a HostShare<'a>,
+) -> Result<(HostId, &'a HostShare<'a>), CommandError> {
+    let host = fabric.host_named(share.0).map(|host| (host, share));
+    host.ok_or_else(|| CommandError::Failed(format!("the fabric has no host {}", share.0)))
+}
+
+/// A ring all-reduce in host order, one channel for each NIC: each member sends
+/// `2(n-1)/n * bytes` to the next. UDP source ports are drawn from the seed.
+fn ring_flows(
+    fabric: &Fabric,
+    placed: &ScenarioJob<'_>,
+    members: &[(HostId, &HostShare<'_>)],
+    (bytes, seed): (f64, u64),
+) -> Vec<Flow> {
+    let hosts = members.len() as f64;
+    let next = members.iter().cycle().skip(1);
+    let mut flows = Vec::new();
+    for ((source, from), (destination, to)) in members.iter().zip(next) {
+        let channels = from.2.len().min(to.2.len());
+        let each = 2.0 * (hosts - 1.0) / hosts * bytes / channels as f64;
+        let nics = from.2.iter().zip(to.2).filter_map(|(from, to)| {
+            Some((fabric.nic_of(*source, *from)?, fabric.nic_of(*destination, *to)?))
+        });
+        for (src, dst) in nics {
+            let stream = format!("UDP source port of {} {}", placed.id, flows.len());
+            let udp_src_port = 0xC000 + (draw_number(seed, &stream) % 0x4000) as u16;
+            flows.push(Flow { src, dst, bytes: each, udp_src_port });
+        }
+    }
+    flows
+}
+
+/// A number of the random stream of that name: FNV-1a of the name, then the finaliser of
+/// SplitMix64, the same on every machine.
+fn draw_number(seed: u64, stream: &str) -> u64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let mut state = stream.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    state = state.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VOLUMES: AllReduceVolumes = AllReduceVolumes { gpt: 4e10, bert: 2e9 };
+
+    #[test]
+    fn the_testbed_uses_every_gpu_and_no_nic_twice_as_sender() {
+        let scenario = DemoScenario::paper_testbed(VOLUMES, 1).unwrap();
+        let gpus: u32 = scenario.jobs.iter().map(Job::gpu_count).sum();
+        assert_eq!(gpus, 96);
+        let flows = scenario.jobs.iter().flat_map(|job| &job.flows);
+        let mut senders: Vec<_> = flows.map(|flow| flow.src).collect();
+        let all = senders.len();
+        senders.sort();
+        senders.dedup();
+        assert_eq!((all, senders.len()), (48, 48));
+        for host in 0..scenario.fabric.hosts().len() {
+            let used = scenario.jobs.iter().filter_map(|job| job.gpus.get(&HostId::from(host)));
+            assert_eq!(used.sum::<u32>(), 8);
+        }
+    }
+
+    #[test]
+    fn every_job_of_the_testbed_uses_leaf_spine_links() {
+        let DemoScenario { fabric, jobs, .. } = DemoScenario::paper_testbed(VOLUMES, 1).unwrap();
+        for job in &jobs {
+            let crosses = |flow: &Flow| fabric.leaf_of(flow.src) != fabric.leaf_of(flow.dst);
+            assert!(job.flows.iter().any(crosses), "{}", job.id);
+        }
+    }
+
+    #[test]
+    fn seeds_change_ports_and_starts_and_nothing_else() {
+        let [a, b] = [1, 2].map(|seed| DemoScenario::paper_testbed(VOLUMES, seed).unwrap());
+        assert_ne!(a.start_seconds(), b.start_seconds());
+        for (a, b) in a.jobs.iter().zip(&b.jobs) {
+            let ports = |job: &Job| job.flows.iter().map(|f| f.udp_src_port).collect::<Vec<_>>();
+            assert_ne!(ports(a), ports(b));
+            let volumes = |job: &Job| job.flows.iter().map(|f| f.bytes).collect::<Vec<_>>();
+            assert_eq!(volumes(a), volumes(b));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What the switches themselves say: their tables, and which way the packets went.
+//!
+//! Read over P4Runtime with connections of the demo's own, after the controller has declared itself
+//! done. Pins count the packets and bytes that they matched, ports those that left by each level;
+//! at rest both must tell the same story on every hop of every planned path.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use controller::Config;
+use controller::southbound::{DesiredTables, SwitchAddress, SwitchClient, SwitchTarget};
+use p4::codec::CounterValue;
+use p4::entry::EntryKey;
+use p4::fabric::{self as rows, FiveTuple, PortNumber, PriorityLevel};
+use p4::{ForwardingPipeline, diff_tables};
+use planner::{Plan, PlannedFlow};
+use topology::{Fabric, FabricNode, LinkId, SwitchId};
+
+use command_io::CommandError;
+
+/// Acknowledgements and flows without a pin pass the same ports: so much of the bytes of all pins
+/// may leave a port beyond what its pins explain. One acknowledgement of 62 bytes answers at least
+/// two packets of 4154.
+const UNPINNED_SHARE: f64 = 0.02;
+
+/// What the witness found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SwitchEvidence {
+    /// Entries that the switches shall hold.
+    pub(super) entries: usize,
+    /// Entries by which they differ from it; counted before training and again after.
+    pub(super) different_entries: usize,
+    /// Flows with a pin.
+    pub(super) pins: usize,
+    /// Pinned flows that sent nothing, and ports that carried other bytes than the pins say.
+    pub(super) strays: Vec<String>,
+}
+
+impl SwitchEvidence {
+    /// Every table is as desired and every pinned flow went its way.
+    pub(super) fn is_clean(&self) -> bool {
+        self.different_entries == 0 && self.strays.is_empty()
+    }
+}
+
+/// Connections to all switches of a fabric.
+pub(super) struct SwitchAuditor {
+    fabric: Fabric,
+    pipeline: ForwardingPipeline,
+    clients: BTreeMap<SwitchId, SwitchClient>,
+}
+
+/// What the pins of each switch have counted.
+type PinCounts = BTreeMap<SwitchId, BTreeMap<EntryKey, CounterValue>>;
+
+/// Bytes that left a switch by a port on a level.
+type PortBytes = BTreeMap<(SwitchId, PortNumber, PriorityLevel), u64>;
+
+impl SwitchAuditor {
+    pub(super) async fn new(fabric: &Fabric) -> Result<Self, CommandError> {
+        let config = Config::default();
+        let mut clients = BTreeMap::new();
+        for SwitchTarget { switch, address, .. } in SwitchTarget::all_in_fabric(fabric) {
+            let connected = connect_client(&address, &config).await?;
+            clients.insert(switch, connected);
+        }
+        Ok(Self {
+            fabric: fabric.clone(),
+            pipeline: ForwardingPipeline::embedded_fabric(),
+            clients,
+        })
+    }
+
+    /// How many updates would make the switches what they shall be.
+    pub(super) async fn different_entries(
+        &self,
+        desired: &DesiredTables,
+    ) -> Result<usize, CommandError> {
+        let mut different = 0;
+        for (switch, client) in &self.clients {
+            let actual = client
+                .read_all_tables(&self.pipeline)
+                .await
+                .map_err(|e| CommandError::failed(&e))?;
+            let nothing = p4::SwitchTables::default();
+            let wanted = desired.tables.get(switch).map_or(&nothing, AsRef::as_ref);
+            different += diff_tables(&self.pipeline.p4info, wanted, &actual).len();
+        }
+        Ok(different)
+    }
+
+    /// Pinned flows that sent nothing, and ports on which the bytes of the pins are not to be found
+    /// or are not all that was carried. Without pins there is no other way than ECMP's.
+    pub(super) async fn misrouted_flows(&self, plan: &Plan) -> Result<Vec<String>, CommandError> {
+        let mut strays = Vec::new();
+        let mut planned = PortBytes::new();
+        let mut pinned_bytes = 0;
+        let matched = self.read_pin_counts().await?;
+        for flow in plan.flows.iter().filter(|flow| flow.pinned) {
+            let bytes = self.pinned_bytes(flow, &matched);
+            pinned_bytes += bytes;
+            if bytes == 0 {
+                strays.push(format!("{}: nothing matched its pin", self.flow_name(plan, flow)));
+            }
+            for key in self.planned_hops(plan, flow) {
+                *planned.entry(key).or_default() += bytes;
+            }
+        }
+        if planned.is_empty() {
+            return Ok(strays);
+        }
+        let carried = self.read_port_bytes().await?;
+        let allowed = (pinned_bytes as f64 * UNPINNED_SHARE) as u64;
+        strays.extend(self.unexplained_ports(&planned, &carried, allowed));
+        Ok(strays)
+    }
+
+    /// Ports between switches whose bytes are fewer than planned, or more than can be explained.
+    fn unexplained_ports(
+        &self,
+        planned: &PortBytes,
+        carried: &PortBytes,
+        allowed: u64,
+    ) -> Vec<String> {
+        let keys = planned.keys().chain(carried.keys().filter(|key| self.is_inside(key)));
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort();
+        keys.dedup();
+        let judge = |key: &(SwitchId, PortNumber, PriorityLevel)| {
+            let of = |bytes: &PortBytes| bytes.get(key).copied().unwrap_or(0);
+            let (planned, carried) = (of(planned), of(carried));
+            let fits = (planned..=planned + allowed).contains(&carried);
+            (!fits).then(|| {
+                let (switch, port, level) = (key.0, key.1.number(), key.2.number());
+                let switch = &self.fabric.switch(switch).name;
+                format!("{switch}:{port} level {level}: {carried} bytes, planned {planned}")
+            })
+        };
+        keys.into_iter().filter_map(judge).collect()
+    }
+
+    /// What every pin has counted, by switch.
+    async fn read_pin_counts(&self) -> Result<PinCounts, CommandError> {
+        let mut matched = PinCounts::new();
+        for (switch, client) in &self.clients {
+            let counts =
+                client.read_pin_counts().await.map_err(|error| CommandError::failed(&error))?;
+            matched.insert(*switch, counts);
+        }
+        Ok(matched)
+    }
+
+    /// Bytes that matched the pin of a flow at its source leaf.
+    fn pinned_bytes(&self, flow: &PlannedFlow, matched: &PinCounts) -> u64 {
+        let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
+        let five_tuple = FiveTuple::for_roce(src, dst, flow.udp_src_port);
+        // The key is the same whatever the pin says.
+        let key = rows::flow_pin(&five_tuple, 0, NonZeroU32::MIN).key;
+        let leaf = matched.get(&self.fabric.leaf_of(flow.src));
+        leaf.and_then(|pins| pins.get(&key)).map_or(0, |count| count.bytes)
+    }
+
+    /// The switch ports that a planned flow leaves by.
+    fn planned_hops(
+        &self,
+        plan: &Plan,
+        flow: &PlannedFlow,
+    ) -> Vec<(SwitchId, PortNumber, PriorityLevel)> {
+        let level = plan.jobs.get(flow.job).map_or(0, |job| job.level);
+        let hop = |link: &LinkId| {
+            let from = self.fabric.link(*link).from;
+            let port = PortNumber::new(from.port).ok()?;
+            Some((from.node.switch()?, port, PriorityLevel::new(u32::from(level)).ok()?))
+        };
+        flow.links.iter().filter_map(hop).collect()
+    }
+
+    async fn read_port_bytes(&self) -> Result<PortBytes, CommandError> {
+        let mut carried = PortBytes::new();
+        for (switch, client) in &self.clients {
+            let counts =
+                client.read_port_level_counts().await.map_err(|e| CommandError::failed(&e))?;
+            let of_switch = counts.into_iter();
+            carried.extend(
+                of_switch.map(|((port, level), count)| ((*switch, port, level), count.bytes)),
+            );
+        }
+        Ok(carried)
+    }
+
+    /// Whether the port leads to another switch.
+    fn is_inside(&self, (switch, port, _): &(SwitchId, PortNumber, PriorityLevel)) -> bool {
+        let link = self.fabric.switch(*switch).ports.get(&u32::from(port.number()));
+        link.is_some_and(|link| matches!(self.fabric.link(*link).to.node, FabricNode::Switch(_)))
+    }
+
+    fn flow_name(&self, plan: &Plan, flow: &PlannedFlow) -> String {
+        let job = plan.jobs.get(flow.job).map_or("?", |job| job.id.as_str());
+        let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
+        format!("{job} {src} > {dst} port {}", flow.udp_src_port)
+    }
+}
+
+async fn connect_client(
+    address: &SwitchAddress,
+    config: &Config,
+) -> Result<SwitchClient, CommandError> {
+    SwitchClient::connect(address, &config.southbound)
+        .await
+        .map_err(|error| CommandError::failed(&error))
+}

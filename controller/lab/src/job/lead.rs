@@ -1,0 +1,311 @@
+//! `crux job lead`: the clock of all jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use emulator::job::{IterationSpec, TrainingEffect, TrainingJob};
+use emulator::{EmulationOutcome, TimeScale};
+use planner::Job;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
+use topology::Fabric;
+
+use super::RunDocumentArgs;
+use super::job_reporter::JobReporter;
+use super::protocol::{
+    HostMessage, LeadAddress, LeadListener, LeadMessage, MessageWriter, PacketCounts,
+};
+use super::run_result::JobRunResult;
+use command_io::ClientCredentials;
+use command_io::CommandError;
+use command_io::output::FormatArg;
+
+/// Reports of hosts that may wait.
+const REPORT_QUEUE: usize = 1024;
+/// Between two looks at what a controller was not told of for long.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Lead the hosts of a run and print what iterations took.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux job lead --fabric lab.toml --jobs jobs.json --listen 10.9.0.1:7000
+  crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --format json
+  crux job lead --fabric lab.toml --jobs jobs.json --listen /run/lead --controller 127.0.0.1:9300")]
+pub(crate) struct LeadArgs {
+    #[command(flatten)]
+    documents: RunDocumentArgs,
+    /// Where hosts report: HOST:PORT beside the fabric, or the path of a Unix socket
+    #[arg(long)]
+    listen: LeadAddress,
+    /// Tell the controller that listens there of the jobs, as agents on their hosts would
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
+    #[command(flatten)]
+    credentials: ClientCredentials,
+    /// Iterations of the slowest job that are measured, after one that is not
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    iterations: u16,
+    /// Give up after so long
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    patience: u64,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+    runtime.block_on(lead_run(args))?.print_result(args.output.format)
+}
+
+async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
+    let scenario = args.documents.read_scenario()?;
+    let deadline = Instant::now() + Duration::from_secs(args.patience);
+    let mut lead =
+        RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
+    if let Some(at) = &args.controller {
+        let contact = args.credentials.report_endpoint(at)?;
+        lead.reporter =
+            Some(JobReporter::connect_and_announce(&contact, &scenario.fabric, &scenario.jobs)?);
+    }
+    for (index, start) in scenario.start_seconds().into_iter().enumerate() {
+        lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
+    }
+    let began = unix_seconds(lead.since);
+    let wanted = usize::from(args.iterations);
+    let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
+    loop {
+        let trainings = lead.trainings.iter();
+        if let Some(outcome) =
+            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, (&[], wanted), scale)
+        {
+            let begun: Vec<_> =
+                lead.trainings.iter().map(|job| job.iteration_starts().to_vec()).collect();
+            let counts = lead.stop_hosts().await?;
+            return Ok(JobRunResult {
+                began_unix_seconds: Some(began),
+                ..JobRunResult::new(&outcome, &begun, counts)
+            });
+        }
+        if timeout_at(deadline, lead.process_next()).await.is_err() {
+            return Err(lead.timeout_error(&scenario.jobs));
+        }
+    }
+}
+
+/// The jobs, and the hosts that send for them.
+struct RunCoordinator {
+    trainings: Vec<TrainingJob>,
+    /// For each job, its flows by the host that they begin at.
+    flows: Vec<BTreeMap<String, Vec<u32>>>,
+    /// The job of each flow.
+    jobs: Vec<usize>,
+    hosts: BTreeMap<String, MessageWriter>,
+    reports: mpsc::Receiver<Result<HostMessage, CommandError>>,
+    /// When which job is to be woken, nanoseconds since `since`.
+    timers: BTreeSet<(u64, usize)>,
+    since: Instant,
+    /// Who tells a controller of all that, if anybody does.
+    reporter: Option<JobReporter>,
+    ticks: Interval,
+}
+
+impl RunCoordinator {
+    /// Waits until every host that has flows has reported.
+    async fn gather_hosts(
+        args: &LeadArgs,
+        fabric: &Fabric,
+        jobs: &[Job],
+        deadline: Instant,
+    ) -> Result<Self, CommandError> {
+        let listener = LeadListener::bind_address(&args.listen).await?;
+        let mut missing = hosts_of(fabric, jobs);
+        let (to_lead, reports) = mpsc::channel(REPORT_QUEUE);
+        let mut hosts = BTreeMap::new();
+        while !missing.is_empty() {
+            let late = |_| {
+                let names: Vec<_> = missing.iter().cloned().collect();
+                CommandError::Failed(format!("hosts that have not reported: {}", names.join(", ")))
+            };
+            let accepted = timeout_at(deadline, listener.accept_host()).await.map_err(late)?;
+            let (mut incoming, outgoing) = accepted?;
+            let Some(HostMessage::Ready(host)) = incoming.next().await? else {
+                continue;
+            };
+            missing.remove(&host);
+            hosts.insert(host, outgoing);
+            let to_lead = to_lead.clone();
+            tokio::spawn(async move {
+                while let Some(report) = incoming.next().await.transpose() {
+                    if to_lead.send(report).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(Self {
+            trainings: jobs.iter().map(new_training).collect(),
+            flows: flows_of(fabric, jobs),
+            jobs: jobs
+                .iter()
+                .enumerate()
+                .flat_map(|(index, job)| job.flows.iter().map(move |_| index))
+                .collect(),
+            hosts,
+            reports,
+            timers: BTreeSet::new(),
+            since: Instant::now(),
+            reporter: None,
+            ticks: interval(TICK),
+        })
+    }
+
+    /// Waits for the next timer or report, and does what follows.
+    async fn process_next(&mut self) -> Result<(), CommandError> {
+        let due = self.timers.first().map(|(due, _)| self.since + Duration::from_nanos(*due));
+        let forever = self.since + Duration::from_secs(1 << 30);
+        tokio::select! {
+            biased;
+            () = sleep_until(due.unwrap_or(forever)) => {
+                if let Some((due, job)) = self.timers.pop_first() {
+                    // When it was due, not when that was noticed: so nothing adds up.
+                    let effects = self.trainings[job].handle_wake(due);
+                    self.apply_effects(job, &effects).await?;
+                }
+            }
+            report = self.reports.recv() => {
+                let gone = || CommandError::Failed("all hosts have gone".to_owned());
+                if let HostMessage::Done(flow) = report.ok_or_else(gone)?? {
+                    let now = duration_nanos(self.since.elapsed());
+                    let unknown = || CommandError::Failed(format!("a host ended flow {flow}"));
+                    let job = *self.jobs.get(flow as usize).ok_or_else(unknown)?;
+                    if let Some(teller) = &mut self.reporter {
+                        teller.finish_flow(job, nanos_to_seconds(now));
+                    }
+                    let effects = self.trainings[job].handle_flow_done(now);
+                    self.apply_effects(job, &effects).await?;
+                }
+            }
+            () = receive_feedback(&mut self.reporter) => {}
+            _ = self.ticks.tick(), if self.reporter.is_some() => {
+                let now = self.since.elapsed().as_secs_f64();
+                self.reporter.iter_mut().for_each(|teller| teller.advance_time(now));
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply_effects(
+        &mut self,
+        job: usize,
+        effects: &[TrainingEffect],
+    ) -> Result<(), CommandError> {
+        if let Some(teller) = &mut self.reporter {
+            let begun = self.trainings[job].iteration_starts().last().copied();
+            begun.into_iter().for_each(|at| teller.begin_iteration(job, nanos_to_seconds(at)));
+            if effects.contains(&TrainingEffect::StartFlows) {
+                teller.begin_sending(job, self.since.elapsed().as_secs_f64());
+            }
+        }
+        for effect in effects {
+            match effect {
+                TrainingEffect::WakeAt(at) => {
+                    self.timers.insert((*at, job));
+                }
+                TrainingEffect::StartFlows => {
+                    for (host, flows) in &self.flows[job] {
+                        if let Some(outgoing) = self.hosts.get_mut(host) {
+                            outgoing.send_message(&LeadMessage::Begin(flows.clone())).await?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the hosts and adds up what they counted.
+    async fn stop_hosts(mut self) -> Result<PacketCounts, CommandError> {
+        if let Some(teller) = self.reporter.take() {
+            teller.close().await;
+        }
+        for outgoing in self.hosts.values_mut() {
+            outgoing.send_message(&LeadMessage::Stop).await?;
+        }
+        let (mut total, mut waiting) = (PacketCounts::default(), self.hosts.len());
+        while waiting > 0 {
+            match self.reports.recv().await {
+                Some(Ok(HostMessage::Counted(counts))) => {
+                    total.retransmitted += counts.retransmitted;
+                    total.unreadable += counts.unreadable;
+                    waiting -= 1;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => return Err(failure),
+                None => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn timeout_error(&self, jobs: &[Job]) -> CommandError {
+        let ended = jobs.iter().zip(&self.trainings);
+        let ended =
+            ended.map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()));
+        let ended: Vec<_> = ended.collect();
+        CommandError::Failed(format!("out of patience; iterations ended: {}", ended.join(", ")))
+    }
+}
+
+fn new_training(job: &Job) -> TrainingJob {
+    let compute = Duration::from_secs_f64(job.compute_seconds);
+    TrainingJob::new(IterationSpec {
+        compute_ns: duration_nanos(compute),
+        communicate_after_ns: duration_nanos(compute.mul_f64(job.overlap_from)),
+        flows: job.flows.len() as u32,
+    })
+}
+
+/// Hosts at which a flow begins or ends.
+fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
+    let flows = jobs.iter().flat_map(|job| &job.flows);
+    let nics = flows.flat_map(|flow| [flow.src, flow.dst]);
+    nics.map(|nic| fabric.host(fabric.nic(nic).host).name.clone()).collect()
+}
+
+fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
+    let mut number = 0;
+    let of_job = |job: &Job| {
+        let mut flows: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for flow in &job.flows {
+            let host = fabric.host(fabric.nic(flow.src).host).name.clone();
+            flows.entry(host).or_default().push(number);
+            number += 1;
+        }
+        flows
+    };
+    jobs.iter().map(of_job).collect()
+}
+
+/// Waits for what a controller says.
+async fn receive_feedback(teller: &mut Option<JobReporter>) {
+    match teller {
+        Some(teller) => teller.receive_feedback().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The Unix time of an instant that has passed.
+fn unix_seconds(at: Instant) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64() - at.elapsed().as_secs_f64()
+}
+
+fn nanos_to_seconds(nanos: u64) -> f64 {
+    Duration::from_nanos(nanos).as_secs_f64()
+}
+
+fn duration_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

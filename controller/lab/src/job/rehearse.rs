@@ -1,0 +1,109 @@
+//! `crux job rehearse`: the same run on the embedded fabric, to compare with.
+
+use std::time::Duration;
+
+use emulator::TimeScale;
+
+use super::RunDocumentArgs;
+use super::protocol::PacketCounts;
+use super::run_result::{AppliedEvent, JobRunResult};
+use super::scripted_event::{self, ScriptedEffect, ScriptedEvent};
+use crate::demo::{DemoScenario, JobVisibility, ServedTestbed, TrainingOptions, change};
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::FormatArg;
+
+/// Make the same run on the embedded fabric and its virtual clock, with a controller.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux job rehearse --fabric lab.toml --jobs jobs.json
+  crux job rehearse --fabric lab.toml --jobs jobs.json --events events.toml
+  crux job rehearse --fabric lab.toml --jobs jobs.json --change policy.toml --iterations 4
+
+Events, one table each:
+  [[event]]
+  after_seconds = 2.0
+  name = \"the cable fails\"
+  link_down = \"leaf1-spine1\"   # or link_up, or policy = { drained = [\"spine1\"] }")]
+pub(crate) struct RehearseArgs {
+    #[command(flatten)]
+    documents: RunDocumentArgs,
+    /// Iterations of the slowest job that are measured, after one that is not
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    iterations: u16,
+    /// The controller knows no job: all flows go by ECMP at one level
+    #[arg(long)]
+    ecmp: bool,
+    /// What happens while the jobs train: a TOML or JSON file
+    #[arg(long, value_name = "FILE")]
+    events: Option<String>,
+    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
+    /// beside what they measured, before and after
+    #[arg(long, value_name = "POLICY", conflicts_with_all = ["ecmp", "events"])]
+    change: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
+    let scenario = args.documents.read_scenario()?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let training = TrainingOptions {
+        scale: TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?,
+        iterations: usize::from(args.iterations),
+    };
+    if let Some(file) = &args.change {
+        let changing = change(&scenario, files::read_policy_file(file)?, training);
+        return runtime.block_on(changing)?.print_report(args.output);
+    }
+    let telling = match args.ecmp {
+        true => JobVisibility::Hidden,
+        false => JobVisibility::Reported,
+    };
+    let events = match &args.events {
+        Some(file) => scripted_event::read_events(file, &scenario.fabric)?,
+        None => Vec::new(),
+    };
+    let rehearsed = runtime.block_on(train_with_events(&scenario, telling, training, &events))?;
+    rehearsed.print_result(args.output.format)
+}
+
+/// Trains from the finished network on, and lets events happen at their instants.
+async fn train_with_events(
+    scenario: &DemoScenario,
+    telling: JobVisibility,
+    training: TrainingOptions,
+    events: &[(ScriptedEvent, ScriptedEffect)],
+) -> Result<JobRunResult, CommandError> {
+    let stage = ServedTestbed::start_servers(scenario, training.scale).await?;
+    let controller = stage.start_controller().await?;
+    stage.report_jobs(&controller, telling).await?;
+    let began = stage.begin_training().await?;
+    let mut happened = Vec::new();
+    for (event, what) in events {
+        let at = began + Duration::from_secs_f64(event.after_seconds);
+        let at = stage.advance_to(at).await?;
+        what.apply_effect(&stage, &controller).await?;
+        happened.push(AppliedEvent {
+            name: event.name.clone(),
+            at_seconds: (at - began).as_secs_f64(),
+        });
+    }
+    let testbed = stage.testbed();
+    let outcome = testbed.run_iterations(training.iterations).await;
+    let outcome = outcome.map_err(|error| CommandError::failed(&error))?;
+    let faults = testbed.host_errors().await;
+    let faults = faults.map_err(|error| CommandError::failed(&error))?;
+    let begun = testbed.iteration_starts().await;
+    let mut begun = begun.map_err(|error| CommandError::failed(&error))?;
+    let since = began.as_nanos() as u64;
+    begun.iter_mut().flatten().for_each(|at| *at -= since);
+    controller.shutdown().await;
+    stage.close().await;
+    let counts = PacketCounts {
+        retransmitted: faults.retransmitted,
+        unreadable: faults.undecodable + faults.misdelivered,
+    };
+    Ok(JobRunResult { events: happened, ..JobRunResult::new(&outcome, &begun, counts) })
+}

@@ -1,0 +1,166 @@
+//! What happens to an embedded fabric while jobs train: policies and cables, at instants of the
+//! virtual clock.
+//!
+//! [`rehearse`](super::rehearse) lets time pass up to each of them. The decision: the clock is held
+//! while the controller answers, so an answer costs no time; what it waits for on purpose, before a
+//! cable that works again is used, passes on both clocks.
+
+use std::time::Duration;
+
+use controller::liveness::{FabricPart, PartHealth};
+use controller::northbound::service::{NorthboundService, PolicyFile, PreviewPolicyRequest};
+use controller::{Config, ControllerHandle};
+use planner::PolicyDocument;
+use serde::Deserialize;
+use switch::WireState;
+use tokio::time::{Instant, sleep};
+use topology::{Fabric, LinkId};
+
+use crate::demo::{ServedTestbed, put_in_force};
+use command_io::CommandError;
+use command_io::files;
+
+/// Between two looks at what a controller uses.
+const LOOK: Duration = Duration::from_millis(10);
+/// The longest that a controller may take to use what works again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A document of events.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsDocument {
+    #[serde(default)]
+    event: Vec<ScriptedEvent>,
+}
+
+/// Something that happens; exactly one of the fields after the name says what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScriptedEvent {
+    /// Seconds after the jobs began.
+    pub(super) after_seconds: f64,
+    pub(super) name: String,
+    /// A policy comes into force.
+    policy: Option<PolicyDocument>,
+    /// The cable between two nodes fails, as `leaf1-spine1`.
+    link_down: Option<String>,
+    /// It works again.
+    link_up: Option<String>,
+}
+
+/// What happens, with everything that a document names found.
+#[derive(Debug)]
+pub(super) enum ScriptedEffect {
+    Policy(Box<PolicyDocument>),
+    Cables(Vec<LinkId>, WireState),
+}
+
+/// Reads events, in the order of their times.
+pub(super) fn read_events(
+    file: &str,
+    fabric: &Fabric,
+) -> Result<Vec<(ScriptedEvent, ScriptedEffect)>, CommandError> {
+    let document: EventsDocument = files::parse_document(file)?;
+    let mut events = document.event;
+    events.sort_by(|a, b| a.after_seconds.total_cmp(&b.after_seconds));
+    let whats = events.into_iter().map(|event| {
+        let what = event.resolve_effect(fabric);
+        let wrong = |why| CommandError::input(file, format_args!("event {:?}: {why}", event.name));
+        what.map_err(wrong).map(|what| (event, what))
+    });
+    whats.collect()
+}
+
+impl ScriptedEvent {
+    fn resolve_effect(&self, fabric: &Fabric) -> Result<ScriptedEffect, String> {
+        if !(0.0..1e9).contains(&self.after_seconds) {
+            return Err("after_seconds: from 0 to a thousand million".to_owned());
+        }
+        let cables = |name: &String, state| match fabric.links_named(name) {
+            none if none.is_empty() => {
+                Err(format!("the fabric has no cable {name}; write it as leaf1-spine1"))
+            }
+            links => Ok(ScriptedEffect::Cables(links, state)),
+        };
+        match (&self.policy, &self.link_down, &self.link_up) {
+            (Some(policy), None, None) => Ok(ScriptedEffect::Policy(Box::new(policy.clone()))),
+            (None, Some(name), None) => cables(name, WireState::Down),
+            (None, None, Some(name)) => cables(name, WireState::Up),
+            _ => Err("give one of policy, link_down and link_up".to_owned()),
+        }
+    }
+}
+
+impl ScriptedEffect {
+    /// Makes it happen; done when the controller has seen to it.
+    pub(super) async fn apply_effect(
+        &self,
+        stage: &ServedTestbed<'_>,
+        controller: &ControllerHandle,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Policy(policy) => {
+                let text =
+                    serde_json::to_string(policy).map_err(|error| CommandError::failed(&error))?;
+                let file = "policy.json".to_owned();
+                let wish = PreviewPolicyRequest {
+                    policy: Some(PolicyFile { file, text }),
+                    ..PreviewPolicyRequest::default()
+                };
+                let service =
+                    NorthboundService::new(controller.access().clone(), &Config::default());
+                put_in_force(&service, wish, "crux job rehearse").await
+            }
+            Self::Cables(links, state) => {
+                for link in links {
+                    set_cable(*link, *state, stage, controller).await?;
+                }
+                if *state == WireState::Up {
+                    let hold_down = Config::default().liveness.hold_down.wait_after(1);
+                    stage.advance_by(hold_down).await?;
+                }
+                for link in links {
+                    await_usable(controller, *link, *state == WireState::Up).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Lets a cable fail or work, and the controller see it, as it sees carriers elsewhere.
+async fn set_cable(
+    link: LinkId,
+    state: WireState,
+    stage: &ServedTestbed<'_>,
+    controller: &ControllerHandle,
+) -> Result<(), CommandError> {
+    let testbed = stage.testbed();
+    let done = testbed.network_handle().set_wire_state(testbed.cable_wire(link), state).await;
+    done.map_err(|error| CommandError::failed(&error))?;
+    let seen = match state {
+        WireState::Down => PartHealth::Down,
+        WireState::Up => PartHealth::Up,
+    };
+    let told = controller.report_health(FabricPart::Cable(link), seen).await;
+    told.map_err(|error| CommandError::failed(&error))
+}
+
+/// Waits until the controller uses a link, or does not any more, on every switch.
+async fn await_usable(
+    controller: &ControllerHandle,
+    link: LinkId,
+    used: bool,
+) -> Result<(), CommandError> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let realised = controller.current_rollout();
+        if let Some(realised) = realised.filter(|it| it.fabric.is_usable(link) == used) {
+            let verified = controller.await_verified(realised.generation, PATIENCE);
+            return verified.await.map(drop).map_err(|error| CommandError::failed(&error));
+        }
+        sleep(LOOK).await;
+    }
+    let text = "the controller does not take in what became of a cable";
+    Err(CommandError::Failed(text.to_owned()))
+}

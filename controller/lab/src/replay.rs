@@ -1,0 +1,135 @@
+//! `crux replay`: a trace of jobs that come, are placed, train and leave, under one placement and
+//! several communication schedulers.
+//!
+//! [`source`] makes the trace, [`runs`] replays it under all schedulers at a time and keeps
+//! checkpoints, [`table`] and [`render_page`] show what came of it. What happens in a replay is
+//! [`simulator::replay`]'s.
+
+mod page;
+pub(super) mod runs;
+mod table;
+mod trace_source;
+
+use std::fs;
+
+use simulator::Scheduler;
+use simulator::placement::{GpuCluster, PlacementAlgorithm};
+use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup};
+use simulator::trace::JobTrace;
+
+use self::trace_source::TraceArgs;
+use command_io::CommandError;
+use command_io::files;
+use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Replay a trace of jobs on a fabric: placement, scheduling at every arrival and departure, and
+/// what that is worth.
+///
+/// Between two events the jobs that share links are simulated until they repeat themselves, and the
+/// rest of the time is jumped over; docs/simulation.md says what that may cost in accuracy.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux replay --trace lingjun-like --fabric clos.toml --volume 8
+  crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux
+  crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html")]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    source: TraceArgs,
+    /// Fabric document (.toml, .yaml, .json; - is JSON from standard input)
+    #[arg(long)]
+    fabric: String,
+    /// Policy document; without one, the defaults without search
+    #[arg(long)]
+    policy: Option<String>,
+    /// The placement policy
+    #[arg(long, value_name = "NAME", default_value = "same-leaf")]
+    placement: PlacementAlgorithm,
+    /// Schedulers by name, separated by commas
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAMES",
+        default_value = "ecmp,sincronia,taccl,cassini,crux"
+    )]
+    scheduler: Vec<Scheduler>,
+    /// Factor on every byte that jobs send
+    #[arg(long, default_value_t = 1.0)]
+    volume: f64,
+    #[command(flatten)]
+    checkpoints: runs::CheckpointArgs,
+    /// Also write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+pub(crate) fn run_replay(args: &ReplayArgs) -> Result<(), CommandError> {
+    let setups = args.build_setups()?;
+    let outcomes = runs::replay_all(&setups, &args.checkpoints)?;
+    let replays = ReplayComparison {
+        notes: trace_notes(&setups[0].trace, args),
+        volume: args.volume,
+        outcomes,
+    };
+    if let Some(file) = &args.html {
+        let page = page::render_page(&replays);
+        fs::write(file, page).map_err(|error| CommandError::input(file, error))?;
+        eprintln!("wrote {file}");
+    }
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&replays),
+        OutputFormat::Table => table::print_replays(&replays),
+    }
+}
+
+impl ReplayArgs {
+    /// One setup for each scheduler, of which there is at least one.
+    fn build_setups(&self) -> Result<Vec<ReplaySetup>, CommandError> {
+        if !(self.volume > 0.0 && self.volume.is_finite()) {
+            let what = format!("{} is no factor; give more than 0", self.volume);
+            return Err(CommandError::input("--volume", what));
+        }
+        let policy = files::policy_with(self.policy.as_deref(), |document| {
+            // A search at every event would take days.
+            if self.policy.is_none() {
+                document.search_events = 0;
+            }
+        })?;
+        let fabric = files::read_fabric(&self.fabric)?;
+        let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
+        let cluster = GpuCluster::from_fabric(&fabric);
+        let models = self.source.read_models()?;
+        let trace = self.source.load_trace(&models, cluster.total_gpus())?;
+        let first = self.scheduler.first().copied().unwrap_or(Scheduler::Crux);
+        let setup = ReplaySetup {
+            fabric,
+            cluster,
+            trace,
+            models,
+            volume: self.volume,
+            policy,
+            placement: self.placement,
+            scheduler: first,
+            interference: InterferenceModel::AllJobs,
+            seed: self.source.seed,
+        };
+        let schedulers = self.scheduler.iter();
+        Ok(schedulers
+            .map(|scheduler| ReplaySetup { scheduler: *scheduler, ..setup.clone() })
+            .collect())
+    }
+}
+
+/// What a reader should know of the trace.
+fn trace_notes(trace: &JobTrace, args: &ReplayArgs) -> Vec<String> {
+    let mut notes = trace.notes.clone();
+    if trace.skipped.total_rows() > 0 {
+        notes.push(format!("skipped: {}", trace.skipped));
+    }
+    if (args.volume - 1.0).abs() > 0.0 {
+        notes.push(format!("every byte that jobs send counts {} times", args.volume));
+    }
+    notes
+}

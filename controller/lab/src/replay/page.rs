@@ -1,0 +1,91 @@
+//! Replays as one HTML page: a table, the cluster hour by hour, how jobs were slowed down.
+
+use simulator::replay::{HourlyUsage, ReplayComparison, ReplayOutcome};
+
+use super::table::{HEADINGS, outcome_cells};
+use crate::compare::page::{
+    escape_html, full_figure, legend_entry, render_html, render_section, scheduler_shade,
+};
+use crate::figure::{FigureAxes, StepSeries, WIDE, draw_lines, round_end};
+
+/// Height of a figure in pixels.
+const HEIGHT: u32 = 300;
+
+/// The page.
+pub(super) fn render_page(replays: &ReplayComparison) -> String {
+    let first = replays.outcomes.first();
+    let placement = first.map_or("", |outcome| outcome.placement.as_str());
+    let title = format!("Replay under {placement}");
+    let notes = replays.notes.iter();
+    let notes: String = notes.map(|note| format!("<li>{}</li>\n", escape_html(note))).collect();
+    let body = format!(
+        "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}",
+        render_section(
+            "What came of it",
+            "Times are means over the jobs that ended.",
+            &render_summary(replays)
+        ),
+        render_hours(replays),
+    );
+    render_html(&title, &body)
+}
+
+fn render_summary(replays: &ReplayComparison) -> String {
+    let headings: String = HEADINGS.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let row = |outcome: &ReplayOutcome| {
+        let [name, values @ ..] = outcome_cells(outcome);
+        let values: String = values.iter().map(|value| format!("<td>{value}</td>")).collect();
+        format!("<tr><th scope=\"row\">{name}</th>{values}</tr>\n")
+    };
+    let rows: String = replays.outcomes.iter().map(row).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\
+         </table></div>\n"
+    )
+}
+
+/// What a figure shows of an hour.
+type HourMeasure = fn(&HourlyUsage) -> f64;
+
+fn render_hours(replays: &ReplayComparison) -> String {
+    let series: [(&str, &str, HourMeasure); 3] = [
+        ("GPUs that compute", "GPUs", |hour| hour.busy_gpus),
+        ("GPUs that jobs hold", "GPUs", |hour| hour.held_gpus),
+        ("Jobs that wait", "jobs", |hour| hour.waiting_jobs),
+    ];
+    let one = |(heading, unit, value): (&str, &str, HourMeasure)| {
+        render_section(
+            heading,
+            "By hour.",
+            &full_figure(&draw_hours(replays, unit, value), &scheduler_legend(replays)),
+        )
+    };
+    series.into_iter().map(one).collect()
+}
+
+fn draw_hours(replays: &ReplayComparison, unit: &str, value: HourMeasure) -> String {
+    let hours = replays.outcomes.iter().map(|outcome| outcome.hours.len()).max();
+    let hours = hours.unwrap_or(0).max(1);
+    let line = |outcome: &ReplayOutcome| {
+        let mut values: Vec<f64> = outcome.hours.iter().map(value).collect();
+        values.resize(hours, 0.0);
+        StepSeries { values, shade: scheduler_shade(&outcome.scheduler) }
+    };
+    let drawn: Vec<StepSeries> = replays.outcomes.iter().rev().map(line).collect();
+    let most = drawn.iter().flat_map(|line| &line.values).copied().fold(1.0, f64::max);
+    let axes = FigureAxes {
+        x: "days",
+        y: unit,
+        x_range: 0.0..hours as f64 / 24.0,
+        y_range: 0.0..round_end(most),
+    };
+    draw_lines(&axes, (WIDE, HEIGHT), &drawn)
+}
+
+fn scheduler_legend(replays: &ReplayComparison) -> String {
+    let outcomes = replays.outcomes.iter();
+    let entries: String = outcomes
+        .map(|outcome| legend_entry(&outcome.scheduler, scheduler_shade(&outcome.scheduler)))
+        .collect();
+    format!("<p class=\"legend\">{entries}</p>")
+}

@@ -1,0 +1,120 @@
+//! Replays side by side on all cores, each told about while it lasts, and checkpoints of each.
+//!
+//! The decision: a checkpoint is written beside and then moved over the one before, so that a whole
+//! one is there whenever the program is killed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use simulator::replay::{
+    ReplayCheckpoint, ReplayOutcome, ReplaySetup, TraceReplay, TraceReplayError,
+};
+
+use crate::progress::ProgressGroup;
+use command_io::CommandError;
+
+/// Where checkpoints are kept, if at all, and how often they are written.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct CheckpointArgs {
+    /// Keep what is needed to go on later in files of this name and that of each scheduler; if they
+    /// are there, go on from them
+    #[arg(long = "checkpoint", value_name = "FILE")]
+    file: Option<String>,
+    /// Seconds between two checkpoints
+    #[arg(long = "checkpoint-seconds", value_name = "CHECKPOINT_SECONDS", default_value_t = 10.0)]
+    seconds: f64,
+}
+
+/// Replays all setups, in their order.
+pub(crate) fn replay_all(
+    setups: &[ReplaySetup],
+    checkpoints: &CheckpointArgs,
+) -> Result<Vec<ReplayOutcome>, CommandError> {
+    let progress = ProgressGroup::default();
+    let replayed = setups.par_iter().map(|setup| {
+        let kept = CheckpointFile::for_setup(setup, checkpoints)?;
+        let bar = progress.add_bar(setup.scheduler.name(), setup.trace.jobs.len() as u64);
+        replay_setup(setup, kept.as_ref(), &bar)
+    });
+    replayed.collect()
+}
+
+/// Replays one setup to its end, from where it is kept if it is.
+fn replay_setup(
+    setup: &ReplaySetup,
+    kept: Option<&CheckpointFile>,
+    progress: &ProgressBar,
+) -> Result<ReplayOutcome, CommandError> {
+    let checkpoint = kept.map(CheckpointFile::read_checkpoint).transpose()?.flatten();
+    let mut replay = match checkpoint {
+        Some(checkpoint) => TraceReplay::resume_from(setup, &checkpoint),
+        None => TraceReplay::new(setup),
+    }
+    .map_err(|error| replay_error(&error))?;
+    let mut written = Instant::now();
+    while replay.step_event().map_err(|error| replay_error(&error))? {
+        progress.set_position(replay.departed_jobs() as u64);
+        if let Some(kept) = kept.filter(|kept| written.elapsed() >= kept.pause) {
+            kept.write_checkpoint(&replay.save_checkpoint())?;
+            written = Instant::now();
+        }
+    }
+    if let Some(kept) = kept {
+        kept.write_checkpoint(&replay.save_checkpoint())?;
+    }
+    Ok(replay.to_outcome())
+}
+
+fn replay_error(error: &TraceReplayError) -> CommandError {
+    match error {
+        TraceReplayError::Checkpoint(cause) => CommandError::input("--checkpoint", cause),
+        TraceReplayError::Placement(cause) => CommandError::input("--placement", cause),
+        TraceReplayError::Job(cause) => CommandError::document(cause),
+        _ => CommandError::failed(error),
+    }
+}
+
+/// The checkpoint of one replay.
+struct CheckpointFile {
+    file: String,
+    pause: Duration,
+}
+
+impl CheckpointFile {
+    fn for_setup(
+        setup: &ReplaySetup,
+        checkpoints: &CheckpointArgs,
+    ) -> Result<Option<Self>, CommandError> {
+        let Some(file) = &checkpoints.file else {
+            return Ok(None);
+        };
+        let pause = Duration::try_from_secs_f64(checkpoints.seconds);
+        Ok(Some(Self {
+            file: format!("{file}.{}", setup.scheduler),
+            pause: pause.map_err(|error| CommandError::input("--checkpoint-seconds", error))?,
+        }))
+    }
+
+    fn read_checkpoint(&self) -> Result<Option<ReplayCheckpoint>, CommandError> {
+        match fs::read(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(CommandError::input(&self.file, error)),
+            Ok(bytes) => {
+                let read = serde_json::from_slice(&bytes);
+                let checkpoint = read.map_err(|error| CommandError::input(&self.file, error))?;
+                eprintln!("going on from {}", self.file);
+                Ok(Some(checkpoint))
+            }
+        }
+    }
+
+    fn write_checkpoint(&self, checkpoint: &ReplayCheckpoint) -> Result<(), CommandError> {
+        let text = serde_json::to_vec(checkpoint).map_err(|error| CommandError::failed(&error))?;
+        let beside = format!("{}.new", self.file);
+        let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.file));
+        written.map_err(|error| CommandError::input(&self.file, error))
+    }
+}

@@ -1,0 +1,112 @@
+//! Where the jobs of a replay come from, and what they train.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use simulator::trace::{
+    JobTrace, LingjunWorkers, TraceComposition, TraceError, TraceFormat, TraceReader,
+    TraceSelection, compose_trace,
+};
+use simulator::workload::{ModelMix, ModelTable};
+
+use crate::models::read_models;
+use command_io::{CommandError, error_chain};
+
+/// The name of the workload that is composed.
+const COMPOSED: &str = "lingjun-like";
+
+/// What to replay.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct TraceArgs {
+    /// Trace (CSV of Philly, Muri, Lingjun or our own), or lingjun-like for two weeks composed from
+    /// published facts
+    #[arg(long, value_name = "FILE")]
+    trace: String,
+    /// worker.csv of a Lingjun trace
+    #[arg(long, value_name = "FILE")]
+    workers: Option<String>,
+    /// Only the jobs of this tenant (a virtual cluster, a user)
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// More jobs than this are refused
+    #[arg(long, default_value_t = 1_000_000)]
+    max_jobs: usize,
+    /// More models, or others in place of the built-in ones (TOML)
+    #[arg(long, value_name = "FILE")]
+    models: Option<String>,
+    /// Draws what a trace leaves open: its jobs, their models, random placement
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+}
+
+impl TraceArgs {
+    pub(super) fn read_models(&self) -> Result<ModelTable, CommandError> {
+        read_models(self.models.as_deref())
+    }
+
+    /// The jobs, each with a model of `models`.
+    pub(super) fn load_trace(
+        &self,
+        models: &ModelTable,
+        cluster_gpus: u32,
+    ) -> Result<JobTrace, CommandError> {
+        if self.trace == COMPOSED {
+            let composition = TraceComposition::lingjun_like().limited_to(cluster_gpus);
+            let composed = compose_trace(&composition, self.seed);
+            return Ok(composed.map_err(|error| CommandError::input("--trace", error))?.trace);
+        }
+        let (mut trace, format) = self.read_trace()?;
+        self.draw_models(&mut trace, format, models);
+        Ok(trace)
+    }
+
+    fn read_trace(&self) -> Result<(JobTrace, TraceFormat), CommandError> {
+        let about = |error: TraceError| CommandError::input(&self.trace, error_chain(&error));
+        let workers = match &self.workers {
+            Some(file) => LingjunWorkers::read_workers(open_file(file)?)
+                .map_err(|error| CommandError::input(file, error_chain(&error)))?,
+            None => LingjunWorkers::default(),
+        };
+        let input = open_file(&self.trace)?;
+        let reader = match self.workers {
+            Some(_) => TraceReader::with_workers(input, workers),
+            None => TraceReader::new(input),
+        };
+        let reader = reader.map_err(about)?;
+        let format = reader.format();
+        let selection = TraceSelection {
+            tenant: self.tenant.clone(),
+            max_jobs: self.max_jobs,
+            ..TraceSelection::default()
+        };
+        Ok((JobTrace::read_jobs(reader, &selection).map_err(about)?, format))
+    }
+
+    /// Names that the trace drew at random are drawn again; so are those it does not tell.
+    fn draw_models(&self, trace: &mut JobTrace, format: TraceFormat, models: &ModelTable) {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        let mix = ModelMix::by_size();
+        let is_random = matches!(format, TraceFormat::Philly | TraceFormat::Muri);
+        let mut drawn = 0;
+        for job in &mut trace.jobs {
+            let known = job.model.as_deref().and_then(|name| models.by_name(name));
+            if is_random || known.is_none() {
+                job.model = mix.draw_model(job.gpus, &mut random);
+                drawn += 1;
+            }
+        }
+        if drawn > 0 {
+            trace.notes.push(format!(
+                "models of {drawn} jobs drawn from an assumed mix by size, seed {}",
+                self.seed
+            ));
+        }
+    }
+}
+
+fn open_file(file: &str) -> Result<BufReader<File>, CommandError> {
+    let opened = File::open(file).map_err(|error| CommandError::input(file, error))?;
+    Ok(BufReader::new(opened))
+}

@@ -1,0 +1,122 @@
+//! `crux reproduce`: the experiments of the papers, each under the name of its figure.
+//!
+//! An experiment is a function from [`SeedOptions`] to [`PaperReproduction`]: rows of what the paper says
+//! and what came out here, and what had to be assumed. The decision: no experiment has a model of
+//! its own. They ask the planner, the simulator and the placement policies, and say what with.
+
+mod calibration;
+mod cluster;
+mod crius;
+mod decisions;
+mod large_models;
+mod page;
+mod report;
+mod sjf_bco;
+mod snapshot;
+mod testbed;
+
+use std::fs;
+
+use serde::Serialize;
+
+use self::report::PaperReproduction;
+use command_io::CommandError;
+use command_io::output::{self, FormatArg, OutputFormat};
+
+/// Repeat an experiment of a paper: what it says, what comes out here, and what was assumed.
+///
+/// docs/reproduction.md says of each where it differs, and why.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux reproduce crux-fig20
+  crux reproduce sjfbco-fig5 --seed 7 --seeds 1 --format json
+  crux reproduce all --html reproductions.html")]
+pub(crate) struct ReproduceArgs {
+    /// The experiment, by the figure that it repeats
+    #[arg(value_name = "NAME", value_parser = experiment_names())]
+    name: String,
+    #[command(flatten)]
+    options: SeedOptions,
+    /// Also write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// What every experiment takes.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct SeedOptions {
+    /// First seed of what is drawn: ports, placements, jobs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Draw so often, with this seed and the following, and print means
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+}
+
+impl SeedOptions {
+    fn all_seeds(self) -> impl Iterator<Item = u64> {
+        (0..self.seeds).map(move |more| self.seed.wrapping_add(more))
+    }
+}
+
+struct PaperExperiment {
+    name: &'static str,
+    run: fn(SeedOptions) -> Result<PaperReproduction, CommandError>,
+}
+
+/// All experiments, in the order of the papers.
+const EXPERIMENTS: [PaperExperiment; 13] = [
+    PaperExperiment { name: "crux-fig7", run: calibration::reproduce_fig7 },
+    PaperExperiment { name: "crux-fig16", run: decisions::reproduce_fig16 },
+    PaperExperiment { name: "crux-fig19", run: testbed::reproduce_fig19 },
+    PaperExperiment { name: "crux-fig20", run: testbed::reproduce_fig20 },
+    PaperExperiment { name: "crux-fig23", run: cluster::reproduce_fig23 },
+    PaperExperiment { name: "crux-fig24", run: snapshot::reproduce_fig24 },
+    PaperExperiment { name: "crux-fig25", run: cluster::reproduce_fig25 },
+    PaperExperiment { name: "sjfbco-fig4", run: sjf_bco::reproduce_fig4 },
+    PaperExperiment { name: "sjfbco-fig5", run: sjf_bco::reproduce_fig5 },
+    PaperExperiment { name: "sjfbco-fig6", run: sjf_bco::reproduce_fig6 },
+    PaperExperiment { name: "crius-jct", run: crius::reproduce_jct },
+    PaperExperiment { name: "crius-ablation", run: crius::reproduce_ablation },
+    PaperExperiment { name: "who-gains", run: cluster::reproduce_pairs },
+];
+
+/// The name that stands for all of them.
+const ALL: &str = "all";
+
+fn experiment_names() -> clap::builder::PossibleValuesParser {
+    let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+    names.chain([ALL]).collect::<Vec<_>>().into()
+}
+
+pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
+    let asked = |experiment: &&PaperExperiment| args.name == ALL || args.name == experiment.name;
+    let mut done = Vec::new();
+    for experiment in EXPERIMENTS.iter().filter(asked) {
+        if args.name == ALL {
+            eprintln!("{} ...", experiment.name);
+        }
+        let mut reproduction = (experiment.run)(args.options)?;
+        reproduction.experiment = experiment.name.to_owned();
+        done.push(reproduction);
+    }
+    if let Some(file) = &args.html {
+        fs::write(file, page::render_page(&done))
+            .map_err(|error| CommandError::input(file, error))?;
+        eprintln!("wrote {file}");
+    }
+    match (args.output.format, &done[..]) {
+        (OutputFormat::Json, [one]) => output::print_json(one),
+        (OutputFormat::Json, many) => output::print_json(&AllReproductions { experiments: many }),
+        (OutputFormat::Table, _) => done.iter().try_for_each(report::print_reproduction),
+    }
+}
+
+/// Several reproductions as a document.
+#[derive(Serialize)]
+struct AllReproductions<'a> {
+    experiments: &'a [PaperReproduction],
+}

@@ -1,0 +1,104 @@
+//! Reproductions as one HTML page: for each a table, dots for the paper's figures and ours, and
+//! what was assumed.
+
+use super::report::{MeasureRow, PaperReproduction, format_figure as digits, rows_by_part};
+use crate::compare::page::{
+    colour_chip, escape_html, full_figure, legend_entry, render_html, render_section,
+};
+use crate::figure::theme::{SERIES, ThemeShade};
+use crate::figure::{self, FigureAxes, draw_dots};
+
+/// Ours, and the paper's.
+const OURS: ThemeShade = SERIES[0];
+const PAPER: ThemeShade = SERIES[1];
+
+/// The page.
+pub(super) fn render_page(reproductions: &[PaperReproduction]) -> String {
+    let title = match reproductions {
+        [one] => format!("Reproduction of {}", one.experiment),
+        _ => "Reproductions".to_owned(),
+    };
+    let body: String = reproductions.iter().map(render_reproduction).collect();
+    render_html(&title, &format!("<h1>{title}</h1>\n{body}"))
+}
+
+fn render_reproduction(reproduction: &PaperReproduction) -> String {
+    let assumed = reproduction.assumptions.iter();
+    let assumed: String = assumed.map(|text| format!("<li>{}</li>\n", escape_html(text))).collect();
+    let parts: String = rows_by_part(&reproduction.rows).map(render_part).collect();
+    let body = format!("{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
+    let about = format!("{} {}", reproduction.about, reproduction.source);
+    render_section(&reproduction.experiment, &escape_html(&about), &body)
+}
+
+fn render_part((name, rows): (&str, &[MeasureRow])) -> String {
+    let heading = match name {
+        "" => String::new(),
+        name => format!("<h3>{}</h3>\n", escape_html(name)),
+    };
+    format!("{heading}{}{}", render_table(rows), render_plots(rows))
+}
+
+fn render_table(rows: &[MeasureRow]) -> String {
+    let cells = |row: &MeasureRow| {
+        let [least, most] = row.ours_range;
+        format!(
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{} to {}</td>\
+             <td>{}</td></tr>\n",
+            escape_html(&row.measure),
+            row.paper.map_or_else(|| "-".to_owned(), digits),
+            digits(row.ours),
+            digits(least),
+            digits(most),
+            row.unit,
+        )
+    };
+    let rows: String = rows.iter().map(cells).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead><tr><th>measure</th><th>{}paper</th><th>{}ours</th>\
+         <th>least to most</th><th>unit</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
+        colour_chip(PAPER),
+        colour_chip(OURS),
+    )
+}
+
+/// A plot for each unit, in the order in which they first appear.
+fn render_plots(rows: &[MeasureRow]) -> String {
+    let mut units: Vec<&str> = Vec::new();
+    for row in rows {
+        if !units.contains(&row.unit) {
+            units.push(row.unit);
+        }
+    }
+    let legend = format!(
+        "<p class=\"legend\">{}{}</p>",
+        legend_entry("ours", OURS),
+        legend_entry("paper", PAPER)
+    );
+    let plot = |unit: &str| {
+        let rows = rows.iter().filter(|row| row.unit == unit);
+        full_figure(&draw_measures(unit, &rows.collect::<Vec<_>>()), &legend)
+    };
+    units.into_iter().map(plot).collect()
+}
+
+fn draw_measures(unit: &str, rows: &[&MeasureRow]) -> String {
+    let drawn = |row: &&MeasureRow| {
+        let paper = row.paper.map(|paper| (paper, PAPER));
+        let values = std::iter::once((row.ours, OURS)).chain(paper);
+        figure::FigureRow {
+            name: row.measure.clone(),
+            values: values.collect(),
+            note: String::new(),
+        }
+    };
+    let drawn: Vec<figure::FigureRow> = rows.iter().map(drawn).collect();
+    let values = drawn.iter().flat_map(|row| &row.values);
+    let axes = FigureAxes {
+        x: unit,
+        y: "",
+        x_range: figure::round_range(values.map(|(value, _)| *value)),
+        y_range: 0.0..1.0,
+    };
+    draw_dots(&axes, &drawn)
+}

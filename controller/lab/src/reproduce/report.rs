@@ -1,0 +1,152 @@
+//! What a reproduction found: rows of the paper beside ours, and the assumptions.
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use command_io::CommandError;
+use command_io::output;
+
+/// One experiment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct PaperReproduction {
+    /// Its name.
+    pub(super) experiment: String,
+    /// What it shows, in a sentence.
+    pub(super) about: String,
+    /// The paper and the figure.
+    pub(super) source: String,
+    /// What was measured.
+    pub(super) rows: Vec<MeasureRow>,
+    /// What the paper leaves open and how it was closed here.
+    pub(super) assumptions: Vec<String>,
+    /// More for the page, as HTML.
+    #[serde(skip)]
+    pub(super) figures: String,
+}
+
+/// One measure.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MeasureRow {
+    /// The part of the experiment, where it has several; a heading over its rows.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) part: String,
+    /// What is measured.
+    pub(super) measure: String,
+    /// Unit of both figures.
+    pub(super) unit: &'static str,
+    /// The paper's figure; null where it gives none.
+    pub(super) paper: Option<f64>,
+    /// Ours: the mean over the seeds.
+    pub(super) ours: f64,
+    /// The least and the most over the seeds.
+    pub(super) ours_range: [f64; 2],
+}
+
+impl MeasureRow {
+    /// A row of what the paper gives as `paper` and the seeds gave as `values`, of which there is
+    /// at least one.
+    pub(super) fn new(
+        measure: impl Into<String>,
+        unit: &'static str,
+        paper: Option<f64>,
+        values: &[f64],
+    ) -> Self {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self {
+            part: String::new(),
+            measure: measure.into(),
+            unit,
+            paper,
+            ours: mean_value(values),
+            ours_range: [least, most],
+        }
+    }
+
+    /// The same, under a heading.
+    pub(super) fn in_part(self, part: &str) -> Self {
+        let part = part.to_owned();
+        Self { part, ..self }
+    }
+}
+
+/// Rows by part, in their order.
+pub(super) fn rows_by_part(rows: &[MeasureRow]) -> impl Iterator<Item = (&str, &[MeasureRow])> {
+    let parts = rows.chunk_by(|one, other| one.part == other.part);
+    parts.map(|rows| (rows[0].part.as_str(), rows))
+}
+
+pub(super) fn mean_value(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Per cent by which `now` differs from `before`.
+pub(super) fn percent_change(before: f64, now: f64) -> f64 {
+    (now / before - 1.0) * 100.0
+}
+
+/// Prints one for a person.
+pub(super) fn print_reproduction(reproduction: &PaperReproduction) -> Result<(), CommandError> {
+    output::print_line(format_args!(
+        "{}: {}\n{}\n",
+        reproduction.experiment, reproduction.about, reproduction.source
+    ))?;
+    for (part, rows) in rows_by_part(&reproduction.rows) {
+        if !part.is_empty() {
+            output::print_line(format_args!("{part}\n"))?;
+        }
+        output::print_line(measure_table(rows))?;
+        output::print_line("")?;
+    }
+    output::print_line("assumed:")?;
+    for assumption in &reproduction.assumptions {
+        output::print_line(format_args!("* {assumption}"))?;
+    }
+    output::print_line("")
+}
+
+fn measure_table(rows: &[MeasureRow]) -> Table {
+    let mut table = output::new_table(["measure", "paper", "ours", "least to most", "unit"]);
+    for row in rows {
+        let [least, most] = row.ours_range;
+        table.add_row([
+            row.measure.clone(),
+            row.paper.map_or_else(|| "-".to_owned(), format_figure),
+            format_figure(row.ours),
+            format!("{} to {}", format_figure(least), format_figure(most)),
+            row.unit.to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Four digits that count.
+pub(super) fn format_figure(value: f64) -> String {
+    let before_point = value.abs().max(1.0).log10().floor() as usize + 1;
+    format!("{value:.*}", 4_usize.saturating_sub(before_point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        for (value, text) in [
+            (1.5301, "1.530"),
+            (-12.345, "-12.35"),
+            (535.0, "535.0"),
+            (0.6201, "0.620"),
+            (12_345.6, "12346"),
+        ] {
+            assert_eq!(format_figure(value), text);
+        }
+    }
+
+    #[test]
+    fn a_row_is_mean_and_range() {
+        let row = MeasureRow::new("x", "s", None, &[1.0, 2.0, 6.0]);
+        assert_eq!((row.ours, row.ours_range), (3.0, [1.0, 6.0]));
+        assert!((percent_change(2.0, 1.5) + 25.0).abs() < 1e-12);
+    }
+}
