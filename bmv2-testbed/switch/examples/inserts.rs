@@ -19,7 +19,7 @@ use controller::Controller;
 use p4rt::field_match::{Exact, FieldMatchType};
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tonic::Code;
 

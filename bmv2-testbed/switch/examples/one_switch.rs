@@ -6,7 +6,7 @@
 use std::env;
 use std::error::Error;
 
-use switch::service::{ServiceOptions, serve};
+use switch::p4runtime::{ServiceOptions, serve};
 use switch::{ClockPace, DeviceConfig, EmulatedNetworkBuilder};
 use tokio::net::TcpListener;
 

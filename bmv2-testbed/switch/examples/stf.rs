@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use switch::Program;
-use switch::stf::StfCase;
+use switch::testing::stf::StfCase;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = env::args().skip(1).map(PathBuf::from).collect();

@@ -5,9 +5,9 @@
 //! Everything is by index and value, as resolved through [`Program`](crate::Program) lookups, and a
 //! write is checked here against the program, once, so that the packet path never has to.
 
-use crate::phv::bit_mask;
-use crate::program::{ActionIndex, ActionSpec, KeySpec, MatchKind, TableSpec};
-use crate::replication::Replica;
+use crate::compile::{ActionIndex, ActionSpec, KeySpec, MatchKind, TableSpec};
+use crate::device::replication::Replica;
+use crate::run::phv::bit_mask;
 
 /// The number of an action profile member, chosen by the controller.
 pub type MemberId = u32;

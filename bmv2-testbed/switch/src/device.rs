@@ -10,18 +10,19 @@
 mod control;
 mod objects;
 mod packet_run;
+pub(crate) mod replication;
 mod standard_metadata;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::arrays::StatefulArrays;
-use crate::parser::ValueSetMember;
-use crate::profile::ActionProfile;
-use crate::program::{LearnListIndex, Program};
-use crate::replication::ReplicationEngine;
+use crate::compile::{LearnListIndex, Program};
+use crate::device::replication::ReplicationEngine;
+use crate::run::arrays::StatefulArrays;
+use crate::run::parser::ValueSetMember;
+use crate::run::profile::ActionProfile;
+use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
-use crate::table::MatchTable;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
 pub(crate) use standard_metadata::StandardMetadata;
 

@@ -9,39 +9,26 @@
 //! [`EmulatedNetworkBuilder`] joins devices and endpoints on a virtual clock, and [`DeviceHandle`] is how
 //! the P4Runtime service reaches a device there.
 
-mod action;
-mod arrays;
+mod compile;
 mod control;
-mod counter;
-mod deparser;
 mod device;
-mod ecn;
-pub mod election;
 mod emulated_network;
-mod expression;
-pub mod faults;
-mod hash;
-mod header;
-mod meter;
-mod p4info;
-mod parser;
-mod phv;
-mod pipeline;
+pub mod p4runtime;
 pub mod ports;
-mod profile;
-mod program;
-mod replication;
+mod run;
 mod scheduler;
-pub mod service;
-pub mod stf;
-mod table;
+pub mod testing;
 
-pub use action::DROP_PORT;
-pub use arrays::RegisterSpec;
+pub use compile::{
+    ActionIndex, ActionParameter, ActionSpec, CounterIndex, CounterSpec, DefaultMutability,
+    DirectMeter, KeySpec, LearnList, LearnListIndex, LoadError, MatchKind, MeterIndex,
+    ProfileIndex, ProfileSpec, Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex,
+    ValueSetSpec,
+};
 pub use control::{
     ActionCall, ControlError, GroupId, GroupMember, KeyField, MatchKey, MemberId, TableAction,
 };
-pub use counter::CounterData;
+pub use device::replication::{CloneSession, Replica, ReplicationUpdate};
 pub use device::{
     Device, DeviceConfig, DeviceCounts, DeviceOutputs, Digest, Nanos, OutputPacket, QueuedPacket,
 };
@@ -50,13 +37,9 @@ pub use emulated_network::{
     EmulatedNetworkError, EmulatedNetworkHandle, EndpointHandle, EndpointIndex, EndpointOutbox,
     NetworkEndpoint, OwnerStopped, WireCounts, WireEnd, WireIndex, WireSpec, WireState,
 };
-pub use meter::{MeterConfig, MeterSpec, MeterUnit};
-pub use program::{
-    ActionIndex, ActionParameter, ActionSpec, CounterIndex, CounterSpec, DefaultMutability,
-    DirectMeter, KeySpec, LearnList, LearnListIndex, LoadError, MatchKind, MeterIndex,
-    ProfileIndex, ProfileSpec, Program, RegisterIndex, TableIndex, TableSpec, ValueSetIndex,
-    ValueSetSpec,
-};
-pub use replication::{CloneSession, Replica, ReplicationUpdate};
+pub use run::action::DROP_PORT;
+pub use run::arrays::RegisterSpec;
+pub use run::counter::CounterData;
+pub use run::meter::{MeterConfig, MeterSpec, MeterUnit};
+pub use run::table::EntryView;
 pub use scheduler::{DequeueOutcome, PortScheduler, QueueCounts, QueueLimits, QueueWait};
-pub use table::EntryView;

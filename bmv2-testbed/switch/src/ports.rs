@@ -25,9 +25,9 @@ use std::time::Duration;
 use nix::sys::eventfd::EventFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::counter::CounterData;
 use crate::device::{Device, DeviceCounts};
 use crate::emulated_network::{DeviceHandle, OwnerStopped};
+use crate::run::counter::CounterData;
 use crate::scheduler::{QueueCounts, QueueLimits};
 use driver::PortsDriver;
 pub use links::{LinkMonitor, LinkUpdate};

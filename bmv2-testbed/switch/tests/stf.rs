@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switch::Program;
-use switch::stf::StfCase;
+use switch::testing::stf::StfCase;
 
 fn check(json: &[u8], case: &str) {
     let program = Arc::new(Program::from_json(json).expect("the program loads"));

@@ -20,7 +20,7 @@ use controller::Controller;
 use p4rt::entity::Entity;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{
     DeviceConfig, DeviceHandle, DeviceOutputs, EmulatedNetworkBuilder, EmulatedNetworkHandle,
 };

@@ -6,7 +6,7 @@ use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, FabricBuilder, FabricHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;

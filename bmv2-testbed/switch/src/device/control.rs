@@ -4,14 +4,14 @@
 //! says or returns why not and changes nothing.
 
 use super::{Device, LoadedProgram};
+use crate::compile::{ActionIndex, CounterIndex, ProfileIndex, TableIndex};
 use crate::control::{
     ActionCall, ControlError, GroupId, GroupMember, MatchKey, MemberId, TableAction,
     check_arguments,
 };
-use crate::counter::CounterData;
-use crate::profile::ActionProfile;
-use crate::program::{ActionIndex, CounterIndex, ProfileIndex, TableIndex};
-use crate::table::{EntryView, MatchTable};
+use crate::run::counter::CounterData;
+use crate::run::profile::ActionProfile;
+use crate::run::table::{EntryView, MatchTable};
 
 impl Device {
     /// Adds an entry.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::control::no_such_object;
 use super::{Device, Nanos};
+use crate::compile::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
 use crate::control::{ControlError, MatchKey};
-use crate::meter::{MeterConfig, TwoRateMeter};
-use crate::parser::ValueSetMember;
-use crate::phv::bit_mask;
-use crate::program::{MeterIndex, RegisterIndex, TableIndex, ValueSetIndex};
-use crate::replication::{CloneSession, Replica, ReplicationUpdate};
+use crate::device::replication::{CloneSession, Replica, ReplicationUpdate};
+use crate::run::meter::{MeterConfig, TwoRateMeter};
+use crate::run::parser::ValueSetMember;
+use crate::run::phv::bit_mask;
 
 /// Meters.
 impl Device {

@@ -11,18 +11,18 @@ use std::collections::VecDeque;
 
 use super::standard_metadata::{IngressDecision, InstanceType, assign_field, to_micros};
 use super::{DIGEST_LIMIT, DeviceCounts, DeviceOutputs, Digest, Nanos, QueuedPacket};
-use crate::action::{CloneRequest, DROP_PORT, PacketContext, PacketRequests};
-use crate::arrays::StatefulArrays;
-use crate::ecn;
-use crate::header::HeaderLayout;
-use crate::parser::ValueSetMember;
-use crate::phv::{Phv, PhvSlot};
-use crate::pipeline::LookupContext;
-use crate::profile::ActionProfile;
-use crate::program::{FieldListIndex, Program};
-use crate::replication::{Replica, ReplicationEngine};
+use crate::compile::{FieldListIndex, Program};
+use crate::device::replication::{Replica, ReplicationEngine};
+use crate::run::action::{CloneRequest, DROP_PORT, PacketContext, PacketRequests};
+use crate::run::arrays::StatefulArrays;
+use crate::run::ecn;
+use crate::run::header::HeaderLayout;
+use crate::run::parser::ValueSetMember;
+use crate::run::phv::{Phv, PhvSlot};
+use crate::run::pipeline::LookupContext;
+use crate::run::profile::ActionProfile;
+use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
-use crate::table::MatchTable;
 
 /// Copies and rounds between one arrival or instant and the next.
 const PASS_LIMIT: u32 = 4096;

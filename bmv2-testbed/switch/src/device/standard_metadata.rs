@@ -1,8 +1,8 @@
 //! `standard_metadata`: the fields that simple_switch itself reads and writes.
 
-use crate::action::DROP_PORT;
 use crate::device::Nanos;
-use crate::phv::{FieldRef, Phv};
+use crate::run::action::DROP_PORT;
+use crate::run::phv::{FieldRef, Phv};
 use crate::scheduler::QueueWait;
 
 /// Where a program keeps them; the optional ones may be missing from older programs.

@@ -9,8 +9,8 @@ use super::links::LinkUpdate;
 use super::packet_socket::{FrameBatch, PacketSocket, SendStatus};
 use super::transmitter::{self, PortTransmitter};
 use super::{PortConfig, PortMedium, PortState, PortStatus, PortsError};
-use crate::counter::CounterData;
 use crate::device::{Device, DeviceOutputs, Nanos, QueuedPacket};
+use crate::run::counter::CounterData;
 use crate::scheduler::QueueWait;
 
 /// A port of the device.

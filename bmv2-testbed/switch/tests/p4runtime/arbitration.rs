@@ -1,8 +1,8 @@
 //! Streams, election ids and who may write.
 
 use p4runtime_proto::v1 as p4rt;
-use switch::election::ArbitrationDialect;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
+use switch::p4runtime::election::ArbitrationDialect;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, soon};

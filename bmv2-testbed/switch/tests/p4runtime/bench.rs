@@ -8,7 +8,7 @@ use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::config_v1::P4Info;
 use p4runtime_proto::v1 as p4rt;
 use prost::Message;
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, DeviceHandle, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;

@@ -4,7 +4,7 @@ use p4rt::entity::Entity;
 use p4rt::table_action::Type as Action;
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, soon, uint128};

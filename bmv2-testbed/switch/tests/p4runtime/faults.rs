@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use p4runtime_proto::v1 as p4rt;
-use switch::faults::{FaultScript, InjectedFault};
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
+use switch::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, soon};

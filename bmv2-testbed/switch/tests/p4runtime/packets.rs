@@ -6,7 +6,7 @@ use p4rt::stream_message_request::Update as Request;
 use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::v1 as p4rt;
 use switch::ClockPace;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tonic::Code;
 
 use crate::bench::{Bench, CPU_PORT, Controller, soon};

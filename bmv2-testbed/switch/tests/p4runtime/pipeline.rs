@@ -3,7 +3,7 @@
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, DEVICE, config, soon};

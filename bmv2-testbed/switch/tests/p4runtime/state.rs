@@ -11,7 +11,7 @@ use p4rt::stream_message_response::Update as Response;
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 use switch::DeviceOutputs;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, config_of, soon};

@@ -4,7 +4,7 @@
 
 use p4rt::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1 as p4rt;
-use switch::service::{ServiceOptions, ServiceTls};
+use switch::p4runtime::{ServiceOptions, ServiceTls};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use crate::bench::{Bench, soon};

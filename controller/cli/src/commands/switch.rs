@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::election::ArbitrationDialect;
+use switch::p4runtime::election::ArbitrationDialect;
+use switch::p4runtime::{self, ServiceOptions};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
-use switch::service::{self, ServiceOptions};
 use switch::{Device, DeviceConfig, Program, QueueLimits};
 use tokio::net::TcpListener;
 
@@ -215,7 +215,7 @@ async fn serve_switch(
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
-    let server = service::serve(listener, ports.device(), options).await;
+    let server = p4runtime::serve(listener, ports.device(), options).await;
     let server = server.map_err(|error| CommandError::failed(&error))?;
     output::print_line(format_args!(
         "device {} serves P4Runtime on {}",

@@ -9,7 +9,7 @@ use controller::config::{AccessRole, RawToken, TlsFiles};
 use controller::northbound::{self, ApiServer};
 use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::{JobsDocument, Policy};
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::document::DocumentFormat;

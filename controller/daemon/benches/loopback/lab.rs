@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use controller::{Config, Controller, ControllerHandle, RawConfig};
 use planner::{Flow, Job, Policy};
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};

@@ -2,7 +2,7 @@
 
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{ControllerHandle, StateEvent};
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tokio::time::Instant;
 use topology::{LinkId, Tier};
 

@@ -2,8 +2,8 @@
 
 use controller::southbound::arbitration::Mastership;
 use controller::{ControllerHandle, StateEvent};
-use switch::election::ArbitrationDialect;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
+use switch::p4runtime::election::ArbitrationDialect;
 use tokio::time::Instant;
 use topology::Fabric;
 

@@ -9,7 +9,7 @@ use controller::northbound::{self, ApiServer};
 use controller::{Config, ControllerHandle, RawConfig};
 use proto::report::Said;
 use proto::telemetry_client::TelemetryClient;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval_at, timeout};

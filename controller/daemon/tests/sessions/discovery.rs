@@ -11,7 +11,7 @@ use controller::discovery::{
 use controller::southbound::GrpcNetwork;
 use controller::{Controller, ControllerHandle, RawConfig, StateEvent};
 use planner::Policy;
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointIndex, EndpointOutbox, NetworkEndpoint,
     QueueLimits, WireEnd, WireSpec, WireState,

@@ -12,8 +12,8 @@ use controller::{
 };
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Flow, Job, Policy};
-use switch::faults::FaultScript;
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
+use switch::testing::faults::FaultScript;
 use switch::{DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};

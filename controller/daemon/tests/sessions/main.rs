@@ -55,9 +55,9 @@ use controller::StateEvent;
 use controller::southbound::arbitration::Mastership;
 use controller::southbound::{SwitchAddress, SwitchClient, SwitchStatus};
 use lab::{Lab, all_hold, first_leaf, written};
-use switch::election::ArbitrationDialect;
-use switch::faults::{FaultScript, InjectedFault};
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
+use switch::p4runtime::election::ArbitrationDialect;
+use switch::testing::faults::{FaultScript, InjectedFault};
 use tonic::Code;
 use topology::{AvailabilityChange, SwitchId};
 

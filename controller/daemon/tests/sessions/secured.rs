@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use controller::RawConfig;
 use controller::southbound::{SwitchClient, SwitchStatus, SwitchTarget};
 use p4::ForwardingPipeline;
-use switch::service::{ServiceOptions, ServiceTls};
+use switch::p4runtime::{ServiceOptions, ServiceTls};
 use topology::SwitchId;
 
 use crate::lab::{Lab, all_hold, config, first_leaf};

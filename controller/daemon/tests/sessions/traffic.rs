@@ -12,8 +12,8 @@ use controller::northbound::{
 };
 use controller::{Config, ControllerHandle, PlanRollout, RawConfig, StateEvent};
 use planner::{Flow, Job, Policy};
-use switch::faults::{FaultScript, InjectedFault};
-use switch::service::ServiceOptions;
+use switch::p4runtime::ServiceOptions;
+use switch::testing::faults::{FaultScript, InjectedFault};
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointHandle, EndpointIndex, EndpointOutbox,
     NetworkEndpoint, QueueLimits, WireEnd, WireIndex, WireSpec,

@@ -10,7 +10,7 @@ use controller::southbound::DesiredTables;
 use controller::{Config, Controller, ControllerHandle, PlanRollout, StateEvent};
 use emulator::{EmulatedTestbed, EmulationOutcome, HostErrorCounts, TestbedOptions, TimeScale};
 use planner::Policy;
-use switch::service::{self, ServerHandle, ServiceOptions};
+use switch::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use topology::document::{self, DocumentFormat};
 use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId, spec};
@@ -123,7 +123,7 @@ impl<'a> ServedTestbed<'a> {
             let listener = TcpListener::bind("127.0.0.1:0").await;
             let listener = listener.map_err(|error| CommandError::failed(&error))?;
             let device = testbed.device(SwitchId::from(switch));
-            let server = service::serve(listener, device, ServiceOptions::default()).await;
+            let server = p4runtime::serve(listener, device, ServiceOptions::default()).await;
             servers.push(server.map_err(|error| CommandError::failed(&error))?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switch::service::ServiceTls;
+use switch::p4runtime::ServiceTls;
 
 use command_io::CommandError;
 

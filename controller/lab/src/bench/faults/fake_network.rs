@@ -20,7 +20,7 @@ use futures::{StreamExt, stream};
 use p4::codec::{RefusedUpdate, WriteError};
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind, apply_updates};
 use rand::Rng;
-use switch::election::SessionId;
+use switch::p4runtime::election::SessionId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Code;

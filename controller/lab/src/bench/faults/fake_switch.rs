@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use controller::southbound::MastershipStatus;
 use controller::southbound::arbitration::ElectionId;
 use p4::{SwitchTables, TableEntry, TableUpdate, UpdateKind};
-use switch::election::{
+use switch::p4runtime::election::{
     ArbitrationDialect, ArbitrationError, ArbitrationNotice, ArbitrationRequest, ArbitrationStatus,
     ControllerElection, ElectionAction, ElectionEvent, ElectionSettings, SessionId,
 };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::election::ArbitrationDialect;
+use switch::p4runtime::election::ArbitrationDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use switch::election::ArbitrationDialect;
+use switch::p4runtime::election::ArbitrationDialect;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

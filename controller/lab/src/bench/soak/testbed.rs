@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use planner::{Flow, Job};
-use switch::faults::{FaultMix, FaultScript};
-use switch::service::{ServerHandle, ServiceOptions, serve};
+use switch::p4runtime::{ServerHandle, ServiceOptions, serve};
+use switch::testing::faults::{FaultMix, FaultScript};
 use switch::{
     ClockPace, DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle,
     EndpointHandle, EndpointIndex, Nanos, QueueLimits, WireEnd, WireIndex, WireSpec, WireState,

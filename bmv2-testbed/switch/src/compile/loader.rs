@@ -1,0 +1,265 @@
+//! Loading: from JSON text to a [`Program`], or to the reason why not.
+
+use std::collections::BTreeMap;
+
+use super::actions::action_spec;
+use super::controls::ControlCompiler;
+use super::headers::{HeaderCatalog, refuse_instances};
+use super::objects::ProgramObjects;
+use super::{
+    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, NextNode, ObjectNames, ProfileIndex,
+    Program, RegisterIndex, TableIndex, ValueSetIndex, arrays, json, jump_threading, parsers,
+};
+use crate::device::StandardMetadata;
+use crate::run::deparser::{ChecksumField, Deparser};
+use crate::run::pipeline::{PipelineGraph, PipelineNode};
+
+/// Why a BMv2 JSON cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is not JSON, or not BMv2's.
+    #[error("this is not a BMv2 JSON")]
+    Json(#[source] serde_json::Error),
+    /// It uses something that this version of the switch does not have.
+    #[error("{construct} is not supported (in {at})")]
+    Unsupported {
+        /// What it is, in the words of the BMv2 format.
+        construct: String,
+        /// The object that uses it.
+        at: String,
+    },
+    /// It refers to something that it does not declare.
+    #[error("there is no {what} {name} (in {at})")]
+    Missing {
+        /// The kind of object.
+        what: &'static str,
+        /// The name used.
+        name: String,
+        /// The object that uses it.
+        at: String,
+    },
+    /// It says something that makes no sense.
+    #[error("{problem} (in {at})")]
+    Malformed {
+        /// What is wrong.
+        problem: String,
+        /// The object that says so.
+        at: String,
+    },
+}
+
+impl LoadError {
+    pub(super) fn unsupported(construct: impl Into<String>, at: &str) -> Self {
+        Self::Unsupported { construct: construct.into(), at: at.to_owned() }
+    }
+
+    pub(super) fn missing(what: &'static str, name: &str, at: &str) -> Self {
+        Self::Missing { what, name: name.to_owned(), at: at.to_owned() }
+    }
+
+    pub(super) fn malformed(problem: impl Into<String>, at: &str) -> Self {
+        Self::Malformed { problem: problem.into(), at: at.to_owned() }
+    }
+}
+
+impl Program {
+    /// Reads a program from the JSON that p4c writes for simple_switch.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not such a JSON, or the program needs what this version does not have; the
+    /// error names it.
+    pub fn from_json(json: &[u8]) -> Result<Self, LoadError> {
+        let root: json::ProgramDocument = serde_json::from_slice(json).map_err(LoadError::Json)?;
+        refuse_instances("extern", &root.extern_instances)?;
+        let headers = HeaderCatalog::resolve_headers(&root)?;
+        let objects = ProgramObjects::resolve_objects(&root, &headers)?;
+        let actions = root
+            .actions
+            .iter()
+            .map(|action| objects.compile_action(action))
+            .collect::<Result<Vec<_>, _>>()?;
+        let action_specs =
+            root.actions.iter().map(action_spec).collect::<Result<Vec<_>, LoadError>>()?;
+        let ids = root.actions.iter().enumerate();
+        let mut controls = ControlCompiler {
+            headers: &headers,
+            actions: &actions,
+            action_specs: &action_specs,
+            action_ids: ids.map(|(at, action)| (action.id, ActionIndex(at as u32))).collect(),
+            tables: Vec::new(),
+            profiles: Vec::new(),
+            direct_meters: arrays::direct_meters(&root, &headers)?,
+        };
+        let ingress = compile_pipeline(&mut controls, &root, "ingress")?;
+        let egress = compile_pipeline(&mut controls, &root, "egress")?;
+        let parser = find_named("parser", "parser", &root.parsers, |parser| &parser.name)?;
+        let parser = parsers::compile_parser(parser, &root.errors, &objects)?;
+        let (tables, profiles) = (controls.tables, controls.profiles);
+        let mut program = Self {
+            names: ObjectNames::default(),
+            counters: arrays::counter_specs(&root)?,
+            meters: arrays::meter_specs(&root)?,
+            registers: arrays::register_specs(&root)?,
+            value_sets: parsers::value_set_specs(&root, &parser),
+            learn_lists: objects.learn_lists(&root)?,
+            field_lists: objects.field_lists(&root)?,
+            shape: headers.shape.clone(),
+            metadata_slots: headers.metadata_slots(),
+            headers: headers.layouts.clone(),
+            standard: standard_metadata(&headers)?,
+            parser,
+            verifications: compile_checksums(&root, &objects, |checksum| checksum.verify)?,
+            deparser: compile_deparser(&root, &objects)?,
+            actions,
+            action_specs,
+            tables,
+            profiles,
+            ingress,
+            egress,
+        };
+        program.names = object_names(&program, &root)?;
+        Ok(program)
+    }
+}
+
+/// The one object that simple_switch asks for by this name.
+fn find_named<'a, T>(
+    what: &'static str,
+    name: &str,
+    objects: &'a [T],
+    name_of: impl Fn(&T) -> &String,
+) -> Result<&'a T, LoadError> {
+    let found = objects.iter().find(|object| name_of(object) == name);
+    found.ok_or_else(|| LoadError::missing(what, name, "the program"))
+}
+
+fn compile_pipeline(
+    controls: &mut ControlCompiler<'_>,
+    root: &json::ProgramDocument,
+    name: &str,
+) -> Result<PipelineGraph, LoadError> {
+    let declared = find_named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
+    let mut pipeline = controls.compile_pipeline(declared)?;
+    if has_cycle(&pipeline, &controls.tables) {
+        return Err(LoadError::malformed("the control flow runs in a circle", name));
+    }
+    jump_threading::thread_jumps(&mut pipeline.nodes);
+    Ok(pipeline)
+}
+
+/// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
+fn has_cycle(pipeline: &PipelineGraph, tables: &[std::sync::Arc<super::TableSpec>]) -> bool {
+    let successors = |node: &PipelineNode| -> Vec<NextNode> {
+        match node {
+            PipelineNode::Branch { yes, no, .. } => vec![*yes, *no],
+            PipelineNode::Call { next, .. } => vec![*next],
+            PipelineNode::Table(table) => {
+                let flow = &tables[table.0 as usize].flow;
+                flow.hit.iter().chain(&flow.miss).chain([&flow.none]).copied().collect()
+            }
+        }
+    };
+    let edges: Vec<Vec<u32>> = pipeline
+        .nodes
+        .iter()
+        .map(|node| successors(node).into_iter().flatten().collect())
+        .collect();
+    let mut incoming = vec![0; edges.len()];
+    edges.iter().flatten().for_each(|to| incoming[*to as usize] += 1);
+    let mut ready: Vec<usize> = (0..edges.len()).filter(|node| incoming[*node] == 0).collect();
+    let mut sorted = 0;
+    while let Some(node) = ready.pop() {
+        sorted += 1;
+        for to in &edges[node] {
+            incoming[*to as usize] -= 1;
+            if incoming[*to as usize] == 0 {
+                ready.push(*to as usize);
+            }
+        }
+    }
+    sorted < edges.len()
+}
+
+fn compile_checksums(
+    root: &json::ProgramDocument,
+    objects: &ProgramObjects<'_>,
+    wanted: impl Fn(&json::ChecksumDecl) -> bool,
+) -> Result<Vec<ChecksumField>, LoadError> {
+    let wanted = root.checksums.iter().filter(|checksum| wanted(checksum));
+    wanted.map(|checksum| objects.compile_checksum(checksum)).collect()
+}
+
+fn compile_deparser(
+    root: &json::ProgramDocument,
+    objects: &ProgramObjects<'_>,
+) -> Result<Deparser, LoadError> {
+    let declared = find_named("deparser", "deparser", &root.deparsers, |deparser| &deparser.name)?;
+    let header = |name: &String| Ok(objects.headers.find_header(name, &declared.name)?.index);
+    Ok(Deparser {
+        order: declared.order.iter().map(header).collect::<Result<_, LoadError>>()?,
+        action: objects.compile_body(&declared.primitives, &[], &declared.name)?,
+        updates: compile_checksums(root, objects, |checksum| checksum.update)?,
+    })
+}
+
+fn standard_metadata(headers: &HeaderCatalog) -> Result<StandardMetadata, LoadError> {
+    let field = |name: &str| headers.plain_field("standard_metadata", name, "simple_switch");
+    let optional = |name: &str| field(name).ok();
+    Ok(StandardMetadata {
+        ingress_port: field("ingress_port")?,
+        egress_spec: field("egress_spec")?,
+        egress_port: field("egress_port")?,
+        packet_length: field("packet_length")?,
+        instance_type: optional("instance_type"),
+        egress_rid: optional("egress_rid"),
+        priority: optional("priority"),
+        multicast: optional("mcast_grp"),
+        parser_error: optional("parser_error"),
+        checksum_error: optional("checksum_error"),
+        ingress_timestamp: optional("ingress_global_timestamp"),
+        egress_timestamp: optional("egress_global_timestamp"),
+        enqueue_timestamp: optional("enq_timestamp"),
+        enqueue_depth: optional("enq_qdepth"),
+        dequeue_delta: optional("deq_timedelta"),
+        dequeue_depth: optional("deq_qdepth"),
+    })
+}
+
+fn object_names(program: &Program, root: &json::ProgramDocument) -> Result<ObjectNames, LoadError> {
+    let tables: BTreeMap<_, _> =
+        program.tables().map(|(index, spec)| (spec.name.clone(), index)).collect();
+    let direct = |name: &String, binding: &Option<String>| {
+        let binding = binding.as_deref().unwrap_or("");
+        let table: Option<&TableIndex> = tables.get(binding);
+        let table = table.ok_or_else(|| LoadError::missing("table", binding, name))?;
+        Ok::<_, LoadError>((name.clone(), *table))
+    };
+    let counters = root.counter_arrays.iter().filter(|array| array.is_direct);
+    let meters = root.meter_arrays.iter().filter(|array| array.is_direct);
+    Ok(ObjectNames {
+        direct_counters: counters
+            .map(|array| direct(&array.name, &array.binding))
+            .collect::<Result<_, _>>()?,
+        direct_meters: meters
+            .map(|array| direct(&array.name, &array.binding))
+            .collect::<Result<_, _>>()?,
+        profiles: index_by_name(program.profiles.iter().map(|spec| &spec.name), ProfileIndex),
+        counters: index_by_name(program.counters.iter().map(|spec| &spec.name), CounterIndex),
+        meters: index_by_name(program.meters.iter().map(|spec| &spec.name), MeterIndex),
+        registers: index_by_name(program.registers.iter().map(|spec| &spec.name), RegisterIndex),
+        value_sets: index_by_name(program.value_sets.iter().map(|spec| &spec.name), ValueSetIndex),
+        learn_lists: index_by_name(
+            program.learn_lists.iter().map(|list| &list.name),
+            LearnListIndex,
+        ),
+        tables,
+    })
+}
+
+fn index_by_name<'a, I>(
+    names: impl Iterator<Item = &'a String>,
+    index: fn(u32) -> I,
+) -> BTreeMap<String, I> {
+    names.enumerate().map(|(at, name)| (name.clone(), index(at as u32))).collect()
+}

@@ -1,0 +1,443 @@
+//! The P4Runtime server of one device, over tonic.
+//!
+//! [`apply_requests`] answers on a listener until [`ServerHandle::shutdown`]. The parts: `sessions` carries
+//! out what [`crate::p4runtime::election`] decides, `requests` takes each call to the device's thread in one
+//! hop, `pipeline` keeps the pipelines there, `write` and `read` do the entities, `entity` and
+//! `packet` translate. The decision behind it: one incarnation of the switch is one value, so that
+//! a restart is to drop it and make the next, with nothing left behind but the listening socket.
+//!
+//! Three locks are here, each because two threads meet: streams and calls share the sessions, and
+//! `requests` says why a reader may hold them; the pipelines belong to the device's thread and are
+//! locked only there; the fault script is counted by both.
+
+mod arrays;
+mod bytestring;
+mod controller_metadata;
+mod digests;
+pub mod election;
+mod entity;
+mod entity_reader;
+mod entity_writer;
+mod error;
+mod p4info;
+mod packet;
+mod pipeline;
+mod profile;
+#[cfg(test)]
+mod proptests;
+mod replication;
+mod requests;
+mod sessions;
+mod stream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::Stream;
+use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use p4runtime_proto::v1 as p4rt;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::emulated_network::{DeviceHandle, OwnerStopped};
+use crate::p4runtime::election::{ArbitrationDialect, ElectionSettings};
+use crate::p4runtime::p4info::PipelineSchema;
+use crate::testing::faults::{FaultInjector, FaultScript};
+use pipeline::DevicePipelines;
+use sessions::SessionRegistry;
+
+/// The version of the protocol, as `Capabilities` reports it.
+const API_VERSION: &str = "1.5.0";
+/// The largest request: a device config of a large program or a batch of 100,000 entries is 10 MB.
+const MAX_REQUEST_BYTES: usize = 128 << 20;
+/// The largest header list, as a controller must also accept it: 4 MiB.
+const MAX_HEADER_LIST_BYTES: u32 = 4 << 20;
+/// How long open calls may take to end when the switch stops serving.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+
+/// How the server behaves.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// What happens when a primary leaves.
+    pub dialect: ArbitrationDialect,
+    /// Streams open at once.
+    pub max_sessions: usize,
+    /// What goes wrong on purpose.
+    pub faults: FaultScript,
+    /// How connections are protected; none means in the clear.
+    pub tls: Option<ServiceTls>,
+}
+
+/// The switch's identity, and whose it trusts; everything is PEM.
+#[derive(Clone, Debug)]
+pub struct ServiceTls {
+    /// The switch's certificate, with those up to its root if there are any.
+    pub certificate: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+    /// The roots of the certificates that controllers must show; without it none is asked for.
+    pub client_roots: Option<Vec<u8>>,
+}
+
+impl ServiceTls {
+    fn server_config(self) -> ServerTlsConfig {
+        let identity = Identity::from_pem(self.certificate, self.key);
+        let config = ServerTlsConfig::new().identity(identity);
+        match self.client_roots {
+            Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
+            None => config,
+        }
+    }
+}
+
+impl Default for ServiceOptions {
+    /// As the specification says, 16 streams as BMv2 has, no faults, in the clear.
+    fn default() -> Self {
+        Self {
+            dialect: ArbitrationDialect::default(),
+            max_sessions: 16,
+            faults: FaultScript::default(),
+            tls: None,
+        }
+    }
+}
+
+/// Why a switch cannot be served.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The listening socket failed.
+    #[error("the listening socket cannot be used")]
+    Listener(#[from] io::Error),
+    /// Certificate, key or roots are not what they should be.
+    #[error("the certificates cannot be used")]
+    Tls(#[source] tonic::transport::Error),
+    /// The device's thread is gone.
+    #[error("there is no device to serve")]
+    Gone(#[from] OwnerStopped),
+    /// The server has ended already.
+    #[error("the server has ended")]
+    Ended,
+}
+
+/// A running server. Dropping it stops the server in the background.
+#[derive(Debug)]
+pub struct ServerHandle {
+    local_addr: SocketAddr,
+    commands: mpsc::Sender<ServerCommand>,
+    counts: Arc<PacketInCounts>,
+    task: JoinHandle<()>,
+}
+
+/// What the owner may ask of a server.
+#[derive(Debug)]
+enum ServerCommand {
+    Stop,
+    /// Answered once the switch serves again.
+    Restart(oneshot::Sender<()>),
+}
+
+/// What has become of the packets for controllers.
+#[derive(Debug, Default)]
+struct PacketInCounts {
+    packet_ins_dropped: AtomicU64,
+}
+
+impl PacketInCounts {
+    fn drop_packet_in(&self) {
+        self.packet_ins_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves a device on a listener that is already bound.
+///
+/// # Errors
+/// [`ServeError`] when the socket or the device is gone.
+pub async fn serve(
+    listener: TcpListener,
+    device: DeviceHandle,
+    options: ServiceOptions,
+) -> Result<ServerHandle, ServeError> {
+    let local_addr = listener.local_addr()?;
+    let listener = listener.into_std()?;
+    let device_id = device.with_device(|device| device.config().device_id).await?;
+    let counts = Arc::new(PacketInCounts::default());
+    let (orders, received) = mpsc::channel(1);
+    let supervisor = ServerSupervisor {
+        listener,
+        builder: server_builder(options.tls)?,
+        device,
+        rules: ElectionSettings {
+            device_id,
+            dialect: options.dialect,
+            max_sessions: options.max_sessions,
+        },
+        faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
+        counts: Arc::clone(&counts),
+        commands: received,
+    };
+    let task = tokio::spawn(supervisor.serve_instances());
+    Ok(ServerHandle { local_addr, commands: orders, counts, task })
+}
+
+impl ServerHandle {
+    /// Where the server listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Packets for the controller that none took: no primary, a full queue, or no whole header.
+    #[must_use]
+    pub fn packet_ins_dropped(&self) -> u64 {
+        self.counts.packet_ins_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Brings the switch back empty on the same address: no pipeline, no entries, no streams, no
+    /// memory of election ids. Returns once it serves again.
+    ///
+    /// # Errors
+    /// [`ServeError::Ended`] when the server is gone.
+    pub async fn restart(&self) -> Result<(), ServeError> {
+        let (done, serving) = oneshot::channel();
+        self.commands.send(ServerCommand::Restart(done)).await.map_err(|_| ServeError::Ended)?;
+        serving.await.map_err(|_| ServeError::Ended)
+    }
+
+    /// Ends every stream, lets open calls finish and stops listening. The device keeps what it has.
+    pub async fn shutdown(self) {
+        // Both fail only if the server has ended by itself, which is what is wanted.
+        let _ = self.commands.send(ServerCommand::Stop).await;
+        let _ = self.task.await;
+    }
+}
+
+/// What outlives a restart.
+#[derive(Debug)]
+struct ServerSupervisor {
+    listener: std::net::TcpListener,
+    builder: Server,
+    device: DeviceHandle,
+    rules: ElectionSettings,
+    faults: Arc<Mutex<FaultInjector>>,
+    counts: Arc<PacketInCounts>,
+    commands: mpsc::Receiver<ServerCommand>,
+}
+
+impl ServerSupervisor {
+    /// Serves one incarnation of the switch after the other.
+    async fn serve_instances(mut self) {
+        let mut restarted = None;
+        while let Ok(listener) = self.listener.try_clone().and_then(TcpListener::from_std) {
+            let switch = Arc::new(self.new_instance());
+            let (stop, stopped) = oneshot::channel();
+            let mut server = tokio::spawn(run_server(
+                self.builder.clone(),
+                Arc::clone(&switch),
+                listener,
+                stopped,
+            ));
+            let packets = tokio::spawn(Arc::clone(&switch).forward_packet_ins());
+            let notices = tokio::spawn(Arc::clone(&switch).forward_notifications());
+            if let Some(restarted) = restarted.take() {
+                let restarted: oneshot::Sender<()> = restarted;
+                // Whoever asked may have stopped waiting.
+                let _ = restarted.send(());
+            }
+            let order = tokio::select! {
+                order = self.commands.recv() => order.unwrap_or(ServerCommand::Stop),
+                () = switch.restart.notified() => ServerCommand::Restart(oneshot::channel().0),
+                _ = &mut server => ServerCommand::Stop,
+            };
+            packets.abort();
+            notices.abort();
+            let _ = stop.send(());
+            let leaving = Status::unavailable("the switch stops serving");
+            switch.sessions.write().await.end_all(&leaving);
+            if !server.is_finished()
+                && tokio::time::timeout(GRACE_PERIOD, &mut server).await.is_err()
+            {
+                server.abort();
+            }
+            match order {
+                ServerCommand::Stop => return,
+                ServerCommand::Restart(done) => restarted = Some(done),
+            }
+            if self.device.with_device(|device| device.unload_program()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn new_instance(&self) -> SwitchInstance {
+        SwitchInstance {
+            device_id: self.rules.device_id,
+            device: self.device.clone(),
+            pipelines: Arc::default(),
+            schema: watch::Sender::new(None),
+            sessions: RwLock::new(SessionRegistry::new(self.rules, Arc::clone(&self.faults))),
+            faults: Arc::clone(&self.faults),
+            restart: Notify::new(),
+            counts: Arc::clone(&self.counts),
+        }
+    }
+}
+
+/// What all incarnations have in common.
+fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
+    let builder = Server::builder().http2_max_header_list_size(MAX_HEADER_LIST_BYTES);
+    match tls {
+        Some(tls) => builder.tls_config(tls.server_config()).map_err(ServeError::Tls),
+        None => Ok(builder),
+    }
+}
+
+/// Answers until told to stop.
+async fn run_server(
+    mut builder: Server,
+    switch: Arc<SwitchInstance>,
+    listener: TcpListener,
+    stopped: oneshot::Receiver<()>,
+) {
+    let service = P4RuntimeServer::new(P4RuntimeService(switch))
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_encoding_message_size(usize::MAX);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let served = builder.add_service(service).serve_with_incoming_shutdown(incoming, async {
+        // A dropped sender means the same as a message.
+        let _ = stopped.await;
+    });
+    if let Err(error) = served.await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "the P4Runtime server ended");
+    }
+}
+
+/// One incarnation of the switch, shared by all its calls.
+#[derive(Debug)]
+struct SwitchInstance {
+    device_id: u64,
+    device: DeviceHandle,
+    /// Locked on the device's thread only.
+    pipelines: Arc<Mutex<DevicePipelines>>,
+    /// The running pipeline, for the headers of packets.
+    schema: watch::Sender<Option<Arc<PipelineSchema>>>,
+    sessions: RwLock<SessionRegistry>,
+    faults: Arc<Mutex<FaultInjector>>,
+    restart: Notify,
+    counts: Arc<PacketInCounts>,
+}
+
+impl SwitchInstance {
+    /// Carries packets from the CPU port to the primary until the device is gone.
+    async fn forward_packet_ins(self: Arc<Self>) {
+        let Ok(mut packets) = self.device.subscribe_packet_ins().await else {
+            return;
+        };
+        while let Some(packet) = packets.recv().await {
+            self.send_packet_in(&packet).await;
+        }
+    }
+}
+
+/// How often a device that has digests or idle timeouts is asked for them.
+const NOTICE_INTERVAL: Duration = Duration::from_millis(10);
+
+impl SwitchInstance {
+    /// Carries digests and idle timeouts to the primary. A device does not call, it is asked; one
+    /// whose program has neither is left alone.
+    async fn forward_notifications(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(NOTICE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let schema = self.schema.borrow().clone();
+            if !schema.is_some_and(|schema| schema.has_notifications()) {
+                continue;
+            }
+            let notices =
+                self.on_device(|pipelines, device| pipelines.take_notifications(device)).await;
+            let Ok(notices) = notices else {
+                return;
+            };
+            for notice in notices {
+                // Nobody to tell is no error: the next list may find a controller.
+                let _told = self.notify_primaries(&notice).await;
+            }
+        }
+    }
+}
+
+/// The service as tonic wants it.
+#[derive(Debug)]
+struct P4RuntimeService(Arc<SwitchInstance>);
+
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl P4Runtime for P4RuntimeService {
+    type ReadStream = ResponseStream<p4rt::ReadResponse>;
+    type StreamChannelStream = ResponseStream<p4rt::StreamMessageResponse>;
+
+    async fn write(
+        &self,
+        request: Request<p4rt::WriteRequest>,
+    ) -> Result<Response<p4rt::WriteResponse>, Status> {
+        self.0.handle_write(request.into_inner()).await?;
+        Ok(Response::new(p4rt::WriteResponse {}))
+    }
+
+    async fn read(
+        &self,
+        request: Request<p4rt::ReadRequest>,
+    ) -> Result<Response<Self::ReadStream>, Status> {
+        let answer = self.0.handle_read(request.into_inner()).await?;
+        Ok(Response::new(Box::pin(tokio_stream::iter(answer))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<p4rt::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<p4rt::SetForwardingPipelineConfigResponse>, Status> {
+        self.0.set_pipeline(request.into_inner()).await?;
+        Ok(Response::new(p4rt::SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<p4rt::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<p4rt::GetForwardingPipelineConfigResponse>, Status> {
+        let config = self.0.get_pipeline(request.into_inner()).await?;
+        Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse { config }))
+    }
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<p4rt::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let opened = self.0.sessions.write().await.open_session()?;
+        let switch = Arc::clone(&self.0);
+        tokio::spawn(switch.serve_stream(opened.session, request.into_inner(), opened.ended));
+        Ok(Response::new(Box::pin(ReceiverStream::new(opened.messages))))
+    }
+
+    async fn capabilities(
+        &self,
+        request: Request<p4rt::CapabilitiesRequest>,
+    ) -> Result<Response<p4rt::CapabilitiesResponse>, Status> {
+        match request.into_inner().device_id {
+            0 => {}
+            device_id => self.0.check_device(device_id)?,
+        }
+        let p4runtime_api_version = API_VERSION.to_owned();
+        let experimental = None;
+        Ok(Response::new(p4rt::CapabilitiesResponse { p4runtime_api_version, experimental }))
+    }
+}

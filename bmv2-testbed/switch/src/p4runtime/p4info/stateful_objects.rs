@@ -1,0 +1,72 @@
+//! The objects with state of their own: meters, registers, digests and value sets.
+
+use p4runtime_proto::config_v1 as p4info;
+
+use super::resolution::{check_same, find_index, id_and_name, insert_once, match_kind};
+use super::{
+    DigestSchema, FieldSchema, PipelineSchema, RegisterSchema, SchemaError, ValueSetSchema,
+};
+use crate::compile::Program;
+
+impl PipelineSchema {
+    pub(super) fn resolve_stateful_objects(
+        &mut self,
+        info: &p4info::P4Info,
+        program: &Program,
+    ) -> Result<(), SchemaError> {
+        for meter in &info.meters {
+            let (id, name) = id_and_name(meter.preamble.as_ref());
+            let index = find_index(&program.names.meters, "meter", &name)?;
+            insert_once(&mut self.meters, id, index, "meter")?;
+        }
+        for register in &info.registers {
+            let (id, name) = id_and_name(register.preamble.as_ref());
+            let index = find_index(&program.names.registers, "register", &name)?;
+            let spec = &program.registers[index.0 as usize];
+            let object = format!("register {name}");
+            check_same(&object, "size", i64::from(register.size), spec.size as i64)?;
+            if !is_bitstring(register.type_spec.as_ref()) {
+                let feature = "a type other than bit<W> or int<W>".to_owned();
+                return Err(SchemaError::Unsupported { object, feature });
+            }
+            let schema = RegisterSchema { index, bits: spec.bits };
+            insert_once(&mut self.registers, id, schema, "register")?;
+        }
+        for digest in &info.digests {
+            let (id, name) = id_and_name(digest.preamble.as_ref());
+            let index = find_index(&program.names.learn_lists, "digest", &name)?;
+            let is_struct = !is_bitstring(digest.type_spec.as_ref());
+            insert_once(&mut self.digests, id, DigestSchema { index, is_struct }, "digest")?;
+        }
+        for set in &info.value_sets {
+            let (id, schema) = resolve_value_set(set, program)?;
+            insert_once(&mut self.value_sets, id, schema, "value set")?;
+        }
+        Ok(())
+    }
+}
+
+fn resolve_value_set(
+    set: &p4info::ValueSet,
+    program: &Program,
+) -> Result<(u32, ValueSetSchema), SchemaError> {
+    let (id, name) = id_and_name(set.preamble.as_ref());
+    let object = format!("value set {name}");
+    let index = find_index(&program.names.value_sets, "value set", &name)?;
+    let spec = &program.value_sets[index.0 as usize];
+    check_same(&object, "size", i64::from(set.size), spec.size as i64)?;
+    check_same(&object, "number of match fields", set.r#match.len(), spec.bits.len())?;
+    let field = |(field, bits): (&p4info::MatchField, &u32)| {
+        let place = format!("{object}, match field {}", field.id);
+        check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(*bits))?;
+        let (id, name) = (field.id, field.name.clone());
+        Ok(FieldSchema { id, name, bits: *bits, kind: match_kind(&place, field)? })
+    };
+    let fields = set.r#match.iter().zip(&spec.bits).map(field);
+    Ok((id, ValueSetSchema { index, fields: fields.collect::<Result<_, _>>()? }))
+}
+
+fn is_bitstring(spec: Option<&p4info::P4DataTypeSpec>) -> bool {
+    use p4info::p4_data_type_spec::TypeSpec;
+    matches!(spec.and_then(|spec| spec.type_spec.as_ref()), Some(TypeSpec::Bitstring(_)))
+}

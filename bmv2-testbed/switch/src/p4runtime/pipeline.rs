@@ -1,0 +1,273 @@
+//! The pipelines of one device: the one that runs and the one that waits to be committed.
+//!
+//! Everything here happens on the device's thread, one request at a time. A saved pipeline runs on
+//! a device of its own that has no ports, and is written to and read from like the real one; to
+//! commit it is to load the real device with it and repeat its state there. Reconciling works the
+//! same way with the state of the running pipeline, and touches nothing unless all of it fits.
+
+use std::sync::Arc;
+
+use p4rt::get_forwarding_pipeline_config_request::ResponseType;
+use p4rt::stream_message_response::Update;
+use p4runtime_proto::v1 as p4rt;
+use tonic::Code;
+
+use super::controller_metadata::ControllerMetadata;
+use super::digests::{encode_digest, find_digest};
+use super::entity_reader::EntityReader;
+use super::entity_writer::EntityWriter;
+use super::error::RequestFailure;
+use crate::compile::{Program, TableIndex};
+use crate::control::MatchKey;
+use crate::device::Device;
+use crate::p4runtime::p4info::PipelineSchema;
+
+/// A configuration that passed verification.
+#[derive(Clone, Debug)]
+pub(super) struct VerifiedPipeline {
+    pub(super) schema: Arc<PipelineSchema>,
+    program: Arc<Program>,
+    config: Arc<p4rt::ForwardingPipelineConfig>,
+}
+
+/// A pipeline together with what is noted beside the device.
+#[derive(Debug)]
+struct PipelineState {
+    pipeline: VerifiedPipeline,
+    metadata: ControllerMetadata,
+}
+
+/// A saved pipeline and the device it is rehearsed on.
+#[derive(Debug)]
+struct SavedPipeline {
+    state: PipelineState,
+    device: Device,
+}
+
+/// All pipelines of one device.
+#[derive(Debug, Default)]
+pub(super) struct DevicePipelines {
+    running: Option<PipelineState>,
+    saved: Option<SavedPipeline>,
+}
+
+impl VerifiedPipeline {
+    /// Checks that the switch can run the configuration and that its two halves agree.
+    pub(super) fn verify_config(
+        config: p4rt::ForwardingPipelineConfig,
+    ) -> Result<Self, RequestFailure> {
+        let info = config.p4info.as_ref();
+        let info =
+            info.ok_or_else(|| RequestFailure::invalid_argument("the config has no P4Info"))?;
+        if config.p4_device_config.is_empty() {
+            return Err(RequestFailure::invalid_argument("the config has no device config"));
+        }
+        let program = Program::from_json(&config.p4_device_config)
+            .map_err(|error| RequestFailure::invalid_argument(format!("device config: {error}")))?;
+        let schema = Arc::new(PipelineSchema::from_p4info(info, &program)?);
+        Ok(Self { schema, program: Arc::new(program), config: Arc::new(config) })
+    }
+}
+
+impl PipelineState {
+    fn new(pipeline: VerifiedPipeline) -> Self {
+        Self { pipeline, metadata: ControllerMetadata::default() }
+    }
+
+    fn apply_update(
+        &mut self,
+        device: &mut Device,
+        update: &p4rt::Update,
+    ) -> Result<(), RequestFailure> {
+        let (schema, ledger) = (&*self.pipeline.schema, &mut self.metadata);
+        EntityWriter { schema, metadata: ledger, device }.apply_update(update)
+    }
+
+    fn entity_reader<'a>(&'a self, device: &'a Device) -> EntityReader<'a> {
+        EntityReader { schema: &self.pipeline.schema, metadata: &self.metadata, device }
+    }
+}
+
+impl DevicePipelines {
+    /// Keeps a pipeline for a later [`DevicePipelines::commit_saved`]; packets see nothing of it.
+    pub(super) fn save_pipeline(&mut self, pipeline: VerifiedPipeline, device: &Device) {
+        let mut rehearsal = Device::new(device.config());
+        rehearsal.load_program(Arc::clone(&pipeline.program));
+        self.saved = Some(SavedPipeline { state: PipelineState::new(pipeline), device: rehearsal });
+    }
+
+    /// Runs a pipeline with no state but the program's own.
+    pub(super) fn replace_pipeline(&mut self, pipeline: VerifiedPipeline, device: &mut Device) {
+        device.load_program(Arc::clone(&pipeline.program));
+        *self = Self { running: Some(PipelineState::new(pipeline)), saved: None };
+    }
+
+    /// Runs the saved pipeline with the state written to it since it was saved.
+    pub(super) fn commit_saved(&mut self, device: &mut Device) -> Result<(), RequestFailure> {
+        let saved =
+            self.saved.as_ref().ok_or_else(|| RequestFailure::not_found("no config is saved"))?;
+        let state = saved.state.entity_reader(&saved.device).state_updates()?;
+        self.replace_pipeline(saved.state.pipeline.clone(), device);
+        self.replay_updates(device, &state)
+    }
+
+    /// Runs a pipeline with the state of the running one, or leaves everything as it is.
+    pub(super) fn reconcile_pipeline(
+        &mut self,
+        pipeline: VerifiedPipeline,
+        device: &mut Device,
+    ) -> Result<(), RequestFailure> {
+        let state = match &self.running {
+            Some(running) => running.entity_reader(device).state_updates()?,
+            None => Vec::new(),
+        };
+        let (mut trial, mut rehearsal) = (Self::default(), Device::new(device.config()));
+        trial.replace_pipeline(pipeline.clone(), &mut rehearsal);
+        trial.replay_updates(&mut rehearsal, &state).map_err(|failure| {
+            RequestFailure::invalid_argument(failure.message).in_context("the state cannot be kept")
+        })?;
+        self.replace_pipeline(pipeline, device);
+        self.replay_updates(device, &state)
+    }
+
+    fn replay_updates(
+        &mut self,
+        device: &mut Device,
+        updates: &[p4rt::Update],
+    ) -> Result<(), RequestFailure> {
+        let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
+        updates.iter().try_for_each(|update| running.apply_update(device, update))
+    }
+
+    /// Carries out one update after the other. `refuse` may forbid one, by the name of its table.
+    pub(super) fn write_updates(
+        &mut self,
+        device: &mut Device,
+        updates: &[p4rt::Update],
+        mut refuse: impl FnMut(&str) -> Option<Code>,
+    ) -> Result<Vec<Result<(), RequestFailure>>, RequestFailure> {
+        let (plane, device) = match (&mut self.saved, &mut self.running) {
+            (Some(saved), _) => (&mut saved.state, &mut saved.device),
+            (None, Some(running)) => (running, device),
+            (None, None) => return Err(no_pipeline_failure()),
+        };
+        let mut attempt = |update: &p4rt::Update| {
+            let table = table_name(&plane.pipeline.schema, update);
+            match table.and_then(&mut refuse) {
+                Some(code) => Err(RequestFailure::new(code, "refused by the fault script")),
+                None => plane.apply_update(device, update),
+            }
+        };
+        Ok(updates.iter().map(&mut attempt).collect())
+    }
+
+    /// Answers each query.
+    pub(super) fn read_entities(
+        &self,
+        device: &Device,
+        queries: &[p4rt::Entity],
+    ) -> Result<Vec<Result<Vec<p4rt::Entity>, RequestFailure>>, RequestFailure> {
+        let reader = match (&self.saved, &self.running) {
+            (Some(saved), _) => saved.state.entity_reader(&saved.device),
+            (None, Some(running)) => running.entity_reader(device),
+            (None, None) => return Err(no_pipeline_failure()),
+        };
+        Ok(queries.iter().map(|query| reader.read_entity(query)).collect())
+    }
+
+    /// What controllers are to be told since the last call: lists of digests, and idle entries.
+    pub(super) fn take_notifications(&mut self, device: &mut Device) -> Vec<Update> {
+        let Some(running) = &mut self.running else {
+            return Vec::new();
+        };
+        let now = device.now();
+        let timestamp = i64::try_from(now).unwrap_or(i64::MAX);
+        let schema = &*running.pipeline.schema;
+        let learning = &mut running.metadata.digests;
+        for digest in device.take_digests() {
+            learning.add_digest(digest, now);
+        }
+        let mut notices = Vec::new();
+        for (index, list_id, values) in learning.take_due_lists(now) {
+            let known = schema.digests.iter().find(|(_, digest)| digest.index == index);
+            notices.extend(known.map(|(&digest_id, digest)| {
+                let data = values.iter().map(|values| encode_digest(digest, values)).collect();
+                Update::Digest(p4rt::DigestList { digest_id, list_id, data, timestamp })
+            }));
+        }
+        let idle = device.take_idle_entries();
+        let reader = running.entity_reader(device);
+        let entry = |(table, key): &(TableIndex, MatchKey)| {
+            let table = schema.tables.values().find(|schema| schema.index == *table)?;
+            reader.idle_entry(table, key)
+        };
+        let table_entry: Vec<p4rt::TableEntry> = idle.iter().filter_map(entry).collect();
+        if !table_entry.is_empty() {
+            let notice = p4rt::IdleTimeoutNotification { table_entry, timestamp };
+            notices.push(Update::IdleTimeoutNotification(notice));
+        }
+        notices
+    }
+
+    /// A controller has taken note of a list of digests.
+    pub(super) fn acknowledge_digests(
+        &mut self,
+        ack: &p4rt::DigestListAck,
+    ) -> Result<(), RequestFailure> {
+        let running = self.running.as_mut().ok_or_else(no_pipeline_failure)?;
+        let digest = find_digest(&running.pipeline.schema, ack.digest_id)?;
+        running.metadata.digests.acknowledge_list(digest.index, ack.list_id)
+    }
+
+    /// The configuration that requests refer to, with the parts asked for.
+    pub(super) fn pipeline_config(
+        &self,
+        parts: ResponseType,
+    ) -> Option<p4rt::ForwardingPipelineConfig> {
+        let plane = match (&self.saved, &self.running) {
+            (Some(saved), _) => &saved.state,
+            (None, running) => running.as_ref()?,
+        };
+        let config = &plane.pipeline.config;
+        let (with_info, with_device_config) = match parts {
+            ResponseType::All => (true, true),
+            ResponseType::CookieOnly => (false, false),
+            ResponseType::P4infoAndCookie => (true, false),
+            ResponseType::DeviceConfigAndCookie => (false, true),
+        };
+        let device_config = with_device_config.then(|| config.p4_device_config.clone());
+        Some(p4rt::ForwardingPipelineConfig {
+            p4info: config.p4info.as_ref().filter(|_| with_info).cloned(),
+            p4_device_config: device_config.unwrap_or_default(),
+            cookie: config.cookie,
+        })
+    }
+
+    /// The updates that make the same state of an empty device under the same pipeline.
+    #[cfg(test)]
+    pub(super) fn state_updates(
+        &self,
+        device: &Device,
+    ) -> Result<Vec<p4rt::Update>, RequestFailure> {
+        self.running.as_ref().ok_or_else(no_pipeline_failure)?.entity_reader(device).state_updates()
+    }
+
+    /// The schema of the pipeline that handles packets.
+    pub(super) fn running_schema(&self) -> Option<Arc<PipelineSchema>> {
+        self.running.as_ref().map(|running| Arc::clone(&running.pipeline.schema))
+    }
+}
+
+fn no_pipeline_failure() -> RequestFailure {
+    RequestFailure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set")
+}
+
+/// The table that an update writes to, if it is a table entry of a known table.
+fn table_name<'a>(schema: &'a PipelineSchema, update: &p4rt::Update) -> Option<&'a str> {
+    match update.entity.as_ref()?.entity.as_ref()? {
+        p4rt::entity::Entity::TableEntry(entry) => {
+            schema.tables.get(&entry.table_id).map(|table| table.name.as_str())
+        }
+        _ => None,
+    }
+}

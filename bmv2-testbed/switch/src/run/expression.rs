@@ -1,0 +1,378 @@
+//! Expressions over fields, constants and action arguments, and how they are evaluated.
+//!
+//! `program/expressions.rs` compiles them from JSON into two small trees, one for numbers and one
+//! for truth values, as BMv2 keeps the two apart. BMv2 computes with unbounded integers and
+//! truncates when a field is written. Here numbers are 128-bit two's complement and wrap, which
+//! gives the same bits for every operation that only carries upwards; the compiler refuses the
+//! others (order, division, right shift, saturation) where an operand could need more than 127
+//! bits.
+
+use crate::compile::{HeaderIndex, StackIndex, VarbitIndex};
+use crate::run::phv::{FieldRef, Phv, PhvSlot};
+
+/// An expression with a number as its value.
+#[derive(Clone, Debug)]
+pub(crate) enum NumberExpr {
+    Const(i128),
+    /// A constant of 128 bits that is not negative.
+    Large(u128),
+    Field(FieldRef),
+    /// A runtime argument of the enclosing action and its width.
+    Argument(usize, u32),
+    /// 1 for true, 0 for false.
+    FromBool(Box<BoolExpr>),
+    Unary(UnaryOp, Box<NumberExpr>),
+    Binary(BinaryOp, Box<(NumberExpr, NumberExpr)>),
+    Choose(Box<(BoolExpr, NumberExpr, NumberExpr)>),
+    /// The field of a stack's element, found by its index; 0 beyond the stack.
+    Indexed(Box<(NumberExpr, Box<[FieldRef]>)>),
+    /// How many elements of a stack have been filled.
+    StackCount(StackIndex),
+}
+
+/// A header known when the program is loaded, or the element of a stack.
+#[derive(Clone, Debug)]
+pub(crate) enum HeaderRef {
+    Fixed(HeaderIndex),
+    Indexed(Box<(NumberExpr, Box<[HeaderIndex]>)>),
+}
+
+impl HeaderRef {
+    /// The header for this packet; none beyond the stack.
+    #[inline]
+    pub(crate) fn resolve_header(&self, phv: &Phv, arguments: &[u128]) -> Option<HeaderIndex> {
+        match self {
+            Self::Fixed(header) => Some(*header),
+            Self::Indexed(of) => indexed_element(&of.0, &of.1, phv, arguments),
+        }
+    }
+}
+
+/// The element that an index chooses.
+#[inline]
+pub(crate) fn indexed_element<T: Copy>(
+    index: &NumberExpr,
+    elements: &[T],
+    phv: &Phv,
+    arguments: &[u128],
+) -> Option<T> {
+    let at = usize::try_from(index.eval_number(phv, arguments)).ok()?;
+    elements.get(at).copied()
+}
+
+/// Two headers of one type, to be compared.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderPair {
+    pub(crate) headers: (HeaderIndex, HeaderIndex),
+    pub(crate) slots: Vec<(PhvSlot, PhvSlot)>,
+    pub(crate) varbits: Option<(VarbitIndex, VarbitIndex)>,
+}
+
+impl HeaderPair {
+    /// Whether both are present and alike, as BMv2 compares them.
+    fn is_equal(&self, phv: &Phv) -> bool {
+        let alike = |pair: &(PhvSlot, PhvSlot)| phv.get(pair.0) == phv.get(pair.1);
+        phv.is_valid(self.headers.0)
+            && phv.is_valid(self.headers.1)
+            && self.slots.iter().all(alike)
+            && self.varbits.is_none_or(|(a, b)| phv.varbit(a) == phv.varbit(b))
+    }
+}
+
+/// An expression with a truth value.
+#[derive(Clone, Debug)]
+pub(crate) enum BoolExpr {
+    Const(bool),
+    Valid(HeaderIndex),
+    /// A number other than 0.
+    NonZero(NumberExpr),
+    Not(Box<BoolExpr>),
+    And(Box<(BoolExpr, BoolExpr)>),
+    Or(Box<(BoolExpr, BoolExpr)>),
+    SameTruth(Box<(BoolExpr, BoolExpr)>),
+    Compare(CompareOp, Box<(NumberExpr, NumberExpr)>),
+    /// The same of numbers of 128 bits without a sign.
+    CompareLarge(CompareOp, Box<(NumberExpr, NumberExpr)>),
+    /// The commonest comparison: a field with a constant.
+    FieldEquals(FieldRef, i128),
+    Choose(Box<(BoolExpr, BoolExpr, BoolExpr)>),
+    /// The validity of a stack's element; false beyond the stack.
+    ValidElement(HeaderRef),
+    /// Whether some pair of headers is equal; of unions, the pairs of their members.
+    AnyPairEqual(Vec<HeaderPair>),
+    /// Whether two variable-length fields hold the same bytes.
+    SameVarbits(VarbitIndex, VarbitIndex),
+}
+
+/// Operations on one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnaryOp {
+    Not,
+    /// The value of the low bits read as two's complement of this width.
+    Wrap(u32),
+    /// The nearest value of an unsigned field of this width.
+    SaturateUnsigned(u32),
+    /// The nearest value of a signed field of this width.
+    SaturateSigned(u32),
+}
+
+/// Operations on two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BinaryOp {
+    Add,
+    Subtract,
+    Multiply,
+    /// 0 when the divisor is 0.
+    Divide,
+    /// 0 when the divisor is 0.
+    Modulo,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRight,
+    /// On numbers of 128 bits without a sign.
+    ShiftRightLarge,
+}
+
+/// Comparisons of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompareOp {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl NumberExpr {
+    /// The value for this packet, with the arguments of the action around it. Operands that are no
+    /// operations, which most are, cost no call.
+    #[inline]
+    pub(crate) fn eval_number(&self, phv: &Phv, arguments: &[u128]) -> i128 {
+        match self {
+            Self::Const(value) => *value,
+            Self::Field(field) => phv.field_number(*field),
+            Self::Argument(at, _) => arguments.get(*at).map_or(0, |value| *value as i128),
+            operation => operation.eval_operation(phv, arguments),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_operation(&self, phv: &Phv, arguments: &[u128]) -> i128 {
+        match self {
+            Self::Const(_) | Self::Field(_) | Self::Argument(..) => {
+                self.eval_number(phv, arguments)
+            }
+            Self::Large(value) => *value as i128,
+            Self::FromBool(cond) => i128::from(cond.eval_condition(phv, arguments)),
+            Self::Unary(op, of) => op.apply_to(of.eval_number(phv, arguments)),
+            Self::Binary(op, of) => {
+                op.apply_to(of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments))
+            }
+            Self::Choose(of) => {
+                let chosen = if of.0.eval_condition(phv, arguments) { &of.1 } else { &of.2 };
+                chosen.eval_number(phv, arguments)
+            }
+            Self::Indexed(of) => {
+                let field = indexed_element(&of.0, &of.1, phv, arguments);
+                field.map_or(0, |field| phv.field_number(field))
+            }
+            Self::StackCount(stack) => phv.next_element(*stack) as i128,
+        }
+    }
+
+    /// Whether 128 bits of two's complement, or 128 bits without a sign, hold the exact value.
+    pub(crate) fn is_exact(&self) -> bool {
+        let most = if self.is_unsigned() { 128 } else { 127 };
+        self.magnitude_bits().is_some_and(|bits| bits <= most)
+    }
+
+    /// Whether the value may need the 128th bit.
+    pub(crate) fn is_large(&self) -> bool {
+        self.magnitude_bits().is_none_or(|bits| bits > 127)
+    }
+
+    /// A bound on the bits of the value's magnitude, or none where it may exceed 128.
+    pub(crate) fn magnitude_bits(&self) -> Option<u32> {
+        let bits = match self {
+            Self::Const(value) => 128 - value.unsigned_abs().leading_zeros(),
+            Self::Large(_) => 128,
+            Self::Field(field) => field.bits,
+            Self::Argument(_, bits) => *bits,
+            Self::FromBool(_) => 1,
+            Self::Unary(UnaryOp::Not, of) => of.magnitude_bits()? + 1,
+            Self::Unary(UnaryOp::Wrap(bits), _) => *bits,
+            Self::Unary(UnaryOp::SaturateUnsigned(bits) | UnaryOp::SaturateSigned(bits), _) => {
+                *bits
+            }
+            Self::Binary(op, of) => op.result_bits(&of.0, &of.1)?,
+            Self::Choose(of) => of.1.magnitude_bits()?.max(of.2.magnitude_bits()?),
+            Self::Indexed(of) => of.1.first().map_or(0, |field| field.bits),
+            Self::StackCount(_) => 32,
+        };
+        (bits <= 128).then_some(bits)
+    }
+
+    /// Whether the value cannot be negative.
+    pub(crate) fn is_unsigned(&self) -> bool {
+        match self {
+            Self::Const(value) => *value >= 0,
+            Self::Field(field) => !field.signed,
+            Self::Argument(..) | Self::FromBool(_) | Self::Large(_) => true,
+            Self::Unary(op, _) => matches!(op, UnaryOp::SaturateUnsigned(_)),
+            Self::Binary(BinaryOp::Subtract, _) => false,
+            Self::Binary(BinaryOp::And, of) => of.0.is_unsigned() || of.1.is_unsigned(),
+            Self::Binary(_, of) => of.0.is_unsigned() && of.1.is_unsigned(),
+            Self::Choose(of) => of.1.is_unsigned() && of.2.is_unsigned(),
+            Self::Indexed(of) => of.1.iter().all(|field| !field.signed),
+            Self::StackCount(_) => true,
+        }
+    }
+}
+
+impl BoolExpr {
+    /// The truth for this packet. What most branches ask costs no call.
+    #[inline]
+    pub(crate) fn eval_condition(&self, phv: &Phv, arguments: &[u128]) -> bool {
+        match self {
+            Self::Valid(header) => phv.is_valid(*header),
+            Self::FieldEquals(field, value) => phv.field_number(*field) == *value,
+            Self::NonZero(number) => number.eval_number(phv, arguments) != 0,
+            compound => compound.eval_compound(phv, arguments),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_compound(&self, phv: &Phv, arguments: &[u128]) -> bool {
+        match self {
+            Self::Valid(_) | Self::FieldEquals(..) | Self::NonZero(_) => {
+                self.eval_condition(phv, arguments)
+            }
+            Self::Const(value) => *value,
+            Self::Not(of) => !of.eval_condition(phv, arguments),
+            Self::And(of) => {
+                of.0.eval_condition(phv, arguments) && of.1.eval_condition(phv, arguments)
+            }
+            Self::Or(of) => {
+                of.0.eval_condition(phv, arguments) || of.1.eval_condition(phv, arguments)
+            }
+            Self::SameTruth(of) => {
+                of.0.eval_condition(phv, arguments) == of.1.eval_condition(phv, arguments)
+            }
+            Self::Compare(op, of) => op
+                .compare_values(of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments)),
+            Self::CompareLarge(op, of) => {
+                let (left, right) =
+                    (of.0.eval_number(phv, arguments), of.1.eval_number(phv, arguments));
+                op.compare_values(left as u128, right as u128)
+            }
+            Self::Choose(of) => {
+                let chosen = if of.0.eval_condition(phv, arguments) { &of.1 } else { &of.2 };
+                chosen.eval_condition(phv, arguments)
+            }
+            Self::ValidElement(header) => {
+                let header = header.resolve_header(phv, arguments);
+                header.is_some_and(|header| phv.is_valid(header))
+            }
+            Self::SameVarbits(a, b) => phv.varbit(*a) == phv.varbit(*b),
+            Self::AnyPairEqual(pairs) => pairs.iter().any(|pair| pair.is_equal(phv)),
+        }
+    }
+}
+
+impl UnaryOp {
+    #[inline]
+    fn apply_to(self, value: i128) -> i128 {
+        match self {
+            Self::Not => !value,
+            Self::Wrap(bits) => {
+                let spare = 128 - bits;
+                (value << spare) >> spare
+            }
+            Self::SaturateUnsigned(bits) => value.clamp(0, (1 << bits) - 1),
+            Self::SaturateSigned(bits) => {
+                let half = 1_i128 << (bits - 1);
+                value.clamp(-half, half - 1)
+            }
+        }
+    }
+}
+
+impl BinaryOp {
+    #[inline]
+    fn apply_to(self, left: i128, right: i128) -> i128 {
+        match self {
+            Self::Add => left.wrapping_add(right),
+            Self::Subtract => left.wrapping_sub(right),
+            Self::Multiply => left.wrapping_mul(right),
+            Self::Divide => left.checked_div(right).unwrap_or(0),
+            Self::Modulo => left.checked_rem(right).unwrap_or(0),
+            Self::And => left & right,
+            Self::Or => left | right,
+            Self::Xor => left ^ right,
+            Self::ShiftLeft => shift_amount(right).map_or(0, |by| left << by),
+            Self::ShiftRight => left >> shift_amount(right).unwrap_or(127),
+            Self::ShiftRightLarge => {
+                shift_amount(right).map_or(0, |by| (left as u128 >> by) as i128)
+            }
+        }
+    }
+
+    fn result_bits(self, left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
+        let wider = || Some(left.magnitude_bits()?.max(right.magnitude_bits()?));
+        match self {
+            Self::Add | Self::Subtract => Some(wider()? + 1),
+            Self::Multiply => Some(left.magnitude_bits()? + right.magnitude_bits()?),
+            Self::Divide => left.magnitude_bits(),
+            Self::ShiftRight | Self::ShiftRightLarge => match right {
+                NumberExpr::Const(by) => {
+                    Some(left.magnitude_bits()?.saturating_sub(u32::try_from(*by).ok()?.min(127)))
+                }
+                _ => left.magnitude_bits(),
+            },
+            Self::Modulo => right.magnitude_bits(),
+            Self::And => narrowest_mask(left, right),
+            Self::Or | Self::Xor => wider(),
+            Self::ShiftLeft => match right {
+                NumberExpr::Const(by) => {
+                    Some(left.magnitude_bits()? + u32::try_from(*by).ok()?.min(128))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A mask with a number that is not negative bounds the result by that number.
+fn narrowest_mask(left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
+    let bound = |side: &NumberExpr| {
+        if side.is_unsigned() { side.magnitude_bits() } else { None }
+    };
+    match (bound(left), bound(right)) {
+        (Some(left), Some(right)) => Some(left.min(right)),
+        (one, other) => {
+            one.or(other).or_else(|| Some(left.magnitude_bits()?.max(right.magnitude_bits()?)))
+        }
+    }
+}
+
+/// A shift by 128 or more leaves nothing; BMv2 never shifts by a negative amount.
+fn shift_amount(by: i128) -> Option<u32> {
+    u32::try_from(by).ok().filter(|by| *by < 128)
+}
+
+impl CompareOp {
+    #[inline]
+    fn compare_values<T: Copy + PartialOrd>(self, left: T, right: T) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+        }
+    }
+}
