@@ -225,9 +225,8 @@ impl Fabric {
             switches: Arc::new(switches),
             usable: Arc::default(),
         };
-        let links = (0..fabric.links().len()).step_by(2).map(LinkId::from);
-        let usable = links.map(|link| fabric.is_up(link) && !fabric.is_drained(link));
-        fabric.usable = Arc::new(usable.collect());
+        let is_usable = |link| fabric.is_up(link) && !fabric.is_drained(link);
+        fabric.usable = Arc::new(fabric.cables().map(is_usable).collect());
         fabric
     }
 
@@ -274,6 +273,26 @@ impl Fabric {
     /// One directed link.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links()[id.index()]
+    }
+
+    /// Ids of all NICs, ascending.
+    pub fn nic_ids(&self) -> impl Iterator<Item = NicId> + Clone + use<> {
+        (0..self.nics().len()).map(NicId::from)
+    }
+
+    /// Ids of all switches, ascending.
+    pub fn switch_ids(&self) -> impl Iterator<Item = SwitchId> + Clone + use<> {
+        (0..self.switches().len()).map(SwitchId::from)
+    }
+
+    /// Ids of all directed links, ascending.
+    pub fn link_ids(&self) -> impl Iterator<Item = LinkId> + Clone + use<> {
+        (0..self.links().len()).map(LinkId::from)
+    }
+
+    /// One link for each cable, ascending: the direction in which a document lists it.
+    pub fn cables(&self) -> impl Iterator<Item = LinkId> + Clone + use<> {
+        self.link_ids().step_by(2)
     }
 
     /// Ids of all switches of a tier, ascending.

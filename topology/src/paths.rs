@@ -83,7 +83,7 @@ impl UpwardHops {
     /// Those of `fabric` as it is.
     pub fn new(fabric: &Fabric) -> Self {
         let (mut first, mut hops) = (vec![0], Vec::new());
-        for switch in (0..fabric.switches().len()).map(SwitchId::from) {
+        for switch in fabric.switch_ids() {
             let links = fabric.up_links(switch).iter().copied();
             let usable = links.filter(|link| fabric.is_usable(*link));
             hops.extend(usable.filter_map(|link| {

@@ -66,7 +66,7 @@ impl EmulatedHost {
             (index, OutgoingFlow { sender, nic, bytes })
         });
         let incoming = flows().filter(|(_, flow)| is_here(flow.dst));
-        let nics = (0..fabric.nics().len()).map(NicId::from).filter(|nic| is_here(*nic));
+        let nics = fabric.nic_ids().filter(|nic| is_here(*nic));
         let wire = |nic: NicId| {
             let rate = fabric.link(fabric.nic(nic).uplink).bandwidth;
             let wire = ScheduledNic { nic: NicScheduler::new(rate), due: None };

@@ -109,7 +109,7 @@ impl EmulatedTestbed {
         let flows: usize = jobs.iter().map(|job| job.flows.len()).sum();
         let window_bytes = u64::from(settings.window * (MTU + OVERHEAD));
         let mut cables = Vec::new();
-        for link in fabric.links().iter().step_by(2) {
+        for link in fabric.cables().map(|cable| fabric.link(cable)) {
             let wire = WireSpec {
                 bits_per_second: (link.bandwidth.gbps() * 1e9) as u64,
                 delay_ns: wires.delay_ns,

@@ -109,7 +109,7 @@ impl Routes {
 /// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
 async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
     let program = Arc::new(Program::from_json(p4::artefacts::JSON.as_bytes()).unwrap());
-    for switch in (0..fabric.switches().len()).map(SwitchId::from) {
+    for switch in fabric.switch_ids() {
         let (program, routes) = (Arc::clone(&program), Routes::of(fabric, switch, levels));
         let write = move |device: &mut Device| {
             device.load_program(program);

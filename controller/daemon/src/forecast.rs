@@ -41,7 +41,7 @@ pub fn forecast_plan(
     jobs: &[Job],
     plan: &Plan,
 ) -> Result<PlanForecast, FluidError> {
-    let capacities = (0..fabric.links().len()).map(|link| link_capacity(fabric, link.into()));
+    let capacities = fabric.link_ids().map(|link| link_capacity(fabric, link));
     let network = FluidNetwork::new(capacities.collect())?;
     let mut engine = Engine::new(&network, EngineOptions::default())?;
     let mut places = BTreeMap::new();

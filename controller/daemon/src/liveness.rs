@@ -75,7 +75,7 @@ impl LivenessTracker {
         let is_switch =
             |part: &FabricPart, _: &mut PartRecord| matches!(part, FabricPart::Switch(_));
         self.parts.retain(is_switch);
-        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let cables = fabric.cables();
         let failed = cables.filter(|link| !fabric.is_cable_up(*link));
         let track = PartRecord {
             confirmed: PartHealth::Down,

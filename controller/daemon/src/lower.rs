@@ -58,7 +58,7 @@ pub fn lower_plan(
     plan: &Plan,
 ) -> BTreeMap<SwitchId, SwitchTables> {
     let situation = LoweringContext::new(wiring, fabric, plan);
-    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let switches = fabric.switch_ids();
     let tables = switches.map(|switch| {
         let site = SwitchContext { shared: &situation, switch };
         (

@@ -106,7 +106,7 @@ pub struct SwitchTarget {
 impl SwitchTarget {
     /// The switches of a fabric that say where they are reached.
     pub fn all_in_fabric(fabric: &Fabric) -> Vec<Self> {
-        let switches = (0..fabric.switches().len()).map(SwitchId::from);
+        let switches = fabric.switch_ids();
         let target = |id| {
             let switch = fabric.switch(id);
             let p4runtime = switch.p4runtime.clone()?;

@@ -268,7 +268,7 @@ mod tests {
             build_clos("test", &spec).unwrap()
         });
         built.prop_flat_map(|fabric| {
-            let links: Vec<LinkId> = (0..fabric.links().len()).map(LinkId::from).collect();
+            let links: Vec<LinkId> = fabric.link_ids().collect();
             let down = prop::collection::vec(prop::sample::select(links), 0..6);
             down.prop_map(move |down| {
                 fabric.with_changes(down.into_iter().map(AvailabilityChange::LinkDown))

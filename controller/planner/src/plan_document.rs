@@ -283,7 +283,7 @@ struct KnownNames<'a> {
 
 impl<'a> KnownNames<'a> {
     fn new(fabric: &'a Fabric, jobs: &'a [PlannedJob]) -> Self {
-        let links = (0..fabric.links().len()).map(LinkId::from);
+        let links = fabric.link_ids();
         let jobs = jobs.iter().enumerate();
         Self {
             fabric,

@@ -234,7 +234,7 @@ impl<'a> SimulationRun<'a> {
         let before = self.input.fabric.clone();
         self.input.fabric = before.with_changes(fault.changes.iter().copied());
         let fabric = &self.input.fabric;
-        for link in (0..fabric.links().len()).map(LinkId::from) {
+        for link in fabric.link_ids() {
             if before.is_up(link) != fabric.is_up(link) {
                 let set = self.engine.set_capacity(link.0, link_capacity(fabric, link));
                 set.map_err(SimulationError::Engine)?;
@@ -303,7 +303,7 @@ fn check_iterations(
 }
 
 fn create_engine(fabric: &Fabric) -> Result<Engine, SimulationError> {
-    let capacities = (0..fabric.links().len()).map(|link| link_capacity(fabric, link.into()));
+    let capacities = fabric.link_ids().map(|link| link_capacity(fabric, link));
     let network = FluidNetwork::new(capacities.collect()).map_err(SimulationError::Engine)?;
     Engine::new(&network, EngineOptions::default()).map_err(SimulationError::Engine)
 }

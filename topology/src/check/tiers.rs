@@ -19,18 +19,18 @@ pub(super) fn unconnected_switches(fabric: &Fabric) -> Vec<Finding> {
             None
         }
     };
-    let findings = all_switch_ids(fabric)
+    let findings = fabric
+        .switch_ids()
         .filter_map(|id| purpose(id).map(|text| Finding::warning(&*fabric.switch(id).name, text)));
     findings.collect()
 }
 
 pub(super) fn unused_links(fabric: &Fabric) -> Vec<Finding> {
     let tier = |node: FabricNode| node.switch().map(|id| fabric.switch(id).tier);
-    let level = |link: &LinkId| {
-        let link = fabric.link(*link);
+    let links = fabric.cables().filter(|cable| {
+        let link = fabric.link(*cable);
         tier(link.from.node).is_some() && tier(link.from.node) == tier(link.to.node)
-    };
-    let links = (0..).step_by(2).map(LinkId).take(fabric.links().len() / 2).filter(level);
+    });
     let text = "joins switches of one tier; no path takes it";
     links.map(|link| Finding::warning(fabric.link_name(link), text)).collect()
 }
@@ -122,8 +122,4 @@ fn gbps_below(fabric: &Fabric, id: SwitchId) -> f64 {
     let all: f64 =
         fabric.switch(id).ports.values().map(|&link| fabric.link(link).bandwidth.gbps()).sum();
     all - gbps_above(fabric, id)
-}
-
-fn all_switch_ids(fabric: &Fabric) -> impl Iterator<Item = SwitchId> {
-    (0..fabric.switches().len()).map(SwitchId::from)
 }

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn links_are_found_by_the_names_that_are_printed() {
         let fabric = parallel();
-        for id in (0..fabric.links().len()).map(LinkId::from) {
+        for id in fabric.link_ids() {
             assert_eq!(fabric.link_named(&fabric.link_name(id)), Some(id));
         }
         let names = |name: &str| -> Vec<String> {

@@ -24,7 +24,11 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         clos: None,
         switches: fabric.switches().iter().map(switch_document).collect(),
         hosts: fabric.hosts().iter().map(|host| host_document(fabric, host)).collect(),
-        links: fabric.links().iter().step_by(2).map(|link| link_document(fabric, link)).collect(),
+        links: fabric
+            .cables()
+            .map(|cable| fabric.link(cable))
+            .map(|link| link_document(fabric, link))
+            .collect(),
     }
 }
 

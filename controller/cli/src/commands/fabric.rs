@@ -171,7 +171,7 @@ fn fabric_summary(fabric: &Fabric) -> String {
 /// Every cable, a row each.
 fn cable_table(fabric: &Fabric) -> Table {
     let mut table = output::new_table(["a", "b", "Gb/s"]);
-    for link in fabric.links().iter().step_by(2) {
+    for link in fabric.cables().map(|cable| fabric.link(cable)) {
         table.add_row([
             fabric.endpoint_name(link.from),
             fabric.endpoint_name(link.to),

@@ -24,7 +24,7 @@ pub fn compare_cabling(
         .into_iter()
         .filter_map(|cable| document.check_observed_cable(cable))
         .collect();
-    let links = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+    let links = fabric.cables();
     let silent = links.filter_map(|link| document.check_expected_cable(link, sight, watched));
     let stations = sight.hosts.iter();
     let stations = stations.filter_map(|(ip, station)| document.check_attachment(*ip, *station));

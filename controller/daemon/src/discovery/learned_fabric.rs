@@ -120,7 +120,7 @@ fn infer_tiers(fabric: &Fabric, sight: &ObservedTopology) -> (Vec<Tier>, Vec<Fin
         }
     };
     let heights = hop_distances(&neighbours, leaves);
-    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let switches = fabric.switch_ids();
     let tiers = switches.map(|switch| match heights.get(&switch) {
         Some(1) => Tier::Spine,
         Some(2..) => Tier::Core,
@@ -166,7 +166,7 @@ fn larger_partition(
     neighbours: &BTreeMap<SwitchId, BTreeSet<SwitchId>>,
 ) -> BTreeSet<SwitchId> {
     let mut sides = [BTreeSet::new(), BTreeSet::new()];
-    for first in (0..fabric.switches().len()).map(SwitchId::from) {
+    for first in fabric.switch_ids() {
         let placed = sides.iter().any(|side| side.contains(&first));
         if placed || !neighbours.contains_key(&first) {
             continue;
@@ -232,7 +232,7 @@ mod tests {
             let learned = document_observed_fabric(&fabric, &sight(&fabric), ASSUMED);
             let found = Fabric::try_from(&learned.document).unwrap();
             let names = |fabric: &Fabric| {
-                let links = (0..fabric.links().len()).map(topology::LinkId::from);
+                let links = fabric.link_ids();
                 let link = |id| (fabric.link_name(id), fabric.link(id).bandwidth.gbps().to_bits());
                 links.map(link).collect::<BTreeSet<_>>()
             };

@@ -230,7 +230,7 @@ impl LinkDiscovery {
 impl FabricObservation {
     fn new(fabric: Fabric, key: &ProbeKey, limits: &config::DiscoveryConfig) -> Self {
         // What was learned was seen.
-        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let cables = fabric.cables();
         let seen = cables.filter(|_| limits.assumptions.is_some()).map(|cable| {
             let is_up = fabric.is_cable_up(cable);
             (cable, if is_up { PartHealth::Up } else { PartHealth::Down })
@@ -276,7 +276,7 @@ impl FabricObservation {
 
     /// Cables that look different now.
     fn cable_changes(&mut self, sight: &ObservedTopology) -> Vec<(FabricPart, PartHealth)> {
-        let cables = (0..self.fabric.links().len()).step_by(2).map(LinkId::from);
+        let cables = self.fabric.cables();
         let mut changes = Vec::new();
         for cable in cables {
             let Some((a, b)) = link_ends(&self.fabric, cable) else {
@@ -309,7 +309,7 @@ impl FabricObservation {
         let is_survey = self.rounds.is_multiple_of(SURVEY);
         self.rounds += 1;
         let mut packets = BTreeMap::new();
-        for switch in (0..self.fabric.switches().len()).map(SwitchId::from) {
+        for switch in self.fabric.switch_ids() {
             let mut ports = documented_ports(&self.fabric, switch);
             ports.extend(self.observer.observed_ports(switch));
             if is_survey {

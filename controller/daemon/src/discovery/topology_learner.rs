@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use topology::spec::FabricDocument;
-use topology::{AvailabilityChange, Fabric, Finding, LinkId, SwitchId};
+use topology::{AvailabilityChange, Fabric, Finding};
 
 use super::link_discovery::{is_same_topology, link_ends, switch_port};
 use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, document_observed_fabric};
@@ -78,7 +78,7 @@ fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopol
     let leads_elsewhere = |from, to| sight.links.get(&from).is_some_and(|seen| *seen != to);
     let mut links = sight.links.clone();
     links.retain(|from, to| sight.links.get(to) == Some(from));
-    for link in (0..fabric.links().len()).map(LinkId::from) {
+    for link in fabric.link_ids() {
         if let Some((from, to)) = link_ends(fabric, link)
             && !leads_elsewhere(from, to)
             && !leads_elsewhere(to, from)
@@ -100,11 +100,11 @@ fn merge_known_links(fabric: &Fabric, sight: &ObservedTopology) -> ObservedTopol
 
 /// The fabric that was found, in which what had failed before still has.
 fn carry_over_failures(found: &Fabric, before: &Fabric) -> Fabric {
-    let cables = (0..before.links().len()).step_by(2).map(LinkId::from);
+    let cables = before.cables();
     let failed = cables.filter(|link| !before.is_cable_up(*link));
     let cables = failed.filter_map(|link| found.link_named(&before.link_name(link)));
     let cables: Vec<AvailabilityChange> = cables.map(AvailabilityChange::LinkDown).collect();
-    let switches = (0..before.switches().len()).map(SwitchId::from);
+    let switches = before.switch_ids();
     let switches = switches.filter(|switch| !before.is_switch_up(*switch));
     found.with_changes(cables.into_iter().chain(switches.map(AvailabilityChange::SwitchDown)))
 }
@@ -135,7 +135,7 @@ mod tests {
     /// All that is seen where everything works and these hosts have spoken.
     fn sight(hosts: usize) -> ObservedTopology {
         let lab = lab();
-        let links = (0..lab.links().len()).map(LinkId::from);
+        let links = lab.link_ids();
         let station = |nic: &topology::Nic| {
             let at = switch_port(lab.link(nic.uplink).to).unwrap();
             (nic.ip, HostAttachment { at, mac: nic.mac })
@@ -174,7 +174,7 @@ mod tests {
     fn what_is_learned_is_the_fabric_and_is_learned_once() {
         let found = learn(&inventory(), &sight(usize::MAX)).unwrap();
         let shape = |fabric: &Fabric| {
-            let links = (0..fabric.links().len()).map(LinkId::from);
+            let links = fabric.link_ids();
             let within = links.filter(|link| link_ends(fabric, *link).is_some());
             let mut names: Vec<String> = within.map(|link| fabric.link_name(link)).collect();
             names.sort_unstable();
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(grown.hosts().len(), 3);
         let cable = grown.links_named("leaf1-spine1")[0];
         assert!(!grown.is_cable_up(cable));
-        let others = (0..grown.links().len()).map(LinkId::from);
+        let others = grown.link_ids();
         let down = others.filter(|link| !grown.is_up(*link)).count();
         assert_eq!(down, 2);
     }

@@ -137,8 +137,8 @@ impl EventSnapshot {
             let link = fabric.link_name(link);
             Some(EventKind::CableChanged { link, state })
         };
-        let switches = (0..fabric.switches().len()).map(SwitchId::from);
-        let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+        let switches = fabric.switch_ids();
+        let cables = fabric.cables();
         switches.filter_map(of_switch).chain(cables.filter_map(of_cable)).collect()
     }
 

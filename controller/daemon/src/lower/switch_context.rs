@@ -84,9 +84,9 @@ impl<'a> LoweringContext<'a> {
 
 /// The fabric without its drains, if it has any.
 fn without_drains(fabric: &Fabric) -> Option<Fabric> {
-    let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+    let cables = fabric.cables();
     let drained: Vec<LinkId> = cables.filter(|link| fabric.is_drained(*link)).collect();
-    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let switches = fabric.switch_ids();
     let undrain = drained.iter().map(|link| AvailabilityChange::UndrainLink(*link));
     let undrain = undrain.chain(switches.map(AvailabilityChange::UndrainSwitch));
     (!drained.is_empty()).then(|| fabric.with_changes(undrain))

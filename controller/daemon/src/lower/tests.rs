@@ -126,7 +126,7 @@ fn a_failed_far_link_changes_one_path_row_and_one_group_at_the_leaf() {
     let fabric = small();
     let plan = plan(&fabric, &[job(0, &[(0, 1, 50_000)])]);
     let [spine, leaf] = ["spine1", "leaf2"].map(|name| fabric.switch_named(name).unwrap());
-    let mut links = (0..fabric.links().len()).map(LinkId::from);
+    let mut links = fabric.link_ids();
     let ends = |link: &LinkId| {
         let link = fabric.link(*link);
         (link.from.node.switch(), link.to.node.switch())

@@ -116,10 +116,10 @@ impl FabricWiring {
 
 /// The fabric with nothing failed and nothing drained.
 fn without_failures(fabric: &Fabric) -> Fabric {
-    let cables = (0..fabric.links().len()).step_by(2).map(LinkId::from);
+    let cables = fabric.cables();
     let cables = cables
         .flat_map(|link| [AvailabilityChange::LinkUp(link), AvailabilityChange::UndrainLink(link)]);
-    let switches = (0..fabric.switches().len()).map(SwitchId::from);
+    let switches = fabric.switch_ids();
     let switches = switches.flat_map(|switch| {
         [AvailabilityChange::SwitchUp(switch), AvailabilityChange::UndrainSwitch(switch)]
     });

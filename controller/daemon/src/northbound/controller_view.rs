@@ -229,7 +229,7 @@ impl ControllerView {
                 measured_levels: counted,
             }
         };
-        (0..fabric.links().len()).map(LinkId::from).map(row).collect()
+        fabric.link_ids().map(row).collect()
     }
 
     /// The plan in force.

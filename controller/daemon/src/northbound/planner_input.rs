@@ -8,7 +8,7 @@ use planner::{DocumentFieldError, JobsDocument, PlanInput, Policy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
-use topology::{AvailabilityChange, Fabric, LinkId};
+use topology::{AvailabilityChange, Fabric};
 
 use crate::policy_history::PolicyContent;
 use crate::state::State;
@@ -32,7 +32,7 @@ impl PlannerInput {
     pub(super) fn from_state(state: &State) -> Self {
         let question = state.current_request();
         let fabric = &question.fabric;
-        let links = (0..fabric.links().len()).map(LinkId::from);
+        let links = fabric.link_ids();
         let down = links.filter(|link| !fabric.is_up(*link));
         Self {
             down: down.map(|link| fabric.link_name(link)).collect(),

@@ -412,7 +412,7 @@ fn rule_counters(fabric: &Fabric, plan: &Plan) -> Vec<(SwitchId, EntryKey, PinCo
         return Vec::new();
     }
     let mut leaves: BTreeMap<SwitchId, Vec<NicId>> = BTreeMap::new();
-    for nic in (0..fabric.nics().len()).map(NicId::from) {
+    for nic in fabric.nic_ids() {
         leaves.entry(fabric.leaf_of(nic)).or_default().push(nic);
     }
     let of_leaf = |(leaf, nics): (&SwitchId, &Vec<NicId>)| {
@@ -440,7 +440,7 @@ fn port_level_counters(
     levels: u8,
 ) -> BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> {
     let mut cells: BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>> = BTreeMap::new();
-    for link in (0..fabric.links().len()).map(LinkId::from) {
+    for link in fabric.link_ids() {
         let from = fabric.link(link).from;
         let (FabricNode::Switch(switch), Ok(port)) = (from.node, PortNumber::new(from.port)) else {
             continue;

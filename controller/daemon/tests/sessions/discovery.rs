@@ -16,7 +16,7 @@ use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointIndex, EndpointOutbox, NetworkEndpoint,
     QueueLimits, WireEnd, WireSpec, WireState,
 };
-use topology::{Fabric, FabricParts, LinkId, SwitchId, Tier};
+use topology::{Fabric, FabricParts, SwitchId, Tier};
 
 use crate::lab::{DEADLINE, Lab, all_hold, config, parts, verified};
 use crate::traffic::frame;
@@ -103,7 +103,7 @@ fn port(devices: &[DeviceIndex], name: &str) -> WireEnd {
 /// Every cable between switches, by the names of its ends.
 fn cables() -> Vec<[String; 2]> {
     let fabric = document();
-    let links = fabric.links().iter().step_by(2);
+    let links = fabric.cables().map(|cable| fabric.link(cable));
     let between = links.filter(|link| {
         let ends = [link.from.node, link.to.node];
         ends.iter().all(|node| node.switch().is_some())
@@ -353,7 +353,7 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     let wire = switch::WireIndex(0);
     lab.switches.devices.set_wire_state(wire, WireState::Down).await.unwrap();
     let one_less = controller.await_rollout(|had| {
-        let links = (0..had.fabric.links().len()).map(LinkId::from);
+        let links = had.fabric.link_ids();
         links.filter(|link| !had.fabric.is_up(*link)).count() == 2
     });
     let failed = tokio::time::timeout(DEADLINE, one_less).await.unwrap();
@@ -389,7 +389,7 @@ async fn a_fabric_without_a_document_is_surveyed_and_left_as_it_was() {
     let found = document_observed_fabric(&lab.fabric, &known.topology, assumed);
     let found = Fabric::try_from(&found.document).unwrap();
     let names = |fabric: &Fabric| {
-        let links = (0..fabric.links().len()).map(LinkId::from);
+        let links = fabric.link_ids();
         links.map(|link| fabric.link_name(link)).collect::<BTreeSet<_>>()
     };
     assert_eq!(names(&found), names(&lab.fabric));

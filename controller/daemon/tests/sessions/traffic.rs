@@ -138,7 +138,7 @@ impl Busy {
                 disorder: 0,
             };
             let hosts = builder.add_endpoint(Box::new(hosts));
-            for link in fabric.links().iter().step_by(2) {
+            for link in fabric.cables().map(|cable| fabric.link(cable)) {
                 let [a, b] = [link.from, link.to].map(|end| match end.node {
                     FabricNode::Switch(switch) => {
                         WireEnd::Device(devices[switch.index()], end.port as u16)

@@ -108,7 +108,7 @@ struct SampledJob {
 impl PeriodRun {
     fn new(args: &PeriodArgs, scenario: &DemoScenario) -> Result<Self, CommandError> {
         let fabric = &scenario.fabric;
-        let links = (0..fabric.links().len()).map(LinkId::from);
+        let links = fabric.link_ids();
         let capacity = links.map(|link| fabric.link(link).bandwidth.bytes_per_second());
         let network =
             FluidNetwork::new(capacity.collect()).map_err(|error| CommandError::failed(&error))?;

@@ -181,7 +181,7 @@ fn rows_per_leaf(
     fabric: &Fabric,
     rules: impl Iterator<Item = PlannedRule>,
 ) -> BTreeMap<SwitchId, usize> {
-    let all = (0..fabric.nics().len()).map(NicId::from);
+    let all = fabric.nic_ids();
     let leaves: BTreeSet<SwitchId> = all.map(|nic| fabric.leaf_of(nic)).collect();
     let mut rows: BTreeMap<SwitchId, usize> = BTreeMap::new();
     for rule in rules {

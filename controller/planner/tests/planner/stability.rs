@@ -59,8 +59,7 @@ fn changes(fabric: &Fabric) -> impl Strategy<Value = Vec<AvailabilityChange>> + 
         let link = fabric.link(*link);
         link.from.node.switch().is_some() && link.to.node.switch().is_some()
     };
-    let links: Vec<LinkId> =
-        (0..fabric.links().len()).map(LinkId::from).filter(above_hosts).collect();
+    let links: Vec<LinkId> = fabric.link_ids().filter(above_hosts).collect();
     let spines: Vec<_> = fabric.switches_of_tier(Tier::Spine).collect();
     let one = prop_oneof![
         prop::sample::select(links.clone()).prop_map(AvailabilityChange::LinkDown),

@@ -83,7 +83,7 @@ impl SimulationRun<'_> {
 
     fn link_outcomes(&self) -> Vec<LinkOutcome> {
         let fabric = &self.input.fabric;
-        let links = (0..fabric.links().len()).map(LinkId::from);
+        let links = fabric.link_ids();
         let tallied = links.map(|link| (link, self.engine.link_tally(link.0)));
         let carrying = tallied.filter(|(_, levels)| levels.iter().any(|level| level.bytes > 0.0));
         carrying.map(|(link, levels)| self.link_outcome(link, &levels)).collect()

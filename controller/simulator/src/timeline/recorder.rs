@@ -214,7 +214,7 @@ impl TimelineRecorder {
 }
 
 fn all_links(fabric: &Fabric) -> impl Iterator<Item = LinkId> {
-    (0..fabric.links().len()).map(LinkId::from)
+    fabric.link_ids()
 }
 
 /// Sums of `value` over `links`, by tier.

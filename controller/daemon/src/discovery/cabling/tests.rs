@@ -23,7 +23,7 @@ fn intended(fabric: &Fabric) -> BTreeMap<SwitchPort, SwitchPort> {
 }
 
 fn all(fabric: &Fabric) -> BTreeSet<SwitchId> {
-    (0..fabric.switches().len()).map(SwitchId::from).collect()
+    fabric.switch_ids().collect()
 }
 
 /// The findings when these directions are not there and these are.

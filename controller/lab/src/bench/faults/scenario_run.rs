@@ -342,7 +342,7 @@ impl ScenarioRun {
         let fabric =
             self.fabric.with_changes(failed.map(|(cable, _)| AvailabilityChange::LinkDown(*cable)));
         let fabric = policy.apply_drains(&fabric).map_err(|error| error.to_string())?;
-        let mut links = (0..fabric.links().len()).map(LinkId::from);
+        let mut links = fabric.link_ids();
         let found = &realised.fabric;
         let as_it_is = |link: &LinkId| {
             found.is_up(*link) == fabric.is_up(*link)
