@@ -1,9 +1,9 @@
-//! All hosts of a fabric and the jobs that train on them: one endpoint of the in-process fabric,
+//! All hosts of a fabric and the jobs that train on them: one endpoint of the emulated network,
 //! whose NICs are the fabric's NICs by [`NicId`].
 //!
-//! Packets come in from switches and go to the connection that they name; finished flows go to
-//! their job; what a job starts goes out as packets. The rules are those of [`crate::transport`]
-//! and [`crate::job`]; this module only carries between them.
+//! A packet from a switch goes to the connection that it names; a finished flow goes to its job; a
+//! job that starts its flows makes packets. The protocols are in [`crate::transport`] and
+//! [`crate::job`]; this module only connects them.
 //!
 //! The decision: one endpoint for all hosts, so that the barrier between the hosts of a job is a
 //! function call. Nothing else passes between hosts but packets.
@@ -11,7 +11,7 @@
 use std::fmt;
 
 use planner::{Flow, Job};
-use switch::{EndpointOutbox, NetworkEndpoint};
+use switch::{EndpointOutbox, Nanos, NetworkEndpoint};
 use topology::{Fabric, NicId};
 
 use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
@@ -19,15 +19,15 @@ use crate::nic::NicScheduler;
 use crate::roce::{self, FlowAddresses, OVERHEAD, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::{
-    MessageSegment, Nanos, TransportReceiver, TransportReply, TransportSender, TransportSettings,
+    MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
 };
 
-/// What hosts saw that should not be, and what it cost.
+/// Faults that hosts detected, and the retransmissions that followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostErrorCounts {
-    /// Packets that were damaged or not understood.
+    /// Packets that were damaged or are not RoCEv2 of an emulated host.
     pub undecodable: u64,
-    /// Packets that came to a NIC that their connection does not end at.
+    /// Packets that arrived at a NIC at which their connection does not end.
     pub misdelivered: u64,
     /// Packets sent again.
     pub retransmitted: u64,
@@ -40,9 +40,9 @@ pub struct HostCluster {
     /// By [`NicId`].
     nics: Vec<NicScheduler>,
     errors: HostErrorCounts,
-    /// No more flows are started.
+    /// Set by [`HostCluster::stop_new_flows`].
     flows_stopped: bool,
-    /// The packet being written.
+    /// Buffer of the packet that is written.
     packet: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ struct EmulatedJob {
     connections: std::ops::Range<usize>,
 }
 
-/// One flow of a job; its position in [`HostCluster::connections`] is the queue pair of both its ends.
+/// One flow of a job; its position in [`HostCluster::connections`] is the queue pair of both ends.
 struct RoceConnection {
     job: usize,
     bytes: u64,
@@ -62,11 +62,11 @@ struct RoceConnection {
     backward: FlowAddresses,
     sender: TransportSender,
     receiver: TransportReceiver,
-    /// The one timer that is set for it.
+    /// The timer that is set for the connection; at most one is set at a time.
     timer: Option<Nanos>,
 }
 
-/// What a timer is for, packed into the fabric's token.
+/// What a timer is for, packed into the token of the emulated network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimerToken {
     Job(usize),
@@ -98,7 +98,7 @@ impl TimerToken {
 }
 
 impl HostCluster {
-    /// The hosts of `fabric` with `jobs`, whose sizes and times are shrunk by `scale`.
+    /// The hosts of `fabric` with `jobs`, whose sizes and times are divided by `scale`.
     pub fn new(
         fabric: &Fabric,
         jobs: &[Job],
@@ -120,7 +120,7 @@ impl HostCluster {
         cluster
     }
 
-    /// Has job `index` (its position in the jobs given) begin at an instant to come.
+    /// Schedules the start of job `index` (its position in the jobs given).
     pub fn start_job_at(&mut self, index: usize, at: Nanos, out: &mut EndpointOutbox) {
         out.set_timer(at, TimerToken::Job(index).to_bits());
     }
@@ -130,12 +130,12 @@ impl HostCluster {
         self.apply_effects(index, &effects, now, out);
     }
 
-    /// Starts no more flows; those under way end.
+    /// Starts no more flows; active ones continue to their end.
     pub fn stop_new_flows(&mut self) {
         self.flows_stopped = true;
     }
 
-    /// Whether every flow that was started has ended.
+    /// Whether every started flow has ended.
     pub fn all_flows_done(&self) -> bool {
         self.connections.iter().all(|connection| connection.sender.is_done())
     }
@@ -145,11 +145,11 @@ impl HostCluster {
         self.jobs.iter().map(|job| &job.training)
     }
 
-    /// What should not have been.
+    /// Packets that were damaged, misdelivered or sent again since the start.
     pub fn error_counts(&self) -> HostErrorCounts {
-        let again =
-            self.connections.iter().map(|connection| connection.sender.retransmitted_packets());
-        HostErrorCounts { retransmitted: again.sum(), ..self.errors }
+        let senders = self.connections.iter().map(|connection| &connection.sender);
+        let retransmitted = senders.map(TransportSender::retransmitted_packets).sum();
+        HostErrorCounts { retransmitted, ..self.errors }
     }
 
     fn add_job(
@@ -207,7 +207,7 @@ impl HostCluster {
         }
     }
 
-    /// A data packet: take it and answer.
+    /// Gives a data packet to its receiver and sends the reply.
     fn receive_data(&mut self, index: usize, psn: u32, last: bool, out: &mut EndpointOutbox) {
         let connection = &mut self.connections[index];
         let answer = match connection.receiver.receive_segment(psn, last) {
@@ -219,7 +219,7 @@ impl HostCluster {
         out.send_packet(connection.destination.0, &self.packet);
     }
 
-    /// An answer: send what it allows, and tell the job when that was all.
+    /// Gives a reply to its sender, sends what it allows, and reports a completed flow to its job.
     fn receive_reply(
         &mut self,
         index: usize,
@@ -242,9 +242,11 @@ impl HostCluster {
         }
     }
 
-    /// Has the NIC send what the window allows, and sees that a timer is set.
+    /// Sends what the window allows and makes sure that a timer is set.
     fn request_transmission(&mut self, index: usize, now: Nanos, out: &mut EndpointOutbox) {
         let connection = &mut self.connections[index];
+        // The timer is not moved when the deadline moves: it expires early, finds nothing to do,
+        // and is set again. So a connection has one timer, whatever the number of replies.
         if let (None, Some(deadline)) = (connection.timer, connection.sender.deadline()) {
             connection.timer = Some(deadline);
             out.set_timer(deadline, TimerToken::Connection(index).to_bits());
@@ -256,13 +258,12 @@ impl HostCluster {
         }
     }
 
-    /// Sends what the wire of a NIC has room for.
+    /// Sends packets while the link of a NIC is free.
     fn transmit_packets(&mut self, nic: usize, now: Nanos, out: &mut EndpointOutbox) {
         while let Some(index) = self.nics[nic].next_connection(now) {
             let connection = &mut self.connections[index];
-            let Some(MessageSegment { psn, payload, first, last }) =
-                connection.sender.next_segment()
-            else {
+            let segment = connection.sender.next_segment();
+            let Some(MessageSegment { psn, payload, first, last }) = segment else {
                 continue;
             };
             let body = PacketBody::Data { psn, payload, first, last };
@@ -316,12 +317,12 @@ impl NetworkEndpoint for HostCluster {
 
 impl fmt::Debug for HostCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cluster of {} jobs, {} connections", self.jobs.len(), self.connections.len())
+        write!(f, "HostCluster of {} jobs, {} connections", self.jobs.len(), self.connections.len())
     }
 }
 
-/// Addresses of one direction of a flow. Answers have the UDP source port of the flow, so that a
-/// switch can tell by the five-tuple whose they are.
+/// Addresses of one direction of a flow. Replies carry the UDP source port of the flow, so that the
+/// five-tuple identifies their flow to a switch.
 fn flow_addresses(
     fabric: &Fabric,
     from: NicId,
@@ -329,13 +330,10 @@ fn flow_addresses(
     flow: &Flow,
     queue_pair: u32,
 ) -> FlowAddresses {
-    let address = |nic| {
-        let nic = fabric.nic(nic);
-        (nic.mac, nic.ip)
-    };
+    let (from, to) = (fabric.nic(from), fabric.nic(to));
     FlowAddresses {
-        source: address(from),
-        destination: address(to),
+        source: (from.mac, from.ip),
+        destination: (to.mac, to.ip),
         udp_src_port: flow.udp_src_port,
         queue_pair,
     }

@@ -1,22 +1,22 @@
-//! One host by itself: its ends of all connections, on whatever carries its packets.
+//! A single host: its ends of all connections, on any carrier of packets.
 //!
-//! [`HostCluster`](crate::HostCluster) is all hosts of an in-process fabric in one; this is one of them for
-//! a machine of its own, where somebody else says when the flows of an iteration begin. The rules
-//! are the same: [`crate::transport`], and NICs whose connections take turns at the rate of the
-//! link.
+//! [`HostCluster`](crate::HostCluster) holds all hosts of an emulated network; this is one host on
+//! a machine of its own, whose caller starts the flows of each iteration. Transport and NIC are the
+//! same: [`crate::transport`], and connections that take turns at the rate of the link.
 //!
-//! Sans-IO. The decision: time is told in the order in which things are due ([`EmulatedHost::next_deadline`]), so
-//! that a caller who is late sends late and still at the full rate.
+//! Sans-IO. The decision: the caller advances time from deadline to deadline
+//! ([`EmulatedHost::next_deadline`]), so a late caller sends late and still at the full rate.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use planner::Job;
+use switch::Nanos;
 use topology::{Fabric, HostId, NicId};
 
 use crate::nic::NicScheduler;
 use crate::roce::{OVERHEAD, PacketBody};
 use crate::transport::{
-    MessageSegment, Nanos, TransportReceiver, TransportReply, TransportSender, TransportSettings,
+    MessageSegment, TransportReceiver, TransportReply, TransportSender, TransportSettings,
 };
 
 /// A packet to send.
@@ -24,7 +24,7 @@ use crate::transport::{
 pub struct HostPacket {
     /// The flow it belongs to, counted over all jobs; the queue pair of both its ends.
     pub flow: u32,
-    /// What it carries.
+    /// Data, acknowledgement or negative acknowledgement.
     pub body: PacketBody,
 }
 
@@ -47,44 +47,42 @@ struct OutgoingFlow {
     bytes: u64,
 }
 
-/// A NIC, and when it wants to send again.
+/// A NIC and the time at which it can send again.
 #[derive(Debug)]
 struct ScheduledNic {
-    nic: NicScheduler,
+    scheduler: NicScheduler,
     due: Option<Nanos>,
 }
 
 impl EmulatedHost {
-    /// The part of `host` in `jobs`, whose flows are numbered over all jobs in their order.
+    /// The ends of the flows of `jobs` at `host`. Flows are numbered over all jobs, in their order.
     pub fn new(fabric: &Fabric, jobs: &[Job], host: HostId, settings: TransportSettings) -> Self {
-        let is_here = |nic: NicId| fabric.nic(nic).host == host;
-        let flows = || jobs.iter().flat_map(|job| &job.flows).enumerate();
-        let outgoing = flows().filter(|(_, flow)| is_here(flow.src));
-        let outgoing = outgoing.map(|(index, flow)| {
-            let (sender, nic, bytes) =
-                (TransportSender::new(settings), flow.src, flow.bytes.round() as u64);
-            (index, OutgoingFlow { sender, nic, bytes })
-        });
-        let incoming = flows().filter(|(_, flow)| is_here(flow.dst));
-        let nics = fabric.nic_ids().filter(|nic| is_here(*nic));
-        let wire = |nic: NicId| {
-            let rate = fabric.link(fabric.nic(nic).uplink).bandwidth;
-            let wire = ScheduledNic { nic: NicScheduler::new(rate), due: None };
-            (nic, wire)
-        };
-        Self {
-            outgoing: outgoing.collect(),
-            incoming: incoming
-                .map(|(index, _)| (index, TransportReceiver::new(settings)))
-                .collect(),
-            nics: nics.map(wire).collect(),
+        let mut ends = Self {
+            outgoing: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            nics: BTreeMap::new(),
             packets: VecDeque::new(),
             finished: VecDeque::new(),
+        };
+        for (index, flow) in jobs.iter().flat_map(|job| &job.flows).enumerate() {
+            if fabric.nic(flow.src).host == host {
+                let sender = TransportSender::new(settings);
+                let (nic, bytes) = (flow.src, flow.bytes.round() as u64);
+                ends.outgoing.insert(index, OutgoingFlow { sender, nic, bytes });
+            }
+            if fabric.nic(flow.dst).host == host {
+                ends.incoming.insert(index, TransportReceiver::new(settings));
+            }
         }
+        for id in fabric.nic_ids().filter(|id| fabric.nic(*id).host == host) {
+            let rate = fabric.link(fabric.nic(id).uplink).bandwidth;
+            ends.nics.insert(id, ScheduledNic { scheduler: NicScheduler::new(rate), due: None });
+        }
+        ends
     }
 
-    /// Begins the message of a flow; a flow that does not begin here, or is under way, stays as it
-    /// is.
+    /// Begins the message of a flow. A flow that begins at another host, or is still active, is left
+    /// as it is.
     pub fn begin_flow(&mut self, flow: u32, now: Nanos) {
         let index = flow as usize;
         if let Some(outgoing) = self.outgoing.get_mut(&index).filter(|flow| flow.sender.is_done()) {
@@ -94,7 +92,7 @@ impl EmulatedHost {
         }
     }
 
-    /// A packet has arrived. False if it is for none of this host's connections.
+    /// Handles a packet that has arrived; false if it belongs to no connection of this host.
     pub fn receive_packet(&mut self, packet: HostPacket, now: Nanos) -> bool {
         let HostPacket { flow, body } = packet;
         let index = flow as usize;
@@ -109,14 +107,14 @@ impl EmulatedHost {
         is_ours
     }
 
-    /// When [`EmulatedHost::advance`] has something to do, if no packet comes before.
+    /// The next call of [`EmulatedHost::advance_to`], unless a packet arrives before.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let wires = self.nics.values().filter_map(|wire| wire.due);
         let deadlines = self.outgoing.values().filter_map(|flow| flow.sender.deadline());
         wires.chain(deadlines).min()
     }
 
-    /// Time has come to `now`. Callers who are late do it for each [`EmulatedHost::next_deadline`] in turn.
+    /// Advances time to `now`. A late caller does so for each [`EmulatedHost::next_deadline`] in turn.
     pub fn advance_to(&mut self, now: Nanos) {
         let expired: Vec<_> = self
             .outgoing
@@ -130,9 +128,11 @@ impl EmulatedHost {
         for (index, nic) in expired {
             self.request_transmission(index, nic, now);
         }
-        let due = self.nics.iter_mut().filter(|(_, wire)| wire.due.is_some_and(|due| due <= now));
-        let due: Vec<_> = due.map(|(nic, wire)| (*nic, wire.due.take())).collect();
-        for (nic, _) in due {
+        let nics = self.nics.iter_mut();
+        let due: Vec<NicId> = nics
+            .filter_map(|(nic, wire)| wire.due.take_if(|due| *due <= now).map(|_| *nic))
+            .collect();
+        for nic in due {
             self.transmit_segments(nic, now);
         }
     }
@@ -182,38 +182,38 @@ impl EmulatedHost {
         self.request_transmission(index, nic, now);
     }
 
-    /// Has the NIC send what the window of a flow allows.
+    /// Sends what the window of a flow allows.
     fn request_transmission(&mut self, index: usize, nic: NicId, now: Nanos) {
         let can_send = self.outgoing.get(&index).is_some_and(|flow| flow.sender.can_send());
         if let (true, Some(wire)) = (can_send, self.nics.get_mut(&nic)) {
-            wire.nic.enqueue_connection(index);
+            wire.scheduler.enqueue_connection(index);
             self.transmit_segments(nic, now);
         }
     }
 
-    /// Sends what the wire of a NIC has room for.
+    /// Sends packets while the link of a NIC is free.
     fn transmit_segments(&mut self, nic: NicId, now: Nanos) {
         let Some(wire) = self.nics.get_mut(&nic) else {
             return;
         };
-        while let Some(index) = wire.nic.next_connection(now) {
+        while let Some(index) = wire.scheduler.next_connection(now) {
             let Some(outgoing) = self.outgoing.get_mut(&index) else {
                 continue;
             };
-            let Some(segment) = outgoing.sender.next_segment() else {
+            let segment = outgoing.sender.next_segment();
+            let Some(MessageSegment { psn, payload, first, last }) = segment else {
                 continue;
             };
-            let MessageSegment { psn, payload, first, last } = segment;
             let body = PacketBody::Data { psn, payload, first, last };
             let flow = index as u32;
             self.packets.push_back(HostPacket { flow, body });
-            wire.nic.occupy_link(payload + OVERHEAD, now);
+            wire.scheduler.occupy_link(payload + OVERHEAD, now);
             if outgoing.sender.can_send() {
-                wire.nic.enqueue_connection(index);
+                wire.scheduler.enqueue_connection(index);
             }
         }
-        wire.nic.clear_wake();
-        wire.due = wire.nic.take_next_wake();
+        wire.scheduler.clear_wake();
+        wire.due = wire.scheduler.take_next_wake();
     }
 }
 
@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_sent_again() {
+    fn lost_packets_are_retransmitted() {
         let least = exchange(|_| true);
         let took = exchange(|packet| packet % 50 != 0);
         assert!(took > least && took < 100 * least, "{took}");
     }
 
     #[test]
-    fn packets_for_others_are_told() {
+    fn packets_of_other_hosts_are_reported() {
         let (mut a, _) = pair();
         let body = PacketBody::Ack { psn: 0 };
         assert!(!a.receive_packet(HostPacket { flow: 1, body }, 0));

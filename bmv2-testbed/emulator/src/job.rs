@@ -1,17 +1,17 @@
 //! A training job as the network sees it: compute, communicate, iterate
 //! (`docs/algorithms` "the fluid model"; Crux §3.1).
 //!
-//! Sans-IO: told of time and finished flows, it answers when to wake it and when to start its
-//! flows. Communication may begin once part of the computation is done; the flows of an iteration
+//! Sans-IO: times and finished flows come in, wake-up times and starts of flows go out.
+//! Communication may begin once part of the computation is done; the flows of an iteration
 //! start together; the iteration ends when both computation and the last flow have ended, and the
 //! next one begins at that instant. Computation is a timer.
 //!
 //! The decision: the barrier between the hosts of a job costs nothing. Real frameworks spend
-//! microseconds there; that is in the published compute times already.
+//! microseconds there, which the published compute times include.
 
-use crate::transport::Nanos;
+use switch::Nanos;
 
-/// The rhythm of a job.
+/// Computation and communication of one iteration of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IterationSpec {
     /// Duration of the computation of one iteration; at least 1.
@@ -22,19 +22,21 @@ pub struct IterationSpec {
     pub flows: u32,
 }
 
-/// What the job wants done.
+/// An action that the job requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingEffect {
-    /// Call [`TrainingJob::wake`] at this instant.
+    /// Call [`TrainingJob::handle_wake`] at this instant.
     WakeAt(Nanos),
     /// Start every flow of the iteration now.
     StartFlows,
 }
 
-/// The flows of the present iteration.
+/// State of the flows of the current iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommunicationState {
+    /// The flows have not started.
     Pending,
+    /// This many flows have not ended.
     ActiveFlows(u32),
 }
 
@@ -43,24 +45,24 @@ enum CommunicationState {
 pub struct TrainingJob {
     spec: IterationSpec,
     communication: CommunicationState,
-    /// When each iteration began; the last one is under way.
+    /// When each iteration began; the last one is running.
     iteration_starts: Vec<Nanos>,
 }
 
 impl TrainingJob {
-    /// A job that has not begun.
-    pub fn new(rhythm: IterationSpec) -> Self {
-        let compute_ns = rhythm.compute_ns.max(1);
-        let communicate_after_ns = rhythm.communicate_after_ns.min(compute_ns);
+    /// A job that has not started.
+    pub fn new(spec: IterationSpec) -> Self {
+        let compute_ns = spec.compute_ns.max(1);
+        let communicate_after_ns = spec.communicate_after_ns.min(compute_ns);
         Self {
-            spec: IterationSpec { compute_ns, communicate_after_ns, ..rhythm },
+            spec: IterationSpec { compute_ns, communicate_after_ns, ..spec },
             communication: CommunicationState::Pending,
             iteration_starts: Vec::new(),
         }
     }
 
-    /// Time has come to `now`, which is the start of the job or was asked for by
-    /// [`TrainingEffect::WakeAt`]. Waking at other times does no harm.
+    /// Advances to `now`: the start of the job, or the time of a [`TrainingEffect::WakeAt`]. A call
+    /// at another time changes nothing.
     pub fn handle_wake(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         if self.iteration_starts.is_empty() {
             self.iteration_starts.push(now);
@@ -68,7 +70,7 @@ impl TrainingJob {
         self.advance_state(now)
     }
 
-    /// A flow of the present iteration has been sent and acknowledged.
+    /// A flow of the current iteration has been sent and acknowledged.
     pub fn handle_flow_done(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         if let CommunicationState::ActiveFlows(left) = &mut self.communication {
             *left = left.saturating_sub(1);
@@ -81,12 +83,12 @@ impl TrainingJob {
         self.iteration_starts.len().saturating_sub(1)
     }
 
-    /// When each iteration began, the one under way included.
+    /// When each iteration began, the running one included.
     pub fn iteration_starts(&self) -> &[Nanos] {
         &self.iteration_starts
     }
 
-    /// Its rhythm.
+    /// Computation and communication of one iteration, within their limits.
     pub fn iteration_spec(&self) -> IterationSpec {
         self.spec
     }
@@ -125,12 +127,12 @@ impl TrainingJob {
 mod tests {
     use super::*;
 
-    const RHYTHM: IterationSpec =
+    const SPEC: IterationSpec =
         IterationSpec { compute_ns: 100, communicate_after_ns: 40, flows: 2 };
 
     #[test]
     fn computation_that_outlasts_communication_sets_the_pace() {
-        let mut job = TrainingJob::new(RHYTHM);
+        let mut job = TrainingJob::new(SPEC);
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(40)]);
         assert_eq!(job.handle_wake(40), [TrainingEffect::StartFlows, TrainingEffect::WakeAt(100)]);
         assert_eq!(job.handle_flow_done(60), []);
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn communication_that_outlasts_computation_sets_the_pace() {
-        let mut job = TrainingJob::new(RHYTHM);
+        let mut job = TrainingJob::new(SPEC);
         job.handle_wake(5);
         job.handle_wake(45);
         job.handle_flow_done(60);
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_job_without_flows_only_computes() {
-        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..RHYTHM });
+        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..SPEC });
         job.handle_wake(0);
         for turn in 1..=3 {
             job.handle_wake(turn * 100 - 60);
@@ -163,14 +165,14 @@ mod tests {
 
     #[test]
     fn without_overlap_communication_waits_for_the_computation() {
-        let mut job = TrainingJob::new(IterationSpec { communicate_after_ns: 500, ..RHYTHM });
+        let mut job = TrainingJob::new(IterationSpec { communicate_after_ns: 500, ..SPEC });
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(100)]);
         assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows]);
     }
 
     #[test]
     fn early_waking_changes_nothing() {
-        let mut job = TrainingJob::new(RHYTHM);
+        let mut job = TrainingJob::new(SPEC);
         job.handle_wake(0);
         assert_eq!(job.handle_wake(10), [TrainingEffect::WakeAt(40)]);
         assert_eq!(

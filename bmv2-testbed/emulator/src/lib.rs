@@ -1,15 +1,17 @@
-//! Emulated hosts and training jobs on the in-process fabric, on its virtual clock.
+//! Emulated hosts and training jobs on the emulated network, on its virtual clock.
 //!
-//! Jobs iterate as in the fluid model ([`job`]); their flows are RoCEv2 packets ([`roce`]) carried
+//! Jobs iterate as in the fluid model ([`job`]). Their flows are RoCEv2 packets ([`roce`]) carried
 //! by a window-limited reliable transport ([`transport`]) from host NICs through real switches. All
-//! hosts together are one endpoint ([`HostCluster`]); [`EmulatedTestbed`] joins it to the devices of a
-//! [`topology::Fabric`] and runs it; [`EmulationOutcome`] is what the jobs measured of themselves.
+//! hosts together are one endpoint ([`HostCluster`]). [`EmulatedTestbed`] connects it to the
+//! devices of a [`topology::Fabric`] and runs it; [`EmulationOutcome`] holds the iteration times
+//! that result.
 //!
-//! A [`EmulatedHost`] is one of them by itself, for machines whose packets travel over UDP sockets.
+//! An [`EmulatedHost`] is a single host, for machines whose packets travel over UDP sockets.
 //!
-//! The decision behind the crate: everything is sans-IO and virtual. Time is the fabric's, dice are
-//! in the arguments, so one seed gives one result on every machine. Only the [`TimeScale`] of sizes and
-//! computation, never of link rates or packets, makes a run short.
+//! The decision behind the crate: everything is sans-IO and virtual. Time comes from the emulated
+//! network and random numbers from the arguments, so one seed gives one result on every machine.
+//! Only the [`TimeScale`] of sizes and computation shortens a run; link rates and packets stay
+//! real.
 
 pub mod job;
 pub mod roce;

@@ -1,22 +1,23 @@
 //! The sending side of one NIC: which connection's packet goes onto the wire next, and when.
 //!
 //! Connections with something to send take turns, one packet each, and a packet is made only when
-//! the wire is free. Answers do not pass here: the host sends them at once, so they wait for at
-//! most one packet, as in real NICs. (Behind whole windows of data, hosts that send to each other
-//! would stop and go in step: measured, 84 % of the link rate.)
+//! the link is free. Replies bypass this queue: the host sends them at once, so they wait for at
+//! most one packet, as in real NICs. (Behind whole windows of data, two hosts that send to each
+//! other would stop and start in step: measured, 84 % of the link rate.)
 
 use std::collections::VecDeque;
 
 use topology::Bandwidth;
 
-use crate::transport::Nanos;
+use switch::Nanos;
 
-/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] says who may send now, [`NicScheduler::take_next_wake`] when
-/// to ask again.
+/// The sending side of a NIC. Sans-IO: [`NicScheduler::next_connection`] returns the connection that
+/// may send now, [`NicScheduler::take_next_wake`] the time of the next call.
 #[derive(Clone, Debug)]
 pub(crate) struct NicScheduler {
     picos_per_byte: u64,
-    /// When the wire is free again, in picoseconds, so that nothing is lost to rounding.
+    /// When the link is free again, in picoseconds: rounded to nanoseconds, every packet would add
+    /// an error to the rate.
     free_at_ps: u64,
     waiting: VecDeque<usize>,
     wake_scheduled: bool,
@@ -25,7 +26,7 @@ pub(crate) struct NicScheduler {
 const PICOS_PER_NANO: u64 = 1000;
 
 impl NicScheduler {
-    /// A NIC on an idle wire.
+    /// A NIC with an idle link.
     pub(crate) fn new(rate: Bandwidth) -> Self {
         Self {
             picos_per_byte: (1e12 / rate.bytes_per_second()).round() as u64,
@@ -42,26 +43,27 @@ impl NicScheduler {
         }
     }
 
-    /// The connection whose turn it is, if the wire is free.
+    /// The connection whose turn it is, if the link is free.
     pub(crate) fn next_connection(&mut self, now: Nanos) -> Option<usize> {
+        // A link that becomes free within this nanosecond counts as free: timers cannot be finer.
         let is_free = self.free_at_ps < (now + 1) * PICOS_PER_NANO;
         if is_free { self.waiting.pop_front() } else { None }
     }
 
-    /// A packet of `bytes` goes onto the wire.
+    /// Occupies the link with a packet of `bytes`.
     pub(crate) fn occupy_link(&mut self, bytes: u32, now: Nanos) {
         let begins = self.free_at_ps.max(now * PICOS_PER_NANO);
         self.free_at_ps = begins + u64::from(bytes) * self.picos_per_byte;
     }
 
-    /// When to ask again; none while nobody waits or a wake is set already.
+    /// The time of the next call; none while no connection waits or a wake-up is scheduled.
     pub(crate) fn take_next_wake(&mut self) -> Option<Nanos> {
         let needed = !self.wake_scheduled && !self.waiting.is_empty();
         self.wake_scheduled |= needed;
         needed.then_some(self.free_at_ps / PICOS_PER_NANO)
     }
 
-    /// The wake has come.
+    /// The scheduled wake-up has happened.
     pub(crate) fn clear_wake(&mut self) {
         self.wake_scheduled = false;
     }
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_wire_owes_nothing() {
+    fn idle_time_is_not_saved_up() {
         let mut nic = NicScheduler::new(Bandwidth::from_gbps(200.0).unwrap());
         nic.occupy_link(1000, 0);
         nic.enqueue_connection(1);

@@ -1,4 +1,4 @@
-//! What the jobs measured of themselves, in unscaled seconds.
+//! Iteration times and GPU utilisation of a run, in unscaled seconds.
 //!
 //! All jobs are measured over one window of virtual time, in which all of them are present: from
 //! the end of the slowest job's first iteration to the end of its last. `gpu_utilization` is that
@@ -10,24 +10,24 @@ use planner::{Job, JobId};
 
 use crate::job::TrainingJob;
 use crate::scale::TimeScale;
-use crate::transport::Nanos;
+use switch::Nanos;
 
-/// One job over the window.
+/// Measurements of one job over the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatedJobOutcome {
-    /// Its name.
+    /// The job's id in the jobs document.
     pub id: JobId,
-    /// Its GPUs.
+    /// The job's number of GPUs.
     pub gpus: u32,
     /// Iterations that began and ended in the window.
     pub iterations: usize,
-    /// Their mean duration, unscaled seconds; none if there was none.
+    /// Mean duration of these iterations, unscaled seconds; none without iterations.
     pub mean_iteration_seconds: Option<f64>,
     /// Share of the window in which its GPUs computed.
     pub gpu_busy_fraction: f64,
 }
 
-/// All jobs over the window.
+/// Measurements of all jobs over one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulationOutcome {
     /// The window, in virtual time.
@@ -36,33 +36,45 @@ pub struct EmulationOutcome {
     pub jobs: Vec<EmulatedJobOutcome>,
 }
 
+/// Which iterations are measured.
+#[derive(Clone, Debug)]
+pub struct MeasuredIterations {
+    /// By job, how many iterations at its start are not measured; jobs beyond the end skip one.
+    pub skipped: Vec<usize>,
+    /// How many iterations of each job are measured after those.
+    pub measured: usize,
+}
+
 impl EmulationOutcome {
-    /// What `trainings` of `jobs` (in the same order) measured; none before every job has ended
-    /// `iterations` iterations after those that are skipped. Jobs without a number skip one.
+    /// Measures `trainings` of `jobs` (in the same order); none before every job has completed the
+    /// iterations of `range`.
     pub fn measure_jobs<'a>(
         jobs: &[Job],
         trainings: impl Iterator<Item = &'a TrainingJob> + Clone,
-        (skipped, iterations): (&[usize], usize),
+        range: &MeasuredIterations,
         scale: TimeScale,
     ) -> Option<Self> {
-        let skipped = skipped.iter().copied().chain(std::iter::repeat(1));
-        let ends = |(training, skipped): (&TrainingJob, usize)| {
-            let begun = training.iteration_starts();
-            Some((*begun.get(skipped)?, *begun.get(skipped + iterations)?))
-        };
-        let ends: Option<Vec<_>> = trainings.clone().zip(skipped).map(ends).collect();
-        let (from, to) = ends?.into_iter().max_by_key(|(_, last)| *last)?;
-        let window = from..to;
-        let jobs = jobs.iter().zip(trainings);
-        let jobs = jobs.map(|(job, training)| measure_job(job, training, &window, scale)).collect();
-        Some(Self { window, jobs })
+        let skipped = range.skipped.iter().copied().chain(std::iter::repeat(1));
+        let mut windows = Vec::new();
+        for (training, skipped) in trainings.clone().zip(skipped) {
+            let starts = training.iteration_starts();
+            windows.push(*starts.get(skipped)?..*starts.get(skipped + range.measured)?);
+        }
+        // The job that ends last sets the window: all others are present in all of it.
+        let window = windows.into_iter().max_by_key(|window| window.end)?;
+        let outcomes = jobs
+            .iter()
+            .zip(trainings)
+            .map(|(job, training)| measure_job(job, training, &window, scale))
+            .collect();
+        Some(Self { window, jobs: outcomes })
     }
 
     /// Share of the jobs' GPU time in which they computed.
     pub fn gpu_utilization(&self) -> f64 {
-        let gpus = |job: &EmulatedJobOutcome| f64::from(job.gpus);
-        let busy: f64 = self.jobs.iter().map(|job| gpus(job) * job.gpu_busy_fraction).sum();
-        busy / self.jobs.iter().map(gpus).sum::<f64>()
+        let jobs = self.jobs.iter();
+        let busy: f64 = jobs.map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
+        busy / self.jobs.iter().map(|job| f64::from(job.gpus)).sum::<f64>()
     }
 }
 
@@ -83,17 +95,17 @@ fn measure_job(
     }
     let mean = (iterations > 0).then(|| scale.real_seconds(total) / iterations as f64);
     let compute_ns = training.iteration_spec().compute_ns;
-    let computed = training.iteration_starts().iter().map(|begun| {
-        let (start, end) = (*begun.max(&window.start), (begun + compute_ns).min(window.end));
-        end.saturating_sub(start)
-    });
-    let computed: Nanos = computed.sum();
+    let computed_ns: Nanos = training
+        .iteration_starts()
+        .iter()
+        .map(|begun| (begun + compute_ns).min(window.end).saturating_sub(*begun.max(&window.start)))
+        .sum();
     EmulatedJobOutcome {
         id: job.id.clone(),
         gpus: job.gpu_count(),
         iterations,
         mean_iteration_seconds: mean,
-        gpu_busy_fraction: computed as f64 / (window.end - window.start).max(1) as f64,
+        gpu_busy_fraction: computed_ns as f64 / (window.end - window.start).max(1) as f64,
     }
 }
 
@@ -122,8 +134,8 @@ mod tests {
 
     /// A job that computes for 60 of every `period`, until `until`.
     fn trained(period: Nanos, until: Nanos) -> TrainingJob {
-        let rhythm = IterationSpec { compute_ns: 60, communicate_after_ns: 60, flows: 1 };
-        let mut training = TrainingJob::new(rhythm);
+        let spec = IterationSpec { compute_ns: 60, communicate_after_ns: 60, flows: 1 };
+        let mut training = TrainingJob::new(spec);
         for begun in (0..until).step_by(period as usize) {
             training.handle_wake(begun);
             training.handle_wake(begun + 60);
@@ -132,13 +144,18 @@ mod tests {
         training
     }
 
-    #[test]
-    fn everyone_is_measured_over_the_window_of_the_slowest() {
+    /// Iterations `skipped` and `measured` of a slow job that ends at `slow_until` and a fast one.
+    fn measure(slow_until: Nanos, skipped: &[usize], measured: usize) -> Option<EmulationOutcome> {
         let jobs = [job("slow", 3), job("fast", 1)];
-        let trainings = [trained(120, 400), trained(80, 400)];
+        let trainings = [trained(120, slow_until), trained(80, 400)];
+        let range = MeasuredIterations { skipped: skipped.to_vec(), measured };
         let scale = TimeScale::new(10.0).unwrap();
-        let outcome =
-            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 2), scale).unwrap();
+        EmulationOutcome::measure_jobs(&jobs, trainings.iter(), &range, scale)
+    }
+
+    #[test]
+    fn all_jobs_are_measured_over_the_window_of_the_slowest() {
+        let outcome = measure(400, &[], 2).unwrap();
         assert_eq!(outcome.window, 120..360);
         let slow = &outcome.jobs[0];
         assert_eq!((slow.iterations, slow.gpu_busy_fraction), (2, 0.5));
@@ -146,18 +163,13 @@ mod tests {
         // 160..240 and 240..320 are whole; computed 120..140, 160..220, 240..300, 320..360.
         let fast = &outcome.jobs[1];
         assert_eq!((fast.iterations, fast.gpu_busy_fraction), (2, 0.75));
-        let later =
-            EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[2, 2], 1), scale).unwrap();
-        assert_eq!(later.window, 240..360);
+        assert_eq!(measure(400, &[2, 2], 1).unwrap().window, 240..360);
         assert!((outcome.gpu_utilization() - (3.0 * 0.5 + 0.75) / 4.0).abs() < 1e-12);
     }
 
     #[test]
-    fn nothing_is_measured_before_all_have_iterated() {
-        let jobs = [job("slow", 3), job("fast", 1)];
-        let trainings = [trained(120, 300), trained(80, 400)];
-        let scale = TimeScale::new(1.0).unwrap();
-        assert_eq!(EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 3), scale), None);
-        assert!(EmulationOutcome::measure_jobs(&jobs, trainings.iter(), (&[], 2), scale).is_some());
+    fn there_is_no_outcome_before_all_jobs_have_iterated() {
+        assert_eq!(measure(300, &[], 3), None);
+        assert!(measure(300, &[], 2).is_some());
     }
 }

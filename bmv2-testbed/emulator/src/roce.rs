@@ -1,9 +1,9 @@
 //! RoCEv2 packets as real NICs frame them: Ethernet, IPv4, UDP to port 4791, the InfiniBand base
 //! transport header (BTH), payload, and the invariant checksum (ICRC).
 //!
-//! The [`transport`](crate::transport) decides what to send; this module is the wire. Checksums are
-//! real and are verified on receipt, so a switch that damages a packet, or rewrites a field that
-//! RoCEv2 does not allow to change under way, is found out as a [`PacketError`].
+//! The [`transport`](crate::transport) decides what to send; this module is the packet format.
+//! Checksums are real and are verified on receipt, so a switch that damages a packet, or rewrites a
+//! field that RoCEv2 does not allow to change on the way, causes a [`PacketError`].
 
 use std::net::Ipv4Addr;
 
@@ -32,7 +32,7 @@ const SYNDROME_ACK: u8 = 0b0001_1111;
 /// AETH syndrome of a negative acknowledgement: sequence error.
 const SYNDROME_SEQUENCE_ERROR: u8 = 0b0110_0000;
 
-/// Where packets of one direction of a connection come from and go to.
+/// Source and destination of the packets of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAddresses {
     /// Sender: Ethernet and IPv4 address.
@@ -45,10 +45,10 @@ pub struct FlowAddresses {
     pub queue_pair: u32,
 }
 
-/// What a packet carries.
+/// The transport part of a packet: data or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketBody {
-    /// A piece of a message (SEND of a reliable connection).
+    /// A part of a message (SEND of a reliable connection).
     Data {
         /// Sequence number, `0..2^24`.
         psn: u32,
@@ -71,27 +71,27 @@ pub enum PacketBody {
     },
 }
 
-/// Why bytes are not a RoCEv2 packet of ours.
+/// Why bytes are not a RoCEv2 packet of an emulated host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// Too short, or a length field disagrees with the length.
-    #[error("truncated, or a length field that does not fit")]
+    #[error("the packet is truncated, or a length field disagrees with its length")]
     BadLength,
     /// Not IPv4 without options carrying UDP to port 4791.
-    #[error("not RoCEv2")]
+    #[error("not IPv4 without options with UDP to port 4791")]
     NotRoce,
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 checksum")]
     BadIpChecksum,
-    /// The invariant checksum is wrong: something that may not change was changed.
+    /// The invariant checksum is wrong: a field that must not change was changed.
     #[error("wrong invariant checksum")]
     BadIcrc,
-    /// An operation that emulated hosts do not send.
-    #[error("unknown operation {0:#04x}")]
+    /// An opcode that emulated hosts do not send.
+    #[error("unknown opcode {0:#04x}")]
     UnknownOpcode(u8),
 }
 
-/// Puts the bytes of a packet in place of what `bytes` holds.
+/// Replaces the content of `bytes` by a packet.
 pub fn write_packet(route: &FlowAddresses, body: PacketBody, bytes: &mut Vec<u8>) {
     let (content, _) = content_length(body);
     bytes.clear();
@@ -103,18 +103,18 @@ pub fn write_packet(route: &FlowAddresses, body: PacketBody, bytes: &mut Vec<u8>
     bytes.extend(icrc.to_le_bytes());
 }
 
-/// Puts what a UDP socket sends for a packet in place of what `bytes` holds. The kernel writes the
-/// headers around it and chooses fields that the ICRC covers, so the checksum is over the rest.
+/// Replaces the content of `bytes` by the UDP payload of a packet. The kernel writes the headers
+/// before it and chooses fields that the ICRC covers, so the checksum covers only the payload.
 pub fn write_datagram(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>) {
     bytes.clear();
     write_transport_header(queue_pair, body, bytes);
     bytes.extend(crc32fast::hash(bytes).to_le_bytes());
 }
 
-/// The queue pair that a datagram of [`write_datagram`] is for and what it carries.
+/// Queue pair and content of a datagram of [`write_datagram`].
 ///
 /// # Errors
-/// It is anything else, or damaged.
+/// The bytes are another datagram, or damaged.
 pub fn read_datagram(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
     let body_end = bytes.len().checked_sub(ICRC).ok_or(PacketError::BadLength)?;
     let (covered, checksum) = bytes.split_at(body_end);
@@ -140,8 +140,8 @@ fn write_transport_header(queue_pair: u32, body: PacketBody, bytes: &mut Vec<u8>
     }
 }
 
-/// The queue pair a packet is for and what it carries; `Err` for anything else than a whole,
-/// undamaged packet. Bytes after the IPv4 packet (Ethernet padding) are ignored.
+/// Queue pair and content of a whole, undamaged packet; an error for anything else. Bytes after the
+/// IPv4 packet (Ethernet padding) are ignored.
 pub fn read_packet(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
     let header = bytes.get(..BTH).ok_or(PacketError::BadLength)?;
     let is_roce = header[12..15] == [0x08, 0x00, 0x45] && header[23] == PROTO_UDP;
@@ -163,27 +163,27 @@ pub fn read_packet(bytes: &[u8]) -> Result<(u32, PacketBody), PacketError> {
     read_body(&header[UDP..], &bytes[BTH..body_end]).map(|body| (read_u24(header, UDP + 5), body))
 }
 
-/// What follows a base transport header.
+/// Decodes a base transport header and the content after it.
 fn read_body(header: &[u8], content: &[u8]) -> Result<PacketBody, PacketError> {
     let psn = read_u24(header, 9);
-    let pad = u32::from(header[1] >> 4 & 0b11);
-    let content_length = u32::try_from(content.len()).map_err(|_| PacketError::BadLength)?;
-    let data = |first, last| {
-        let payload = content_length.checked_sub(pad).ok_or(PacketError::BadLength)?;
-        Ok(PacketBody::Data { psn, payload, first, last })
+    let (first, last) = match header[0] {
+        0x00 => (true, false),
+        0x01 => (false, false),
+        0x02 => (false, true),
+        0x04 => (true, true),
+        0x11 => {
+            return match content.first() {
+                Some(&SYNDROME_ACK) => Ok(PacketBody::Ack { psn }),
+                Some(&SYNDROME_SEQUENCE_ERROR) => Ok(PacketBody::Nak { psn }),
+                _ => Err(PacketError::UnknownOpcode(0x11)),
+            };
+        }
+        other => return Err(PacketError::UnknownOpcode(other)),
     };
-    match header[0] {
-        0x00 => data(true, false),
-        0x01 => data(false, false),
-        0x02 => data(false, true),
-        0x04 => data(true, true),
-        0x11 => match content.first() {
-            Some(&SYNDROME_ACK) => Ok(PacketBody::Ack { psn }),
-            Some(&SYNDROME_SEQUENCE_ERROR) => Ok(PacketBody::Nak { psn }),
-            _ => Err(PacketError::UnknownOpcode(0x11)),
-        },
-        other => Err(PacketError::UnknownOpcode(other)),
-    }
+    let pad = usize::from(header[1] >> 4 & 0b11);
+    let unpadded = content.len().checked_sub(pad).ok_or(PacketError::BadLength)?;
+    let payload = u32::try_from(unpadded).map_err(|_| PacketError::BadLength)?;
+    Ok(PacketBody::Data { psn, payload, first, last })
 }
 
 /// Opcode of the BTH (reliable connection) and sequence number.
@@ -240,7 +240,7 @@ fn write_udp(bytes: &mut Vec<u8>, route: &FlowAddresses, length: usize) {
 }
 
 /// CRC-32 over a dummy local route header of ones and the packet from IPv4 on, with the fields
-/// that may change under way (traffic class, TTL, both checksums, congestion marks) read as ones
+/// that may change on the way (traffic class, TTL, both checksums, congestion marks) read as ones
 /// (InfiniBand annex A17, RoCEv2).
 fn invariant_checksum(packet: &[u8]) -> u32 {
     let mut masked = [0xFF; 8 + BTH - ETHERNET];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_body_reads_back_as_written() {
+    fn every_body_round_trips() {
         let data = |payload, first, last| PacketBody::Data { psn: PSN_MASK, payload, first, last };
         let bodies = [
             data(MTU, true, false),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_under_way_passes_and_what_may_not_is_found() {
+    fn only_fields_that_may_change_can_be_rewritten() {
         let sent = written(PacketBody::Ack { psn: 1 });
         let changed = |at: usize| {
             let mut bytes = sent.clone();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn damaged_packets_do_not_panic() {
         let sent = written(PacketBody::Ack { psn: 1 });
         for length in 0..sent.len() {
             assert!(read_packet(&sent[..length]).is_err());

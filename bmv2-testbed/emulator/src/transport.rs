@@ -1,31 +1,32 @@
 //! The reliable transport of one connection, as RoCE NICs do it: a fixed window, cumulative
-//! acknowledgements, go-back-N on a sequence error, and a timeout for what nothing else reveals.
+//! acknowledgements, go-back-N on a sequence error, and a timeout for losses that nothing else reveals.
 //!
-//! Sans-IO: a [`TransportSender`] is asked for segments and told of acknowledgements and time, a
-//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps packets, since a
-//! segment can be made again from its number.
+//! Sans-IO: a [`TransportSender`] takes acknowledgements and times and gives segments; a
+//! [`TransportReceiver`] turns each segment into a reply. Memory is constant: neither keeps packets,
+//! since a segment can be made again from its number.
 //!
 //! The decision: no congestion control. Real RoCE fabrics are lossless by PFC; here the window, a
 //! small multiple of the bandwidth-delay product, bounds what a connection can have queued, so the
 //! queues of the fabric can be sized to lose nothing and equal windows share a link equally.
 
-use crate::roce::{MTU, PSN_MASK};
+use std::cmp::Ordering;
 
-/// Virtual nanoseconds.
-pub type Nanos = u64;
+use switch::Nanos;
+
+use crate::roce::{MTU, PSN_MASK};
 
 /// Settings of a connection; both ends use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportSettings {
     /// Packets that may be unacknowledged; above zero and below 2^23.
     pub window: u32,
-    /// The receiver acknowledges every so many packets, and the last of a message.
+    /// The receiver acknowledges every `ack_every` packets, and the last of a message.
     pub ack_every: u32,
-    /// Without any progress for this long the sender goes back. Doubles at each expiry in a row.
+    /// Time without progress after which the sender goes back; doubles at each timeout in a row.
     pub timeout_ns: Nanos,
 }
 
-/// A piece of a message to be sent.
+/// A part of a message, to be sent in one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageSegment {
     /// Sequence number, `0..2^24`.
@@ -74,7 +75,7 @@ impl TransportSender {
         }
     }
 
-    /// Begins a message of `bytes` (at least one byte is sent). The message before must be done.
+    /// Begins a message of `bytes` (at least one byte is sent). The previous message must be done.
     pub fn begin_message(&mut self, bytes: u64, now: Nanos) {
         debug_assert!(self.is_done(), "one message at a time");
         let bytes = bytes.max(1);
@@ -97,6 +98,7 @@ impl TransportSender {
             return None;
         }
         let segment = self.segment_at(self.next);
+        // After going back, positions below `sent` are sent a second time.
         self.retransmitted += u64::from(self.next < self.sent);
         self.next += 1;
         self.sent = self.sent.max(self.next);
@@ -106,6 +108,7 @@ impl TransportSender {
     /// Everything up to and including `psn` has arrived. Stale and impossible numbers are ignored.
     pub fn handle_ack(&mut self, psn: u32, now: Nanos) {
         let position = self.position_of(psn) + 1;
+        // Against `sent`, not `next`: packets from before a go-back may be acknowledged after it.
         if position > self.acknowledged && position <= self.sent {
             self.acknowledged = position;
             self.next = self.next.max(position);
@@ -113,7 +116,7 @@ impl TransportSender {
         }
     }
 
-    /// The receiver misses `psn` and has everything before it: go back there.
+    /// The receiver lacks `psn` and has everything before it: the sender goes back there.
     pub fn handle_nak(&mut self, psn: u32, now: Nanos) {
         let position = self.position_of(psn);
         if position >= self.acknowledged && position < self.next {
@@ -123,7 +126,7 @@ impl TransportSender {
         }
     }
 
-    /// Time has come to `now`: if the deadline has passed, everything unacknowledged is sent again.
+    /// Sends everything unacknowledged again if the deadline has passed.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.next = self.acknowledged;
@@ -132,7 +135,7 @@ impl TransportSender {
         }
     }
 
-    /// When [`TransportSender::handle_timeout`] must be called at the latest; none while nothing is outstanding.
+    /// The latest time for [`TransportSender::handle_timeout`]; none while nothing is outstanding.
     pub fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }
@@ -155,7 +158,7 @@ impl TransportSender {
     fn segment_at(&self, position: u64) -> MessageSegment {
         let last = position + 1 == self.end;
         MessageSegment {
-            psn: (position & u64::from(PSN_MASK)) as u32,
+            psn: sequence_number(position),
             payload: if last { self.last_payload } else { MTU },
             first: position == self.start,
             last,
@@ -168,10 +171,10 @@ impl TransportSender {
     }
 }
 
-/// What the receiving end answers to a segment.
+/// The reply of the receiving end to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportReply {
-    /// Nothing yet.
+    /// The acknowledgement is left to a later segment.
     NoReply,
     /// Everything up to and including this sequence number has arrived.
     Ack(u32),
@@ -204,10 +207,11 @@ impl TransportReceiver {
     pub fn receive_segment(&mut self, psn: u32, last: bool) -> TransportReply {
         let position = nearest_position(self.expected, psn);
         match position.cmp(&self.expected) {
-            std::cmp::Ordering::Equal => self.accept_segment(last),
-            std::cmp::Ordering::Less => TransportReply::Ack(sequence_number(self.expected - 1)),
-            std::cmp::Ordering::Greater if self.error_reported => TransportReply::NoReply,
-            std::cmp::Ordering::Greater => {
+            Ordering::Equal => self.accept_segment(last),
+            // A duplicate: acknowledged again, because the first acknowledgement may be lost.
+            Ordering::Less => TransportReply::Ack(sequence_number(self.expected - 1)),
+            Ordering::Greater if self.error_reported => TransportReply::NoReply,
+            Ordering::Greater => {
                 self.error_reported = true;
                 TransportReply::Nak(sequence_number(self.expected))
             }
@@ -304,11 +308,11 @@ mod tests {
 
     #[test]
     fn messages_arrive_whatever_the_network_does() {
-        let again = |fate: Fate| run(&[1, 8, 9, 100, 2], fate);
-        assert_eq!(again(|n| pick(n, 20, Delivery::Duplicate)), 0);
-        assert!(again(|n| pick(n, 20, Delivery::Lose)) > 0);
-        assert!(again(|n| pick(n, 20, Delivery::Late)) > 0);
-        assert!(again(|n| pick(n, 50, Delivery::Lose)) > 0);
+        let retransmitted = |fate: Fate| run(&[1, 8, 9, 100, 2], fate);
+        assert_eq!(retransmitted(|n| pick(n, 20, Delivery::Duplicate)), 0);
+        assert!(retransmitted(|n| pick(n, 20, Delivery::Lose)) > 0);
+        assert!(retransmitted(|n| pick(n, 20, Delivery::Late)) > 0);
+        assert!(retransmitted(|n| pick(n, 50, Delivery::Lose)) > 0);
     }
 
     /// `fate` in so many per cent of the cases, spread without a period.
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_from_the_network_is_ignored() {
+    fn impossible_sequence_numbers_are_ignored() {
         let mut sender = TransportSender::new(SETTINGS);
         sender.begin_message(4 * u64::from(MTU), 0);
         sender.next_segment();

@@ -50,7 +50,7 @@ fn insert(device: &mut Device, table: &str, fields: Vec<KeyField>, action: &str,
     device.insert_entry(table, MatchKey { fields, priority }, TableAction::Action(call)).unwrap();
 }
 
-/// The one way from a switch towards a NIC in these fabrics.
+/// The one port of a switch towards a NIC in these fabrics.
 fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
     let leaf = fabric.leaf_of(nic);
     let link = match switch == leaf {
@@ -60,17 +60,17 @@ fn port_towards(fabric: &Fabric, switch: SwitchId, nic: NicId) -> u32 {
     fabric.link(link).from.port
 }
 
-/// What one switch is told: the way to each NIC, the ports to other switches, the level of each
-/// NIC.
+/// The entries of one switch: the port towards each NIC, the ports to other switches, the level of
+/// each NIC.
 struct Routes {
-    ways: Vec<(u128, [u128; 2])>,
+    next_hops: Vec<(u128, [u128; 2])>,
     inside: Vec<u32>,
     levels: Vec<u128>,
 }
 
 impl Routes {
-    fn of(fabric: &Fabric, switch: SwitchId, levels: &[u128]) -> Self {
-        let way = |nic: usize| {
+    fn for_switch(fabric: &Fabric, switch: SwitchId, levels: &[u128]) -> Self {
+        let next_hop = |nic: usize| {
             let id = NicId::from(nic);
             let nic = fabric.nic(id);
             let mac = nic.mac.0.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
@@ -80,7 +80,7 @@ impl Routes {
         let is_inside = |link: &LinkId| matches!(fabric.link(*link).to.node, FabricNode::Switch(_));
         let ports = fabric.switch(switch).ports.iter();
         Self {
-            ways: (0..fabric.nics().len()).map(way).collect(),
+            next_hops: (0..fabric.nics().len()).map(next_hop).collect(),
             inside: ports.filter(|(_, link)| is_inside(link)).map(|(port, _)| *port).collect(),
             levels: levels.to_vec(),
         }
@@ -88,8 +88,8 @@ impl Routes {
 
     fn write(&self, device: &mut Device) {
         let any = KeyField::Ternary { value: 0, mask: 0 };
-        for ((ip, way), level) in self.ways.iter().zip(&self.levels) {
-            insert(device, "local_host", vec![KeyField::Exact(*ip)], "to_host", way);
+        for ((ip, next_hop), level) in self.next_hops.iter().zip(&self.levels) {
+            insert(device, "local_host", vec![KeyField::Exact(*ip)], "to_host", next_hop);
             let src = KeyField::Ternary { value: *ip, mask: 0xFFFF_FFFF };
             insert(device, "job_classify", vec![src, any, any, any], "set_job", &[*ip]);
             let class = [*level, level << 3];
@@ -106,11 +106,11 @@ impl Routes {
     }
 }
 
-/// Loads the program and gives every NIC its way; what host `h` sends has level `levels[h]`.
+/// Loads the program and writes the entries of every switch; host `h` sends at `levels[h]`.
 async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
     let program = Arc::new(Program::from_json(p4::artefacts::JSON.as_bytes()).unwrap());
     for switch in fabric.switch_ids() {
-        let (program, routes) = (Arc::clone(&program), Routes::of(fabric, switch, levels));
+        let (program, routes) = (Arc::clone(&program), Routes::for_switch(fabric, switch, levels));
         let write = move |device: &mut Device| {
             device.load_program(program);
             routes.write(device);
@@ -119,7 +119,7 @@ async fn route(testbed: &EmulatedTestbed, fabric: &Fabric, levels: &[u128]) {
     }
 }
 
-/// Trains `jobs` for five iterations; what host `h` sends has level `levels[h]`.
+/// Trains `jobs` for five iterations; host `h` sends at `levels[h]`.
 async fn train(jobs: &[Job], levels: &[u128]) -> (EmulationOutcome, HostErrorCounts) {
     let fabric = fabric(levels.len() as u32 / 2);
     let scale = TimeScale::new(500.0).unwrap();
@@ -132,7 +132,7 @@ async fn train(jobs: &[Job], levels: &[u128]) -> (EmulationOutcome, HostErrorCou
     (outcome, faults)
 }
 
-/// Iteration times are within so much of what they should be: latency does not scale.
+/// Checks iteration times within 3 %: latency does not scale.
 fn check(outcome: &EmulationOutcome, expect: &[f64]) {
     for (job, expect) in outcome.jobs.iter().zip(expect) {
         let found = job.mean_iteration_seconds.unwrap();
@@ -141,7 +141,7 @@ fn check(outcome: &EmulationOutcome, expect: &[f64]) {
 }
 
 #[tokio::test]
-async fn alone_an_iteration_takes_what_the_model_says() {
+async fn a_job_alone_takes_the_time_of_the_fluid_model() {
     // 2.5 GB at 25 GB/s are 100 ms, of which 50 ms are hidden; headers are 1.4 %.
     let (outcome, faults) = train(&[job("a", 0, 2, 2.5e9)], &[0; 4]).await;
     check(&outcome, &[0.150]);
@@ -153,7 +153,7 @@ async fn alone_an_iteration_takes_what_the_model_says() {
 }
 
 #[tokio::test]
-async fn sending_both_ways_costs_nothing() {
+async fn traffic_in_both_directions_costs_nothing() {
     let back = Flow { src: NicId(2), dst: NicId(0), bytes: 2.5e9, udp_src_port: 0xC001 };
     let mut job = job("a", 0, 2, 2.5e9);
     job.flows.push(back);
@@ -163,7 +163,7 @@ async fn sending_both_ways_costs_nothing() {
 
 #[tokio::test]
 async fn jobs_of_one_level_share_a_link_equally() {
-    // Both want the one uplink for 100 ms at once: 200 ms of communication after 50 ms.
+    // Both use the one uplink for 100 ms at once: 200 ms of communication after 50 ms.
     let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 2.5e9)];
     let (outcome, _) = train(&jobs, &[0; 4]).await;
     check(&outcome, &[0.250, 0.250]);
@@ -178,7 +178,7 @@ async fn the_higher_level_is_served_first() {
 }
 
 #[tokio::test]
-async fn one_start_gives_one_result() {
+async fn equal_inputs_give_equal_results() {
     let jobs = [job("a", 0, 2, 2.5e9), job("b", 1, 3, 1.3e9)];
     assert_eq!(train(&jobs, &[0; 4]).await, train(&jobs, &[0; 4]).await);
 }
