@@ -1,7 +1,7 @@
 //! One switch, sans I/O: packets in, packets out, and the control API.
 //!
 //! A `Device` runs a [`Program`] as simple_switch does: parse, ingress, queues, egress, deparse. It
-//! reads no clock and owns no port and no queue; whoever owns it (`fabric`, `ports`) gives it
+//! reads no clock and owns no port and no queue; its owner (`emulated_network`, `ports`) gives it
 //! packets with their time, queues what is to leave, and has it leave when a port is free. The
 //! P4Runtime service writes its tables. It belongs to one thread. The decision behind it: a packet
 //! waits as a header vector between the two halves, so that egress sees how long it waited, and
@@ -92,7 +92,7 @@ impl QueuedPacket {
     }
 }
 
-/// What a packet tells the controller (v1model's `digest`).
+/// A message of a packet to the controller (v1model's `digest`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     /// Which list of fields.
@@ -203,7 +203,7 @@ impl Device {
         self.now = self.now.max(now);
     }
 
-    /// The latest time it has been told of.
+    /// The time of the last [`Device::advance_clock`].
     pub fn now(&self) -> Nanos {
         self.now
     }

@@ -1,4 +1,5 @@
-//! A whole network in one process: devices and endpoints joined by wires, on a virtual clock.
+//! An emulated network in one process: devices and endpoints connected by wires, on a virtual
+//! clock.
 //!
 //! A [`EmulatedNetworkBuilder`] collects the parts; [`EmulatedNetworkBuilder::spawn`] gives them to one thread that
 //! owns everything (`fabric/owner.rs`), and [`EmulatedNetworkHandle`] and [`DeviceHandle`] talk to it. What
@@ -19,13 +20,13 @@ use crate::device::{Device, DeviceConfig, Nanos};
 use crate::scheduler::QueueLimits;
 use state::NetworkState;
 
-/// The number of a device in its fabric, in the order they were added.
+/// The number of a device in its network, in the order of addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIndex(pub u32);
-/// The number of an endpoint in its fabric, in the order they were added.
+/// The number of an endpoint in its network, in the order of addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointIndex(pub u32);
-/// The number of a wire in its fabric, in the order they were connected.
+/// The number of a wire in its network, in the order of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WireIndex(pub u32);
 
@@ -38,7 +39,7 @@ pub enum WireEnd {
     Nic(EndpointIndex, u32),
 }
 
-/// What a wire is, the same in both directions.
+/// Rate, delay and queues of a wire, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireSpec {
     /// Its rate, above 0.
@@ -49,11 +50,11 @@ pub struct WireSpec {
     pub queue: QueueLimits,
 }
 
-/// A fabric that cannot be built.
+/// Reasons why an emulated network cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatedNetworkError {
     /// A wire ends at a device or endpoint that was not added.
-    #[error("{0:?} is not in the fabric")]
+    #[error("{0:?} is not in the network: add its device or endpoint first")]
     UnknownEnd(WireEnd),
     /// A port has a wire already.
     #[error("{0:?} has a wire already")]
@@ -62,18 +63,18 @@ pub enum EmulatedNetworkError {
     #[error("the wire between {0:?} and {1:?} has rate 0")]
     ZeroRate(WireEnd, WireEnd),
     /// The owning thread did not start.
-    #[error("the fabric's thread did not start")]
+    #[error("the thread of the emulated network did not start")]
     Thread(#[source] std::io::Error),
 }
 
-/// Collects the parts of a fabric.
+/// Collects the parts of an emulated network.
 #[derive(Debug, Default)]
 pub struct EmulatedNetworkBuilder {
     state: NetworkState,
 }
 
 impl EmulatedNetworkBuilder {
-    /// A fabric without anything in it.
+    /// An empty network.
     pub fn new() -> Self {
         Self::default()
     }

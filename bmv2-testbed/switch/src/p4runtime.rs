@@ -65,7 +65,7 @@ const MAX_HEADER_LIST_BYTES: u32 = 4 << 20;
 /// How long open calls may take to end when the switch stops serving.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// How the server behaves.
+/// Behaviour of the server.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// What happens when a primary leaves.
@@ -168,12 +168,12 @@ pub async fn serve(
     options: ServiceOptions,
 ) -> Result<ServerHandle, ServeError> {
     let local_addr = listener.local_addr()?;
-    let listener = listener.into_std()?;
+    let std_listener = listener.into_std()?;
     let device_id = device.with_device(|device| device.config().device_id).await?;
     let counts = Arc::new(PacketInCounts::default());
     let (orders, received) = mpsc::channel(1);
     let supervisor = ServerSupervisor {
-        listener,
+        listener: std_listener,
         builder: server_builder(options.tls)?,
         device,
         rules: ElectionSettings {
@@ -236,7 +236,7 @@ struct ServerSupervisor {
 impl ServerSupervisor {
     /// Serves one incarnation of the switch after the other.
     async fn serve_instances(mut self) {
-        let mut restarted = None;
+        let mut restarted: Option<oneshot::Sender<()>> = None;
         while let Ok(listener) = self.listener.try_clone().and_then(TcpListener::from_std) {
             let switch = Arc::new(self.new_instance());
             let (stop, stopped) = oneshot::channel();
@@ -249,8 +249,7 @@ impl ServerSupervisor {
             let packets = tokio::spawn(Arc::clone(&switch).forward_packet_ins());
             let notices = tokio::spawn(Arc::clone(&switch).forward_notifications());
             if let Some(restarted) = restarted.take() {
-                let restarted: oneshot::Sender<()> = restarted;
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = restarted.send(());
             }
             let order = tokio::select! {
@@ -301,7 +300,7 @@ fn server_builder(tls: Option<ServiceTls>) -> Result<Server, ServeError> {
     }
 }
 
-/// Answers until told to stop.
+/// Serves until `stopped` resolves.
 async fn run_server(
     mut builder: Server,
     switch: Arc<SwitchInstance>,
@@ -368,8 +367,8 @@ impl SwitchInstance {
                 return;
             };
             for notice in notices {
-                // Nobody to tell is no error: the next list may find a controller.
-                let _told = self.notify_primaries(&notice).await;
+                // Without a primary the notification is lost, which is no error.
+                let _delivered = self.notify_primaries(&notice).await;
             }
         }
     }

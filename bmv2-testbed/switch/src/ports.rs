@@ -4,7 +4,7 @@
 //! and the clock. A port (`ports/port.rs`) is a line, which is the same strict-priority
 //! [`PortScheduler`](crate::PortScheduler) that wires of the in-process fabric have, here on the machine's
 //! clock, and behind it either a packet socket (`ports/packet_socket.rs`) or capture files
-//! (`ports/capture.rs`). What becomes of interfaces is heard from the kernel (`ports/links.rs`).
+//! (`ports/capture.rs`). The kernel reports changes of interfaces (`ports/links.rs`).
 //!
 //! The decision: nothing ever waits for one port. Sockets do not block, queues are bounded, and
 //! what has no room is dropped and counted where it happened.
@@ -243,7 +243,7 @@ impl PortsCommandSender {
             let _unheard = reply.send(run(driver));
         });
         self.sender.send(command).await.map_err(|_| OwnerStopped)?;
-        // Fails only when the bell has been rung 2^64 times without being heard.
+        // Fails only when the counter of the event descriptor overflows, after 2^64 writes.
         let _rung = self.wakeup.write(1);
         wait.await.map_err(|_| OwnerStopped)
     }

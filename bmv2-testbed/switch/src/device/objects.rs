@@ -55,9 +55,8 @@ impl Device {
     /// All cells of a register array.
     pub fn register_cells(&self, register: RegisterIndex) -> Result<&[u128], ControlError> {
         let registers = &self.loaded_ref()?.arrays.registers;
-        let found = registers.get(register.0 as usize);
-        let found = found.ok_or(no_such_object("register", register.0))?;
-        Ok(&found.cells)
+        let index = register.0 as usize;
+        Ok(&registers.get(index).ok_or(no_such_object("register", register.0))?.cells)
     }
 
     /// Sets one cell of a register array.
@@ -68,8 +67,8 @@ impl Device {
         value: u128,
     ) -> Result<(), ControlError> {
         let registers = &mut self.loaded_mut()?.arrays.registers;
-        let found = registers.get_mut(register.0 as usize);
-        let found = found.ok_or(no_such_object("register", register.0))?;
+        let index = register.0 as usize;
+        let found = registers.get_mut(index).ok_or(no_such_object("register", register.0))?;
         if value & !bit_mask(found.bits()) != 0 {
             return Err(ControlError::RegisterWidth(found.bits()));
         }
@@ -120,21 +119,21 @@ impl Device {
         members: &[Vec<(u128, u128)>],
     ) -> Result<(), ControlError> {
         let loaded = self.loaded_mut()?;
-        let spec = loaded.program.value_sets.get(set.0 as usize);
-        let spec = spec.ok_or(no_such_object("value set", set.0))?;
+        let specs = &loaded.program.value_sets;
+        let spec = specs.get(set.0 as usize).ok_or(no_such_object("value set", set.0))?;
         if members.len() > spec.size {
             return Err(ControlError::Full { size: spec.size });
         }
-        let member = |parts: &Vec<(u128, u128)>| match parts.len() == spec.bits.len() {
-            true => Ok(join_key_parts(parts, &spec.bits)),
-            false => Err(ControlError::KeyLength { expected: spec.bits.len(), found: parts.len() }),
-        };
-        let members: Vec<ValueSetMember> = members.iter().map(member).collect::<Result<_, _>>()?;
-        loaded.value_sets[set.0 as usize] = members;
+        let expected = spec.bits.len();
+        if let Some(parts) = members.iter().find(|parts| parts.len() != expected) {
+            return Err(ControlError::KeyLength { expected, found: parts.len() });
+        }
+        loaded.value_sets[set.0 as usize] =
+            members.iter().map(|parts| join_key_parts(parts, &spec.bits)).collect();
         Ok(())
     }
 
-    /// Says how long an entry may go without a hit from now on; 0 means for ever.
+    /// Sets how long an entry may go without a hit from now on; 0 means for ever.
     pub fn set_idle_timeout(
         &mut self,
         table: TableIndex,
@@ -145,7 +144,7 @@ impl Device {
         self.loaded_mut()?.table_mut(table)?.set_idle_timeout(key, timeout, now)
     }
 
-    /// The entries of all tables that have been idle for longer than they may; each is told once
+    /// The entries of all tables whose idle timeout has passed; each is reported once
     /// until its next hit.
     pub fn take_idle_entries(&mut self) -> Vec<(TableIndex, MatchKey)> {
         let now = self.now;
@@ -164,12 +163,14 @@ impl Device {
 
 /// Parts of a key as the parser joins them: each padded to whole bytes.
 fn join_key_parts(parts: &[(u128, u128)], bits: &[u32]) -> ValueSetMember {
-    let put = |(value, of): ValueSetMember, (part, bits): (&(u128, u128), &u32)| {
-        let place = bits.next_multiple_of(8);
-        let padding = bit_mask(place) & !bit_mask(*bits);
-        (value.unbounded_shl(place) | part.0, of.unbounded_shl(place) | part.1 | padding)
-    };
-    parts.iter().zip(bits).fold((0, 0), put)
+    let mut joined: ValueSetMember = (0, 0);
+    for ((value, mask), bits) in parts.iter().zip(bits) {
+        let width = bits.next_multiple_of(8);
+        let padding = bit_mask(width) & !bit_mask(*bits);
+        joined.0 = joined.0.unbounded_shl(width) | value;
+        joined.1 = joined.1.unbounded_shl(width) | mask | padding;
+    }
+    joined
 }
 
 fn check_rates(config: Option<MeterConfig>) -> Result<(), ControlError> {

@@ -202,8 +202,7 @@ impl PacketRun<'_> {
         }
         if let Some(list) = requests.digest {
             let fields = &self.program.learn_lists[list.0 as usize].fields;
-            let values = fields.iter().map(|field| body.phv.get(field.slot));
-            let values = values.collect();
+            let values = fields.iter().map(|field| body.phv.get(field.slot)).collect();
             if self.digests.len() < DIGEST_LIMIT {
                 self.digests.push(Digest { list, values });
             }

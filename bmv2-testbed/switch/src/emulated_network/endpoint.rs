@@ -1,6 +1,6 @@
-//! What is not a switch: hosts, traffic sources, measuring instruments.
+//! Nodes of an emulated network that are not switches: hosts, traffic sources, instruments.
 //!
-//! An [`NetworkEndpoint`] is sans I/O like a device. The fabric calls it with packets and timers at their
+//! An [`NetworkEndpoint`] is sans I/O like a device. The network calls it with packets and timers at their
 //! virtual time, and it answers through an [`Outbox`].
 
 use std::any::Any;
@@ -16,7 +16,7 @@ pub trait NetworkEndpoint: Any + Send {
     fn handle_timer(&mut self, token: u64, now: Nanos, out: &mut EndpointOutbox);
 }
 
-/// What an endpoint wants done.
+/// Packets and timers that an endpoint requests.
 #[derive(Debug, Default)]
 pub struct EndpointOutbox {
     pub(super) sends: Vec<(u32, Vec<u8>)>,

@@ -1,7 +1,8 @@
-//! How other threads and tasks talk to a fabric: commands to its owner, one bounded channel.
+//! How other threads and tasks use an emulated network: commands to its owner through one bounded
+//! channel.
 //!
 //! A command is a closure that the owner runs between two events, also while the clock is held; its
-//! result comes back through a one-shot channel. So nothing of the fabric is ever shared or locked,
+//! result comes back through a one-shot channel. So no part of the network is shared or locked,
 //! and commands given while the clock is held have the same effect in every run.
 
 use tokio::sync::{mpsc, oneshot};
@@ -22,9 +23,9 @@ const PACKET_IN_LIMIT: usize = 1024;
 /// Something for the owner to do between two events.
 pub(super) type NetworkCommand = Box<dyn FnOnce(&mut NetworkOwner) + Send>;
 
-/// The fabric has been stopped.
+/// The thread that owns a device or an emulated network has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fabric has been stopped")]
+#[error("the thread that owns the device has stopped")]
 pub struct OwnerStopped;
 
 /// How fast a released clock runs at most.
@@ -36,26 +37,26 @@ pub enum ClockPace {
     RealTime,
 }
 
-/// A running fabric.
+/// A running emulated network.
 #[derive(Clone, Debug)]
 pub struct EmulatedNetworkHandle {
     commands: mpsc::Sender<NetworkCommand>,
 }
 
-/// One device, of a running fabric or behind ports of this machine.
+/// One device, of an emulated network or behind ports of this machine.
 #[derive(Clone, Debug)]
 pub struct DeviceHandle {
     owner: DeviceOwner,
 }
 
-/// Where a device lives.
+/// The thread that owns a device.
 #[derive(Clone, Debug)]
 enum DeviceOwner {
     Network { network: EmulatedNetworkHandle, device: DeviceIndex },
     Ports(PortsCommandSender),
 }
 
-/// One endpoint of a running fabric.
+/// One endpoint of an emulated network.
 #[derive(Clone, Debug)]
 pub struct EndpointHandle {
     network: EmulatedNetworkHandle,
@@ -94,13 +95,13 @@ impl EmulatedNetworkHandle {
         self.run_command(|owner| owner.state.now()).await
     }
 
-    /// A device of the fabric; one that does not exist answers as if the fabric were gone.
+    /// A device of the network; calls to one that does not exist return [`OwnerStopped`].
     pub fn device(&self, device: DeviceIndex) -> DeviceHandle {
         let fabric = self.clone();
         DeviceHandle { owner: DeviceOwner::Network { network: fabric, device } }
     }
 
-    /// An endpoint of the fabric; one that does not exist answers as if the fabric were gone.
+    /// An endpoint of the network; calls to one that does not exist return [`OwnerStopped`].
     pub fn endpoint(&self, endpoint: EndpointIndex) -> EndpointHandle {
         EndpointHandle { network: self.clone(), endpoint }
     }
@@ -114,8 +115,8 @@ impl EmulatedNetworkHandle {
         self.run_command(move |owner| owner.state.set_wire_state(wire, state)).await
     }
 
-    /// What both directions of a wire have seen, that from its first port first; empty for a wire
-    /// that does not exist.
+    /// The counts of both directions of a wire, that from its first end first; empty for a wire that
+    /// does not exist.
     pub async fn wire_counts(&self, wire: WireIndex) -> Result<Vec<WireCounts>, OwnerStopped> {
         self.run_command(move |owner| owner.state.wire_counts(wire)).await
     }
@@ -125,7 +126,7 @@ impl EmulatedNetworkHandle {
         self.run_command(|owner| owner.state.counts()).await
     }
 
-    /// Ends the fabric; everything that still asks for it hears that it is gone.
+    /// Ends the network; later calls return [`OwnerStopped`].
     pub async fn stop(&self) {
         // An error means that it has ended already.
         let _ended = self.run_command(NetworkOwner::stop).await;
@@ -160,12 +161,10 @@ impl DeviceHandle {
         run: impl FnOnce(&mut Device) -> R + Send + 'static,
     ) -> Result<R, OwnerStopped> {
         match &self.owner {
-            DeviceOwner::Network { network: fabric, device } => {
-                let device = *device;
-                let result =
-                    fabric.run_command(move |owner| owner.state.device_mut(device).map(run));
-                result.await?.ok_or(OwnerStopped)
-            }
+            &DeviceOwner::Network { ref network, device } => network
+                .run_command(move |owner| owner.state.device_mut(device).map(run))
+                .await?
+                .ok_or(OwnerStopped),
             DeviceOwner::Ports(commands) => commands.with_device(run).await,
         }
     }
@@ -175,10 +174,8 @@ impl DeviceHandle {
     pub async fn subscribe_packet_ins(&self) -> Result<mpsc::Receiver<Vec<u8>>, OwnerStopped> {
         let (to, packets) = mpsc::channel(PACKET_IN_LIMIT);
         match &self.owner {
-            DeviceOwner::Network { network: fabric, device } => {
-                let device = *device;
-                let set = fabric.run_command(move |owner| owner.state.set_packet_ins(device, to));
-                set.await?;
+            &DeviceOwner::Network { ref network, device } => {
+                network.run_command(move |owner| owner.state.set_packet_ins(device, to)).await?;
             }
             DeviceOwner::Ports(commands) => commands.set_packet_ins(to).await?,
         }
@@ -194,11 +191,10 @@ impl DeviceHandle {
     /// Gives the device a packet as if it had arrived on a port.
     pub async fn inject_packet(&self, port: u16, packet: Vec<u8>) -> Result<(), OwnerStopped> {
         match &self.owner {
-            DeviceOwner::Network { network: fabric, device } => {
-                let device = *device;
-                let inject = fabric
-                    .run_command(move |owner| owner.state.inject_packet(device, port, &packet));
-                inject.await
+            &DeviceOwner::Network { ref network, device } => {
+                network
+                    .run_command(move |owner| owner.state.inject_packet(device, port, &packet))
+                    .await
             }
             DeviceOwner::Ports(commands) => commands.inject_packet(port, packet).await,
         }

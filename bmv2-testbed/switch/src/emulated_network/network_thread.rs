@@ -1,8 +1,8 @@
-//! The one thread that owns a fabric: it works off events and, between them, commands.
+//! The one thread that owns an emulated network: it runs events and, between them, commands.
 //!
 //! Three modes: held, running to a time, released. The only clock read here is for a released
-//! fabric at real-time pace, which sleeps until the next event is due; everything else follows from
-//! events.
+//! network at real-time pace, which sleeps until the next event is due; everything else follows
+//! from events.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::handle::{COMMAND_LIMIT, ClockPace, EmulatedNetworkHandle, NetworkComm
 use super::state::NetworkState;
 use crate::device::Nanos;
 
-/// Events worked off before commands are looked at again.
+/// Events that run before the next command.
 const EVENT_BATCH: usize = 64;
-/// A real-time fabric that falls this far behind stops trying to catch up: its clock is slow.
+/// A real-time network that falls this far behind does not catch up: its clock runs slow.
 const LAG_LIMIT: Duration = Duration::from_millis(1);
 
-/// The owner of a fabric.
+/// The owner of an emulated network.
 pub(super) struct NetworkOwner {
     pub(super) state: NetworkState,
     mode: ClockMode,
@@ -32,7 +32,7 @@ enum ClockMode {
     Stopped,
 }
 
-/// What to do before the next command is looked at.
+/// How long to wait for the next command.
 enum CommandWait {
     None,
     UntilCommand,
@@ -51,13 +51,13 @@ pub(super) fn spawn_owner(world: NetworkState) -> std::io::Result<EmulatedNetwor
 }
 
 impl NetworkOwner {
-    /// Runs up to and including `time`, then holds and says so.
+    /// Runs up to and including `time`, then holds and reports through `reached`.
     pub(super) fn run_until(&mut self, time: Nanos, reached: oneshot::Sender<Nanos>) {
         self.hold_clock();
         self.mode = ClockMode::RunUntil { time, reached };
     }
 
-    /// Runs until told otherwise.
+    /// Runs until another command changes the mode.
     pub(super) fn release_clock(&mut self, pace: ClockPace) {
         self.hold_clock();
         self.mode = match pace {
@@ -73,7 +73,7 @@ impl NetworkOwner {
         if let ClockMode::RunUntil { reached, .. } =
             std::mem::replace(&mut self.mode, ClockMode::Held)
         {
-            // Whoever asked may have gone; the clock is held all the same.
+            // The caller may have stopped waiting; the clock is held all the same.
             let _unheard = reached.send(self.state.now());
         }
     }
@@ -107,7 +107,7 @@ impl NetworkOwner {
         }
     }
 
-    /// Works off a batch of events, as the mode allows.
+    /// Runs a batch of events, as the mode allows.
     fn process_events(&mut self) -> CommandWait {
         match self.mode {
             ClockMode::Held | ClockMode::Stopped => CommandWait::UntilCommand,
@@ -136,13 +136,14 @@ impl NetworkOwner {
                 None => CommandWait::UntilCommand,
             };
         }
+        // Catching up would run events in bursts; a clock that falls behind starts anew from here.
         if u128::from(due - self.state.now()) > LAG_LIMIT.as_nanos() {
             self.mode = ClockMode::RealTime { since: Instant::now(), from: self.state.now() };
         }
         CommandWait::None
     }
 
-    /// Works off at most a batch of the events up to `limit`; true when none is left.
+    /// Runs at most a batch of the events up to `limit`; true when none is left.
     fn process_batch(&mut self, limit: Nanos) -> bool {
         for _ in 0..EVENT_BATCH {
             if self.state.next_event_time().is_none_or(|next| next > limit) {

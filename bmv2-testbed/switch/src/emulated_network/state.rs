@@ -1,4 +1,4 @@
-//! The state of a fabric and what happens to it, one event at a time.
+//! The state of an emulated network and its transitions, one event at a time.
 //!
 //! Sans I/O and deterministic: events are ordered by time and then by the order in which they were
 //! caused. A direction of a wire is a [`WireDirection`]: the sender's scheduler, then a line of packets in
@@ -26,7 +26,7 @@ pub enum WireState {
     Down,
 }
 
-/// What one direction of a wire has seen.
+/// Packets of one direction of a wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WireCounts {
     /// The queues at the sending end, from level 0.
@@ -44,7 +44,7 @@ pub struct EmulatedNetworkCounts {
     pub packet_ins_lost: u64,
 }
 
-/// Everything in a fabric.
+/// Everything in an emulated network.
 #[derive(Debug, Default)]
 pub(super) struct NetworkState {
     now: Nanos,
@@ -215,12 +215,13 @@ impl NetworkState {
 
     /// Both directions of a wire, that from its first port first.
     pub(super) fn wire_counts(&self, wire: WireIndex) -> Vec<WireCounts> {
-        let lanes = self.directions.iter().skip(wire.0 as usize * 2).take(2);
-        let counts = |lane: &WireDirection| WireCounts {
-            levels: lane.scheduler.queue_counts().collect(),
-            lost: lane.lost,
-        };
-        lanes.map(counts).collect()
+        let directions = self.directions.iter().skip(wire.0 as usize * 2).take(2);
+        directions
+            .map(|direction| WireCounts {
+                levels: direction.scheduler.queue_counts().collect(),
+                lost: direction.lost,
+            })
+            .collect()
     }
 
     pub(super) fn counts(&self) -> EmulatedNetworkCounts {
@@ -268,10 +269,9 @@ impl NetworkState {
                 self.send_packet_in(device, departure);
                 continue;
             }
-            let lane = node.directions.get(usize::from(departure.port));
+            let direction = node.directions.get(usize::from(departure.port)).copied().flatten();
             let (level, bytes) = (departure.level, departure.queued_bytes());
-            let lane = lane.copied().flatten();
-            self.enqueue_packet(lane, level, bytes, WaitingPacket::Queued(device, departure));
+            self.enqueue_packet(direction, level, bytes, WaitingPacket::Queued(device, departure));
         }
     }
 

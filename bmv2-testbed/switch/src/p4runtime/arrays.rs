@@ -84,8 +84,8 @@ impl EntityReader<'_> {
         };
         let mut found = Vec::new();
         for meter_id in ids {
-            let configs = self.device.meter_configs(find_meter(self.schema, meter_id)?)?;
-            let configs: Vec<Option<MeterConfig>> = configs.collect();
+            let index = find_meter(self.schema, meter_id)?;
+            let configs: Vec<Option<MeterConfig>> = self.device.meter_configs(index)?.collect();
             for cell in selected_cells(query.index.as_ref(), configs.len())? {
                 found.push(wrap_entity(Entity::MeterEntry(p4rt::MeterEntry {
                     meter_id,
@@ -152,27 +152,23 @@ pub(super) fn decode_rates(config: &p4rt::MeterConfig) -> Result<MeterConfig, Re
     if config.eburst != 0 {
         return Err(RequestFailure::unimplemented("eburst"));
     }
-    let unsigned = |value: i64, name: &str| {
-        u64::try_from(value)
-            .map_err(|_| RequestFailure::invalid_argument(format!("{name} is negative")))
-    };
     Ok(MeterConfig {
-        cir: unsigned(config.cir, "cir")?,
-        cburst: unsigned(config.cburst, "cburst")?,
-        pir: unsigned(config.pir, "pir")?,
-        pburst: unsigned(config.pburst, "pburst")?,
+        cir: decode_rate(config.cir, "cir")?,
+        cburst: decode_rate(config.cburst, "cburst")?,
+        pir: decode_rate(config.pir, "pir")?,
+        pburst: decode_rate(config.pburst, "pburst")?,
     })
 }
 
+fn decode_rate(value: i64, name: &str) -> Result<u64, RequestFailure> {
+    u64::try_from(value)
+        .map_err(|_| RequestFailure::invalid_argument(format!("{name} is negative")))
+}
+
 pub(super) fn encode_rates(config: MeterConfig) -> p4rt::MeterConfig {
-    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    p4rt::MeterConfig {
-        cir: signed(config.cir),
-        cburst: signed(config.cburst),
-        pir: signed(config.pir),
-        pburst: signed(config.pburst),
-        eburst: 0,
-    }
+    let [cir, cburst, pir, pburst] = [config.cir, config.cburst, config.pir, config.pburst]
+        .map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+    p4rt::MeterConfig { cir, cburst, pir, pburst, eburst: 0 }
 }
 
 fn refuse_counters(data: Option<&p4rt::MeterCounterData>) -> Result<(), RequestFailure> {

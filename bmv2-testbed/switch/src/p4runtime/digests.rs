@@ -19,10 +19,10 @@ use super::error::RequestFailure;
 use crate::compile::LearnListIndex;
 use crate::control::KeyField;
 use crate::device::{Digest, Nanos};
-use crate::p4runtime::p4info::{DigestSchema, FieldSchema, PipelineSchema, ValueSetSchema};
+use crate::p4runtime::p4info::{DigestSchema, PipelineSchema, ValueSetSchema};
 use crate::run::phv::bit_mask;
 
-/// All digests that a controller wants to hear of.
+/// All digests that controllers have configured.
 #[derive(Debug, Default)]
 pub(super) struct DigestSubscriptions {
     subscriptions: BTreeMap<LearnListIndex, DigestSubscription>,
@@ -119,8 +119,8 @@ impl DigestSubscription {
     }
 
     fn expire_unacknowledged(&mut self, now: Nanos) {
-        let over = |(deadline, _): &(Nanos, Vec<Vec<u128>>)| now >= *deadline;
-        for (_, (_, values)) in self.unacknowledged.extract_if(.., |_, sent| over(sent)) {
+        let expired = self.unacknowledged.extract_if(.., |_, (deadline, _)| now >= *deadline);
+        for (_, (_, values)) in expired {
             for values in values {
                 self.known.remove(&values);
             }
@@ -133,7 +133,7 @@ fn nanos_or_zero(signed: i64) -> Nanos {
 }
 
 impl EntityWriter<'_> {
-    /// Says whether and how the controller hears of a digest.
+    /// Configures whether and how a digest is sent to controllers.
     pub(super) fn write_digest(
         &mut self,
         kind: Kind,
@@ -154,9 +154,9 @@ impl EntityWriter<'_> {
                 Ok(())
             }
             _ => {
-                let config = digest.config;
-                let config = config
-                    .ok_or_else(|| RequestFailure::invalid_argument("the config is missing"))?;
+                let Some(config) = digest.config else {
+                    return Err(RequestFailure::invalid_argument("the config is missing"));
+                };
                 lists.insert(index, DigestSubscription::new(config));
                 Ok(())
             }
@@ -171,8 +171,11 @@ impl EntityWriter<'_> {
     ) -> Result<(), RequestFailure> {
         require_modify(kind, "ValueSetEntry")?;
         let schema = find_value_set(self.schema, set.value_set_id)?;
-        let members = set.members.iter().map(|member| decode_member(schema, member));
-        let members: Vec<Vec<(u128, u128)>> = members.collect::<Result<_, _>>()?;
+        let members = set
+            .members
+            .iter()
+            .map(|member| decode_member(schema, member))
+            .collect::<Result<Vec<_>, _>>()?;
         self.device.set_value_set(schema.index, &members)?;
         self.metadata.value_sets.insert(set.value_set_id, set.clone());
         Ok(())
@@ -197,27 +200,29 @@ impl EntityReader<'_> {
             0 => self.schema.value_sets.keys().copied().collect(),
             id => vec![find_value_set(self.schema, id).map(|_| id)?],
         };
-        let set = |value_set_id: u32| {
+        let mut found = Vec::new();
+        for value_set_id in ids {
             let written = self.metadata.value_sets.get(&value_set_id).cloned();
             let empty = p4rt::ValueSetEntry { value_set_id, members: Vec::new() };
-            wrap_entity(Entity::ValueSetEntry(written.unwrap_or(empty)))
-        };
-        Ok(ids.into_iter().map(set).collect())
+            found.push(wrap_entity(Entity::ValueSetEntry(written.unwrap_or(empty))));
+        }
+        Ok(found)
     }
 }
 
 /// The values of a digest in the form of its type in the P4Info.
 pub(super) fn encode_digest(schema: &DigestSchema, values: &[u128]) -> p4rt::P4Data {
-    let bits = |value: &u128| p4rt::P4Data {
-        data: Some(Data::Bitstring(bytestring::encode_bytestring(*value))),
-    };
     match (schema.is_struct, values) {
-        (false, [value]) => bits(value),
+        (false, [value]) => bitstring_data(value),
         _ => {
-            let members = values.iter().map(bits).collect();
+            let members = values.iter().map(bitstring_data).collect();
             p4rt::P4Data { data: Some(Data::Struct(p4rt::P4StructLike { members })) }
         }
     }
+}
+
+fn bitstring_data(value: &u128) -> p4rt::P4Data {
+    p4rt::P4Data { data: Some(Data::Bitstring(bytestring::encode_bytestring(*value))) }
 }
 
 /// The digest with this id.
@@ -238,20 +243,21 @@ fn decode_member(
     schema: &ValueSetSchema,
     member: &p4rt::ValueSetMember,
 ) -> Result<Vec<(u128, u128)>, RequestFailure> {
-    let known = |id: u32| schema.fields.iter().any(|field| field.id == id);
-    if let Some(unknown) = member.r#match.iter().find(|field| !known(field.field_id)) {
-        let message = format!("the value set has no match field {}", unknown.field_id);
-        return Err(RequestFailure::invalid_argument(message));
+    for given in &member.r#match {
+        if schema.fields.iter().all(|field| field.id != given.field_id) {
+            let message = format!("the value set has no match field {}", given.field_id);
+            return Err(RequestFailure::invalid_argument(message));
+        }
     }
-    let part = |field: &FieldSchema| {
-        let given = member.r#match.iter().find(|given| given.field_id == field.id);
-        let key = match given {
+    let mut parts = Vec::new();
+    for field in &schema.fields {
+        let key = match member.r#match.iter().find(|given| given.field_id == field.id) {
             Some(given) => decode_field(field, given)?,
             None => wildcard_match(field)?,
         };
-        masked_value(key, field.bits)
-    };
-    schema.fields.iter().map(part).collect()
+        parts.push(masked_value(key, field.bits)?);
+    }
+    Ok(parts)
 }
 
 fn masked_value(field: KeyField, bits: u32) -> Result<(u128, u128), RequestFailure> {

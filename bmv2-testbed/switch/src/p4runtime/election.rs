@@ -1,8 +1,8 @@
-//! Who may write: P4Runtime's arbitration among the controllers of one device.
+//! P4Runtime's arbitration among the controllers of one device: which session may write.
 //!
 //! A sans-IO machine: sessions connect, claim an election id for a role, and disconnect; the
-//! machine answers with the notices to send and the sessions to close. [`crate::p4runtime`] carries
-//! both out and asks it before every write. The one decision here: the primary is never stored, it
+//! machine returns the notices to send and the sessions to close. [`crate::p4runtime`] carries both
+//! out and checks with it before every write. The one decision here: the primary is never stored, it
 //! is derived from the election ids of the live sessions, so it cannot disagree with them.
 //!
 //! Source: P4Runtime v1.5, "Client Arbitration and Controller Replication".
@@ -28,7 +28,7 @@ impl fmt::Display for SessionId {
 /// What happens to the role when its primary leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArbitrationDialect {
-    /// P4Runtime 1.1 and later: nobody is promoted; the primary is whoever holds the highest
+    /// P4Runtime 1.1 and later: no backup is promoted; the primary is the session with the highest
     /// election id the device has ever seen.
     #[default]
     Specification,
@@ -41,7 +41,7 @@ pub enum ArbitrationDialect {
 pub struct ElectionSettings {
     /// The only device id this switch answers to.
     pub device_id: u64,
-    /// How a vacancy is filled.
+    /// What happens when the primary leaves.
     pub dialect: ArbitrationDialect,
     /// Streams open at once, over all roles.
     pub max_sessions: usize,
@@ -58,7 +58,7 @@ pub struct ArbitrationRequest {
     pub election_id: Option<u128>,
 }
 
-/// What the machine is told.
+/// An event of a controller's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionEvent {
     /// A stream was opened.
@@ -69,7 +69,7 @@ pub enum ElectionEvent {
     Disconnected(SessionId),
 }
 
-/// What the machine asks for, in order.
+/// An action that the service must carry out, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionAction {
     /// Send this notice on the stream.
@@ -85,11 +85,11 @@ pub struct ArbitrationNotice {
     pub role: String,
     /// The election id to beat; `None` while there never was a primary.
     pub election_id: Option<u128>,
-    /// What the receiver is now.
+    /// The state of the receiver within the role.
     pub status: ArbitrationStatus,
 }
 
-/// What a session is within its role.
+/// The state of a session within its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArbitrationStatus {
     /// It may write (status OK).
@@ -100,7 +100,7 @@ pub enum ArbitrationStatus {
     NoPrimary,
 }
 
-/// Why a stream is ended.
+/// Reasons to end a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArbitrationError {
     /// NOT_FOUND.
@@ -138,7 +138,7 @@ pub enum ArbitrationError {
     TooManyRoles,
 }
 
-/// Why a write is not allowed.
+/// Reasons to refuse a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AuthorizationError {
     /// NOT_FOUND.
@@ -158,7 +158,7 @@ pub struct ControllerElection {
     roles: BTreeMap<String, ControllerRole>,
 }
 
-/// One role: whom it ever saw and who is there now.
+/// One role: the highest election id so far, and the live sessions.
 #[derive(Debug, Default)]
 struct ControllerRole {
     /// The highest election id ever claimed.
@@ -168,14 +168,15 @@ struct ControllerRole {
 }
 
 impl ControllerElection {
-    /// A device nobody has connected to. The default role exists from the start.
+    /// A device without sessions. The default role exists from the start.
     #[must_use]
     pub fn new(rules: ElectionSettings) -> Self {
         let roles = BTreeMap::from([(String::new(), ControllerRole::default())]);
         Self { settings: rules, sessions: BTreeMap::new(), roles }
     }
 
-    /// Takes one event and says what it causes. Events of unknown sessions cause nothing.
+    /// Handles one event and returns the actions that it causes. Events of unknown sessions cause
+    /// none.
     pub fn handle_event(&mut self, input: ElectionEvent) -> Vec<ElectionAction> {
         let outputs = match input {
             ElectionEvent::Connected(session) => self.add_session(session),
@@ -188,7 +189,7 @@ impl ControllerElection {
         outputs
     }
 
-    /// Whether the bearer of `election_id` may write for `role` now.
+    /// Checks whether the holder of `election_id` may write for `role` now.
     ///
     /// # Errors
     /// [`AuthorizationError`] when the role is unknown or the id is not its primary's.
@@ -296,10 +297,10 @@ impl ControllerElection {
         if was_primary { role.notify_all(&name, dialect) } else { Vec::new() }
     }
 
-    /// What must hold after every transition; the error names what does not.
+    /// Checks what must hold after every transition.
     ///
     /// # Errors
-    /// A sentence about the first rule found broken.
+    /// A sentence about the first rule that is broken.
     pub fn check_invariant(&self) -> Result<(), String> {
         if self.sessions.len() > self.settings.max_sessions {
             return Err(format!("{} sessions are too many", self.sessions.len()));
@@ -319,8 +320,7 @@ impl ControllerRole {
     /// The session that may write: the holder of the election id that the dialect announces.
     fn primary_session(&self, dialect: ArbitrationDialect) -> Option<SessionId> {
         let winning = self.announced_election_id(dialect)?;
-        let holds = |&(_, id): &(&SessionId, &Option<u128>)| *id == Some(winning);
-        self.members.iter().find(holds).map(|(&session, _)| session)
+        self.members.iter().find(|(_, id)| **id == Some(winning)).map(|(&session, _)| session)
     }
 
     /// The election id to beat.
@@ -335,7 +335,8 @@ impl ControllerRole {
         self.members.iter().any(|(&other, &used)| other != session && used == Some(id))
     }
 
-    /// Tells everyone, the primary last: when it hears that it may write, all others know.
+    /// Notifies all sessions, the primary last: when it learns that it may write, every other session
+    /// has been notified that it may not.
     fn notify_all(&self, name: &str, dialect: ArbitrationDialect) -> Vec<ElectionAction> {
         let primary = self.primary_session(dialect);
         let others = self.members.keys().copied().filter(|&session| Some(session) != primary);

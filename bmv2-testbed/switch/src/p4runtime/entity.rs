@@ -64,14 +64,17 @@ pub(super) fn decode_fields(
             )));
         }
     }
-    let decode = |schema: &FieldSchema| match given.get(&schema.id) {
-        Some(field) => decode_field(schema, field),
-        None => wildcard_match(schema),
-    };
-    let place = |failure: RequestFailure, schema: &FieldSchema| {
-        failure.in_context(&format!("table {}, match field {}", table.name, schema.name))
-    };
-    table.fields.iter().map(|schema| decode(schema).map_err(|f| place(f, schema))).collect()
+    let mut decoded = Vec::new();
+    for schema in &table.fields {
+        let field = match given.get(&schema.id) {
+            Some(field) => decode_field(schema, field),
+            None => wildcard_match(schema),
+        };
+        decoded.push(field.map_err(|failure| {
+            failure.in_context(&format!("table {}, match field {}", table.name, schema.name))
+        })?);
+    }
+    Ok(decoded)
 }
 
 /// What a match that is left out stands for.
@@ -133,13 +136,10 @@ pub(super) fn decode_field(
 
 fn decode_lpm(lpm: &p4rt::field_match::Lpm, bits: u32) -> Result<KeyField, RequestFailure> {
     let value = decode_bytestring(&lpm.value, bits)?;
-    let prefix = u32::try_from(lpm.prefix_len).ok().filter(|&prefix| prefix <= bits);
-    let prefix = prefix.ok_or_else(|| {
-        RequestFailure::invalid_argument(format!(
-            "a prefix of {} bits in a field of {bits}",
-            lpm.prefix_len
-        ))
-    })?;
+    let Some(prefix) = u32::try_from(lpm.prefix_len).ok().filter(|&prefix| prefix <= bits) else {
+        let message = format!("a prefix of {} bits in a field of {bits}", lpm.prefix_len);
+        return Err(RequestFailure::invalid_argument(message));
+    };
     if value & low_bits(bits - prefix) != 0 {
         return Err(RequestFailure::invalid_argument(format!(
             "the value has bits beyond its /{prefix}"
@@ -217,16 +217,16 @@ pub(super) fn decode_action(
             )));
         }
     }
-    let argument = |declared: &crate::p4runtime::p4info::ParameterSchema| {
-        let place = format!("action {}, parameter {}", schema.name, declared.name);
-        let value = given
-            .get(&declared.id)
-            .ok_or_else(|| RequestFailure::invalid_argument("it is missing"));
-        value
-            .and_then(|value| decode_bytestring(value, declared.bits))
-            .map_err(|failure| failure.in_context(&place))
-    };
-    let arguments = schema.parameters.iter().map(argument).collect::<Result<_, _>>()?;
+    let mut arguments = Vec::new();
+    for declared in &schema.parameters {
+        let value = match given.get(&declared.id) {
+            Some(value) => decode_bytestring(value, declared.bits),
+            None => Err(RequestFailure::invalid_argument("it is missing")),
+        };
+        arguments.push(value.map_err(|failure| {
+            failure.in_context(&format!("action {}, parameter {}", schema.name, declared.name))
+        })?);
+    }
     Ok(ActionCall { action: schema.index, arguments })
 }
 

@@ -89,8 +89,8 @@ impl<'a> EntityReader<'a> {
         };
         #[allow(deprecated)] // Still part of v1.5.
         let cookie = query.controller_metadata;
-        let entries = self.matching_entries(table, query)?;
-        let entries = entries
+        let entries = self
+            .matching_entries(table, query)?
             .into_iter()
             .filter(|view| action.is_none_or(|id| called_action(table, view.action) == Some(id)))
             .map(|view| (view, self.metadata.entry_metadata(table.index, view.key)))
@@ -121,8 +121,10 @@ impl<'a> EntityReader<'a> {
     ) -> Result<Vec<EntryView<'a>>, RequestFailure> {
         let priority = u32::try_from(query.priority)
             .map_err(|_| RequestFailure::invalid_argument("the priority is negative"))?;
-        let at_priority = |view: &EntryView<'_>| priority == 0 || view.key.priority == priority;
-        let entries = self.device.entries(table.index)?.filter(at_priority);
+        let entries = self
+            .device
+            .entries(table.index)?
+            .filter(|view| priority == 0 || view.key.priority == priority);
         if query.r#match.is_empty() {
             return Ok(entries.collect());
         }
@@ -168,7 +170,7 @@ impl<'a> EntityReader<'a> {
         p4rt::table_entry::IdleTimeout { elapsed_ns }
     }
 
-    /// An entry as an idle timeout tells of it: key, metadata and timeout.
+    /// An entry as an idle timeout notification carries it: key, metadata and timeout.
     pub(super) fn idle_entry(
         self,
         table: &TableSchema,
@@ -228,24 +230,22 @@ impl<'a> EntityReader<'a> {
     }
 
     fn read_counters(self, query: &p4rt::CounterEntry) -> ReadResult {
-        let of = |(&id, &index): (&u32, &CounterIndex)| self.read_counter_cells(id, index, query);
-        if query.counter_id == 0 {
-            if query.index.is_some() {
-                return Err(RequestFailure::invalid_argument("an index needs a counter"));
-            }
-            return Ok(self
-                .schema
-                .counters
-                .iter()
-                .map(of)
-                .collect::<Result<Vec<_>, _>>()?
-                .concat());
+        let id = query.counter_id;
+        if id != 0 {
+            let Some(&index) = self.schema.counters.get(&id) else {
+                let message = format!("there is no counter {id}");
+                return Err(RequestFailure::invalid_argument(message));
+            };
+            return self.read_counter_cells(id, index, query);
         }
-        let found = self.schema.counters.get_key_value(&query.counter_id);
-        let unknown = || {
-            RequestFailure::invalid_argument(format!("there is no counter {}", query.counter_id))
-        };
-        found.ok_or_else(unknown).and_then(of)
+        if query.index.is_some() {
+            return Err(RequestFailure::invalid_argument("an index needs a counter"));
+        }
+        let mut found = Vec::new();
+        for (&id, &index) in &self.schema.counters {
+            found.extend(self.read_counter_cells(id, index, query)?);
+        }
+        Ok(found)
     }
 
     fn read_counter_cells(
@@ -255,22 +255,24 @@ impl<'a> EntityReader<'a> {
         query: &p4rt::CounterEntry,
     ) -> ReadResult {
         let cells = self.device.counter_cells(index)?;
-        let encode = |(cell, count): (usize, &CounterData)| {
-            let index = Some(p4rt::Index { index: i64::try_from(cell).unwrap_or(i64::MAX) });
-            let data = Some(encode_count(*count));
-            wrap_entity(Entity::CounterEntry(p4rt::CounterEntry { counter_id: id, index, data }))
+        let selected = match &query.index {
+            None => 0..cells.len(),
+            Some(at) => match cell_position(at)? {
+                cell if cell < cells.len() => cell..cell + 1,
+                cell => {
+                    let message = format!("cell {cell} is beyond the counter's {}", cells.len());
+                    return Err(RequestFailure::out_of_range(message));
+                }
+            },
         };
-        let Some(at) = &query.index else {
-            return Ok(cells.iter().enumerate().map(encode).collect());
-        };
-        let cell = cell_position(at)?;
-        let count = cells.get(cell).ok_or_else(|| {
-            RequestFailure::out_of_range(format!(
-                "cell {cell} is beyond the counter's {}",
-                cells.len()
-            ))
-        })?;
-        Ok(vec![encode((cell, count))])
+        Ok(selected
+            .map(|cell| {
+                let index = Some(p4rt::Index { index: i64::try_from(cell).unwrap_or(i64::MAX) });
+                let data = Some(encode_count(cells[cell]));
+                let entry = p4rt::CounterEntry { counter_id: id, index, data };
+                wrap_entity(Entity::CounterEntry(entry))
+            })
+            .collect())
     }
 
     fn read_members(self, query: &p4rt::ActionProfileMember) -> ReadResult {
@@ -308,8 +310,10 @@ impl<'a> EntityReader<'a> {
             0 => self.schema.profiles.values().collect(),
             id => vec![find_profile(self.schema, id)?],
         };
-        let is_plain = |profile: &&ProfileSchema| !self.metadata.has_one_shots(profile.index);
-        Ok(profiles.into_iter().filter(is_plain).collect())
+        Ok(profiles
+            .into_iter()
+            .filter(|profile| !self.metadata.has_one_shots(profile.index))
+            .collect())
     }
 
     /// The updates that give an empty device of this pipeline the same state, in an order in which

@@ -2,8 +2,8 @@
 //!
 //! `p4info/resolve.rs` joins a `p4.config.v1.P4Info` with the program of the BMv2 JSON by name and
 //! refuses pairs that disagree; [`crate::p4runtime`] then translates with plain look-ups of this. The
-//! decision behind it: a controller that pushes two artefacts of different builds hears of it when
-//! it pushes them, with the object and both values named, and not from a strange packet later.
+//! decision behind it: a controller that pushes two artefacts of different builds gets an error when
+//! it pushes them, with the object and both values named, instead of wrong packets later.
 
 mod resolution;
 mod stateful_objects;
@@ -76,7 +76,7 @@ pub(crate) struct PipelineSchema {
 }
 
 impl PipelineSchema {
-    /// Whether the device may have something to tell on its own: digests or idle entries.
+    /// Whether the device may send notifications: digests or idle timeouts.
     pub(crate) fn has_notifications(&self) -> bool {
         !self.digests.is_empty() || self.tables.values().any(|table| table.notifies_idle)
     }

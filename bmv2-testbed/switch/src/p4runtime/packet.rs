@@ -51,14 +51,13 @@ pub(super) fn decode_packet_in(
     let length: u32 = header.fields.iter().map(|declared| declared.field.bits).sum();
     let (head, payload) = packet.split_at_checked(usize::try_from(length / 8).ok()?)?;
     let mut at = 0;
-    let read = |declared: &crate::p4runtime::p4info::PacketHeaderField| {
+    let mut metadata = Vec::new();
+    for declared in &header.fields {
         let field = &declared.field;
-        let value = read_bits(head, at, field.bits);
+        let value = bytestring::encode_bytestring(read_bits(head, at, field.bits));
+        metadata.push(p4rt::PacketMetadata { metadata_id: field.id, value });
         at += field.bits;
-        let value = bytestring::encode_bytestring(value);
-        p4rt::PacketMetadata { metadata_id: field.id, value }
-    };
-    let metadata = header.fields.iter().map(read).collect();
+    }
     Some(p4rt::PacketIn { payload: payload.to_vec(), metadata })
 }
 

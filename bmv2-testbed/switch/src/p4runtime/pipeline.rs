@@ -17,8 +17,7 @@ use super::digests::{encode_digest, find_digest};
 use super::entity_reader::EntityReader;
 use super::entity_writer::EntityWriter;
 use super::error::RequestFailure;
-use crate::compile::{Program, TableIndex};
-use crate::control::MatchKey;
+use crate::compile::Program;
 use crate::device::Device;
 use crate::p4runtime::p4info::PipelineSchema;
 
@@ -37,7 +36,7 @@ struct PipelineState {
     metadata: ControllerMetadata,
 }
 
-/// A saved pipeline and the device it is rehearsed on.
+/// A saved pipeline and the device without ports that runs it.
 #[derive(Debug)]
 struct SavedPipeline {
     state: PipelineState,
@@ -151,14 +150,15 @@ impl DevicePipelines {
             (None, Some(running)) => (running, device),
             (None, None) => return Err(no_pipeline_failure()),
         };
-        let mut attempt = |update: &p4rt::Update| {
+        let mut results = Vec::new();
+        for update in updates {
             let table = table_name(&plane.pipeline.schema, update);
-            match table.and_then(&mut refuse) {
+            results.push(match table.and_then(&mut refuse) {
                 Some(code) => Err(RequestFailure::new(code, "refused by the fault script")),
                 None => plane.apply_update(device, update),
-            }
-        };
-        Ok(updates.iter().map(&mut attempt).collect())
+            });
+        }
+        Ok(results)
     }
 
     /// Answers each query.
@@ -175,7 +175,7 @@ impl DevicePipelines {
         Ok(queries.iter().map(|query| reader.read_entity(query)).collect())
     }
 
-    /// What controllers are to be told since the last call: lists of digests, and idle entries.
+    /// The notifications for controllers since the last call: lists of digests, and idle entries.
     pub(super) fn take_notifications(&mut self, device: &mut Device) -> Vec<Update> {
         let Some(running) = &mut self.running else {
             return Vec::new();
@@ -197,11 +197,11 @@ impl DevicePipelines {
         }
         let idle = device.take_idle_entries();
         let reader = running.entity_reader(device);
-        let entry = |(table, key): &(TableIndex, MatchKey)| {
-            let table = schema.tables.values().find(|schema| schema.index == *table)?;
-            reader.idle_entry(table, key)
-        };
-        let table_entry: Vec<p4rt::TableEntry> = idle.iter().filter_map(entry).collect();
+        let mut table_entry = Vec::new();
+        for (index, key) in &idle {
+            let table = schema.tables.values().find(|table| table.index == *index);
+            table_entry.extend(table.and_then(|table| reader.idle_entry(table, key)));
+        }
         if !table_entry.is_empty() {
             let notice = p4rt::IdleTimeoutNotification { table_entry, timestamp };
             notices.push(Update::IdleTimeoutNotification(notice));
@@ -258,7 +258,7 @@ impl DevicePipelines {
     }
 }
 
-fn no_pipeline_failure() -> RequestFailure {
+pub(super) fn no_pipeline_failure() -> RequestFailure {
     RequestFailure::new(Code::FailedPrecondition, "no forwarding pipeline config has been set")
 }
 

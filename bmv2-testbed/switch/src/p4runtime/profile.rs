@@ -151,28 +151,24 @@ impl EntityWriter<'_> {
         set: &p4rt::ActionProfileActionSet,
     ) -> Result<OneShot, RequestFailure> {
         check_selector_modes(profile, set)?;
-        let choice = |action: &p4rt::ActionProfileAction| {
-            let call = action.action.as_ref();
-            let call =
-                call.ok_or_else(|| RequestFailure::invalid_argument("a choice has no action"))?;
-            Ok(OneShotAction {
+        let mut actions = Vec::new();
+        for action in &set.action_profile_actions {
+            let Some(call) = &action.action else {
+                return Err(RequestFailure::invalid_argument("a choice has no action"));
+            };
+            actions.push(OneShotAction {
                 call: decode_action(&table.actions, call, ActionUse::Entry)?,
                 weight: decode_weight(action.weight)?,
                 watch: action.watch_kind.clone(),
-            })
-        };
-        let choices = set.action_profile_actions.iter().map(choice);
-        let choices = choices.collect::<Result<Vec<_>, RequestFailure>>()?;
-        check_group_size(
-            profile,
-            profile.max_group_size,
-            choices.iter().map(|choice| choice.weight),
-        )?;
+            });
+        }
+        let weights = actions.iter().map(|action| action.weight);
+        check_group_size(profile, profile.max_group_size, weights)?;
         Ok(OneShot {
             profile: profile.index,
             group: 0,
             members: Vec::new(),
-            actions: choices,
+            actions,
             selection_mode: set.action_selection_mode,
             size_semantics: set.size_semantics,
         })
@@ -192,8 +188,8 @@ impl EntityWriter<'_> {
             return Err(RequestFailure::invalid_argument(message));
         }
         let total: u64 = one_shot.actions.iter().map(|choice| u64::from(choice.weight)).sum();
-        let members = members.saturating_sub(freed).saturating_add(one_shot.actions.len());
-        if members > profile.size || total > profile.size as u64 {
+        let needed = members.saturating_sub(freed).saturating_add(one_shot.actions.len());
+        if needed > profile.size || total > profile.size as u64 {
             return Err(ControlError::Full { size: profile.size }.into());
         }
         Ok(())
@@ -231,8 +227,9 @@ pub(super) fn find_profile(
     schema: &PipelineSchema,
     id: u32,
 ) -> Result<&ProfileSchema, RequestFailure> {
-    let unknown = || RequestFailure::invalid_argument(format!("there is no action profile {id}"));
-    schema.profiles.get(&id).ok_or_else(unknown)
+    let found = schema.profiles.get(&id);
+    found
+        .ok_or_else(|| RequestFailure::invalid_argument(format!("there is no action profile {id}")))
 }
 
 fn find_selector<'a>(
@@ -274,10 +271,11 @@ fn decode_group_members(
         let message = format!("max_size {} is not within {fits:?}", group.max_size);
         return Err(RequestFailure::invalid_argument(message));
     }
-    let member = |member: &p4rt::action_profile_group::Member| {
-        Ok(GroupMember { member: member.member_id, weight: decode_weight(member.weight)? })
-    };
-    let members = group.members.iter().map(member).collect::<Result<Vec<_>, RequestFailure>>()?;
+    let mut members = Vec::new();
+    for member in &group.members {
+        let weight = decode_weight(member.weight)?;
+        members.push(GroupMember { member: member.member_id, weight });
+    }
     check_group_size(profile, group.max_size, members.iter().map(|member| member.weight))?;
     Ok(members)
 }

@@ -67,27 +67,31 @@ impl EntityWriter<'_> {
 
 impl EntityReader<'_> {
     pub(super) fn read_replication(self, query: &p4rt::PacketReplicationEngineEntry) -> ReadResult {
-        let wrap = |of: Type| {
-            let entry = p4rt::PacketReplicationEngineEntry { r#type: Some(of) };
-            wrap_entity(Entity::PacketReplicationEngineEntry(entry))
-        };
-        let groups = |wanted: u32| {
-            let all = self.metadata.multicast_groups.values();
-            let chosen = all.filter(move |group| wanted == 0 || group.multicast_group_id == wanted);
-            chosen.cloned().map(Type::MulticastGroupEntry)
-        };
-        let sessions = |wanted: u32| {
-            let all = self.metadata.clone_sessions.values();
-            let chosen = all.filter(move |session| wanted == 0 || session.session_id == wanted);
-            chosen.cloned().map(Type::CloneSessionEntry)
-        };
-        Ok(match &query.r#type {
-            Some(Type::MulticastGroupEntry(query)) => {
-                groups(query.multicast_group_id).map(wrap).collect()
-            }
-            Some(Type::CloneSessionEntry(query)) => sessions(query.session_id).map(wrap).collect(),
-            None => groups(0).chain(sessions(0)).map(wrap).collect(),
-        })
+        let groups = self.metadata.multicast_groups.values().cloned();
+        let sessions = self.metadata.clone_sessions.values().cloned();
+        let all =
+            groups.map(Type::MulticastGroupEntry).chain(sessions.map(Type::CloneSessionEntry));
+        Ok(all
+            .filter(|found| is_selected(found, query.r#type.as_ref()))
+            .map(|found| {
+                let entry = p4rt::PacketReplicationEngineEntry { r#type: Some(found) };
+                wrap_entity(Entity::PacketReplicationEngineEntry(entry))
+            })
+            .collect())
+    }
+}
+
+/// Whether a query selects an object; id 0 selects all objects of its type.
+fn is_selected(found: &Type, query: Option<&Type>) -> bool {
+    match (found, query) {
+        (_, None) => true,
+        (Type::MulticastGroupEntry(group), Some(Type::MulticastGroupEntry(query))) => {
+            [0, group.multicast_group_id].contains(&query.multicast_group_id)
+        }
+        (Type::CloneSessionEntry(session), Some(Type::CloneSessionEntry(query))) => {
+            [0, session.session_id].contains(&query.session_id)
+        }
+        _ => false,
     }
 }
 

@@ -1,6 +1,5 @@
 //! The unary calls and `Read`: who may make them, then one hop to the device's thread.
 
-use std::iter;
 use std::sync::{Arc, PoisonError};
 
 use p4rt::set_forwarding_pipeline_config_request::Action;
@@ -32,7 +31,7 @@ impl SwitchInstance {
         )))
     }
 
-    /// Holds the right to write: as long as the guard lives, no other controller is told that it is
+    /// Holds the right to write: while the guard lives, no other controller is notified that it is
     /// the primary, so a write that has begun ends before the next primary begins.
     async fn authorize_write(
         &self,
@@ -50,10 +49,10 @@ impl SwitchInstance {
         step: impl FnOnce(&mut DevicePipelines, &mut Device) -> R + Send + 'static,
     ) -> Result<R, RequestFailure> {
         let pipelines = Arc::clone(&self.pipelines);
-        let run = move |device: &mut Device| {
+        let result = self.device.with_device(move |device| {
             step(&mut pipelines.lock().unwrap_or_else(PoisonError::into_inner), device)
-        };
-        Ok(self.device.with_device(run).await?)
+        });
+        Ok(result.await?)
     }
 
     pub(super) async fn handle_write(&self, request: p4rt::WriteRequest) -> Result<(), Status> {
@@ -67,6 +66,7 @@ impl SwitchInstance {
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }
+        // Checked again, because the primary may have changed during the injected delay.
         let sessions = self.authorize_write(&request.role, request.election_id).await?;
         let (updates, faults) = (request.updates, Arc::clone(&self.faults));
         let results = self
@@ -97,12 +97,12 @@ impl SwitchInstance {
         for answer in answers {
             results.push(answer.map(|found| entities.extend(found)));
         }
-        let mut entities = entities.into_iter();
-        let chunk = || {
-            let entities: Vec<_> = entities.by_ref().take(ENTITIES_PER_RESPONSE).collect();
-            (!entities.is_empty()).then_some(Ok(p4rt::ReadResponse { entities }))
-        };
-        let mut messages: ReadResponses = iter::from_fn(chunk).collect();
+        let mut messages: ReadResponses = Vec::new();
+        let mut remaining = entities.into_iter().peekable();
+        while remaining.peek().is_some() {
+            let entities = remaining.by_ref().take(ENTITIES_PER_RESPONSE).collect();
+            messages.push(Ok(p4rt::ReadResponse { entities }));
+        }
         messages.extend(batch_status("queries", &results).err().map(Err));
         Ok(messages)
     }

@@ -92,7 +92,7 @@ impl SessionRegistry {
         self.apply_actions(outputs);
     }
 
-    /// A stream is over; with an error, its controller is told.
+    /// Ends a session; an error is sent to its controller.
     pub(super) fn end_session(&mut self, session: SessionId, error: Option<Status>) {
         self.close_stream(session, error);
         let outputs = self.election.handle_event(ElectionEvent::Disconnected(session));

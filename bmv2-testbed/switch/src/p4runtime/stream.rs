@@ -12,6 +12,7 @@ use tonic::{Code, Status, Streaming};
 use super::SwitchInstance;
 use super::error::RequestFailure;
 use super::packet;
+use super::pipeline::no_pipeline_failure;
 use super::sessions::{DeliveryStatus, fault_status, from_uint128};
 use crate::p4runtime::election::{ArbitrationRequest, SessionId};
 
@@ -114,14 +115,9 @@ impl SwitchInstance {
         packet: &p4rt::PacketOut,
     ) -> Result<(), RequestFailure> {
         self.check_primary(session, "send packets").await?;
-        let schema = self.schema.borrow().clone();
-        let no_pipeline = || {
-            RequestFailure::new(
-                Code::FailedPrecondition,
-                "no forwarding pipeline config has been set",
-            )
+        let Some(schema) = self.schema.borrow().clone() else {
+            return Err(no_pipeline_failure());
         };
-        let schema = schema.ok_or_else(no_pipeline)?;
         let bytes = packet::encode_packet_out(&schema.packet_out, packet)?;
         self.device.send_packet_out(bytes).await?;
         Ok(())
@@ -143,12 +139,12 @@ impl SwitchInstance {
     pub(super) async fn notify_primaries(&self, message: &Response) -> bool {
         let primaries: Vec<SessionId> =
             self.sessions.read().await.election().primary_sessions().collect();
-        let mut is_told = !primaries.is_empty();
+        let mut is_delivered = !primaries.is_empty();
         for primary in primaries {
-            is_told &=
+            is_delivered &=
                 self.offer_message(primary, message.clone()).await != DeliveryStatus::Dropped;
         }
-        is_told
+        is_delivered
     }
 
     async fn offer_message(&self, session: SessionId, response: Response) -> DeliveryStatus {

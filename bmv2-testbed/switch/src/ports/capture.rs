@@ -36,22 +36,22 @@ impl CaptureReplay {
     /// # Errors
     /// The file is not a pcap file, or ends within a packet.
     pub(super) fn add_file(&mut self, port: u16, file: &Path) -> Result<(), PortsError> {
-        let failed = |source| PortsError::Capture { file: file.to_owned(), source };
-        let reader = File::open(file).map_err(failed)?;
-        let mut reader =
-            PcapReader::new(BufReader::new(reader)).map_err(io_error).map_err(failed)?;
-        let mut place = 0;
-        while let Some(packet) = reader.next_packet() {
-            let packet = packet.map_err(io_error).map_err(failed)?;
-            self.packets.push(CapturedPacket {
-                time: packet.timestamp,
-                port,
-                position: place,
-                packet: packet.data.into_owned(),
-            });
-            place += 1;
-        }
+        self.read_packets(port, file)
+            .map_err(|source| PortsError::Capture { file: file.to_owned(), source })?;
         self.packets.sort_by(|a, b| b.cmp(a));
+        Ok(())
+    }
+
+    fn read_packets(&mut self, port: u16, file: &Path) -> io::Result<()> {
+        let opened = BufReader::new(File::open(file)?);
+        let mut reader = PcapReader::new(opened).map_err(io_error)?;
+        let mut position = 0;
+        while let Some(read) = reader.next_packet() {
+            let packet = read.map_err(io_error)?;
+            let (time, packet) = (packet.timestamp, packet.data.into_owned());
+            self.packets.push(CapturedPacket { time, port, position, packet });
+            position += 1;
+        }
         Ok(())
     }
 
@@ -80,9 +80,10 @@ impl CaptureWriter {
     /// # Errors
     /// It cannot be written.
     pub(super) fn create(file: &Path) -> Result<Self, PortsError> {
-        let failed = |source| PortsError::Capture { file: file.to_owned(), source };
-        let created = File::create(file).map_err(failed)?;
-        let writer = PcapWriter::new(BufWriter::new(created)).map_err(io_error).map_err(failed)?;
+        let created = File::create(file)
+            .and_then(|file| PcapWriter::new(BufWriter::new(file)).map_err(io_error));
+        let writer =
+            created.map_err(|source| PortsError::Capture { file: file.to_owned(), source })?;
         Ok(Self { writer, failed: false })
     }
 

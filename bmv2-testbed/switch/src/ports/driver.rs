@@ -1,6 +1,6 @@
 //! The thread that owns a device, its ports and the clock.
 //!
-//! One round: commands, news of interfaces, one batch of every port that has something, and then
+//! One round: commands, updates of interfaces, one batch of every port that has something, and then
 //! out of every port whatever its line has let go. Between rounds it sleeps until a file descriptor
 //! or the first due packet wakes it. The decision: every port gets one batch a round, so that a
 //! flooded port costs the others no more than that.
@@ -70,9 +70,8 @@ impl PortsDriver {
     pub(super) fn new(
         device: Device,
         options: &PortsOptions,
-        bell: Arc<EventFd>,
+        wakeup: Arc<EventFd>,
     ) -> Result<Self, PortsError> {
-        let start = |error: nix::Error| PortsError::Start(error.into());
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let driver = Self {
             device,
@@ -85,16 +84,16 @@ impl PortsDriver {
             options: options.clone(),
             states: watch::Sender::new(Vec::new()),
             links: LinkMonitor::open().map_err(PortsError::Start)?,
-            wakeup: bell,
-            timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(start)?,
-            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?,
+            wakeup,
+            timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(start_error)?,
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start_error)?,
             started_at: Instant::now(),
             now: 0,
             stopped: false,
         };
-        register_fd(&driver.epoll, driver.wakeup.as_fd(), TOKEN_WAKEUP).map_err(start)?;
-        register_fd(&driver.epoll, driver.links.as_fd(), TOKEN_LINKS).map_err(start)?;
-        register_fd(&driver.epoll, driver.timer.as_fd(), TOKEN_TIMER).map_err(start)?;
+        register_fd(&driver.epoll, driver.wakeup.as_fd(), TOKEN_WAKEUP).map_err(start_error)?;
+        register_fd(&driver.epoll, driver.links.as_fd(), TOKEN_LINKS).map_err(start_error)?;
+        register_fd(&driver.epoll, driver.timer.as_fd(), TOKEN_TIMER).map_err(start_error)?;
         Ok(driver)
     }
 
@@ -165,7 +164,7 @@ impl PortsDriver {
         self.stopped = true;
     }
 
-    /// Works until told to stop.
+    /// Works until [`PortsDriver::stop`].
     pub(super) fn run_loop(mut self, mut commands: mpsc::Receiver<PortsCommand>) {
         let mut events = [EpollEvent::empty(); EVENTS_PER_ROUND];
         let mut batch = FrameBatch::default();
@@ -184,7 +183,7 @@ impl PortsDriver {
                         .links
                         .receive_updates()
                         .iter()
-                        .for_each(|news| self.handle_link_update(news)),
+                        .for_each(|update| self.handle_link_update(update)),
                     // Non-blocking, and whether it fails makes no difference: it was due.
                     TOKEN_TIMER => drop(self.timer.wait()),
                     number => self.receive_batch(number as u16, &mut batch),
@@ -292,21 +291,21 @@ impl PortsDriver {
         }
     }
 
-    fn handle_link_update(&mut self, news: &LinkUpdate) {
+    fn handle_link_update(&mut self, update: &LinkUpdate) {
         let mut changed = false;
         for number in &self.numbers {
             let Some(port) = &mut self.ports[usize::from(*number)] else {
                 continue;
             };
-            let heard = port.handle_link_update(news);
-            if heard == PortChange::Attached {
-                // Fails only for an interface that has gone again, which is heard of next.
+            let change = port.handle_link_update(update);
+            if change == PortChange::Attached {
+                // Fails only for an interface that has gone again, which is reported next.
                 let _fleeting =
                     port.as_fd().map(|fd| register_fd(&self.epoll, fd, u64::from(*number)));
             }
-            if heard != PortChange::Unchanged {
+            if change != PortChange::Unchanged {
                 changed = true;
-                tracing::info!(port = number, interface = news.name, state = ?news.state, "port");
+                tracing::info!(port = number, interface = update.name, state = ?update.state, "port");
             }
         }
         if changed {
@@ -314,7 +313,7 @@ impl PortsDriver {
         }
     }
 
-    /// Tells those who watch, if a port has come, gone or changed.
+    /// Publishes the states of all ports, if a port has been added, removed or changed.
     fn publish_states(&self) {
         let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let states: Vec<_> = ports.map(|port| (port.number(), port.state())).collect();
@@ -380,7 +379,11 @@ impl PortsDriver {
     }
 }
 
-/// Has a descriptor wake the thread when something has arrived.
+fn start_error(error: nix::Error) -> PortsError {
+    PortsError::Start(error.into())
+}
+
+/// Makes a descriptor wake the thread when it becomes readable.
 fn register_fd(epoll: &Epoll, fd: BorrowedFd<'_>, token: u64) -> nix::Result<()> {
     epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
 }

@@ -1,7 +1,7 @@
-//! What becomes of the machine's interfaces, as the kernel tells it over rtnetlink.
+//! Changes of the machine's interfaces, as the kernel reports them over rtnetlink.
 //!
 //! An event says only which interface to look at again: `ports/driver.rs` compares the state with
-//! what it knows, so that an event that is lost or told twice does no harm.
+//! the last one, so a lost or repeated event does no harm.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,14 +26,14 @@ const DATAGRAM: usize = 64 << 10;
 /// What may wait for us: interfaces appear by the hundred when a testbed starts.
 const KERNEL_BYTES: usize = 1 << 20;
 
-/// The kernel's news of interfaces.
+/// The kernel's reports of interfaces.
 #[derive(Debug)]
 pub struct LinkMonitor {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// An interface as the kernel last told of it.
+/// An interface as the kernel last reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkUpdate {
     /// Its name.
@@ -60,7 +60,7 @@ impl LinkMonitor {
         Ok(links)
     }
 
-    /// Asks for all interfaces; the answers come like news.
+    /// Requests all interfaces; the kernel sends them like updates.
     pub(super) fn request_links(&self) -> io::Result<()> {
         let payload = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let mut header = NetlinkHeader::default();
@@ -73,7 +73,7 @@ impl LinkMonitor {
         Ok(())
     }
 
-    /// Waits until the kernel has told something, or a signal came.
+    /// Waits until the kernel has sent a report, or a signal arrives.
     ///
     /// # Errors
     /// The kernel refuses to say when.
@@ -86,20 +86,20 @@ impl LinkMonitor {
         }
     }
 
-    /// What the kernel has told since; asks again by itself when some of it was lost.
+    /// The updates since the last call; requests all interfaces again when some were lost.
     pub fn receive_updates(&mut self) -> Vec<LinkUpdate> {
-        let mut news = Vec::new();
+        let mut updates = Vec::new();
         loop {
             match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(length) => parse_datagram(&self.buffer[..length], &mut news),
+                Ok(length) => parse_datagram(&self.buffer[..length], &mut updates),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => {
-                    tracing::warn!("news of interfaces were lost; asking again");
+                    tracing::warn!("updates of interfaces were lost; requesting all of them again");
                     if self.request_links().is_err() {
-                        return news;
+                        return updates;
                     }
                 }
-                Err(_) => return news,
+                Err(_) => return updates,
             }
         }
     }
@@ -111,10 +111,10 @@ impl AsFd for LinkMonitor {
     }
 }
 
-fn parse_datagram(mut bytes: &[u8], news: &mut Vec<LinkUpdate>) {
+fn parse_datagram(mut bytes: &[u8], updates: &mut Vec<LinkUpdate>) {
     while let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
         if let NetlinkPayload::InnerMessage(message) = message.payload {
-            news.extend(parse_message(&message));
+            updates.extend(parse_message(&message));
         }
         let length = (message.header.length as usize).next_multiple_of(4);
         match bytes.get(length..) {

@@ -1,7 +1,7 @@
 //! A packet socket (AF_PACKET) on one interface, and the batches in which packets come and go.
 //!
 //! Frames are exchanged whole, many in one system call, and no call ever blocks. What this machine
-//! itself sends through the interface is not seen, so a port hears its peer only. Safe wrappers are
+//! itself sends through the interface is not received, so a port receives from its peer only. Safe wrappers are
 //! those of the crate `nix`, its macro for socket options included.
 
 use std::collections::VecDeque;
@@ -100,9 +100,9 @@ impl PacketSocket {
     /// The interface is down or gone.
     pub fn receive_batch(&self, batch: &mut FrameBatch) -> io::Result<usize> {
         let FrameBatch { frames, lengths, headers } = batch;
-        let mut frames = frames.iter_mut();
+        let mut buffers = frames.iter_mut();
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
-            std::array::from_fn(|_| match frames.next() {
+            std::array::from_fn(|_| match buffers.next() {
                 Some(frame) => [IoSliceMut::new(frame)],
                 None => [IoSliceMut::new(&mut [])],
             });
@@ -138,11 +138,11 @@ impl PacketSocket {
 
     fn send_batch(&self, packets: &VecDeque<Vec<u8>>) -> Result<usize, Errno> {
         let mut queued = packets.iter();
-        let slices: [[IoSlice<'_>; 1]; BATCH] = std::array::from_fn(|_| {
+        let padded: [[IoSlice<'_>; 1]; BATCH] = std::array::from_fn(|_| {
             let packet = queued.next().map_or(&[] as &[u8], Vec::as_slice);
             [IoSlice::new(packet)]
         });
-        let slices = &slices[..packets.len().min(BATCH)];
+        let slices = &padded[..packets.len().min(BATCH)];
         let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
         let nowhere = [None; BATCH];
         let fd = self.fd.as_raw_fd();
@@ -150,7 +150,8 @@ impl PacketSocket {
         sendmmsg(fd, &mut headers, slices, nowhere, [], flags).map(Iterator::count)
     }
 
-    /// Between opening and binding, a packet socket hears every interface.
+    /// Discards what arrived between opening and binding, when the socket receives from every
+    /// interface.
     fn discard_pending(&self) {
         let mut batch = FrameBatch::default();
         while self.receive_batch(&mut batch).is_ok_and(|count| count > 0) {}

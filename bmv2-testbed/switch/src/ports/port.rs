@@ -31,7 +31,7 @@ pub(super) struct DevicePort {
 enum PortOutput {
     Interface {
         socket: Option<PacketSocket>,
-        /// The incarnation of the interface that the socket is bound to, once the kernel told it.
+        /// The incarnation of the interface that the socket is bound to, once the kernel has reported it.
         index: Option<u32>,
     },
     File(CaptureWriter),
@@ -67,7 +67,7 @@ impl transmitter::PacketEgress<QueuedPacket> for DeviceEgress<'_> {
     }
 }
 
-/// What news of an interface mean for a port.
+/// What an update of an interface changes at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortChange {
     /// Nothing new.
@@ -92,8 +92,10 @@ impl DevicePort {
                 (input.display().to_string(), PortOutput::File(recorder))
             }
         };
-        let record = record.filter(|_| matches!(exit, PortOutput::Interface { .. }));
-        let recorders = record.map(|folder| InterfaceCapture::create(folder, &name)).transpose()?;
+        let recorders = record
+            .filter(|_| matches!(exit, PortOutput::Interface { .. }))
+            .map(|folder| InterfaceCapture::create(folder, &name))
+            .transpose()?;
         Ok(Self {
             status: PortStatus {
                 number: config.number,
@@ -142,7 +144,7 @@ impl DevicePort {
 
     /// Fills the batch with frames that have arrived; how many.
     pub(super) fn receive_batch(&mut self, batch: &mut FrameBatch) -> usize {
-        // Reading again is also what clears an error of the interface; news of it come apart.
+        // Reading again is also what clears an error of the interface; rtnetlink reports the error as well.
         self.send_status = SendStatus::All;
         match &self.output {
             PortOutput::Interface { socket, .. } => {
@@ -235,17 +237,17 @@ impl DevicePort {
         }
     }
 
-    /// The kernel has told of an interface, this port's or another.
-    pub(super) fn handle_link_update(&mut self, news: &LinkUpdate) -> PortChange {
+    /// Handles an update of an interface, this port's or another.
+    pub(super) fn handle_link_update(&mut self, update: &LinkUpdate) -> PortChange {
         let PortOutput::Interface { socket, index } = &mut self.output else {
             return PortChange::Unchanged;
         };
-        if news.name != self.status.name {
+        if update.name != self.status.name {
             return PortChange::Unchanged;
         }
-        let is_other = index.is_some_and(|index| index != news.index);
-        if news.state == PortState::Absent {
-            // The farewell of an incarnation that has a successor already is no news.
+        let is_other = index.is_some_and(|index| index != update.index);
+        if update.state == PortState::Absent {
+            // The removal of an interface that has been created again already changes nothing.
             if is_other || self.status.state == PortState::Absent {
                 return PortChange::Unchanged;
             }
@@ -254,15 +256,15 @@ impl DevicePort {
             self.status.state = PortState::Absent;
             return PortChange::Changed;
         }
-        *index = Some(news.index);
+        *index = Some(update.index);
         if socket.is_none() || is_other {
-            *socket = PacketSocket::open(&news.name).ok();
+            *socket = PacketSocket::open(&update.name).ok();
             self.send_status = SendStatus::All;
-            self.status.state = news.state;
+            self.status.state = update.state;
             return PortChange::Attached;
         }
-        let changed = self.status.state != news.state;
-        self.status.state = news.state;
+        let changed = self.status.state != update.state;
+        self.status.state = update.state;
         if changed { PortChange::Changed } else { PortChange::Unchanged }
     }
 }

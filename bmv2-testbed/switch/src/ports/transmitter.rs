@@ -44,7 +44,7 @@ impl<T> PortTransmitter<T> {
         }
     }
 
-    /// Takes a packet of so many bytes that is to leave; a full queue drops and counts it.
+    /// Queues a packet, which takes `bytes` in its queue; a full queue drops and counts it.
     pub(super) fn enqueue_packet(
         &mut self,
         level: u8,

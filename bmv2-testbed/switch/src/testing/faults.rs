@@ -1,9 +1,9 @@
-//! Faults on purpose: what a switch does wrong, so that controllers can be tested against it.
+//! Fault injection: faults of a switch, for tests of controllers.
 //!
 //! A [`FaultScript`] is a value a test writes out, or draws from a seed and prints; [`FaultInjector`] counts
-//! what [`crate::p4runtime`] does and says when a fault is due. The one decision here: faults are
+//! what [`crate::p4runtime`] does and decides when a fault is due. The one decision here: faults are
 //! triggered by counts of updates, writes and messages, never by time, so a run with the same
-//! requests meets the same faults. Each fault happens once.
+//! requests has the same faults. Each fault happens once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn random_count(random: &mut ChaCha8Rng, mix: &FaultMix) -> u64 {
     random.random_range(1..=mix.horizon.max(1))
 }
 
-/// What to do with a write, decided before it is carried out.
+/// The faults of one write, decided before it is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFault {
     /// Hold it back for this long first.
@@ -127,12 +127,11 @@ impl FaultInjector {
     /// A primary's write arrived.
     pub fn on_write(&mut self) -> WriteFault {
         self.writes += 1;
-        let due = |nth: u64| nth == self.writes;
         let mut found = WriteFault::default();
         for fault in &self.script.0 {
             match *fault {
-                InjectedFault::DelayWrite { nth, by } if due(nth) => found.delay += by,
-                InjectedFault::Restart { nth } if due(nth) => found.restart = true,
+                InjectedFault::DelayWrite { nth, by } if nth == self.writes => found.delay += by,
+                InjectedFault::Restart { nth } if nth == self.writes => found.restart = true,
                 _ => {}
             }
         }
@@ -157,8 +156,7 @@ impl FaultInjector {
     /// A message was put on a stream: whether to break that stream after it.
     pub fn on_message(&mut self) -> bool {
         self.messages += 1;
-        let due = |fault: &InjectedFault| matches!(fault, InjectedFault::DropStream { nth } if *nth == self.messages);
-        self.script.0.iter().any(due)
+        self.script.0.contains(&InjectedFault::DropStream { nth: self.messages })
     }
 }
 

@@ -77,17 +77,13 @@ impl PipelineSchema {
 
     /// Every table's profile must be defined.
     fn check_table_profiles(&self) -> Result<(), SchemaError> {
-        let dangling = |table: &&TableSchema| {
-            table.profile.is_some_and(|profile| !self.profiles.contains_key(&profile))
-        };
-        match self.tables.values().find(dangling) {
-            None => Ok(()),
-            Some(table) => Err(SchemaError::Id {
-                object: format!("table {}", table.name),
-                id: table.profile.unwrap_or_default(),
-                problem: "not an action profile",
-            }),
+        for table in self.tables.values() {
+            if let Some(id) = table.profile.filter(|id| !self.profiles.contains_key(id)) {
+                let object = format!("table {}", table.name);
+                return Err(SchemaError::Id { object, id, problem: "not an action profile" });
+            }
         }
+        Ok(())
     }
 }
 
@@ -115,7 +111,7 @@ fn resolve_table(
     let notifies = p4info::table::IdleTimeoutBehavior::NotifyControl;
     Ok(TableSchema {
         takes_priority: spec.takes_priority(),
-        actions: resolve_actions(&object, table, info, (program, spec))?,
+        actions: resolve_actions(&object, table, info, program, spec)?,
         const_default: Some(table.const_default_action_id).filter(|&action| action != 0),
         is_const: table.is_const_table,
         notifies_idle: table.idle_timeout_behavior() == notifies,
@@ -156,19 +152,19 @@ pub(super) fn match_kind(
     place: &str,
     field: &p4info::MatchField,
 ) -> Result<MatchKind, SchemaError> {
-    let unsupported = |feature: String| SchemaError::Unsupported { object: place.into(), feature };
-    match &field.r#match {
+    let feature = match &field.r#match {
         Some(Match::MatchType(number)) => match MatchType::try_from(*number) {
-            Ok(MatchType::Exact) => Ok(MatchKind::Exact),
-            Ok(MatchType::Lpm) => Ok(MatchKind::Lpm),
-            Ok(MatchType::Ternary) => Ok(MatchKind::Ternary),
-            Ok(MatchType::Range) => Ok(MatchKind::Range),
-            Ok(MatchType::Optional) => Ok(MatchKind::Optional),
-            _ => Err(unsupported(format!("match type {number}"))),
+            Ok(MatchType::Exact) => return Ok(MatchKind::Exact),
+            Ok(MatchType::Lpm) => return Ok(MatchKind::Lpm),
+            Ok(MatchType::Ternary) => return Ok(MatchKind::Ternary),
+            Ok(MatchType::Range) => return Ok(MatchKind::Range),
+            Ok(MatchType::Optional) => return Ok(MatchKind::Optional),
+            _ => format!("match type {number}"),
         },
-        Some(Match::OtherMatchType(name)) => Err(unsupported(format!("match type {name}"))),
-        None => Err(unsupported("a field without a match type".to_owned())),
-    }
+        Some(Match::OtherMatchType(name)) => format!("match type {name}"),
+        None => "a field without a match type".to_owned(),
+    };
+    Err(SchemaError::Unsupported { object: place.into(), feature })
 }
 
 /// The table's actions, each joined with the copy of it that the program gives this table.
@@ -176,23 +172,30 @@ fn resolve_actions(
     object: &str,
     table: &p4info::Table,
     info: &p4info::P4Info,
-    (program, spec): (&Program, &TableSpec),
+    program: &Program,
+    spec: &TableSpec,
 ) -> Result<TableActionSchemas, SchemaError> {
     let mut actions = TableActionSchemas::default();
     for reference in &table.action_refs {
         let id = reference.id;
-        let is_it = |action: &&p4info::Action| id_and_name(action.preamble.as_ref()).0 == id;
-        let action = info.actions.iter().find(is_it).ok_or_else(|| SchemaError::Id {
-            object: object.to_owned(),
-            id,
-            problem: "not an action",
-        })?;
+        let action = info
+            .actions
+            .iter()
+            .find(|action| id_and_name(action.preamble.as_ref()).0 == id)
+            .ok_or_else(|| SchemaError::Id {
+                object: object.to_owned(),
+                id,
+                problem: "not an action",
+            })?;
         let name = id_and_name(action.preamble.as_ref()).1;
-        let called = |index: &&ActionIndex| program.action_specs[index.0 as usize].name == name;
-        let index = *spec.actions.iter().find(called).ok_or_else(|| SchemaError::Missing {
-            what: "action",
-            name: format!("{name} of {object}"),
-        })?;
+        let index = *spec
+            .actions
+            .iter()
+            .find(|index| program.action_specs[index.0 as usize].name == name)
+            .ok_or_else(|| SchemaError::Missing {
+                what: "action",
+                name: format!("{name} of {object}"),
+            })?;
         let parameters = resolve_parameters(action, index, program)?;
         actions.by_index.insert(index, id);
         let scope = reference.scope();
@@ -210,13 +213,15 @@ fn resolve_parameters(
     let spec = &program.action_specs[index.0 as usize];
     let object = format!("action {}", spec.name);
     check_same(&object, "number of parameters", action.params.len(), spec.parameters.len())?;
-    let join = |(param, declared): (&p4info::action::Param, &crate::compile::ActionParameter)| {
+    let mut parameters = Vec::new();
+    for (param, declared) in action.params.iter().zip(&spec.parameters) {
         check_same(&object, "parameter", param.name.as_str(), declared.name.as_str())?;
         let place = format!("{object}, parameter {}", param.name);
         check_same(&place, "bitwidth", i64::from(param.bitwidth), i64::from(declared.bits))?;
-        Ok(ParameterSchema { id: param.id, name: param.name.clone(), bits: declared.bits })
-    };
-    action.params.iter().zip(&spec.parameters).map(join).collect()
+        let (id, name) = (param.id, param.name.clone());
+        parameters.push(ParameterSchema { id, name, bits: declared.bits });
+    }
+    Ok(parameters)
 }
 
 fn resolve_packet_header(
@@ -227,17 +232,17 @@ fn resolve_packet_header(
     let Some(header) = headers.iter().find(|h| id_and_name(h.preamble.as_ref()).1 == name) else {
         return Ok(ControllerPacketHeader::default());
     };
-    let resolve = |field: &p4info::controller_packet_metadata::Metadata| {
-        let bits = u32::try_from(field.bitwidth).ok().filter(|bits| (1..=128).contains(bits));
-        let bits = bits.ok_or_else(|| SchemaError::Unsupported {
-            object: format!("header {name}, field {}", field.name),
-            feature: format!("a width of {} bits", field.bitwidth),
+    let mut fields = Vec::new();
+    for declared in &header.metadata {
+        let width = u32::try_from(declared.bitwidth).ok().filter(|bits| (1..=128).contains(bits));
+        let bits = width.ok_or_else(|| SchemaError::Unsupported {
+            object: format!("header {name}, field {}", declared.name),
+            feature: format!("a width of {} bits", declared.bitwidth),
         })?;
-        let is_padding = field.annotations.iter().any(|text| text.starts_with("@padding"));
-        let field = ParameterSchema { id: field.id, name: field.name.clone(), bits };
-        Ok(PacketHeaderField { field, is_padding })
-    };
-    let fields = header.metadata.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let is_padding = declared.annotations.iter().any(|text| text.starts_with("@padding"));
+        let field = ParameterSchema { id: declared.id, name: declared.name.clone(), bits };
+        fields.push(PacketHeaderField { field, is_padding });
+    }
     let bits: u32 = fields.iter().map(|field| field.field.bits).sum();
     if !bits.is_multiple_of(8) {
         let feature = format!("a length of {bits} bits, not whole bytes,");
@@ -255,8 +260,8 @@ pub(super) fn find_index<I: Copy>(
     what: &'static str,
     name: &str,
 ) -> Result<I, SchemaError> {
-    let missing = || SchemaError::Missing { what, name: name.to_owned() };
-    names.get(name).copied().ok_or_else(missing)
+    let found = names.get(name).copied();
+    found.ok_or_else(|| SchemaError::Missing { what, name: name.to_owned() })
 }
 
 pub(super) fn insert_once<T>(

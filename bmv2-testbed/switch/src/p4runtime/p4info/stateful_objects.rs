@@ -56,14 +56,14 @@ fn resolve_value_set(
     let spec = &program.value_sets[index.0 as usize];
     check_same(&object, "size", i64::from(set.size), spec.size as i64)?;
     check_same(&object, "number of match fields", set.r#match.len(), spec.bits.len())?;
-    let field = |(field, bits): (&p4info::MatchField, &u32)| {
+    let mut fields = Vec::new();
+    for (field, &bits) in set.r#match.iter().zip(&spec.bits) {
         let place = format!("{object}, match field {}", field.id);
-        check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(*bits))?;
-        let (id, name) = (field.id, field.name.clone());
-        Ok(FieldSchema { id, name, bits: *bits, kind: match_kind(&place, field)? })
-    };
-    let fields = set.r#match.iter().zip(&spec.bits).map(field);
-    Ok((id, ValueSetSchema { index, fields: fields.collect::<Result<_, _>>()? }))
+        check_same(&place, "bitwidth", i64::from(field.bitwidth), i64::from(bits))?;
+        let kind = match_kind(&place, field)?;
+        fields.push(FieldSchema { id: field.id, name: field.name.clone(), bits, kind });
+    }
+    Ok((id, ValueSetSchema { index, fields }))
 }
 
 fn is_bitstring(spec: Option<&p4info::P4DataTypeSpec>) -> bool {
