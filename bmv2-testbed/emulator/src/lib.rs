@@ -26,6 +26,6 @@ mod testbed;
 
 pub use cluster::{HostCluster, HostErrorCounts};
 pub use host::{EmulatedHost, HostPacket};
-pub use outcome::{EmulatedJobOutcome, EmulationOutcome};
+pub use outcome::{EmulatedJobOutcome, EmulationOutcome, MeasuredIterations};
 pub use scale::TimeScale;
 pub use testbed::{EmulatedTestbed, TestbedError, TestbedOptions, transport_settings};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use emulator::job::{IterationSpec, TrainingEffect, TrainingJob};
-use emulator::{EmulationOutcome, TimeScale};
+use emulator::{EmulationOutcome, MeasuredIterations, TimeScale};
 use planner::Job;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
@@ -73,12 +73,13 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
         lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
     }
     let began = unix_seconds(lead.since);
-    let wanted = usize::from(args.iterations);
+    let range =
+        MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
     let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
         if let Some(outcome) =
-            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, (&[], wanted), scale)
+            EmulationOutcome::measure_jobs(&scenario.jobs, trainings, &range, scale)
         {
             let begun: Vec<_> =
                 lead.trainings.iter().map(|job| job.iteration_starts().to_vec()).collect();
