@@ -4,8 +4,7 @@ use topology::{Fabric, FabricParts, Switch, Tier};
 
 /// A switch from `NAME=HOST:PORT/ID`.
 pub(crate) fn parse_switch(text: &str) -> Result<Switch, String> {
-    let parts = text.split_once('=');
-    let parts = parts.and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
+    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.rsplit_once('/')?)));
     let (name, (address, id)) = parts.ok_or("write NAME=HOST:PORT/ID, for example s1=h:9559/1")?;
     let device_id = id.parse();
     Ok(Switch {

@@ -61,7 +61,7 @@ impl ControllerClient {
         path: &str,
         document: &impl Serialize,
     ) -> Result<T, CommandError> {
-        let body = serde_json::to_vec(document).map_err(|error| CommandError::failed(&error))?;
+        let body = serde_json::to_vec(document).map_err(CommandError::failed)?;
         self.request_json(Method::POST, path, body)
     }
 
@@ -106,15 +106,16 @@ impl ControllerClient {
     ) -> Result<T, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build();
-        let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+        let runtime = runtime.map_err(CommandError::failed)?;
         runtime.block_on(asking)
     }
 
     /// The events that the controller goes on to send from `path`.
     pub async fn open_event_stream(&self, path: &str) -> Result<FrameStream, CommandError> {
         let request = self.build_request(Method::GET, path, "text/event-stream", Bytes::new())?;
-        let answer = timeout(PATIENCE, self.send_request(request)).await;
-        let answer = answer.map_err(|_| self.timeout_error())??;
+        let answer = timeout(PATIENCE, self.send_request(request))
+            .await
+            .map_err(|_| self.timeout_error())??;
         match answer.status() {
             StatusCode::OK => Ok(FrameStream::new(answer.into_body())),
             status => {
@@ -152,28 +153,28 @@ impl ControllerClient {
             .map_err(|error| self.unreachable_error(&error))?;
         // It ends with its sender and the answer; whatever goes wrong, the answer says.
         tokio::spawn(connection);
-        let answer = sender.send_request(request).await;
-        answer.map_err(|error| self.unreachable_error(&error))
+        sender.send_request(request).await.map_err(|error| self.unreachable_error(&error))
     }
 
     async fn open_connection(&self) -> Result<ControllerStream, CommandError> {
         let connector = self.credentials.tls_connector()?;
-        let stream = TcpStream::connect(&self.controller).await;
-        let stream = stream.map_err(|error| self.unreachable_error(&error))?;
+        let stream = TcpStream::connect(&self.controller)
+            .await
+            .map_err(|error| self.unreachable_error(&error))?;
         let Some(connector) = connector else {
             return Ok(Either::Left(stream));
         };
         let (host, _) = { self.controller.rsplit_once(':') }.unwrap_or((&self.controller, ""));
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        let name = name.map_err(|error| CommandError::input("--controller", error))?;
-        let stream = connector.connect(name, stream).await;
-        let stream = stream.map_err(|error| self.handshake_error(&error))?;
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .map_err(|error| CommandError::input("--controller", error))?;
+        let stream =
+            connector.connect(name, stream).await.map_err(|error| self.handshake_error(&error))?;
         Ok(Either::Right(Box::new(stream)))
     }
 
     async fn read_body(&self, answer: Response<Incoming>) -> Result<Bytes, CommandError> {
-        let body = answer.into_body().collect().await;
-        let body = body.map_err(|error| self.unreachable_error(&error))?;
+        let body =
+            answer.into_body().collect().await.map_err(|error| self.unreachable_error(&error))?;
         Ok(body.to_bytes())
     }
 
@@ -201,9 +202,9 @@ impl ControllerClient {
 
     /// Parses what the controller has sent.
     pub fn parse_json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, CommandError> {
-        let other =
-            |error| CommandError::Failed(format!("{}: not an answer: {error}", self.controller));
-        serde_json::from_slice(text).map_err(other)
+        serde_json::from_slice(text).map_err(|error| {
+            CommandError::Failed(format!("{}: not an answer: {error}", self.controller))
+        })
     }
 
     /// A refusal in the controller's own words: what it refuses is wrong input.

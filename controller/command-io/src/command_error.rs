@@ -34,8 +34,8 @@ impl CommandError {
     }
 
     /// Work that failed, with the whole chain of causes.
-    pub fn failed(error: &dyn std::error::Error) -> Self {
-        Self::Failed(error_chain(error))
+    pub fn failed(error: impl std::error::Error) -> Self {
+        Self::Failed(error_chain(&error))
     }
 
     /// Tells the user and gives the exit status.
@@ -50,7 +50,8 @@ impl CommandError {
 
 /// An error with all its causes, in one line.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+    let causes: String = std::iter::successors(error.source(), |cause| cause.source())
+        .map(|cause| format!(": {cause}"))
+        .collect();
     format!("{error}{causes}")
 }

@@ -53,8 +53,10 @@ pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>)
     let (text, format) =
         (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
     let document = document::parse_document::<JobsDocument>(&text, format, name);
-    let resolved = document.map_err(CommandError::document)?.resolve_jobs(fabric, name);
-    let resolved = resolved.map_err(locate_error(&text, format))?;
+    let resolved = document
+        .map_err(CommandError::document)?
+        .resolve_jobs(fabric, name)
+        .map_err(locate_error(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
 }
 

@@ -44,5 +44,5 @@ pub fn print_line(text: impl std::fmt::Display) -> Result<(), CommandError> {
 
 /// Prints a value as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
-    print_line(serde_json::to_string_pretty(value).map_err(|error| CommandError::failed(&error))?)
+    print_line(serde_json::to_string_pretty(value).map_err(CommandError::failed)?)
 }

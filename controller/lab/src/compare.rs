@@ -59,8 +59,8 @@ pub(super) struct ComparedRuns {
 
 pub(crate) fn run_compare(args: &CompareArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
-    let compared = compare_schedulers(experiment.clone(), &args.schedulers, findings);
-    let compared = compared.map_err(|error| args.experiment.simulation_error(&error))?;
+    let compared = compare_schedulers(experiment.clone(), &args.schedulers, findings)
+        .map_err(|error| args.experiment.simulation_error(&error))?;
     if let Some(file) = &args.html {
         let page = page::render_page(&experiment, &compared);
         fs::write(file, page).map_err(|error| CommandError::input(file, error))?;
@@ -89,8 +89,7 @@ pub(super) fn compare_schedulers(
 ) -> Result<ComparedRuns, SimulationError> {
     let alone = IsolatedJob::for_experiment(&experiment)?;
     let seconds = experiment.seconds;
-    let slowest = alone.iter().filter_map(|job| job.iteration_seconds);
-    let slowest = slowest.fold(0.0, f64::max);
+    let slowest = alone.iter().filter_map(|job| job.iteration_seconds).fold(0.0, f64::max);
     let close_up = CLOSE_UP_ITERATIONS * slowest;
     let bins = seconds / (BIN_ITERATIONS * slowest);
     let view =

@@ -95,7 +95,7 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
             DemoScenario::paper_testbed(CALIBRATED.scaled_by(args.comm_scale), args.seed)?;
         return documents::write_documents(&scenario, folder);
     }
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training =
         TrainingOptions { scale: args.time_scale, iterations: usize::from(args.iterations) };
     if let Some(file) = &args.change {
@@ -198,8 +198,7 @@ impl RunPool {
     ) -> JoinHandle<Result<EmulatedRun, CommandError>> {
         let (training, places) = (self.training, Arc::clone(&self.places));
         tokio::spawn(async move {
-            let place =
-                places.acquire_owned().await.map_err(|error| CommandError::failed(&error))?;
+            let place = places.acquire_owned().await.map_err(CommandError::failed)?;
             eprintln!("{name}: started");
             let begun = std::time::Instant::now();
             let run = emulated_run::run_emulated(&scenario, telling, training).await;
@@ -213,5 +212,5 @@ impl RunPool {
 async fn await_run(
     run: JoinHandle<Result<EmulatedRun, CommandError>>,
 ) -> Result<EmulatedRun, CommandError> {
-    run.await.map_err(|error| CommandError::failed(&error))?
+    run.await.map_err(CommandError::failed)?
 }

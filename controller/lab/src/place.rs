@@ -104,11 +104,10 @@ pub(crate) fn run_place(args: &PlaceArgs) -> Result<(), CommandError> {
         [] => &PlacementAlgorithm::ALL[..],
         named => named,
     };
-    let ask = |placement: &PlacementAlgorithm| {
-        let asked = question.evaluate_policy(*placement);
-        asked.map_err(|error| CommandError::failed(&error))
-    };
-    let advices = placements.iter().map(ask).collect::<Result<Vec<PlacementAdvice>, _>>()?;
+    let advices = placements
+        .iter()
+        .map(|placement| question.evaluate_policy(*placement).map_err(CommandError::failed))
+        .collect::<Result<Vec<PlacementAdvice>, _>>()?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&advices),
         OutputFormat::Table => print_advice(&advices),
@@ -127,16 +126,15 @@ fn print_advice(advices: &[PlacementAdvice]) -> Result<(), CommandError> {
     let headings = ["placement", "hosts", "leaves", "iteration s", "alone s", "why"];
     let mut table = output::new_table(headings);
     for advice in advices {
-        let seconds = |seconds: Option<f64>| {
-            seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.4}"))
-        };
+        let [iteration, alone] = [advice.iteration_seconds, advice.alone_seconds]
+            .map(|time| time.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.4}")));
         let hosts = advice.gpus.iter().map(|(host, gpus)| format!("{host}:{gpus}"));
         table.add_row([
             advice.placement.clone(),
             hosts.collect::<Vec<_>>().join(" "),
             advice.leaves.to_string(),
-            seconds(advice.iteration_seconds),
-            seconds(advice.alone_seconds),
+            iteration,
+            alone,
             advice_reason(advice),
         ]);
     }

@@ -93,9 +93,10 @@ fn experiment_names() -> clap::builder::PossibleValuesParser {
 }
 
 pub(crate) fn run_reproduce(args: &ReproduceArgs) -> Result<(), CommandError> {
-    let asked = |experiment: &&PaperExperiment| args.name == ALL || args.name == experiment.name;
     let mut done = Vec::new();
-    for experiment in EXPERIMENTS.iter().filter(asked) {
+    for experiment in
+        EXPERIMENTS.iter().filter(|experiment| args.name == ALL || args.name == experiment.name)
+    {
         if args.name == ALL {
             eprintln!("{} ...", experiment.name);
         }

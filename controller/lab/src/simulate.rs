@@ -5,7 +5,7 @@
 pub(crate) mod experiment;
 
 use comfy_table::Table;
-use simulator::{LevelOutcome, Scheduler, SimulationOutcome};
+use simulator::{Scheduler, SimulationOutcome};
 
 use self::experiment::ExperimentArgs;
 use crate::progress::progress_bar;
@@ -86,9 +86,11 @@ fn job_table(outcome: &SimulationOutcome) -> Table {
 fn link_table(outcome: &SimulationOutcome) -> Table {
     let mut table = output::new_table(["busiest links", "busy %", "by level %"]);
     for link in outcome.busiest_links(BUSIEST) {
-        let level =
-            |level: &LevelOutcome| format!("{}: {:.1}", level.level, level.busy_fraction * 100.0);
-        let levels: Vec<String> = link.levels.iter().map(level).collect();
+        let levels: Vec<String> = link
+            .levels
+            .iter()
+            .map(|level| format!("{}: {:.1}", level.level, level.busy_fraction * 100.0))
+            .collect();
         table.add_row([
             link.link.clone(),
             format!("{:.1}", link.busy_fraction * 100.0),

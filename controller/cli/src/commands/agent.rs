@@ -132,8 +132,10 @@ pub(crate) fn run_agent(args: &AgentArgs) -> Result<(), CommandError> {
     };
     let credentials = args.credentials.clone().with_fallback(written);
     let settings = resolve_settings(args, document)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::failed)?;
     runtime.block_on(async {
         match (args.once, args.dry_run) {
             (true, _) => print_counters(&settings, args.seconds).await,
@@ -147,11 +149,11 @@ fn resolve_settings(
     args: &AgentArgs,
     document: AgentDocument,
 ) -> Result<AgentSettings, CommandError> {
-    let jobs = args.jobs.clone().or(document.jobs);
-    let jobs: Option<JobsDocument> = jobs.map(|file| files::parse_document(&file)).transpose()?;
+    let jobs: Option<JobsDocument> =
+        args.jobs.clone().or(document.jobs).map(|file| files::parse_document(&file)).transpose()?;
     let jobs: Vec<JobDocument> = jobs.map_or_else(Vec::new, |document| document.jobs);
-    let unknown = |job: &&String| !jobs.iter().any(|known| known.id == **job);
-    if let Some(job) = document.nics.keys().find(unknown) {
+    if let Some(job) = document.nics.keys().find(|job| !jobs.iter().any(|known| known.id == **job))
+    {
         let text = format_args!("no job {job} in the jobs document");
         return Err(CommandError::input("nics", text));
     }
@@ -190,9 +192,9 @@ async fn report_to_controller(
     controller: Option<String>,
     credentials: &ClientCredentials,
 ) -> Result<(), CommandError> {
-    let missing =
-        || CommandError::input("--controller", "missing; where does the controller listen?");
-    let controller = controller.ok_or_else(missing)?;
+    let controller = controller.ok_or_else(|| {
+        CommandError::input("--controller", "missing; where does the controller listen?")
+    })?;
     let contact = credentials.report_endpoint(&controller)?;
     let outlet = ReportSink::for_controller(&contact).map_err(|error| agent_error(&error))?;
     let agent = HostAgent::open(settings, outlet).map_err(|error| agent_error(&error))?;
@@ -203,8 +205,8 @@ async fn report_to_controller(
 /// Prints what would be sent.
 async fn print_reports(settings: AgentSettings) -> Result<(), CommandError> {
     let (to_printer, mut reports) = mpsc::unbounded_channel();
-    let agent = HostAgent::open(settings, ReportSink::Local(to_printer));
-    let agent = agent.map_err(|error| agent_error(&error))?;
+    let agent = HostAgent::open(settings, ReportSink::Local(to_printer))
+        .map_err(|error| agent_error(&error))?;
     let printing = async {
         while let Some(report) = reports.recv().await {
             output::print_line(report_json::report_to_json(&report))?;
@@ -232,7 +234,7 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
 
 /// Ready when a person or the system wants it to end.
 fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
-    let heard = |kind| signal(kind).map_err(|error| CommandError::failed(&error));
+    let heard = |kind| signal(kind).map_err(CommandError::failed);
     let mut interrupt = heard(SignalKind::interrupt())?;
     let mut terminate = heard(SignalKind::terminate())?;
     Ok(async move {

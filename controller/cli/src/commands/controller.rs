@@ -17,8 +17,7 @@ use ::controller::northbound::{self, ApiServer};
 use ::controller::policy_history::{PolicyContent, RevisionMetadata, UnixMs};
 use ::controller::southbound::write_permit::WritePermit;
 use ::controller::{
-    Config, ConfigError, Controller, ControllerError, ControllerHandle, PlanRollout,
-    PolicyProposal, StateEvent,
+    Config, ConfigError, Controller, ControllerError, ControllerHandle, PolicyProposal, StateEvent,
 };
 use planner::{Job, Policy};
 use tokio::net::TcpListener;
@@ -88,12 +87,14 @@ struct OperatorDocuments {
 
 impl OperatorDocuments {
     fn read_documents(args: &ControllerArgs, fabric: &Fabric) -> Result<Self, CommandError> {
-        let policy = args.policy.as_deref();
-        let policy = policy.map(|file| files::policy_with(Some(file), |_| {})).transpose()?;
+        let policy = args
+            .policy
+            .as_deref()
+            .map(|file| files::policy_with(Some(file), |_| {}))
+            .transpose()?;
         // Where nothing is found yet, nothing can be said of jobs, nor of what cables to drain.
-        let makes_sense =
-            |policy: &Policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok();
-        let policy = policy.filter(makes_sense);
+        let policy =
+            policy.filter(|policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok());
         let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
         let jobs = file.map(|file| read_jobs(file, fabric)).transpose()?;
         Ok(Self { policy, jobs })
@@ -110,14 +111,13 @@ impl OperatorDocuments {
             why: "the document".to_owned(),
             at_ms: now,
         };
-        let proposal = |policy| {
+        let policy = self.policy.map(|policy| {
             StateEvent::PolicyProposed(Box::new(PolicyProposal {
                 content: PolicyContent::from(&policy),
                 signature,
                 trial_until: None,
             }))
-        };
-        let policy = self.policy.map(proposal);
+        });
         let jobs = self.jobs.map(StateEvent::JobsChanged);
         policy.into_iter().chain(jobs)
     }
@@ -139,7 +139,7 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
     };
     let wanted = OperatorDocuments::read_documents(args, &fabric)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     runtime.block_on(serve_controller(args, config, fabric, wanted))
 }
 
@@ -152,8 +152,7 @@ fn with_learning(config: &Config) -> Result<Config, CommandError> {
 
 /// A configuration that cannot be used, with all that is known of why.
 fn config_error(file: &Path, error: &ConfigError) -> CommandError {
-    let why = error.source().map(|why| format!(": {why}"));
-    let why = why.unwrap_or_default();
+    let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
     CommandError::input(file.display(), format_args!("{error}{why}"))
 }
 
@@ -165,13 +164,13 @@ async fn serve_controller(
 ) -> Result<(), CommandError> {
     let carriers = args.carriers.then(|| CarrierMonitor::start_monitor(&fabric)).transpose();
     let mut senses = EventSources {
-        signals: DaemonSignals::new().map_err(|error| CommandError::failed(&error))?,
-        carriers: carriers.map_err(|error| CommandError::failed(&error))?,
+        signals: DaemonSignals::new().map_err(CommandError::failed)?,
+        carriers: carriers.map_err(CommandError::failed)?,
         watch: args.watch.then(|| FileWatch::new(args.jobs.iter().chain(&args.policy))),
     };
     let first = wanted.policy.take().unwrap_or_default();
     let started = Controller::start(config.clone(), fabric.clone(), first).await;
-    let controller = started.map_err(|error| CommandError::failed(&error))?;
+    let controller = started.map_err(CommandError::failed)?;
     let northbound = start_northbound(&controller, &config).await?;
     let leader = await_leader(&controller, args).await?;
     let submitted = submit_documents(&controller, wanted, args).await?;
@@ -191,8 +190,7 @@ async fn serve_controller(
         match wish {
             DaemonEvent::Stop => break,
             DaemonEvent::Observe(part, health) => {
-                let told = controller.report_health(part, health).await;
-                told.map_err(|error| CommandError::failed(&error))?;
+                controller.report_health(part, health).await.map_err(CommandError::failed)?;
             }
             DaemonEvent::Learn(found) => {
                 print_found(&found)?;
@@ -241,10 +239,10 @@ async fn start_northbound(
     let Some(listen) = config.northbound.listen else {
         return Ok(None);
     };
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(|error| CommandError::input(listen, error))?;
-    let server = northbound::start_server(listener, controller.access(), config);
-    let server = server.map_err(|error| CommandError::failed(&error))?;
+    let listener =
+        TcpListener::bind(listen).await.map_err(|error| CommandError::input(listen, error))?;
+    let server = northbound::start_server(listener, controller.access(), config)
+        .map_err(CommandError::failed)?;
     output::print_line(format_args!("serving on {}", server.local_addr()))?;
     Ok(Some(server))
 }
@@ -266,7 +264,7 @@ async fn await_leader(
         eprintln!("crux: it is not known yet which controller leads");
         return Ok(LeadingController::Another);
     };
-    match mandate.map_err(|error| CommandError::failed(&error))? {
+    match mandate.map_err(CommandError::failed)? {
         WritePermit::Standby { leader: Some(number), .. } => {
             output::print_line(format_args!("standing by: controller {number} leads"))?;
             Ok(LeadingController::Another)
@@ -282,10 +280,8 @@ async fn submit_documents(
     args: &ControllerArgs,
 ) -> Result<u64, CommandError> {
     for event in wanted.into_events(args.policy.as_deref(), controller.clock().unix_now()) {
-        let receipt = controller.submit_event(event).await;
-        let receipt = receipt.map_err(|error| CommandError::failed(&error))?;
-        let said = receipt.findings.iter();
-        let said = said.filter(|finding| finding.severity == Severity::Error);
+        let receipt = controller.submit_event(event).await.map_err(CommandError::failed)?;
+        let said = receipt.findings.iter().filter(|finding| finding.severity == Severity::Error);
         said.for_each(|finding| eprintln!("{finding}"));
     }
     Ok(controller.desired_tables().generation)
@@ -329,6 +325,11 @@ struct EventSources {
     watch: Option<FileWatch>,
 }
 
+/// Whether discovery has found more of the fabric, which never shrinks.
+fn is_larger(found: &Fabric, known: &Fabric) -> bool {
+    (found.links().len(), found.nics().len()) != (known.links().len(), known.nics().len())
+}
+
 impl EventSources {
     /// The next thing to do, where `fabric` is known.
     async fn next_event(
@@ -336,10 +337,6 @@ impl EventSources {
         controller: &ControllerHandle,
         fabric: &Fabric,
     ) -> Result<DaemonEvent, CommandError> {
-        let is_other = |realised: &PlanRollout| {
-            let parts = |fabric: &Fabric| (fabric.links().len(), fabric.nics().len());
-            parts(&realised.fabric) != parts(fabric)
-        };
         let (carriers, watch) = (&mut self.carriers, &mut self.watch);
         let seen = async {
             match carriers {
@@ -356,12 +353,12 @@ impl EventSources {
         tokio::select! {
             wish = self.signals.next() => Ok(wish),
             () = changed => Ok(DaemonEvent::Reload),
-            learned = controller.await_rollout(is_other) => {
-                let learned = learned.map_err(|error| CommandError::failed(&error))?;
+            learned = controller.await_rollout(|rollout| is_larger(&rollout.fabric, fabric)) => {
+                let learned = learned.map_err(CommandError::failed)?;
                 Ok(DaemonEvent::Learn(learned.fabric))
             }
             seen = seen => {
-                let (part, health) = seen.map_err(|error| CommandError::failed(&error))?;
+                let (part, health) = seen.map_err(CommandError::failed)?;
                 Ok(DaemonEvent::Observe(part, health))
             }
         }

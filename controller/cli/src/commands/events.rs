@@ -103,9 +103,7 @@ fn warn_missed(missed: u64) {
 
 fn print_event(args: &EventsArgs, event: &OperatorEvent) -> Result<(), CommandError> {
     match args.json {
-        true => {
-            output::print_line(serde_json::to_string(event).map_err(|e| CommandError::failed(&e))?)
-        }
+        true => output::print_line(serde_json::to_string(event).map_err(CommandError::failed)?),
         false => output::print_line(event_line(event)),
     }
 }

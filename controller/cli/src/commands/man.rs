@@ -30,8 +30,7 @@ pub(crate) fn run_man(args: &ManArgs) -> Result<(), CommandError> {
         .find(|(name, _)| name == wanted)
         .ok_or_else(|| CommandError::input(wanted, "no such page; crux man --list names all"))?;
     let mut page = Vec::new();
-    let rendered = clap_mangen::Man::new(command).date("").render(&mut page);
-    rendered.map_err(|error| CommandError::failed(&error))?;
+    clap_mangen::Man::new(command).date("").render(&mut page).map_err(CommandError::failed)?;
     output::print_line(String::from_utf8_lossy(&page).trim_end())
 }
 

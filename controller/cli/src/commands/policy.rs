@@ -154,8 +154,9 @@ struct ChangeAuthorArgs {
 
 impl ChangeAuthorArgs {
     fn author_name(&self) -> String {
-        let user = || std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        self.who.clone().unwrap_or_else(user)
+        self.who
+            .clone()
+            .unwrap_or_else(|| std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()))
     }
 
     fn rollback_request(&self, edition: Option<u64>) -> RollbackPolicyRequest {
@@ -211,8 +212,8 @@ fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {
         OutputFormat::Json => output::print_json(&edition),
         OutputFormat::Table => {
             let policy =
-                document::print_document(&edition.content.policy, document::DocumentFormat::Toml);
-            let policy = policy.map_err(|error| CommandError::failed(&error))?;
+                document::print_document(&edition.content.policy, document::DocumentFormat::Toml)
+                    .map_err(CommandError::failed)?;
             output::print_line(format_args!("# edition {}\n{policy}", edition.number))
         }
     }

@@ -41,15 +41,17 @@ struct RecordingReport {
 }
 
 pub(crate) fn run_replay_incident(args: &ReplayIncidentArgs) -> Result<(), CommandError> {
-    let told = args.files.iter().map(|file| args.replay_recording(file));
-    let told = told.collect::<Result<Vec<RecordingReport>, CommandError>>()?;
+    let told = args
+        .files
+        .iter()
+        .map(|file| args.replay_recording(file))
+        .collect::<Result<Vec<RecordingReport>, CommandError>>()?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&told)?,
         OutputFormat::Table => told.iter().try_for_each(print_report)?,
     }
     let mut differing = told.iter().flat_map(|told| {
-        let differs = |one: &&ReplayedLine| !one.differences.is_empty();
-        told.happened.iter().find(differs).map(|one| (told, one))
+        told.happened.iter().find(|one| !one.differences.is_empty()).map(|one| (told, one))
     });
     match differing.next() {
         None => Ok(()),

@@ -57,8 +57,8 @@ pub(crate) fn print_jobs(args: &StatusArgs) -> Result<(), CommandError> {
                 (JobSource::Document, false) => "document",
                 (JobSource::Rule, false) => "rule",
             };
-            let counted = row.measured_bytes_per_second;
-            let counted = counted.map(|bytes| format!("{:.2}", bytes * 8.0 / 1e9));
+            let counted =
+                row.measured_bytes_per_second.map(|bytes| format!("{:.2}", bytes * 8.0 / 1e9));
             table.add_row([
                 row.id.clone(),
                 row.level.to_string(),
@@ -82,13 +82,14 @@ pub(crate) fn print_switches(args: &StatusArgs) -> Result<(), CommandError> {
             ["switch", "state", "standing", "verified", "entries", "drifted", "problems"];
         let mut table = output::new_table(headings);
         for row in &rows {
-            let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
+            let [verified, entries] = [row.verified, row.entries.map(|entries| entries as u64)]
+                .map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
             table.add_row([
                 row.name.clone(),
                 row.state.clone(),
                 row.standing.clone(),
-                number(row.verified),
-                number(row.entries.map(|entries| entries as u64)),
+                verified,
+                entries,
                 row.drifted.to_string(),
                 row.problems.join("\n"),
             ]);
@@ -121,8 +122,7 @@ pub(crate) fn print_links(args: &StatusArgs) -> Result<(), CommandError> {
 }
 
 fn format_levels(levels: &[LevelLoad]) -> String {
-    let levels = levels.iter();
-    let levels = levels.map(|level| format!("{}: {:.3}", level.level, level.load));
+    let levels = levels.iter().map(|level| format!("{}: {:.3}", level.level, level.load));
     levels.collect::<Vec<_>>().join(", ")
 }
 
@@ -182,8 +182,7 @@ fn explain_level(why: &ExplainJobResponse) -> String {
         (Some(rule), false) => format!("the override `{rule}`"),
         (None, false) => "no override".to_owned(),
     };
-    let adopts = why.adopts.iter();
-    let adopts: String = adopts.map(|rule| format!("\n  adopts      {rule}")).collect();
+    let adopts: String = why.adopts.iter().map(|rule| format!("\n  adopts      {rule}")).collect();
     format!(
         "job {} has level {} of 0..{}, rank {}\n  \
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \

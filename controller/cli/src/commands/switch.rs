@@ -154,12 +154,15 @@ impl SwitchArgs {
         let queue = QueueLimits { bytes: self.queue_bytes, mark_from: self.ecn_threshold };
         let shapes = port_flags::PortShapes::new(&self.port_rates, queue);
         let files = self.use_files.is_some();
-        let port = |attachment: &PortAttachment| {
-            let medium =
-                if files { attachment.file_medium() } else { attachment.interface_medium() };
-            shapes.port_config(attachment.port, medium)
-        };
-        let ports: Vec<_> = self.interfaces.iter().map(port).collect();
+        let ports: Vec<_> = self
+            .interfaces
+            .iter()
+            .map(|attachment| {
+                let medium =
+                    if files { attachment.file_medium() } else { attachment.interface_medium() };
+                shapes.port_config(attachment.port, medium)
+            })
+            .collect();
         if let Some(stray) = shapes.unattached_port(&ports) {
             let what = format!("port {stray} is attached to nothing; give it with -i");
             return Err(CommandError::input("--port-rate", what));
@@ -183,7 +186,7 @@ impl SwitchArgs {
 pub(crate) fn run_switch(args: &SwitchArgs) -> Result<(), CommandError> {
     let target = args.resolve_target()?;
     let program = args.program.as_deref().map(load_program).transpose()?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     runtime.block_on(serve_switch(args, &target, program))
 }
 
@@ -198,8 +201,9 @@ async fn serve_switch(
     target: &TargetFlags,
     program: Option<Arc<Program>>,
 ) -> Result<(), CommandError> {
-    let listener = TcpListener::bind(target.grpc_server_addr).await;
-    let listener = listener.map_err(|error| CommandError::input(target.grpc_server_addr, error))?;
+    let listener = TcpListener::bind(target.grpc_server_addr)
+        .await
+        .map_err(|error| CommandError::input(target.grpc_server_addr, error))?;
     let mut device = Device::new(DeviceConfig {
         device_id: args.device_id,
         cpu_port: target.cpu_port,
@@ -208,15 +212,14 @@ async fn serve_switch(
     if let Some(program) = program {
         device.load_program(program);
     }
-    let ports = ports::spawn_ports(device, &args.ports_options()?)
-        .map_err(|error| CommandError::failed(&error))?;
+    let ports = ports::spawn_ports(device, &args.ports_options()?).map_err(CommandError::failed)?;
     let options = ServiceOptions {
         dialect: args.arbitration_dialect(),
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
-    let server = p4runtime::serve(listener, ports.device(), options).await;
-    let server = server.map_err(|error| CommandError::failed(&error))?;
+    let server =
+        p4runtime::serve(listener, ports.device(), options).await.map_err(CommandError::failed)?;
     output::print_line(format_args!(
         "device {} serves P4Runtime on {}",
         args.device_id,
@@ -249,10 +252,9 @@ async fn log_port_counts(ports: &PortsHandle) {
 /// Waits for Ctrl-C or the signal that service managers end a program with.
 async fn await_interrupt() -> Result<(), CommandError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|error| CommandError::failed(&error))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(|error| CommandError::failed(&error)),
+        result = tokio::signal::ctrl_c() => result.map_err(CommandError::failed),
         _ = terminate.recv() => Ok(()),
     }
 }

@@ -70,28 +70,30 @@ fn render_frame(
     height: u16,
 ) -> Result<String, CommandError> {
     let backend = TestBackend::new(width.max(40), height.max(12));
-    let mut terminal = Terminal::new(backend).map_err(|error| CommandError::failed(&error))?;
-    let drawn = terminal.draw(|frame| panes::draw_screen(frame, known, screen));
-    drawn.map_err(|error| CommandError::failed(&error))?;
+    let mut terminal = Terminal::new(backend).map_err(CommandError::failed)?;
+    terminal
+        .draw(|frame| panes::draw_screen(frame, known, screen))
+        .map_err(CommandError::failed)?;
     Ok(buffer_text(terminal.backend().buffer()))
 }
 
 fn buffer_text(buffer: &Buffer) -> String {
     let rows = buffer.content.chunks(usize::from(buffer.area.width));
-    let line = |row: &[Cell]| {
+    rows.map(|row| {
         let line: String = row.iter().map(Cell::symbol).collect();
         line.trim_end().to_owned()
-    };
-    rows.map(line).collect::<Vec<_>>().join("\n")
+    })
+    .collect::<Vec<_>>()
+    .join("\n")
 }
 
 /// The terminal is as it was before, however this ends: a panic restores it as well.
 fn watch_controller(args: &TopArgs) -> Result<(), CommandError> {
     let source = ControllerPoller::spawn_poller(&args.client)?;
-    let mut terminal = ratatui::try_init().map_err(|error| CommandError::failed(&error))?;
+    let mut terminal = ratatui::try_init().map_err(CommandError::failed)?;
     let ended = draw_until_quit(&mut terminal, &source);
     ratatui::restore();
-    ended.map_err(|error| CommandError::failed(&error))
+    ended.map_err(CommandError::failed)
 }
 
 fn draw_until_quit(

@@ -60,17 +60,18 @@ impl ClientCredentials {
         for root in load_certificates(ca)? {
             roots.add(root).map_err(|error| CommandError::input(ca, error))?;
         }
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| CommandError::failed(&error))?;
-        let builder = builder.with_root_certificates(roots);
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(CommandError::failed)?
+            .with_root_certificates(roots);
         let config = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
                 let wrong = |error: &dyn std::fmt::Display| CommandError::input(key, error);
-                let secret = PrivateKeyDer::from_pem_file(Path::new(key));
-                let secret = secret.map_err(|error| wrong(&error))?;
-                let config = builder.with_client_auth_cert(load_certificates(cert)?, secret);
-                config.map_err(|error| wrong(&error))?
+                let secret =
+                    PrivateKeyDer::from_pem_file(Path::new(key)).map_err(|error| wrong(&error))?;
+                builder
+                    .with_client_auth_cert(load_certificates(cert)?, secret)
+                    .map_err(|error| wrong(&error))?
             }
             _ => builder.with_no_client_auth(),
         };
@@ -100,8 +101,9 @@ impl ClientCredentials {
 
 /// The certificates of a file, at least one.
 fn load_certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, CommandError> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|error| CommandError::input(file, error))?;
+    let read = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| CommandError::input(file, error))?;
     match read.is_empty() {
         true => Err(CommandError::input(file, "no certificate in PEM is there")),
         false => Ok(read),

@@ -82,21 +82,24 @@ fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
         true => ProgressBar::hidden(),
         false => progress_bar("schedules", args.schedules),
     };
-    let run_share = || {
-        let mut divergent = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= end {
-                return divergent;
-            }
-            if schedule_diverges(seed, args.plant, args.explain) {
-                divergent.push(seed);
-            }
-            progress.inc(1);
-        }
-    };
     let mut divergent = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(run_share)).collect();
+        let workers: Vec<_> = (0..workers)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut divergent = Vec::new();
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= end {
+                            return divergent;
+                        }
+                        if schedule_diverges(seed, args.plant, args.explain) {
+                            divergent.push(seed);
+                        }
+                        progress.inc(1);
+                    }
+                })
+            })
+            .collect();
         let found = workers.into_iter().map(|worker| worker.join());
         // A schedule that panics is caught where it runs.
         found.flat_map(Result::unwrap_or_default).collect::<Vec<u64>>()
@@ -107,8 +110,8 @@ fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
 
 /// Whether a schedule ends with something wrong; a controller that panics is.
 fn schedule_diverges(seed: u64, mutant: PlantedBug, explain: bool) -> bool {
-    let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, mutant));
-    let ended = ended.unwrap_or_else(|_| Err("panicked".to_owned()));
+    let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, mutant))
+        .unwrap_or_else(|_| Err("panicked".to_owned()));
     if explain {
         eprint!("{}", fault_schedule::FaultSchedule::from_seed(seed));
         match &ended {

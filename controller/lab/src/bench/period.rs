@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use agent::ByteSeries;
-use fluid::{Engine, EngineOptions, FluidError, FluidFlow, FluidNetwork, JobIndex};
+use fluid::{Engine, EngineOptions, FluidFlow, FluidNetwork, JobIndex};
 use planner::PlanInput;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -75,8 +75,7 @@ pub(crate) fn run_period(args: &PeriodArgs) -> Result<(), CommandError> {
         OutputFormat::Json => output::print_json(&rows)?,
         OutputFormat::Table => print_rows(&rows)?,
     }
-    let is_far = |row: &&PeriodRow| row.error.is_none_or(|error| error > PROMISED);
-    match rows.iter().filter(is_far).count() {
+    match rows.iter().filter(|row| row.error.is_none_or(|error| error > PROMISED)).count() {
         0 => Ok(()),
         far => Err(CommandError::Failed(format!("{far} of {} periods are off", rows.len()))),
     }
@@ -110,25 +109,25 @@ impl PeriodRun {
         let fabric = &scenario.fabric;
         let links = fabric.link_ids();
         let capacity = links.map(|link| fabric.link(link).bandwidth.bytes_per_second());
-        let network =
-            FluidNetwork::new(capacity.collect()).map_err(|error| CommandError::failed(&error))?;
+        let network = FluidNetwork::new(capacity.collect()).map_err(CommandError::failed)?;
         let engine = Engine::new(&network, EngineOptions::default());
         let input = PlanInput { fabric: fabric.clone(), jobs: scenario.jobs.clone() };
         let paths = ecmp::hash_paths(&input, &EqualCostRoutes::for_input(&input));
         let interval = f64::from(args.sample_ms) / 1e3;
-        let job = |((job, paths), start): ((&planner::Job, &Vec<Vec<LinkId>>), f64)| SampledJob {
+        let readings = (f64::from(args.seconds) / interval) as usize;
+        let starts = scenario.jobs.iter().zip(&paths).zip(scenario.start_seconds());
+        let jobs = starts.map(|((job, paths), start)| SampledJob {
             name: job.id.to_string(),
             iteration: fluid_iteration(job, paths),
             ended: 0.0,
             iterations: 0,
             since: start,
             until: start,
-            series: ByteSeries::new(interval, (f64::from(args.seconds) / interval) as usize),
-        };
-        let jobs = scenario.jobs.iter().zip(&paths).zip(scenario.start_seconds());
+            series: ByteSeries::new(interval, readings),
+        });
         let mut run = Self {
-            engine: engine.map_err(|error| CommandError::failed(&error))?,
-            jobs: jobs.map(job).collect(),
+            engine: engine.map_err(CommandError::failed)?,
+            jobs: jobs.collect(),
             under_way: BTreeMap::new(),
             random: ChaCha8Rng::seed_from_u64(scenario.seed),
             seed: scenario.seed,
@@ -160,8 +159,7 @@ impl PeriodRun {
     }
 
     fn advance_engine(&mut self, until: f64, jitter: f64) -> Result<(), CommandError> {
-        let failed = |error: FluidError| CommandError::failed(&error);
-        while self.engine.step_until(until).map_err(failed)? {
+        while self.engine.step_until(until).map_err(CommandError::failed)? {
             while let Some(index) = self.engine.take_finished() {
                 let Some(job) = self.under_way.remove(&index) else {
                     continue;
@@ -170,11 +168,11 @@ impl PeriodRun {
                 let ended = &mut self.jobs[job];
                 ended.ended += ended.iteration.flows.iter().map(|flow| flow.bytes).sum::<f64>();
                 (ended.iterations, ended.until) = (ended.iterations + 1, now);
-                self.engine.remove_job(index).map_err(failed)?;
+                self.engine.remove_job(index).map_err(CommandError::failed)?;
                 self.begin_iteration(job, now, jitter)?;
             }
         }
-        self.engine.run_until(until).map_err(failed)
+        self.engine.run_until(until).map_err(CommandError::failed)
     }
 
     fn begin_iteration(&mut self, job: usize, start: f64, jitter: f64) -> Result<(), CommandError> {
@@ -183,23 +181,26 @@ impl PeriodRun {
         let mut iteration = self.jobs[job].iteration.clone();
         iteration.compute_seconds *= (1.0 + jitter * normal).max(0.5);
         iteration.start = start;
-        let index =
-            self.engine.add_job(&iteration).map_err(|error| CommandError::failed(&error))?;
+        let index = self.engine.add_job(&iteration).map_err(CommandError::failed)?;
         self.under_way.insert(index, job);
         Ok(())
     }
 }
 
 fn fluid_iteration(job: &planner::Job, paths: &[Vec<LinkId>]) -> fluid::FluidJob {
-    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| FluidFlow {
-        path: path.iter().map(|link| link.0).collect(),
-        bytes: flow.bytes,
-    };
     fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
         iterations: Some(1),
-        flows: job.flows.iter().zip(paths).map(flow).collect(),
+        flows: job
+            .flows
+            .iter()
+            .zip(paths)
+            .map(|(flow, path)| FluidFlow {
+                path: path.iter().map(|link| link.0).collect(),
+                bytes: flow.bytes,
+            })
+            .collect(),
         ..fluid::FluidJob::default()
     }
 }
@@ -218,21 +219,23 @@ fn period_row(seed: u64, job: &SampledJob) -> PeriodRow {
     }
 }
 
+/// A figure times `scale`, where a period was found.
+fn format_found(value: Option<f64>, scale: f64) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:.4}", value * scale))
+}
+
 fn print_rows(rows: &[PeriodRow]) -> Result<(), CommandError> {
     let headings = ["seed", "job", "iteration s", "found s", "off %", "GB", "found GB"];
     let mut table = output::new_table(headings);
-    let shown = |value: Option<f64>, scale: f64| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{:.4}", value * scale))
-    };
     for row in rows {
         table.add_row([
             row.seed.to_string(),
             row.job.clone(),
             format!("{:.4}", row.iteration_seconds),
-            shown(row.found_seconds, 1.0),
-            shown(row.error, 100.0),
+            format_found(row.found_seconds, 1.0),
+            format_found(row.error, 100.0),
             format!("{:.4}", row.iteration_bytes / 1e9),
-            shown(row.found_bytes, 1e-9),
+            format_found(row.found_bytes, 1e-9),
         ]);
     }
     output::print_line(table)?;

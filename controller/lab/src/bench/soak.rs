@@ -98,24 +98,25 @@ impl SoakOutcome {
             (!self.memory_kib.is_flat(), "memory grows"),
             (!self.tasks.is_flat(), "tasks leak"),
             (!self.divergent.is_empty(), "switches differ from the plan"),
-        ];
-        let complaints = complaints.into_iter().filter(|(is_so, _)| *is_so);
+        ]
+        .into_iter()
+        .filter(|(is_so, _)| *is_so);
         complaints.map(|(_, complaint)| complaint).collect()
     }
 }
 
+fn parse_seconds(option: &str, value: f64) -> Result<Duration, CommandError> {
+    let valid = Duration::try_from_secs_f64(value).ok().filter(|duration| !duration.is_zero());
+    valid.ok_or_else(|| CommandError::input(option, format!("{value} is not a positive duration")))
+}
+
 pub(crate) fn run_soak(args: &SoakArgs) -> Result<(), CommandError> {
-    let seconds = |option: &str, value: f64| {
-        let valid = Duration::try_from_secs_f64(value).ok();
-        let valid = valid.filter(|duration| !duration.is_zero());
-        valid.ok_or_else(|| CommandError::input(option, format!("{value} is no length of time")))
-    };
     let pace = SoakTiming {
-        length: seconds("--minutes", args.minutes * 60.0)?,
-        change: seconds("--change-every", args.change_every)?,
-        fault: seconds("--fault-every", args.fault_every)?,
+        length: parse_seconds("--minutes", args.minutes * 60.0)?,
+        change: parse_seconds("--change-every", args.change_every)?,
+        fault: parse_seconds("--fault-every", args.fault_every)?,
     };
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let outcome = runtime.block_on(soak_controllers(pace, args.seed))?;
     output::print_json(&outcome)?;
     match outcome.failed_checks().as_slice() {

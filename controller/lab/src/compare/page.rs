@@ -62,19 +62,22 @@ fn render_heading(
 
 fn render_summary(compared: &ComparedRuns) -> String {
     let comparison = &compared.comparison;
-    let row = |outcome: &SimulationOutcome| {
-        format!(
-            "<tr><th scope=\"row\">{}{}</th><td>{:.2}&nbsp;%</td><td>{}</td><td>{}</td>\
+    let rows: String = comparison
+        .outcomes
+        .iter()
+        .map(|outcome| {
+            format!(
+                "<tr><th scope=\"row\">{}{}</th><td>{:.2}&nbsp;%</td><td>{}</td><td>{}</td>\
              <td>{}</td></tr>\n",
-            colour_chip(figures::scheduler_shade(&outcome.scheduler)),
-            outcome.scheduler,
-            outcome.gpu_utilization * 100.0,
-            table::utilisation_gain(comparison, outcome),
-            table::mean_slowdown(comparison, outcome),
-            escape_html(&table::worst_slowdown(comparison, outcome)),
-        )
-    };
-    let rows: String = comparison.outcomes.iter().map(row).collect();
+                colour_chip(figures::scheduler_shade(&outcome.scheduler)),
+                outcome.scheduler,
+                outcome.gpu_utilization * 100.0,
+                table::utilisation_gain(comparison, outcome),
+                table::mean_slowdown(comparison, outcome),
+                escape_html(&table::worst_slowdown(comparison, outcome)),
+            )
+        })
+        .collect();
     format!(
         "<div class=\"wide\"><table>\n<thead><tr><th>scheduler</th><th>GPU utilisation</th>\
          <th>points over {}</th><th>mean slowdown</th><th>worst slowdown</th></tr></thead>\n\
@@ -112,39 +115,49 @@ pub(crate) fn render_wires(compared: &ComparedRuns) -> String {
                  strongest colour for the jobs with the most intensity. The line is the share of \
                  the jobs' GPUs that computed.";
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
-    let run = |(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
-        let figures = close_up.tiers.iter().map(|wire| {
-            let name = match wire.tier {
-                LinkTier::Hosts => "links of hosts",
-                LinkTier::Switches => "links between switches",
-            };
-            half_figure(name, &figures::draw_wire(close_up, wire))
-        });
-        let chips = figures::band_shades(close_up.tiers[0].bands.len());
-        let chips: String = chips.into_iter().map(colour_chip).collect();
-        let legend = format!("more intense &ensp;{chips} less");
-        figure_pair(&outcome.scheduler, &legend, &figures.collect::<String>())
-    };
-    render_section("Whose traffic was on the wire", about, &runs.map(run).collect::<String>())
+    render_section(
+        "Whose traffic was on the wire",
+        about,
+        &runs
+            .map(|(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
+                let figures = close_up.tiers.iter().map(|wire| {
+                    let name = match wire.tier {
+                        LinkTier::Hosts => "links of hosts",
+                        LinkTier::Switches => "links between switches",
+                    };
+                    half_figure(name, &figures::draw_wire(close_up, wire))
+                });
+                let chips: String = figures::band_shades(close_up.tiers[0].bands.len())
+                    .into_iter()
+                    .map(colour_chip)
+                    .collect();
+                let legend = format!("more intense &ensp;{chips} less");
+                figure_pair(&outcome.scheduler, &legend, &figures.collect::<String>())
+            })
+            .collect::<String>(),
+    )
 }
 
 fn render_links(experiment: &SimulationExperiment, compared: &ComparedRuns) -> String {
     let about = "Share of the links with the most planned traffic, by class, at the end of the \
                  run. The strongest colour is the class that is served first.";
     let runs = compared.comparison.outcomes.iter().zip(&compared.timelines);
-    let run = |(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
-        let classes = figures::level_shades(close_up);
-        let legend: String =
-            classes.iter().map(|(class, shade)| legend_entry(&class.to_string(), *shade)).collect();
-        let series = close_up.links.iter().map(|series| {
-            let name = escape_html(&experiment.input.fabric.link_name(series.link));
-            let drawn = figures::draw_link(close_up.view, series, &classes);
-            half_figure(&name, &drawn)
-        });
-        let legend = format!("level {legend}");
-        figure_pair(&outcome.scheduler, &legend, &series.collect::<String>())
-    };
-    let body: String = runs.map(run).collect();
+    let body: String = runs
+        .map(|(outcome, [_, close_up]): (&SimulationOutcome, &[Timeline; 2])| {
+            let classes = figures::level_shades(close_up);
+            let legend: String = classes
+                .iter()
+                .map(|(class, shade)| legend_entry(&class.to_string(), *shade))
+                .collect();
+            let series = close_up.links.iter().map(|series| {
+                let name = escape_html(&experiment.input.fabric.link_name(series.link));
+                let drawn = figures::draw_link(close_up.view, series, &classes);
+                half_figure(&name, &drawn)
+            });
+            let legend = format!("level {legend}");
+            figure_pair(&outcome.scheduler, &legend, &series.collect::<String>())
+        })
+        .collect();
     render_section("Busy share per link and class", about, &body)
 }
 
@@ -181,8 +194,8 @@ fn render_findings(compared: &ComparedRuns) -> String {
         findings.map(move |finding| format!("{}: {finding}", outcome.scheduler))
     });
     let of_input = compared.findings.iter().map(ToString::to_string);
-    let items = of_input.chain(of_runs).map(|text| format!("<li>{}</li>\n", escape_html(&text)));
-    let items: String = items.collect();
+    let items: String =
+        of_input.chain(of_runs).map(|text| format!("<li>{}</li>\n", escape_html(&text))).collect();
     if items.is_empty() {
         return String::new();
     }

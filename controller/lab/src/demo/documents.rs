@@ -4,7 +4,7 @@ use std::path::Path;
 
 use planner::{FlowDocument, Job, JobDocument, JobsDocument};
 use serde::Serialize;
-use topology::{Fabric, NicId, spec};
+use topology::{Fabric, spec};
 
 use super::scenario::DemoScenario;
 use command_io::CommandError;
@@ -21,18 +21,16 @@ pub(super) fn write_documents(scenario: &DemoScenario, folder: &Path) -> Result<
 }
 
 fn write_document(file: &Path, document: &impl Serialize) -> Result<(), CommandError> {
-    let text =
-        serde_json::to_string_pretty(document).map_err(|error| CommandError::failed(&error))?;
+    let text = serde_json::to_string_pretty(document).map_err(CommandError::failed)?;
     std::fs::write(file, text).map_err(|error| CommandError::input(file.display(), error))
 }
 
 fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
-    let end = |nic: NicId| {
-        let nic = fabric.nic(nic);
-        (fabric.host(nic.host).name.clone(), nic.index)
-    };
     let flows = job.flows.iter().map(|flow| {
-        let ((src, src_nic), (dst, dst_nic)) = (end(flow.src), end(flow.dst));
+        let [(src, src_nic), (dst, dst_nic)] = [flow.src, flow.dst].map(|nic| {
+            let nic = fabric.nic(nic);
+            (fabric.host(nic.host).name.clone(), nic.index)
+        });
         FlowDocument {
             src,
             dst,

@@ -13,7 +13,7 @@ use planner::Policy;
 use switch::p4runtime::{self, ServerHandle, ServiceOptions};
 use tokio::net::TcpListener;
 use topology::document::{self, DocumentFormat};
-use topology::{Fabric, FabricNode, Finding, LinkId, Severity, SwitchId, spec};
+use topology::{Fabric, FabricNode, LinkId, Severity, SwitchId, spec};
 
 use super::scenario::DemoScenario;
 use super::switch_audit::{SwitchAuditor, SwitchEvidence};
@@ -76,12 +76,11 @@ pub(crate) async fn run_emulated(
     let different = witness.different_entries(&desired).await?;
     let outcome = stage.train_jobs(iterations).await?;
     let busiest = stage.busiest_links().await?;
-    stage.testbed.drain_flows().await.map_err(|error| CommandError::failed(&error))?;
+    stage.testbed.drain_flows().await.map_err(CommandError::failed)?;
     let evidence = stage.collect_evidence(&witness, different, &desired, realised.as_ref()).await?;
 
-    let drops =
-        stage.testbed.dropped_packets().await.map_err(|error| CommandError::failed(&error))?;
-    let faults = stage.testbed.host_errors().await.map_err(|error| CommandError::failed(&error))?;
+    let drops = stage.testbed.dropped_packets().await.map_err(CommandError::failed)?;
+    let faults = stage.testbed.host_errors().await.map_err(CommandError::failed)?;
     controller.shutdown().await;
     stage.close().await;
     Ok(EmulatedRun {
@@ -116,15 +115,14 @@ impl<'a> ServedTestbed<'a> {
             &scenario.jobs,
             scale,
             TestbedOptions::default(),
-        );
-        let testbed = testbed.map_err(|error| CommandError::failed(&error))?;
+        )
+        .map_err(CommandError::failed)?;
         let mut servers = Vec::new();
         for switch in 0..scenario.fabric.switches().len() {
-            let listener = TcpListener::bind("127.0.0.1:0").await;
-            let listener = listener.map_err(|error| CommandError::failed(&error))?;
+            let listener = TcpListener::bind("127.0.0.1:0").await.map_err(CommandError::failed)?;
             let device = testbed.device(SwitchId::from(switch));
             let server = p4runtime::serve(listener, device, ServiceOptions::default()).await;
-            servers.push(server.map_err(|error| CommandError::failed(&error))?);
+            servers.push(server.map_err(CommandError::failed)?);
         }
         let fabric = with_addresses(&scenario.fabric, &servers)?;
         Ok(Self { scenario, scale, testbed, fabric, servers })
@@ -140,31 +138,28 @@ impl<'a> ServedTestbed<'a> {
         &self,
         iterations: usize,
     ) -> Result<EmulationOutcome, CommandError> {
-        let trained = self.testbed.train_jobs(&self.job_starts(), iterations).await;
-        trained.map_err(|error| CommandError::failed(&error))
+        self.testbed.train_jobs(&self.job_starts(), iterations).await.map_err(CommandError::failed)
     }
 
     /// Starts the jobs and leaves the clock held; what it says.
     pub(crate) async fn begin_training(&self) -> Result<Duration, CommandError> {
-        let begun = self.testbed.start_jobs(&self.job_starts()).await;
-        begun.map_err(|error| CommandError::failed(&error))?;
+        self.testbed.start_jobs(&self.job_starts()).await.map_err(CommandError::failed)?;
         let now = self.testbed.network_handle().now().await;
-        now.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
+        now.map(Duration::from_nanos).map_err(CommandError::failed)
     }
 
     /// Lets virtual time come to `at`, if it has not; what the clock then says.
     pub(crate) async fn advance_to(&self, at: Duration) -> Result<Duration, CommandError> {
         let handle = self.testbed.network_handle();
-        let now = handle.now().await.map_err(|error| CommandError::failed(&error))?;
+        let now = handle.now().await.map_err(CommandError::failed)?;
         let until = now.max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
         let passed = handle.run_until(until).await;
-        passed.map(Duration::from_nanos).map_err(|error| CommandError::failed(&error))
+        passed.map(Duration::from_nanos).map_err(CommandError::failed)
     }
 
     /// Lets so much virtual time pass.
     pub(crate) async fn advance_by(&self, time: Duration) -> Result<(), CommandError> {
-        let now = self.testbed.network_handle().now().await;
-        let now = now.map_err(|error| CommandError::failed(&error))?;
+        let now = self.testbed.network_handle().now().await.map_err(CommandError::failed)?;
         self.advance_to(Duration::from_nanos(now) + time).await.map(drop)
     }
 
@@ -178,8 +173,7 @@ impl<'a> ServedTestbed<'a> {
     pub(crate) async fn start_controller(&self) -> Result<ControllerHandle, CommandError> {
         let policy = Policy { levels: TestbedOptions::default().levels, ..Policy::default() };
         let config = Config::default();
-        let started = Controller::start(config, self.fabric.clone(), policy).await;
-        started.map_err(|error| CommandError::failed(&error))
+        Controller::start(config, self.fabric.clone(), policy).await.map_err(CommandError::failed)
     }
 
     /// Gives the controller its telemetry and waits for verified tables.
@@ -189,19 +183,19 @@ impl<'a> ServedTestbed<'a> {
         telling: JobVisibility,
     ) -> Result<Duration, CommandError> {
         let verified = controller.await_verified(1, VERIFY_DEADLINE).await;
-        let routed = verified.map_err(|error| CommandError::failed(&error))?;
+        let routed = verified.map_err(CommandError::failed)?;
         if telling == JobVisibility::Hidden {
             return Ok(routed.total_duration());
         }
         let jobs = StateEvent::JobsChanged(self.scenario.jobs.clone());
-        let receipt =
-            controller.submit_event(jobs).await.map_err(|error| CommandError::failed(&error))?;
-        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
-        if let Some(finding) = receipt.findings.iter().find(is_error) {
+        let receipt = controller.submit_event(jobs).await.map_err(CommandError::failed)?;
+        if let Some(finding) =
+            receipt.findings.iter().find(|finding| finding.severity == Severity::Error)
+        {
             return Err(CommandError::Failed(finding.to_string()));
         }
         let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
-        Ok(verified.map_err(|error| CommandError::failed(&error))?.total_duration())
+        Ok(verified.map_err(CommandError::failed)?.total_duration())
     }
 
     async fn collect_evidence(
@@ -225,8 +219,7 @@ impl<'a> ServedTestbed<'a> {
     }
 
     async fn busiest_links(&self) -> Result<Vec<(String, f64)>, CommandError> {
-        let busy =
-            self.testbed.busy_fractions().await.map_err(|error| CommandError::failed(&error))?;
+        let busy = self.testbed.busy_fractions().await.map_err(CommandError::failed)?;
         let links = self.fabric.links().iter().zip(busy).enumerate();
         let between_switches = links.filter(|(_, (link, _))| {
             [link.from, link.to].iter().all(|end| matches!(end.node, FabricNode::Switch(_)))
@@ -252,8 +245,8 @@ fn with_addresses(fabric: &Fabric, servers: &[ServerHandle]) -> Result<Fabric, C
     for (switch, server) in explicit.switches.iter_mut().zip(servers) {
         switch.p4runtime = Some(server.local_addr().to_string());
     }
-    let text = document::print_document(&explicit, DocumentFormat::Json)
-        .map_err(|error| CommandError::failed(&error))?;
+    let text =
+        document::print_document(&explicit, DocumentFormat::Json).map_err(CommandError::failed)?;
     spec::parse_fabric(&text, DocumentFormat::Json, "the demo's fabric")
         .map_err(CommandError::document)
 }

@@ -79,8 +79,11 @@ pub(crate) async fn measure_change(
     let preview = service.preview_policy(&wish).await.map_err(CommandError::document)?;
     let before = stage.train_jobs(iterations).await?;
     put_in_force(&service, wish, "crux demo").await?;
-    let after = stage.testbed().continue_training(SETTLING, iterations).await;
-    let after = after.map_err(|error| CommandError::failed(&error))?;
+    let after = stage
+        .testbed()
+        .continue_training(SETTLING, iterations)
+        .await
+        .map_err(CommandError::failed)?;
     controller.shutdown().await;
     stage.close().await;
     Ok(MeasuredChange::new(&preview, &before, &after))
@@ -109,19 +112,21 @@ impl MeasuredChange {
         let mut jobs: Vec<JobForecast> =
             changes.map(|change| JobForecast::new(change, before, after)).collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let utilization = |foretold, outcome: &EmulationOutcome| ForecastFigure {
-            foretold: Some(foretold),
-            measured: Some(outcome.gpu_utilization()),
-        };
-        let foretold = &preview.gpu_utilization;
+        let forecast = &preview.gpu_utilization;
         let gpu_utilization = ValueChange {
-            before: utilization(foretold.before, before),
-            after: utilization(foretold.after, after),
+            before: ForecastFigure {
+                foretold: Some(forecast.before),
+                measured: Some(before.gpu_utilization()),
+            },
+            after: ForecastFigure {
+                foretold: Some(forecast.after),
+                measured: Some(after.gpu_utilization()),
+            },
         };
-        let figures = jobs.iter().map(|job| &job.iteration_seconds);
-        let figures = figures.chain([&gpu_utilization]);
-        let differences = figures.flat_map(|change| [change.before, change.after]);
-        let differences = differences.filter_map(ForecastFigure::relative_error);
+        let figures = jobs.iter().map(|job| &job.iteration_seconds).chain([&gpu_utilization]);
+        let differences = figures
+            .flat_map(|change| [change.before, change.after])
+            .filter_map(ForecastFigure::relative_error);
         Self {
             policy: preview.policy.clone(),
             largest_difference: differences.map(f64::abs).fold(0.0, f64::max),
@@ -165,10 +170,10 @@ impl MeasuredChange {
             };
             table.add_row([vec![job.id.clone(), level], before, after].concat());
         }
-        let share = |share: f64| format!("{:.1} %", share * 100.0);
-        let ValueChange { before, after } = self.gpu_utilization;
+        let [before, after] = [self.gpu_utilization.before, self.gpu_utilization.after]
+            .map(|figure| figure.table_cells(|share| format!("{:.1} %", share * 100.0)));
         let name = vec!["GPU utilisation".to_owned(), String::new()];
-        table.add_row([name, before.table_cells(share), after.table_cells(share)].concat());
+        table.add_row([name, before, after].concat());
         output::print_line(table)?;
         self.findings.iter().try_for_each(output::print_line)?;
         output::print_line(format_args!(
@@ -180,17 +185,18 @@ impl MeasuredChange {
 
 impl JobForecast {
     fn new(change: &JobChange, before: &EmulationOutcome, after: &EmulationOutcome) -> Self {
-        let figure = |foretold, outcome: &EmulationOutcome| {
-            let job = outcome.jobs.iter().find(|job| job.id.as_str() == change.id);
-            ForecastFigure { foretold, measured: job.and_then(|job| job.mean_iteration_seconds) }
-        };
+        let ValueChange { before: foretold_before, after: foretold_after } =
+            change.iteration_seconds;
+        let [before, after] =
+            [(foretold_before, before), (foretold_after, after)].map(|(foretold, outcome)| {
+                let job = outcome.jobs.iter().find(|job| job.id.as_str() == change.id);
+                let measured = job.and_then(|job| job.mean_iteration_seconds);
+                ForecastFigure { foretold, measured }
+            });
         Self {
             id: change.id.clone(),
             level: change.level.clone(),
-            iteration_seconds: ValueChange {
-                before: figure(change.iteration_seconds.before, before),
-                after: figure(change.iteration_seconds.after, after),
-            },
+            iteration_seconds: ValueChange { before, after },
         }
     }
 }
@@ -198,10 +204,12 @@ impl JobForecast {
 impl ForecastFigure {
     /// Foretold, measured, and the difference.
     fn table_cells(self, show: impl Fn(f64) -> String) -> Vec<String> {
-        let text = |value: Option<f64>| value.map_or("-".to_owned(), &show);
-        let difference = self.relative_error();
-        let difference = difference.map(|share| format!("{:+.1} %", share * 100.0));
-        let difference = difference.unwrap_or_default();
-        vec![text(self.foretold), text(self.measured), difference]
+        let [foretold, measured] =
+            [self.foretold, self.measured].map(|value| value.map_or("-".to_owned(), &show));
+        let difference = self
+            .relative_error()
+            .map(|share| format!("{:+.1} %", share * 100.0))
+            .unwrap_or_default();
+        vec![foretold, measured, difference]
     }
 }

@@ -120,8 +120,12 @@ impl DemoReport {
     pub(super) fn new(args: &DemoArgs, runs: &DemoRuns) -> Result<Self, CommandError> {
         let first = runs.comparisons.first().ok_or_else(|| missing_error("a comparison"))?;
         let plan = plan_document(&first.crux)?;
-        let jobs = runs.scenario.jobs.iter().zip(&runs.alone);
-        let jobs = jobs.map(|(job, alone)| job_report(&job.id, alone, first, &plan));
+        let jobs = runs
+            .scenario
+            .jobs
+            .iter()
+            .zip(&runs.alone)
+            .map(|(job, alone)| job_report(&job.id, alone, first, &plan));
         let ends =
             || runs.alone.iter().chain(runs.comparisons.iter().flat_map(|c| [&c.ecmp, &c.crux]));
         let strays: Vec<String> =
@@ -242,11 +246,11 @@ fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {
         ecmp: ecmp.outcome.gpu_utilization(),
         crux: crux.outcome.gpu_utilization(),
     };
-    let times = |run: &EmulatedRun| -> Vec<f64> {
+    let [crux_times, ecmp_times] = [crux, ecmp].map(|run| {
         let jobs = run.outcome.jobs.iter();
-        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN)).collect()
-    };
-    let changes = times(crux).into_iter().zip(times(ecmp)).map(|(crux, ecmp)| crux / ecmp - 1.0);
+        jobs.map(|job| job.mean_iteration_seconds.unwrap_or(f64::NAN))
+    });
+    let changes = crux_times.zip(ecmp_times).map(|(crux, ecmp)| crux / ecmp - 1.0);
     DemoSeedReport {
         seed: *seed,
         gpu_utilization_change: utilization.crux / utilization.ecmp - 1.0,
@@ -257,20 +261,23 @@ fn seed_report(comparison: &SeedComparison) -> DemoSeedReport {
 
 fn busiest_links(run: &EmulatedRun) -> Vec<BusyLinkReport> {
     let links = run.busiest.iter().take(BUSIEST);
-    let report = |(link, busy_fraction): &(String, f64)| BusyLinkReport {
-        link: link.clone(),
-        busy_fraction: *busy_fraction,
-    };
-    links.map(report).collect()
+    links
+        .map(|(link, busy_fraction): &(String, f64)| BusyLinkReport {
+            link: link.clone(),
+            busy_fraction: *busy_fraction,
+        })
+        .collect()
 }
 
 fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
-    let report = |flow: &planner::PlannedFlowDocument| FlowPathReport {
-        job: flow.job.clone(),
-        udp_src_port: flow.udp_src_port,
-        path: flow.path.clone(),
-    };
-    plan.flows.iter().map(report).collect()
+    plan.flows
+        .iter()
+        .map(|flow| FlowPathReport {
+            job: flow.job.clone(),
+            udp_src_port: flow.udp_src_port,
+            path: flow.path.clone(),
+        })
+        .collect()
 }
 
 impl fmt::Display for DemoReport {
@@ -359,8 +366,9 @@ impl DemoReport {
         let mut table =
             output::new_table(["busiest under ECMP", "busy", "busiest under Crux", "busy"]);
         for (ecmp, crux) in self.busiest_links.ecmp.iter().zip(&self.busiest_links.crux) {
-            let busy = |link: &BusyLinkReport| format!("{:.1} %", link.busy_fraction * 100.0);
-            table.add_row([ecmp.link.clone(), busy(ecmp), crux.link.clone(), busy(crux)]);
+            let cells = [ecmp, crux]
+                .map(|link| [link.link.clone(), format!("{:.1} %", link.busy_fraction * 100.0)]);
+            table.add_row(cells.concat());
         }
         table
     }

@@ -198,11 +198,13 @@ impl DemoScenario {
 
     /// When each job begins: somewhere within its first iteration, in seconds.
     pub(crate) fn start_seconds(&self) -> Vec<f64> {
-        let start = |job: &Job| {
-            let draw = draw_number(self.seed, &format!("start of {}", job.id));
-            job.compute_seconds * (draw % 1_000) as f64 / 1_000.0
-        };
-        self.jobs.iter().map(start).collect()
+        self.jobs
+            .iter()
+            .map(|job| {
+                let draw = draw_number(self.seed, &format!("start of {}", job.id));
+                job.compute_seconds * (draw % 1_000) as f64 / 1_000.0
+            })
+            .collect()
     }
 
     /// Jobs on a fabric that has their hosts.
@@ -212,8 +214,10 @@ impl DemoScenario {
         volumes: AllReduceVolumes,
         seed: u64,
     ) -> Result<Self, CommandError> {
-        let jobs = placed.iter().map(|placed| build_job(&fabric, placed, volumes, seed));
-        let jobs = jobs.collect::<Result<_, _>>()?;
+        let jobs = placed
+            .iter()
+            .map(|placed| build_job(&fabric, placed, volumes, seed))
+            .collect::<Result<_, _>>()?;
         Ok(Self { fabric, jobs, seed })
     }
 }
@@ -241,7 +245,7 @@ fn build_job(
         compute_seconds: profile.compute_seconds,
         overlap_from: profile.overlap_from,
         recent_slowdown: 0.0,
-        flows: ring_flows(fabric, placed, &members, (volumes.volume_of(placed.model)?, seed)),
+        flows: ring_flows(fabric, placed, &members, volumes.volume_of(placed.model)?, seed),
         gpus,
     })
 }
@@ -260,7 +264,8 @@ fn ring_flows(
     fabric: &Fabric,
     placed: &ScenarioJob<'_>,
     members: &[(HostId, &HostShare<'_>)],
-    (bytes, seed): (f64, u64),
+    bytes: f64,
+    seed: u64,
 ) -> Vec<Flow> {
     let hosts = members.len() as f64;
     let next = members.iter().cycle().skip(1);
@@ -283,8 +288,9 @@ fn ring_flows(
 /// A number of the random stream of that name: FNV-1a of the name, then the finaliser of
 /// SplitMix64, the same on every machine.
 fn draw_number(seed: u64, stream: &str) -> u64 {
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    let mut state = stream.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let mut state = stream.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     state = state.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -14,7 +14,7 @@ use p4::entry::EntryKey;
 use p4::fabric::{self as rows, FiveTuple, PortNumber, PriorityLevel};
 use p4::{ForwardingPipeline, diff_tables};
 use planner::{Plan, PlannedFlow};
-use topology::{Fabric, FabricNode, LinkId, SwitchId};
+use topology::{Fabric, FabricNode, SwitchId};
 
 use command_io::CommandError;
 
@@ -78,10 +78,8 @@ impl SwitchAuditor {
     ) -> Result<usize, CommandError> {
         let mut different = 0;
         for (switch, client) in &self.clients {
-            let actual = client
-                .read_all_tables(&self.pipeline)
-                .await
-                .map_err(|e| CommandError::failed(&e))?;
+            let actual =
+                client.read_all_tables(&self.pipeline).await.map_err(CommandError::failed)?;
             let nothing = p4::SwitchTables::default();
             let wanted = desired.tables.get(switch).map_or(&nothing, AsRef::as_ref);
             different += diff_tables(&self.pipeline.p4info, wanted, &actual).len();
@@ -122,29 +120,29 @@ impl SwitchAuditor {
         carried: &PortBytes,
         allowed: u64,
     ) -> Vec<String> {
-        let keys = planned.keys().chain(carried.keys().filter(|key| self.is_inside(key)));
-        let mut keys: Vec<_> = keys.collect();
+        let mut keys: Vec<_> =
+            planned.keys().chain(carried.keys().filter(|key| self.is_inside(key))).collect();
         keys.sort();
         keys.dedup();
-        let judge = |key: &(SwitchId, PortNumber, PriorityLevel)| {
-            let of = |bytes: &PortBytes| bytes.get(key).copied().unwrap_or(0);
-            let (planned, carried) = (of(planned), of(carried));
-            let fits = (planned..=planned + allowed).contains(&carried);
-            (!fits).then(|| {
-                let (switch, port, level) = (key.0, key.1.number(), key.2.number());
-                let switch = &self.fabric.switch(switch).name;
-                format!("{switch}:{port} level {level}: {carried} bytes, planned {planned}")
+        keys.into_iter()
+            .filter_map(|key: &(SwitchId, PortNumber, PriorityLevel)| {
+                let [planned, carried] =
+                    [planned, carried].map(|bytes| bytes.get(key).copied().unwrap_or(0));
+                let fits = (planned..=planned + allowed).contains(&carried);
+                (!fits).then(|| {
+                    let (switch, port, level) = (key.0, key.1.number(), key.2.number());
+                    let switch = &self.fabric.switch(switch).name;
+                    format!("{switch}:{port} level {level}: {carried} bytes, planned {planned}")
+                })
             })
-        };
-        keys.into_iter().filter_map(judge).collect()
+            .collect()
     }
 
     /// What every pin has counted, by switch.
     async fn read_pin_counts(&self) -> Result<PinCounts, CommandError> {
         let mut matched = PinCounts::new();
         for (switch, client) in &self.clients {
-            let counts =
-                client.read_pin_counts().await.map_err(|error| CommandError::failed(&error))?;
+            let counts = client.read_pin_counts().await.map_err(CommandError::failed)?;
             matched.insert(*switch, counts);
         }
         Ok(matched)
@@ -167,19 +165,20 @@ impl SwitchAuditor {
         flow: &PlannedFlow,
     ) -> Vec<(SwitchId, PortNumber, PriorityLevel)> {
         let level = plan.jobs.get(flow.job).map_or(0, |job| job.level);
-        let hop = |link: &LinkId| {
-            let from = self.fabric.link(*link).from;
-            let port = PortNumber::new(from.port).ok()?;
-            Some((from.node.switch()?, port, PriorityLevel::new(u32::from(level)).ok()?))
-        };
-        flow.links.iter().filter_map(hop).collect()
+        flow.links
+            .iter()
+            .filter_map(|link| {
+                let from = self.fabric.link(*link).from;
+                let port = PortNumber::new(from.port).ok()?;
+                Some((from.node.switch()?, port, PriorityLevel::new(u32::from(level)).ok()?))
+            })
+            .collect()
     }
 
     async fn read_port_bytes(&self) -> Result<PortBytes, CommandError> {
         let mut carried = PortBytes::new();
         for (switch, client) in &self.clients {
-            let counts =
-                client.read_port_level_counts().await.map_err(|e| CommandError::failed(&e))?;
+            let counts = client.read_port_level_counts().await.map_err(CommandError::failed)?;
             let of_switch = counts.into_iter();
             carried.extend(
                 of_switch.map(|((port, level), count)| ((*switch, port, level), count.bytes)),
@@ -205,7 +204,5 @@ async fn connect_client(
     address: &SwitchAddress,
     config: &Config,
 ) -> Result<SwitchClient, CommandError> {
-    SwitchClient::connect(address, &config.southbound)
-        .await
-        .map_err(|error| CommandError::failed(&error))
+    SwitchClient::connect(address, &config.southbound).await.map_err(CommandError::failed)
 }

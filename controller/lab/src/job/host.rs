@@ -41,16 +41,19 @@ pub(crate) struct HostArgs {
 }
 
 pub(super) fn run_host(args: &HostArgs) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::failed)?;
     runtime.block_on(serve_host(args))
 }
 
 async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
     let (fabric, jobs) = (&scenario.fabric, &scenario.jobs);
-    let unknown = || CommandError::input("--host", format_args!("no host {} here", args.host));
-    let host = fabric.host_named(&args.host).ok_or_else(unknown)?;
+    let host = fabric
+        .host_named(&args.host)
+        .ok_or_else(|| CommandError::input("--host", format_args!("no host {} here", args.host)))?;
     let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
     let settings = transport_settings(fabric, jobs, scale, TestbedOptions::default());
     let mut member = HostRuntime {
@@ -195,8 +198,7 @@ fn flow_addresses(fabric: &Fabric, flow: &Flow, host: HostId) -> Option<(Ipv4Add
 }
 
 async fn bind_socket(address: SocketAddr) -> Result<UdpSocket, CommandError> {
-    let socket = UdpSocket::bind(address).await;
-    socket.map_err(|error| CommandError::input(address, error))
+    UdpSocket::bind(address).await.map_err(|error| CommandError::input(address, error))
 }
 
 /// Listens on port 4791 of every NIC.

@@ -51,13 +51,12 @@ impl JobReporter {
         fabric: &Fabric,
         jobs: &[Job],
     ) -> Result<Self, CommandError> {
-        let wrong = |error| CommandError::input("--controller", error);
-        let uplink = ReportStream::open(contact).map_err(wrong)?;
+        let uplink = ReportStream::open(contact)
+            .map_err(|error| CommandError::input("--controller", error))?;
         let mut watch = JobMonitor::new(LIMITS);
         for document in jobs_document(fabric, jobs).jobs {
             let said = ProcessMessage::Job(Box::new(without_profile(document)));
-            let heard = watch.handle_message(LEAD, said, 0.0);
-            heard.map_err(|error| CommandError::failed(&error))?;
+            watch.handle_message(LEAD, said, 0.0).map_err(CommandError::failed)?;
         }
         let jobs = jobs.iter().map(IterationState::new).collect();
         Ok(Self { watch, uplink, jobs })

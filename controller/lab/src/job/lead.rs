@@ -54,8 +54,10 @@ pub(crate) struct LeadArgs {
 }
 
 pub(super) fn run_lead(args: &LeadArgs) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::failed)?;
     runtime.block_on(lead_run(args))?.print_result(args.output.format)
 }
 
@@ -73,8 +75,7 @@ async fn lead_run(args: &LeadArgs) -> Result<JobRunResult, CommandError> {
         lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
     }
     let began = unix_seconds(lead.since);
-    let range =
-        MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
+    let range = MeasuredIterations { skipped: Vec::new(), measured: usize::from(args.iterations) };
     let scale = TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?;
     loop {
         let trainings = lead.trainings.iter();
@@ -125,11 +126,10 @@ impl RunCoordinator {
         let (to_lead, reports) = mpsc::channel(REPORT_QUEUE);
         let mut hosts = BTreeMap::new();
         while !missing.is_empty() {
-            let late = |_| {
+            let accepted = timeout_at(deadline, listener.accept_host()).await.map_err(|_| {
                 let names: Vec<_> = missing.iter().cloned().collect();
                 CommandError::Failed(format!("hosts that have not reported: {}", names.join(", ")))
-            };
-            let accepted = timeout_at(deadline, listener.accept_host()).await.map_err(late)?;
+            })?;
             let (mut incoming, outgoing) = accepted?;
             let Some(HostMessage::Ready(host)) = incoming.next().await? else {
                 continue;
@@ -176,11 +176,9 @@ impl RunCoordinator {
                 }
             }
             report = self.reports.recv() => {
-                let gone = || CommandError::Failed("all hosts have gone".to_owned());
-                if let HostMessage::Done(flow) = report.ok_or_else(gone)?? {
+                if let HostMessage::Done(flow) = report.ok_or_else(|| CommandError::Failed("all hosts have gone".to_owned()))?? {
                     let now = duration_nanos(self.since.elapsed());
-                    let unknown = || CommandError::Failed(format!("a host ended flow {flow}"));
-                    let job = *self.jobs.get(flow as usize).ok_or_else(unknown)?;
+                    let job = *self.jobs.get(flow as usize).ok_or_else(|| CommandError::Failed(format!("a host ended flow {flow}")))?;
                     if let Some(teller) = &mut self.reporter {
                         teller.finish_flow(job, nanos_to_seconds(now));
                     }
@@ -251,10 +249,11 @@ impl RunCoordinator {
     }
 
     fn timeout_error(&self, jobs: &[Job]) -> CommandError {
-        let ended = jobs.iter().zip(&self.trainings);
-        let ended =
-            ended.map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()));
-        let ended: Vec<_> = ended.collect();
+        let ended: Vec<_> = jobs
+            .iter()
+            .zip(&self.trainings)
+            .map(|(job, training)| format!("{} {}", job.id, training.completed_iterations()))
+            .collect();
         CommandError::Failed(format!("out of patience; iterations ended: {}", ended.join(", ")))
     }
 }
@@ -277,16 +276,17 @@ fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
 
 fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
     let mut number = 0;
-    let of_job = |job: &Job| {
-        let mut flows: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for flow in &job.flows {
-            let host = fabric.host(fabric.nic(flow.src).host).name.clone();
-            flows.entry(host).or_default().push(number);
-            number += 1;
-        }
-        flows
-    };
-    jobs.iter().map(of_job).collect()
+    jobs.iter()
+        .map(|job| {
+            let mut flows: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+            for flow in &job.flows {
+                let host = fabric.host(fabric.nic(flow.src).host).name.clone();
+                flows.entry(host).or_default().push(number);
+                number += 1;
+            }
+            flows
+        })
+        .collect()
 }
 
 /// Waits for what a controller says.

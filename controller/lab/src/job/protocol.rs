@@ -90,10 +90,8 @@ impl MessageReader {
     pub(super) async fn next<T: for<'a> Deserialize<'a>>(
         &mut self,
     ) -> Result<Option<T>, CommandError> {
-        let line = self.0.next_line().await;
-        let line = line.map_err(|error| CommandError::failed(&error))?;
-        let message = line.map(|line| serde_json::from_str(&line)).transpose();
-        message.map_err(|error| CommandError::failed(&error))
+        let line = self.0.next_line().await.map_err(CommandError::failed)?;
+        line.map(|line| serde_json::from_str(&line)).transpose().map_err(CommandError::failed)
     }
 }
 
@@ -102,13 +100,13 @@ impl MessageWriter {
         &mut self,
         message: &impl Serialize,
     ) -> Result<(), CommandError> {
-        let line = serde_json::to_string(message).map_err(|error| CommandError::failed(&error))?;
+        let line = serde_json::to_string(message).map_err(CommandError::failed)?;
         let sent = async {
             self.0.write_all(line.as_bytes()).await?;
             self.0.write_all(b"\n").await?;
             self.0.flush().await
         };
-        sent.await.map_err(|error| CommandError::failed(&error))
+        sent.await.map_err(CommandError::failed)
     }
 }
 
@@ -152,7 +150,7 @@ impl LeadListener {
                 listener.accept().await.map(|(s, _)| Box::new(s) as BoxedStream)
             }
         };
-        stream.map(split_stream).map_err(|error| CommandError::failed(&error))
+        stream.map(split_stream).map_err(CommandError::failed)
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct RehearseArgs {
 
 pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     let scenario = args.documents.read_scenario()?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let training = TrainingOptions {
         scale: TimeScale::new(1.0).ok_or_else(|| CommandError::Failed("no scale".to_owned()))?,
         iterations: usize::from(args.iterations),
@@ -91,12 +91,10 @@ async fn train_with_events(
         });
     }
     let testbed = stage.testbed();
-    let outcome = testbed.run_iterations(training.iterations).await;
-    let outcome = outcome.map_err(|error| CommandError::failed(&error))?;
-    let faults = testbed.host_errors().await;
-    let faults = faults.map_err(|error| CommandError::failed(&error))?;
-    let begun = testbed.iteration_starts().await;
-    let mut begun = begun.map_err(|error| CommandError::failed(&error))?;
+    let outcome =
+        testbed.run_iterations(training.iterations).await.map_err(CommandError::failed)?;
+    let faults = testbed.host_errors().await.map_err(CommandError::failed)?;
+    let mut begun = testbed.iteration_starts().await.map_err(CommandError::failed)?;
     let since = began.as_nanos() as u64;
     begun.iter_mut().flatten().for_each(|at| *at -= since);
     controller.shutdown().await;

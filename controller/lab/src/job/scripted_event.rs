@@ -65,8 +65,8 @@ pub(super) fn read_events(
     events.sort_by(|a, b| a.after_seconds.total_cmp(&b.after_seconds));
     let whats = events.into_iter().map(|event| {
         let what = event.resolve_effect(fabric);
-        let wrong = |why| CommandError::input(file, format_args!("event {:?}: {why}", event.name));
-        what.map_err(wrong).map(|what| (event, what))
+        what.map_err(|why| CommandError::input(file, format_args!("event {:?}: {why}", event.name)))
+            .map(|what| (event, what))
     });
     whats.collect()
 }
@@ -76,18 +76,22 @@ impl ScriptedEvent {
         if !(0.0..1e9).contains(&self.after_seconds) {
             return Err("after_seconds: from 0 to a thousand million".to_owned());
         }
-        let cables = |name: &String, state| match fabric.links_named(name) {
-            none if none.is_empty() => {
-                Err(format!("the fabric has no cable {name}; write it as leaf1-spine1"))
-            }
-            links => Ok(ScriptedEffect::Cables(links, state)),
-        };
         match (&self.policy, &self.link_down, &self.link_up) {
             (Some(policy), None, None) => Ok(ScriptedEffect::Policy(Box::new(policy.clone()))),
-            (None, Some(name), None) => cables(name, WireState::Down),
-            (None, None, Some(name)) => cables(name, WireState::Up),
+            (None, Some(name), None) => cable_effect(fabric, name, WireState::Down),
+            (None, None, Some(name)) => cable_effect(fabric, name, WireState::Up),
             _ => Err("give one of policy, link_down and link_up".to_owned()),
         }
+    }
+}
+
+/// The effect on the cables between two nodes, named as `leaf1-spine1`.
+fn cable_effect(fabric: &Fabric, name: &str, state: WireState) -> Result<ScriptedEffect, String> {
+    match fabric.links_named(name) {
+        none if none.is_empty() => {
+            Err(format!("the fabric has no cable {name}; write it as leaf1-spine1"))
+        }
+        links => Ok(ScriptedEffect::Cables(links, state)),
     }
 }
 
@@ -100,8 +104,7 @@ impl ScriptedEffect {
     ) -> Result<(), CommandError> {
         match self {
             Self::Policy(policy) => {
-                let text =
-                    serde_json::to_string(policy).map_err(|error| CommandError::failed(&error))?;
+                let text = serde_json::to_string(policy).map_err(CommandError::failed)?;
                 let file = "policy.json".to_owned();
                 let wish = PreviewPolicyRequest {
                     policy: Some(PolicyFile { file, text }),
@@ -136,14 +139,16 @@ async fn set_cable(
     controller: &ControllerHandle,
 ) -> Result<(), CommandError> {
     let testbed = stage.testbed();
-    let done = testbed.network_handle().set_wire_state(testbed.cable_wire(link), state).await;
-    done.map_err(|error| CommandError::failed(&error))?;
+    testbed
+        .network_handle()
+        .set_wire_state(testbed.cable_wire(link), state)
+        .await
+        .map_err(CommandError::failed)?;
     let seen = match state {
         WireState::Down => PartHealth::Down,
         WireState::Up => PartHealth::Up,
     };
-    let told = controller.report_health(FabricPart::Cable(link), seen).await;
-    told.map_err(|error| CommandError::failed(&error))
+    controller.report_health(FabricPart::Cable(link), seen).await.map_err(CommandError::failed)
 }
 
 /// Waits until the controller uses a link, or does not any more, on every switch.
@@ -157,7 +162,7 @@ async fn await_usable(
         let realised = controller.current_rollout();
         if let Some(realised) = realised.filter(|it| it.fabric.is_usable(link) == used) {
             let verified = controller.await_verified(realised.generation, PATIENCE);
-            return verified.await.map(drop).map_err(|error| CommandError::failed(&error));
+            return verified.await.map(drop).map_err(CommandError::failed);
         }
         sleep(LOOK).await;
     }

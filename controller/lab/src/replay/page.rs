@@ -16,8 +16,8 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
     let first = replays.outcomes.first();
     let placement = first.map_or("", |outcome| outcome.placement.as_str());
     let title = format!("Replay under {placement}");
-    let notes = replays.notes.iter();
-    let notes: String = notes.map(|note| format!("<li>{}</li>\n", escape_html(note))).collect();
+    let notes: String =
+        replays.notes.iter().map(|note| format!("<li>{}</li>\n", escape_html(note))).collect();
     let body = format!(
         "<h1>{title}</h1>\n<ul>\n{notes}</ul>\n{}{}",
         render_section(
@@ -32,12 +32,15 @@ pub(super) fn render_page(replays: &ReplayComparison) -> String {
 
 fn render_summary(replays: &ReplayComparison) -> String {
     let headings: String = HEADINGS.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let row = |outcome: &ReplayOutcome| {
-        let [name, values @ ..] = outcome_cells(outcome);
-        let values: String = values.iter().map(|value| format!("<td>{value}</td>")).collect();
-        format!("<tr><th scope=\"row\">{name}</th>{values}</tr>\n")
-    };
-    let rows: String = replays.outcomes.iter().map(row).collect();
+    let rows: String = replays
+        .outcomes
+        .iter()
+        .map(|outcome| {
+            let [name, values @ ..] = outcome_cells(outcome);
+            let values: String = values.iter().map(|value| format!("<td>{value}</td>")).collect();
+            format!("<tr><th scope=\"row\">{name}</th>{values}</tr>\n")
+        })
+        .collect();
     format!(
         "<div class=\"wide\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\
          </table></div>\n"
@@ -53,25 +56,27 @@ fn render_hours(replays: &ReplayComparison) -> String {
         ("GPUs that jobs hold", "GPUs", |hour| hour.held_gpus),
         ("Jobs that wait", "jobs", |hour| hour.waiting_jobs),
     ];
-    let one = |(heading, unit, value): (&str, &str, HourMeasure)| {
-        render_section(
-            heading,
-            "By hour.",
-            &full_figure(&draw_hours(replays, unit, value), &scheduler_legend(replays)),
-        )
-    };
-    series.into_iter().map(one).collect()
+    series
+        .into_iter()
+        .map(|(heading, unit, value)| {
+            render_section(
+                heading,
+                "By hour.",
+                &full_figure(&draw_hours(replays, unit, value), &scheduler_legend(replays)),
+            )
+        })
+        .collect()
 }
 
 fn draw_hours(replays: &ReplayComparison, unit: &str, value: HourMeasure) -> String {
-    let hours = replays.outcomes.iter().map(|outcome| outcome.hours.len()).max();
-    let hours = hours.unwrap_or(0).max(1);
-    let line = |outcome: &ReplayOutcome| {
+    let hours =
+        replays.outcomes.iter().map(|outcome| outcome.hours.len()).max().unwrap_or(0).max(1);
+    let mut drawn = Vec::new();
+    for outcome in replays.outcomes.iter().rev() {
         let mut values: Vec<f64> = outcome.hours.iter().map(value).collect();
         values.resize(hours, 0.0);
-        StepSeries { values, shade: scheduler_shade(&outcome.scheduler) }
-    };
-    let drawn: Vec<StepSeries> = replays.outcomes.iter().rev().map(line).collect();
+        drawn.push(StepSeries { values, shade: scheduler_shade(&outcome.scheduler) });
+    }
     let most = drawn.iter().flat_map(|line| &line.values).copied().fold(1.0, f64::max);
     let axes = FigureAxes {
         x: "days",

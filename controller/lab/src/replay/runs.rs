@@ -112,9 +112,10 @@ impl CheckpointFile {
     }
 
     fn write_checkpoint(&self, checkpoint: &ReplayCheckpoint) -> Result<(), CommandError> {
-        let text = serde_json::to_vec(checkpoint).map_err(|error| CommandError::failed(&error))?;
+        let text = serde_json::to_vec(checkpoint).map_err(CommandError::failed)?;
         let beside = format!("{}.new", self.file);
-        let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.file));
-        written.map_err(|error| CommandError::input(&self.file, error))
+        fs::write(&beside, text)
+            .and_then(|()| fs::rename(&beside, &self.file))
+            .map_err(|error| CommandError::input(&self.file, error))
     }
 }

@@ -1,6 +1,5 @@
 //! Crux, Fig. 7: a GPT alone, and while a BERT shares its leaf-spine links (Crux §2.2).
 
-use planner::Job;
 use simulator::{IsolatedJob, Scheduler, SimulationExperiment, SimulationOutcome};
 
 use super::report::{MeasureRow, PaperReproduction, percent_change};
@@ -15,8 +14,7 @@ const SECONDS: f64 = 600.0;
 pub(super) fn reproduce_fig7(options: SeedOptions) -> Result<PaperReproduction, CommandError> {
     let scenario = DemoScenario::calibration_case(CALIBRATED, options.seed)?;
     let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
-    let alone =
-        IsolatedJob::for_experiment(&experiment).map_err(|error| CommandError::failed(&error))?;
+    let alone = IsolatedJob::for_experiment(&experiment).map_err(CommandError::failed)?;
     let shared = testbed::simulate_outcome(&experiment, Scheduler::Ecmp)?;
     let seconds = |job: usize| {
         let alone = alone[job].iteration_seconds.unwrap_or(f64::NAN);
@@ -59,15 +57,14 @@ fn lost_utilisation(
     alone: &[IsolatedJob],
     shared: &SimulationOutcome,
 ) -> f64 {
-    let jobs = experiment.input.jobs.iter().zip(alone);
-    let busy = |(job, alone): (&Job, &IsolatedJob)| {
+    let (mut all_gpus, mut busy_gpus) = (0.0, 0.0);
+    for (job, alone) in experiment.input.jobs.iter().zip(alone) {
         let gpus = f64::from(job.gpu_count());
         let share = alone.iteration_seconds.map(|seconds| job.compute_seconds / seconds);
-        (gpus, gpus * share.unwrap_or(0.0))
-    };
-    let (gpus, busy): (Vec<f64>, Vec<f64>) = jobs.map(busy).unzip();
-    let all_alone = busy.iter().sum::<f64>() / gpus.iter().sum::<f64>();
-    percent_change(all_alone, shared.gpu_utilization)
+        all_gpus += gpus;
+        busy_gpus += gpus * share.unwrap_or(0.0);
+    }
+    percent_change(busy_gpus / all_gpus, shared.gpu_utilization)
 }
 
 #[cfg(test)]

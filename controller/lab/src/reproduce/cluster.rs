@@ -77,8 +77,7 @@ impl ReplayWorkload {
             hours,
             ..TraceComposition::lingjun_like().limited_to(cluster.total_gpus())
         };
-        let composed =
-            compose_trace(&composition, seed).map_err(|error| CommandError::failed(&error))?;
+        let composed = compose_trace(&composition, seed).map_err(CommandError::failed)?;
         Ok(ReplaySetup {
             fabric,
             cluster,
@@ -131,8 +130,7 @@ struct ReplayRuns {
 impl ReplayRuns {
     /// What came of one way, by seed.
     fn outcomes_of(&self, way: SchedulingScheme) -> Result<Vec<&ReplayOutcome>, CommandError> {
-        let place = self.ways.iter().position(|other| *other == way);
-        let place = place.ok_or_else(|| {
+        let place = self.ways.iter().position(|other| *other == way).ok_or_else(|| {
             let (placement, scheduler) = (way.placement, way.scheduler);
             CommandError::Failed(format!("nothing was replayed as {placement}, {scheduler}"))
         })?;
@@ -155,8 +153,10 @@ impl ReplayRuns {
         way: SchedulingScheme,
         other: SchedulingScheme,
     ) -> Result<Vec<f64>, CommandError> {
-        let pairs = self.measure_by_seed(way, per_cent)?.into_iter();
-        let pairs = pairs.zip(self.measure_by_seed(other, per_cent)?);
+        let pairs = self
+            .measure_by_seed(way, per_cent)?
+            .into_iter()
+            .zip(self.measure_by_seed(other, per_cent)?);
         Ok(pairs.map(|(of, other)| of - other).collect())
     }
 
@@ -166,8 +166,10 @@ impl ReplayRuns {
         way: SchedulingScheme,
         other: SchedulingScheme,
     ) -> Result<Vec<f64>, CommandError> {
-        let pairs = self.measure_by_seed(way, per_cent)?.into_iter();
-        let pairs = pairs.zip(self.measure_by_seed(other, per_cent)?);
+        let pairs = self
+            .measure_by_seed(way, per_cent)?
+            .into_iter()
+            .zip(self.measure_by_seed(other, per_cent)?);
         Ok(pairs.map(|(of, other)| percent_change(other, of)).collect())
     }
 }
@@ -186,8 +188,9 @@ fn list_assumptions(more: &[&str]) -> Vec<String> {
          where no other placement is named.",
         "Utilisation is of the GPU time that jobs hold; a job runs the iterations that take it as \
          long as the trace says when alone.",
-    ];
-    let all = all.iter().chain(more);
+    ]
+    .iter()
+    .chain(more);
     all.map(|text| (*text).to_owned()).collect()
 }
 

@@ -151,22 +151,24 @@ fn swept_variants() -> [(&'static str, CriusVariant); 4] {
 
 fn absolute_rows(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
     let names = ["Crius"].into_iter().chain(RIVALS).enumerate();
-    let rows = names.flat_map(|(policy, name)| {
-        let (ended, completion, speed) = TESTBED[policy];
-        let of = |measure: fn(&RoundOutcome) -> f64| -> Vec<f64> {
-            runs.iter().map(|run| measure(&run[policy])).collect()
-        };
-        let row = |measure: &str, unit, paper, values: &[f64]| {
-            MeasureRow::new(format!("{measure}, {name}"), unit, Some(paper), values)
-        };
-        let ended =
-            row("jobs ended", "jobs", ended, &of(|run| run.completion_seconds.len() as f64));
-        let completion = row("completion of ended jobs", "s", completion, &of(completion_seconds));
-        let speed =
-            row("throughput", "samples/s", speed, &of(RoundOutcome::mean_samples_per_second));
-        [ended, completion, speed]
-    });
-    let mut rows: Vec<MeasureRow> = rows.collect();
+    let mut rows: Vec<MeasureRow> = names
+        .flat_map(|(policy, name)| {
+            let (ended, completion, speed) = TESTBED[policy];
+            let of = |measure: fn(&RoundOutcome) -> f64| -> Vec<f64> {
+                runs.iter().map(|run| measure(&run[policy])).collect()
+            };
+            let row = |measure: &str, unit, paper, values: &[f64]| {
+                MeasureRow::new(format!("{measure}, {name}"), unit, Some(paper), values)
+            };
+            let ended =
+                row("jobs ended", "jobs", ended, &of(|run| run.completion_seconds.len() as f64));
+            let completion =
+                row("completion of ended jobs", "s", completion, &of(completion_seconds));
+            let speed =
+                row("throughput", "samples/s", speed, &of(RoundOutcome::mean_samples_per_second));
+            [ended, completion, speed]
+        })
+        .collect();
     // Like beside like.
     rows.sort_by_key(|row| ["jobs", "s", "samples/s"].iter().position(|unit| row.unit == *unit));
     rows
@@ -174,44 +176,52 @@ fn absolute_rows(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
 
 /// By how much Crius cuts completion times, in three ways of counting.
 fn cut_rows(runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
-    let rows = RIVALS.iter().zip(TESTBED_CUTS).enumerate();
-    let rows = rows.flat_map(|(rival, (name, (padded, ended)))| {
-        let row = |how: &str, paper, cut: fn(&[RoundOutcome], usize) -> f64| {
-            let cuts: Vec<f64> = runs.iter().map(|run| cut(run, rival + 1)).collect();
-            let measure = format!("completion against {name}, {how}");
-            MeasureRow::new(measure, "% less", paper, &cuts)
-        };
-        [
-            row("padded", Some(padded), padded_cut),
-            row("ended jobs", Some(ended), ended_cut),
-            row("jobs that both ended", None, common_cut),
-        ]
-    });
+    let rows =
+        RIVALS.iter().zip(TESTBED_CUTS).enumerate().flat_map(|(rival, (name, (padded, ended)))| {
+            let row = |how: &str, paper, cut: fn(&[RoundOutcome], usize) -> f64| {
+                let cuts: Vec<f64> = runs.iter().map(|run| cut(run, rival + 1)).collect();
+                let measure = format!("completion against {name}, {how}");
+                MeasureRow::new(measure, "% less", paper, &cuts)
+            };
+            [
+                row("padded", Some(padded), padded_cut),
+                row("ended jobs", Some(ended), ended_cut),
+                row("jobs that both ended", None, common_cut),
+            ]
+        });
     rows.collect()
 }
 
 /// By how much, counted as the authors do, in a variant.
 fn padded_rows(prefix: &str, runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
-    let row = |(rival, name): (usize, &&str)| {
-        let cuts: Vec<f64> = runs.iter().map(|run| padded_cut(run, rival + 1)).collect();
-        let measure = format!("{prefix}completion against {name}, padded");
-        MeasureRow::new(measure, "% less", None, &cuts)
-    };
-    RIVALS.iter().enumerate().map(row).collect()
+    RIVALS
+        .iter()
+        .enumerate()
+        .map(|(rival, name)| {
+            let cuts: Vec<f64> = runs.iter().map(|run| padded_cut(run, rival + 1)).collect();
+            let measure = format!("{prefix}completion against {name}, padded");
+            MeasureRow::new(measure, "% less", None, &cuts)
+        })
+        .collect()
 }
 
 /// Throughput of Crius in units of its rivals'; the paper's where nothing is varied.
 fn speed_rows(prefix: &str, runs: &[Vec<RoundOutcome>]) -> Vec<MeasureRow> {
-    let row = |(rival, name): (usize, &&str)| {
-        let ratio = |run: &Vec<RoundOutcome>| {
-            run[0].mean_samples_per_second() / run[rival + 1].mean_samples_per_second()
-        };
-        let paper = prefix.is_empty().then(|| TESTBED[0].2 / TESTBED[rival + 1].2);
-        let ratios: Vec<f64> = runs.iter().map(ratio).collect();
-        let measure = format!("{prefix}throughput / {name}");
-        MeasureRow::new(measure, "ratio", paper, &ratios)
-    };
-    RIVALS.iter().enumerate().map(row).collect()
+    RIVALS
+        .iter()
+        .enumerate()
+        .map(|(rival, name)| {
+            let paper = prefix.is_empty().then(|| TESTBED[0].2 / TESTBED[rival + 1].2);
+            let ratios: Vec<f64> = runs
+                .iter()
+                .map(|run| {
+                    run[0].mean_samples_per_second() / run[rival + 1].mean_samples_per_second()
+                })
+                .collect();
+            let measure = format!("{prefix}throughput / {name}");
+            MeasureRow::new(measure, "ratio", paper, &ratios)
+        })
+        .collect()
 }
 
 /// Seconds that the jobs that ended took in the mean.

@@ -19,8 +19,8 @@ pub(super) fn reproduce_fig16(options: SeedOptions) -> Result<PaperReproduction,
     let numbers = (0..CASES).into_par_iter();
     let examined: Vec<CaseResult> =
         numbers.map(|number| examine_case(&generate_case(options.seed, number))).collect();
-    let report = DecisionReport::new(options.seed, &examined);
-    let report = report.ok_or_else(|| CommandError::Failed("no case was drawn".to_owned()))?;
+    let report = DecisionReport::new(options.seed, &examined)
+        .ok_or_else(|| CommandError::Failed("no case was drawn".to_owned()))?;
     Ok(PaperReproduction {
         about: "Paths, order of jobs and compression, each with the optimum of the others."
             .to_owned(),

@@ -42,9 +42,10 @@ const KINDS: [f64; 2] = [117.0, 127.0];
 
 /// Sixteen hosts with two A40 each and sixteen with two A10.
 pub(super) fn crius_cluster() -> GpuCluster {
-    let host = |number: u32| ClusterHost { gpus: 2, leaf: number / 8, kind: number / 16 };
     GpuCluster {
-        hosts: (0..32).map(host).collect(),
+        hosts: (0..32)
+            .map(|number| ClusterHost { gpus: 2, leaf: number / 8, kind: number / 16 })
+            .collect(),
         kinds: ["A40", "A10"].map(str::to_owned).to_vec(),
     }
 }
@@ -110,8 +111,9 @@ fn draw_index<const N: usize>(weights: [f64; N], random: &mut ChaCha8Rng) -> usi
 
 /// Iterations of the job at a quantile, whole.
 fn iterations_at(share: f64) -> f64 {
-    let above = ITERATIONS.partition_point(|(quantile, _)| *quantile <= share);
-    let above = above.clamp(1, ITERATIONS.len() - 1);
+    let above = ITERATIONS
+        .partition_point(|(quantile, _)| *quantile <= share)
+        .clamp(1, ITERATIONS.len() - 1);
     let ((left, least), (right, most)) = (ITERATIONS[above - 1], ITERATIONS[above]);
     (least + (share - left) / (right - left) * (most - least)).round()
 }

@@ -23,8 +23,11 @@ pub(super) fn render_page(reproductions: &[PaperReproduction]) -> String {
 }
 
 fn render_reproduction(reproduction: &PaperReproduction) -> String {
-    let assumed = reproduction.assumptions.iter();
-    let assumed: String = assumed.map(|text| format!("<li>{}</li>\n", escape_html(text))).collect();
+    let assumed: String = reproduction
+        .assumptions
+        .iter()
+        .map(|text| format!("<li>{}</li>\n", escape_html(text)))
+        .collect();
     let parts: String = rows_by_part(&reproduction.rows).map(render_part).collect();
     let body = format!("{parts}<h3>Assumed</h3>\n<ul>\n{assumed}</ul>\n{}", reproduction.figures,);
     let about = format!("{} {}", reproduction.about, reproduction.source);
@@ -40,20 +43,22 @@ fn render_part((name, rows): (&str, &[MeasureRow])) -> String {
 }
 
 fn render_table(rows: &[MeasureRow]) -> String {
-    let cells = |row: &MeasureRow| {
-        let [least, most] = row.ours_range;
-        format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{} to {}</td>\
+    let rows: String = rows
+        .iter()
+        .map(|row| {
+            let [least, most] = row.ours_range;
+            format!(
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{} to {}</td>\
              <td>{}</td></tr>\n",
-            escape_html(&row.measure),
-            row.paper.map_or_else(|| "-".to_owned(), digits),
-            digits(row.ours),
-            digits(least),
-            digits(most),
-            row.unit,
-        )
-    };
-    let rows: String = rows.iter().map(cells).collect();
+                escape_html(&row.measure),
+                row.paper.map_or_else(|| "-".to_owned(), digits),
+                digits(row.ours),
+                digits(least),
+                digits(most),
+                row.unit,
+            )
+        })
+        .collect();
     format!(
         "<div class=\"wide\"><table>\n<thead><tr><th>measure</th><th>{}paper</th><th>{}ours</th>\
          <th>least to most</th><th>unit</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
@@ -75,24 +80,27 @@ fn render_plots(rows: &[MeasureRow]) -> String {
         legend_entry("ours", OURS),
         legend_entry("paper", PAPER)
     );
-    let plot = |unit: &str| {
-        let rows = rows.iter().filter(|row| row.unit == unit);
-        full_figure(&draw_measures(unit, &rows.collect::<Vec<_>>()), &legend)
-    };
-    units.into_iter().map(plot).collect()
+    units
+        .into_iter()
+        .map(|unit| {
+            let rows = rows.iter().filter(|row| row.unit == unit);
+            full_figure(&draw_measures(unit, &rows.collect::<Vec<_>>()), &legend)
+        })
+        .collect()
 }
 
 fn draw_measures(unit: &str, rows: &[&MeasureRow]) -> String {
-    let drawn = |row: &&MeasureRow| {
-        let paper = row.paper.map(|paper| (paper, PAPER));
-        let values = std::iter::once((row.ours, OURS)).chain(paper);
-        figure::FigureRow {
-            name: row.measure.clone(),
-            values: values.collect(),
-            note: String::new(),
-        }
-    };
-    let drawn: Vec<figure::FigureRow> = rows.iter().map(drawn).collect();
+    let drawn: Vec<figure::FigureRow> = rows
+        .iter()
+        .map(|row| {
+            let paper = row.paper.map(|paper| (paper, PAPER));
+            figure::FigureRow {
+                name: row.measure.clone(),
+                values: std::iter::once((row.ours, OURS)).chain(paper).collect(),
+                note: String::new(),
+            }
+        })
+        .collect();
     let values = drawn.iter().flat_map(|row| &row.values);
     let axes = FigureAxes {
         x: unit,

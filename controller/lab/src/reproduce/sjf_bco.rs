@@ -112,12 +112,14 @@ pub(super) fn reproduce_fig5(options: SeedOptions) -> Result<PaperReproduction, 
 
 /// By seed, the makespan of SJF-BCO under one bound on small jobs.
 fn makespans_of(options: SeedOptions, kappa: u32, gradient: f64) -> Result<Vec<f64>, CommandError> {
-    let makespan = |seed: u64| {
-        let problem = draw_problem(seed, 20, gradient);
-        let best = placed_under_least(&problem, || PlacementRule::Kappa(kappa));
-        best.map(|best| best.makespan as f64).ok_or_else(too_tight)
-    };
-    options.all_seeds().map(makespan).collect()
+    options
+        .all_seeds()
+        .map(|seed| {
+            let problem = draw_problem(seed, 20, gradient);
+            let best = placed_under_least(&problem, || PlacementRule::Kappa(kappa));
+            best.map(|best| best.makespan as f64).ok_or_else(too_tight)
+        })
+        .collect()
 }
 
 /// Makespans of four policies on 10, 15 and 20 servers.
@@ -168,21 +170,23 @@ fn run_policies(
     servers: usize,
     gradient: f64,
 ) -> Result<Vec<Vec<PolicyMakespan>>, CommandError> {
-    let run = |seed: u64| {
-        let problem = draw_problem(seed, servers, gradient);
-        let random = Box::new(seeded_stream(seed, 3));
-        let runs = [
-            sjf_bco::find_schedule(&problem, BoundSearch::Feasible),
-            placed_under_least(&problem, || PlacementRule::ListScheduling),
-            placed_under_least(&problem, || PlacementRule::FirstFit),
-            complete_schedule(&problem, &mut PlacementRule::Random(random), HORIZON),
-        ];
-        let runs = runs.iter().map(|found| {
-            found.as_ref().map(|found| PolicyMakespan::from_schedule(&problem, found))
-        });
-        runs.collect::<Option<Vec<PolicyMakespan>>>().ok_or_else(too_tight)
-    };
-    options.all_seeds().map(run).collect()
+    options
+        .all_seeds()
+        .map(|seed| {
+            let problem = draw_problem(seed, servers, gradient);
+            let random = Box::new(seeded_stream(seed, 3));
+            [
+                sjf_bco::find_schedule(&problem, BoundSearch::Feasible),
+                placed_under_least(&problem, || PlacementRule::ListScheduling),
+                placed_under_least(&problem, || PlacementRule::FirstFit),
+                complete_schedule(&problem, &mut PlacementRule::Random(random), HORIZON),
+            ]
+            .iter()
+            .map(|found| found.as_ref().map(|found| PolicyMakespan::from_schedule(&problem, found)))
+            .collect::<Option<Vec<PolicyMakespan>>>()
+            .ok_or_else(too_tight)
+        })
+        .collect()
 }
 
 fn too_tight() -> CommandError {
@@ -190,23 +194,30 @@ fn too_tight() -> CommandError {
 }
 
 fn makespan_rows(prefix: &str, paper: [f64; 4], runs: &[Vec<PolicyMakespan>]) -> Vec<MeasureRow> {
-    let row = |(policy, name): (usize, &&str)| {
-        let makespans: Vec<f64> = runs.iter().map(|run| run[policy].makespan).collect();
-        let measure = format!("{prefix}makespan, {name}");
-        MeasureRow::new(measure, "slots", Some(paper[policy]), &makespans)
-    };
-    POLICIES.iter().enumerate().map(row).collect()
+    POLICIES
+        .iter()
+        .enumerate()
+        .map(|(policy, name)| {
+            let makespans: Vec<f64> = runs.iter().map(|run| run[policy].makespan).collect();
+            let measure = format!("{prefix}makespan, {name}");
+            MeasureRow::new(measure, "slots", Some(paper[policy]), &makespans)
+        })
+        .collect()
 }
 
 /// Makespans of the others in units of that of SJF-BCO.
 fn ratio_rows(prefix: &str, paper: [f64; 4], runs: &[Vec<PolicyMakespan>]) -> Vec<MeasureRow> {
-    let row = |(policy, name): (usize, &&str)| {
-        let ratios = runs.iter().map(|run| run[policy].makespan / run[0].makespan);
-        let ratios: Vec<f64> = ratios.collect();
-        let paper = Some(paper[policy] / paper[0]);
-        MeasureRow::new(format!("{prefix}{name} / SJF-BCO"), "ratio", paper, &ratios)
-    };
-    POLICIES.iter().enumerate().skip(1).map(row).collect()
+    POLICIES
+        .iter()
+        .enumerate()
+        .skip(1)
+        .map(|(policy, name)| {
+            let ratios: Vec<f64> =
+                runs.iter().map(|run| run[policy].makespan / run[0].makespan).collect();
+            let paper = Some(paper[policy] / paper[0]);
+            MeasureRow::new(format!("{prefix}{name} / SJF-BCO"), "ratio", paper, &ratios)
+        })
+        .collect()
 }
 
 /// The complete schedule under the least bound on load that admits one.
@@ -247,9 +258,8 @@ fn draw_problem(seed: u64, servers: usize, gradient: f64) -> PlacementProblem {
         jobs.swap(place, random.random_range(0..=place));
     }
     let mut random = seeded_stream(seed, 2);
-    let server = |_| SERVERS[random.random_range(0..SERVERS.len())];
     PlacementProblem {
-        servers: (0..servers).map(server).collect(),
+        servers: (0..servers).map(|_| SERVERS[random.random_range(0..SERVERS.len())]).collect(),
         jobs,
         running: Vec::new(),
         communication: CONSTANTS,

@@ -41,7 +41,7 @@ pub(super) fn reproduce_fig24(options: SeedOptions) -> Result<PaperReproduction,
         let scenario = draw_snapshot(&fabric, seed)?;
         let experiment = testbed::default_experiment(scenario.fabric, scenario.jobs, SECONDS);
         let compared = compare::compare_schedulers(experiment, &Scheduler::ALL, Vec::new());
-        seen.push(compared.map_err(|error| CommandError::failed(&error))?);
+        seen.push(compared.map_err(CommandError::failed)?);
     }
     let figures = seen.first().map_or_else(String::new, compare::page::render_wires);
     Ok(PaperReproduction {

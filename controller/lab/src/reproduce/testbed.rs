@@ -162,35 +162,44 @@ fn measure_gains(
     connections: u16,
     scenario: impl Fn(u64) -> Result<DemoScenario, CommandError>,
 ) -> Result<Vec<CruxGain>, CommandError> {
-    let gain = |seed: u64| {
-        let DemoScenario { fabric, jobs, .. } = scenario(seed)?;
-        let jobs = jobs.into_iter().map(|job| split_flows(job, connections)).collect();
-        let experiment = default_experiment(fabric, jobs, SECONDS);
-        let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
-        let with = simulate_outcome(&experiment, Scheduler::Crux)?;
-        let jobs = without.jobs.iter().zip(&with.jobs).filter_map(|(without, with)| {
-            let seconds = (without.mean_iteration_seconds?, with.mean_iteration_seconds?);
-            Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
-        });
-        Ok(CruxGain {
-            utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
-            jobs: jobs.collect(),
+    options
+        .all_seeds()
+        .map(|seed| {
+            let DemoScenario { fabric, jobs, .. } = scenario(seed)?;
+            let jobs = jobs.into_iter().map(|job| split_flows(job, connections)).collect();
+            let experiment = default_experiment(fabric, jobs, SECONDS);
+            let without = simulate_outcome(&experiment, Scheduler::Ecmp)?;
+            let with = simulate_outcome(&experiment, Scheduler::Crux)?;
+            let jobs = without.jobs.iter().zip(&with.jobs).filter_map(|(without, with)| {
+                let seconds = (without.mean_iteration_seconds?, with.mean_iteration_seconds?);
+                Some((with.id.clone(), percent_change(seconds.0, seconds.1)))
+            });
+            Ok(CruxGain {
+                utilisation: percent_change(without.gpu_utilization, with.gpu_utilization),
+                jobs: jobs.collect(),
+            })
         })
-    };
-    options.all_seeds().map(gain).collect()
+        .collect()
 }
 
 /// The job with each flow split over so many connections, on UDP ports from that of the flow on.
 fn split_flows(job: Job, connections: u16) -> Job {
-    let split = |flow: &Flow| {
-        let flow = flow.clone();
-        (0..connections).map(move |connection| Flow {
-            bytes: flow.bytes / f64::from(connections),
-            udp_src_port: 0xC000 | flow.udp_src_port.wrapping_add(connection.wrapping_mul(1_009)),
-            ..flow.clone()
-        })
-    };
-    Job { flows: job.flows.iter().flat_map(split).collect(), ..job }
+    Job {
+        flows: job
+            .flows
+            .iter()
+            .flat_map(|flow| {
+                let flow = flow.clone();
+                (0..connections).map(move |connection| Flow {
+                    bytes: flow.bytes / f64::from(connections),
+                    udp_src_port: 0xC000
+                        | flow.udp_src_port.wrapping_add(connection.wrapping_mul(1_009)),
+                    ..flow.clone()
+                })
+            })
+            .collect(),
+        ..job
+    }
 }
 
 /// An experiment without failures under the default policy.
@@ -212,8 +221,8 @@ pub(super) fn simulate_outcome(
     experiment: &SimulationExperiment,
     scheduler: Scheduler,
 ) -> Result<SimulationOutcome, CommandError> {
-    let simulated = simulator::simulate_experiment(experiment, scheduler, &mut |_| {});
-    let simulated = simulated.map_err(|error| CommandError::failed(&error))?;
+    let simulated = simulator::simulate_experiment(experiment, scheduler, &mut |_| {})
+        .map_err(CommandError::failed)?;
     Ok(simulated.outcome)
 }
 

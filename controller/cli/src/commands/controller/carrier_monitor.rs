@@ -86,8 +86,11 @@ impl InterfaceCables {
             PortState::Up => self.without_carrier.remove(&news.name),
             PortState::Down | PortState::Absent => self.without_carrier.insert(news.name.clone()),
         };
-        let is_end = |name: &&String| self.by_name.get(*name) == Some(&cable);
-        let health = match self.without_carrier.iter().find(is_end) {
+        let health = match self
+            .without_carrier
+            .iter()
+            .find(|name| self.by_name.get(*name) == Some(&cable))
+        {
             Some(_) => PartHealth::Down,
             None => PartHealth::Up,
         };

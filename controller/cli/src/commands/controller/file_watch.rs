@@ -44,11 +44,13 @@ impl FileWatch {
 }
 
 fn file_stamps(files: &[PathBuf]) -> Vec<FileStamp> {
-    let outside = |file: &PathBuf| {
-        let metadata = std::fs::metadata(file).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
-    };
-    files.iter().map(outside).collect()
+    files
+        .iter()
+        .map(|file| {
+            let metadata = std::fs::metadata(file).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        })
+        .collect()
 }
 
 /// Something that counts once it is seen twice in a row.

@@ -65,7 +65,7 @@ pub(crate) fn run_discover(args: &DiscoverArgs) -> Result<(), CommandError> {
     raw.election.term = 0;
     let config = Config::try_from(raw).map_err(|error| CommandError::input("--ports", error))?;
     let lasts = Duration::from_secs(args.seconds);
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandError::failed(&error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     let survey = runtime.block_on(discovery::discover_once(&GrpcNetwork, &fabric, &config, lasts));
     print_discovery(args, &fabric, &survey)
 }
@@ -88,7 +88,7 @@ fn print_discovery(
     let found = discovery::document_observed_fabric(fabric, &survey.topology, assumed);
     found.findings.iter().for_each(print_finding);
     let text = document::print_document(&found.document, DocumentFormat::Json);
-    output::print_line(text.map_err(|error| CommandError::failed(&error))?)
+    output::print_line(text.map_err(CommandError::failed)?)
 }
 
 fn print_finding(finding: &Finding) {

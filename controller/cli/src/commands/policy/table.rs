@@ -38,12 +38,14 @@ pub(super) fn print_preview(preview: &PolicyPreview) -> Result<(), CommandError>
 fn job_table(preview: &PolicyPreview) -> Table {
     let mut table = output::new_table(["job", "level", "iteration s"]);
     for job in &preview.jobs {
-        let level = |level: Option<u8>| level.map_or("-".to_owned(), |level| level.to_string());
-        let seconds = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.4}"));
         table.add_row([
             job.id.clone(),
-            format_change(&job.level, level),
-            format_change(&job.iteration_seconds, seconds),
+            format_change(&job.level, |level| {
+                level.map_or("-".to_owned(), |level| level.to_string())
+            }),
+            format_change(&job.iteration_seconds, |time| {
+                time.map_or("-".to_owned(), |time| format!("{time:.4}"))
+            }),
         ]);
     }
     table
@@ -52,15 +54,11 @@ fn job_table(preview: &PolicyPreview) -> Table {
 fn flow_table(preview: &PolicyPreview) -> Table {
     let mut table = output::new_table(["job", "UDP port", "from", "to"]);
     for flow in &preview.flows {
-        let path = |path: &[String], pinned: bool| match pinned {
-            true => path.join(" > "),
-            false => format!("{} (ECMP)", path.join(" > ")),
-        };
         table.add_row([
             flow.job.clone(),
             flow.udp_src_port.to_string(),
-            path(&flow.path.before, flow.pinned.before),
-            path(&flow.path.after, flow.pinned.after),
+            format_path(&flow.path.before, flow.pinned.before),
+            format_path(&flow.path.after, flow.pinned.after),
         ]);
     }
     table
@@ -90,5 +88,12 @@ fn format_change<T: Copy + PartialEq>(
     match change.before == change.after {
         true => show(change.after),
         false => format!("{} -> {}", show(change.before), show(change.after)),
+    }
+}
+
+fn format_path(path: &[String], pinned: bool) -> String {
+    match pinned {
+        true => path.join(" > "),
+        false => format!("{} (ECMP)", path.join(" > ")),
     }
 }

@@ -86,8 +86,7 @@ impl PortShapes {
 
     /// A port that has a rate and does not exist.
     pub(super) fn unattached_port(&self, ports: &[PortConfig]) -> Option<u16> {
-        let exists = |number: u16| ports.iter().any(|port| port.number == number);
-        self.of_port.keys().copied().find(|number| !exists(*number))
+        self.of_port.keys().copied().find(|number| ports.iter().all(|port| port.number != *number))
     }
 }
 

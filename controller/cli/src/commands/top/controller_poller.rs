@@ -61,19 +61,20 @@ impl ControllerPoller {
         let (sender, known) = watch::channel(Arc::new(TopSnapshot::default()));
         let (ending, end) = watch::channel(false);
         let to = to.clone();
-        let asking = move || {
-            let work = async {
-                tokio::select! {
-                    () = poll_until_closed(&to, &sender) => {}
-                    () = termination_signal() => {}
-                }
-                Ok(())
-            };
-            let _: Result<(), CommandError> = to.block_on(work);
-            ending.send_replace(true);
-        };
         let thread = thread::Builder::new().name("source".to_owned());
-        thread.spawn(asking).map_err(|error| CommandError::failed(&error))?;
+        thread
+            .spawn(move || {
+                let work = async {
+                    tokio::select! {
+                        () = poll_until_closed(&to, &sender) => {}
+                        () = termination_signal() => {}
+                    }
+                    Ok(())
+                };
+                let _: Result<(), CommandError> = to.block_on(work);
+                ending.send_replace(true);
+            })
+            .map_err(CommandError::failed)?;
         Ok(Self { snapshot: known, end })
     }
 

@@ -66,12 +66,13 @@ pub(super) fn draw_screen(frame: &mut Frame<'_>, known: &TopSnapshot, screen: &S
 }
 
 fn title_line(known: &TopSnapshot) -> Line<'_> {
-    let holding = known.switches.iter().filter_map(|row| row.verified).max();
-    let holding = holding.map_or_else(String::new, |latest| {
-        let holds = |row: &&SwitchRow| row.verified == Some(latest);
-        let count = known.switches.iter().filter(holds).count();
-        format!(", {count} of {} switches hold generation {latest}", known.switches.len())
-    });
+    let holding = known.switches.iter().filter_map(|row| row.verified).max().map_or_else(
+        String::new,
+        |latest| {
+            let count = known.switches.iter().filter(|row| row.verified == Some(latest)).count();
+            format!(", {count} of {} switches hold generation {latest}", known.switches.len())
+        },
+    );
     match &known.trouble {
         Some(trouble) => Line::styled(trouble.as_str(), Style::new().fg(Color::Red)),
         None => Line::from(format!(
@@ -103,11 +104,11 @@ fn draw_pane(
         TopPane::Events => table_rows(&known.events, way, shown, compare_events, event_row),
     };
     let sorted = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
-    let heading = |(column, name): (usize, &&'static str)| match column == way.column {
-        true => Line::styled(*name, sorted),
-        false => Line::from(*name),
-    };
-    let names = pane_headings(pane).iter().enumerate().map(heading);
+    let names =
+        pane_headings(pane).iter().enumerate().map(|(column, name)| match column == way.column {
+            true => Line::styled(*name, sorted),
+            false => Line::from(*name),
+        });
     let name = format!(" {} {} ", pane as usize + 1, pane.name());
     let block = Block::bordered().title(name);
     let block = match pane == screen.pane {

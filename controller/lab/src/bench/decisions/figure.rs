@@ -39,12 +39,16 @@ fn draw_step(step: &PlanningStep, reached: &BTreeMap<String, ShareDistribution>)
         x_range: 0.0..SHOWN as f64 / 10.0,
         y_range: 0.0..100.0,
     };
-    let of = |(variant, shade): (&&str, _)| {
-        let cdf = &reached.get(*variant)?.cdf_by_error_permille;
-        let shown = cdf.iter().take(SHOWN);
-        Some(StepSeries { values: shown.map(|share| share * 100.0).collect(), shade })
-    };
-    let series: Vec<StepSeries> = step.variants.iter().zip(SERIES).filter_map(of).collect();
+    let series: Vec<StepSeries> = step
+        .variants
+        .iter()
+        .zip(SERIES)
+        .filter_map(|(variant, shade)| {
+            let cdf = &reached.get(*variant)?.cdf_by_error_permille;
+            let shown = cdf.iter().take(SHOWN);
+            Some(StepSeries { values: shown.map(|share| share * 100.0).collect(), shade })
+        })
+        .collect();
     draw_lines(&axes, PANEL, &series)
 }
 

@@ -19,12 +19,17 @@ pub(super) fn draw_fairness(points: &[FairnessPoint]) -> String {
         x_range: rounded_range(points.iter().map(|point| point.worst_slowdown_mean), 0.1),
         y_range: rounded_range(points.iter().map(|point| point.utilization * 100.0), 1.0),
     };
-    let curve = |(planner, shade)| {
-        let points = points.iter().filter(|point| point.planner == planner);
-        let points = points.map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
-        PointCurve { points: points.collect(), shade }
-    };
-    let drawn: Vec<PointCurve> = PLANNERS.into_iter().zip(SERIES).map(curve).collect();
+    let drawn: Vec<PointCurve> = PLANNERS
+        .into_iter()
+        .zip(SERIES)
+        .map(|(planner, shade)| {
+            let points = points
+                .iter()
+                .filter(|point| point.planner == planner)
+                .map(|point| (point.worst_slowdown_mean, point.utilization * 100.0));
+            PointCurve { points: points.collect(), shade }
+        })
+        .collect();
     let legend = PLANNERS.into_iter().map(planner_name).zip(SERIES);
     let head = svg_file::draw_heading("fairness: each dot a weight, 0 at the top right", legend);
     let plot = svg_file::translate_group((0, HEAD), &draw_curves(&axes, PLOT, &drawn));

@@ -36,8 +36,7 @@ impl FakeEtcd {
     fn expire_leases(&mut self, now: Instant) {
         self.leases.retain(|_, ends| *ends > now);
         let leases = &self.leases;
-        let held = |leader: &ElectedLeader| leases.contains_key(&leader.lease);
-        if self.leader.take_if(|leader| !held(leader)).is_some() {
+        if self.leader.take_if(|leader| !leases.contains_key(&leader.lease)).is_some() {
             self.bump_revision();
         }
     }
@@ -74,8 +73,7 @@ impl FakeEtcd {
     }
 
     fn store_record(&mut self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
-        let leads = |leader: &ElectedLeader| leader.revision == elected;
-        self.leader.filter(leads).ok_or(EtcdError::NotLeader)?;
+        self.leader.filter(|leader| leader.revision == elected).ok_or(EtcdError::NotLeader)?;
         self.memory.apply_record(record.clone());
         self.bump_revision();
         Ok(())
@@ -162,9 +160,11 @@ impl FakeEtcdClient {
 impl ClusterStore for FakeEtcdClient {
     async fn grant_lease(&self, _: Duration) -> Result<GrantedLease, EtcdError> {
         let lease = self.lease;
-        let granted =
-            |cluster: &mut FakeEtcd, now: Instant| (cluster.grant_lease(now + lease), now + lease);
-        let (lease, ends) = self.call_etcd("LeaseGrant", granted).await?;
+        let (lease, ends) = self
+            .call_etcd("LeaseGrant", |cluster: &mut FakeEtcd, now: Instant| {
+                (cluster.grant_lease(now + lease), now + lease)
+            })
+            .await?;
         self.expire_later(ends);
         let lasts = self.reported_lease();
         Ok(GrantedLease { lease, ttl: lasts })
@@ -172,21 +172,22 @@ impl ClusterStore for FakeEtcdClient {
 
     async fn renew_lease(&self, lease: i64) -> Result<Option<Duration>, EtcdError> {
         let lasts = self.lease;
-        let renewed = |cluster: &mut FakeEtcd, now: Instant| {
-            let ends = now + lasts;
-            (cluster.renew_lease(lease, ends), ends)
-        };
-        let (is_there, ends) = self.call_etcd("LeaseKeepAlive", renewed).await?;
+        let (is_there, ends) = self
+            .call_etcd("LeaseKeepAlive", |cluster: &mut FakeEtcd, now: Instant| {
+                let ends = now + lasts;
+                (cluster.renew_lease(lease, ends), ends)
+            })
+            .await?;
         self.expire_later(ends);
         Ok(is_there.then(|| self.reported_lease()))
     }
 
     async fn revoke_lease(&self, lease: i64) -> Result<(), EtcdError> {
-        let revoked = |cluster: &mut FakeEtcd, now: Instant| {
+        self.call_etcd("LeaseRevoke", |cluster: &mut FakeEtcd, now: Instant| {
             cluster.leases.remove(&lease);
             cluster.expire_leases(now);
-        };
-        self.call_etcd("LeaseRevoke", revoked).await
+        })
+        .await
     }
 
     async fn register_controller(&self, _: u32, _: i64) -> Result<u64, EtcdError> {
@@ -194,14 +195,17 @@ impl ClusterStore for FakeEtcdClient {
     }
 
     async fn stand_for_election(&self, controller: u32, lease: i64) -> Result<(), EtcdError> {
-        let stood =
-            |cluster: &mut FakeEtcd, _: Instant| cluster.stand_for_election(controller, lease);
-        self.call_etcd("Txn", stood).await
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
+            cluster.stand_for_election(controller, lease)
+        })
+        .await
     }
 
     async fn store_record(&self, record: &StoreRecord, elected: u64) -> Result<(), EtcdError> {
-        let stored = |cluster: &mut FakeEtcd, _: Instant| cluster.store_record(record, elected);
-        self.call_etcd("Txn", stored).await?
+        self.call_etcd("Txn", |cluster: &mut FakeEtcd, _: Instant| {
+            cluster.store_record(record, elected)
+        })
+        .await?
     }
 
     async fn read_snapshot(&self) -> Result<ClusterSnapshot, EtcdError> {
@@ -209,8 +213,9 @@ impl ClusterStore for FakeEtcdClient {
     }
 
     async fn watch_changes(&self, revision: u64) -> Result<StoreChanges, EtcdError> {
-        let watched = |cluster: &mut FakeEtcd, _: Instant| cluster.changes.subscribe();
-        let mut changes = self.call_etcd("Watch", watched).await?;
+        let mut changes = self
+            .call_etcd("Watch", |cluster: &mut FakeEtcd, _: Instant| cluster.changes.subscribe())
+            .await?;
         changes.mark_unchanged();
         let is_news = *changes.borrow() > revision;
         if is_news {

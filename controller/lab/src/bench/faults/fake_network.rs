@@ -103,8 +103,10 @@ impl SwitchNetwork for FakeNetwork {
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> Result<FakeConnection, ClientError> {
-        let invalid = |_| ClientError::Address(address.p4runtime.clone());
-        let switch: usize = address.p4runtime.parse().map_err(invalid)?;
+        let switch: usize = address
+            .p4runtime
+            .parse()
+            .map_err(|_| ClientError::Address(address.p4runtime.clone()))?;
         let incarnation = self.lock_testbed().devices[switch].incarnation;
         let line = FakeConnection {
             network: self.clone(),
@@ -345,15 +347,15 @@ impl SwitchConnection for FakeConnection {
         let call = "SetForwardingPipelineConfig";
         self.check_mastership(call);
         self.send_one_way(call).await?;
-        let pushed = self.with_switch(|device| {
+        self.with_switch(|device| {
             device.authorize_write(election)?;
             device.program = Some(pipeline.cookie);
             if entries == ExistingEntries::Drop {
                 device.tables = SwitchTables::default();
             }
             Ok(())
-        });
-        pushed.map_err(|code| call_error(call, code))?;
+        })
+        .map_err(|code| call_error(call, code))?;
         self.send_one_way(call).await
     }
 
@@ -375,8 +377,11 @@ impl SwitchConnection for FakeConnection {
     ) -> Result<Result<(), WriteError>, ClientError> {
         self.check_mastership("Write");
         let forgets = self.network.planted_bug == PlantedBug::ForgetsDeletions;
-        let kept = |update: &&TableUpdate| !forgets || update.kind != UpdateKind::Delete;
-        let sent: Vec<TableUpdate> = updates.iter().filter(kept).cloned().collect();
+        let sent: Vec<TableUpdate> = updates
+            .iter()
+            .filter(|update| !forgets || update.kind != UpdateKind::Delete)
+            .cloned()
+            .collect();
         let fate = self.network.draw_fate(self.switch, self.deadline);
         match fate {
             MessageFate::Arrives(after) => self.wait_for_slot(after).await,
@@ -394,8 +399,7 @@ impl SwitchConnection for FakeConnection {
                 self.apply_batch_later(sent.clone(), election, 40 * after);
             }
         }
-        let codes = self.apply_batch(&sent, election);
-        let codes = codes.map_err(|code| call_error("Write", code))?;
+        let codes = self.apply_batch(&sent, election).map_err(|code| call_error("Write", code))?;
         self.send_one_way("Write").await?;
         let refusals = collect_refusals(&sent, &codes);
         if refusals.is_empty() {

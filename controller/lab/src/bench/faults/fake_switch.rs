@@ -110,8 +110,7 @@ impl FakeSwitch {
 
     /// Whether the bearer of this id may write.
     pub(super) fn authorize_write(&self, election: ElectionId) -> Result<(), Code> {
-        let authorized = self.election.authorize_write("", Some(election.0));
-        authorized.map_err(|_| Code::PermissionDenied)
+        self.election.authorize_write("", Some(election.0)).map_err(|_| Code::PermissionDenied)
     }
 
     /// Carries out a batch; a result for each update.

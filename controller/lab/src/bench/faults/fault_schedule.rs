@@ -149,11 +149,13 @@ fn draw_steps(count: usize, step: impl FnMut() -> (u64, FaultStep)) -> Vec<(u64,
 /// What goes wrong while a policy is applied. What an operator or a job wants stays as it is, so
 /// that there is one change and no other; refusals may outlast the patience for it.
 fn draw_change_steps(count: usize, beats: u64, random: &mut ChaCha8Rng) -> Vec<(u64, FaultStep)> {
-    let is_fault = |step: &FaultStep| {
-        !matches!(step, FaultStep::Jobs { .. } | FaultStep::Policy { .. } | FaultStep::Drain { .. })
-    };
     draw_steps(count, || {
-        let fault = std::iter::repeat_with(|| draw_step(random)).find(is_fault);
+        let fault = std::iter::repeat_with(|| draw_step(random)).find(|step| {
+            !matches!(
+                step,
+                FaultStep::Jobs { .. } | FaultStep::Policy { .. } | FaultStep::Drain { .. }
+            )
+        });
         let fault = match fault.expect("most steps are faults") {
             FaultStep::Refuse { switch, code, .. } => {
                 FaultStep::Refuse { switch, updates: [2, 1_000][random.random_range(0..2)], code }

@@ -89,7 +89,8 @@ impl ScenarioRun {
             access,
             NorthboundService::new(leader.access().clone(), &verify),
             change.apply_request()?,
-            (self.planted_bug, verify.verify_deadline),
+            self.planted_bug,
+            verify.verify_deadline,
         ));
         let begun = Instant::now();
         lock_mutex(&self.testbed).is_lossy = true;
@@ -101,9 +102,10 @@ impl ScenarioRun {
         }
         sleep_until(begun + until).await;
         self.end_faults().await?;
-        let told = timeout(PATIENCE, applying).await;
-        let told = told.map_err(|_| "the operator waits for an answer".to_owned())?;
-        let told = told.map_err(|_| "applying panicked".to_owned())??;
+        let told = timeout(PATIENCE, applying)
+            .await
+            .map_err(|_| "the operator waits for an answer".to_owned())?
+            .map_err(|_| "applying panicked".to_owned())??;
         self.await_stable(&[&change]).await?;
         self.check_answer(&change, told, asked, survives).await
     }
@@ -117,9 +119,9 @@ impl ScenarioRun {
         loop {
             let whole = self.check_change_converged(changes).await;
             let leader = self.find_leader();
-            let desired =
-                leader.map(|(number, leader)| (number, leader.desired_tables().generation));
-            let desired = desired.unwrap_or_default();
+            let desired = leader
+                .map(|(number, leader)| (number, leader.desired_tables().generation))
+                .unwrap_or_default();
             match (whole, calm) {
                 (Ok(()), Some((since, what))) if what == desired => {
                     if Instant::now() >= since + CALM {
@@ -166,8 +168,10 @@ impl ScenarioRun {
         controller: u32,
     ) -> Result<Policy, String> {
         let controller = self.controllers.get(&controller).ok_or("it is gone")?;
-        let latest = controller.query_state(|state| state.policy_history().latest().clone()).await;
-        let latest = latest.map_err(|error| error.to_string())?;
+        let latest = controller
+            .query_state(|state| state.policy_history().latest().clone())
+            .await
+            .map_err(|error| error.to_string())?;
         if latest.trial.is_some() {
             return Err("an edition is on trial".to_owned());
         }
@@ -216,9 +220,10 @@ async fn apply_as_operator(
     access: ControllerAccess,
     service: NorthboundService,
     order: ApplyPolicyRequest,
-    (mutant, verify): (PlantedBug, Duration),
+    planted_bug: PlantedBug,
+    verify: Duration,
 ) -> Result<OperatorAnswer, String> {
-    if mutant == PlantedBug::StopsHalfWay {
+    if planted_bug == PlantedBug::StopsHalfWay {
         return apply_without_rollback(&access, &service, &order, verify).await;
     }
     Ok(match service.apply_policy(&order).await {

@@ -111,8 +111,7 @@ impl ScenarioRun {
             FaultStep::Partition { controller } => self.cut_connections(controller, 0..SWITCHES),
             FaultStep::Lose { controller } => self.cut_connections(controller, ETCD..ETCD + 1),
             FaultStep::Heal { controller } => {
-                let of_another = |(of, _): &(u32, usize)| *of != controller;
-                lock_mutex(&self.testbed).cuts.retain(of_another);
+                lock_mutex(&self.testbed).cuts.retain(|(of, _): &(u32, usize)| *of != controller);
             }
             FaultStep::Mend { controller, switch } => {
                 lock_mutex(&self.testbed).cuts.remove(&(controller, switch));
@@ -191,8 +190,9 @@ impl ScenarioRun {
         let config = controller_config(controller, used.unwrap_or_default() + 1, self.led)?;
         let rig = FakeNetwork::new(Arc::clone(&self.testbed), controller, self.planted_bug);
         let (fabric, policy) = (self.fabric.clone(), self.facts.policy.clone());
-        let handle = Controller::start_on(rig, config, fabric, policy).await;
-        let handle = handle.map_err(|error| error.to_string())?;
+        let handle = Controller::start_on(rig, config, fabric, policy)
+            .await
+            .map_err(|error| error.to_string())?;
         self.controllers.insert(controller, handle);
         self.submit_jobs().await?;
         self.report_cables().await
@@ -203,8 +203,7 @@ impl ScenarioRun {
         event: impl Fn(&ScenarioFacts) -> StateEvent,
     ) -> Result<(), String> {
         for controller in self.controllers.values() {
-            let told = controller.submit_event(event(&self.facts)).await;
-            told.map_err(|error| error.to_string())?;
+            controller.submit_event(event(&self.facts)).await.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -227,8 +226,10 @@ impl ScenarioRun {
     async fn report_cables(&self) -> Result<(), String> {
         for controller in self.controllers.values() {
             for (cable, health) in &self.facts.cables {
-                let seen = controller.report_health(FabricPart::Cable(*cable), *health).await;
-                seen.map_err(|error| error.to_string())?;
+                controller
+                    .report_health(FabricPart::Cable(*cable), *health)
+                    .await
+                    .map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -293,11 +294,14 @@ impl ScenarioRun {
 
     /// The one controller that leads all switches.
     pub(super) fn find_leader(&self) -> Result<(u32, &ControllerHandle), String> {
-        let leads = |controller: &ControllerHandle| {
-            let lines = controller.status_board().all_statuses();
-            lines.values().filter(|line| line.mastership.is_primary()).count()
-        };
-        let leading: Vec<usize> = self.controllers.values().map(leads).collect();
+        let leading: Vec<usize> = self
+            .controllers
+            .values()
+            .map(|controller| {
+                let lines = controller.status_board().all_statuses();
+                lines.values().filter(|line| line.mastership.is_primary()).count()
+            })
+            .collect();
         let mut leaders = self.controllers.iter().zip(&leading);
         let leader = leaders.find(|(_, led)| **led == SWITCHES);
         let (leader, _) = leader.ok_or_else(|| format!("switches led: {leading:?}"))?;
@@ -337,18 +341,17 @@ impl ScenarioRun {
         if drainage.complete != drained || drainage.late_finding().is_some() {
             return Err(format!("drains are not complete: {drainage:?}"));
         }
-        let failed = self.facts.cables.iter();
-        let failed = failed.filter(|(_, seen)| **seen == PartHealth::Down);
+        let failed = self.facts.cables.iter().filter(|(_, seen)| **seen == PartHealth::Down);
         let fabric =
             self.fabric.with_changes(failed.map(|(cable, _)| AvailabilityChange::LinkDown(*cable)));
         let fabric = policy.apply_drains(&fabric).map_err(|error| error.to_string())?;
         let mut links = fabric.link_ids();
         let found = &realised.fabric;
-        let as_it_is = |link: &LinkId| {
-            found.is_up(*link) == fabric.is_up(*link)
-                && found.is_usable(*link) == fabric.is_usable(*link)
-        };
-        match links.find(|link| !as_it_is(link)) {
+        let differing = links.find(|link| {
+            found.is_up(*link) != fabric.is_up(*link)
+                || found.is_usable(*link) != fabric.is_usable(*link)
+        });
+        match differing {
             Some(link) => Err(format!("{} is not as it looks", fabric.link_name(link))),
             None => Ok(()),
         }

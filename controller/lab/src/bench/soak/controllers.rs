@@ -56,7 +56,7 @@ impl SoakControllers {
             let config = controller_config(number, *term)?;
             let (fabric, policy) = (self.fabric.clone(), self.policy.clone());
             let started = Controller::start(config, fabric, policy).await;
-            let controller = started.map_err(|error| CommandError::failed(&error))?;
+            let controller = started.map_err(CommandError::failed)?;
             submit_event(&controller, StateEvent::JobsChanged(self.jobs.clone())).await?;
             for (cable, health) in &self.down {
                 observe_cable(&controller, *cable, *health).await?;
@@ -90,12 +90,16 @@ impl SoakControllers {
             observe_cable(controller, cable, health).await?;
         }
         let is_up = health == PartHealth::Up;
-        let knows = |controller: &ControllerHandle| {
-            let realised = controller.current_rollout();
-            realised.is_some_and(|realised| realised.fabric.is_cable_up(cable) == is_up)
-        };
-        let all_know = || self.controllers.values().all(knows);
-        wait_until(all_know, || format!("the cable {cable:?} to be {health:?}")).await
+        wait_until(
+            || {
+                self.controllers.values().all(|controller| {
+                    let realised = controller.current_rollout();
+                    realised.is_some_and(|realised| realised.fabric.is_cable_up(cable) == is_up)
+                })
+            },
+            || format!("the cable {cable:?} to be {health:?}"),
+        )
+        .await
     }
 
     /// Waits until all of them have planned for everything that they were told.
@@ -120,12 +124,12 @@ impl SoakControllers {
 
     /// Connections to a switch that have ended, of each controller.
     pub(super) fn session_failures(&self, switch: SwitchId) -> BTreeMap<u32, u64> {
-        let of = |controller: &ControllerHandle| {
-            let line = controller.status_board().switch_status(switch);
-            line.map_or(0, |line| line.failures)
-        };
         let all = self.controllers.iter();
-        all.map(|(number, controller)| (*number, of(controller))).collect()
+        all.map(|(number, controller)| {
+            let status = controller.status_board().switch_status(switch);
+            (*number, status.map_or(0, |status| status.failures))
+        })
+        .collect()
     }
 
     /// Waits until every controller has noticed that its connection to a switch ended.
@@ -134,45 +138,52 @@ impl SoakControllers {
         switch: SwitchId,
         before: &BTreeMap<u32, u64>,
     ) -> Result<(), CommandError> {
-        let noticed = || {
-            let now = self.session_failures(switch);
-            now.iter().all(|(number, failures)| before.get(number) < Some(failures))
-        };
-        wait_until(noticed, || format!("the restart of {switch:?} to be noticed")).await
+        wait_until(
+            || {
+                let now = self.session_failures(switch);
+                now.iter().all(|(number, failures)| before.get(number) < Some(failures))
+            },
+            || format!("the restart of {switch:?} to be noticed"),
+        )
+        .await
     }
 
     /// Waits until one controller leads everywhere and has verified what it desires.
     pub(super) async fn await_verified(&self) -> Result<(), CommandError> {
-        let is_settled = || {
-            let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
-            leader.is_some_and(is_verified)
-        };
-        let state = || {
-            let boards = self
-                .controllers
-                .values()
-                .map(|controller| controller.status_board().all_statuses());
-            format!(
-                "one controller to have verified all switches: {:#?}",
-                boards.collect::<Vec<_>>()
-            )
-        };
-        wait_until(is_settled, state).await
+        wait_until(
+            || {
+                let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
+                leader.is_some_and(is_verified)
+            },
+            || {
+                let boards = self
+                    .controllers
+                    .values()
+                    .map(|controller| controller.status_board().all_statuses());
+                format!(
+                    "one controller to have verified all switches: {:#?}",
+                    boards.collect::<Vec<_>>()
+                )
+            },
+        )
+        .await
     }
 
     /// Switches whose tables, read by somebody else, are not what the leader desires.
     pub(super) async fn divergent_switches(&self) -> Result<Vec<String>, CommandError> {
-        let leader = self.find_leader().and_then(|leader| self.controllers.get(&leader));
-        let leader = leader.ok_or_else(|| CommandError::Failed("nobody leads".to_owned()))?;
+        let leader = self
+            .find_leader()
+            .and_then(|leader| self.controllers.get(&leader))
+            .ok_or_else(|| CommandError::Failed("nobody leads".to_owned()))?;
         let desired = leader.desired_tables();
         let (limits, pipeline) =
             (Config::default().southbound, p4::ForwardingPipeline::embedded_fabric());
         let mut different = Vec::new();
         for target in SwitchTarget::all_in_fabric(&self.fabric) {
-            let client = SwitchClient::connect(&target.address, &limits).await;
-            let client = client.map_err(|error| CommandError::failed(&error))?;
-            let held = client.read_all_tables(&pipeline).await;
-            let held = held.map_err(|error| CommandError::failed(&error))?;
+            let client = SwitchClient::connect(&target.address, &limits)
+                .await
+                .map_err(CommandError::failed)?;
+            let held = client.read_all_tables(&pipeline).await.map_err(CommandError::failed)?;
             if desired.tables.get(&target.switch).is_none_or(|wanted| **wanted != held) {
                 different.push(target.name);
             }
@@ -188,12 +199,11 @@ impl SoakControllers {
 
     /// The one that is primary of every switch.
     fn find_leader(&self) -> Option<u32> {
-        let leads = |controller: &ControllerHandle| {
-            let lines = controller.status_board().all_statuses();
-            lines.values().all(|line| line.mastership.is_primary())
-        };
-        let mut all = self.controllers.iter();
-        all.find(|(_, controller)| leads(controller)).map(|(number, _)| *number)
+        let (number, _) = self.controllers.iter().find(|(_, controller)| {
+            let statuses = controller.status_board().all_statuses();
+            statuses.values().all(|status| status.mastership.is_primary())
+        })?;
+        Some(*number)
     }
 }
 
@@ -207,10 +217,10 @@ async fn submit_event(
     controller: &ControllerHandle,
     event: StateEvent,
 ) -> Result<(), CommandError> {
-    let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event)).await;
-    let receipt =
-        receipt.map_err(|_| CommandError::Failed("an event is not planned for".to_owned()))?;
-    receipt.map(drop).map_err(|error| CommandError::failed(&error))
+    let receipt = tokio::time::timeout(PATIENCE, controller.submit_event(event))
+        .await
+        .map_err(|_| CommandError::Failed("an event is not planned for".to_owned()))?;
+    receipt.map(drop).map_err(CommandError::failed)
 }
 
 async fn observe_cable(
@@ -218,8 +228,7 @@ async fn observe_cable(
     cable: LinkId,
     health: PartHealth,
 ) -> Result<(), CommandError> {
-    let seen = controller.report_health(FabricPart::Cable(cable), health).await;
-    seen.map_err(|error| CommandError::failed(&error))
+    controller.report_health(FabricPart::Cable(cable), health).await.map_err(CommandError::failed)
 }
 
 async fn wait_until(
@@ -231,8 +240,9 @@ async fn wait_until(
             tokio::time::sleep(LOOK).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, looking).await;
-    waited.map_err(|_| CommandError::Failed(format!("waited in vain for {}", what())))
+    tokio::time::timeout(PATIENCE, looking)
+        .await
+        .map_err(|_| CommandError::Failed(format!("waited in vain for {}", what())))
 }
 
 /// A controller that believes soon that a cable works again, and looks at its switches often.
@@ -243,5 +253,5 @@ fn controller_config(controller: u32, term: u64) -> Result<Config, CommandError>
     raw.reconcile.interval_ms = 1_000;
     raw.liveness.hold_down_ms = 200;
     raw.liveness.hold_down_longest_ms = 500;
-    Config::try_from(raw).map_err(|error| CommandError::failed(&error))
+    Config::try_from(raw).map_err(CommandError::failed)
 }

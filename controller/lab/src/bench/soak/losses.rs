@@ -31,8 +31,11 @@ impl PacketLosses {
     /// Files packets under the window in which they were under way, if there is one.
     pub(super) fn classify_losses(&mut self, lost: &[LostPacket], now: Nanos) {
         for LostPacket { sent } in lost {
-            let during = |window: &&LossWindow| window.from <= sent + TRIP && *sent <= window.to;
-            match self.windows.iter().find(during) {
+            match self
+                .windows
+                .iter()
+                .find(|window| window.from <= sent + TRIP && *sent <= window.to)
+            {
                 Some(window) => *self.explained.entry(window.why).or_default() += 1,
                 None => self.unexplained.push(*sent),
             }

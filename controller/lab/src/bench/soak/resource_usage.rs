@@ -26,15 +26,19 @@ pub(super) struct UsageTrend {
     pub(super) peak: f64,
 }
 
+/// The mean of values; 0 of none.
+fn mean_value(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
 impl UsageTrend {
     /// Of values at equal intervals.
     fn from_samples(values: &[f64]) -> Self {
         let part = (values.len() / PARTS).max(1);
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let warm = &values[part.min(values.len())..];
         Self {
-            begin: mean(&warm[..part.min(warm.len())]),
-            end: mean(&warm[warm.len().saturating_sub(part)..]),
+            begin: mean_value(&warm[..part.min(warm.len())]),
+            end: mean_value(&warm[warm.len().saturating_sub(part)..]),
             peak: values.iter().copied().fold(0.0, f64::max),
         }
     }
@@ -64,8 +68,7 @@ impl ResourceUsage {
 
 /// Memory of this process that is in use, as Linux counts it.
 fn resident_kib() -> Result<f64, CommandError> {
-    let status = fs::read_to_string("/proc/self/status");
-    let status = status.map_err(|error| CommandError::failed(&error))?;
+    let status = fs::read_to_string("/proc/self/status").map_err(CommandError::failed)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
     kib.ok_or_else(|| {

@@ -47,8 +47,8 @@ pub(super) struct SoakTestbed {
 impl SoakTestbed {
     /// Four leaves and two spines, empty, and twelve jobs on as many hosts, at rest.
     pub(super) async fn build_testbed(seed: u64) -> Result<Self, CommandError> {
-        let fabric = clos::build_clos("soak", &ClosSpec::default());
-        let fabric = fabric.map_err(|error| CommandError::failed(&error))?;
+        let fabric =
+            clos::build_clos("soak", &ClosSpec::default()).map_err(CommandError::failed)?;
         let jobs: Vec<Job> = (0..JOBS).map(|number| ring_job(&fabric, number)).collect();
         let mut builder = EmulatedNetworkBuilder::new();
         let switches = fabric.switches().iter();
@@ -67,9 +67,9 @@ impl SoakTestbed {
             let [a, b] =
                 [link.from, link.to].map(|end| endpoint_port(&fabric, &devices, hosts, end));
             let wire = builder.connect_wire(a?, b?, WIRE);
-            wires.push(wire.map_err(|error| CommandError::failed(&error))?);
+            wires.push(wire.map_err(CommandError::failed)?);
         }
-        let running = builder.spawn().map_err(|error| CommandError::failed(&error))?;
+        let running = builder.spawn().map_err(CommandError::failed)?;
         let mut ground = Self { fabric, jobs, running, hosts, devices, wires, servers: Vec::new() };
         ground.start_servers(seed).await?;
         Ok(ground)
@@ -80,14 +80,14 @@ impl SoakTestbed {
         let mut addresses = Vec::new();
         for (number, device) in self.devices.iter().enumerate() {
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let listener = TcpListener::bind(any).await;
-            let listener = listener.map_err(|error| CommandError::failed(&error))?;
+            let listener = TcpListener::bind(any).await.map_err(CommandError::failed)?;
             let options = ServiceOptions {
                 faults: fault_script(seed + number as u64),
                 ..ServiceOptions::default()
             };
-            let server = serve(listener, self.running.device(*device), options).await;
-            let server = server.map_err(|error| CommandError::failed(&error))?;
+            let server = serve(listener, self.running.device(*device), options)
+                .await
+                .map_err(CommandError::failed)?;
             addresses.push(server.local_addr().to_string());
             self.servers.push(server);
         }
@@ -107,8 +107,7 @@ impl SoakTestbed {
 
     /// The clock and all flows begin to run.
     pub(super) async fn start_traffic(&self) -> Result<(), CommandError> {
-        let started = self.running.release_clock(ClockPace::RealTime).await;
-        started.map_err(|error| CommandError::failed(&error))?;
+        self.running.release_clock(ClockPace::RealTime).await.map_err(CommandError::failed)?;
         self.with_traffic(|traffic, now, out| traffic.start_flows(now, out)).await
     }
 
@@ -118,8 +117,7 @@ impl SoakTestbed {
     }
 
     pub(super) async fn current_time(&self) -> Result<Nanos, CommandError> {
-        let now = self.running.now().await;
-        now.map_err(|error| CommandError::failed(&error))
+        self.running.now().await.map_err(CommandError::failed)
     }
 
     /// The packets that have become lost since this was asked last.
@@ -137,14 +135,15 @@ impl SoakTestbed {
         link: LinkId,
         state: WireState,
     ) -> Result<(), CommandError> {
-        let set = self.running.set_wire_state(self.wires[link.cable_index()], state).await;
-        set.map_err(|error| CommandError::failed(&error))
+        self.running
+            .set_wire_state(self.wires[link.cable_index()], state)
+            .await
+            .map_err(CommandError::failed)
     }
 
     /// Restarts a switch, empty.
     pub(super) async fn restart_switch(&self, switch: SwitchId) -> Result<(), CommandError> {
-        let restarted = self.servers[switch.index()].restart().await;
-        restarted.map_err(|error| CommandError::failed(&error))
+        self.servers[switch.index()].restart().await.map_err(CommandError::failed)
     }
 
     /// Packets that the network itself knows to have dropped.
@@ -152,7 +151,7 @@ impl SoakTestbed {
         let mut dropped = 0;
         for wire in &self.wires {
             let directions = self.running.wire_counts(*wire).await;
-            for direction in directions.map_err(|error| CommandError::failed(&error))? {
+            for direction in directions.map_err(CommandError::failed)? {
                 let queues = direction.levels.iter();
                 let full: u64 = queues.map(|level| level.dropped.packets).sum();
                 dropped += direction.lost + full;
@@ -160,8 +159,8 @@ impl SoakTestbed {
         }
         for device in &self.devices {
             let device = self.running.device(*device);
-            let counts = device.with_device(|device| device.counts()).await;
-            let counts = counts.map_err(|error| CommandError::failed(&error))?;
+            let counts =
+                device.with_device(|device| device.counts()).await.map_err(CommandError::failed)?;
             dropped += counts.dropped_by_program + counts.dropped_without_program;
         }
         Ok(dropped)
@@ -179,8 +178,7 @@ impl SoakTestbed {
         run: impl FnOnce(&mut SoakTraffic, Nanos, &mut switch::EndpointOutbox) -> R + Send + 'static,
     ) -> Result<R, CommandError> {
         let hosts: EndpointHandle = self.running.endpoint(self.hosts);
-        let answer = hosts.with_endpoint(run).await;
-        answer.map_err(|error| CommandError::failed(&error))
+        hosts.with_endpoint(run).await.map_err(CommandError::failed)
     }
 }
 
@@ -221,12 +219,6 @@ fn fault_script(seed: u64) -> FaultScript {
 fn ring_job(fabric: &Fabric, number: u32) -> Job {
     let host = |step: u32| HostId((number + step % HOSTS * 3) % 12);
     let nic = |step: u32| fabric.host(host(step)).nics[0];
-    let flow = |step| Flow {
-        src: nic(step),
-        dst: nic(step + 1),
-        bytes: 1e9,
-        udp_src_port: 0xC000 + number as u16,
-    };
     Job {
         id: format!("job{number}").as_str().into(),
         tenant: None,
@@ -236,6 +228,13 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
         compute_seconds: 0.5,
         overlap_from: 0.5,
         recent_slowdown: 0.0,
-        flows: (0..HOSTS).map(flow).collect(),
+        flows: (0..HOSTS)
+            .map(|step| Flow {
+                src: nic(step),
+                dst: nic(step + 1),
+                bytes: 1e9,
+                udp_src_port: 0xC000 + number as u16,
+            })
+            .collect(),
     }
 }

@@ -60,8 +60,7 @@ struct TrackedFlow {
 impl SoakTraffic {
     /// The flows of these jobs, at rest until [`SoakTraffic::start`].
     pub(super) fn new(fabric: &Fabric, jobs: &[Job]) -> Self {
-        let flows = jobs.iter().flat_map(|job| &job.flows).enumerate();
-        let flows = flows.map(|(pair, flow)| {
+        let flows = jobs.iter().flat_map(|job| &job.flows).enumerate().map(|(pair, flow)| {
             let end = |nic| (fabric.nic(nic).mac, fabric.nic(nic).ip);
             TrackedFlow {
                 from: flow.src,

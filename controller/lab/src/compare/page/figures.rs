@@ -38,8 +38,7 @@ pub(super) fn draw_utilisation(comparison: &SchedulerComparison) -> String {
             note: format!("{:.2} %", outcome.gpu_utilization * 100.0),
         })
         .collect();
-    let most = rows.iter().flat_map(|row| &row.values);
-    let most = most.map(|(value, _)| *value).fold(0.0, f64::max);
+    let most = rows.iter().flat_map(|row| &row.values).map(|(value, _)| *value).fold(0.0, f64::max);
     let axes = FigureAxes {
         x: "GPU utilisation, %",
         y: "",
@@ -56,21 +55,22 @@ const MOST_ROWS: usize = 60;
 pub(super) fn draw_slowdowns(comparison: &SchedulerComparison) -> String {
     let by_outcome: Vec<_> =
         comparison.outcomes.iter().map(|o| comparison.job_slowdowns(o)).collect();
-    let row = |(index, job): (usize, &simulator::IsolatedJob)| {
-        let named = comparison.outcomes.iter().zip(&by_outcome);
-        let values = named.filter_map(|(o, all)| {
-            Some((excess_percent(all[index]?), scheduler_shade(&o.scheduler)))
-        });
+    let mut rows = Vec::new();
+    for (index, job) in comparison.alone.iter().enumerate() {
+        let by_scheduler = comparison.outcomes.iter().zip(&by_outcome);
+        let mut values: Vec<(f64, ThemeShade)> = by_scheduler
+            .filter_map(|(outcome, slowdowns)| {
+                let shade = scheduler_shade(&outcome.scheduler);
+                Some((excess_percent(slowdowns[index]?), shade))
+            })
+            .collect();
         // What matters most comes first, and is drawn last.
-        let mut values: Vec<(f64, ThemeShade)> = values.collect();
         values.sort_by_key(|(_, shade)| *shade != SERIES[0]);
-        FigureRow { name: job.id.clone(), values, note: format!("{} GPUs", job.gpus) }
-    };
-    let mut rows: Vec<FigureRow> = comparison.alone.iter().enumerate().map(row).collect();
-    let worst = |row: &FigureRow| row.values.iter().map(|(value, _)| *value).fold(0.0, f64::max);
-    rows.sort_by(|a, b| worst(b).total_cmp(&worst(a)));
+        rows.push(FigureRow { name: job.id.clone(), values, note: format!("{} GPUs", job.gpus) });
+    }
+    rows.sort_by(|a, b| largest_value(b).total_cmp(&largest_value(a)));
     rows.truncate(MOST_ROWS);
-    let most = rows.iter().map(worst).fold(0.0, f64::max);
+    let most = rows.iter().map(largest_value).fold(0.0, f64::max);
     let axes = FigureAxes {
         x: "iteration longer than alone, %",
         y: "",
@@ -78,6 +78,10 @@ pub(super) fn draw_slowdowns(comparison: &SchedulerComparison) -> String {
         y_range: 0.0..1.0,
     };
     draw_dots(&axes, &rows)
+}
+
+fn largest_value(row: &FigureRow) -> f64 {
+    row.values.iter().map(|(value, _)| *value).fold(0.0, f64::max)
 }
 
 /// Per cent that an iteration takes longer than alone.
@@ -102,8 +106,7 @@ pub(super) fn draw_intensity(compared: &ComparedRuns) -> String {
         })
         .collect();
     series.sort_by_key(|line| line.shade != SERIES[0]);
-    let most = series.iter().flat_map(|line| &line.values);
-    let most = most.copied().fold(0.0, f64::max);
+    let most = series.iter().flat_map(|line| &line.values).copied().fold(0.0, f64::max);
     let axes = FigureAxes {
         x: "time, s",
         y: "intensity, PFLOP/s",
@@ -156,11 +159,14 @@ pub(super) fn level_shades(timeline: &Timeline) -> BTreeMap<u32, ThemeShade> {
     let all: BTreeSet<u32> =
         timeline.links.iter().flat_map(|link| link.levels.keys().copied()).collect();
     let last = all.len().saturating_sub(1).max(1);
-    let shade = |(place, class): (usize, &u32)| {
-        let strength = place * (LEVELS.len() - 2) / last;
-        (*class, LEVELS[if all.len() == 1 { 3 } else { strength }])
-    };
-    all.iter().rev().enumerate().map(shade).collect()
+    all.iter()
+        .rev()
+        .enumerate()
+        .map(|(place, class)| {
+            let strength = place * (LEVELS.len() - 2) / last;
+            (*class, LEVELS[if all.len() == 1 { 3 } else { strength }])
+        })
+        .collect()
 }
 
 /// How a link was shared over time, the class served first at the bottom.

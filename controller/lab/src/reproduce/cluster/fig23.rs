@@ -79,8 +79,7 @@ pub(in super::super) fn reproduce_fig23(
 }
 
 fn schemes_with(placement: PlacementAlgorithm, schedulers: &[Scheduler]) -> Vec<SchedulingScheme> {
-    let way = |scheduler: &Scheduler| SchedulingScheme::new(placement, *scheduler);
-    schedulers.iter().map(way).collect()
+    schedulers.iter().map(|scheduler| SchedulingScheme::new(placement, *scheduler)).collect()
 }
 
 /// The name of a fabric in rows.
@@ -156,11 +155,13 @@ fn rival_rows(
     paper: impl Fn(Scheduler) -> Option<f64>,
 ) -> Result<Vec<MeasureRow>, CommandError> {
     let crux = SchedulingScheme::new(placement, Scheduler::Crux);
-    let row = |rival: Scheduler| {
-        let points = runs.utilisation_points(crux, SchedulingScheme::new(placement, rival))?;
-        Ok(MeasureRow::new(format!("crux over {rival}"), "points", paper(rival), &points))
-    };
-    RIVALS.into_iter().map(row).collect()
+    RIVALS
+        .into_iter()
+        .map(|rival| {
+            let points = runs.utilisation_points(crux, SchedulingScheme::new(placement, rival))?;
+            Ok(MeasureRow::new(format!("crux over {rival}"), "points", paper(rival), &points))
+        })
+        .collect()
 }
 
 /// Utilisation of two days under Crux, and by how much it is above others.

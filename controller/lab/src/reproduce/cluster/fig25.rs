@@ -76,13 +76,19 @@ fn utilisation_rows(
     runs: &ReplayRuns,
     part: &'static str,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let row = |way: &SchedulingScheme| {
-        let measure = format!("{} with {}", way.placement, way.scheduler);
-        let row =
-            MeasureRow::new(measure, "% of GPU time", None, &runs.measure_by_seed(*way, per_cent)?);
-        Ok(row.in_part(part))
-    };
-    runs.ways.iter().map(row).collect()
+    runs.ways
+        .iter()
+        .map(|way| {
+            let measure = format!("{} with {}", way.placement, way.scheduler);
+            let row = MeasureRow::new(
+                measure,
+                "% of GPU time",
+                None,
+                &runs.measure_by_seed(*way, per_cent)?,
+            );
+            Ok(row.in_part(part))
+        })
+        .collect()
 }
 
 fn gain_rows(
@@ -90,19 +96,23 @@ fn gain_rows(
     none: PlacementAlgorithm,
     part: &'static str,
 ) -> Result<Vec<MeasureRow>, CommandError> {
-    let row = |(placement, paper): (PlacementAlgorithm, f64)| {
-        let gains = runs.utilisation_gains(ecmp_scheme(placement), ecmp_scheme(none))?;
-        let measure = format!("{placement} over {none}");
-        Ok(MeasureRow::new(measure, "%", Some(paper), &gains).in_part(part))
-    };
-    PAPER.into_iter().map(row).collect()
+    PAPER
+        .into_iter()
+        .map(|(placement, paper)| {
+            let gains = runs.utilisation_gains(ecmp_scheme(placement), ecmp_scheme(none))?;
+            let measure = format!("{placement} over {none}");
+            Ok(MeasureRow::new(measure, "%", Some(paper), &gains).in_part(part))
+        })
+        .collect()
 }
 
 fn crux_over_ecmp(runs: &ReplayRuns) -> Result<Vec<MeasureRow>, CommandError> {
-    let row = |(placement, paper): (PlacementAlgorithm, Option<f64>)| {
-        let gains = runs.utilisation_gains(crux_scheme(placement), ecmp_scheme(placement))?;
-        let row = MeasureRow::new(format!("with {placement}"), "%", paper, &gains);
-        Ok(row.in_part("crux over ecmp"))
-    };
-    CRUX_BELOW.into_iter().map(row).collect()
+    CRUX_BELOW
+        .into_iter()
+        .map(|(placement, paper)| {
+            let gains = runs.utilisation_gains(crux_scheme(placement), ecmp_scheme(placement))?;
+            let row = MeasureRow::new(format!("with {placement}"), "%", paper, &gains);
+            Ok(row.in_part("crux over ecmp"))
+        })
+        .collect()
 }

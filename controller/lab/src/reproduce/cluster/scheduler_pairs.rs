@@ -23,8 +23,12 @@ const SCHEDULERS: [Scheduler; 3] = [Scheduler::Ecmp, Scheduler::Cassini, Schedul
 pub(in super::super) fn reproduce_pairs(
     options: SeedOptions,
 ) -> Result<PaperReproduction, CommandError> {
-    let below = |placement| SCHEDULERS.map(|scheduler| SchedulingScheme::new(placement, scheduler));
-    let ways: Vec<SchedulingScheme> = PLACEMENTS.into_iter().flat_map(below).collect();
+    let ways: Vec<SchedulingScheme> = PLACEMENTS
+        .into_iter()
+        .flat_map(|placement| {
+            SCHEDULERS.map(|scheduler| SchedulingScheme::new(placement, scheduler))
+        })
+        .collect();
     let world = ReplayWorkload { fabric: CLOS, length: TWO_DAYS, volume: VOLUME };
     let runs = world.replay_schemes(&ways, options)?;
     let mut rows = Vec::new();

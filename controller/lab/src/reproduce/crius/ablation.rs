@@ -52,15 +52,16 @@ pub(in crate::reproduce) fn reproduce_ablation(
 
 fn estimate_rows() -> Vec<MeasureRow> {
     let judged = calibration::judge_estimates();
-    let row = |(gpus, paper): (u32, f64)| {
-        let of_size = judged.iter().filter(|judged| {
-            let measured = &judged.measured;
-            measured.hosts * measured.gpus_per_host == gpus
-        });
-        let errors: Vec<f64> = of_size.map(|judged| judged.relative_error() * 100.0).collect();
-        MeasureRow::new(format!("error of estimates, {gpus} GPUs"), "%", Some(paper), &errors)
-    };
-    ESTIMATE_ERRORS.map(row).to_vec()
+    ESTIMATE_ERRORS
+        .map(|(gpus, paper)| {
+            let of_size = judged.iter().filter(|judged| {
+                let measured = &judged.measured;
+                measured.hosts * measured.gpus_per_host == gpus
+            });
+            let errors: Vec<f64> = of_size.map(|judged| judged.relative_error() * 100.0).collect();
+            MeasureRow::new(format!("error of estimates, {gpus} GPUs"), "%", Some(paper), &errors)
+        })
+        .to_vec()
 }
 
 /// Models, and hosts of two A40, whose Cells are searched in full.
