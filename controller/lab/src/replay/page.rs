@@ -1,6 +1,6 @@
 //! Replays as one HTML page: a table, the cluster hour by hour, how jobs were slowed down.
 
-use simulator::replay::{HourlyUsage, ReplayComparison, ReplayOutcome};
+use simulator::replay::{HourlyUsage, ReplayComparison};
 
 use super::table::{HEADINGS, outcome_cells};
 use crate::compare::page::{
