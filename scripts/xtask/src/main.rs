@@ -6,6 +6,7 @@
 
 mod check;
 mod generate;
+mod source;
 mod tree;
 
 use std::process::ExitCode;

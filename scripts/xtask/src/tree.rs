@@ -30,11 +30,18 @@ pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
 
 /// All Rust sources of the workspace.
 pub(crate) fn rust_files(root: &Path) -> Result<Vec<SourceFile>, String> {
+    read_files(root, ".rs")
+}
+
+/// All files of the tree whose names end so.
+pub(crate) fn read_files(root: &Path, ending: &str) -> Result<Vec<SourceFile>, String> {
+    let paths = tracked_files(root)?.into_iter().filter(|path| path.ends_with(ending));
     let read = |path: String| {
         let text = std::fs::read_to_string(root.join(&path));
-        text.map(|text| SourceFile { path: path.clone(), text }).map_err(|e| format!("{path}: {e}"))
+        let text = text.map_err(|error| format!("{path}: {error}"))?;
+        Ok(SourceFile { path, text })
     };
-    tracked_files(root)?.into_iter().filter(|path| path.ends_with(".rs")).map(read).collect()
+    paths.map(read).collect()
 }
 
 /// What a program prints, or why it could not.

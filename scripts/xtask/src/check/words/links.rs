@@ -1,0 +1,107 @@
+//! Links between pages lead somewhere: to a file or folder of the tree, and to a heading of it.
+
+use std::collections::BTreeMap;
+
+use super::WordViolation;
+use crate::tree::SourceFile;
+
+/// Links to files or headings that do not exist.
+pub(super) fn broken_links(pages: &[SourceFile], files: &[String]) -> Vec<WordViolation> {
+    let by_path: BTreeMap<&str, &SourceFile> =
+        pages.iter().map(|page| (page.path.as_str(), page)).collect();
+    let mut found = Vec::new();
+    for page in pages {
+        for (line, target) in page_links(&page.text) {
+            let problem = link_problem(page, target, &by_path, files);
+            found.extend(problem.map(|problem| WordViolation {
+                rule: "links",
+                path: page.path.clone(),
+                line,
+                problem,
+            }));
+        }
+    }
+    found
+}
+
+fn link_problem(
+    page: &SourceFile,
+    target: &str,
+    pages: &BTreeMap<&str, &SourceFile>,
+    files: &[String],
+) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+    let path = match file {
+        "" => page.path.clone(),
+        file => resolve_path(&page.path, file),
+    };
+    let folder = format!("{path}/");
+    let exists = files.iter().any(|known| *known == path || known.starts_with(&folder));
+    if !exists {
+        return Some(format!("{target} leads to {path}, which does not exist"));
+    }
+    let linked = pages.get(path.as_str()).filter(|_| !heading.is_empty())?;
+    let has_heading = headings(&linked.text).any(|slug| slug == heading);
+    (!has_heading).then(|| format!("{target} leads to a heading that {path} does not have"))
+}
+
+/// Line and target of each `[text](target)` outside of code blocks.
+fn page_links(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    prose_lines(text).flat_map(|(number, line)| {
+        line.split("](").skip(1).filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
+    })
+}
+
+/// Lines outside of code blocks, with their numbers.
+fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The names under which headings are linked to: lower case, words joined by hyphens.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let lines = prose_lines(text).filter(|(_, line)| line.starts_with('#'));
+    lines.map(|(_, line)| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+/// The path from the root that `target` means on the page `from`.
+fn resolve_path(from: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_file;
+    use super::*;
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let files = ["docs/a.md", "p4/src/lib.rs"].map(str::to_owned);
+        let count = |text: &str| broken_links(&[test_file("docs/a.md", text)], &files).len();
+        assert_eq!(count("[x](../p4/src/lib.rs) [y](../p4) [z](https://x.org/y)"), 0);
+        assert_eq!(count("[x](b.md)"), 1);
+        assert_eq!(count("[x](../p4/src/lib.rs) [y](../p4/main.rs)"), 1);
+        assert_eq!(count("# On `P4`: it\n[x](#on-p4-it) [y](a.md#other)"), 1);
+        assert_eq!(count("```\n[x](b.md)\n```\n"), 0);
+    }
+}
