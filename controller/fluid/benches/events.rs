@@ -129,13 +129,13 @@ fn fabrics(criterion: &mut Criterion) {
     });
     let thousand: Vec<u32> = (0..1000).map(|job| [2, 2, 3, 4, 8][job % 5]).collect();
     let five = [4, 2, 2, 2, 2];
-    events(criterion, "4x2, 5 jobs, own classes", demo.rings(&five, |job| job));
-    events(criterion, "4x2, 5 jobs, 3 classes", demo.rings(&five, |job| job % 3));
-    events(criterion, "4x2, 5 jobs, one class", demo.rings(&five, |_| 0));
-    events(criterion, "173x16, 40 jobs, 8 classes", large.rings(&forty, |job| job % 8));
-    events(criterion, "173x16, 40 jobs, one class", large.rings(&forty, |_| 0));
-    events(criterion, "173x16, 1000 jobs, 8 classes", crowded.rings(&thousand, |job| job % 8));
-    events(criterion, "173x16, 1000 jobs, one class", crowded.rings(&thousand, |_| 0));
+    events(criterion, "4x2, 5 jobs, own levels", demo.rings(&five, |job| job));
+    events(criterion, "4x2, 5 jobs, 3 levels", demo.rings(&five, |job| job % 3));
+    events(criterion, "4x2, 5 jobs, one level", demo.rings(&five, |_| 0));
+    events(criterion, "173x16, 40 jobs, 8 levels", large.rings(&forty, |job| job % 8));
+    events(criterion, "173x16, 40 jobs, one level", large.rings(&forty, |_| 0));
+    events(criterion, "173x16, 1000 jobs, 8 levels", crowded.rings(&thousand, |job| job % 8));
+    events(criterion, "173x16, 1000 jobs, one level", crowded.rings(&thousand, |_| 0));
 }
 
 /// `jobs` jobs of one flow, two on each link: an event touches at most two flows.
@@ -171,14 +171,14 @@ fn growth(criterion: &mut Criterion) {
     }
 }
 
-/// What a search does again and again: other classes for the same jobs, and 100 events.
+/// What a search does again and again: other levels for the same jobs, and 100 events.
 fn search(criterion: &mut Criterion) {
     let demo = Clos { leaves: 4, spines: 2, hosts_per_leaf: 3 };
     let mut engine = demo.rings(&[4, 2, 2, 2, 2], |job| job);
     let mut turn = 0;
     let mut group = criterion.benchmark_group("search");
     group.throughput(Throughput::Elements(100)).sample_size(20);
-    group.bench_function("4x2, 5 jobs: reset, classes, 100 events", |bencher| {
+    group.bench_function("4x2, 5 jobs: reset, levels, 100 events", |bencher| {
         bencher.iter(|| {
             turn += 1;
             engine.reset();

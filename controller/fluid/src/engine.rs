@@ -69,7 +69,7 @@ pub struct Engine {
     pub(crate) phase_changes: Vec<(JobIndex, JobPhase)>,
 }
 
-/// An entry of the agenda: even ids are strands that end, odd ids jobs whose time is up.
+/// An entry of the agenda: even ids are flow groups that end, odd ids jobs whose time is up.
 enum ScheduledEvent {
     FlowGroup(u32),
     Job(JobIndex),
@@ -82,7 +82,7 @@ impl ScheduledEvent {
 
     fn to_id(&self) -> u32 {
         match self {
-            Self::FlowGroup(strand) => strand << 1,
+            Self::FlowGroup(group) => group << 1,
             Self::Job(job) => job.0 << 1 | 1,
         }
     }
@@ -213,7 +213,7 @@ impl Engine {
         }
         while let Some(id) = self.event_queue.take_due(self.now) {
             match ScheduledEvent::from_id(id) {
-                ScheduledEvent::FlowGroup(strand) => self.end_group(strand),
+                ScheduledEvent::FlowGroup(group) => self.end_group(group),
                 ScheduledEvent::Job(job) => self.handle_job_event(job),
             }
         }
@@ -225,7 +225,7 @@ impl Engine {
         true
     }
 
-    /// Takes over the rates that changed and works out when those strands end now.
+    /// Takes over the rates that changed and works out when those flow groups end now.
     fn apply_new_rates(&mut self) {
         for index in 0..self.changes.groups.len() {
             let id = self.changes.groups[index];
@@ -233,10 +233,10 @@ impl Engine {
                 continue;
             }
             let rate = self.rate_allocator.group_rate(id);
-            let strand = &mut self.group_progress[id as usize];
-            strand.advance_to(self.now);
-            strand.rate = rate;
-            let end = strand.end_time();
+            let group = &mut self.group_progress[id as usize];
+            group.advance_to(self.now);
+            group.rate = rate;
+            let end = group.end_time();
             self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
         }
     }
@@ -244,7 +244,7 @@ impl Engine {
 
 /// What would end this soon has ended, seconds: 1 ns, 50 bytes at 400 Gb/s. Instants that should
 /// be equal differ by rounding, and a residue of it must not wait for a whole burst of a higher
-/// class that begins as its flow ends.
+/// level that begins as its flow ends.
 const GRACE: f64 = 1e-9;
 
 impl GroupProgress {

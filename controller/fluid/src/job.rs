@@ -16,7 +16,7 @@ pub struct FluidJob {
     pub compute_seconds: f64,
     /// The part of the computation after which flows start, 0 to 1; 1 is no overlap.
     pub overlap_from: f64,
-    /// Class of all its flows; the higher is served first.
+    /// Level of all its flows; the higher is served first.
     pub level: u32,
     /// When the first iteration begins, seconds; an instant that has passed means now.
     pub start: f64,
@@ -27,7 +27,7 @@ pub struct FluidJob {
 }
 
 impl Default for FluidJob {
-    /// One second of computation without flows, no overlap, lowest class, from 0 without end.
+    /// One second of computation without flows, no overlap, lowest level, from 0 without end.
     fn default() -> Self {
         Self {
             compute_seconds: 1.0,

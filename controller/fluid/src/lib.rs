@@ -1,5 +1,5 @@
-//! The fluid model: jobs that iterate on a network whose links serve strict classes, max-min fair
-//! inside a class. Exact and event driven; the judge of every plan, and nothing about fabrics or
+//! The fluid model: jobs that iterate on a network whose links serve strict levels, max-min fair
+//! inside a level. Exact and event driven; the judge of every plan, and nothing about fabrics or
 //! planning is known here: links are numbers, paths are lists of them.
 //!
 //! [`Engine`] holds jobs and time; `sharing` (private) holds links and rates; [`run_jobs`] does it all

@@ -34,12 +34,12 @@ pub enum JobPhase {
     Finished,
 }
 
-/// The rate of one class on one link.
+/// The rate of one level on one link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkRate {
     /// Index of the link.
     pub link: u32,
-    /// The class.
+    /// The level.
     pub level: u32,
     /// All its flows together, bytes/s.
     pub bytes_per_second: f64,
@@ -82,23 +82,23 @@ impl RunInstant<'_> {
         self.engine.phase_changes.iter().copied()
     }
 
-    /// Classes on links whose rate may have changed.
+    /// Levels on links whose rate may have changed.
     pub fn link_rates(&self) -> impl Iterator<Item = LinkRate> + '_ {
         let sharing = &self.engine.rate_allocator;
-        self.engine.changes.link_levels.iter().map(|&cell| {
-            let (link, class, bytes_per_second) = sharing.link_level_usage(cell);
-            LinkRate { link, level: class, bytes_per_second }
+        self.engine.changes.link_levels.iter().map(|&link_level| {
+            let (link, level, bytes_per_second) = sharing.link_level_usage(link_level);
+            LinkRate { link, level: level, bytes_per_second }
         })
     }
 
     /// Flows whose rate changed, those that ended included; a group may appear twice.
     pub fn flow_rates(&self) -> impl Iterator<Item = FlowRate> + '_ {
-        let Engine { rate_allocator: sharing, changes, group_progress: strands, .. } = self.engine;
-        changes.groups.iter().map(|&strand| FlowRate {
-            job: strands[strand as usize].job,
-            path: sharing.group_path(strand).collect(),
-            flows: sharing.group_weight(strand) as u32,
-            bytes_per_second: sharing.group_weight(strand) * sharing.group_rate(strand),
+        let Engine { rate_allocator: sharing, changes, group_progress: groups, .. } = self.engine;
+        changes.groups.iter().map(|&group| FlowRate {
+            job: groups[group as usize].job,
+            path: sharing.group_path(group).collect(),
+            flows: sharing.group_weight(group) as u32,
+            bytes_per_second: sharing.group_weight(group) * sharing.group_rate(group),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a run adds up to: per job and per link and class. Everything counts up to the present,
+//! What a run adds up to: per job and per link and level. Everything counts up to the present,
 //! unfinished iterations and flows under way included.
 
 /// What one job did between its start and the present.
@@ -30,18 +30,18 @@ impl JobTally {
     }
 }
 
-/// What one class of flows did on one link.
+/// What one level of flows did on one link.
 ///
-/// Two readings of "busy": `bytes / capacity` are the seconds of the whole link that the class
-/// took (shares of the classes add up to at most 1); `in_use_seconds` is the time during which it
-/// sent anything at all (shares of classes may overlap).
+/// Two readings of "busy": `bytes / capacity` are the seconds of the whole link that the level
+/// took (shares of the levels add up to at most 1); `in_use_seconds` is the time during which it
+/// sent anything at all (shares of levels may overlap).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LinkLevelTally {
-    /// The class.
+    /// The level.
     pub level: u32,
     /// Bytes carried.
     pub bytes: f64,
-    /// Time during which the class sent at any rate above zero, seconds.
+    /// Time during which the level sent at any rate above zero, seconds.
     pub in_use_seconds: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct RunTallies {
     pub seconds: f64,
     /// Per job, by index; places without a job are zero.
     pub jobs: Vec<JobTally>,
-    /// Per link, by index, the classes that ever had a flow there, highest first.
+    /// Per link, by index, the levels that ever had a flow there, highest first.
     pub links: Vec<Vec<LinkLevelTally>>,
 }
 

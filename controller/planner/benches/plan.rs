@@ -54,7 +54,7 @@ fn benches(criterion: &mut Criterion) {
     let problem =
         CompressionProblem { dag: &dag, level_count: 8, current_levels: vec![None; dag.nodes] };
     for method in [CompressionMethod::Exact, CompressionMethod::Sampled] {
-        let name = format!("compress 500 jobs, 10,000 edges, 8 classes, {method:?}");
+        let name = format!("compress 500 jobs, 10,000 edges, 8 levels, {method:?}");
         criterion.bench_function(&name, |bench| {
             bench.iter(|| compress_priorities(black_box(&problem), method));
         });

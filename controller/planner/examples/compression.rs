@@ -28,14 +28,14 @@ fn dag(nodes: usize, edges: usize, seed: u64) -> ContentionDag {
     ContentionDag { nodes, edges: pairs.into_iter().map(edge).collect() }
 }
 
-/// Weight that a method cuts, its classes and its milliseconds.
+/// Weight that a method cuts, its levels and its milliseconds.
 fn measure(
     dag: &ContentionDag,
-    classes: u8,
+    levels: u8,
     method: CompressionMethod,
     present: Vec<Option<u8>>,
 ) -> (f64, Vec<u8>, f64) {
-    let problem = CompressionProblem { dag, level_count: classes, current_levels: present };
+    let problem = CompressionProblem { dag, level_count: levels, current_levels: present };
     let started = Instant::now();
     let found = compress_priorities(&problem, method);
     let took = started.elapsed().as_secs_f64() * 1e3;
@@ -46,11 +46,11 @@ fn measure(
 fn never_below() {
     let (mut worst, mut sum, mut below) = (1.0_f64, 0.0, 0);
     for seed in 0..1000 {
-        let classes = if seed % 2 == 0 { 4 } else { 8 };
+        let levels = if seed % 2 == 0 { 4 } else { 8 };
         let dag = dag(100, 500 + 40 * (seed as usize % 50), seed);
         let none = vec![None; dag.nodes];
-        let (exact, ..) = measure(&dag, classes, CompressionMethod::Exact, none.clone());
-        let (sampled, ..) = measure(&dag, classes, CompressionMethod::Sampled, none);
+        let (exact, ..) = measure(&dag, levels, CompressionMethod::Exact, none.clone());
+        let (sampled, ..) = measure(&dag, levels, CompressionMethod::Sampled, none);
         let share = sampled / exact;
         below += u32::from(share > 1.0 + 1e-12);
         worst = worst.min(share);

@@ -94,7 +94,7 @@ pub struct ContentionEdge {
     pub above: usize,
     /// Node of the other; larger than `above`.
     pub below: usize,
-    /// What is lost if both are in one class: the intensity of the job above, FLOP/s.
+    /// What is lost if both are in one level: the intensity of the job above, FLOP/s.
     pub weight: f64,
 }
 
@@ -125,7 +125,7 @@ impl ContentionDag {
         Self { nodes: order.len(), edges: order.iter().enumerate().flat_map(below).collect() }
     }
 
-    /// Every node above the next, for as many classes as there are jobs.
+    /// Every node above the next, for as many levels as there are jobs.
     pub(crate) fn from_chain(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
         let edge = |(above, weight): (usize, &f64)| ContentionEdge {
@@ -142,14 +142,14 @@ impl ContentionDag {
         self.edges.iter().map(|edge| edge.weight).sum()
     }
 
-    /// Weight of the edges whose jobs `classes` (by node) tells apart, the higher one above.
-    pub fn cut_weight(&self, classes: &[u8]) -> f64 {
-        let cut = self.edges.iter().filter(|edge| classes[edge.above] > classes[edge.below]);
+    /// Weight of the edges whose jobs `levels` (by node) tells apart, the higher one above.
+    pub fn cut_weight(&self, levels: &[u8]) -> f64 {
+        let cut = self.edges.iter().filter(|edge| levels[edge.above] > levels[edge.below]);
         cut.map(|edge| edge.weight).sum()
     }
 
-    /// Whether no edge leads to a higher class.
-    pub fn allows_levels(&self, classes: &[u8]) -> bool {
-        self.edges.iter().all(|edge| classes[edge.above] >= classes[edge.below])
+    /// Whether no edge leads to a higher level.
+    pub fn allows_levels(&self, levels: &[u8]) -> bool {
+        self.edges.iter().all(|edge| levels[edge.above] >= levels[edge.below])
     }
 }

@@ -37,7 +37,7 @@ impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
         let Self { traffic, policy, previous, corrections } = *self;
-        // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few classes
+        // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few levels
         // for many priorities, told apart where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
         let regions = search::searchable_regions(traffic, policy);

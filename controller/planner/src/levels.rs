@@ -6,7 +6,7 @@
 //! already placed.
 //!
 //! Jobs that are searched afterwards meet no others, and are compressed by themselves too: what a
-//! search makes of their classes must not move anybody else the next time.
+//! search makes of their levels must not move anybody else the next time.
 
 use crate::compression::{CompressionProblem, compress_priorities};
 use crate::contention::{ContentionDag, LinkSharing};
@@ -93,14 +93,14 @@ fn compress_free_jobs(
     } else {
         ContentionDag::new(ranked.sharing, &jobs, ranked.intensities)
     };
-    let class = |level: u8| given.binary_search(&level).ok().and_then(|c| u8::try_from(c).ok());
+    let level = |level: u8| given.binary_search(&level).ok().and_then(|c| u8::try_from(c).ok());
     let problem = CompressionProblem {
         dag: &dag,
         level_count: u8::try_from(given.len()).unwrap_or(u8::MAX),
-        current_levels: jobs.iter().map(|job| present(*job).and_then(class)).collect(),
+        current_levels: jobs.iter().map(|job| present(*job).and_then(level)).collect(),
     };
-    let classes = compress_priorities(&problem, policy.compression);
-    let levels = classes.into_iter().map(|class| given[usize::from(class)]);
+    let levels = compress_priorities(&problem, policy.compression);
+    let levels = levels.into_iter().map(|level| given[usize::from(level)]);
     let highest = given[given.len() - 1];
     let alone = alone.into_iter().map(|node| (free[node], highest));
     jobs.iter().copied().zip(levels).chain(alone).collect()

@@ -60,7 +60,7 @@ use crate::traffic::IndexedTraffic;
 
 /// The plan for `input` under `policy`, and why it is so.
 ///
-/// `previous` is the plan in force: running flows stay on their paths and jobs in their classes
+/// `previous` is the plan in force: running flows stay on their paths and jobs in their levels
 /// unless something is gained. If nothing differs from it, it is returned as it is, generation
 /// included.
 pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Plan, PlanReport) {

@@ -28,7 +28,7 @@ pub struct PlannedJob {
     pub priority: f64,
     /// Place in the order of priority; 1 is first.
     pub rank: u32,
-    /// Class after compression, `0..levels`; the highest is served first.
+    /// Level after compression, `0..levels`; the highest is served first.
     pub level: u8,
 }
 
@@ -71,7 +71,7 @@ pub struct PlannedRule {
 pub struct Plan {
     /// Rises by one with every plan that differs from the one before it.
     pub generation: u64,
-    /// Classes of the switches (`K`).
+    /// Levels of the switches (`K`).
     pub levels: u8,
     /// Jobs in the order of their ids.
     pub jobs: Vec<PlannedJob>,

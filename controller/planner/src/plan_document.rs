@@ -55,7 +55,7 @@ pub struct PlannedJobDocument {
     pub priority: f64,
     /// Place in the order of priority; 1 is first.
     pub rank: u32,
-    /// Class; the highest is served first.
+    /// Level; the highest is served first.
     pub level: u8,
 }
 
@@ -126,9 +126,9 @@ pub struct PlannedLink {
 pub struct PlannedCompression {
     /// How it was made.
     pub method: CompressionMethod,
-    /// Classes of the switches.
+    /// Levels of the switches.
     pub levels: u8,
-    /// Weight of the edges between different classes, FLOP/s.
+    /// Weight of the edges between different levels, FLOP/s.
     pub cut_weight: f64,
     /// Weight of all edges, FLOP/s.
     pub total_weight: f64,

@@ -1,4 +1,4 @@
-//! What an operator decides over the planner's head: classes, methods, thresholds, drained parts,
+//! What an operator decides over the planner's head: levels, methods, thresholds, drained parts,
 //! overrides of single jobs (Crux §7.2), and whose the flows are that nobody announced.
 //!
 //! A [`Policy`] is already valid; the one way to make it from a file is
@@ -19,7 +19,7 @@ pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
 use crate::input::Job;
 use crate::name_matching::{self, DocumentFieldError};
 
-/// How priorities become classes (Crux §4.3 and the schedulers it compares with).
+/// How priorities become levels (Crux §4.3 and the schedulers it compares with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompressionMethod {
@@ -28,7 +28,7 @@ pub enum CompressionMethod {
     Exact,
     /// The paper's Algorithm 1: the best of ten sampled topological orders.
     Sampled,
-    /// The first jobs alone in a class, the rest in the lowest, as Sincronia does.
+    /// The first jobs alone in a level, the rest in the lowest, as Sincronia does.
     Sincronia,
     /// The sorted jobs split evenly, as Varys does.
     Balanced,
@@ -62,15 +62,15 @@ pub struct JobOverride {
     /// Glob over job ids and tenants: `*` is any text, `?` any one character. With `job:` or
     /// `tenant:` before it, over one of the two.
     pub pattern: String,
-    /// Lowest class of the job, if bounded; a fixed level is both bounds.
+    /// Lowest level of the job, if bounded; a fixed level is both bounds.
     pub min_level: Option<u8>,
-    /// Highest class of the job, if bounded.
+    /// Highest level of the job, if bounded.
     pub max_level: Option<u8>,
     /// Factor on the priority; finite, above zero.
     pub weight: f64,
-    /// Left alone: flows by ECMP, in the lowest class that jobs may have.
+    /// Left alone: flows by ECMP, in the lowest level that jobs may have.
     pub exempt: bool,
-    /// Throughput, as a share of that alone, under which the job is raised a class; 0..=1.
+    /// Throughput, as a share of that alone, under which the job is raised a level; 0..=1.
     pub min_throughput: Option<f64>,
 }
 
@@ -100,7 +100,7 @@ impl JobOverride {
         }
     }
 
-    /// Whether it bounds the class of the job, which then is no longer the compression's to choose.
+    /// Whether it bounds the level of the job, which then is no longer the compression's to choose.
     pub fn bounds_level(&self) -> bool {
         self.exempt || self.min_level.is_some() || self.max_level.is_some()
     }
@@ -109,13 +109,13 @@ impl JobOverride {
 /// An operator's decisions, valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// `K`: classes of the switches, 1..=8.
+    /// `K`: levels of the switches, 1..=8.
     pub levels: u8,
-    /// Classes never given to jobs; at least one is left.
+    /// Levels never given to jobs; at least one is left.
     pub reserved_levels: BTreeSet<u8>,
     /// How flows get their paths.
     pub paths: PathMethod,
-    /// How priorities become classes.
+    /// How priorities become levels.
     pub compression: CompressionMethod,
     /// What a job is compared with.
     pub reference: CorrectionReference,
@@ -158,7 +158,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The classes that jobs may have, ascending; never empty.
+    /// The levels that jobs may have, ascending; never empty.
     pub fn job_levels(&self) -> Vec<u8> {
         let free = |level: &u8| !self.reserved_levels.contains(level);
         (0..self.levels).filter(free).collect()

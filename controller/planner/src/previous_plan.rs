@@ -1,4 +1,4 @@
-//! What a new plan keeps of the one before it: numbers, classes and paths of jobs that still live.
+//! What a new plan keeps of the one before it: numbers, levels and paths of jobs that still live.
 //!
 //! The previous plan is a hint and never trusted: it may come from a file, or from other jobs.
 
@@ -72,7 +72,7 @@ impl<'a> PreviousPlan<'a> {
         (!found.links.is_empty()).then_some(&found.links[..])
     }
 
-    /// The class that the job had.
+    /// The level that the job had.
     pub(crate) fn job_level(&self, job: usize) -> Option<u8> {
         self.jobs[job].map(|planned| planned.level)
     }

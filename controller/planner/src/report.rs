@@ -50,9 +50,9 @@ pub struct LinkLoad {
 pub struct CompressionReport {
     /// How it was made.
     pub method: CompressionMethod,
-    /// `K`: classes of the switches.
+    /// `K`: levels of the switches.
     pub levels: u8,
-    /// Weight of the edges whose jobs are in different classes, FLOP/s.
+    /// Weight of the edges whose jobs are in different levels, FLOP/s.
     pub cut_weight: f64,
     /// Weight of all edges, FLOP/s.
     pub total_weight: f64,
@@ -78,7 +78,7 @@ pub struct JobRationale {
     pub reference: Option<usize>,
     /// Jobs (positions) that it shares a link with, ascending.
     pub contenders: Vec<usize>,
-    /// Those of them with a higher priority that are in the same class.
+    /// Those of them with a higher priority that are in the same level.
     pub tied_with: Vec<usize>,
     /// Pattern of the policy's override that counts for it.
     pub rule: Option<String>,

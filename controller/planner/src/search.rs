@@ -3,7 +3,7 @@
 //!
 //! The phases before it look at jobs one or two at a time. Where few jobs meet it pays to play what
 //! they would do to each other: a cheap estimate ranks all combinations of ways, the fluid model
-//! judges the best of them, and from the best of those single changes of ways and classes climb
+//! judges the best of them, and from the best of those single changes of ways and levels climb
 //! until none is better. Effort is counted in events of the fluid model, never in time, and a
 //! region's share depends on nothing but its jobs and how many jobs there are, so that the result
 //! is a function of the input.
@@ -31,17 +31,17 @@ use value_estimate::ValueEstimate;
 /// Combinations of ways that are estimated at most; with more, so many drawn ones.
 const MAX_ESTIMATED: u64 = 16_384;
 
-/// Combinations that the fluid model judges with plausible classes; exchanging all spines gives
+/// Combinations that the fluid model judges with plausible levels; exchanging all spines gives
 /// each one twice.
 const MAX_JUDGED: usize = 512;
 
 /// Combinations from which climbs begin.
 const MAX_CLIMBS: usize = 16;
 
-/// Of those, combinations whose classes are all looked at.
+/// Of those, combinations whose levels are all looked at.
 const MAX_ENUMERATED: usize = 8;
 
-/// Classes of a contest that are judged finely, of all that are judged roughly.
+/// Levels of a contest that are judged finely, of all that are judged roughly.
 const MAX_FINE: usize = 6;
 
 /// For the many positions at the beginning.
@@ -53,7 +53,7 @@ const FINE: EvaluationPrecision =
     EvaluationPrecision { starts: 4, warm_up_iterations: 2.0, counted_iterations: 8.0 };
 
 /// What a budget is divided into. Twice `SETTLE`: what is in force is settled, and what is found.
-/// Of its quarters two are for all classes roughly, one for the best of them finely, one for own.
+/// Of its quarters two are for all levels roughly, one for the best of them finely, one for own.
 const BUDGET_PARTS: u64 = JUDGE_PARTS + 3 * CLIMB_PARTS + 2 * ENUMERATE_PARTS + 2 * IMPROVE_PARTS;
 const JUDGE_PARTS: u64 = 4;
 const CLIMB_PARTS: u64 = 2;
@@ -118,7 +118,7 @@ impl<'a> RegionSearch<'a> {
     }
 
     /// The best positions that climbs from `starts` end at. Where all combinations of ways were
-    /// estimated, these are good already, and only classes change.
+    /// estimated, these are good already, and only levels change.
     fn climb_all(
         &self,
         starts: Vec<ValuedPosition>,
@@ -136,7 +136,7 @@ impl<'a> RegionSearch<'a> {
         tops
     }
 
-    /// These ways with the better of the plausible classes in each contest.
+    /// These ways with the better of the plausible levels in each contest.
     fn with_plausible_levels(
         &self,
         options: Vec<usize>,
@@ -152,7 +152,7 @@ impl<'a> RegionSearch<'a> {
         })
     }
 
-    /// These ways with the best of all classes, or of as many as the budget allows; none where
+    /// These ways with the best of all levels, or of as many as the budget allows; none where
     /// there are too many to begin with.
     fn best_levels(
         &self,
@@ -162,36 +162,36 @@ impl<'a> RegionSearch<'a> {
     ) -> Option<ValuedPosition> {
         self.assemble_position(options.to_vec(), fine, |contest, fine| {
             let mut judged = Vec::new();
-            for classes in level_candidates::all_levels(contest, self.level_count())? {
-                let classes = self.clamp_levels(contest, classes);
-                let Some(value) = rough.group_value(contest, &classes) else {
+            for levels in level_candidates::all_levels(contest, self.level_count())? {
+                let levels = self.clamp_levels(contest, levels);
+                let Some(value) = rough.group_value(contest, &levels) else {
                     break;
                 };
-                judged.push((value, classes));
+                judged.push((value, levels));
             }
             judged.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let few = judged.into_iter().take(MAX_FINE).map(|(_, classes)| classes);
+            let few = judged.into_iter().take(MAX_FINE).map(|(_, levels)| levels);
             self.best_candidate(contest, few.collect(), fine)
         })
     }
 
-    /// The position that has these ways, and in each contest the classes that `choose` finds.
+    /// The position that has these ways, and in each contest the levels that `choose` finds.
     fn assemble_position(
         &self,
         options: Vec<usize>,
         arena: &mut PositionEvaluator<'_>,
         mut choose: impl FnMut(&ContentionGroup, &mut PositionEvaluator<'_>) -> Option<(f64, Vec<u8>)>,
     ) -> Option<ValuedPosition> {
-        let mut classes = vec![0; self.space.jobs.len()];
+        let mut levels = vec![0; self.space.jobs.len()];
         let mut value = 0.0;
         for contest in arena.contention_groups(&options) {
             let (worth, chosen) = choose(&contest, arena)?;
             value += worth;
-            for (player, class) in contest.members.iter().zip(chosen) {
-                classes[*player] = class;
+            for (player, level) in contest.members.iter().zip(chosen) {
+                levels[*player] = level;
             }
         }
-        let position = SearchPosition { options, levels: classes };
+        let position = SearchPosition { options, levels: levels };
         Some(ValuedPosition { position, value })
     }
 
@@ -203,36 +203,36 @@ impl<'a> RegionSearch<'a> {
         arena: &mut PositionEvaluator<'_>,
     ) -> Option<(f64, Vec<u8>)> {
         let mut best: Option<(f64, Vec<u8>)> = None;
-        for classes in candidates {
-            let classes = self.clamp_levels(contest, classes);
-            let Some(value) = arena.group_value(contest, &classes) else {
+        for levels in candidates {
+            let levels = self.clamp_levels(contest, levels);
+            let Some(value) = arena.group_value(contest, &levels) else {
                 break;
             };
             if best.as_ref().is_none_or(|(most, _)| value > *most) {
-                best = Some((value, classes));
+                best = Some((value, levels));
             }
         }
         best
     }
 
-    /// `classes` of the parties of a contest, each within its player's bounds.
-    fn clamp_levels(&self, contest: &ContentionGroup, classes: Vec<u8>) -> Vec<u8> {
-        let parties = contest.members.iter().zip(classes);
-        let fitted = parties.map(|(player, class)| {
+    /// `levels` of the parties of a contest, each within its player's bounds.
+    fn clamp_levels(&self, contest: &ContentionGroup, levels: Vec<u8>) -> Vec<u8> {
+        let parties = contest.members.iter().zip(levels);
+        let fitted = parties.map(|(player, level)| {
             let may = &self.space.jobs[*player].levels;
-            class.clamp(*may.start(), *may.end())
+            level.clamp(*may.start(), *may.end())
         });
         fitted.collect()
     }
 
-    /// Number of classes.
+    /// Number of levels.
     fn level_count(&self) -> u8 {
         let players = self.space.jobs.iter();
         let highest = players.map(|player| *player.levels.end()).max();
         highest.unwrap_or(0).saturating_add(1)
     }
 
-    /// The position with better classes, if there are: the best of all where those are few, else
+    /// The position with better levels, if there are: the best of all where those are few, else
     /// what climbs find from its own and from plausible ones. Settling what is settled changes
     /// nothing: what is looked at depends on nothing but ways, or a climb has no change left that
     /// is better. None if not even the position can be judged.
@@ -251,7 +251,7 @@ impl<'a> RegionSearch<'a> {
         )
     }
 
-    /// Where climbs by classes from the position's own and from plausible ones end. Each has a
+    /// Where climbs by levels from the position's own and from plausible ones end. Each has a
     /// budget of its own, and one that it cuts short is not counted.
     fn level_optima(&self, position: &SearchPosition) -> Vec<ValuedPosition> {
         let arena = || {

@@ -18,13 +18,13 @@ pub(super) struct EngineJob {
     pub(super) flow_start_delay: Ticks,
     /// Iterations to run.
     pub(super) iteration_limit: u64,
-    /// Strand of each flow, and each strand once.
+    /// Flow group of each flow, and each flow group once.
     pub(super) group_of_flow: Vec<u32>,
     pub(super) groups: Vec<u32>,
     pub(super) phase: JobPhase,
     /// How much later the next iteration begins than it could.
     pub(super) postponement: Ticks,
-    /// When the iteration began, when the last of its bytes so far arrives, and strands that send.
+    /// When the iteration began, when the last of its bytes so far arrives, and flow groups that send.
     pub(super) iteration_start: Ticks,
     pub(super) last_arrival: Ticks,
     pub(super) sending_groups: u32,
@@ -47,9 +47,9 @@ impl EngineJob {
 }
 
 impl Engine {
-    /// The job in a place that is known to be taken: one of the agenda's or of a strand's.
+    /// The job in a place that is known to be taken: one of the agenda's or of a flow group's.
     fn expect_job_mut(&mut self, job: JobIndex) -> &mut EngineJob {
-        self.jobs[job.0 as usize].as_mut().expect("agenda and strands name jobs that are there")
+        self.jobs[job.0 as usize].as_mut().expect("agenda and groups name jobs that are there")
     }
 
     fn enter_phase(&mut self, job: JobIndex, phase: JobPhase) {
@@ -62,7 +62,7 @@ impl Engine {
             JobPhase::Waiting => self.begin_iteration(job),
             JobPhase::Computing => self.start_flows(job),
             JobPhase::Draining => self.end_iteration(job),
-            // Strands, not the job, say when these end.
+            // Flow groups, not the job, say when these end.
             JobPhase::Communicating | JobPhase::Finished => {}
         }
     }
@@ -92,13 +92,13 @@ impl Engine {
         self.enter_phase(job, JobPhase::Communicating);
         let running = self.jobs[job.0 as usize].as_mut().expect("it has just entered a phase");
         for &id in &running.groups {
-            let strand = &mut self.group_progress[id as usize];
-            if strand.bytes > 0.0 {
-                (strand.bytes_left, strand.rate, strand.updated_at) = (strand.bytes, 0.0, now);
+            let group = &mut self.group_progress[id as usize];
+            if group.bytes > 0.0 {
+                (group.bytes_left, group.rate, group.updated_at) = (group.bytes, 0.0, now);
                 running.sending_groups += 1;
                 self.rate_allocator.start_group(id);
             } else {
-                running.last_arrival = running.last_arrival.max(now.saturating_add(strand.latency));
+                running.last_arrival = running.last_arrival.max(now.saturating_add(group.latency));
             }
         }
         if running.sending_groups == 0 {
@@ -111,9 +111,9 @@ impl Engine {
         self.rate_allocator.stop_group(id);
         self.changes.groups.push(id);
         let sent = self.rate_allocator.group_weight(id) * self.group_progress[id as usize].bytes;
-        let strand = &mut self.group_progress[id as usize];
-        (strand.bytes_left, strand.rate, strand.updated_at) = (0.0, 0.0, now);
-        let GroupProgress { job, latency, .. } = *strand;
+        let group = &mut self.group_progress[id as usize];
+        (group.bytes_left, group.rate, group.updated_at) = (0.0, 0.0, now);
+        let GroupProgress { job, latency, .. } = *group;
         let running = self.expect_job_mut(job);
         running.bytes += sent;
         running.last_arrival = running.last_arrival.max(now.saturating_add(latency));

@@ -7,7 +7,7 @@ use crate::error::FluidError;
 use crate::observer::JobPhase;
 use crate::tallies::{JobTally, LinkLevelTally, RunTallies};
 
-/// Bytes and time of use of one cell up to `since`, and its rate from then on, bytes/s.
+/// Bytes and time of use of one link level up to `since`, and its rate from then on, bytes/s.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LevelMeter {
     updated_at: Ticks,
@@ -35,18 +35,18 @@ impl Engine {
         self.find_job(job).map(|running| self.tally_of(running))
     }
 
-    /// What each class did on `link` so far, highest class first; nothing for an unknown link.
+    /// What each level did on `link` so far, highest level first; nothing for an unknown link.
     #[must_use]
     pub fn link_tally(&self, link: u32) -> Vec<LinkLevelTally> {
         if self.rate_allocator.link_capacity(link).is_none() {
             return Vec::new();
         }
-        let tally = |cell: u32| {
-            let (_, class, _) = self.rate_allocator.link_level_usage(cell);
-            let mut meter = self.meters[cell as usize];
+        let tally = |link_level: u32| {
+            let (_, level, _) = self.rate_allocator.link_level_usage(link_level);
+            let mut meter = self.meters[link_level as usize];
             meter.advance_to(self.now);
             LinkLevelTally {
-                level: class,
+                level: level,
                 bytes: meter.bytes,
                 in_use_seconds: meter.in_use.as_seconds(),
             }
@@ -72,9 +72,9 @@ impl Engine {
 
     /// Books the rates that changed.
     pub(super) fn update_meters(&mut self) {
-        for &cell in &self.changes.link_levels {
-            let (_, _, rate) = self.rate_allocator.link_level_usage(cell);
-            let meter = &mut self.meters[cell as usize];
+        for &link_level in &self.changes.link_levels {
+            let (_, _, rate) = self.rate_allocator.link_level_usage(link_level);
+            let meter = &mut self.meters[link_level as usize];
             if meter.rate != rate {
                 meter.advance_to(self.now);
                 meter.rate = rate;
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Makes room for every cell there is.
+    /// Makes room for every link level there is.
     pub(super) fn grow_meters(&mut self) {
         let fresh = LevelMeter { updated_at: self.now, ..LevelMeter::default() };
         self.meters.resize(self.rate_allocator.link_level_count(), fresh);
@@ -110,8 +110,8 @@ impl Engine {
     /// Bytes that flows still sending have sent.
     fn unfinished_bytes(&self, running: &EngineJob) -> f64 {
         let sent = |&id: &u32| {
-            let strand = &self.group_progress[id as usize];
-            self.rate_allocator.group_weight(id) * (strand.bytes - strand.bytes_left_at(self.now))
+            let group = &self.group_progress[id as usize];
+            self.rate_allocator.group_weight(id) * (group.bytes - group.bytes_left_at(self.now))
         };
         let sending = running.groups.iter().filter(|id| self.rate_allocator.is_sending(**id));
         sending.map(sent).sum()

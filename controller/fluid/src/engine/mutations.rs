@@ -1,4 +1,4 @@
-//! What may happen to a run from outside: jobs come and go, classes and paths change, links fail.
+//! What may happen to a run from outside: jobs come and go, levels and paths change, links fail.
 //! Each takes effect at the present instant, when time next passes.
 
 use std::collections::BTreeMap;
@@ -29,13 +29,13 @@ impl Engine {
         let mut running = EngineJob::new(job, self.now);
         for flow in &job.flows {
             let group = groups.entry((&flow.path, flow.bytes.to_bits()));
-            let strand = *group.or_insert_with(|| {
-                let strand = self.add_group(index, job.level, flow);
-                running.groups.push(strand);
-                strand
+            let group = *group.or_insert_with(|| {
+                let group = self.add_group(index, job.level, flow);
+                running.groups.push(group);
+                group
             });
-            self.rate_allocator.set_weight(strand, self.rate_allocator.group_weight(strand) + 1.0);
-            running.group_of_flow.push(strand);
+            self.rate_allocator.set_weight(group, self.rate_allocator.group_weight(group) + 1.0);
+            running.group_of_flow.push(group);
         }
         let start = running.start_time;
         if index.0 as usize == self.jobs.len() {
@@ -55,9 +55,9 @@ impl Engine {
     pub fn remove_job(&mut self, job: JobIndex) -> Result<JobTally, FluidError> {
         let tally = self.job_tally(job)?;
         if let Some(running) = self.jobs[job.0 as usize].take() {
-            for &strand in &running.groups {
-                self.pause_group(strand);
-                self.rate_allocator.remove_group(strand);
+            for &group in &running.groups {
+                self.pause_group(group);
+                self.rate_allocator.remove_group(group);
             }
         }
         self.event_queue.remove(ScheduledEvent::Job(job).to_id());
@@ -66,22 +66,22 @@ impl Engine {
         Ok(tally)
     }
 
-    /// Gives all flows of a job another class.
+    /// Gives all flows of a job another level.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`].
-    pub fn set_level(&mut self, job: JobIndex, class: u32) -> Result<(), FluidError> {
+    pub fn set_level(&mut self, job: JobIndex, level: u32) -> Result<(), FluidError> {
         let running = self.find_job(job)?;
-        if running.level == class {
+        if running.level == level {
             return Ok(());
         }
         for index in 0..running.groups.len() {
-            let strand = self.find_job(job)?.groups[index];
-            let sending = self.pause_group(strand);
-            self.rate_allocator.set_group_level(strand, class);
-            self.resume_group(strand, sending);
+            let group = self.find_job(job)?.groups[index];
+            let sending = self.pause_group(group);
+            self.rate_allocator.set_group_level(group, level);
+            self.resume_group(group, sending);
         }
-        self.job_mut(job)?.level = class;
+        self.job_mut(job)?.level = level;
         self.grow_meters();
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Engine {
         if self.rate_allocator.group_weight(from) > 0.0 {
             self.resume_group(from, sending);
         } else {
-            self.job_mut(job)?.groups.retain(|strand| *strand != from);
+            self.job_mut(job)?.groups.retain(|group| *group != from);
             self.rate_allocator.remove_group(from);
         }
         let senders = self.count_sending_groups(job)?;
@@ -143,7 +143,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Back to 0 s with the jobs, classes, paths and capacities of now, nothing begun and all
+    /// Back to 0 s with the jobs, levels, paths and capacities of now, nothing begun and all
     /// tallies zero. Keeps its memory: much cheaper than a new engine. A run after it equals one of
     /// a new engine but for the order of additions, that is to the last digits of a float.
     pub fn reset(&mut self) {
@@ -153,8 +153,8 @@ impl Engine {
         self.event_queue.clear();
         self.meters.fill(super::LevelMeter::default());
         self.finished_jobs.clear();
-        for strand in &mut self.group_progress {
-            (strand.bytes_left, strand.rate, strand.updated_at) = (0.0, 0.0, Ticks(0));
+        for group in &mut self.group_progress {
+            (group.bytes_left, group.rate, group.updated_at) = (0.0, 0.0, Ticks(0));
         }
         for (id, job) in (0..).zip(&mut self.jobs) {
             if let Some(running) = job {
@@ -170,7 +170,7 @@ impl Engine {
         place.ok_or(FluidError::UnknownJob(job))
     }
 
-    /// Another strand of the job on `path` that is exactly as far as the paused strand `like`.
+    /// Another flow group of the job on `path` that is exactly as far as the paused flow group `like`.
     fn find_equal_group(
         &self,
         job: JobIndex,
@@ -179,8 +179,8 @@ impl Engine {
         path: &[u32],
     ) -> Option<u32> {
         let state = |id: u32| {
-            let strand = &self.group_progress[id as usize];
-            (strand.bytes.to_bits(), strand.bytes_left_at(self.now).to_bits())
+            let group = &self.group_progress[id as usize];
+            (group.bytes.to_bits(), group.bytes_left_at(self.now).to_bits())
         };
         let equal = |id: &&u32| {
             self.rate_allocator.is_sending(**id) == sending
@@ -190,21 +190,21 @@ impl Engine {
         self.find_job(job).ok()?.groups.iter().find(equal).copied()
     }
 
-    /// A new strand of the job on `path`, as far as `like`, of no flow yet.
+    /// A new flow group of the job on `path`, as far as `like`, of no flow yet.
     fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
         let GroupProgress { bytes, bytes_left: left, .. } = self.group_progress[like as usize];
-        let class = self.find_job(job)?.level;
-        let to = self.add_group(job, class, &FluidFlow { path: path.to_vec(), bytes });
+        let level = self.find_job(job)?.level;
+        let to = self.add_group(job, level, &FluidFlow { path: path.to_vec(), bytes });
         self.group_progress[to as usize].bytes_left = left;
         self.job_mut(job)?.groups.push(to);
         self.event_queue.reserve(2 * self.group_progress.len());
         Ok(to)
     }
 
-    /// How many strands of a job send.
+    /// How many flow groups of a job send.
     fn count_sending_groups(&self, job: JobIndex) -> Result<u32, FluidError> {
-        let strands = &self.find_job(job)?.groups;
-        Ok(strands.iter().filter(|id| self.rate_allocator.is_sending(**id)).count() as u32)
+        let groups = &self.find_job(job)?.groups;
+        Ok(groups.iter().filter(|id| self.rate_allocator.is_sending(**id)).count() as u32)
     }
 
     fn check_path(&self, flow: u32, path: &[u32]) -> Result<(), FluidError> {
@@ -227,10 +227,10 @@ impl Engine {
         Ok(())
     }
 
-    /// A strand of no flow yet.
-    fn add_group(&mut self, job: JobIndex, class: u32, flow: &FluidFlow) -> u32 {
-        let id = self.rate_allocator.add_group(&flow.path, class, 0.0);
-        let strand = GroupProgress {
+    /// A flow group of no flow yet.
+    fn add_group(&mut self, job: JobIndex, level: u32, flow: &FluidFlow) -> u32 {
+        let id = self.rate_allocator.add_group(&flow.path, level, 0.0);
+        let group = GroupProgress {
             job,
             bytes: flow.bytes,
             bytes_left: 0.0,
@@ -239,21 +239,21 @@ impl Engine {
             latency: Ticks(self.hop_latency.0.saturating_mul(flow.path.len() as u64)),
         };
         match self.group_progress.get_mut(id as usize) {
-            Some(place) => *place = strand,
-            None => self.group_progress.push(strand),
+            Some(place) => *place = group,
+            None => self.group_progress.push(group),
         }
         self.grow_meters();
         id
     }
 
-    /// Takes a strand off its links with what it has left. True if it was sending.
+    /// Takes a flow group off its links with what it has left. True if it was sending.
     fn pause_group(&mut self, id: u32) -> bool {
         let sending = self.rate_allocator.is_sending(id);
         if sending {
             self.rate_allocator.stop_group(id);
-            let strand = &mut self.group_progress[id as usize];
-            strand.advance_to(self.now);
-            strand.rate = 0.0;
+            let group = &mut self.group_progress[id as usize];
+            group.advance_to(self.now);
+            group.rate = 0.0;
             self.event_queue.remove(ScheduledEvent::FlowGroup(id).to_id());
         }
         sending
@@ -261,9 +261,9 @@ impl Engine {
 
     fn resume_group(&mut self, id: u32, sending: bool) {
         if sending {
-            let strand = &mut self.group_progress[id as usize];
-            strand.updated_at = self.now;
-            self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), strand.end_time());
+            let group = &mut self.group_progress[id as usize];
+            group.updated_at = self.now;
+            self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), group.end_time());
             self.rate_allocator.start_group(id);
         }
     }

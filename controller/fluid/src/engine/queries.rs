@@ -7,7 +7,7 @@ use crate::job::JobIndex;
 use crate::observer::JobPhase;
 
 impl Engine {
-    /// Class of a job's flows.
+    /// Level of a job's flows.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`].
@@ -28,7 +28,7 @@ impl Engine {
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
     pub fn flow_rate(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
-        self.group_of_flow(job, flow).map(|strand| self.rate_allocator.group_rate(strand))
+        self.group_of_flow(job, flow).map(|group| self.rate_allocator.group_rate(group))
     }
 
     /// Bytes that one flow of a job has still to send in this iteration; 0 outside of it.
@@ -36,8 +36,8 @@ impl Engine {
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
     pub fn flow_bytes_left(&self, job: JobIndex, flow: u32) -> Result<f64, FluidError> {
-        let strand = self.group_of_flow(job, flow)?;
-        Ok(self.group_progress[strand as usize].bytes_left_at(self.now))
+        let group = self.group_of_flow(job, flow)?;
+        Ok(self.group_progress[group as usize].bytes_left_at(self.now))
     }
 
     pub(super) fn find_job(&self, job: JobIndex) -> Result<&EngineJob, FluidError> {

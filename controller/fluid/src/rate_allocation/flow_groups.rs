@@ -1,17 +1,17 @@
-//! Laying strands over links: their hops, the cells under them, and the memory of both. Nothing
+//! Laying flow groups over links: their hops, the link levels under them, and the memory of both. Nothing
 //! here shares a rate.
 
 use super::{FlowGroup, LinkLevel, NONE, RateAllocator};
 
-/// One strand on one cell: the cell, and its place among the members while it sends.
+/// One flow group on one link level: the link level, and its place among the members while it sends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupHop {
     pub(super) link_level: u32,
     pub(super) slot: u32,
 }
 
-/// Hops of all strands, those of a strand side by side. Freed runs are kept by length and given
-/// out again, so that memory follows the strands present and not the strands ever seen.
+/// Hops of all flow groups, those of a flow group side by side. Freed runs are kept by length and given
+/// out again, so that memory follows the flow groups present and not the flow groups ever seen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HopArena {
     hops: Vec<GroupHop>,
@@ -45,13 +45,13 @@ impl HopArena {
 }
 
 impl RateAllocator {
-    /// A strand of `weight` equal flows of `class` over the links of `path`, not yet sending.
-    pub(crate) fn add_group(&mut self, path: &[u32], class: u32, weight: f64) -> u32 {
+    /// A flow group of `weight` equal flows of `level` over the links of `path`, not yet sending.
+    pub(crate) fn add_group(&mut self, path: &[u32], level: u32, weight: f64) -> u32 {
         let first_hop = self.hops.allocate_run(path.len());
         for (hop, &link) in (first_hop..).zip(path) {
-            self.hops.get_mut(hop).link_level = self.link_level_at(link, class);
+            self.hops.get_mut(hop).link_level = self.link_level_at(link, level);
         }
-        let strand = FlowGroup {
+        let group = FlowGroup {
             first_hop,
             hop_count: path.len() as u32,
             bottleneck: NONE,
@@ -63,66 +63,66 @@ impl RateAllocator {
             frozen_at: NONE,
         };
         if let Some(id) = self.free_groups.pop() {
-            self.groups[id as usize] = strand;
+            self.groups[id as usize] = group;
             return id;
         }
-        self.groups.push(strand);
+        self.groups.push(group);
         self.groups.len() as u32 - 1
     }
 
-    /// Forgets a strand that does not send.
-    pub(crate) fn remove_group(&mut self, strand: u32) {
-        let FlowGroup { first_hop, hop_count: hops, .. } = self.groups[strand as usize];
+    /// Forgets a flow group that does not send.
+    pub(crate) fn remove_group(&mut self, group: u32) {
+        let FlowGroup { first_hop, hop_count: hops, .. } = self.groups[group as usize];
         self.hops.free_run(first_hop, hops as usize);
-        self.free_groups.push(strand);
+        self.free_groups.push(group);
     }
 
-    /// Moves a strand that does not send to another class.
-    pub(crate) fn set_group_level(&mut self, strand: u32, class: u32) {
-        let strand = &mut self.groups[strand as usize];
-        for hop in strand.first_hop..strand.first_hop + strand.hop_count {
+    /// Moves a flow group that does not send to another level.
+    pub(crate) fn set_group_level(&mut self, group: u32, level: u32) {
+        let group = &mut self.groups[group as usize];
+        for hop in group.first_hop..group.first_hop + group.hop_count {
             let link = self.link_levels[self.hops.get(hop).link_level as usize].link;
-            self.hops.get_mut(hop).link_level = self.link_level_at(link, class);
+            self.hops.get_mut(hop).link_level = self.link_level_at(link, level);
         }
     }
 
-    /// How many flows a strand stands for.
-    pub(crate) fn group_weight(&self, strand: u32) -> f64 {
-        self.groups[strand as usize].weight
+    /// How many flows a flow group stands for.
+    pub(crate) fn group_weight(&self, group: u32) -> f64 {
+        self.groups[group as usize].weight
     }
 
-    /// Lets a strand that does not send stand for `weight` flows.
-    pub(crate) fn set_weight(&mut self, strand: u32, weight: f64) {
-        self.groups[strand as usize].weight = weight;
+    /// Lets a flow group that does not send stand for `weight` flows.
+    pub(crate) fn set_weight(&mut self, group: u32, weight: f64) {
+        self.groups[group as usize].weight = weight;
     }
 
-    /// Whether a strand sends now.
-    pub(crate) fn is_sending(&self, strand: u32) -> bool {
-        self.groups[strand as usize].is_sending
+    /// Whether a flow group sends now.
+    pub(crate) fn is_sending(&self, group: u32) -> bool {
+        self.groups[group as usize].is_sending
     }
 
-    /// Links of a strand, in order.
-    pub(crate) fn group_path(&self, strand: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
-        let strand = &self.groups[strand as usize];
-        (strand.first_hop..strand.first_hop + strand.hop_count)
+    /// Links of a flow group, in order.
+    pub(crate) fn group_path(&self, group: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
+        let group = &self.groups[group as usize];
+        (group.first_hop..group.first_hop + group.hop_count)
             .map(|hop| self.link_levels[self.hops.get(hop).link_level as usize].link)
     }
 
-    /// The cell of `class` on `link`, made if need be.
-    fn link_level_at(&mut self, link: u32, class: u32) -> u32 {
+    /// The link level of `level` on `link`, made if need be.
+    fn link_level_at(&mut self, link: u32, level: u32) -> u32 {
         let (mut above, mut next) = (NONE, self.links[link as usize].top_level);
-        while next != NONE && self.link_levels[next as usize].level > class {
+        while next != NONE && self.link_levels[next as usize].level > level {
             (above, next) = (next, self.link_levels[next as usize].below);
         }
-        if next != NONE && self.link_levels[next as usize].level == class {
+        if next != NONE && self.link_levels[next as usize].level == level {
             return next;
         }
         let id = self.link_levels.len() as u32;
         let offered = self.offer_between(link, above, next);
-        let queue = self.pending.queue_of_level(class);
+        let queue = self.pending.queue_of_level(level);
         self.link_levels.push(LinkLevel {
             link,
-            level: class,
+            level: level,
             work_queue: queue,
             below: next,
             offered,
@@ -135,7 +135,7 @@ impl RateAllocator {
         id
     }
 
-    /// What a new, empty cell between two others is offered. It takes nothing, so the offer of the
+    /// What a new, empty link level between two others is offered. It takes nothing, so the offer of the
     /// one below passes through it, even while that one waits for its next sharing.
     fn offer_between(&self, link: u32, above: u32, below: u32) -> f64 {
         let capacity = self.links[link as usize].capacity;

@@ -1,11 +1,11 @@
-//! What the next sharing has to look at: changed cells and started strands, by class.
+//! What the next sharing has to look at: changed link levels and started flow groups, by level.
 //!
-//! The decision: a queue for each class and a heap of the classes in need, so that order costs
-//! something for each class and not for each cell.
+//! The decision: a queue for each level and a heap of the levels in need, so that order costs
+//! something for each level and not for each link level.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Tasks of one class.
+/// Tasks of one level.
 #[derive(Debug, Clone, Default)]
 struct LevelQueue {
     level: u32,
@@ -13,32 +13,32 @@ struct LevelQueue {
     groups: Vec<u32>,
 }
 
-/// Tasks of all classes.
+/// Tasks of all levels.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWork {
     queues: Vec<LevelQueue>,
     by_level: BTreeMap<u32, u32>,
-    /// Classes with tasks, and their queues.
+    /// Levels with tasks, and their queues.
     pending: BinaryHeap<(u32, u32)>,
 }
 
 impl PendingWork {
-    /// The queue of a class, made if need be.
-    pub(super) fn queue_of_level(&mut self, class: u32) -> u32 {
-        *self.by_level.entry(class).or_insert_with(|| {
-            self.queues.push(LevelQueue { level: class, ..LevelQueue::default() });
+    /// The queue of a level, made if need be.
+    pub(super) fn queue_of_level(&mut self, level: u32) -> u32 {
+        *self.by_level.entry(level).or_insert_with(|| {
+            self.queues.push(LevelQueue { level: level, ..LevelQueue::default() });
             self.queues.len() as u32 - 1
         })
     }
 
-    pub(super) fn add_link_level(&mut self, queue: u32, cell: u32) {
+    pub(super) fn add_link_level(&mut self, queue: u32, link_level: u32) {
         self.mark_pending(queue);
-        self.queues[queue as usize].link_levels.push(cell);
+        self.queues[queue as usize].link_levels.push(link_level);
     }
 
-    pub(super) fn add_group(&mut self, queue: u32, strand: u32) {
+    pub(super) fn add_group(&mut self, queue: u32, group: u32) {
         self.mark_pending(queue);
-        self.queues[queue as usize].groups.push(strand);
+        self.queues[queue as usize].groups.push(group);
     }
 
     pub(super) fn pop_link_level(&mut self, queue: u32) -> Option<u32> {
@@ -49,7 +49,7 @@ impl PendingWork {
         self.queues[queue as usize].groups.pop()
     }
 
-    /// The queue of the highest class with tasks; whoever takes it does them all.
+    /// The queue of the highest level with tasks; whoever takes it does them all.
     pub(super) fn pop_highest(&mut self) -> Option<u32> {
         self.pending.pop().map(|(_, queue)| queue)
     }

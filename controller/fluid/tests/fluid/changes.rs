@@ -1,4 +1,4 @@
-//! What happens to a run from outside: failures, new paths and classes, jobs that come and go.
+//! What happens to a run from outside: failures, new paths and levels, jobs that come and go.
 
 use fluid::{Engine, FluidJob, JobIndex};
 
@@ -16,8 +16,8 @@ fn ends(engine: &mut Engine, horizon: f64) -> Vec<f64> {
     ends
 }
 
-fn once(class: u32, flows: Vec<fluid::FluidFlow>) -> FluidJob {
-    FluidJob { iterations: Some(1), ..job(class, 0.0, flows) }
+fn once(level: u32, flows: Vec<fluid::FluidFlow>) -> FluidJob {
+    FluidJob { iterations: Some(1), ..job(level, 0.0, flows) }
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn one_of_equal_flows_moves_alone_and_back() {
 
 #[test]
 fn a_new_class_counts_from_now() {
-    // Both 100 bytes at 10 bytes/s, the second in the higher class. At 4 s the first overtakes: it
+    // Both 100 bytes at 10 bytes/s, the second in the higher level. At 4 s the first overtakes: it
     // has 100 left and ends at 14; the second has 60 left and ends at 20.
     let jobs = [once(0, vec![flow(&[0], 100.0)]), once(1, vec![flow(&[0], 100.0)])];
     let mut engine = engine(&[10.0], &jobs);
@@ -120,17 +120,17 @@ fn thousands_of_jobs_come_and_go_in_the_memory_of_two() {
 }
 
 #[test]
-fn reset_runs_again_with_other_classes() {
-    let classes = |first: u32, second: u32| {
+fn reset_runs_again_with_other_levels() {
+    let levels = |first: u32, second: u32| {
         [job(first, 1.0, vec![flow(&[0], 15.0)]), job(second, 0.7, vec![flow(&[0], 12.0)])]
     };
-    let mut used = engine(&[10.0], &classes(0, 1));
+    let mut used = engine(&[10.0], &levels(0, 1));
     used.run_until(50.3).unwrap();
     used.reset();
     used.set_level(JobIndex(0), 5).unwrap();
     used.set_level(JobIndex(1), 3).unwrap();
     used.run_until(50.3).unwrap();
-    let mut fresh = engine(&[10.0], &classes(5, 3));
+    let mut fresh = engine(&[10.0], &levels(5, 3));
     fresh.run_until(50.3).unwrap();
     assert_eq!(used.tallies().jobs, fresh.tallies().jobs);
     assert_eq!(used.work_counters(), fresh.work_counters());

@@ -40,17 +40,17 @@ fn the_last_flow_ends_the_iteration() {
 
 /// Two jobs on one link of 1 byte/s, compute and communication in seconds.
 fn two_on_a_link(jobs: [(u32, f64, f64); 2], overlap_from: f64) -> Engine {
-    let jobs = jobs.map(|(class, compute, communicate)| FluidJob {
+    let jobs = jobs.map(|(level, compute, communicate)| FluidJob {
         overlap_from,
-        ..job(class, compute, vec![flow(&[0], communicate)])
+        ..job(level, compute, vec![flow(&[0], communicate)])
     });
     engine(&[1.0], &jobs)
 }
 
 /// E1: compute 2 s and 1 s, communicate 2 s and 1 s, no overlap. Per 12 s in the steady state:
 /// busy seconds and link seconds of both.
-fn check_e1(classes: [u32; 2], busy: [f64; 2], link: [f64; 2]) {
-    let [first, second] = classes;
+fn check_e1(levels: [u32; 2], busy: [f64; 2], link: [f64; 2]) {
+    let [first, second] = levels;
     let mut engine = two_on_a_link([(first, 2.0, 2.0), (second, 1.0, 1.0)], 1.0);
     engine.run_until(120.0).unwrap();
     let before = totals(&engine);
@@ -73,8 +73,8 @@ fn e1_steady_state() {
 }
 
 /// E2: compute 4 s and 2 s, communicate 1 s and 3 s after half of it. Idle seconds of J2 in 13 s.
-fn check_e2(classes: [u32; 2], idle: f64) {
-    let [first, second] = classes;
+fn check_e2(levels: [u32; 2], idle: f64) {
+    let [first, second] = levels;
     let mut engine = two_on_a_link([(first, 4.0, 1.0), (second, 2.0, 3.0)], 0.5);
     engine.run_until(13.0).unwrap();
     close(13.0 - totals(&engine)[1].0, idle);
@@ -92,15 +92,15 @@ fn e2_idles_seven_or_six_seconds_of_thirteen() {
 #[test]
 fn e2_ties_in_the_long_run() {
     // Both orders fall into step: J1 sends 1 of every 4 s, J2 the other 3, and neither waits.
-    for classes in [[1, 0], [0, 1]] {
-        let [first, second] = classes;
+    for levels in [[1, 0], [0, 1]] {
+        let [first, second] = levels;
         let mut engine = two_on_a_link([(first, 4.0, 1.0), (second, 2.0, 3.0)], 0.5);
         engine.run_until(100.0).unwrap();
         let before = totals(&engine);
         engine.run_until(500.0).unwrap();
         let after = totals(&engine);
         let steps = after[1].1 - before[1].1;
-        assert!((80..=100).contains(&steps), "{classes:?}: {steps} iterations of J2 in 400 s");
+        assert!((80..=100).contains(&steps), "{levels:?}: {steps} iterations of J2 in 400 s");
     }
 }
 
@@ -198,8 +198,8 @@ fn what_ends_as_a_higher_burst_begins_has_ended() {
 }
 
 #[test]
-fn shares_of_links_by_class() {
-    // J1 (class 3) sends 1 of every 2 s at the full 10 bytes/s; J2 (class 1) would send always
+fn shares_of_links_by_level() {
+    // J1 (level 3) sends 1 of every 2 s at the full 10 bytes/s; J2 (level 1) would send always
     // and gets the other half.
     let jobs = [job(3, 1.0, vec![flow(&[0], 10.0)]), job(1, 0.0, vec![flow(&[0], 1e9)])];
     let mut engine = engine(&[10.0], &jobs);

@@ -10,7 +10,7 @@ use crate::scenario::engine;
 #[derive(Debug, Clone)]
 enum Change {
     Capacity(u32, f64),
-    Class(u32, u32),
+    Level(u32, u32),
     Path(u32, u32, Vec<u32>),
     Remove(u32),
     Add(FluidJob),
@@ -49,10 +49,10 @@ fn any_job() -> impl Strategy<Value = FluidJob> {
     let compute = prop_oneof![1 => Just(0.05), 8 => amount(3)];
     let overlap = prop_oneof![Just(1.0), Just(0.5), Just(0.0), 0.0..1.0];
     (compute, overlap, 0_u32..4, prop_oneof![Just(0.0), amount(4)], flows).prop_map(
-        |(compute_seconds, overlap_from, class, start, flows)| FluidJob {
+        |(compute_seconds, overlap_from, level, start, flows)| FluidJob {
             compute_seconds,
             overlap_from,
-            level: class,
+            level: level,
             start,
             iterations: None,
             flows,
@@ -64,7 +64,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (0..LINKS, amount(10)).prop_map(|(link, capacity)| Change::Capacity(link, capacity)),
         (0..LINKS).prop_map(|link| Change::Capacity(link, 0.0)),
-        (0_u32..8, 0_u32..4).prop_map(|(job, class)| Change::Class(job, class)),
+        (0_u32..8, 0_u32..4).prop_map(|(job, level)| Change::Level(job, level)),
         (0_u32..8, 0_u32..8, path()).prop_map(|(job, flow, path)| Change::Path(job, flow, path)),
         (0_u32..8).prop_map(Change::Remove),
         any_job().prop_map(Change::Add),
@@ -88,7 +88,7 @@ fn quiet() -> impl Strategy<Value = Case> {
 fn apply(engine: &mut Engine, change: &Change) -> bool {
     match change {
         Change::Capacity(link, capacity) => engine.set_capacity(*link, *capacity).is_ok(),
-        Change::Class(job, class) => engine.set_level(JobIndex(*job), *class).is_ok(),
+        Change::Level(job, level) => engine.set_level(JobIndex(*job), *level).is_ok(),
         Change::Path(job, flow, path) => engine.set_path(JobIndex(*job), *flow, path).is_ok(),
         Change::Remove(job) => engine.remove_job(JobIndex(*job)).is_ok(),
         Change::Add(job) => engine.add_job(job).is_ok(),
@@ -110,7 +110,7 @@ fn play(case: &Case, observer: &mut dyn fluid::RunObserver) -> Engine {
 
 /// Flows that send at this instant, with everything that the laws ask about.
 struct Sending {
-    class: u32,
+    level: u32,
     path: Vec<u32>,
     rate: f64,
 }
@@ -122,22 +122,22 @@ fn sending(engine: &Engine, jobs: &[FluidJob]) -> Vec<Sending> {
             let rate = engine.flow_rate(index, flow).unwrap();
             // One with nothing left and a rate ends at this very instant.
             if engine.flow_bytes_left(index, flow).unwrap() > 0.0 || rate > 0.0 {
-                let (class, path) = (job.level, path.clone());
-                all.push(Sending { class, path, rate });
+                let (level, path) = (job.level, path.clone());
+                all.push(Sending { level, path, rate });
             }
         }
     }
     all
 }
 
-/// What classes from `class` up use of a link.
-fn used(flows: &[Sending], link: u32, class: u32) -> f64 {
-    let there = flows.iter().filter(|flow| flow.class >= class && flow.path.contains(&link));
+/// What levels from `level` up use of a link.
+fn used(flows: &[Sending], link: u32, level: u32) -> f64 {
+    let there = flows.iter().filter(|flow| flow.level >= level && flow.path.contains(&link));
     there.map(|flow| flow.rate).sum()
 }
 
-/// No link is over its capacity, and every flow has a bottleneck: a link that its class and the
-/// higher ones fill, and on which no flow of its class is faster.
+/// No link is over its capacity, and every flow has a bottleneck: a link that its level and the
+/// higher ones fill, and on which no flow of its level is faster.
 fn check_shares(instant: &RunInstant<'_>, case: &Case) {
     let flows = sending(instant.engine(), &case.jobs);
     for (link, capacity) in (0..).zip(&case.capacity) {
@@ -146,11 +146,11 @@ fn check_shares(instant: &RunInstant<'_>, case: &Case) {
     for flow in &flows {
         let fills = |link: &&u32| {
             let full = case.capacity[**link as usize] * (1.0 - 1e-8);
-            used(&flows, **link, flow.class) >= full
+            used(&flows, **link, flow.level) >= full
         };
         let fastest = |link: &u32| {
             let there = flows.iter().filter(|other| other.path.contains(link));
-            let equals = there.filter(|other| other.class == flow.class);
+            let equals = there.filter(|other| other.level == flow.level);
             equals.map(|other| other.rate).fold(0.0, f64::max)
         };
         let slack = 1e-7 * flow.rate + 1e-8;
@@ -202,11 +202,11 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_class_never_feels_a_lower_one(case in quiet(), class in 1_u32..4) {
+    fn a_higher_class_never_feels_a_lower_one(case in quiet(), level in 1_u32..4) {
         // Same places for the same jobs: lower ones become jobs without flows.
         let alone = Case {
             jobs: case.jobs.iter().cloned().map(|mut job| {
-                if job.level < class {
+                if job.level < level {
                     job.flows.clear();
                 }
                 job
@@ -215,7 +215,7 @@ proptest! {
         };
         let mut ignore = |_: &RunInstant<'_>| {};
         let (all, alone) = (play(&case, &mut ignore), play(&alone, &mut ignore));
-        for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.level >= class) {
+        for (index, job) in (0..).zip(&case.jobs).filter(|(_, job)| job.level >= level) {
             let index = JobIndex(index);
             prop_assert_eq!(all.job_tally(index), alone.job_tally(index), "{:?}", job);
         }
@@ -258,7 +258,7 @@ proptest! {
             }
             match change {
                 Change::Capacity(link, capacity) => reference.capacity[*link as usize] = *capacity,
-                Change::Class(job, class) => reference.set_class(places[*job as usize], *class),
+                Change::Level(job, level) => reference.set_level(places[*job as usize], *level),
                 Change::Path(job, flow, path) => {
                     reference.set_path(places[*job as usize], *flow as usize, path);
                 }

@@ -1,4 +1,4 @@
-//! Who gets how much while everybody sends: strict classes, max-min fair inside a class.
+//! Who gets how much while everybody sends: strict levels, max-min fair inside a level.
 
 use fluid::{FluidFlow, FluidJob};
 
@@ -6,7 +6,7 @@ use crate::scenario::{close, engine, flow, job, rates};
 
 /// Jobs of one endless flow each, all sending from 0 s: their rates.
 fn check(capacity: &[f64], flows: &[(u32, &[u32])], expected: &[f64]) {
-    let endless = |(class, path): &(u32, &[u32])| job(*class, 0.0, vec![flow(path, 1e12)]);
+    let endless = |(level, path): &(u32, &[u32])| job(*level, 0.0, vec![flow(path, 1e12)]);
     let jobs: Vec<FluidJob> = flows.iter().map(endless).collect();
     let mut engine = engine(capacity, &jobs);
     engine.run_until(1.0).unwrap();
@@ -52,11 +52,11 @@ fn triangle() {
 
 #[test]
 fn the_higher_class_takes_all_it_can() {
-    // Class 1 takes the whole link, class 0 nothing.
+    // Level 1 takes the whole link, level 0 nothing.
     check(&[10.0], &[(1, &[0]), (0, &[0])], &[10.0, 0.0]);
-    // Class 1 is held to 3 by link 1; class 0 gets 10 - 3 = 7.
+    // Level 1 is held to 3 by link 1; level 0 gets 10 - 3 = 7.
     check(&[10.0, 3.0], &[(1, &[0, 1]), (0, &[0])], &[3.0, 7.0]);
-    // Three classes: 3, then 4 by link 2, then 10 - 7 = 3 for two flows.
+    // Three levels: 3, then 4 by link 2, then 10 - 7 = 3 for two flows.
     check(
         &[10.0, 3.0, 4.0],
         &[(0, &[0]), (9, &[0, 1]), (5, &[0, 2]), (0, &[0])],
@@ -66,7 +66,7 @@ fn the_higher_class_takes_all_it_can() {
 
 #[test]
 fn a_class_is_fair_in_what_the_higher_leaves() {
-    // Class 1 takes 4 of link 0 (by link 1). Of the other 6, class 0 flows a, b over link 0 get 3
+    // Level 1 takes 4 of link 0 (by link 1). Of the other 6, level 0 flows a, b over link 0 get 3
     // each; c shares link 2 (capacity 5) with b: 5 - 3 = 2, which is less than b's 3, so link 2 is
     // scarcer: 5 / 2 each for b and c, and a gets 6 - 5/2.
     check(

@@ -1,5 +1,5 @@
 //! The model once more, as plainly as can be: floating-point time, every flow by itself, all rates
-//! of all classes from scratch at every event. Slow, and written without a look at the engine.
+//! of all levels from scratch at every event. Slow, and written without a look at the engine.
 
 use fluid::FluidJob;
 
@@ -66,8 +66,8 @@ impl Reference {
         self.workers[job].gone = true;
     }
 
-    pub(crate) fn set_class(&mut self, job: usize, class: u32) {
-        self.workers[job].job.level = class;
+    pub(crate) fn set_level(&mut self, job: usize, level: u32) {
+        self.workers[job].job.level = level;
     }
 
     pub(crate) fn set_path(&mut self, job: usize, flow: usize, path: &[u32]) {
@@ -145,20 +145,20 @@ impl Reference {
         self.now = to;
     }
 
-    /// Strict classes, highest first; in each, raise all rates together and freeze those on a
+    /// Strict levels, highest first; in each, raise all rates together and freeze those on a
     /// link that is full.
     fn share(&mut self) {
         let mut free = self.capacity.clone();
-        let mut classes: Vec<u32> = self.workers.iter().map(|worker| worker.job.level).collect();
-        classes.sort_unstable();
-        classes.dedup();
+        let mut levels: Vec<u32> = self.workers.iter().map(|worker| worker.job.level).collect();
+        levels.sort_unstable();
+        levels.dedup();
         let workers = &mut self.workers;
         workers.iter_mut().flat_map(|worker| &mut worker.senders).for_each(|s| s.rate = 0.0);
-        for class in classes.into_iter().rev() {
-            let of_class = |worker: &&mut Worker| worker.job.level == class && !worker.gone;
+        for level in levels.into_iter().rev() {
+            let of_level = |worker: &&mut Worker| worker.job.level == level && !worker.gone;
             let mut rising: Vec<&mut Sender> = workers
                 .iter_mut()
-                .filter(of_class)
+                .filter(of_level)
                 .flat_map(|worker| &mut worker.senders)
                 .filter(|sender| sender.left > 0.0)
                 .collect();

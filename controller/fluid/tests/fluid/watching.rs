@@ -7,7 +7,7 @@ use crate::scenario::{engine, flow, job, totals};
 #[test]
 fn rates_and_phases_as_they_change() {
     // J0 computes 1 s, then sends 20 bytes at 10 bytes/s. J1 sends 25 bytes from the start in the
-    // lower class: 10 in [0,1), nothing until 3, then the other 15 until 4.5 but for [4, 4.5)..:
+    // lower level: 10 in [0,1), nothing until 3, then the other 15 until 4.5 but for [4, 4.5)..:
     // J0 computes again in [3,4) and sends in [4,6), so J1 sends 10 in [3,4) and 5 in [6,6.5).
     let jobs = [job(1, 1.0, vec![flow(&[0], 20.0)]), job(0, 0.0, vec![flow(&[0], 25.0)])];
     let mut watched = engine(&[10.0], &jobs);

@@ -1,13 +1,13 @@
 //! The optimal compression, by small minimum cuts (`docs/algorithms/compression.md` has the proof).
 //!
-//! What is lost, the weight of edges inside a class, is an L-natural-convex function of the
-//! classes: if raising or lowering no set of jobs by one class lowers it, nothing does. So from any
-//! classes that respect the edges, the best set to raise is found by a cut and raised until there
+//! What is lost, the weight of edges inside a level, is an L-natural-convex function of the
+//! levels: if raising or lowering no set of jobs by one level lowers it, nothing does. So from any
+//! levels that respect the edges, the best set to raise is found by a cut and raised until there
 //! is none, and then the best set to lower. The cuts are small: one vertex per job, and an arc only
-//! for an edge whose classes are equal or next to each other.
+//! for an edge whose levels are equal or next to each other.
 //!
-//! Of all optima the one that moves the fewest jobs from their present classes is taken, and of
-//! those the one with the highest classes. It does not depend on where the search began.
+//! Of all optima the one that moves the fewest jobs from their present levels is taken, and of
+//! those the one with the highest levels. It does not depend on where the search began.
 
 use super::CompressionProblem;
 use super::least_change::{OptimumRange, least_change};
@@ -26,20 +26,20 @@ pub(super) struct WeightedArc {
     pub(super) weight: u64,
 }
 
-/// The optimal classes by node.
+/// The optimal levels by node.
 pub fn exact_levels(problem: &CompressionProblem<'_>) -> Vec<u8> {
-    let mut classes = vec![0; problem.dag.nodes];
+    let mut levels = vec![0; problem.dag.nodes];
     let arcs = integer_weights(problem.dag);
     for part in split_components(problem.dag.nodes, arcs) {
         let present = part.nodes.iter().map(|node| problem.current_levels[*node]);
         let highest = problem.level_count.max(1) - 1;
-        for (node, class) in
+        for (node, level) in
             part.nodes.iter().zip(part.optimal_levels(&present.collect::<Vec<_>>(), highest))
         {
-            classes[*node] = class;
+            levels[*node] = level;
         }
     }
-    classes
+    levels
 }
 
 /// Weights as whole numbers, scaled by a power of two so that weights which sum to the same still
@@ -122,7 +122,7 @@ impl DagComponent {
         }
         if let Some(present) = present.iter().copied().collect::<Option<Vec<u8>>>()
             && search.lost_weight(&present) == Some(search.lost_weight(&most).unwrap_or(0))
-            && present.iter().all(|class| *class <= highest)
+            && present.iter().all(|level| *level <= highest)
         {
             return present;
         }
@@ -131,14 +131,14 @@ impl DagComponent {
         least_change(&self.arcs, &bounds, present)
     }
 
-    /// Classes that respect the edges: the present ones where they do; with none, an even split.
+    /// Levels that respect the edges: the present ones where they do; with none, an even split.
     fn initial_levels(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
-        let (nodes, classes) = (present.len(), usize::from(highest) + 1);
-        let even = |node: usize| highest - u8::try_from(node * classes / nodes).unwrap_or(0);
+        let (nodes, levels) = (present.len(), usize::from(highest) + 1);
+        let even = |node: usize| highest - u8::try_from(node * levels / nodes).unwrap_or(0);
         let is_new = present.iter().all(Option::is_none);
         let wish = |node: usize| match present[node] {
             None if is_new => even(node),
-            class => class.unwrap_or(highest).min(highest),
+            level => level.unwrap_or(highest).min(highest),
         };
         let mut start: Vec<u8> = (0..nodes).map(wish).collect();
         // Edges lead to larger numbers, and are sorted by where they begin.
@@ -163,7 +163,7 @@ enum MoveDirection {
 }
 
 impl LevelSearch<'_> {
-    /// Of the optima the one with the highest classes: raising the largest of the best sets ends at
+    /// Of the optima the one with the highest levels: raising the largest of the best sets ends at
     /// or above it, and lowering the smallest of the best ones ends there.
     fn move_to_highest_optimum(&mut self) {
         while self.move_best_set(MoveDirection::Up, CutSide::Largest) {}
@@ -175,9 +175,9 @@ impl LevelSearch<'_> {
         while self.move_best_set(MoveDirection::Down, CutSide::Largest) {}
     }
 
-    /// Weight of the edges inside classes; none if an edge leads to a higher class.
-    fn lost_weight(&self, classes: &[u8]) -> Option<u64> {
-        let lost = self.arcs.iter().map(|arc| match classes[arc.above].cmp(&classes[arc.below]) {
+    /// Weight of the edges inside levels; none if an edge leads to a higher level.
+    fn lost_weight(&self, levels: &[u8]) -> Option<u64> {
+        let lost = self.arcs.iter().map(|arc| match levels[arc.above].cmp(&levels[arc.below]) {
             std::cmp::Ordering::Less => None,
             std::cmp::Ordering::Equal => Some(arc.weight),
             std::cmp::Ordering::Greater => Some(0),
@@ -185,11 +185,11 @@ impl LevelSearch<'_> {
         lost.sum()
     }
 
-    /// Moves the best set by one class; whether there was one. Of equally good sets, the largest or
+    /// Moves the best set by one level; whether there was one. Of equally good sets, the largest or
     /// the smallest.
     ///
-    /// Inside a class, a job that moves takes along the end of the edge that must not be left
-    /// behind, and gains the weight if the other stays. Between neighbouring classes, an edge whose
+    /// Inside a level, a job that moves takes along the end of the edge that must not be left
+    /// behind, and gains the weight if the other stays. Between neighbouring levels, an edge whose
     /// ends come together loses its weight.
     fn move_best_set(&mut self, direction: MoveDirection, side: CutSide) -> bool {
         let nodes = self.levels.len();
@@ -227,11 +227,11 @@ impl LevelSearch<'_> {
         }
         let moves = network.source_side(source, sink, side);
         let mut moved = false;
-        for (class, _) in self.levels.iter_mut().zip(&moves).filter(|(_, moves)| **moves) {
+        for (level, _) in self.levels.iter_mut().zip(&moves).filter(|(_, moves)| **moves) {
             moved = true;
             match direction {
-                MoveDirection::Up => *class += 1,
-                MoveDirection::Down => *class -= 1,
+                MoveDirection::Up => *level += 1,
+                MoveDirection::Down => *level -= 1,
             }
         }
         moved

@@ -1,11 +1,11 @@
-//! Of the optimal classes, those that move the fewest jobs: one minimum cut over the jobs that have
+//! Of the optimal levels, those that move the fewest jobs: one minimum cut over the jobs that have
 //! a choice.
 //!
-//! Whether a job moves is no convex function of its class, so this needs a vertex for every class:
-//! (u, k) stands for "the class of u is at least k" and is true on the source's side. All optima
-//! lie between the lowest and the highest; only jobs whose classes differ there take part, with the
-//! classes in between, and as a rule they are few. An edge u above v costs its weight when both
-//! classes are equal; a job that leaves its present class costs one, and weights are multiplied so
+//! Whether a job moves is no convex function of its level, so this needs a vertex for every level:
+//! (u, k) stands for "the level of u is at least k" and is true on the source's side. All optima
+//! lie between the lowest and the highest; only jobs whose levels differ there take part, with the
+//! levels in between, and as a rule they are few. An edge u above v costs its weight when both
+//! levels are equal; a job that leaves its present level costs one, and weights are multiplied so
 //! that all such ones together are less than the smallest weight.
 
 use super::exact::WeightedArc;
@@ -18,7 +18,7 @@ pub(super) struct OptimumRange {
     pub(super) highest: Vec<u8>,
 }
 
-/// The optimal classes that move the fewest jobs, and of those the highest.
+/// The optimal levels that move the fewest jobs, and of those the highest.
 pub(super) fn least_change(
     arcs: &[WeightedArc],
     bounds: &OptimumRange,
@@ -40,7 +40,7 @@ pub(super) fn least_change(
 /// Where the vertices (u, k) are.
 struct LevelGrid<'a> {
     range: &'a OptimumRange,
-    /// The vertex of (u, least class of u + 1).
+    /// The vertex of (u, least level of u + 1).
     first: Vec<usize>,
     source: usize,
     sink: usize,
@@ -68,14 +68,14 @@ impl<'a> LevelGrid<'a> {
         }
     }
 
-    /// Leaving the present class costs one, and "at least k + 1" implies "at least k".
+    /// Leaving the present level costs one, and "at least k + 1" implies "at least k".
     fn add_job(&self, network: &mut CutNetwork, node: usize, present: Option<u8>) {
         let (least, most) = (self.range.lowest[node], self.range.highest[node]);
         if least == most {
             return;
         }
         for k in least..=most {
-            let moves = present.is_some_and(|class| class != k);
+            let moves = present.is_some_and(|level| level != k);
             let inner = least < k && k < most;
             let back = if inner { INFINITE } else { 0 };
             network.add_arc(

@@ -15,19 +15,19 @@ const ORDERS: usize = 10;
 /// Seed of the orders where a plan asks: fixed, so that the same input gives the same plan.
 pub const SEED: u64 = 0x0063_7275_7800;
 
-/// Classes by node; `seed` chooses the orders.
-pub fn sampled_levels(dag: &ContentionDag, classes: u8, seed: u64) -> Vec<u8> {
+/// Levels by node; `seed` chooses the orders.
+pub fn sampled_levels(dag: &ContentionDag, levels: u8, seed: u64) -> Vec<u8> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let below = neighbours_below(dag);
     let candidates = (0..ORDERS).map(|_| {
         let order = topological_order(&below, &mut random);
-        let best = cut_order(dag, &order, usize::from(classes.max(1)));
+        let best = cut_order(dag, &order, usize::from(levels.max(1)));
         (dag.cut_weight(&best), best)
     });
     // The first of equals.
     let better =
         |best: (f64, Vec<u8>), next: (f64, Vec<u8>)| if next.0 > best.0 { next } else { best };
-    candidates.reduce(better).map_or_else(Vec::new, |(_, classes)| classes)
+    candidates.reduce(better).map_or_else(Vec::new, |(_, levels)| levels)
 }
 
 fn neighbours_below(dag: &ContentionDag) -> Vec<Vec<usize>> {
@@ -58,14 +58,14 @@ fn topological_order(below: &[Vec<usize>], random: &mut ChaCha8Rng) -> Vec<usize
     order
 }
 
-/// The best cut of one order into at most `classes` runs:
+/// The best cut of one order into at most `levels` runs:
 /// `f(i, k) = max over j < i of f(j, k-1) + C(j, i)`.
-fn cut_order(dag: &ContentionDag, order: &[usize], classes: usize) -> Vec<u8> {
+fn cut_order(dag: &ContentionDag, order: &[usize], levels: usize) -> Vec<u8> {
     let weights = CrossWeights::new(dag, order);
     let nodes = order.len();
     let mut best = vec![0.0; nodes + 1];
     let mut cuts: Vec<Vec<usize>> = Vec::new();
-    for _ in 1..classes {
+    for _ in 1..levels {
         let mut row = CutRow {
             weights: &weights,
             before: &best,
@@ -78,12 +78,12 @@ fn cut_order(dag: &ContentionDag, order: &[usize], classes: usize) -> Vec<u8> {
     }
     let mut end = nodes;
     let mut result = vec![0_u8; nodes];
-    for (class, cut) in (0_u8..).zip(cuts.iter().rev()) {
+    for (level, cut) in (0_u8..).zip(cuts.iter().rev()) {
         let start = cut[end];
-        order[start..end].iter().for_each(|node| result[*node] = class);
+        order[start..end].iter().for_each(|node| result[*node] = level);
         end = start;
     }
-    let highest = u8::try_from(classes - 1).unwrap_or(u8::MAX);
+    let highest = u8::try_from(levels - 1).unwrap_or(u8::MAX);
     order[..end].iter().for_each(|node| result[*node] = highest);
     result
 }

@@ -3,7 +3,7 @@
 //! Of such a job nothing is known but what its flows match: no work, no volume, no paths. So it is
 //! planned as a job that sends nothing, ranks last, and has the level that the policy gives it, the
 //! lowest if it gives none. The decision: a rule says whose flows are, and nothing else. Where its
-//! name is that of a job that is announced, they are that job's and travel in its class.
+//! name is that of a job that is announced, they are that job's and travel in its level.
 
 use std::collections::{BTreeMap, BTreeSet};
 

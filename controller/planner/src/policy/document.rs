@@ -12,20 +12,20 @@ use super::{
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
 
-/// Most classes that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
+/// Most levels that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
 
 /// The Policy document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyDocument {
-    /// Classes of the switches, 1..=8; the highest is served first.
+    /// Levels of the switches, 1..=8; the highest is served first.
     pub levels: u8,
-    /// Classes never given to jobs.
+    /// Levels never given to jobs.
     pub reserved_levels: Vec<u8>,
     /// How flows get their paths.
     pub paths: PathMethod,
-    /// How priorities become classes.
+    /// How priorities become levels.
     pub compression: CompressionMethod,
     /// What a job is compared with.
     pub reference: CorrectionReference,
@@ -56,13 +56,13 @@ pub struct OverrideDocument {
     /// Glob over job ids and tenants; `job:GLOB` or `tenant:GLOB` for one of the two.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// Fixed class.
+    /// Fixed level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
-    /// Highest class.
+    /// Highest level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_level: Option<u8>,
-    /// Lowest class.
+    /// Lowest level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<u8>,
     /// Factor on the priority, above zero.
@@ -71,7 +71,7 @@ pub struct OverrideDocument {
     /// Left alone by the planner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
-    /// Share of its throughput alone under which the job is raised a class.
+    /// Share of its throughput alone under which the job is raised a level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_throughput: Option<f64>,
 }
@@ -86,7 +86,7 @@ pub struct AdoptionDocument {
     /// Whose it is, for overrides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its class while nobody announces it; the lowest of jobs if not given.
+    /// Its level while nobody announces it; the lowest of jobs if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
     /// Sending hosts, by name or glob; any if not given.
@@ -228,14 +228,14 @@ impl PolicyFields<'_> {
     fn check_levels(&self) -> Result<(), DocumentFieldError> {
         let PolicyDocument { levels, reserved_levels, .. } = self.policy;
         if !(1..=MAX_LEVELS).contains(levels) {
-            let problem = format!("{levels} is not a number of classes from 1 to {MAX_LEVELS}");
+            let problem = format!("{levels} is not a number of levels from 1 to {MAX_LEVELS}");
             return Err(self.field_error("levels", problem));
         }
         for (index, level) in reserved_levels.iter().enumerate() {
             self.check_level(&format!("reserved_levels[{index}]"), *level)?;
         }
         if (0..*levels).all(|level| reserved_levels.contains(&level)) {
-            let problem = "every class is reserved; jobs need at least one".to_owned();
+            let problem = "every level is reserved; jobs need at least one".to_owned();
             return Err(self.field_error("reserved_levels", problem));
         }
         Ok(())
@@ -246,7 +246,7 @@ impl PolicyFields<'_> {
         if level < levels {
             return Ok(());
         }
-        Err(self.field_error(field, format!("{level} is not a class from 0 to {}", levels - 1)))
+        Err(self.field_error(field, format!("{level} is not a level from 0 to {}", levels - 1)))
     }
 
     fn resolve_override(
@@ -324,7 +324,7 @@ impl PolicyFields<'_> {
         let Some(level) = level else { return Ok(()) };
         self.check_level(field, level)?;
         if self.policy.reserved_levels.contains(&level) {
-            return Err(self.field_error(field, format!("class {level} is reserved")));
+            return Err(self.field_error(field, format!("level {level} is reserved")));
         }
         Ok(())
     }

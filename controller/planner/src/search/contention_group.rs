@@ -30,7 +30,7 @@ pub struct ContentionGroup {
     pub members: Vec<usize>,
     /// Bytes/s of the links that are left.
     capacities: Vec<f64>,
-    /// The jobs without class and start, in the order of `parties`.
+    /// The jobs without level and start, in the order of `parties`.
     jobs: Vec<fluid::FluidJob>,
     shared_pairs: Vec<(usize, usize)>,
     signature: Vec<u32>,
@@ -278,10 +278,10 @@ impl ContentionGroup {
         &self.shared_pairs
     }
 
-    /// What `classes`, by position in [`Self::parties`], say where jobs meet. Equal for classes
+    /// What `levels`, by position in [`Self::parties`], say where jobs meet. Equal for levels
     /// that come to the same.
-    pub fn level_relations(&self, classes: &[u8]) -> Vec<std::cmp::Ordering> {
-        let relation = |(a, b): &(usize, usize)| classes[*a].cmp(&classes[*b]);
+    pub fn level_relations(&self, levels: &[u8]) -> Vec<std::cmp::Ordering> {
+        let relation = |(a, b): &(usize, usize)| levels[*a].cmp(&levels[*b]);
         self.shared_pairs.iter().map(relation).collect()
     }
 }

@@ -50,9 +50,9 @@ impl<'a> PositionEvaluator<'a> {
     pub(super) fn position_value(&mut self, position: &SearchPosition) -> Option<f64> {
         let contests = self.contention_groups(&position.options);
         let values = contests.iter().map(|contest| {
-            let classes = contest.members.iter();
-            let classes: Vec<u8> = classes.map(|player| position.levels[*player]).collect();
-            self.group_value(contest, &classes)
+            let levels = contest.members.iter();
+            let levels: Vec<u8> = levels.map(|player| position.levels[*player]).collect();
+            self.group_value(contest, &levels)
         });
         values.sum()
     }
@@ -88,22 +88,22 @@ impl<'a> PositionEvaluator<'a> {
         contention_groups(&parties, |link| setting.link_capacity(link))
     }
 
-    /// What the parties of a contest add with these `classes`; none if the budget does not suffice.
-    pub(super) fn group_value(&mut self, contest: &ContentionGroup, classes: &[u8]) -> Option<f64> {
+    /// What the parties of a contest add with these `levels`; none if the budget does not suffice.
+    pub(super) fn group_value(&mut self, contest: &ContentionGroup, levels: &[u8]) -> Option<f64> {
         if let ([player], [seconds]) = (&contest.members[..], &contest.alone_seconds()[..]) {
             let of = &self.space.jobs[*player];
             return Some(of.worth * compute_share(of.compute_seconds, *seconds));
         }
-        let key = (contest.signature().to_vec(), contest.level_relations(classes));
+        let key = (contest.signature().to_vec(), contest.level_relations(levels));
         if let Some(known) = self.known_values.get(&key) {
             return Some(*known);
         }
-        let value = self.simulate_group(contest, classes)?;
+        let value = self.simulate_group(contest, levels)?;
         self.known_values.insert(key, value);
         Some(value)
     }
 
-    fn simulate_group(&mut self, contest: &ContentionGroup, classes: &[u8]) -> Option<f64> {
+    fn simulate_group(&mut self, contest: &ContentionGroup, levels: &[u8]) -> Option<f64> {
         let alone = contest.alone_seconds();
         let slowest = alone.iter().copied().fold(0.0, f64::max);
         let EvaluationPrecision { starts, warm_up_iterations: warm, counted_iterations: counted } =
@@ -117,7 +117,7 @@ impl<'a> PositionEvaluator<'a> {
             let starts: Vec<f64> = contest.members.iter().zip(&alone).map(start).collect();
             // What the fluid model refuses is not judged: the caller keeps what it has.
             let mut trial = GroupRun::new(contest, &starts).ok()?;
-            let busy = trial.busy_shares(classes, window, self.events_left).ok()??;
+            let busy = trial.busy_shares(levels, window, self.events_left).ok()??;
             self.events_left -= trial.event_count();
             let worth = contest.members.iter().map(|player| self.space.jobs[*player].worth);
             sum += busy.iter().zip(worth).map(|(busy, worth)| busy * worth).sum::<f64>();

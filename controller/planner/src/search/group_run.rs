@@ -1,6 +1,6 @@
 //! A contest played in the fluid model: how much of the time each of its jobs computes.
 //!
-//! The engine is built once and started again for every assignment of classes, which is what makes
+//! The engine is built once and started again for every assignment of levels, which is what makes
 //! trying many of them cheap.
 
 use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
@@ -39,20 +39,20 @@ impl GroupRun {
         Ok(Self { engine, jobs })
     }
 
-    /// Share of the window's time during which each job computes, if jobs have these `classes`;
+    /// Share of the window's time during which each job computes, if jobs have these `levels`;
     /// none if that takes more than `most` events.
     ///
     /// # Errors
     /// A window that is none.
     pub fn busy_shares(
         &mut self,
-        classes: &[u8],
+        levels: &[u8],
         window: MeasureWindow,
         most: u64,
     ) -> Result<Option<Vec<f64>>, FluidError> {
         self.engine.reset();
-        for (job, class) in self.jobs.iter().zip(classes) {
-            self.engine.set_level(*job, u32::from(*class))?;
+        for (job, level) in self.jobs.iter().zip(levels) {
+            self.engine.set_level(*job, u32::from(*level))?;
         }
         let Some(before) = self.busy_seconds_at(window.from, most)? else {
             return Ok(None);

@@ -16,9 +16,9 @@ pub(super) struct ValuedPosition {
 /// What may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClimbFreedom {
-    /// Classes alone.
+    /// Levels alone.
     Levels,
-    /// Classes and ways.
+    /// Levels and ways.
     LevelsAndPaths,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum ClimbFreedom {
 #[derive(Clone, Copy, Debug)]
 enum PositionChange {
     Path { choice: usize, option: usize },
-    Level { player: usize, class: u8 },
+    Level { player: usize, level: u8 },
     SwapLevels { players: [usize; 2] },
 }
 
@@ -90,8 +90,8 @@ fn list_changes(setting: &SearchSpace<'_>, freedom: ClimbFreedom) -> Vec<Positio
     let players = setting.jobs.len();
     for a in 0..players {
         changes.extend((a + 1..players).map(|b| PositionChange::SwapLevels { players: [a, b] }));
-        let classes = setting.jobs[a].levels.clone();
-        changes.extend(classes.map(|class| PositionChange::Level { player: a, class }));
+        let levels = setting.jobs[a].levels.clone();
+        changes.extend(levels.map(|level| PositionChange::Level { player: a, level }));
     }
     changes
 }
@@ -100,10 +100,10 @@ impl PositionChange {
     fn apply_to(&self, setting: &SearchSpace<'_>, position: &mut SearchPosition) {
         match *self {
             Self::Path { choice, option } => position.options[choice] = option,
-            Self::Level { player, class } => position.levels[player] = class,
+            Self::Level { player, level } => position.levels[player] = level,
             Self::SwapLevels { players: [a, b] } => {
                 let (x, y) = (position.levels[a], position.levels[b]);
-                let may = |player: usize, class| setting.jobs[player].levels.contains(&class);
+                let may = |player: usize, level| setting.jobs[player].levels.contains(&level);
                 if may(a, y) && may(b, x) {
                     position.levels.swap(a, b);
                 }

@@ -1,50 +1,50 @@
-//! Classes for the jobs of one contest: plausible ones, to compare ways with, and all there are,
+//! Levels for the jobs of one contest: plausible ones, to compare ways with, and all there are,
 //! where they are few.
 //!
-//! Contests do not touch each other, so the best classes of a position are those that are best in
+//! Contests do not touch each other, so the best levels of a position are those that are best in
 //! each of its contests by itself.
 
 use std::collections::BTreeSet;
 
 use super::contention_group::ContentionGroup;
 
-/// All classes of a contest of more jobs are too many.
+/// All levels of a contest of more jobs are too many.
 const MAX_MEMBERS: usize = 5;
 
 /// Two assignments that are plausible for parties ranked by the worth of their link seconds, the
-/// first being the highest: one class each as far as `count` goes, and an even split. By party.
+/// first being the highest: one level each as far as `count` goes, and an even split. By party.
 pub(super) fn plausible_levels(ranked: &[usize], count: u8) -> [Vec<u8>; 2] {
-    let assigned = |class: &dyn Fn(usize) -> usize| {
-        let mut classes = vec![0; ranked.len()];
+    let assigned = |level: &dyn Fn(usize) -> usize| {
+        let mut levels = vec![0; ranked.len()];
         for (place, party) in ranked.iter().enumerate() {
-            let below_highest = u8::try_from(class(place)).unwrap_or(u8::MAX);
-            classes[*party] = (count - 1).saturating_sub(below_highest);
+            let below_highest = u8::try_from(level(place)).unwrap_or(u8::MAX);
+            levels[*party] = (count - 1).saturating_sub(below_highest);
         }
-        classes
+        levels
     };
     let split = usize::from(count).min(ranked.len());
     [assigned(&|place| place), assigned(&|place| place * split / ranked.len())]
 }
 
-/// Every assignment of `count` classes that tells parties that meet apart in a way of its own; none
+/// Every assignment of `count` levels that tells parties that meet apart in a way of its own; none
 /// if there are too many parties.
 pub(super) fn all_levels(contest: &ContentionGroup, count: u8) -> Option<Vec<Vec<u8>>> {
     let parties = contest.members.len();
     if parties > MAX_MEMBERS {
         return None;
     }
-    // More classes than parties say nothing new.
+    // More levels than parties say nothing new.
     let used = count.min(u8::try_from(parties).ok()?);
     let mut all: Vec<Vec<u8>> = vec![Vec::new()];
     for _ in 0..parties {
-        let longer = |classes: &Vec<u8>| {
-            let classes = classes.clone();
-            (count - used..count).map(move |class| [&classes[..], &[class]].concat())
+        let longer = |levels: &Vec<u8>| {
+            let levels = levels.clone();
+            (count - used..count).map(move |level| [&levels[..], &[level]].concat())
         };
         all = all.iter().flat_map(longer).collect();
     }
     let mut seen = BTreeSet::new();
-    all.retain(|classes| seen.insert(contest.level_relations(classes)));
+    all.retain(|levels| seen.insert(contest.level_relations(levels)));
     Some(all)
 }
 

@@ -37,7 +37,7 @@ impl SearchResult {
     }
 }
 
-/// Searches ways and classes in each of the `regions`. `found` is what the other phases decided.
+/// Searches ways and levels in each of the `regions`. `found` is what the other phases decided.
 pub(crate) fn refine_plan(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
@@ -55,7 +55,7 @@ pub(crate) fn refine_plan(
     found
 }
 
-/// Searches classes alone, on the paths of `found`.
+/// Searches levels alone, on the paths of `found`.
 pub(crate) fn search_levels(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
@@ -157,12 +157,12 @@ impl<'a> RegionTask<'a> {
     }
 
     fn level_indices(&self, level: impl Fn(usize) -> u8) -> Vec<u8> {
-        let class = |(player, job): (&SearchedJob<'_>, &usize)| {
+        let level = |(player, job): (&SearchedJob<'_>, &usize)| {
             let at = self.job_levels.partition_point(|given| *given < level(*job));
-            let class = u8::try_from(at).unwrap_or(u8::MAX);
-            class.clamp(*player.levels.start(), *player.levels.end())
+            let level = u8::try_from(at).unwrap_or(u8::MAX);
+            level.clamp(*player.levels.start(), *player.levels.end())
         };
-        self.space.jobs.iter().zip(&self.jobs).map(class).collect()
+        self.space.jobs.iter().zip(&self.jobs).map(level).collect()
     }
 
     fn option_of(&self, flow: usize, path: &[LinkId]) -> Option<usize> {
@@ -234,8 +234,8 @@ impl<'a> RegionTask<'a> {
             found.paths[flow] =
                 IndexedTraffic::full_path(route, &self.traffic.segments(route)[*option]);
         }
-        for (job, class) in self.jobs.iter().zip(&position.levels) {
-            found.levels[*job] = self.job_levels[usize::from(*class)];
+        for (job, level) in self.jobs.iter().zip(&position.levels) {
+            found.levels[*job] = self.job_levels[usize::from(*level)];
         }
         let is_free = |job: &usize| {
             let rule = self.policy.override_for(self.traffic.jobs[*job]);
@@ -275,7 +275,7 @@ fn job_worth(job: &Job, policy: &Policy) -> f64 {
     f64::from(job.gpu_count()) * weight * fair
 }
 
-/// Classes that policy lets the job have.
+/// Levels that policy lets the job have.
 fn allowed_levels(job: &Job, policy: &Policy, given: &[u8]) -> std::ops::RangeInclusive<u8> {
     let at = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
     let highest = at(given.len() - 1);

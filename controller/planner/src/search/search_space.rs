@@ -16,7 +16,7 @@ pub(crate) struct SearchedJob<'a> {
     pub(crate) overlap_from: f64,
     /// What it counts when all its GPUs compute.
     pub(crate) worth: f64,
-    /// Classes it may have.
+    /// Levels it may have.
     pub(crate) levels: RangeInclusive<u8>,
     /// Its flows.
     pub(crate) flows: Vec<SearchedFlow<'a>>,
@@ -56,7 +56,7 @@ pub(super) struct PathChoice {
     pub(super) options: usize,
 }
 
-/// A way for every choice, a class for every player.
+/// A way for every choice, a level for every player.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SearchPosition {
     pub(super) options: Vec<usize>,

@@ -148,7 +148,7 @@ fn mistakes_in_rules_name_file_line_and_field() {
             rule("dport = 1").replace('x', "x*"),
             "p.toml:3: adopt[0].job: `*` and `?` stand for other names; a job needs one",
         ),
-        (rule("dport = 1\nlevel = 8"), "p.toml:5: adopt[0].level: 8 is not a class from 0 to 7"),
+        (rule("dport = 1\nlevel = 8"), "p.toml:5: adopt[0].level: 8 is not a level from 0 to 7"),
         (
             rule("src = ['h1', 'h11']"),
             "p.toml:4: adopt[0].src[1]: the fabric has no host `h11`; did you mean `h1`?",

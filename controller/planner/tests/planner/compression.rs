@@ -11,9 +11,9 @@ fn dag(nodes: usize, edges: &[(usize, usize, f64)]) -> ContentionDag {
     ContentionDag { nodes, edges: edges.collect() }
 }
 
-fn exact(dag: &ContentionDag, classes: u8) -> Vec<u8> {
+fn exact(dag: &ContentionDag, levels: u8) -> Vec<u8> {
     let problem =
-        CompressionProblem { dag, level_count: classes, current_levels: vec![None; dag.nodes] };
+        CompressionProblem { dag, level_count: levels, current_levels: vec![None; dag.nodes] };
     compress_priorities(&problem, CompressionMethod::Exact)
 }
 
@@ -42,7 +42,7 @@ fn figure_14() {
 }
 
 #[test]
-fn few_nodes_and_few_classes() {
+fn few_nodes_and_few_levels() {
     assert!(exact(&dag(0, &[]), 8).is_empty());
     assert_eq!(exact(&dag(1, &[]), 1), [0]);
     assert_eq!(exact(&dag(2, &[(0, 1, 1.0)]), 1), [0, 0]);
@@ -98,22 +98,22 @@ fn small_dag() -> impl Strategy<Value = ContentionDag> {
     })
 }
 
-/// Every assignment of classes that no edge forbids.
-fn assignments(dag: &ContentionDag, classes: u8) -> Vec<Vec<u8>> {
+/// Every assignment of levels that no edge forbids.
+fn assignments(dag: &ContentionDag, levels: u8) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     for node in 0..dag.nodes {
         let above: Vec<usize> =
             dag.edges.iter().filter(|edge| edge.below == node).map(|edge| edge.above).collect();
         let longer = |one: Vec<u8>| {
-            let highest = above.iter().map(|above| one[*above]).min().unwrap_or(classes - 1);
-            (0..=highest).map(move |class| [&one[..], &[class]].concat())
+            let highest = above.iter().map(|above| one[*above]).min().unwrap_or(levels - 1);
+            (0..=highest).map(move |level| [&one[..], &[level]].concat())
         };
         all = all.into_iter().flat_map(longer).collect();
     }
     all
 }
 
-/// The claim of the essay, at its full number: 10,000 random DAGs of up to 7 nodes, 1 to 4 classes.
+/// The claim of the essay, at its full number: 10,000 random DAGs of up to 7 nodes, 1 to 4 levels.
 #[test]
 fn exact_is_brute_force_on_ten_thousand_dags() {
     let mut random = ChaCha8Rng::seed_from_u64(3);
@@ -124,34 +124,34 @@ fn exact_is_brute_force_on_ten_thousand_dags() {
         let edges: Vec<(usize, usize)> = pairs.filter(|_| random.random_bool(density)).collect();
         let weight = |(above, below)| (above, below, f64::from(random.random_range(1_u32..1000)));
         let edges: Vec<(usize, usize, f64)> = edges.into_iter().map(weight).collect();
-        let (dag, classes) = (dag(nodes, &edges), random.random_range(1..=4));
-        let all = assignments(&dag, classes);
+        let (dag, levels) = (dag(nodes, &edges), random.random_range(1..=4));
+        let all = assignments(&dag, levels);
         let heaviest = all.iter().map(|one| dag.cut_weight(one)).fold(0.0, f64::max);
-        assert_eq!(dag.cut_weight(&exact(&dag, classes)), heaviest, "case {case}: {dag:?}");
+        assert_eq!(dag.cut_weight(&exact(&dag, levels)), heaviest, "case {case}: {dag:?}");
     }
 }
 
-fn moves(classes: &[u8], present: &[Option<u8>]) -> usize {
-    let pairs = classes.iter().zip(present);
-    pairs.filter(|(class, present)| present.is_some_and(|present| present != **class)).count()
+fn moves(levels: &[u8], present: &[Option<u8>]) -> usize {
+    let pairs = levels.iter().zip(present);
+    pairs.filter(|(level, present)| present.is_some_and(|present| present != **level)).count()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// The exact method cuts the most weight possible; of those cuts it moves the fewest jobs; of
-    /// those, no job could be in a higher class.
+    /// those, no job could be in a higher level.
     #[test]
     fn exact_is_optimal(
         dag in small_dag(),
-        classes in 1_u8..=4,
+        levels in 1_u8..=4,
         wishes in prop::collection::vec(prop::option::of(0_u8..4), 7),
     ) {
         let present: Vec<Option<u8>> = wishes[..dag.nodes].to_vec();
-        let problem = CompressionProblem { dag: &dag, level_count: classes, current_levels: present.clone() };
+        let problem = CompressionProblem { dag: &dag, level_count: levels, current_levels: present.clone() };
         let found = compress_priorities(&problem, CompressionMethod::Exact);
         prop_assert!(dag.allows_levels(&found));
-        let all = assignments(&dag, classes);
+        let all = assignments(&dag, levels);
         let heaviest = all.iter().map(|one| dag.cut_weight(one)).fold(0.0, f64::max);
         prop_assert_eq!(dag.cut_weight(&found), heaviest);
         let optimal: Vec<_> =
@@ -163,18 +163,18 @@ proptest! {
         }
     }
 
-    /// Every method gives classes in range that no edge forbids, and none beats the exact one.
+    /// Every method gives levels in range that no edge forbids, and none beats the exact one.
     #[test]
-    fn no_method_beats_the_exact_one(dag in small_dag(), classes in 1_u8..=4, seed: u64) {
-        let best = dag.cut_weight(&exact(&dag, classes));
+    fn no_method_beats_the_exact_one(dag in small_dag(), levels in 1_u8..=4, seed: u64) {
+        let best = dag.cut_weight(&exact(&dag, levels));
         let others = [
-            sampled::sampled_levels(&dag, classes, seed),
-            sincronia::sincronia_levels(dag.nodes, classes),
-            balanced::balanced_levels(dag.nodes, classes),
+            sampled::sampled_levels(&dag, levels, seed),
+            sincronia::sincronia_levels(dag.nodes, levels),
+            balanced::balanced_levels(dag.nodes, levels),
         ];
         for other in others {
             prop_assert_eq!(other.len(), dag.nodes);
-            prop_assert!(other.iter().all(|class| *class < classes));
+            prop_assert!(other.iter().all(|level| *level < levels));
             prop_assert!(dag.allows_levels(&other));
             prop_assert!(dag.cut_weight(&other) <= best);
         }

@@ -170,7 +170,7 @@ fn every_job_has_its_own_class_while_there_are_enough() {
 }
 
 #[test]
-fn a_job_that_meets_nobody_goes_to_the_highest_class() {
+fn a_job_that_meets_nobody_goes_to_the_highest_level() {
     let fabric = clos(2, 1, 10);
     let mut jobs = crowd(&fabric);
     // Both hosts on one leaf, and the least intense of all.
@@ -223,7 +223,7 @@ fn tenants_match_too_and_the_first_override_counts() {
 }
 
 #[test]
-fn a_job_below_its_floor_is_raised_a_class() {
+fn a_job_below_its_floor_is_raised_a_level() {
     let fabric = clos(2, 1, 9);
     let mut jobs = crowd(&fabric);
     let policy = Policy {
@@ -342,19 +342,19 @@ fn policy_documents_are_checked_field_by_field() {
         document.to_policy("p.toml").unwrap_err().to_string()
     };
     let cases = [
-        ("levels = 9", "p.toml: levels: 9 is not a number of classes from 1 to 8"),
-        ("reserved_levels = [8]", "p.toml: reserved_levels[0]: 8 is not a class from 0 to 7"),
+        ("levels = 9", "p.toml: levels: 9 is not a number of levels from 1 to 8"),
+        ("reserved_levels = [8]", "p.toml: reserved_levels[0]: 8 is not a level from 0 to 7"),
         (
             "levels = 1\nreserved_levels = [0]",
-            "p.toml: reserved_levels: every class is reserved; jobs need at least one",
+            "p.toml: reserved_levels: every level is reserved; jobs need at least one",
         ),
         ("fairness = 1.5", "p.toml: fairness: 1.5 is not a number from 0 to 1"),
         ("move_gain_min = nan", "p.toml: move_gain_min: NaN is not 0 or more"),
         ("[[job]]\nmatch = ''", "p.toml: job[0].match: empty; it would match no job"),
-        ("[[job]]\nmatch = 'a'\nlevel = 8", "p.toml: job[0].level: 8 is not a class from 0 to 7"),
+        ("[[job]]\nmatch = 'a'\nlevel = 8", "p.toml: job[0].level: 8 is not a level from 0 to 7"),
         (
             "reserved_levels = [7]\n[[job]]\nmatch = 'a'\nlevel = 7",
-            "p.toml: job[0].level: class 7 is reserved",
+            "p.toml: job[0].level: level 7 is reserved",
         ),
         (
             "[[job]]\nmatch = 'a'\nmin_level = 3\nmax_level = 2",

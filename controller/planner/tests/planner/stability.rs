@@ -103,7 +103,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             overrides,
         )| {
             Policy {
-                // At least one class is left, and often fewer than there are jobs.
+                // At least one level is left, and often fewer than there are jobs.
                 levels: if reserved_levels.is_empty() { 3 } else { levels.max(6) },
                 reserved_levels,
                 paths,
