@@ -1,7 +1,7 @@
-//! Time as the engine keeps it: whole picoseconds since the start.
+//! Time of the engine: whole picoseconds since the start.
 //!
-//! The decision: integers. Equal durations give equal instants whatever the hour, so what happens
-//! together is handled together, and two weeks into a run a second is as exact as at its start.
+//! The decision: integers. Equal durations give equal instants at any time, so what coincides is
+//! processed together, and two weeks into a run a second is as exact as at its start.
 //! Rounding to a tick is the only error of an instant: half a picosecond, 0.03 bytes at 400 Gb/s.
 
 use crate::error::FluidError;

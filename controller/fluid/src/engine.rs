@@ -1,11 +1,11 @@
-//! The engine: jobs, time, and the loop that takes one instant after the other.
+//! The engine: jobs, time, and the loop that processes one instant after the other.
 //!
-//! `job` and `network` check what comes in, `sharing` says who gets how much, `agenda` what comes
-//! next. Below, `iteration` is the life of a job, `changes` what may happen to it from outside,
-//! `present` and `metering` what may be asked.
+//! `job` and `network` validate the input, `rate_allocation` computes the rates, `event_queue`
+//! orders the instants. Below, `iteration` is the life cycle of a job, `mutations` the changes that
+//! a caller makes, `queries` and `meters` what a caller reads.
 //!
-//! The decision: bytes left are brought up to date only when a rate changes, so an instant costs
-//! what it changes and nothing else.
+//! The decision: bytes left are updated only when a rate changes, so an instant costs what it
+//! changes and nothing else.
 
 mod iteration;
 mod meters;
@@ -25,7 +25,7 @@ use crate::tallies::WorkCounters;
 use iteration::EngineJob;
 use meters::LevelMeter;
 
-/// What holds for the whole run.
+/// Options of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct EngineOptions {
     /// Time from link to link, seconds: the last byte of a flow arrives this long after it was
@@ -33,24 +33,24 @@ pub struct EngineOptions {
     pub alpha_seconds_per_hop: f64,
 }
 
-/// Equal flows of one job on one path, as time sees them; `sharing` has their links and rates
-/// under the same index.
+/// Progress over time of equal flows of one job on one path; `rate_allocation` has their links and
+/// rates under the same index.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupProgress {
     pub(crate) job: JobIndex,
-    /// Bytes of an iteration, and those left at `since`, of each flow.
+    /// Bytes of an iteration, and those left at `updated_at`, of each flow.
     bytes: f64,
     bytes_left: f64,
     /// Rate since then, bytes/s.
     rate: f64,
     updated_at: Ticks,
-    /// From sending to arriving.
+    /// Time from sending to arrival.
     latency: Ticks,
 }
 
-/// A network and the jobs on it at one instant, and what they did before.
+/// A network and the jobs on it at one instant, with their totals so far.
 ///
-/// Cloning copies everything. Indices of jobs and links are dense; places of removed jobs are used
+/// Cloning copies everything. Indices of jobs and links are dense; those of removed jobs are used
 /// again, so memory follows the jobs present at once.
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -64,12 +64,12 @@ pub struct Engine {
     meters: Vec<LevelMeter>,
     finished_jobs: VecDeque<JobIndex>,
     events: u64,
-    /// What the present instant made different.
+    /// What changed at the present instant.
     pub(crate) changes: RateChanges,
     pub(crate) phase_changes: Vec<(JobIndex, JobPhase)>,
 }
 
-/// An entry of the agenda: even ids are flow groups that end, odd ids jobs whose time is up.
+/// An entry of the event queue: even ids are flow groups that end, odd ids jobs with a timed event.
 enum ScheduledEvent {
     FlowGroup(u32),
     Job(JobIndex),
@@ -113,19 +113,19 @@ impl Engine {
         })
     }
 
-    /// The present, seconds.
+    /// The present time, seconds.
     #[must_use]
     pub fn now_seconds(&self) -> f64 {
         self.now.as_seconds()
     }
 
-    /// Instants so far at which rates were shared anew.
+    /// Number of instants so far at which rates were computed.
     #[must_use]
     pub fn event_count(&self) -> u64 {
         self.events
     }
 
-    /// Effort so far.
+    /// Work of the engine so far.
     #[must_use]
     pub fn work_counters(&self) -> WorkCounters {
         WorkCounters { events: self.events, groups_computed: self.rate_allocator.groups_computed() }
@@ -134,7 +134,7 @@ impl Engine {
     /// Runs to `seconds` inclusive.
     ///
     /// # Errors
-    /// [`FluidError::Seconds`] for what is no instant, [`FluidError::Past`] for one that is over.
+    /// [`FluidError::Seconds`] for an invalid time, [`FluidError::Past`] for one that has passed.
     pub fn run_until(&mut self, seconds: f64) -> Result<(), FluidError> {
         let until = self.check_end_time(seconds)?;
         while self.process_instant(until) {}
@@ -142,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs to `seconds` inclusive, and shows `observer` every instant at which something happens.
+    /// Runs to `seconds` inclusive and calls `observer` at every instant at which something happens.
     ///
     /// # Errors
     /// As [`Engine::run_until`].
@@ -159,8 +159,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the next instant if it is not later than `seconds`; false, and no time passes, if
-    /// there is none. For callers with a budget of events, and for those who wait for
+    /// Processes the next instant if it is not later than `seconds`; false, and no time passes, if
+    /// there is none. For callers with a budget of events, and for those that wait for
     /// [`Engine::take_finished`].
     ///
     /// # Errors
@@ -170,14 +170,14 @@ impl Engine {
         Ok(self.process_instant(until))
     }
 
-    /// The instant that was taken last, as an observer sees it: for callers of [`Engine::step_until`]
-    /// who change something between instants.
+    /// The instant processed last, as an observer sees it: for callers of [`Engine::step_until`]
+    /// that change something between instants.
     #[must_use]
     pub fn latest_instant(&self) -> RunInstant<'_> {
         RunInstant { engine: self }
     }
 
-    /// Runs until rates were shared `max` more times, or nothing happens any more. Returns how
+    /// Runs until rates were computed `max` more times, or nothing is left to happen. Returns how
     /// often they were.
     pub fn run_events(&mut self, max: u64) -> u64 {
         let before = self.events;
@@ -185,8 +185,8 @@ impl Engine {
         self.events - before
     }
 
-    /// A job that has run all its iterations since this was last asked, in order of time. It stays
-    /// until it is removed.
+    /// The next job that has run all its iterations since the last call, in order of time. It
+    /// stays until it is removed.
     pub fn take_finished(&mut self) -> Option<JobIndex> {
         self.finished_jobs.pop_front()
     }
@@ -199,8 +199,8 @@ impl Engine {
         Ok(until)
     }
 
-    /// Handles everything that happens at the next instant, if that is not later than `until`:
-    /// phases of jobs first, then rates, once. Changes from outside make the present an instant.
+    /// Processes everything that happens at the next instant, if that is not later than `until`.
+    /// A change by the caller makes the present an instant.
     fn process_instant(&mut self, until: Ticks) -> bool {
         self.changes.groups.clear();
         self.changes.link_levels.clear();
@@ -211,6 +211,7 @@ impl Engine {
                 _ => return false,
             }
         }
+        // All phases before any rate: what ends and what begins at one instant is one event.
         while let Some(id) = self.event_queue.take_due(self.now) {
             match ScheduledEvent::from_id(id) {
                 ScheduledEvent::FlowGroup(group) => self.end_group(group),
@@ -225,7 +226,7 @@ impl Engine {
         true
     }
 
-    /// Takes over the rates that changed and works out when those flow groups end now.
+    /// Takes over the rates that changed and reschedules the ends of those groups.
     fn apply_new_rates(&mut self) {
         for index in 0..self.changes.groups.len() {
             let id = self.changes.groups[index];
@@ -234,6 +235,7 @@ impl Engine {
             }
             let rate = self.rate_allocator.group_rate(id);
             let group = &mut self.group_progress[id as usize];
+            // With the old rate, which held until now.
             group.advance_to(self.now);
             group.rate = rate;
             let end = group.end_time();
@@ -242,13 +244,13 @@ impl Engine {
     }
 }
 
-/// What would end this soon has ended, seconds: 1 ns, 50 bytes at 400 Gb/s. Instants that should
-/// be equal differ by rounding, and a residue of it must not wait for a whole burst of a higher
-/// level that begins as its flow ends.
+/// A flow that would end within this time ends now, seconds: 1 ns, 50 bytes at 400 Gb/s. Rounding
+/// separates instants that should be equal, and a residue must not wait for a whole burst of a
+/// higher level that begins as its flow ends.
 const GRACE: f64 = 1e-9;
 
 impl GroupProgress {
-    /// Brings the bytes left up to date, before the rate changes.
+    /// Updates the bytes left, before the rate changes.
     fn advance_to(&mut self, now: Ticks) {
         let left = self.bytes_left_at(now);
         self.bytes_left = if left > self.rate * GRACE { left } else { 0.0 };
@@ -259,7 +261,7 @@ impl GroupProgress {
         (self.bytes_left - self.rate * now.seconds_since(self.updated_at)).max(0.0)
     }
 
-    /// When the last byte is sent if the rate stays.
+    /// Time of the last byte if the rate stays.
     fn end_time(&self) -> Ticks {
         if self.bytes_left <= 0.0 {
             self.updated_at

@@ -1,9 +1,9 @@
-//! Everything that may be wrong with the input of the engine. Each is found when the input is
-//! given, never while time passes: a run itself cannot fail.
+//! Errors in the input of the engine. Each is found when the input is given, never while time
+//! passes: a run itself cannot fail.
 
 use crate::job::JobIndex;
 
-/// What was wrong with a network, a job or a call. The engine is as it was before the call.
+/// An invalid network, job or call. The engine is as it was before the call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FluidError {
     /// A capacity that is negative, infinite or not a number.

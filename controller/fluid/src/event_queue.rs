@@ -1,7 +1,7 @@
-//! What happens next: an indexed heap of (instant, id), ids dense and small.
+//! An indexed heap of (instant, id), ids dense and small.
 //!
-//! The decision: four children a node and a position per id, so that a changed completion is moved
-//! in place instead of leaving stale entries behind. Ties go to the smaller id.
+//! The decision: four children a node and a position per id, so that a changed completion moves
+//! in place and leaves no stale entry behind. Ties go to the smaller id.
 
 use crate::clock::Ticks;
 
@@ -29,7 +29,7 @@ impl EventQueue {
         self.heap.first().map(|(at, _)| *at)
     }
 
-    /// Takes the next id if it is due at `now`.
+    /// Removes and returns the next id if it is due at `now`.
     pub(crate) fn take_due(&mut self, now: Ticks) -> Option<u32> {
         let (at, id) = *self.heap.first()?;
         (at <= now).then(|| {
@@ -38,7 +38,7 @@ impl EventQueue {
         })
     }
 
-    /// Puts `id` at `at`, wherever it was; at [`Ticks::NEVER`] it is absent.
+    /// Schedules or reschedules `id` at `at`; [`Ticks::NEVER`] removes it.
     pub(crate) fn set_time(&mut self, id: u32, at: Ticks) {
         if at == Ticks::NEVER {
             return self.remove(id);
@@ -72,7 +72,7 @@ impl EventQueue {
         self.position.fill(ABSENT);
     }
 
-    /// Puts `entry` where it belongs, given that only the place `index` is wrong.
+    /// Stores `entry` where it belongs, given that only the place `index` is wrong.
     fn sift_entry(&mut self, mut index: usize, entry: (Ticks, u32)) {
         while index > 0 && entry < self.heap[(index - 1) / CHILDREN] {
             let parent = (index - 1) / CHILDREN;

@@ -1,5 +1,5 @@
-//! What a job is to the fluid model: a duration of computation and the flows of an iteration.
-//! Checked here once; the engine relies on it.
+//! Jobs of the fluid model: a duration of computation and the flows of an iteration.
+//! They are validated here once; the engine relies on it.
 
 use crate::clock::Ticks;
 use crate::error::FluidError;

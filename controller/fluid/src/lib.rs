@@ -1,19 +1,19 @@
 //! The fluid model: jobs that iterate on a network whose links serve strict levels, max-min fair
-//! inside a level. Exact and event driven; the judge of every plan, and nothing about fabrics or
-//! planning is known here: links are numbers, paths are lists of them.
+//! inside a level. Exact and event driven. It evaluates every plan but knows nothing about fabrics
+//! or planning: links are numbers, paths are lists of them.
 //!
-//! [`Engine`] holds jobs and time; `sharing` (private) holds links and rates; [`run_jobs`] does it all
-//! at once. docs/algorithms/fluid-model.md says what is modelled, why it is exact, and what it
-//! costs.
+//! [`Engine`] holds jobs and time; `rate_allocation` (private) holds links and rates; [`run_jobs`]
+//! is a whole run in one call. docs/algorithms/fluid-model.md describes what is modelled, why it is
+//! exact, and what it costs.
 //!
 //! ```
-//! use fluid::{Flow, Job, Network};
+//! use fluid::{FluidFlow, FluidJob, FluidNetwork};
 //!
 //! // 2 s of computation, then 100 bytes at 50 bytes/s: an iteration takes 4 s.
-//! let network = Network::new(vec![50.0])?;
-//! let flows = vec![Flow { path: vec![0], bytes: 100.0 }];
-//! let job = Job { compute_seconds: 2.0, flows, ..Job::default() };
-//! let tallies = fluid::run(&network, &[job], 40.0)?;
+//! let network = FluidNetwork::new(vec![50.0])?;
+//! let flows = vec![FluidFlow { path: vec![0], bytes: 100.0 }];
+//! let job = FluidJob { compute_seconds: 2.0, flows, ..FluidJob::default() };
+//! let tallies = fluid::run_jobs(&network, &[job], 40.0)?;
 //! assert_eq!(tallies.jobs[0].iterations, 10);
 //! assert_eq!(tallies.jobs[0].busy_fraction(), 0.5);
 //! # Ok::<(), fluid::FluidError>(())
@@ -41,7 +41,7 @@ pub use tallies::{JobTally, LinkLevelTally, RunTallies, WorkCounters};
 /// the `i`-th given; one that ends no iteration before the horizon has none in its tally.
 ///
 /// # Errors
-/// What [`Engine::add_job`] and [`Engine::run_until`] say.
+/// Those of [`Engine::add_job`] and [`Engine::run_until`].
 pub fn run_jobs(
     network: &FluidNetwork,
     jobs: &[FluidJob],

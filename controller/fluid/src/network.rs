@@ -1,4 +1,4 @@
-//! The network: capacities of directed links, and nothing else. Whoever has a fabric numbers its
+//! The network: capacities of directed links, and nothing else. A caller with a fabric numbers its
 //! links densely; a path is a list of those numbers.
 
 use crate::error::FluidError;

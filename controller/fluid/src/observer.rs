@@ -1,14 +1,14 @@
-//! Watching a run: after each instant at which something happened, an [`RunObserver`] sees what
-//! became different. Time series and plots are made of this; the engine keeps no history.
+//! Observation of a run: after each instant at which something happened, a [`RunObserver`] receives
+//! the changes. Time series and plots are made of this; the engine keeps no history.
 
 use crate::engine::Engine;
 use crate::job::JobIndex;
 
-/// Somebody who watches a run. Closures over [`RunInstant`] are observers.
+/// Receives the instants of a run. Closures over [`RunInstant`] are observers.
 pub trait RunObserver {
     /// Called once for each instant at which a job changed its phase or a rate changed, in order
-    /// of time, after the rates were shared. Two calls may show the same time: a flow may turn out
-    /// to end at the very instant at which its rate changed.
+    /// of time, after the rates were computed. Two calls may show the same time: a flow may end at
+    /// the very instant at which its rate changed.
     fn on_instant(&mut self, instant: &RunInstant<'_>);
 }
 
@@ -18,7 +18,7 @@ impl<F: FnMut(&RunInstant<'_>)> RunObserver for F {
     }
 }
 
-/// What a job does.
+/// Phase of a job's iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobPhase {
     /// Its first iteration has not begun, or its next was postponed.
@@ -58,20 +58,20 @@ pub struct FlowRate {
     pub bytes_per_second: f64,
 }
 
-/// An instant of a run: the engine as it is now, and what has just become different.
+/// An instant of a run: the engine as it is now, and what has just changed.
 #[derive(Debug)]
 pub struct RunInstant<'a> {
     pub(crate) engine: &'a Engine,
 }
 
 impl RunInstant<'_> {
-    /// When it is, seconds.
+    /// Time of the instant, seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.engine.now_seconds()
     }
 
-    /// The engine, rates shared.
+    /// The engine, with the rates of this instant.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.engine
@@ -87,7 +87,7 @@ impl RunInstant<'_> {
         let sharing = &self.engine.rate_allocator;
         self.engine.changes.link_levels.iter().map(|&link_level| {
             let (link, level, bytes_per_second) = sharing.link_level_usage(link_level);
-            LinkRate { link, level: level, bytes_per_second }
+            LinkRate { link, level, bytes_per_second }
         })
     }
 

@@ -1,15 +1,15 @@
-//! Who gets how much now: strict levels on every link, max-min fair inside a level.
+//! Rates of all flows: strict priority between levels on every link, max-min fair inside a level.
 //!
-//! Knows links, flow groups and rates, and no time: the engine above starts and stops flow groups and asks
-//! for the rates that changed. A *flow group* is a group of equal flows on one path, its weight their
-//! number. A *link level* is one level on one link; what a link level leaves unused is what the next lower
-//! link level of the link is offered.
+//! This module knows links, flow groups and rates, and no time; the engine above starts and stops
+//! groups and reads the rates that changed. A *flow group* is a set of equal flows on one path; its
+//! weight is their number. A *link level* is one level on one link; the capacity that it leaves
+//! unused is offered to the next lower level of the link.
 //!
-//! The decision: a change is followed only as far as it reaches. Max-min fairness says that every
-//! flow group has a *bottleneck*, a saturated link level in which none is faster than it (Bertsekas and
-//! Gallager, Data Networks, §6.5.2). A link level that is nobody's bottleneck couples nothing, so a
-//! change spreads through bottlenecks only ([`progressive_filling`]), and from level to level only downwards,
-//! through the link levels whose use changed.
+//! The decision: a change is followed only as far as it reaches. Under max-min fairness every flow
+//! group has a *bottleneck*, a saturated link level in which no group is faster (Bertsekas and
+//! Gallager, Data Networks, §6.5.2). A link level that is no group's bottleneck couples nothing, so
+//! a change spreads through bottlenecks only ([`progressive_filling`]), and between levels only
+//! downwards, through the link levels whose use changed.
 
 mod flow_groups;
 mod pending_work;
@@ -22,8 +22,8 @@ use progressive_filling::FillingRound;
 /// No link level, or no bottleneck.
 const NONE: u32 = u32::MAX;
 
-/// What a link level leaves is nothing if it is below this part of the link's capacity: the residue of
-/// rounding must not start a lower level at a byte a century.
+/// A remainder below this part of the link's capacity counts as nothing: the residue of rounding
+/// must not start a lower level at a byte a century.
 const RESIDUE: f64 = 1e-9;
 
 /// A rate or an offer that changes by less than this part of itself has not changed.
@@ -36,19 +36,20 @@ struct FluidLink {
     top_level: u32,
 }
 
-/// A flow group on a link level: the flow group, and which of all hops it is.
+/// A flow group on a link level.
 #[derive(Debug, Clone, Copy)]
 struct LevelMember {
     group: u32,
+    /// Index of the group's hop here, in the arena of all hops.
     hop: u32,
 }
 
-/// One level on one link. Link levels are never removed, so there are at most links x levels.
+/// One level on one link. Link levels are never removed: at most links times levels exist.
 #[derive(Debug, Clone, Default)]
 struct LinkLevel {
     link: u32,
     level: u32,
-    /// Where tasks of the level are kept.
+    /// Queue of the level's pending work.
     work_queue: u32,
     /// The next lower level on the link.
     below: u32,
@@ -58,16 +59,17 @@ struct LinkLevel {
     offered: f64,
     /// Rate of all members together, bytes/s.
     used: f64,
-    /// Flow groups that send here now, in no order that matters.
+    /// Flow groups that send here now, in arbitrary order.
     members: Vec<LevelMember>,
     is_dirty: bool,
-    /// Round in which the link level was last touched; the fields below belong to that round.
+    /// Round in which the link level was last examined; the fields below belong to that round.
     round: u64,
+    /// Whether its members take part in the round.
     is_inside: bool,
-    /// Members whose rate this round computes, and the flows of those not yet frozen.
+    /// Members whose rate the round computes, and the number of their flows not yet frozen.
     inside_count: u32,
     weight: f64,
-    /// What is left for them, bytes/s.
+    /// Capacity left for those flows, bytes/s.
     residual: f64,
 }
 
@@ -81,22 +83,22 @@ struct FlowGroup {
     /// Rate of each of its flows, bytes/s.
     rate: f64,
     /// Round in which the rate was last computed; the fields below belong to that round: the new
-    /// rate and the link level that sets it, none until it is known.
+    /// rate, and the link level that limits it, `NONE` until it is known.
     round: u64,
     new_rate: f64,
     frozen_at: u32,
 }
 
-/// What changed since it was last cleared.
+/// What changed since the last clear.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RateChanges {
     /// Flow groups with a new rate.
     pub(crate) groups: Vec<u32>,
-    /// Link levels whose use may be new.
+    /// Link levels whose use may have changed.
     pub(crate) link_levels: Vec<u32>,
 }
 
-/// The sharing of all links by all flow groups.
+/// Allocates the capacity of all links to all flow groups.
 #[derive(Debug, Clone)]
 pub(crate) struct RateAllocator {
     links: Vec<FluidLink>,
@@ -104,7 +106,7 @@ pub(crate) struct RateAllocator {
     groups: Vec<FlowGroup>,
     free_groups: Vec<u32>,
     hops: HopArena,
-    /// Dirty link levels and fresh flow groups.
+    /// Dirty link levels and started flow groups.
     pending: PendingWork,
     round: u64,
     filling: FillingRound,
@@ -134,12 +136,12 @@ impl RateAllocator {
         self.groups[group as usize].rate
     }
 
-    /// Flow groups whose rate was computed, counted each time.
+    /// Number of rate computations, one for each group in each of them.
     pub(crate) fn groups_computed(&self) -> u64 {
         self.groups_computed
     }
 
-    /// Link, level and rate in bytes/s of a link level.
+    /// Link, level, and rate in bytes/s of a link level.
     pub(crate) fn link_level_usage(&self, link_level: u32) -> (u32, u32, f64) {
         let link_level = &self.link_levels[link_level as usize];
         (link_level.link, link_level.level, link_level.used)
@@ -152,9 +154,11 @@ impl RateAllocator {
 
     /// Link levels of a link, highest level first.
     pub(crate) fn link_levels_of(&self, link: u32) -> impl Iterator<Item = u32> + '_ {
-        let some = |link_level: u32| (link_level != NONE).then_some(link_level);
-        let top = some(self.links[link as usize].top_level);
-        std::iter::successors(top, move |&link_level| some(self.link_levels[link_level as usize].below))
+        let exists = |link_level: &u32| *link_level != NONE;
+        let top = Some(self.links[link as usize].top_level).filter(exists);
+        std::iter::successors(top, move |&link_level| {
+            Some(self.link_levels[link_level as usize].below).filter(exists)
+        })
     }
 
     /// Capacity of a link, bytes/s.
@@ -175,7 +179,7 @@ impl RateAllocator {
         self.offer_capacity(top, capacity);
     }
 
-    /// Lets a flow group send from now on; its rate is zero until [`RateAllocator::settle`].
+    /// Starts a group; its rate is zero until [`RateAllocator::reallocate`].
     pub(crate) fn start_group(&mut self, group: u32) {
         let id = group;
         let group = &mut self.groups[id as usize];
@@ -191,7 +195,7 @@ impl RateAllocator {
         self.pending.add_group(queue, id);
     }
 
-    /// Takes a flow group off its links; what it frees is shared by [`RateAllocator::settle`].
+    /// Removes a group from its links; [`RateAllocator::reallocate`] shares what it frees.
     pub(crate) fn stop_group(&mut self, group: u32) {
         let group = &mut self.groups[group as usize];
         group.is_sending = false;
@@ -208,27 +212,32 @@ impl RateAllocator {
             if let Some(moved) = link_level.members.get(place.slot as usize) {
                 self.hops.get_mut(moved.hop).slot = place.slot;
             }
-            link_level.used = if link_level.members.is_empty() { 0.0 } else { (link_level.used - freed).max(0.0) };
+            // An exact zero: the residue of a subtraction would keep the level below waiting.
+            link_level.used = match link_level.members.is_empty() {
+                true => 0.0,
+                false => (link_level.used - freed).max(0.0),
+            };
             self.mark_dirty(place.link_level);
         }
     }
 
-    /// Whether nothing changed since the last [`RateAllocator::settle`].
+    /// Whether nothing changed since the last [`RateAllocator::reallocate`].
     pub(crate) fn is_up_to_date(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Shares the links anew wherever something changed and adds what became different to
-    /// `changes`. True if there was anything to do.
+    /// Computes rates wherever something changed and adds what became different to `changes`.
+    /// Returns whether there was anything to do.
     pub(crate) fn reallocate(&mut self, changes: &mut RateChanges) -> bool {
         let any = !self.pending.is_empty();
+        // Highest level first: a level's offer depends on the levels above it and on no other.
         while let Some(queue) = self.pending.pop_highest() {
             self.allocate_level(queue, changes);
         }
         any
     }
 
-    /// Stops everything at once, as if nothing had ever been sent.
+    /// Stops all groups at once, as if nothing had ever been sent.
     pub(crate) fn reset(&mut self) {
         self.pending.clear();
         self.groups_computed = 0;
@@ -250,7 +259,7 @@ impl RateAllocator {
         }
     }
 
-    /// Tells the link level below, if there is one, what this one leaves.
+    /// Offers the remainder of this link level to the one below, if there is one.
     fn offer_remainder(&mut self, link_level: u32) {
         let link_level = &self.link_levels[link_level as usize];
         let below = link_level.below;

@@ -1,7 +1,7 @@
-//! What a run adds up to: per job and per link and level. Everything counts up to the present,
-//! unfinished iterations and flows under way included.
+//! Totals of a run: for each job, and for each level on each link. Everything counts up to the
+//! present, unfinished iterations and flows included.
 
-/// What one job did between its start and the present.
+/// Totals of one job between its start and the present.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct JobTally {
     /// Iterations that ended.
@@ -30,9 +30,9 @@ impl JobTally {
     }
 }
 
-/// What one level of flows did on one link.
+/// Totals of one level on one link.
 ///
-/// Two readings of "busy": `bytes / capacity` are the seconds of the whole link that the level
+/// "Busy" has two meanings: `bytes / capacity` are the seconds of the whole link that the level
 /// took (shares of the levels add up to at most 1); `in_use_seconds` is the time during which it
 /// sent anything at all (shares of levels may overlap).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -56,10 +56,10 @@ pub struct RunTallies {
     pub links: Vec<Vec<LinkLevelTally>>,
 }
 
-/// Effort of the engine so far.
+/// Work of the engine so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkCounters {
-    /// Instants at which flows started, ended or were changed, so that rates were shared anew.
+    /// Instants at which flows started, ended or were changed, so that rates were computed.
     pub events: u64,
     /// Groups of equal flows whose rate was computed, each time that it was, attempts included.
     pub groups_computed: u64,

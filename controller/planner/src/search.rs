@@ -191,7 +191,7 @@ impl<'a> RegionSearch<'a> {
                 levels[*player] = level;
             }
         }
-        let position = SearchPosition { options, levels: levels };
+        let position = SearchPosition { options, levels };
         Some(ValuedPosition { position, value })
     }
 

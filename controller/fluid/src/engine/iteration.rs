@@ -1,4 +1,4 @@
-//! The life of a job: waiting, computing, communicating, draining, and again.
+//! The life cycle of a job: waiting, computing, communicating, draining, and again.
 
 use super::{Engine, GroupProgress, ScheduledEvent};
 use crate::clock::Ticks;
@@ -18,26 +18,26 @@ pub(super) struct EngineJob {
     pub(super) flow_start_delay: Ticks,
     /// Iterations to run.
     pub(super) iteration_limit: u64,
-    /// Flow group of each flow, and each flow group once.
+    /// Flow group of each flow, and every flow group once.
     pub(super) group_of_flow: Vec<u32>,
     pub(super) groups: Vec<u32>,
     pub(super) phase: JobPhase,
     /// How much later the next iteration begins than it could.
     pub(super) postponement: Ticks,
-    /// When the iteration began, when the last of its bytes so far arrives, and flow groups that send.
+    /// Start of the iteration, latest arrival of its bytes so far, and groups still sending.
     pub(super) iteration_start: Ticks,
     pub(super) last_arrival: Ticks,
     pub(super) sending_groups: u32,
     /// When its last iteration ended, if it is finished.
     pub(super) end_time: Ticks,
-    /// Totals of what has ended.
+    /// Totals of completed iterations.
     pub(super) iterations: u64,
     pub(super) iteration_time: Ticks,
     pub(super) bytes: f64,
 }
 
 impl EngineJob {
-    /// Forgets everything it did and waits for its start.
+    /// Discards all progress; the job waits for its start again.
     pub(super) fn reset_progress(&mut self) {
         self.phase = JobPhase::Waiting;
         self.postponement = Ticks(0);
@@ -47,9 +47,9 @@ impl EngineJob {
 }
 
 impl Engine {
-    /// The job in a place that is known to be taken: one of the agenda's or of a flow group's.
+    /// A job that the event queue or a flow group refers to.
     fn expect_job_mut(&mut self, job: JobIndex) -> &mut EngineJob {
-        self.jobs[job.0 as usize].as_mut().expect("agenda and groups name jobs that are there")
+        self.jobs[job.0 as usize].as_mut().expect("the queue and the groups refer to present jobs")
     }
 
     fn enter_phase(&mut self, job: JobIndex, phase: JobPhase) {
@@ -62,7 +62,7 @@ impl Engine {
             JobPhase::Waiting => self.begin_iteration(job),
             JobPhase::Computing => self.start_flows(job),
             JobPhase::Draining => self.end_iteration(job),
-            // Flow groups, not the job, say when these end.
+            // Flow groups, not the job, schedule the end of these phases.
             JobPhase::Communicating | JobPhase::Finished => {}
         }
     }
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Starts all flows together. Those without bytes have arrived after their latency.
+    /// Starts all flows together. Flows without bytes arrive after their latency.
     fn start_flows(&mut self, job: JobIndex) {
         let now = self.now;
         self.enter_phase(job, JobPhase::Communicating);

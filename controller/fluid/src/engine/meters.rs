@@ -1,4 +1,4 @@
-//! Tallies, kept as lazily as everything else: a total, and what runs since its last change.
+//! Totals of jobs and links, computed lazily: a sum, and a rate that holds since its last change.
 
 use super::iteration::EngineJob;
 use super::{Engine, JobIndex};
@@ -7,7 +7,7 @@ use crate::error::FluidError;
 use crate::observer::JobPhase;
 use crate::tallies::{JobTally, LinkLevelTally, RunTallies};
 
-/// Bytes and time of use of one link level up to `since`, and its rate from then on, bytes/s.
+/// Bytes and time of use of one link level up to `updated_at`, and its rate since then, bytes/s.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LevelMeter {
     updated_at: Ticks,
@@ -27,7 +27,7 @@ impl LevelMeter {
 }
 
 impl Engine {
-    /// What `job` did so far.
+    /// Totals of `job` so far.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`].
@@ -35,26 +35,27 @@ impl Engine {
         self.find_job(job).map(|running| self.tally_of(running))
     }
 
-    /// What each level did on `link` so far, highest level first; nothing for an unknown link.
+    /// Totals of each level on `link` so far, highest level first; empty for an unknown link.
     #[must_use]
     pub fn link_tally(&self, link: u32) -> Vec<LinkLevelTally> {
         if self.rate_allocator.link_capacity(link).is_none() {
             return Vec::new();
         }
-        let tally = |link_level: u32| {
-            let (_, level, _) = self.rate_allocator.link_level_usage(link_level);
-            let mut meter = self.meters[link_level as usize];
-            meter.advance_to(self.now);
-            LinkLevelTally {
-                level: level,
-                bytes: meter.bytes,
-                in_use_seconds: meter.in_use.as_seconds(),
-            }
-        };
-        self.rate_allocator.link_levels_of(link).map(tally).collect()
+        let levels = self.rate_allocator.link_levels_of(link);
+        levels
+            .map(|link_level| {
+                let mut meter = self.meters[link_level as usize];
+                meter.advance_to(self.now);
+                LinkLevelTally {
+                    level: self.rate_allocator.link_level_usage(link_level).1,
+                    bytes: meter.bytes,
+                    in_use_seconds: meter.in_use.as_seconds(),
+                }
+            })
+            .collect()
     }
 
-    /// All tallies.
+    /// Totals of all jobs and links.
     #[must_use]
     pub fn tallies(&self) -> RunTallies {
         let jobs = self.jobs.iter().map(|job| match job {
@@ -70,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Books the rates that changed.
+    /// Starts a new metering interval where the rate changed.
     pub(super) fn update_meters(&mut self) {
         for &link_level in &self.changes.link_levels {
             let (_, _, rate) = self.rate_allocator.link_level_usage(link_level);
@@ -82,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Makes room for every link level there is.
+    /// Adds meters for new link levels.
     pub(super) fn grow_meters(&mut self) {
         let fresh = LevelMeter { updated_at: self.now, ..LevelMeter::default() };
         self.meters.resize(self.rate_allocator.link_level_count(), fresh);
@@ -107,13 +108,14 @@ impl Engine {
         }
     }
 
-    /// Bytes that flows still sending have sent.
+    /// Bytes that the flows still sending have sent in this iteration.
     fn unfinished_bytes(&self, running: &EngineJob) -> f64 {
-        let sent = |&id: &u32| {
-            let group = &self.group_progress[id as usize];
-            self.rate_allocator.group_weight(id) * (group.bytes - group.bytes_left_at(self.now))
-        };
         let sending = running.groups.iter().filter(|id| self.rate_allocator.is_sending(**id));
-        sending.map(sent).sum()
+        sending
+            .map(|&id| {
+                let group = &self.group_progress[id as usize];
+                self.rate_allocator.group_weight(id) * (group.bytes - group.bytes_left_at(self.now))
+            })
+            .sum()
     }
 }

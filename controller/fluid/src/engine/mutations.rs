@@ -1,4 +1,4 @@
-//! What may happen to a run from outside: jobs come and go, levels and paths change, links fail.
+//! Changes that a caller makes to a run: jobs come and go, levels and paths change, links fail.
 //! Each takes effect at the present instant, when time next passes.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Engine {
     /// instant, so they start and end together, and the group costs as much as one flow.
     ///
     /// # Errors
-    /// What is wrong with the job, by name; the engine is unchanged.
+    /// The first invalid field or path of the job; the engine is unchanged.
     pub fn add_job(&mut self, job: &FluidJob) -> Result<JobIndex, FluidError> {
         job.check_fields(self.hop_latency)?;
         for (flow, FluidFlow { path, .. }) in (0..).zip(&job.flows) {
@@ -28,11 +28,10 @@ impl Engine {
         let mut groups: BTreeMap<(&[u32], u64), u32> = BTreeMap::new();
         let mut running = EngineJob::new(job, self.now);
         for flow in &job.flows {
-            let group = groups.entry((&flow.path, flow.bytes.to_bits()));
-            let group = *group.or_insert_with(|| {
-                let group = self.add_group(index, job.level, flow);
-                running.groups.push(group);
-                group
+            let group = *groups.entry((&flow.path, flow.bytes.to_bits())).or_insert_with(|| {
+                let added = self.add_group(index, job.level, flow);
+                running.groups.push(added);
+                added
             });
             self.rate_allocator.set_weight(group, self.rate_allocator.group_weight(group) + 1.0);
             running.group_of_flow.push(group);
@@ -48,7 +47,7 @@ impl Engine {
         Ok(index)
     }
 
-    /// Removes a job and says what it did.
+    /// Removes a job and returns its totals.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`].
@@ -86,10 +85,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives one flow of a job another path. Under way, what it has left to send goes there.
+    /// Gives one flow of a job another path. If the flow is sending, its remaining bytes go there.
     ///
     /// # Errors
-    /// [`FluidError::UnknownJob`], [`FluidError::UnknownFlow`], or what is wrong with the path.
+    /// [`FluidError::UnknownJob`], [`FluidError::UnknownFlow`], or an invalid path.
     pub fn set_path(&mut self, job: JobIndex, flow: u32, path: &[u32]) -> Result<(), FluidError> {
         let from = self.group_of_flow(job, flow)?;
         self.check_path(flow, path)?;
@@ -98,9 +97,9 @@ impl Engine {
         }
         let sending = self.pause_group(from);
         let to = match self.find_equal_group(job, from, sending, path) {
-            Some(twin) => {
-                self.pause_group(twin);
-                twin
+            Some(equal) => {
+                self.pause_group(equal);
+                equal
             }
             None => self.split_group(job, from, path)?,
         };
@@ -120,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the next iteration of a job begin `seconds` later than it could, once: a time shift.
+    /// Postpones the next iteration of a job by `seconds`, once: a time shift.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::Seconds`].
@@ -143,9 +142,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Back to 0 s with the jobs, levels, paths and capacities of now, nothing begun and all
-    /// tallies zero. Keeps its memory: much cheaper than a new engine. A run after it equals one of
-    /// a new engine but for the order of additions, that is to the last digits of a float.
+    /// Returns to 0 s with the present jobs, levels, paths and capacities, nothing begun and all
+    /// totals zero. Keeps its memory: much cheaper than a new engine. A run after it equals one of
+    /// a new engine except for the order of additions, that is up to the last digits of a float.
     pub fn reset(&mut self) {
         self.now = Ticks(0);
         self.events = 0;
@@ -170,7 +169,7 @@ impl Engine {
         place.ok_or(FluidError::UnknownJob(job))
     }
 
-    /// Another flow group of the job on `path` that is exactly as far as the paused flow group `like`.
+    /// Another group of the job on `path` with exactly the progress of the paused group `like`.
     fn find_equal_group(
         &self,
         job: JobIndex,
@@ -178,19 +177,23 @@ impl Engine {
         sending: bool,
         path: &[u32],
     ) -> Option<u32> {
-        let state = |id: u32| {
-            let group = &self.group_progress[id as usize];
-            (group.bytes.to_bits(), group.bytes_left_at(self.now).to_bits())
-        };
-        let equal = |id: &&u32| {
+        let groups = &self.find_job(job).ok()?.groups;
+        let equal = groups.iter().find(|id| {
             self.rate_allocator.is_sending(**id) == sending
-                && state(**id) == state(like)
+                && self.progress_bits(**id) == self.progress_bits(like)
                 && self.rate_allocator.group_path(**id).eq(path.iter().copied())
-        };
-        self.find_job(job).ok()?.groups.iter().find(equal).copied()
+        });
+        equal.copied()
     }
 
-    /// A new flow group of the job on `path`, as far as `like`, of no flow yet.
+    /// Bytes and bytes left of a group as bits: only flows that are equal to the last digit stay
+    /// equal, whatever rates they get.
+    fn progress_bits(&self, id: u32) -> (u64, u64) {
+        let group = &self.group_progress[id as usize];
+        (group.bytes.to_bits(), group.bytes_left_at(self.now).to_bits())
+    }
+
+    /// A new group of the job on `path` with the progress of `like`, without flows yet.
     fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
         let GroupProgress { bytes, bytes_left: left, .. } = self.group_progress[like as usize];
         let level = self.find_job(job)?.level;
@@ -201,7 +204,7 @@ impl Engine {
         Ok(to)
     }
 
-    /// How many flow groups of a job send.
+    /// Number of groups of a job that are sending.
     fn count_sending_groups(&self, job: JobIndex) -> Result<u32, FluidError> {
         let groups = &self.find_job(job)?.groups;
         Ok(groups.iter().filter(|id| self.rate_allocator.is_sending(**id)).count() as u32)
@@ -227,7 +230,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A flow group of no flow yet.
+    /// A group without flows yet.
     fn add_group(&mut self, job: JobIndex, level: u32, flow: &FluidFlow) -> u32 {
         let id = self.rate_allocator.add_group(&flow.path, level, 0.0);
         let group = GroupProgress {
@@ -246,7 +249,7 @@ impl Engine {
         id
     }
 
-    /// Takes a flow group off its links with what it has left. True if it was sending.
+    /// Stops a group and keeps its bytes left. Returns whether it was sending.
     fn pause_group(&mut self, id: u32) -> bool {
         let sending = self.rate_allocator.is_sending(id);
         if sending {

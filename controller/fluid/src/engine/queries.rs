@@ -1,4 +1,4 @@
-//! What is true of a job now, for those who ask from outside.
+//! The present state of a job, for callers.
 
 use super::Engine;
 use super::iteration::EngineJob;
@@ -15,7 +15,7 @@ impl Engine {
         self.find_job(job).map(|running| running.level)
     }
 
-    /// What a job does now.
+    /// Phase of a job.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`].
@@ -23,7 +23,7 @@ impl Engine {
         self.find_job(job).map(|running| running.phase)
     }
 
-    /// Rate of one flow of a job as last shared, bytes/s.
+    /// Rate of one flow of a job as last computed, bytes/s.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
@@ -31,7 +31,7 @@ impl Engine {
         self.group_of_flow(job, flow).map(|group| self.rate_allocator.group_rate(group))
     }
 
-    /// Bytes that one flow of a job has still to send in this iteration; 0 outside of it.
+    /// Bytes that one flow of a job still has to send in this iteration; 0 outside of it.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].

@@ -1,17 +1,17 @@
-//! Laying flow groups over links: their hops, the link levels under them, and the memory of both. Nothing
-//! here shares a rate.
+//! Flow groups on links: their hops, the link levels under them, and the memory of both. No rate
+//! is computed here.
 
 use super::{FlowGroup, LinkLevel, NONE, RateAllocator};
 
-/// One flow group on one link level: the link level, and its place among the members while it sends.
+/// One flow group on one link level, and its slot among the members while it sends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupHop {
     pub(super) link_level: u32,
     pub(super) slot: u32,
 }
 
-/// Hops of all flow groups, those of a flow group side by side. Freed runs are kept by length and given
-/// out again, so that memory follows the flow groups present and not the flow groups ever seen.
+/// Hops of all flow groups; those of a group are contiguous. Freed runs are kept by length and used
+/// again, so memory follows the groups present and not all groups ever seen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HopArena {
     hops: Vec<GroupHop>,
@@ -70,14 +70,14 @@ impl RateAllocator {
         self.groups.len() as u32 - 1
     }
 
-    /// Forgets a flow group that does not send.
+    /// Removes a group that is not sending.
     pub(crate) fn remove_group(&mut self, group: u32) {
         let FlowGroup { first_hop, hop_count: hops, .. } = self.groups[group as usize];
         self.hops.free_run(first_hop, hops as usize);
         self.free_groups.push(group);
     }
 
-    /// Moves a flow group that does not send to another level.
+    /// Moves a group that is not sending to another level.
     pub(crate) fn set_group_level(&mut self, group: u32, level: u32) {
         let group = &mut self.groups[group as usize];
         for hop in group.first_hop..group.first_hop + group.hop_count {
@@ -86,29 +86,29 @@ impl RateAllocator {
         }
     }
 
-    /// How many flows a flow group stands for.
+    /// Number of flows in a group.
     pub(crate) fn group_weight(&self, group: u32) -> f64 {
         self.groups[group as usize].weight
     }
 
-    /// Lets a flow group that does not send stand for `weight` flows.
+    /// Sets the number of flows of a group that is not sending.
     pub(crate) fn set_weight(&mut self, group: u32, weight: f64) {
         self.groups[group as usize].weight = weight;
     }
 
-    /// Whether a flow group sends now.
+    /// Whether a group is sending now.
     pub(crate) fn is_sending(&self, group: u32) -> bool {
         self.groups[group as usize].is_sending
     }
 
-    /// Links of a flow group, in order.
+    /// Links of a group, in order.
     pub(crate) fn group_path(&self, group: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
         let group = &self.groups[group as usize];
         (group.first_hop..group.first_hop + group.hop_count)
             .map(|hop| self.link_levels[self.hops.get(hop).link_level as usize].link)
     }
 
-    /// The link level of `level` on `link`, made if need be.
+    /// The link level of `level` on `link`, created on first use.
     fn link_level_at(&mut self, link: u32, level: u32) -> u32 {
         let (mut above, mut next) = (NONE, self.links[link as usize].top_level);
         while next != NONE && self.link_levels[next as usize].level > level {
@@ -122,7 +122,7 @@ impl RateAllocator {
         let queue = self.pending.queue_of_level(level);
         self.link_levels.push(LinkLevel {
             link,
-            level: level,
+            level,
             work_queue: queue,
             below: next,
             offered,
@@ -135,8 +135,8 @@ impl RateAllocator {
         id
     }
 
-    /// What a new, empty link level between two others is offered. It takes nothing, so the offer of the
-    /// one below passes through it, even while that one waits for its next sharing.
+    /// The offer of a new, empty link level between two others. It uses nothing, so the offer of the
+    /// one below passes through it, even while that one waits for its next allocation.
     fn offer_between(&self, link: u32, above: u32, below: u32) -> f64 {
         let capacity = self.links[link as usize].capacity;
         match (above, below) {

@@ -1,11 +1,11 @@
-//! What the next sharing has to look at: changed link levels and started flow groups, by level.
+//! Pending work of the next allocation: changed link levels and started groups, by level.
 //!
-//! The decision: a queue for each level and a heap of the levels in need, so that order costs
+//! The decision: a queue for each level and a heap of the levels with work, so that ordering costs
 //! something for each level and not for each link level.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Tasks of one level.
+/// Pending work of one level.
 #[derive(Debug, Clone, Default)]
 struct LevelQueue {
     level: u32,
@@ -13,20 +13,20 @@ struct LevelQueue {
     groups: Vec<u32>,
 }
 
-/// Tasks of all levels.
+/// Pending work of all levels.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWork {
     queues: Vec<LevelQueue>,
     by_level: BTreeMap<u32, u32>,
-    /// Levels with tasks, and their queues.
+    /// Levels with work, and their queues.
     pending: BinaryHeap<(u32, u32)>,
 }
 
 impl PendingWork {
-    /// The queue of a level, made if need be.
+    /// The queue of a level, created on first use.
     pub(super) fn queue_of_level(&mut self, level: u32) -> u32 {
         *self.by_level.entry(level).or_insert_with(|| {
-            self.queues.push(LevelQueue { level: level, ..LevelQueue::default() });
+            self.queues.push(LevelQueue { level, ..LevelQueue::default() });
             self.queues.len() as u32 - 1
         })
     }
@@ -49,7 +49,7 @@ impl PendingWork {
         self.queues[queue as usize].groups.pop()
     }
 
-    /// The queue of the highest level with tasks; whoever takes it does them all.
+    /// The queue of the highest level with work; the caller empties it.
     pub(super) fn pop_highest(&mut self) -> Option<u32> {
         self.pending.pop().map(|(_, queue)| queue)
     }
@@ -58,7 +58,7 @@ impl PendingWork {
         self.pending.is_empty()
     }
 
-    /// Forgets all tasks.
+    /// Discards all work.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         for queue in &mut self.queues {

@@ -1,34 +1,34 @@
 //! Max-min fair rates of one level, by progressive filling (Bertsekas and Gallager, §6.5.2), for
-//! as many flow groups as a change reaches.
+//! the flow groups that a change reaches.
 //!
-//! The flow groups *inside* are those whose rate is computed; others on the same link levels keep theirs.
-//! Inside are, to begin with, the flow groups that start and the members of every changed link level that is
-//! a bottleneck or is now overfull; then, until nothing is added, the members of every bottleneck
-//! that a flow group inside passes. Filling then gives the inside its rates from what the others leave.
-//! If that makes a link level a bottleneck in which somebody outside is faster, its members come inside
-//! too, and filling starts again. When it ends every flow group, inside and outside, has a bottleneck,
-//! which is what makes rates max-min fair.
+//! The groups *inside* are those whose rate is computed; others on the same link levels keep
+//! theirs. At first the inside holds the groups that start, and the members of every changed link
+//! level that is a bottleneck or overfull; then, until nothing is added, the members of every
+//! bottleneck that a group inside passes. Filling gives the inside its rates from what the others
+//! leave. If that makes a link level a bottleneck in which a group outside is faster, its members
+//! come inside too, and filling starts again. When it ends, every group inside and outside has a
+//! bottleneck, and the rates are therefore max-min fair.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{NONE, RateAllocator, RateChanges, TOLERANCE};
 
-/// Memory of a round, kept for the next.
+/// Buffers of a round, kept for the next one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FillingRound {
     /// Flow groups inside.
     inside: Vec<u32>,
-    /// Link levels of this level that the round looks at.
+    /// Link levels that the round examines.
     touched: Vec<u32>,
-    /// Fair share of each link level when it was last computed, as ordered bits, and the link level. Shares
-    /// only grow while others are frozen, so an entry that is out of date comes too early and is
-    /// put back.
+    /// Fair share of each link level at its last computation, as ordered bits, and the link level.
+    /// Shares only grow while others are frozen, so a stale entry comes out too early, never too
+    /// late, and is pushed again.
     fair_shares: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl RateAllocator {
-    /// Does the tasks of one level and hands what it leaves to lower ones.
+    /// Performs the pending work of one level and offers the remainder to lower ones.
     pub(super) fn allocate_level(&mut self, queue: u32, changes: &mut RateChanges) {
         self.round += 1;
         let mut filling = std::mem::take(&mut self.filling);
@@ -49,10 +49,10 @@ impl RateAllocator {
         self.filling = filling;
     }
 
-    /// Brings in the flow groups that start, and the members of changed link levels that feel the change.
+    /// Brings in the groups that start, and the members of changed link levels that are affected.
     fn collect_inside(&mut self, queue: u32, filling: &mut FillingRound) {
         while let Some(id) = self.pending.pop_group(queue) {
-            // It may have been stopped since, or moved to another level.
+            // The group may have been stopped since, or moved to another level.
             let group = &self.groups[id as usize];
             if group.is_sending
                 && self.link_levels[self.hops.get(group.first_hop).link_level as usize].work_queue
@@ -71,8 +71,8 @@ impl RateAllocator {
         }
     }
 
-    /// Brings in the members of every bottleneck that is passed by flow groups inside, those before
-    /// `reached` having been followed already.
+    /// Brings in the members of every bottleneck that a group inside passes. `reached` groups have
+    /// been followed already.
     fn extend_inside(&mut self, filling: &mut FillingRound, reached: &mut usize) {
         while let Some(&group) = filling.inside.get(*reached) {
             *reached += 1;
@@ -86,7 +86,7 @@ impl RateAllocator {
         }
     }
 
-    /// Works out what the flow groups outside leave on every link level, and how many flows want it.
+    /// Computes what the groups outside leave on every link level, and how many flows share it.
     fn compute_residuals(&mut self, filling: &mut FillingRound) {
         for &link_level in &filling.touched {
             let link_level = &mut self.link_levels[link_level as usize];
@@ -107,12 +107,13 @@ impl RateAllocator {
         self.list_fair_shares(filling);
     }
 
-    /// Lists the fair shares of all link levels that may become a bottleneck. Of the link levels that a flow group
-    /// has to itself only the scarcest may.
+    /// Lists the fair shares of all link levels that may become a bottleneck. Of those that only
+    /// one group inside uses, only the scarcest may.
     fn list_fair_shares(&mut self, filling: &mut FillingRound) {
         filling.fair_shares.clear();
         for &id in &filling.touched {
             let link_level = &mut self.link_levels[id as usize];
+            // Nobody outside: the offer itself, without the rounding of the sums above.
             if link_level.inside_count as usize == link_level.members.len() {
                 link_level.residual = link_level.offered;
             }
@@ -124,14 +125,15 @@ impl RateAllocator {
             let alone = self.hops_of(group).filter_map(|hop| {
                 let id = self.hops.get(hop).link_level;
                 let link_level = &self.link_levels[id as usize];
-                (link_level.inside_count == 1).then(|| Reverse((link_level.fair_share().to_bits(), id)))
+                (link_level.inside_count == 1)
+                    .then(|| Reverse((link_level.fair_share().to_bits(), id)))
             });
             filling.fair_shares.extend(alone.max());
         }
     }
 
-    /// Freezes the flow groups of the scarcest link level, again and again. Stops with a link level in which the
-    /// inside would be slower than somebody outside.
+    /// Freezes the groups of the scarcest link level, repeatedly. Stops at a link level in which
+    /// the inside would be slower than a group outside, and returns it.
     fn fill_rates(&mut self, filling: &mut FillingRound) -> Option<u32> {
         while let Some(Reverse((bits, id))) = filling.fair_shares.pop() {
             let link_level = &self.link_levels[id as usize];
@@ -139,6 +141,7 @@ impl RateAllocator {
                 continue;
             }
             let share = link_level.fair_share();
+            // The entry is stale: others froze since, and shares only grow.
             if share.to_bits() > bits {
                 filling.fair_shares.push(Reverse((share.to_bits(), id)));
                 continue;
@@ -153,18 +156,16 @@ impl RateAllocator {
         None
     }
 
-    /// Whether somebody outside is faster than `share` on a link level.
+    /// Whether a group outside is faster than `share` on a link level.
     fn has_faster_outside(&self, link_level: u32, share: f64) -> bool {
         let limit = share * (1.0 + TOLERANCE);
-        let outside = |group: &&super::FlowGroup| group.round != self.round;
         let members = self.link_levels[link_level as usize].members.iter();
         members
             .map(|member| &self.groups[member.group as usize])
-            .filter(outside)
-            .any(|group| group.rate > limit)
+            .any(|group| group.round != self.round && group.rate > limit)
     }
 
-    /// Gives `share` to every flow group inside that passes `link level` and has no rate yet.
+    /// Gives `share` to every group inside that passes `bottleneck` and has no rate yet.
     fn freeze_members(&mut self, bottleneck: u32, share: f64) {
         for index in 0..self.link_levels[bottleneck as usize].members.len() {
             let id = self.link_levels[bottleneck as usize].members[index].group;
@@ -181,7 +182,7 @@ impl RateAllocator {
         }
     }
 
-    /// Makes the computed rates the rates, and tells the levels below what is left.
+    /// Makes the computed rates current, and offers the remainders to the levels below.
     fn adopt_rates(&mut self, filling: &FillingRound, changes: &mut RateChanges) {
         for &id in &filling.inside {
             let group = &mut self.groups[id as usize];
@@ -198,8 +199,12 @@ impl RateAllocator {
         for &id in &filling.touched {
             let link_level = &mut self.link_levels[id as usize];
             if link_level.inside_count > 0 {
-                let full = link_level.bottlenecked > 0;
-                link_level.used = if full { link_level.offered } else { link_level.offered - link_level.residual };
+                // A full link level uses its offer exactly, so that no residue reaches lower ones.
+                let is_full = link_level.bottlenecked > 0;
+                link_level.used = match is_full {
+                    true => link_level.offered,
+                    false => link_level.offered - link_level.residual,
+                };
             }
             changes.link_levels.push(id);
             self.offer_remainder(id);

@@ -6,8 +6,8 @@
 mod changes;
 mod errors;
 mod iterations;
-mod laws;
+mod proptests;
 mod rates;
 mod reference;
 mod scenario;
-mod watching;
+mod observers;

@@ -9,7 +9,7 @@ pub(crate) fn flow(path: &[u32], bytes: f64) -> FluidFlow {
 
 /// A job that computes, then sends, without overlap.
 pub(crate) fn job(level: u32, compute_seconds: f64, flows: Vec<FluidFlow>) -> FluidJob {
-    FluidJob { compute_seconds, level: level, flows, ..FluidJob::default() }
+    FluidJob { compute_seconds, level, flows, ..FluidJob::default() }
 }
 
 /// An engine with these capacities and jobs, without latency.

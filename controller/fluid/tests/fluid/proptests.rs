@@ -52,7 +52,7 @@ fn any_job() -> impl Strategy<Value = FluidJob> {
         |(compute_seconds, overlap_from, level, start, flows)| FluidJob {
             compute_seconds,
             overlap_from,
-            level: level,
+            level,
             start,
             iterations: None,
             flows,
