@@ -10,6 +10,7 @@ mod draft;
 pub mod examples;
 mod fabric;
 mod finding;
+pub mod groups;
 mod ids;
 pub mod import;
 mod paths;

@@ -31,10 +31,10 @@ pub(crate) struct LoadLowerBound<'a> {
 
 impl<'a> LoadLowerBound<'a> {
     /// No traffic yet.
-    pub(crate) fn new(fabric: &Fabric, ways: &'a PathTables) -> Self {
-        let (switches, pods) = (fabric.switches().len(), ways.pods().pod_count());
+    pub(crate) fn new(fabric: &Fabric, tables: &'a PathTables) -> Self {
+        let (switches, pods) = (fabric.switches().len(), tables.pods().pod_count());
         Self {
-            tables: ways,
+            tables,
             unavoidable: SparseSums::new(fabric.links().len()),
             leaving: SparseSums::new(switches),
             entering: SparseSums::new(switches),
@@ -94,14 +94,20 @@ impl<'a> LoadLowerBound<'a> {
 
     /// The lower bound: amount over capacity at the tightest place.
     pub(crate) fn max_load(&self) -> f64 {
-        let ways = self.tables;
-        let links = self.unavoidable.iter();
-        let links = links.map(|(link, sum)| sum / ways.link_capacity(link.into()));
+        let tables = self.tables;
+        let links =
+            self.unavoidable.iter().map(|(link, sum)| sum / tables.link_capacity(link.into()));
         let between = self.between.values().map(|(sum, capacity)| sum / capacity);
-        let leaves = self.leaving.iter().chain(self.entering.iter());
-        let leaves = leaves.map(|(leaf, sum)| sum / ways.capacity_up(leaf.into()));
-        let pods = self.leaving_pods.iter().chain(self.entering_pods.iter());
-        let pods = pods.map(|(pod, sum)| sum / ways.pods().pod_capacity(pod));
+        let leaves = self
+            .leaving
+            .iter()
+            .chain(self.entering.iter())
+            .map(|(leaf, sum)| sum / tables.capacity_up(leaf.into()));
+        let pods = self
+            .leaving_pods
+            .iter()
+            .chain(self.entering_pods.iter())
+            .map(|(pod, sum)| sum / tables.pods().pod_capacity(pod));
         let all = links.chain(between).chain(leaves).chain(pods);
         all.fold(self.largest_single, f64::max)
     }

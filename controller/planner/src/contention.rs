@@ -114,26 +114,31 @@ impl ContentionDag {
         for (node, job) in order.iter().enumerate() {
             place[*job] = node;
         }
-        let below = |(above, job): (usize, &usize)| {
-            let weight = intensities[*job];
-            let places = sharing.sharers_of(*job).map(|other| place[other]);
-            let mut lower: Vec<usize> =
-                places.filter(|below| *below != usize::MAX && *below > above).collect();
-            lower.sort_unstable();
-            lower.into_iter().map(move |below| ContentionEdge { above, below, weight })
-        };
-        Self { nodes: order.len(), edges: order.iter().enumerate().flat_map(below).collect() }
+        Self {
+            nodes: order.len(),
+            edges: order
+                .iter()
+                .enumerate()
+                .flat_map(|(above, job)| {
+                    let weight = intensities[*job];
+                    let places = sharing.sharers_of(*job).map(|other| place[other]);
+                    let mut lower: Vec<usize> =
+                        places.filter(|below| *below != usize::MAX && *below > above).collect();
+                    lower.sort_unstable();
+                    lower.into_iter().map(move |below| ContentionEdge { above, below, weight })
+                })
+                .collect(),
+        }
     }
 
     /// Every node above the next, for as many levels as there are jobs.
     pub(crate) fn from_chain(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
-        let edge = |(above, weight): (usize, &f64)| ContentionEdge {
-            above,
-            below: above + 1,
-            weight: *weight,
-        };
-        let edges = weights.iter().enumerate().take(weights.len().saturating_sub(1)).map(edge);
+        let edges = weights
+            .iter()
+            .enumerate()
+            .take(weights.len().saturating_sub(1))
+            .map(|(above, weight)| ContentionEdge { above, below: above + 1, weight: *weight });
         Self { nodes: weights.len(), edges: edges.collect() }
     }
 

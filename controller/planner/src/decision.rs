@@ -1,6 +1,6 @@
 //! From paths to a plan: priorities, levels, what the fluid model changes, and pins.
 //!
-//! Both ways to a plan end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which chooses
+//! Both paths to a plan end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which chooses
 //! those that an event concerns. That is why they agree.
 //!
 //! [`IncrementalPlanner`]: crate::Standing

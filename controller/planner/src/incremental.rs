@@ -59,15 +59,14 @@ impl IncrementalPlanner {
     pub fn new(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> Self {
         let traffic = IndexedTraffic::new(input);
         let had = PreviousPlan::new(&traffic, previous);
-        let placement = path_selection::select_paths(&traffic, &had, policy);
+        let assignment = path_selection::select_paths(&traffic, &had, policy);
         let corrections = CorrectionCache::default();
-        let situation =
+        let context =
             PlanContext { traffic: &traffic, policy, previous: &had, corrections: &corrections };
-        let decided = situation.decide_plan(placement.paths_of(0..traffic.jobs.len()));
+        let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
-        let jobs = members.map(|(seat, (job, routes))| {
-            let member =
-                PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot: seat };
+        let jobs = members.map(|(job_slot, (job, routes))| {
+            let member = PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot };
             (job.id.clone(), member)
         });
         let mut standing = Self {
@@ -75,7 +74,7 @@ impl IncrementalPlanner {
             tables: Arc::clone(&traffic.tables),
             fabric: input.fabric.clone(),
             policy: policy.clone(),
-            assignment: placement,
+            assignment,
             plan: decided.plan.succeeding(previous),
             corrections,
             previous: previous.cloned(),
@@ -93,7 +92,7 @@ impl IncrementalPlanner {
     pub fn report(&self) -> PlanReport {
         let traffic = present_traffic(&self.fabric, &self.tables, &self.jobs);
         let had = PreviousPlan::new(&traffic, self.previous.as_ref());
-        let situation = PlanContext {
+        let context = PlanContext {
             traffic: &traffic,
             policy: &self.policy,
             previous: &had,
@@ -101,7 +100,7 @@ impl IncrementalPlanner {
         };
         let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
         let ranking = JobRanking::new(&traffic, &paths, &self.policy, &self.corrections);
-        situation.build_report(&self.plan, &ranking)
+        context.build_report(&self.plan, &ranking)
     }
 
     /// A job arrives, resolved against the fabric of this plan.
@@ -113,8 +112,8 @@ impl IncrementalPlanner {
             return Err(JobEventError::AlreadyPresent(job.id));
         }
         let routes = Arc::new(RouteFinder::new(&self.fabric, &self.tables).job_routes(&job));
-        let seat = self.assignment.add_job(&job, &routes);
-        let member = PresentJob { routes, job_slot: seat, job };
+        let job_slot = self.assignment.add_job(&job, &routes);
+        let member = PresentJob { routes, job_slot, job };
         self.jobs.insert(member.job.id.clone(), member);
         self.plan_next();
         Ok(())
@@ -125,8 +124,7 @@ impl IncrementalPlanner {
     /// # Errors
     /// No job of that name is there.
     pub fn remove_job(&mut self, id: &JobId) -> Result<(), JobEventError> {
-        let member = self.jobs.remove(id);
-        let member = member.ok_or_else(|| JobEventError::Absent(id.clone()))?;
+        let member = self.jobs.remove(id).ok_or_else(|| JobEventError::Absent(id.clone()))?;
         self.assignment.remove_job(member.job_slot);
         self.plan_next();
         Ok(())
@@ -135,20 +133,22 @@ impl IncrementalPlanner {
     /// The next plan, after the jobs changed.
     fn plan_next(&mut self) {
         let demands = self.jobs.values().map(|member| &member.routes.demand);
-        let seats: Vec<usize> = self.jobs.values().map(|member| member.job_slot).collect();
-        let order = path_selection::order_by_intensity(demands);
-        let order: Vec<usize> = order.into_iter().map(|ordinal| seats[ordinal]).collect();
+        let job_slots: Vec<usize> = self.jobs.values().map(|member| member.job_slot).collect();
+        let order: Vec<usize> = path_selection::order_by_intensity(demands)
+            .into_iter()
+            .map(|ordinal| job_slots[ordinal])
+            .collect();
         path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy);
 
         let traffic = present_traffic(&self.fabric, &self.tables, &self.jobs);
         let had = PreviousPlan::new(&traffic, Some(&self.plan));
-        let situation = PlanContext {
+        let context = PlanContext {
             traffic: &traffic,
             policy: &self.policy,
             previous: &had,
             corrections: &self.corrections,
         };
-        let decided = situation.decide_plan(self.assignment.paths_of(seats));
+        let decided = context.decide_plan(self.assignment.paths_of(job_slots));
         let plan = decided.plan.succeeding(Some(&self.plan));
         self.previous = Some(std::mem::replace(&mut self.plan, plan));
         self.adopt_plan(decided.is_searched);
@@ -162,8 +162,7 @@ impl IncrementalPlanner {
             let members = self.jobs.values();
             let mut flows = self.plan.flows.iter();
             for member in members {
-                let paths = flows.by_ref().take(member.job.flows.len());
-                let paths = paths.map(|flow| flow.links);
+                let paths = flows.by_ref().take(member.job.flows.len()).map(|flow| flow.links);
                 self.assignment.replace_paths(member.job_slot, paths);
             }
         }
@@ -173,10 +172,10 @@ impl IncrementalPlanner {
 /// The jobs as the phases see them.
 fn present_traffic<'a>(
     fabric: &'a Fabric,
-    ways: &Arc<PathTables>,
+    tables: &Arc<PathTables>,
     jobs: &'a BTreeMap<JobId, PresentJob>,
 ) -> IndexedTraffic<'a> {
     let routes = jobs.values().map(|member| Arc::clone(&member.routes));
     let jobs = jobs.values().map(|member| &member.job);
-    IndexedTraffic::from_routes(fabric, Arc::clone(ways), jobs.collect(), routes.collect())
+    IndexedTraffic::from_routes(fabric, Arc::clone(tables), jobs.collect(), routes.collect())
 }

@@ -64,7 +64,7 @@ pub(crate) fn demands_on_paths(
 fn demand_on_paths(
     job: &Job,
     paths: &[LinkPath],
-    ways: &PathTables,
+    tables: &PathTables,
     bytes: &mut SparseSums,
 ) -> NetworkDemand {
     for (flow, path) in job.flows.iter().zip(paths) {
@@ -72,7 +72,7 @@ fn demand_on_paths(
     }
     let seconds = bytes.iter().map(|(link, sum)| {
         let link = LinkId::from(link);
-        (sum / ways.link_capacity(link), link)
+        (sum / tables.link_capacity(link), link)
     });
     let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));

@@ -115,11 +115,13 @@ impl JobsDocument {
             ports.claim_stated_ports(&fields, &flows)?;
             drafts.push((fields, resolved, flows));
         }
-        let jobs = drafts.into_iter().map(|(fields, job, flows)| {
-            let flows = ports.assign_ports(&fields, &job.id, flows)?;
-            Ok(Job { flows, ..job })
-        });
-        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let jobs = drafts
+            .into_iter()
+            .map(|(fields, job, flows)| {
+                let flows = ports.assign_ports(&fields, &job.id, flows)?;
+                Ok(Job { flows, ..job })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(ResolvedJobs { findings: oversubscription_findings(fabric, &jobs), jobs })
     }
 }
@@ -167,8 +169,7 @@ impl JobFields<'_> {
         let profile = self.resolve_profile(document)?;
         let gpus = self.resolve_gpus(document)?;
         let count = f64::from(gpus.values().sum::<u32>());
-        let flop = document.flop_per_iteration;
-        let flop = flop.or(profile.map(|p| p.flop_per_gpu * count));
+        let flop = document.flop_per_iteration.or(profile.map(|p| p.flop_per_gpu * count));
         let compute = document.compute_seconds.or(profile.map(|p| p.compute_seconds));
         let overlap = document.overlap_from.or(profile.map(|p| p.overlap_from));
         let slowdown = document.recent_slowdown.unwrap_or(0.0);
@@ -198,33 +199,34 @@ impl JobFields<'_> {
             return Ok(None);
         };
         let found = builtin_profiles().iter().find(|profile| profile.name == *name);
-        let unknown = || {
+        found.map(Some).ok_or_else(|| {
             let hint = name_matching::suggestion(
                 name,
                 builtin_profiles().iter().map(|profile| profile.name.as_str()),
             );
             self.field_error("profile", format!("no profile is called `{name}`{hint}"))
-        };
-        found.map(Some).ok_or_else(unknown)
+        })
     }
 
     fn resolve_gpus(
         &self,
         document: &JobDocument,
     ) -> Result<BTreeMap<HostId, u32>, DocumentFieldError> {
-        let resolve = |(name, gpus): (&String, &u32)| {
-            let field = format!("gpus.{name}");
-            let host = self.resolve_host(&field, name)?;
-            let has = self.fabric.host(host).gpus;
-            if *gpus > has {
-                return Err(
-                    self.field_error(&field, format!("{gpus} GPUs on a host that has {has}"))
-                );
-            }
-            Ok((host, *gpus))
-        };
-        let gpus: BTreeMap<HostId, u32> =
-            document.gpus.iter().map(resolve).collect::<Result<_, _>>()?;
+        let gpus: BTreeMap<HostId, u32> = document
+            .gpus
+            .iter()
+            .map(|(name, gpus)| {
+                let field = format!("gpus.{name}");
+                let host = self.resolve_host(&field, name)?;
+                let has = self.fabric.host(host).gpus;
+                if *gpus > has {
+                    return Err(
+                        self.field_error(&field, format!("{gpus} GPUs on a host that has {has}"))
+                    );
+                }
+                Ok((host, *gpus))
+            })
+            .collect::<Result<_, _>>()?;
         if gpus.values().all(|count| *count == 0) {
             return Err(self.field_error("gpus", "no GPU on any host".to_owned()));
         }

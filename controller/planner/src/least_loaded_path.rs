@@ -75,17 +75,17 @@ impl LeastLoadedPath {
     /// Number of links between two leaves; none if there is no way.
     pub(crate) fn leaf_distance(
         &mut self,
-        ways: &PathTables,
+        tables: &PathTables,
         from: SwitchId,
         to: SwitchId,
     ) -> Option<u8> {
         if from == to {
             return Some(0);
         }
-        self.compute_descent(ways.descents_to(to), |_, _| 0);
+        self.compute_descent(tables.descents_to(to), |_, _| 0);
         (1..=LAYERS as u8).find(|distance| {
             let ends = LeafEnds { from, to, distance: *distance };
-            self.value_at_start(ways, &ends, &|_, onward| onward) != NEVER
+            self.value_at_start(tables, &ends, &|_, onward| onward) != NEVER
         })
     }
 
@@ -93,46 +93,45 @@ impl LeastLoadedPath {
     /// come first. `load` is what a link would bear.
     pub(crate) fn find_least_loaded(
         &mut self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         load: impl Fn(LinkId) -> u64,
     ) -> PathSegment {
         let join = |link, onward: u64| onward.max(load(link));
-        let largest = self.best_value(ways, ends, &join);
+        let largest = self.best_value(tables, ends, &join);
         let join = |link, onward: u64| match load(link) {
             load if load > largest || onward == NEVER => NEVER,
             load => load + onward,
         };
-        self.best_value(ways, ends, &join);
-        self.read_segment(ways, ends, &join)
+        self.best_value(tables, ends, &join);
+        self.read_segment(tables, ends, &join)
     }
 
     /// The largest value that some segment has at all its links.
     pub(crate) fn widest_capacity(
         &mut self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         width: impl Fn(LinkId) -> f64,
     ) -> f64 {
         // Widths above zero order as their bits do.
         let narrowness = |link| NEVER - 1 - width(link).to_bits();
-        let best = self.best_value(ways, ends, &|link, onward: u64| onward.max(narrowness(link)));
+        let best = self.best_value(tables, ends, &|link, onward: u64| onward.max(narrowness(link)));
         f64::from_bits(NEVER - 1 - best)
     }
 
     /// The links of all segments by layer, each once.
-    pub(crate) fn link_layers(&mut self, ways: &PathTables, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
+    pub(crate) fn link_layers(&mut self, tables: &PathTables, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
         let any = |_, _| 0;
-        self.best_value(ways, ends, &any);
+        self.best_value(tables, ends, &any);
         let mut layers = Vec::with_capacity(usize::from(ends.distance));
         let mut switches = vec![ends.from];
         for left in (1..=ends.distance).rev() {
             let mut hops: Vec<SwitchHop> = Vec::new();
             for switch in &switches {
-                let leads = |hop: &&SwitchHop| {
-                    hop.to == ends.to || self.value_at(ways, hop.to, left - 1, &any) != NEVER
-                };
-                hops.extend(self.hops_at(ways, ends, *switch).iter().filter(leads));
+                hops.extend(self.hops_at(tables, ends, *switch).iter().filter(|hop| {
+                    hop.to == ends.to || self.value_at(tables, hop.to, left - 1, &any) != NEVER
+                }));
             }
             switches = hops.iter().map(|hop| hop.to).collect();
             switches.sort_unstable();
@@ -145,25 +144,25 @@ impl LeastLoadedPath {
     /// The links a way may take at a switch: down from where it is above the second leaf.
     fn hops_at<'w>(
         &self,
-        ways: &'w PathTables,
+        tables: &'w PathTables,
         ends: &LeafEnds,
         switch: SwitchId,
     ) -> &'w [SwitchHop] {
         match self.values[switch.index()].pass == self.pass {
-            true => ways.descents_to(ends.to).find_switch(switch).map_or(&[], |(_, hops)| hops),
-            false => ways.hops_up(switch),
+            true => tables.descents_to(ends.to).find_switch(switch).map_or(&[], |(_, hops)| hops),
+            false => tables.hops_up(switch),
         }
     }
 
     /// The value of the best segment, where `join` is the value of a link with what comes after it.
     fn best_value(
         &mut self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         join: &impl Fn(LinkId, u64) -> u64,
     ) -> u64 {
-        self.compute_descent(ways.descents_to(ends.to), join);
-        self.value_at_start(ways, ends, join)
+        self.compute_descent(tables.descents_to(ends.to), join);
+        self.value_at_start(tables, ends, join)
     }
 
     /// Values at the switches above the second leaf.
@@ -186,17 +185,17 @@ impl LeastLoadedPath {
     /// The value at the first leaf.
     fn value_at_start(
         &self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         join: &impl Fn(LinkId, u64) -> u64,
     ) -> u64 {
-        self.value_at(ways, ends.from, ends.distance, join)
+        self.value_at(tables, ends.from, ends.distance, join)
     }
 
     /// The value at a switch so many links from the second leaf.
     fn value_at(
         &self,
-        ways: &PathTables,
+        tables: &PathTables,
         switch: SwitchId,
         distance: u8,
         join: &impl Fn(LinkId, u64) -> u64,
@@ -208,27 +207,31 @@ impl LeastLoadedPath {
         if distance < 2 {
             return NEVER;
         }
-        let onward = |hop: &SwitchHop| match self.value_at(ways, hop.to, distance - 1, join) {
-            NEVER => NEVER,
-            onward => join(hop.link, onward),
-        };
-        ways.hops_up(switch).iter().map(onward).min().unwrap_or(NEVER)
+        tables
+            .hops_up(switch)
+            .iter()
+            .map(|hop| match self.value_at(tables, hop.to, distance - 1, join) {
+                NEVER => NEVER,
+                onward => join(hop.link, onward),
+            })
+            .min()
+            .unwrap_or(NEVER)
     }
 
     /// The first segment, by link ids, that has the best value.
     fn read_segment(
         &self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         join: &impl Fn(LinkId, u64) -> u64,
     ) -> PathSegment {
         let mut segment = PathSegment::EMPTY;
         let mut switch = ends.from;
         for left in (1..=ends.distance).rev() {
-            let hops = self.hops_at(ways, ends, switch);
+            let hops = self.hops_at(tables, ends, switch);
             let value = |hop: &SwitchHop| match hop.to == ends.to {
                 true => join(hop.link, 0),
-                false => match self.value_at(ways, hop.to, left - 1, join) {
+                false => match self.value_at(tables, hop.to, left - 1, join) {
                     NEVER => NEVER,
                     onward => join(hop.link, onward),
                 },
@@ -285,9 +288,9 @@ mod tests {
             fabric in fabric(),
             loads in prop::collection::vec(0_u64..4, 1..50),
         ) {
-            let ways = PathTables::new(&fabric);
-            let mut walker = LeastLoadedPath::new(fabric.switches().len());
-            let mut finder = CheapestPath::new(fabric.switches().len());
+            let tables = PathTables::new(&fabric);
+            let mut least_loaded = LeastLoadedPath::new(fabric.switches().len());
+            let mut cheapest = CheapestPath::new(fabric.switches().len());
             let load = |link: LinkId| loads[link.index() % loads.len()];
             let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
             for (&from, &to) in leaves.iter().flat_map(|a| leaves.iter().map(move |b| (a, b))) {
@@ -295,23 +298,23 @@ mod tests {
                     continue;
                 }
                 let listed = topology::equal_cost_paths(&fabric, from, to);
-                let distance = walker.leaf_distance(&ways, from, to);
+                let distance = least_loaded.leaf_distance(&tables, from, to);
                 prop_assert_eq!(distance.map(usize::from), listed.first().map(Vec::len));
                 let Some(distance) = distance else { continue };
                 let ends = LeafEnds { from, to, distance };
-                prop_assert_eq!(&ways.list_segments(&ends), &listed);
+                prop_assert_eq!(&tables.list_segments(&ends), &listed);
                 let congestion = |path: &Vec<LinkId>| {
                     let loads = path.iter().map(|link| load(*link));
                     (loads.clone().max(), loads.sum::<u64>(), path.clone())
                 };
                 let best = listed.iter().min_by_key(|path| congestion(path)).unwrap();
-                prop_assert_eq!(&walker.find_least_loaded(&ways, &ends, load)[..], &best[..]);
+                prop_assert_eq!(&least_loaded.find_least_loaded(&tables, &ends, load)[..], &best[..]);
                 let sum = |path: &[LinkId]| path.iter().map(|link| load(*link)).sum::<u64>();
-                let (price, segment) = finder.find_cheapest(&ways, &ends, NEVER, load).unwrap();
+                let (price, segment) = cheapest.find_cheapest(&tables, &ends, NEVER, load).unwrap();
                 prop_assert_eq!(Some(price), listed.iter().map(|path| sum(path)).min());
                 prop_assert_eq!(sum(&segment), price);
                 prop_assert!(listed.contains(&segment.to_vec()));
-                let layers = walker.link_layers(&ways, &ends);
+                let layers = least_loaded.link_layers(&tables, &ends);
                 for (depth, links) in layers.iter().enumerate() {
                     let mut at_depth: Vec<LinkId> = listed.iter().map(|path| path[depth]).collect();
                     at_depth.sort();

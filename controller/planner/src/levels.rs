@@ -1,12 +1,12 @@
-//! Every job's level: compression for the jobs that policy leaves free, then policy's own word.
+//! Levels of all jobs: compression for the jobs that policy leaves free, then the bounds of policy.
 //!
-//! A job whose level an operator bounds is no longer the compression's to choose, and it would
-//! bound its neighbours if it stayed in the DAG. So the free jobs are compressed by themselves, and
-//! each bounded one then takes, within its bounds, the level that cuts the most weight to jobs
-//! already placed.
+//! Compression must not choose the level of a job that an operator bounds, and such a job would
+//! bound its neighbours if it stayed in the DAG. So the free jobs are compressed separately, and each
+//! bounded job then takes, within its bounds, the level that cuts the most weight to jobs already
+//! assigned.
 //!
-//! Jobs that are searched afterwards meet no others, and are compressed by themselves too: what a
-//! search makes of their levels must not move anybody else the next time.
+//! Jobs that are searched afterwards share links with no others and are compressed separately too:
+//! the levels that a search gives them must not move any other job the next time.
 
 use crate::compression::{CompressionProblem, compress_priorities};
 use crate::contention::{ContentionDag, LinkSharing};
@@ -15,7 +15,7 @@ use crate::policy::{JobOverride, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::traffic::IndexedTraffic;
 
-/// Jobs in descending priority, and what levels depend on.
+/// Jobs in descending priority, and the input of their levels.
 pub(crate) struct RankedJobs<'a> {
     /// Jobs by descending priority.
     pub(crate) order: &'a [usize],
@@ -23,7 +23,7 @@ pub(crate) struct RankedJobs<'a> {
     pub(crate) places: &'a [usize],
     /// `I_j` by job.
     pub(crate) intensities: &'a [f64],
-    /// Which jobs meet.
+    /// Which jobs share a link.
     pub(crate) sharing: &'a LinkSharing,
     /// Jobs that are searched afterwards.
     pub(crate) searched: &'a [usize],
@@ -36,74 +36,113 @@ pub(crate) fn assign_levels(
     policy: &Policy,
     previous: &PreviousPlan<'_>,
 ) -> Vec<u8> {
-    let given = policy.job_levels();
-    let rule = |job: usize| policy.override_for(traffic.jobs[job]);
-    let is_bounded = |job: &usize| rule(*job).is_some_and(JobOverride::bounds_level);
-    let (bounded, free): (Vec<usize>, Vec<usize>) =
-        ranked.order.iter().partition(|j| is_bounded(j));
+    let rules = LevelRules { traffic, policy, previous, job_levels: policy.job_levels() };
+    let (bounded, free): (Vec<usize>, Vec<usize>) = ranked
+        .order
+        .iter()
+        .partition(|job| rules.rule_of(**job).is_some_and(JobOverride::bounds_level));
+    let supply = match free.len() <= rules.job_levels.len() {
+        true => LevelSupply::OnePerJob,
+        false => LevelSupply::Scarce,
+    };
     let (searched, others): (Vec<usize>, Vec<usize>) =
-        free.iter().partition(|job| ranked.searched.contains(job));
+        free.into_iter().partition(|job| ranked.searched.contains(job));
     let mut levels: Vec<Option<u8>> = vec![None; traffic.jobs.len()];
-    let is_floored =
-        |job: usize| rule(job).is_some_and(|r| is_below_throughput_floor(traffic.jobs[job], r));
-    let present = |job: usize| previous.job_level(job).filter(|_| !is_floored(job));
-    let room = if free.len() <= given.len() { LevelSupply::OnePerJob } else { LevelSupply::Scarce };
     for part in [searched, others] {
-        for (job, level) in compress_free_jobs((&part, room), ranked, policy, &present) {
+        for (job, level) in rules.compress_free_jobs(&part, supply, ranked) {
             levels[job] = Some(level);
         }
     }
+    // After the free jobs, one after the other: each bounded job counts those assigned before it.
     for job in bounded {
-        let choice = BoundedLevelChoice { job, rule: rule(job), current_level: present(job) };
-        levels[job] = Some(choice.best_level(&given, ranked, &levels));
+        let choice = BoundedLevelChoice {
+            job,
+            rule: rules.rule_of(job),
+            current_level: rules.current_level(job),
+        };
+        levels[job] = Some(choice.best_level(&rules.job_levels, ranked, &levels));
     }
-    let level = |(job, level): (usize, Option<u8>)| {
-        let level = level.unwrap_or(given[0]);
-        if is_floored(job) { raise_level(level, &given, rule(job)) } else { level }
-    };
-    levels.into_iter().enumerate().map(level).collect()
+    levels.into_iter().enumerate().map(|(job, level)| rules.raised_level(job, level)).collect()
 }
 
-/// How many free jobs there are for the levels given.
+/// Whether the levels suffice for the free jobs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LevelSupply {
-    /// No more than levels.
+    /// There are no more free jobs than levels.
     OnePerJob,
-    /// More.
+    /// There are more.
     Scarce,
 }
 
-/// Free jobs with their levels. Enough levels for all: every job has its own. Else those without
-/// contention go to the highest, and the rest are compressed.
-fn compress_free_jobs(
-    (free, room): (&[usize], LevelSupply),
-    ranked: &RankedJobs<'_>,
-    policy: &Policy,
-    present: &impl Fn(usize) -> Option<u8>,
-) -> Vec<(usize, u8)> {
-    let given = policy.job_levels();
-    let dag = ContentionDag::new(ranked.sharing, free, ranked.intensities);
-    let has_room = room == LevelSupply::OnePerJob;
-    let contended = contended_nodes(&dag);
-    let (in_dag, alone): (Vec<usize>, Vec<usize>) =
-        (0..free.len()).partition(|node| has_room || contended[*node]);
-    let jobs: Vec<usize> = in_dag.into_iter().map(|node| free[node]).collect();
-    let dag = if has_room {
-        ContentionDag::from_chain(jobs.iter().map(|job| ranked.intensities[*job]))
-    } else {
-        ContentionDag::new(ranked.sharing, &jobs, ranked.intensities)
-    };
-    let level = |level: u8| given.binary_search(&level).ok().and_then(|c| u8::try_from(c).ok());
-    let problem = CompressionProblem {
-        dag: &dag,
-        level_count: u8::try_from(given.len()).unwrap_or(u8::MAX),
-        current_levels: jobs.iter().map(|job| present(*job).and_then(level)).collect(),
-    };
-    let levels = compress_priorities(&problem, policy.compression);
-    let levels = levels.into_iter().map(|level| given[usize::from(level)]);
-    let highest = given[given.len() - 1];
-    let alone = alone.into_iter().map(|node| (free[node], highest));
-    jobs.iter().copied().zip(levels).chain(alone).collect()
+/// The levels that policy gives to jobs, and what it says about each job.
+struct LevelRules<'a> {
+    traffic: &'a IndexedTraffic<'a>,
+    policy: &'a Policy,
+    previous: &'a PreviousPlan<'a>,
+    job_levels: Vec<u8>,
+}
+
+impl LevelRules<'_> {
+    fn rule_of(&self, job: usize) -> Option<&JobOverride> {
+        self.policy.override_for(self.traffic.jobs[job])
+    }
+
+    fn is_below_floor(&self, job: usize) -> bool {
+        let job_of = self.traffic.jobs[job];
+        self.rule_of(job).is_some_and(|rule| is_below_throughput_floor(job_of, rule))
+    }
+
+    /// The level in force, except for a job that is to be raised: it must not hold its low level.
+    fn current_level(&self, job: usize) -> Option<u8> {
+        self.previous.job_level(job).filter(|_| !self.is_below_floor(job))
+    }
+
+    fn raised_level(&self, job: usize, level: Option<u8>) -> u8 {
+        let assigned = level.unwrap_or(self.job_levels[0]);
+        match self.is_below_floor(job) {
+            true => raise_level(assigned, &self.job_levels, self.rule_of(job)),
+            false => assigned,
+        }
+    }
+
+    /// Free jobs with their levels. Enough levels for all: every job has its own. Otherwise those
+    /// without contention get the highest, and the rest are compressed.
+    fn compress_free_jobs(
+        &self,
+        free: &[usize],
+        supply: LevelSupply,
+        ranked: &RankedJobs<'_>,
+    ) -> Vec<(usize, u8)> {
+        let has_room = supply == LevelSupply::OnePerJob;
+        let all = ContentionDag::new(ranked.sharing, free, ranked.intensities);
+        let contended = contended_nodes(&all);
+        let (in_dag, alone): (Vec<usize>, Vec<usize>) =
+            (0..free.len()).partition(|node| has_room || contended[*node]);
+        let jobs: Vec<usize> = in_dag.into_iter().map(|node| free[node]).collect();
+        let dag = match has_room {
+            true => ContentionDag::from_chain(jobs.iter().map(|job| ranked.intensities[*job])),
+            false => ContentionDag::new(ranked.sharing, &jobs, ranked.intensities),
+        };
+        let problem = CompressionProblem {
+            dag: &dag,
+            level_count: u8::try_from(self.job_levels.len()).unwrap_or(u8::MAX),
+            current_levels: jobs
+                .iter()
+                .map(|job| self.index_of(self.current_level(*job)?))
+                .collect(),
+        };
+        let compressed = compress_priorities(&problem, self.policy.compression)
+            .into_iter()
+            .map(|index| self.job_levels[usize::from(index)]);
+        let highest = self.job_levels[self.job_levels.len() - 1];
+        let uncontended = alone.into_iter().map(|node| (free[node], highest));
+        jobs.iter().copied().zip(compressed).chain(uncontended).collect()
+    }
+
+    /// Position of `level` among the levels that jobs may have.
+    fn index_of(&self, level: u8) -> Option<u8> {
+        self.job_levels.binary_search(&level).ok().and_then(|index| u8::try_from(index).ok())
+    }
 }
 
 /// Which nodes have an edge.
@@ -116,17 +155,17 @@ fn contended_nodes(dag: &ContentionDag) -> Vec<bool> {
     contended
 }
 
-/// Whether a job ran slower lately than the share of its throughput alone that policy grants it.
+/// Whether a job recently had less than the share of its undisturbed throughput that policy grants.
 pub(crate) fn is_below_throughput_floor(job: &Job, rule: &JobOverride) -> bool {
     let throughput = 1.0 / (1.0 + job.recent_slowdown);
     rule.min_throughput.is_some_and(|floor| throughput < floor)
 }
 
 /// The next higher level within the job's bounds.
-fn raise_level(level: u8, given: &[u8], rule: Option<&JobOverride>) -> u8 {
+fn raise_level(level: u8, job_levels: &[u8], rule: Option<&JobOverride>) -> u8 {
     let highest = rule.and_then(|rule| rule.max_level).unwrap_or(u8::MAX);
     let is_fixed = rule.is_some_and(|rule| rule.exempt);
-    let higher = given.iter().find(|other| **other > level && **other <= highest && !is_fixed);
+    let higher = job_levels.iter().find(|other| **other > level && **other <= highest && !is_fixed);
     higher.copied().unwrap_or(level)
 }
 
@@ -138,24 +177,24 @@ struct BoundedLevelChoice<'a> {
 }
 
 impl BoundedLevelChoice<'_> {
-    /// The level that cuts the most weight to the jobs placed so far; then the present one; then
+    /// The level that cuts the most weight to the jobs assigned so far; then the current one; then
     /// the highest.
-    fn best_level(&self, given: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
-        let allowed = given.iter().copied().filter(|level| self.allows_level(*level, given));
-        let worth = |level: u8| {
-            (self.cut_weight_at(level, ranked, levels), self.current_level == Some(level))
-        };
-        let best = allowed.max_by(|a, b| {
-            let (x, y) = (worth(*a), worth(*b));
-            x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)).then(a.cmp(b))
+    fn best_level(&self, job_levels: &[u8], ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> u8 {
+        let allowed =
+            job_levels.iter().copied().filter(|level| self.allows_level(*level, job_levels));
+        let weighted = allowed.map(|level| (self.cut_weight_at(level, ranked, levels), level));
+        let best = weighted.max_by(|a, b| {
+            let (keeps_a, keeps_b) =
+                (self.current_level == Some(a.1), self.current_level == Some(b.1));
+            a.0.total_cmp(&b.0).then(keeps_a.cmp(&keeps_b)).then(a.1.cmp(&b.1))
         });
-        // Bounds between which every level is reserved leave the one nearest to them.
-        best.unwrap_or_else(|| self.nearest_level(given))
+        // If every level between the bounds is reserved, the nearest one outside.
+        best.map_or_else(|| self.nearest_level(job_levels), |(_, level)| level)
     }
 
-    fn allows_level(&self, level: u8, given: &[u8]) -> bool {
+    fn allows_level(&self, level: u8, job_levels: &[u8]) -> bool {
         match self.rule {
-            Some(rule) if rule.exempt => level == given[0],
+            Some(rule) if rule.exempt => level == job_levels[0],
             Some(rule) => {
                 (rule.min_level.unwrap_or(0)..=rule.max_level.unwrap_or(u8::MAX)).contains(&level)
             }
@@ -163,21 +202,27 @@ impl BoundedLevelChoice<'_> {
         }
     }
 
-    fn nearest_level(&self, given: &[u8]) -> u8 {
+    fn nearest_level(&self, job_levels: &[u8]) -> u8 {
         let wanted = self.rule.and_then(|rule| rule.min_level.or(rule.max_level)).unwrap_or(0);
-        let nearest = given.iter().copied().min_by_key(|level| level.abs_diff(wanted));
-        nearest.unwrap_or(given[0])
+        let nearest = job_levels.iter().copied().min_by_key(|level| level.abs_diff(wanted));
+        nearest.unwrap_or(job_levels[0])
     }
 
-    /// Weight of the edges between this job and placed ones that `level` would cut.
+    /// Weight of the edges between this job and assigned ones that `level` would cut.
     fn cut_weight_at(&self, level: u8, ranked: &RankedJobs<'_>, levels: &[Option<u8>]) -> f64 {
-        let place = |job: usize| ranked.places[job];
-        let own = place(self.job);
-        let weight = |other: usize| match levels[other] {
-            Some(theirs) if place(other) > own && level > theirs => ranked.intensities[self.job],
-            Some(theirs) if place(other) < own && theirs > level => ranked.intensities[other],
-            _ => 0.0,
-        };
-        ranked.sharing.sharers_of(self.job).map(weight).sum()
+        let own = ranked.places[self.job];
+        ranked
+            .sharing
+            .sharers_of(self.job)
+            .map(|other| match levels[other] {
+                Some(theirs) if ranked.places[other] > own && level > theirs => {
+                    ranked.intensities[self.job]
+                }
+                Some(theirs) if ranked.places[other] < own && theirs > level => {
+                    ranked.intensities[other]
+                }
+                _ => 0.0,
+            })
+            .sum()
     }
 }

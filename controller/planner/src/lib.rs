@@ -68,15 +68,15 @@ pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Pla
     let had = PreviousPlan::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let placement = path_selection::select_paths(&traffic, &had, policy);
-    let situation = PlanContext {
+    let assignment = path_selection::select_paths(&traffic, &had, policy);
+    let context = PlanContext {
         traffic: &traffic,
         policy,
         previous: &had,
         corrections: &CorrectionCache::default(),
     };
-    let decided = situation.decide_plan(placement.paths_of(0..traffic.jobs.len()));
+    let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
     let plan = decided.plan.succeeding(previous);
-    let report = situation.build_report(&plan, &decided.ranking);
+    let report = context.build_report(&plan, &decided.ranking);
     (plan, report)
 }

@@ -28,33 +28,39 @@ pub(crate) fn order_by_intensity<'d>(
     jobs
 }
 
-/// All flows of `traffic` on their paths; the seat of a job is its ordinal.
+/// All flows of `traffic` on their paths; the slot of a job is its ordinal.
 pub(crate) fn select_paths(
     traffic: &IndexedTraffic<'_>,
     previous: &PreviousPlan<'_>,
     policy: &Policy,
 ) -> PathAssignment {
-    let mut placement = PathAssignment::new(traffic.fabric, &traffic.tables);
+    let mut assignment = PathAssignment::new(traffic.fabric, &traffic.tables);
     for (ordinal, (job, routes)) in traffic.jobs.iter().zip(&traffic.routes).enumerate() {
-        let seat = placement.add_job(job, routes);
+        let job_slot = assignment.add_job(job, routes);
         for (flow, had) in previous.job_paths(ordinal, job).enumerate() {
-            placement.keep_path(traffic.fabric, (seat, flow), had);
+            assignment.keep_path(traffic.fabric, (job_slot, flow), had);
         }
     }
     let order = order_by_intensity(traffic.routes.iter().map(|routes| &routes.demand));
-    assign_and_improve(&mut placement, &order, policy);
-    placement
+    assign_and_improve(&mut assignment, &order, policy);
+    assignment
 }
 
-/// Gives every flow without a path one, if there is any, and improves. `order` is the seats of all
+/// Gives every flow without a path one, if there is any, and improves. `order` is the slots of all
 /// jobs in the order of choice.
-pub(crate) fn assign_and_improve(placement: &mut PathAssignment, order: &[usize], policy: &Policy) {
-    for seat in order {
-        placement.assign_remaining(*seat);
+pub(crate) fn assign_and_improve(
+    assignment: &mut PathAssignment,
+    order: &[usize],
+    policy: &Policy,
+) {
+    for job_slot in order {
+        assignment.assign_remaining(*job_slot);
     }
     match policy.paths {
         PathMethod::Greedy => {}
-        PathMethod::Improved => local_search::improve_paths(placement, order, policy.move_gain_min),
+        PathMethod::Improved => {
+            local_search::improve_paths(assignment, order, policy.move_gain_min)
+        }
     }
 }
 

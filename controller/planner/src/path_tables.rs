@@ -1,15 +1,15 @@
-//! The fabric as paths see it: ways up and down that all pairs of leaves share, and its pods.
+//! The fabric as paths see it: paths up and down that all pairs of leaves share, and its pods.
 //!
 //! Equal-cost segments between two leaves are never listed. A segment climbs from the first leaf
-//! until it is above the second, and descends; the ways up are one table for the whole fabric, the
-//! ways down one small table for each leaf that traffic goes to, made when first asked for.
+//! until it is above the second, and descends; the paths up are one table for the whole fabric, the
+//! paths down one small table for each leaf that traffic goes to, made when first asked for.
 
 use std::sync::OnceLock;
 
 use crate::least_loaded_path::LeafEnds;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
 
-/// Shared tables of ways, for a fabric as it is.
+/// Shared tables of paths, for a fabric as it is.
 #[derive(Clone, Debug)]
 pub(crate) struct PathTables {
     climbs: UpwardHops,
@@ -28,14 +28,15 @@ impl PathTables {
         let climbs = UpwardHops::new(fabric);
         let links = fabric.links().iter();
         let capacities: Vec<f64> = links.map(|link| link.bandwidth.bytes_per_second()).collect();
-        let capacity_up = |switch: usize| {
-            let hops = climbs.hops_from(SwitchId::from(switch)).iter();
-            hops.map(|hop| capacities[hop.link.index()]).sum()
-        };
         Self {
             pods: PodTable::new(fabric),
             descents: vec![OnceLock::new(); fabric.switches().len()],
-            capacities_up: (0..fabric.switches().len()).map(capacity_up).collect(),
+            capacities_up: (0..fabric.switches().len())
+                .map(|switch| {
+                    let hops = climbs.hops_from(SwitchId::from(switch)).iter();
+                    hops.map(|hop| capacities[hop.link.index()]).sum()
+                })
+                .collect(),
             capacities,
             climbs,
         }

@@ -1,6 +1,6 @@
 //! Which flows switches are told the path of: those with a choice, as far as the tables go.
 //!
-//! A pin is an entry at every switch of the path that has several ways on; a flow is pinned only if
+//! A pin is an entry at every switch of the path that has several paths on; a flow is pinned only if
 //! all of them have room.
 
 use std::collections::BTreeMap;
@@ -62,15 +62,17 @@ pub(crate) fn pin_findings(
             *spilled.entry(leaf).or_default() += 1;
         }
     }
-    let finding = |(leaf, count): (SwitchId, usize)| {
-        let about = traffic.fabric.switch(leaf).name.clone();
-        let budget = policy.max_pins_per_switch;
-        let text = format!(
-            "{count} flows of the least intense jobs are left to ECMP: {budget} pins at most"
-        );
-        Finding::warning(about, text)
-    };
-    spilled.into_iter().map(finding).collect()
+    spilled
+        .into_iter()
+        .map(|(leaf, count)| {
+            let about = traffic.fabric.switch(leaf).name.clone();
+            let budget = policy.max_pins_per_switch;
+            let text = format!(
+                "{count} flows of the least intense jobs are left to ECMP: {budget} pins at most"
+            );
+            Finding::warning(about, text)
+        })
+        .collect()
 }
 
 /// Flows of a job with a choice, if policy does not exempt it.
@@ -82,12 +84,11 @@ fn flows_to_pin<'t>(
     let rule = policy.override_for(traffic.jobs[job]);
     let is_exempt = rule.is_some_and(|rule| rule.exempt);
     let routes = &traffic.routes[job];
-    let has_choice = move |flow: &usize| {
+    let flows = if is_exempt { 0 } else { routes.flows.len() };
+    (0..flows).filter(move |flow: &usize| {
         let route = &routes.flows[*flow];
         route.has_path && routes.pairs[route.pair].has_choice
-    };
-    let flows = if is_exempt { 0 } else { routes.flows.len() };
-    (0..flows).filter(has_choice)
+    })
 }
 
 fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) -> &'t LeafPair {
@@ -95,13 +96,15 @@ fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) ->
     &routes.pairs[routes.flows[flow].pair]
 }
 
-/// The switches on a path that have several ways on.
+/// The switches on a path that have several paths on.
 fn choosing_switches<'p>(
     traffic: &'p IndexedTraffic<'_>,
     pair: &'p LeafPair,
     path: &'p LinkPath,
 ) -> impl Iterator<Item = SwitchId> + 'p {
-    let from = |link: &topology::LinkId| traffic.fabric.link(*link).from.node.switch();
-    let switches = path.without_host_links().iter().filter_map(from);
+    let switches = path
+        .without_host_links()
+        .iter()
+        .filter_map(|link| traffic.fabric.link(*link).from.node.switch());
     switches.filter(|switch| traffic.tables.has_choice(*switch, pair.ends.to))
 }

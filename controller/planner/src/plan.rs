@@ -141,16 +141,17 @@ impl PhaseResults<'_> {
     }
 
     fn planned_jobs(&self) -> Vec<PlannedJob> {
-        let job = |job: usize| PlannedJob {
-            id: self.traffic.jobs[job].id.clone(),
-            number: self.numbers[job],
-            intensity: self.demands[job].intensity,
-            bottleneck_seconds: self.demands[job].bottleneck_seconds,
-            correction: self.priorities[job].correction,
-            priority: self.priorities[job].value,
-            rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
-            level: self.levels[job],
-        };
-        (0..self.positions.len()).map(job).collect()
+        (0..self.positions.len())
+            .map(|job| PlannedJob {
+                id: self.traffic.jobs[job].id.clone(),
+                number: self.numbers[job],
+                intensity: self.demands[job].intensity,
+                bottleneck_seconds: self.demands[job].bottleneck_seconds,
+                correction: self.priorities[job].correction,
+                priority: self.priorities[job].value,
+                rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
+                level: self.levels[job],
+            })
+            .collect()
     }
 }

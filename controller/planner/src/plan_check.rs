@@ -60,12 +60,13 @@ fn check_job_numbers(plan: &Plan) -> Vec<Finding> {
 }
 
 fn check_levels(policy: &Policy, plan: &Plan) -> Vec<Finding> {
-    let given = policy.job_levels();
-    let outside = plan.jobs.iter().filter(|job| !given.contains(&job.level));
-    let finding = |job: &crate::plan::PlannedJob| {
-        job_finding(job.id.as_str(), &format!("has level {}, which no job may have", job.level))
-    };
-    outside.map(finding).collect()
+    let job_levels = policy.job_levels();
+    let outside = plan.jobs.iter().filter(|job| !job_levels.contains(&job.level));
+    outside
+        .map(|job| {
+            job_finding(job.id.as_str(), &format!("has level {}, which no job may have", job.level))
+        })
+        .collect()
 }
 
 /// Every path leads over usable links without a gap from the sending NIC to the receiving one.
@@ -86,11 +87,13 @@ fn path_problem(fabric: &Fabric, flow: &PlannedFlow) -> Option<&'static str> {
     };
     let from_src = *first == fabric.nic(flow.src).uplink;
     let to_dst = *last == fabric.nic(flow.dst).uplink.reverse();
-    let joined = |pair: &[LinkId]| {
-        let (before, after) = (fabric.link(pair[0]).to.node, fabric.link(pair[1]).from.node);
-        before == after && matches!(before, FabricNode::Switch(_))
-    };
-    if !(from_src && to_dst && flow.links.windows(2).all(joined)) {
+    if !(from_src
+        && to_dst
+        && flow.links.windows(2).all(|pair| {
+            let (before, after) = (fabric.link(pair[0]).to.node, fabric.link(pair[1]).from.node);
+            before == after && matches!(before, FabricNode::Switch(_))
+        }))
+    {
         return Some("has a path with a gap");
     }
     let all_usable = flow.links.iter().all(|link| fabric.is_usable(*link));
@@ -128,9 +131,16 @@ fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, u16), f64> 
 /// Which jobs' levels policy has no say in, by position in the plan.
 fn free_jobs(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<bool> {
     let jobs: BTreeMap<_, _> = input.jobs.iter().map(|job| (&job.id, job)).collect();
-    let has_say = |rule: &JobOverride| rule.bounds_level() || rule.min_throughput.is_some();
-    let is_free = |job: &&Job| !policy.override_for(job).is_some_and(has_say);
-    plan.jobs.iter().map(|job| jobs.get(&job.id).is_some_and(is_free)).collect()
+    plan.jobs
+        .iter()
+        .map(|job| {
+            jobs.get(&job.id).is_some_and(|job: &&Job| {
+                !policy.override_for(job).is_some_and(|rule: &JobOverride| {
+                    rule.bounds_level() || rule.min_throughput.is_some()
+                })
+            })
+        })
+        .collect()
 }
 
 /// No leaf holds more pins than policy allows.

@@ -149,14 +149,16 @@ impl PlanDocument {
     pub fn new(fabric: &Fabric, plan: &Plan, report: &PlanReport) -> Self {
         let mut moved = vec![false; plan.flows.len()];
         report.moved.iter().for_each(|flow| moved[*flow] = true);
-        let name = |job: &usize| plan.jobs[*job].id.to_string();
         let links = report.links.iter().map(|load| PlannedLink {
             link: fabric.link_name(load.link),
             load: load.load,
-            jobs: load.jobs.iter().map(name).collect(),
+            jobs: load.jobs.iter().map(|job| plan.jobs[*job].id.to_string()).collect(),
         });
-        let flows = plan.flows.iter().zip(moved);
-        let flows = flows.map(|(flow, moved)| flow_document(fabric, plan, flow, moved));
+        let flows = plan
+            .flows
+            .iter()
+            .zip(moved)
+            .map(|(flow, moved)| flow_document(fabric, plan, flow, moved));
         Self {
             generation: plan.generation,
             jobs: plan.jobs.iter().map(job_document).collect(),
@@ -195,13 +197,14 @@ impl PlanDocument {
                 None => *lost.entry(&document.job).or_default() += 1,
             }
         }
-        let rules = self.rules.iter();
-        let rules = rules.filter_map(|rule| known.resolve_rule(rule)).collect();
-        let finding = |(job, count): (&str, usize)| {
-            let text = format!("{count} flows of the previous plan are not of this fabric");
-            Finding::warning(format!("job {job}"), text)
-        };
-        let findings = lost.into_iter().map(finding).collect();
+        let rules = self.rules.iter().filter_map(|rule| known.resolve_rule(rule)).collect();
+        let findings = lost
+            .into_iter()
+            .map(|(job, count)| {
+                let text = format!("{count} flows of the previous plan are not of this fabric");
+                Finding::warning(format!("job {job}"), text)
+            })
+            .collect();
         let levels = self.compression.levels;
         (Plan { generation: self.generation, levels, jobs, flows, rules }, findings)
     }
@@ -295,10 +298,12 @@ impl<'a> KnownNames<'a> {
     /// The rule, if its job and all its hosts are known.
     fn resolve_rule(&self, document: &PlannedRuleDocument) -> Option<PlannedRule> {
         let nics = |names: &[String]| {
-            let hosts = names.iter().map(|name| self.fabric.host_named(name));
-            let hosts = hosts.collect::<Option<Vec<_>>>()?;
-            let nics = hosts.iter().flat_map(|host| &self.fabric.host(*host).nics);
-            let nics: BTreeSet<NicId> = nics.copied().collect();
+            let hosts = names
+                .iter()
+                .map(|name| self.fabric.host_named(name))
+                .collect::<Option<Vec<_>>>()?;
+            let nics: BTreeSet<NicId> =
+                hosts.iter().flat_map(|host| &self.fabric.host(*host).nics).copied().collect();
             Some(nics.into_iter().collect())
         };
         Some(PlannedRule {

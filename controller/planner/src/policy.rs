@@ -160,8 +160,7 @@ impl Default for Policy {
 impl Policy {
     /// The levels that jobs may have, ascending; never empty.
     pub fn job_levels(&self) -> Vec<u8> {
-        let free = |level: &u8| !self.reserved_levels.contains(level);
-        (0..self.levels).filter(free).collect()
+        (0..self.levels).filter(|level| !self.reserved_levels.contains(level)).collect()
     }
 
     /// The override that counts for `job`.

@@ -84,8 +84,7 @@ impl<'a> PreviousPlan<'a> {
         let kept: Vec<Option<u32>> =
             had.map(|number| number.filter(|n| *n > 0 && taken.insert(*n))).collect();
         let mut free = (1..).filter(|number| !taken.contains(number));
-        let number = |kept: Option<u32>| kept.or_else(|| free.next());
-        kept.into_iter().filter_map(number).collect()
+        kept.into_iter().filter_map(|kept| kept.or_else(|| free.next())).collect()
     }
 }
 

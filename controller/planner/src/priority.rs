@@ -31,16 +31,15 @@ pub(crate) fn assign_priorities(
     sharing: &LinkSharing,
     (policy, known): (&Policy, &CorrectionCache),
 ) -> Vec<JobPriority> {
-    let rhythms = iteration_timings(traffic, demands);
+    let timings = iteration_timings(traffic, demands);
     let correction = |reference: usize, job: usize| match job == reference {
         true => 1.0,
-        false => known.correction_of(&rhythms[reference], &rhythms[job], policy.max_correction),
+        false => known.correction_of(&timings[reference], &timings[job], policy.max_correction),
     };
     let corrections = match policy.reference {
         CorrectionReference::MostTraffic => {
             let reference = most_traffic_job(traffic, demands);
-            let against = |job| reference.map_or(1.0, |r| correction(r, job));
-            (0..rhythms.len()).map(against).collect()
+            (0..timings.len()).map(|job| reference.map_or(1.0, |r| correction(r, job))).collect()
         }
         CorrectionReference::Contenders => mean_corrections(traffic, sharing, correction),
     };
@@ -94,7 +93,7 @@ fn iteration_timings(
 }
 
 /// Corrections that were worked out for a plan and may be wanted again for the next: they depend on
-/// nothing but two rhythms.
+/// nothing but two timings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CorrectionCache {
     cached: BTreeMap<[u64; 7], f64>,
@@ -111,8 +110,9 @@ impl CorrectionCache {
         let key = [a, b, c, d, e, f, cap.to_bits()];
         let mut used = self.used.borrow_mut();
         let known = || self.cached.get(&key).copied();
-        let play = || timeline::correction_factor(reference, job, cap);
-        *used.entry(key).or_insert_with(|| known().unwrap_or_else(play))
+        *used.entry(key).or_insert_with(|| {
+            known().unwrap_or_else(|| timeline::correction_factor(reference, job, cap))
+        })
     }
 
     /// Keeps what was asked for since the last time.
@@ -128,15 +128,17 @@ fn mean_corrections(
     correction: impl Fn(usize, usize) -> f64,
 ) -> Vec<f64> {
     let bytes: Vec<f64> = (0..traffic.jobs.len()).map(|job| job_bytes(traffic, job)).collect();
-    let mean = |job: usize| {
-        let contenders = sharing.sharers_of(job);
-        let weighted =
-            contenders.map(|other| (bytes[other], bytes[other] * correction(other, job)));
-        let (total, sum) = weighted
-            .fold((0.0, 0.0), |so_far, (bytes, product)| (so_far.0 + bytes, so_far.1 + product));
-        if total > 0.0 { sum / total } else { 1.0 }
-    };
-    (0..traffic.jobs.len()).map(mean).collect()
+    (0..traffic.jobs.len())
+        .map(|job| {
+            let contenders = sharing.sharers_of(job);
+            let weighted =
+                contenders.map(|other| (bytes[other], bytes[other] * correction(other, job)));
+            let (total, sum) = weighted.fold((0.0, 0.0), |so_far, (bytes, product)| {
+                (so_far.0 + bytes, so_far.1 + product)
+            });
+            if total > 0.0 { sum / total } else { 1.0 }
+        })
+        .collect()
 }
 
 /// `(1-f) * P_j + f * slowdown_j` (Crux §7.2), the slowdown in units of the highest priority so

@@ -11,7 +11,7 @@ use crate::intensity::NetworkDemand;
 use crate::name_matching;
 use crate::path_selection;
 use crate::plan::{Plan, PlannedFlow};
-use crate::policy::{CompressionMethod, CorrectionReference, JobOverride, Policy};
+use crate::policy::{CompressionMethod, CorrectionReference, Policy};
 use crate::previous_plan::PreviousPlan;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
@@ -185,10 +185,13 @@ impl ReportInputs<'_> {
     /// Overrides that match no job, while there are jobs: the name may be misspelt.
     fn unmatched_overrides(&self) -> Vec<Finding> {
         let jobs = &self.traffic.jobs;
-        let is_idle = |rule: &&JobOverride| !jobs.iter().any(|job| rule.matches_job(job));
-        let idle = self.policy.overrides.iter().filter(is_idle);
-        let idle = idle.filter(|_| !jobs.is_empty());
-        let finding = |rule: &JobOverride| {
+        let idle = self
+            .policy
+            .overrides
+            .iter()
+            .filter(|rule| !jobs.iter().any(|job| rule.matches_job(job)))
+            .filter(|_| !jobs.is_empty());
+        idle.map(|rule| {
             let pattern = &rule.pattern;
             let name = pattern.split_once(':').map_or(pattern.as_str(), |(_, name)| name);
             let known = jobs.iter().flat_map(|job| {
@@ -197,8 +200,8 @@ impl ReportInputs<'_> {
             });
             let hint = name_matching::suggestion(name, known);
             Finding::warning("policy", format!("the override `{pattern}` matches no job{hint}"))
-        };
-        idle.map(finding).collect()
+        })
+        .collect()
     }
 
     /// A job some flow of which has no path.
@@ -227,15 +230,18 @@ impl ReportInputs<'_> {
     fn explain_job(&self, plan: &Plan, job: usize, reference: Option<usize>) -> JobRationale {
         let contenders: Vec<usize> = self.sharing.sharers_of(job).collect();
         let own = &plan.jobs[job];
-        let ties = |other: &&usize| {
-            plan.jobs[**other].rank < own.rank && plan.jobs[**other].level == own.level
-        };
         let rule = self.policy.override_for(self.traffic.jobs[job]);
         JobRationale {
             bottleneck: self.demands[job].bottleneck,
             iteration_seconds: self.demands[job].iteration_seconds,
             reference,
-            tied_with: contenders.iter().filter(ties).copied().collect(),
+            tied_with: contenders
+                .iter()
+                .filter(|other| {
+                    plan.jobs[**other].rank < own.rank && plan.jobs[**other].level == own.level
+                })
+                .copied()
+                .collect(),
             contenders,
             rule: rule.map(|rule| rule.pattern.clone()),
         }

@@ -17,12 +17,12 @@ use crate::intensity::NetworkDemand;
 use crate::least_loaded_path::{LeafEnds, LeastLoadedPath};
 use crate::path_tables::PathTables;
 
-/// Jobs and flows of an input by ordinal, with the ways that each flow could take.
+/// Jobs and flows of an input by ordinal, with the paths that each flow could take.
 #[derive(Debug)]
 pub(crate) struct IndexedTraffic<'a> {
     /// The fabric they are in.
     pub(crate) fabric: &'a Fabric,
-    /// The ways through it.
+    /// The paths through it.
     pub(crate) tables: Arc<PathTables>,
     /// Jobs in the order of their ids.
     pub(crate) jobs: Vec<&'a Job>,
@@ -103,19 +103,18 @@ pub(crate) struct LeafPair {
 impl<'a> IndexedTraffic<'a> {
     /// The dense view of `input`.
     pub(crate) fn new(input: &'a PlanInput) -> Self {
-        let ways = Arc::new(PathTables::new(&input.fabric));
+        let tables = Arc::new(PathTables::new(&input.fabric));
         let mut jobs: Vec<&Job> = input.jobs.iter().collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
-        let mut surveyor = RouteFinder::new(&input.fabric, &ways);
-        let routes = jobs.iter().map(|job| Arc::new(surveyor.job_routes(job)));
-        let routes = routes.collect();
-        Self::from_routes(&input.fabric, ways, jobs, routes)
+        let mut route_finder = RouteFinder::new(&input.fabric, &tables);
+        let routes = jobs.iter().map(|job| Arc::new(route_finder.job_routes(job))).collect();
+        Self::from_routes(&input.fabric, tables, jobs, routes)
     }
 
     /// `jobs`, in the order of their ids, with the `routes` already known.
     pub(crate) fn from_routes(
         fabric: &'a Fabric,
-        ways: Arc<PathTables>,
+        tables: Arc<PathTables>,
         jobs: Vec<&'a Job>,
         routes: Vec<Arc<JobRoutes>>,
     ) -> Self {
@@ -132,7 +131,7 @@ impl<'a> IndexedTraffic<'a> {
             }));
             spans.push(start..flows.len());
         }
-        Self { fabric, tables: ways, jobs, routes, flows, spans }
+        Self { fabric, tables, jobs, routes, flows, spans }
     }
 
     /// The two leaves that a flow joins.
@@ -141,7 +140,7 @@ impl<'a> IndexedTraffic<'a> {
     }
 
     /// All equal-cost segments of a flow, ascending; none without a path. A list as long as there
-    /// are ways, made when first asked for: for searches that weigh each of them.
+    /// are paths, made when first asked for: for searches that weigh each of them.
     pub(crate) fn segments(&self, flow: &RoutableFlow<'_>) -> &[Vec<LinkId>] {
         if !flow.has_path {
             return &[];
@@ -167,12 +166,12 @@ pub(crate) struct RouteFinder<'a> {
 }
 
 impl<'a> RouteFinder<'a> {
-    pub(crate) fn new(fabric: &'a Fabric, ways: &'a PathTables) -> Self {
+    pub(crate) fn new(fabric: &'a Fabric, tables: &'a PathTables) -> Self {
         Self {
             fabric,
-            tables: ways,
+            tables,
             least_loaded: LeastLoadedPath::new(fabric.switches().len()),
-            lower_bound: LoadLowerBound::new(fabric, ways),
+            lower_bound: LoadLowerBound::new(fabric, tables),
         }
     }
 

@@ -65,7 +65,9 @@ impl RateAllocator {
             self.touch_link_level(id, filling);
             let link_level = &mut self.link_levels[id as usize];
             link_level.is_dirty = false;
-            if link_level.bottlenecked > 0 || link_level.used > link_level.offered * (1.0 + TOLERANCE) {
+            if link_level.bottlenecked > 0
+                || link_level.used > link_level.offered * (1.0 + TOLERANCE)
+            {
                 self.bring_members_inside(id, filling);
             }
         }

@@ -6,8 +6,8 @@
 mod changes;
 mod errors;
 mod iterations;
+mod observers;
 mod proptests;
 mod rates;
 mod reference;
 mod scenario;
-mod observers;

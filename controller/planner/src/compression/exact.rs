@@ -2,20 +2,22 @@
 //!
 //! What is lost, the weight of edges inside a level, is an L-natural-convex function of the
 //! levels: if raising or lowering no set of jobs by one level lowers it, nothing does. So from any
-//! levels that respect the edges, the best set to raise is found by a cut and raised until there
-//! is none, and then the best set to lower. The cuts are small: one vertex per job, and an arc only
+//! levels that respect the edges, a cut finds the best set to raise, which is raised until there is
+//! none, and then the best set to lower. The cuts are small: one vertex per job, and an arc only
 //! for an edge whose levels are equal or next to each other.
 //!
 //! Of all optima the one that moves the fewest jobs from their present levels is taken, and of
 //! those the one with the highest levels. It does not depend on where the search began.
 
+use topology::groups::DisjointSets;
+
 use super::CompressionProblem;
 use super::least_change::{OptimumRange, least_change};
 use super::min_cut::{CutNetwork, CutSide, INFINITE};
-use crate::contention::{ContentionDag, ContentionEdge};
+use crate::contention::ContentionDag;
 
-/// Binary digits of the total capacity of weights, half of what no flow can fill. All but those of
-/// the factor for the least-change term are digits of the weights: 51 of them for 1,000 jobs.
+/// Binary digits of the total capacity of all weights, one less than those of `INFINITE`. The factor
+/// of the least-change term takes some; the rest are digits of the weights: 51 for 1,000 jobs.
 const CAPACITY_DIGITS: u32 = 61;
 
 /// An edge with its weight as a whole number.
@@ -30,30 +32,31 @@ pub(super) struct WeightedArc {
 pub fn exact_levels(problem: &CompressionProblem<'_>) -> Vec<u8> {
     let mut levels = vec![0; problem.dag.nodes];
     let arcs = integer_weights(problem.dag);
-    for part in split_components(problem.dag.nodes, arcs) {
-        let present = part.nodes.iter().map(|node| problem.current_levels[*node]);
-        let highest = problem.level_count.max(1) - 1;
-        for (node, level) in
-            part.nodes.iter().zip(part.optimal_levels(&present.collect::<Vec<_>>(), highest))
-        {
+    let highest = problem.level_count.max(1) - 1;
+    for component in split_components(problem.dag.nodes, arcs) {
+        let present: Vec<Option<u8>> =
+            component.nodes.iter().map(|node| problem.current_levels[*node]).collect();
+        let optimal = component.optimal_levels(&present, highest);
+        for (node, level) in component.nodes.iter().zip(optimal) {
             levels[*node] = level;
         }
     }
     levels
 }
 
-/// Weights as whole numbers, scaled by a power of two so that weights which sum to the same still
-/// do.
+/// Weights as whole numbers, scaled by a power of two so that equal sums of weights stay equal.
 fn integer_weights(dag: &ContentionDag) -> Vec<WeightedArc> {
     let moves = dag.nodes as u64 + 1;
     let digits = CAPACITY_DIGITS - (u64::BITS - moves.leading_zeros());
     let steps = weight_scale(dag.total_weight(), digits);
-    let arc = |edge: &ContentionEdge| WeightedArc {
-        above: edge.above,
-        below: edge.below,
-        weight: ((edge.weight * steps).round() as u64).max(1),
-    };
-    dag.edges.iter().map(arc).collect()
+    dag.edges
+        .iter()
+        .map(|edge| WeightedArc {
+            above: edge.above,
+            below: edge.below,
+            weight: ((edge.weight * steps).round() as u64).max(1),
+        })
+        .collect()
 }
 
 /// The power of two that scales weights of this `total` to integers of so many binary digits
@@ -66,7 +69,7 @@ fn weight_scale(total: f64, digits: u32) -> f64 {
     scale.clamp(-1000.0, 1000.0).exp2()
 }
 
-/// Jobs that edges join, directly or over others: each part is compressed by itself.
+/// Jobs that edges join, directly or through others; each component is compressed separately.
 struct DagComponent {
     /// Nodes of the whole, ascending, so that edges still lead from smaller to larger.
     nodes: Vec<usize>,
@@ -75,37 +78,26 @@ struct DagComponent {
 }
 
 fn split_components(nodes: usize, arcs: Vec<WeightedArc>) -> Vec<DagComponent> {
-    let mut leader: Vec<usize> = (0..nodes).collect();
+    let mut sets = DisjointSets::new(nodes);
     for arc in &arcs {
-        let (a, b) = (find_root(&mut leader, arc.above), find_root(&mut leader, arc.below));
-        leader[a.max(b)] = a.min(b);
+        sets.join(arc.above, arc.below);
     }
-    let mut parts: Vec<DagComponent> = Vec::new();
+    let mut components: Vec<DagComponent> = sets
+        .into_sets()
+        .into_iter()
+        .map(|nodes| DagComponent { nodes, arcs: Vec::new() })
+        .collect();
     let mut place = vec![(0, 0); nodes];
-    for node in 0..nodes {
-        let leader = find_root(&mut leader, node);
-        let part = if leader == node {
-            parts.push(DagComponent { nodes: Vec::new(), arcs: Vec::new() });
-            parts.len() - 1
-        } else {
-            place[leader].0
-        };
-        place[node] = (part, parts[part].nodes.len());
-        parts[part].nodes.push(node);
+    for (component, DagComponent { nodes, .. }) in components.iter().enumerate() {
+        for (position, node) in nodes.iter().enumerate() {
+            place[*node] = (component, position);
+        }
     }
     for arc in arcs {
-        let ((part, above), (_, below)) = (place[arc.above], place[arc.below]);
-        parts[part].arcs.push(WeightedArc { above, below, ..arc });
+        let ((component, above), (_, below)) = (place[arc.above], place[arc.below]);
+        components[component].arcs.push(WeightedArc { above, below, ..arc });
     }
-    parts
-}
-
-fn find_root(leader: &mut [usize], mut node: usize) -> usize {
-    while leader[node] != node {
-        leader[node] = leader[leader[node]];
-        node = leader[node];
-    }
-    node
+    components
 }
 
 impl DagComponent {
@@ -134,14 +126,14 @@ impl DagComponent {
     /// Levels that respect the edges: the present ones where they do; with none, an even split.
     fn initial_levels(&self, present: &[Option<u8>], highest: u8) -> Vec<u8> {
         let (nodes, levels) = (present.len(), usize::from(highest) + 1);
-        let even = |node: usize| highest - u8::try_from(node * levels / nodes).unwrap_or(0);
         let is_new = present.iter().all(Option::is_none);
-        let wish = |node: usize| match present[node] {
-            None if is_new => even(node),
-            level => level.unwrap_or(highest).min(highest),
-        };
-        let mut start: Vec<u8> = (0..nodes).map(wish).collect();
-        // Edges lead to larger numbers, and are sorted by where they begin.
+        let mut start: Vec<u8> = (0..nodes)
+            .map(|node| match present[node] {
+                None if is_new => highest - u8::try_from(node * levels / nodes).unwrap_or(0),
+                level => level.unwrap_or(highest).min(highest),
+            })
+            .collect();
+        // One pass is enough: edges lead to larger numbers and are sorted by where they begin.
         for arc in &self.arcs {
             start[arc.below] = start[arc.below].min(start[arc.above]);
         }
@@ -163,14 +155,14 @@ enum MoveDirection {
 }
 
 impl LevelSearch<'_> {
-    /// Of the optima the one with the highest levels: raising the largest of the best sets ends at
+    /// Moves to the optimum with the highest levels: raising the largest of the best sets ends at
     /// or above it, and lowering the smallest of the best ones ends there.
     fn move_to_highest_optimum(&mut self) {
         while self.move_best_set(MoveDirection::Up, CutSide::Largest) {}
         while self.move_best_set(MoveDirection::Down, CutSide::Smallest) {}
     }
 
-    /// From the highest optimum to the lowest.
+    /// Moves from the highest optimum to the lowest.
     fn move_to_lowest_optimum(&mut self) {
         while self.move_best_set(MoveDirection::Down, CutSide::Largest) {}
     }
@@ -185,11 +177,11 @@ impl LevelSearch<'_> {
         lost.sum()
     }
 
-    /// Moves the best set by one level; whether there was one. Of equally good sets, the largest or
-    /// the smallest.
+    /// Moves the best set by one level and returns whether there was one. Of equally good sets, the
+    /// largest or the smallest.
     ///
-    /// Inside a level, a job that moves takes along the end of the edge that must not be left
-    /// behind, and gains the weight if the other stays. Between neighbouring levels, an edge whose
+    /// Inside a level, a job moves together with the end of the edge that must not be left behind,
+    /// and gains the weight if the other end stays. Between neighbouring levels, an edge whose
     /// ends come together loses its weight.
     fn move_best_set(&mut self, direction: MoveDirection, side: CutSide) -> bool {
         let nodes = self.levels.len();
@@ -197,7 +189,7 @@ impl LevelSearch<'_> {
         let mut network = CutNetwork::new(nodes + 2);
         let mut gains = vec![0_i64; nodes];
         for arc in self.arcs {
-            // Who may move only with the other, or at a loss, and the other.
+            // `mover` may move only with `other`, or at a loss.
             let (mover, other) = match direction {
                 MoveDirection::Up => (arc.below, arc.above),
                 MoveDirection::Down => (arc.above, arc.below),

@@ -68,10 +68,12 @@ pub(super) fn collective_transfers(
         CollectiveKind::Pipeline => (neighbour_pairs(hosts), bytes),
     };
     let share = each / f64::from(channels);
-    let over_channels = |(src, dst): (HostId, HostId)| {
-        (0..channels).map(move |channel| HostTransfer { src, dst, channel, bytes: share })
-    };
-    pairs.into_iter().flat_map(over_channels).collect()
+    pairs
+        .into_iter()
+        .flat_map(|(src, dst)| {
+            (0..channels).map(move |channel| HostTransfer { src, dst, channel, bytes: share })
+        })
+        .collect()
 }
 
 fn ring_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {

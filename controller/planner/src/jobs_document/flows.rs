@@ -99,20 +99,22 @@ impl JobFields<'_> {
         let used = job.gpus.iter().filter(|(_, gpus)| **gpus > 0);
         let hosts: Vec<_> = used.map(|(host, _)| *host).collect();
         let transfers = collective_transfers(collective.kind, &hosts, bytes, collective.channels);
-        let draft = |transfer: &super::collective::HostTransfer| {
-            let nic = |host| {
-                let nics = &self.fabric.host(host).nics;
-                let index = transfer.channel as usize % nics.len().max(1);
-                nics.get(index).copied().ok_or_else(|| {
-                    let problem = format!("host {} has no NIC", self.fabric.host(host).name);
-                    self.field_error("collective", problem)
-                })
-            };
-            let (src, dst) = (nic(transfer.src)?, nic(transfer.dst)?);
-            let (field, bytes) = ("collective".to_owned(), transfer.bytes);
-            Ok(FlowDraft { field, src, dst, bytes, udp_src_port: None })
-        };
-        transfers.iter().map(draft).collect()
+        transfers
+            .iter()
+            .map(|transfer| {
+                let nic = |host| {
+                    let nics = &self.fabric.host(host).nics;
+                    let index = transfer.channel as usize % nics.len().max(1);
+                    nics.get(index).copied().ok_or_else(|| {
+                        let problem = format!("host {} has no NIC", self.fabric.host(host).name);
+                        self.field_error("collective", problem)
+                    })
+                };
+                let (src, dst) = (nic(transfer.src)?, nic(transfer.dst)?);
+                let (field, bytes) = ("collective".to_owned(), transfer.bytes);
+                Ok(FlowDraft { field, src, dst, bytes, udp_src_port: None })
+            })
+            .collect()
     }
 }
 
@@ -152,13 +154,23 @@ impl UdpPortPool {
         id: &JobId,
         flows: FlowDrafts,
     ) -> Result<Vec<Flow>, DocumentFieldError> {
-        let assign = |(index, draft): (usize, FlowDraft)| {
-            let FlowDraft { field, src, dst, bytes, udp_src_port } = draft;
-            let port = udp_src_port.or_else(|| self.take_free_port(src, dst, flow_hash(id, index)));
-            let exhausted = || fields.field_error(&field, "no UDP source port is left".to_owned());
-            Ok(Flow { src, dst, bytes, udp_src_port: port.ok_or_else(exhausted)? })
-        };
-        flows.into_iter().enumerate().map(assign).collect()
+        flows
+            .into_iter()
+            .enumerate()
+            .map(|(index, draft)| {
+                let FlowDraft { field, src, dst, bytes, udp_src_port } = draft;
+                let port =
+                    udp_src_port.or_else(|| self.take_free_port(src, dst, flow_hash(id, index)));
+                Ok(Flow {
+                    src,
+                    dst,
+                    bytes,
+                    udp_src_port: port.ok_or_else(|| {
+                        fields.field_error(&field, "no UDP source port is left".to_owned())
+                    })?,
+                })
+            })
+            .collect()
     }
 
     /// The first free port between two NICs from the place that `hash` names, now taken.

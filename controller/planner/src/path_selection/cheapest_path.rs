@@ -37,13 +37,13 @@ impl CheapestPath {
     /// None if it costs `limit` or more.
     pub(crate) fn find_cheapest(
         &mut self,
-        ways: &PathTables,
+        tables: &PathTables,
         ends: &LeafEnds,
         limit: u64,
         price: impl Fn(LinkId) -> u64,
     ) -> Option<(u64, PathSegment)> {
         self.search += 1;
-        let down = ways.descents_to(ends.to);
+        let down = tables.descents_to(ends.to);
         for (place, (switch, distance, _)) in down.iter().enumerate() {
             self.switches[switch.index()] = DescentState {
                 search: self.search,
@@ -53,7 +53,7 @@ impl CheapestPath {
             };
         }
         let mut search =
-            BranchAndBound { finder: self, tables: ways, down, price, best: (limit, None) };
+            BranchAndBound { cheapest: self, tables, down, price, best: (limit, None) };
         search.climb_from(ends.from, ends.distance, 0, PathSegment::EMPTY);
         let (price, (turn, up)) = (search.best.0, search.best.1?);
         Some((price, search.descend_from(turn, up)))
@@ -61,7 +61,7 @@ impl CheapestPath {
 }
 
 struct BranchAndBound<'a, P> {
-    finder: &'a mut CheapestPath,
+    cheapest: &'a mut CheapestPath,
     tables: &'a PathTables,
     down: &'a DownwardHops,
     price: P,
@@ -71,13 +71,13 @@ struct BranchAndBound<'a, P> {
 
 impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
     fn descent_state(&self, at: SwitchId) -> Option<DescentState> {
-        let spot = self.finder.switches[at.index()];
-        (spot.search == self.finder.search).then_some(spot)
+        let state = self.cheapest.switches[at.index()];
+        (state.search == self.cheapest.search).then_some(state)
     }
 
     fn climb_from(&mut self, at: SwitchId, distance: u8, spent: u64, so_far: PathSegment) {
         match self.descent_state(at) {
-            Some(spot) if spot.distance == distance => {
+            Some(state) if state.distance == distance => {
                 let total = spent.saturating_add(self.remaining_price(at));
                 if total < self.best.0 {
                     self.best = (total, Some((at, so_far)));
@@ -125,7 +125,7 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
 
     fn hops_down(&self, at: SwitchId) -> &'a [SwitchHop] {
         let down = self.down;
-        self.descent_state(at).map_or(&[], |spot| down.hops_at(spot.place as usize))
+        self.descent_state(at).map_or(&[], |state| down.hops_at(state.place as usize))
     }
 
     /// What the rest of the way from a switch costs at least, as the links after its own say.
@@ -143,18 +143,18 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
         if at == self.down.destination() {
             return 0;
         }
-        if let Some(known) = self.finder.switches[at.index()].remaining_price {
+        if let Some(known) = self.cheapest.switches[at.index()].remaining_price {
             return known;
         }
         let mut least = NEVER;
         for hop in self.hops_down(at) {
             least = least.min((self.price)(hop.link).saturating_add(self.remaining_price(hop.to)));
         }
-        self.finder.switches[at.index()].remaining_price = Some(least);
+        self.cheapest.switches[at.index()].remaining_price = Some(least);
         least
     }
 
-    /// The segment completed by the first of the cheapest ways down from where it turns.
+    /// The segment completed by the first of the cheapest paths down from where it turns.
     fn descend_from(&mut self, turn: SwitchId, up: PathSegment) -> PathSegment {
         let (mut segment, mut at) = (up, turn);
         while at != self.down.destination() {

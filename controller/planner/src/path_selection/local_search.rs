@@ -32,60 +32,67 @@ const WEIGHT_ONE: f64 = 65536.0;
 /// Contention in the intensity of the job that would move: weight times share.
 type ContentionPrice = u64;
 
-/// Moves flows until no move gains enough. `order` is the seats in the order of choice; flows that
+/// Moves flows until no move gains enough. `order` is the slots in the order of choice; flows that
 /// were there before move only for `move_gain_min` of link time each.
-pub(super) fn improve_paths(placement: &mut PathAssignment, order: &[usize], move_gain_min: f64) {
+pub(super) fn improve_paths(assignment: &mut PathAssignment, order: &[usize], move_gain_min: f64) {
     let price = |share: f64| (share * WEIGHT_ONE * LinkShare::ONE).ceil() as ContentionPrice;
     let mut search = PathSearch {
         least_gain: price(LEAST_GAIN),
         running_gain: price(move_gain_min),
-        contention: ContentionModel::new(placement),
-        finder: CheapestPath::new(placement.tables.switch_count()),
-        placement,
+        contention: ContentionModel::new(assignment),
+        cheapest: CheapestPath::new(assignment.tables.switch_count()),
+        assignment,
     };
-    while order.iter().filter(|seat| search.improve_job(**seat)).count() > 0 {
+    while order.iter().filter(|job_slot| search.improve_job(**job_slot)).count() > 0 {
         let doubled = search.least_gain.saturating_mul(2);
         search.least_gain = doubled.min(search.running_gain).max(search.least_gain);
     }
 }
 
-/// What the jobs on the seats are to each other.
+/// What the jobs on the slots are to each other.
 struct ContentionModel {
-    /// `I_j` in FLOP/s, by seat.
+    /// `I_j` in FLOP/s, by slot.
     intensities: Vec<f64>,
-    /// The load that the tightest link of a job bears at least, by seat.
+    /// The load that the tightest link of a job bears at least, by slot.
     unavoidable: Vec<LinkShare>,
 }
 
 impl ContentionModel {
-    fn new(placement: &PathAssignment) -> Self {
-        let demands = placement.job_slots.iter();
-        let demands = demands.map(|seated| seated.as_ref().map(|seated| &seated.routes.demand));
-        let tightest = |demand: &NetworkDemand| {
-            LinkShare::from_fraction(demand.bottleneck_seconds / demand.iteration_seconds)
-        };
+    fn new(assignment: &PathAssignment) -> Self {
+        let demands = assignment
+            .job_slots
+            .iter()
+            .map(|assigned| assigned.as_ref().map(|assigned| &assigned.routes.demand));
         Self {
             intensities: demands.clone().map(|d| d.map_or(0.0, |d| d.intensity)).collect(),
-            unavoidable: demands.map(|d| d.map_or(LinkShare(0), tightest)).collect(),
+            unavoidable: demands
+                .map(|d| {
+                    d.map_or(LinkShare(0), |demand: &NetworkDemand| {
+                        LinkShare::from_fraction(
+                            demand.bottleneck_seconds / demand.iteration_seconds,
+                        )
+                    })
+                })
+                .collect(),
         }
     }
 
-    /// What `share` more of the job on a seat would add to contention on a link with these `jobs`.
+    /// What `share` more of the job on a slot would add to contention on a link with these `jobs`.
     fn added_contention(
         &self,
-        seat: usize,
+        job_slot: usize,
         jobs: &[(u32, u64)],
         share: LinkShare,
     ) -> ContentionPrice {
-        let own = jobs.iter().find(|(job, _)| *job as usize == seat);
+        let own = jobs.iter().find(|(job, _)| *job as usize == job_slot);
         let present = own.map_or(0, |own| own.1);
         let after = present + share.0;
         let mut price = 0;
-        for (other, load) in jobs.iter().filter(|(job, _)| *job as usize != seat) {
-            let weight = self.relative_weight(seat, *other as usize);
+        for (other, load) in jobs.iter().filter(|(job, _)| *job as usize != job_slot) {
+            let weight = self.relative_weight(job_slot, *other as usize);
             price += weight * (after.min(*load) - present.min(*load));
         }
-        let unavoidable = self.unavoidable[seat].0;
+        let unavoidable = self.unavoidable[job_slot].0;
         let waits = after.saturating_sub(unavoidable) - present.saturating_sub(unavoidable);
         price + WEIGHT_ONE as ContentionPrice * waits
     }
@@ -101,23 +108,23 @@ impl ContentionModel {
 }
 
 struct PathSearch<'s> {
-    placement: &'s mut PathAssignment,
+    assignment: &'s mut PathAssignment,
     contention: ContentionModel,
-    finder: CheapestPath,
+    cheapest: CheapestPath,
     least_gain: ContentionPrice,
     running_gain: ContentionPrice,
 }
 
 impl PathSearch<'_> {
     /// Moves what gains enough of a job; whether anything moved.
-    fn improve_job(&mut self, seat: usize) -> bool {
-        let routes = Arc::clone(&self.placement.job_at(seat).routes);
+    fn improve_job(&mut self, job_slot: usize) -> bool {
+        let routes = Arc::clone(&self.assignment.job_at(job_slot).routes);
         let mut moved = false;
         for (group, flows) in routes.groups.iter().enumerate() {
-            if self.placement.examine_if_changed(seat, group) {
-                moved |= flows.len() > 1 && self.relocate_flows(seat, flows);
+            if self.assignment.examine_if_changed(job_slot, group) {
+                moved |= flows.len() > 1 && self.relocate_flows(job_slot, flows);
                 for flow in flows {
-                    moved |= self.relocate_flows(seat, &[*flow]);
+                    moved |= self.relocate_flows(job_slot, &[*flow]);
                 }
             }
         }
@@ -126,22 +133,22 @@ impl PathSearch<'_> {
 
     /// Takes flows between the same leaves off their paths and puts them all on the cheapest one,
     /// or back.
-    fn relocate_flows(&mut self, seat: usize, flows: &[usize]) -> bool {
+    fn relocate_flows(&mut self, job_slot: usize, flows: &[usize]) -> bool {
         let mut before = 0;
         let mut had = Vec::with_capacity(flows.len());
         for flow in flows {
-            let path = self.placement.unassign_path((seat, *flow));
-            before += self.path_price(seat, *flow, path.without_host_links());
+            let path = self.assignment.unassign_path((job_slot, *flow));
+            before += self.path_price(job_slot, *flow, path.without_host_links());
             had.push(path);
         }
-        let best = self.find_better_segment(seat, flows, before);
+        let best = self.find_better_segment(job_slot, flows, before);
         for (flow, had) in flows.iter().zip(&had) {
             let segment = best.as_ref().map_or(had.without_host_links(), |segment| segment);
-            let path = self.placement.full_path((seat, *flow), segment);
-            self.placement.assign_path((seat, *flow), path);
+            let path = self.assignment.full_path((job_slot, *flow), segment);
+            self.assignment.assign_path((job_slot, *flow), path);
             if path != *had {
-                self.placement.record_move(
-                    seat,
+                self.assignment.record_move(
+                    job_slot,
                     had.without_host_links(),
                     path.without_host_links(),
                 );
@@ -154,41 +161,42 @@ impl PathSearch<'_> {
     /// enough over what they cost `before`: each that runs asks for its own.
     fn find_better_segment(
         &mut self,
-        seat: usize,
+        job_slot: usize,
         flows: &[usize],
         before: ContentionPrice,
     ) -> Option<PathSegment> {
-        let (placement, contenders) = (&*self.placement, &self.contention);
-        let seated = placement.job_at(seat);
+        let (assignment, contenders) = (&*self.assignment, &self.contention);
+        let assigned = assignment.job_at(job_slot);
         let running =
-            flows.iter().filter(|flow| seated.was_running[**flow]).count() as ContentionPrice;
+            flows.iter().filter(|flow| assigned.was_running[**flow]).count() as ContentionPrice;
         let gain = self.running_gain.saturating_mul(running).max(self.least_gain);
         let limit = before.checked_sub(gain.max(before / LEAST_FRACTION))? + 1;
-        let pair = seated.routes.flows[*flows.first()?].pair;
-        let shares = placement.shares_of(seat, flows);
-        let price = |link| {
+        let pair = assigned.routes.flows[*flows.first()?].pair;
+        let shares = assignment.shares_of(job_slot, flows);
+        let ends = &assigned.routes.pairs[pair].ends;
+        let best = self.cheapest.find_cheapest(&assignment.tables, ends, limit, |link| {
             contenders.added_contention(
-                seat,
-                placement.occupancy.jobs_on(link),
+                job_slot,
+                assignment.occupancy.jobs_on(link),
                 shares.share_on(link),
             )
-        };
-        let ends = &seated.routes.pairs[pair].ends;
-        let best = self.finder.find_cheapest(&placement.tables, ends, limit, price)?;
+        })?;
         Some(best.1)
     }
 
     /// What a flow that is on no path would add to contention on `links`.
-    fn path_price(&self, seat: usize, flow: usize, links: &[LinkId]) -> ContentionPrice {
-        let (placement, flows) = (&*self.placement, [flow]);
-        let shares = placement.shares_of(seat, &flows);
-        let price = |link: &LinkId| {
-            self.contention.added_contention(
-                seat,
-                placement.occupancy.jobs_on(*link),
-                shares.share_on(*link),
-            )
-        };
-        links.iter().map(price).sum()
+    fn path_price(&self, job_slot: usize, flow: usize, links: &[LinkId]) -> ContentionPrice {
+        let (assignment, flows) = (&*self.assignment, [flow]);
+        let shares = assignment.shares_of(job_slot, &flows);
+        links
+            .iter()
+            .map(|link| {
+                self.contention.added_contention(
+                    job_slot,
+                    assignment.occupancy.jobs_on(*link),
+                    shares.share_on(*link),
+                )
+            })
+            .sum()
     }
 }

@@ -1,6 +1,6 @@
 //! Where the flows are so far, and how busy that makes the links.
 //!
-//! A job has a seat here for as long as it lives, whatever jobs come and go beside it. What changed
+//! A job has a slot here for as long as it lives, whatever jobs come and go beside it. What changed
 //! is remembered by time: a group of flows is looked at again only if something it depends on
 //! changed after it was last looked at.
 
@@ -16,7 +16,7 @@ use crate::link_occupancy::{LinkOccupancy, LinkShare};
 use crate::path_tables::PathTables;
 use crate::traffic::{FlowRoute, IndexedTraffic, JobRoutes, LeafPair};
 
-/// A flow: the seat of its job and its position there.
+/// A flow: the slot of its job and its position there.
 pub(crate) type FlowSlot = (usize, usize);
 
 /// The state that choosing paths reads and changes.
@@ -45,20 +45,20 @@ pub(crate) struct AssignedJob {
 
 impl PathAssignment {
     /// Nobody there.
-    pub(crate) fn new(fabric: &Fabric, ways: &Arc<PathTables>) -> Self {
+    pub(crate) fn new(fabric: &Fabric, tables: &Arc<PathTables>) -> Self {
         Self {
             least_loaded: LeastLoadedPath::new(fabric.switches().len()),
             occupancy: LinkOccupancy::new(fabric),
             job_slots: Vec::new(),
-            changes: LoadChanges::new(fabric, ways),
-            tables: Arc::clone(ways),
+            changes: LoadChanges::new(fabric, tables),
+            tables: Arc::clone(tables),
         }
     }
 
-    /// A seat for a job, none of whose flows is on a path yet.
+    /// A slot for a job, none of whose flows is on a path yet.
     pub(crate) fn add_job(&mut self, job: &Job, routes: &Arc<JobRoutes>) -> usize {
         let rate = |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, &routes.demand));
-        let seated = AssignedJob {
+        let assigned = AssignedJob {
             rates: job.flows.iter().map(|flow| rate(flow.bytes)).collect(),
             paths: vec![LinkPath::EMPTY; job.flows.len()],
             was_running: vec![false; job.flows.len()],
@@ -66,47 +66,47 @@ impl PathAssignment {
             routes: Arc::clone(routes),
         };
         let free = self.job_slots.iter().position(Option::is_none);
-        let seat = free.unwrap_or(self.job_slots.len());
-        if seat == self.job_slots.len() {
+        let job_slot = free.unwrap_or(self.job_slots.len());
+        if job_slot == self.job_slots.len() {
             self.job_slots.push(None);
             self.changes.moved_at.push(0);
         }
-        self.job_slots[seat] = Some(seated);
-        seat
+        self.job_slots[job_slot] = Some(assigned);
+        job_slot
     }
 
     /// Takes a job and its flows away.
-    pub(crate) fn remove_job(&mut self, seat: usize) {
-        for flow in 0..self.job_at(seat).paths.len() {
-            let path = self.unassign_path((seat, flow));
+    pub(crate) fn remove_job(&mut self, job_slot: usize) {
+        for flow in 0..self.job_at(job_slot).paths.len() {
+            let path = self.unassign_path((job_slot, flow));
             self.changes.mark_idler(path.without_host_links());
         }
-        self.job_slots[seat] = None;
+        self.job_slots[job_slot] = None;
     }
 
-    /// The job on a seat that is taken.
-    pub(crate) fn job_at(&self, seat: usize) -> &AssignedJob {
-        self.job_slots[seat].as_ref().expect("seats are given up only with their job")
+    /// The job on a slot that is taken.
+    pub(crate) fn job_at(&self, job_slot: usize) -> &AssignedJob {
+        self.job_slots[job_slot].as_ref().expect("job_slots are given up only with their job")
     }
 
-    pub(super) fn job_at_mut(&mut self, seat: usize) -> &mut AssignedJob {
-        self.job_slots[seat].as_mut().expect("seats are given up only with their job")
+    pub(super) fn job_at_mut(&mut self, job_slot: usize) -> &mut AssignedJob {
+        self.job_slots[job_slot].as_mut().expect("job_slots are given up only with their job")
     }
 
-    /// The paths of all flows of the jobs on `seats`.
-    pub(crate) fn paths_of(&self, seats: impl IntoIterator<Item = usize>) -> Vec<LinkPath> {
-        let paths = seats.into_iter().map(|seat| &self.job_at(seat).paths);
+    /// The paths of all flows of the jobs on `slots`.
+    pub(crate) fn paths_of(&self, job_slots: impl IntoIterator<Item = usize>) -> Vec<LinkPath> {
+        let paths = job_slots.into_iter().map(|job_slot| &self.job_at(job_slot).paths);
         paths.flatten().copied().collect()
     }
 
     /// Puts the flows of a job on other paths that were found for them, and forgets what was looked
     /// at.
-    pub(crate) fn replace_paths(&mut self, seat: usize, paths: impl Iterator<Item = LinkPath>) {
+    pub(crate) fn replace_paths(&mut self, job_slot: usize, paths: impl Iterator<Item = LinkPath>) {
         for (flow, path) in paths.enumerate() {
-            self.unassign_path((seat, flow));
-            self.assign_path((seat, flow), path);
+            self.unassign_path((job_slot, flow));
+            self.assign_path((job_slot, flow), path);
         }
-        self.job_at_mut(seat).examined_at.fill(0);
+        self.job_at_mut(job_slot).examined_at.fill(0);
     }
 
     /// Puts a flow where it was, if that still is one of its equal-cost paths.
@@ -125,19 +125,19 @@ impl PathAssignment {
 
     /// From now on every flow is one that was there before.
     pub(crate) fn mark_all_running(&mut self) {
-        for seated in self.job_slots.iter_mut().flatten() {
-            seated.was_running.fill(true);
+        for assigned in self.job_slots.iter_mut().flatten() {
+            assigned.was_running.fill(true);
         }
     }
 
     /// Puts the flows of a job that are on no path, the largest first, each on the least congested.
-    pub(crate) fn assign_remaining(&mut self, seat: usize) {
-        let routes = Arc::clone(&self.job_at(seat).routes);
+    pub(crate) fn assign_remaining(&mut self, job_slot: usize) {
+        let routes = Arc::clone(&self.job_at(job_slot).routes);
         for flow in &routes.largest_first {
-            let is_placed = !self.job_at(seat).paths[*flow].is_empty();
+            let is_placed = !self.job_at(job_slot).paths[*flow].is_empty();
             if routes.flows[*flow].has_path && !is_placed {
-                let segment = self.least_congested_segment((seat, *flow));
-                self.assign_path((seat, *flow), self.full_path((seat, *flow), &segment));
+                let segment = self.least_congested_segment((job_slot, *flow));
+                self.assign_path((job_slot, *flow), self.full_path((job_slot, *flow), &segment));
                 self.changes.mark_busier(&segment);
             }
         }
@@ -149,12 +149,13 @@ impl PathAssignment {
             return PathSegment::EMPTY;
         }
         let (ends, flows) = (pair.ends, [flow.1]);
-        let seated = self.job_slots[flow.0].as_ref();
-        let rates = seated.map_or(&[][..], |seated| &seated.rates);
+        let assigned = self.job_slots[flow.0].as_ref();
+        let rates = assigned.map_or(&[][..], |assigned| &assigned.rates);
         let shares = FlowShares::new(&self.tables, rates, &flows);
         let occupancy = &self.occupancy;
-        let load = |link| (occupancy.total_share(link) + shares.share_on(link)).0;
-        self.least_loaded.find_least_loaded(&self.tables, &ends, load)
+        self.least_loaded.find_least_loaded(&self.tables, &ends, |link| {
+            (occupancy.total_share(link) + shares.share_on(link)).0
+        })
     }
 
     fn route_of(&self, flow: FlowSlot) -> (FlowRoute, &LeafPair) {
@@ -169,31 +170,31 @@ impl PathAssignment {
     }
 
     /// Shares of link time that the flows take together.
-    pub(super) fn shares_of<'s>(&'s self, seat: usize, flows: &'s [usize]) -> FlowShares<'s> {
-        FlowShares::new(&self.tables, &self.job_at(seat).rates, flows)
+    pub(super) fn shares_of<'s>(&'s self, job_slot: usize, flows: &'s [usize]) -> FlowShares<'s> {
+        FlowShares::new(&self.tables, &self.job_at(job_slot).rates, flows)
     }
 
     /// Puts a flow that is on no path there.
     pub(super) fn assign_path(&mut self, flow: FlowSlot, path: LinkPath) {
-        let Some(seated) = &mut self.job_slots[flow.0] else {
+        let Some(assigned) = &mut self.job_slots[flow.0] else {
             return;
         };
         let flows = [flow.1];
-        let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
+        let shares = FlowShares::new(&self.tables, &assigned.rates, &flows);
         for link in &path {
             self.occupancy.add_share(*link, flow.0 as u32, shares.share_on(*link));
         }
-        seated.paths[flow.1] = path;
+        assigned.paths[flow.1] = path;
     }
 
     /// Takes a flow off its path, which is the answer.
     pub(super) fn unassign_path(&mut self, flow: FlowSlot) -> LinkPath {
-        let Some(seated) = &mut self.job_slots[flow.0] else {
+        let Some(assigned) = &mut self.job_slots[flow.0] else {
             return LinkPath::EMPTY;
         };
         let flows = [flow.1];
-        let shares = FlowShares::new(&self.tables, &seated.rates, &flows);
-        let path = std::mem::replace(&mut seated.paths[flow.1], LinkPath::EMPTY);
+        let shares = FlowShares::new(&self.tables, &assigned.rates, &flows);
+        let path = std::mem::replace(&mut assigned.paths[flow.1], LinkPath::EMPTY);
         for link in &path {
             self.occupancy.remove_share(*link, flow.0 as u32, shares.share_on(*link));
         }
@@ -231,9 +232,9 @@ pub(super) struct FlowShares<'a> {
 }
 
 impl<'a> FlowShares<'a> {
-    fn new(ways: &'a PathTables, rates: &'a [Option<f64>], flows: &'a [usize]) -> Self {
+    fn new(tables: &'a PathTables, rates: &'a [Option<f64>], flows: &'a [usize]) -> Self {
         let last = Cell::new((0.0, LinkShare(0)));
-        Self { tables: ways, rates, flows, last }
+        Self { tables, rates, flows, last }
     }
 
     /// The share of `link`.
@@ -262,28 +263,29 @@ pub(crate) struct LoadChanges {
     idler_at: Vec<u32>,
     /// By link.
     busier_at: Vec<u32>,
-    /// When flows of the job on each seat last moved.
+    /// When flows of the job on each slot last moved.
     moved_at: Vec<u32>,
 }
 
 impl LoadChanges {
-    fn new(fabric: &Fabric, ways: &PathTables) -> Self {
-        let area = |link: usize| {
-            let link = fabric.link(LinkId::from(link));
-            let (from, to) = (link.from.node.switch()?, link.to.node.switch()?);
-            let goes_up = fabric.switch(from).tier < fabric.switch(to).tier;
-            let lower = if goes_up { from } else { to };
-            let place = match fabric.switch(lower).tier {
-                Tier::Leaf => lower.index(),
-                _ => fabric.switches().len() + ways.pods().pod_of(lower)? as usize,
-            };
-            Some((2 * place + usize::from(goes_up)) as u32)
-        };
+    fn new(fabric: &Fabric, tables: &PathTables) -> Self {
         let links = fabric.links().len();
-        let areas = 2 * (fabric.switches().len() + ways.pods().pod_count());
+        let areas = 2 * (fabric.switches().len() + tables.pods().pod_count());
         Self {
             now: 1,
-            area_of_link: (0..links).map(area).collect(),
+            area_of_link: (0..links)
+                .map(|link| {
+                    let link = fabric.link(LinkId::from(link));
+                    let (from, to) = (link.from.node.switch()?, link.to.node.switch()?);
+                    let goes_up = fabric.switch(from).tier < fabric.switch(to).tier;
+                    let lower = if goes_up { from } else { to };
+                    let place = match fabric.switch(lower).tier {
+                        Tier::Leaf => lower.index(),
+                        _ => fabric.switches().len() + tables.pods().pod_of(lower)? as usize,
+                    };
+                    Some((2 * place + usize::from(goes_up)) as u32)
+                })
+                .collect(),
             idler_at: vec![1; areas],
             busier_at: vec![0; links],
             moved_at: Vec::new(),
@@ -305,31 +307,32 @@ impl LoadChanges {
 
 impl PathAssignment {
     /// A flow left one segment for another.
-    pub(super) fn record_move(&mut self, seat: usize, from: &[LinkId], to: &[LinkId]) {
+    pub(super) fn record_move(&mut self, job_slot: usize, from: &[LinkId], to: &[LinkId]) {
         self.changes.mark_idler(from);
         self.changes.mark_busier(to);
-        self.changes.moved_at[seat] = self.changes.now;
+        self.changes.moved_at[job_slot] = self.changes.now;
     }
 
     /// Whether anything changed for a group of flows since it was last looked at, which it is now.
-    pub(super) fn examine_if_changed(&mut self, seat: usize, group: usize) -> bool {
-        let seen = self.job_at(seat).examined_at[group];
-        let is_stale = self.last_change(seat, group) > seen || seen == 0;
+    pub(super) fn examine_if_changed(&mut self, job_slot: usize, group: usize) -> bool {
+        let seen = self.job_at(job_slot).examined_at[group];
+        let is_stale = self.last_change(job_slot, group) > seen || seen == 0;
         if is_stale {
             let now = self.changes.now;
-            self.job_at_mut(seat).examined_at[group] = now;
+            self.job_at_mut(job_slot).examined_at[group] = now;
         }
         is_stale
     }
 
     /// When something changed last that the best paths of a group depend on.
-    fn last_change(&self, seat: usize, group: usize) -> u32 {
-        let (seated, changes) = (self.job_at(seat), &self.changes);
-        let flows = &seated.routes.groups[group];
-        let links = flows.iter().flat_map(|flow| seated.paths[*flow].without_host_links());
+    fn last_change(&self, job_slot: usize, group: usize) -> u32 {
+        let (assigned, changes) = (self.job_at(job_slot), &self.changes);
+        let flows = &assigned.routes.groups[group];
+        let links = flows.iter().flat_map(|flow| assigned.paths[*flow].without_host_links());
         let pressed = links.map(|link| changes.busier_at[link.index()]).max();
         let eased = |switch: usize, goes_up| changes.idler_at[2 * switch + usize::from(goes_up)];
-        let pair = flows.first().map(|flow| &seated.routes.pairs[seated.routes.flows[*flow].pair]);
+        let pair =
+            flows.first().map(|flow| &assigned.routes.pairs[assigned.routes.flows[*flow].pair]);
         let eased = pair.map(|pair| {
             let (pods, first_pod) =
                 (self.tables.pods(), changes.idler_at.len() / 2 - self.tables.pods().pod_count());
@@ -343,7 +346,7 @@ impl PathAssignment {
                 _ => leaves,
             }
         });
-        let own = changes.moved_at[seat];
+        let own = changes.moved_at[job_slot];
         own.max(pressed.unwrap_or(0)).max(eased.unwrap_or(0))
     }
 }

@@ -119,8 +119,8 @@ impl Policy {
     #[must_use]
     pub fn with_adopted_jobs(&self, mut input: PlanInput) -> (PlanInput, Self) {
         let mut known: BTreeSet<JobId> = input.jobs.iter().map(|job| job.id.clone()).collect();
-        let new = self.adopt.iter();
-        let new: Vec<&AdoptionRule> = new.filter(|rule| known.insert(rule.job.clone())).collect();
+        let new: Vec<&AdoptionRule> =
+            self.adopt.iter().filter(|rule| known.insert(rule.job.clone())).collect();
         let levels = new.iter().map(|rule| {
             let level = self.level_for_rule(rule);
             JobOverride::fixing_level(&format!("job:{}", rule.job), Some(level))
@@ -164,8 +164,8 @@ impl Policy {
 fn nics_of_hosts(fabric: &Fabric, patterns: &[String]) -> Option<Vec<NicId>> {
     let named: BTreeSet<HostId> =
         patterns.iter().flat_map(|pattern| hosts_matching(fabric, pattern)).collect();
-    let nics = named.iter().flat_map(|host| &fabric.host(*host).nics);
-    let nics: BTreeSet<NicId> = nics.copied().collect();
+    let nics: BTreeSet<NicId> =
+        named.iter().flat_map(|host| &fabric.host(*host).nics).copied().collect();
     (patterns.is_empty() || !nics.is_empty()).then(|| nics.into_iter().collect())
 }
 

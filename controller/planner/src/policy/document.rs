@@ -169,14 +169,14 @@ impl PolicyDocument {
         fields.check_range("fairness", self.fairness, 0.0, 1.0)?;
         fields.check_range("move_gain_min", self.move_gain_min, 0.0, f64::MAX)?;
         fields.check_range("max_correction", self.max_correction, 1.0, f64::MAX)?;
-        let overrides = self.jobs.iter().enumerate();
-        let overrides = overrides.map(|(index, rule)| fields.resolve_override(index, rule));
+        let overrides =
+            self.jobs.iter().enumerate().map(|(index, rule)| fields.resolve_override(index, rule));
         if self.adopt.len() > MAX_RULES {
             let problem = format!("{} rules, and there may be {MAX_RULES}", self.adopt.len());
             return Err(fields.field_error("adopt", problem));
         }
-        let adopt = self.adopt.iter().enumerate();
-        let adopt = adopt.map(|(index, rule)| fields.resolve_adoption(index, rule));
+        let adopt =
+            self.adopt.iter().enumerate().map(|(index, rule)| fields.resolve_adoption(index, rule));
         Ok(Policy {
             levels: self.levels,
             reserved_levels: self.reserved_levels.iter().copied().collect(),

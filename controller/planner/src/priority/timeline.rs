@@ -78,13 +78,13 @@ struct PeriodicOccupation {
 }
 
 impl PeriodicOccupation {
-    fn from_timing(rhythm: &IterationTiming, start: f64) -> Self {
-        let first = if rhythm.link_seconds > 0.0 {
-            start + rhythm.flow_start_seconds
+    fn from_timing(timing: &IterationTiming, start: f64) -> Self {
+        let first = if timing.link_seconds > 0.0 {
+            start + timing.flow_start_seconds
         } else {
             f64::INFINITY
         };
-        Self { first, period: rhythm.period_seconds(), length: rhythm.link_seconds }
+        Self { first, period: timing.period_seconds(), length: timing.link_seconds }
     }
 
     /// Whole periods that have passed at `at`, and seconds of the present one; `at` is not before
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    fn rhythm(compute: f64, overlap_from: f64, link: f64) -> IterationTiming {
+    fn timing(compute: f64, overlap_from: f64, link: f64) -> IterationTiming {
         IterationTiming {
             compute_seconds: compute,
             flow_start_seconds: overlap_from * compute,
@@ -275,22 +275,22 @@ mod tests {
     /// E1 of the specification: the paper reads 1.5 off the steady state.
     #[test]
     fn equal_intensity_favours_the_shorter_iteration() {
-        let k = correction_factor(&rhythm(2.0, 1.0, 2.0), &rhythm(1.0, 1.0, 1.0), 64.0);
+        let k = correction_factor(&timing(2.0, 1.0, 2.0), &timing(1.0, 1.0, 1.0), 64.0);
         assert!((1.45..1.55).contains(&k), "{k}");
     }
 
     /// E2 of the specification.
     #[test]
     fn a_job_that_hides_its_communication_ranks_lower() {
-        let k = correction_factor(&rhythm(2.0, 0.5, 3.0), &rhythm(4.0, 0.5, 1.0), 64.0);
+        let k = correction_factor(&timing(2.0, 0.5, 3.0), &timing(4.0, 0.5, 1.0), 64.0);
         assert!((0.465..0.475).contains(&k), "{k}");
     }
 
     #[test]
     fn degenerate_jobs_have_a_factor() {
-        let silent = rhythm(1.0, 1.0, 0.0);
-        let greedy = rhythm(0.0, 1.0, 1.0);
-        let usual = rhythm(1.0, 0.5, 1.0);
+        let silent = timing(1.0, 1.0, 0.0);
+        let greedy = timing(0.0, 1.0, 1.0);
+        let usual = timing(1.0, 0.5, 1.0);
         assert_eq!(correction_factor(&usual, &silent, 64.0), 1.0);
         assert_eq!(correction_factor(&silent, &usual, 64.0), 1.0);
         assert_eq!(correction_factor(&silent, &silent, 64.0), 1.0);
@@ -304,14 +304,14 @@ mod tests {
     fn a_job_without_cost_to_the_reference_goes_strictly_first() {
         // The reference hides 1 s of link in 10 s of computation; the job takes 1 s in 10 as well,
         // but computes nothing meanwhile.
-        let k = correction_factor(&rhythm(10.0, 0.0, 1.0), &rhythm(1.0, 1.0, 1.0), 64.0);
+        let k = correction_factor(&timing(10.0, 0.0, 1.0), &timing(1.0, 1.0, 1.0), 64.0);
         assert_eq!(k, 64.0);
     }
 
     /// Steady state of E1 from a common start: link seconds per 12 s.
     #[test]
     fn link_seconds_of_the_worked_example() {
-        let (long, short) = (rhythm(2.0, 1.0, 2.0), rhythm(1.0, 1.0, 1.0));
+        let (long, short) = (timing(2.0, 1.0, 2.0), timing(1.0, 1.0, 1.0));
         let window = |seconds: f64| seconds * 12.0 / 1200.0;
         let behind = |job: &IterationTiming, other: &IterationTiming| {
             let other = PeriodicOccupation::from_timing(other, 0.0);
@@ -322,14 +322,14 @@ mod tests {
         assert!((window(behind_short) - 4.0).abs() < 0.02, "{behind_short}");
     }
 
-    /// Random rhythms, many of which have periods in a ratio of small numbers.
-    fn rhythms() -> impl Iterator<Item = (IterationTiming, IterationTiming)> {
+    /// Random timings, many of which have periods in a ratio of small numbers.
+    fn timings() -> impl Iterator<Item = (IterationTiming, IterationTiming)> {
         let mut random = ChaCha8Rng::seed_from_u64(7);
         let mut one = move || {
             let steps = |random: &mut ChaCha8Rng| f64::from(random.random_range(0..40_u8)) / 16.0;
             let any = |random: &mut ChaCha8Rng| random.random_range(0.0..2.5);
             let draw = if random.random_bool(0.5) { any } else { steps };
-            rhythm(draw(&mut random), random.random_range(0.0..=1.0), draw(&mut random))
+            timing(draw(&mut random), random.random_range(0.0..=1.0), draw(&mut random))
         };
         std::iter::repeat_with(move || (one(), one()))
     }
@@ -337,7 +337,7 @@ mod tests {
     /// Cycles are passed at once; the seconds are those of every iteration played.
     #[test]
     fn cycles_passed_are_cycles_played() {
-        for (job, other) in rhythms().take(20_000) {
+        for (job, other) in timings().take(20_000) {
             let horizon = HORIZON_ITERATIONS * job.period_seconds().max(other.period_seconds());
             let occupation = PeriodicOccupation::from_timing(&other, 0.37 * other.period_seconds());
             let passed = simulate_jobs([YieldingJob::new(&job, 0.0, &occupation)], horizon)[0];

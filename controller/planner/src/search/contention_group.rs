@@ -1,16 +1,17 @@
-//! Jobs that meet on links, with everything left out that cannot matter to the fluid model.
+//! Contention groups: jobs that share links, without everything that cannot affect the fluid model.
 //!
-//! Jobs that share no link run as if alone, so a set of jobs falls into contests that are judged
-//! one by one. Within a contest only links with at least two flows decide anything; the others
-//! merely cap the rate of the one flow on them, and links with the same flows act as their
-//! narrowest. What is left is small, and the same for all choices that come to the same: its
-//! [`ContentionGroup::signature`] lets a caller that tries many choices judge each only once.
+//! Jobs that share no link run as if alone, so a set of jobs falls into contention groups that are
+//! evaluated one by one. Within a group only links with at least two flows decide anything; the
+//! others merely limit the rate of the one flow on them, and links with the same flows act as their
+//! narrowest. The rest is small, and equal for all choices of paths with the same effect: with its
+//! [`ContentionGroup::signature`], a caller that tries many choices evaluates each problem once.
 //!
 //! The reduction is exact: a run of the reduced jobs gives every job the times of the full one.
 
 use std::collections::BTreeMap;
 
 use topology::LinkId;
+use topology::groups::DisjointSets;
 
 /// A job as the fluid model sees it, on given paths.
 #[derive(Clone, Debug)]
@@ -19,68 +20,63 @@ pub struct RoutedJob<'a> {
     pub compute_seconds: f64,
     /// `o_j`, 0..=1.
     pub overlap_from: f64,
-    /// Bytes of one iteration and path of each flow; a flow without a path is left out of judging.
+    /// Bytes of one iteration and path of each flow; a flow without a path is ignored.
     pub flows: Vec<(f64, &'a [LinkId])>,
 }
 
-/// Jobs that meet, reduced.
+/// Jobs that share links, reduced.
 #[derive(Clone, Debug)]
 pub struct ContentionGroup {
-    /// The jobs, as positions among the parties, ascending.
+    /// The jobs, as positions among all jobs, ascending.
     pub members: Vec<usize>,
     /// Bytes/s of the links that are left.
     capacities: Vec<f64>,
-    /// The jobs without level and start, in the order of `parties`.
+    /// The jobs without level and start, in the order of `members`.
     jobs: Vec<fluid::FluidJob>,
     shared_pairs: Vec<(usize, usize)>,
     signature: Vec<u32>,
 }
 
-/// The contests among `parties`; a job that meets nobody is a contest of one. `capacity` is of a
-/// link, in bytes/s.
+/// The contention groups among `jobs`; a job that shares no link is a group of one. `capacity` is
+/// that of a link, in bytes/s.
 pub fn contention_groups(
-    parties: &[RoutedJob<'_>],
+    jobs: &[RoutedJob<'_>],
     capacity: impl Fn(LinkId) -> f64,
 ) -> Vec<ContentionGroup> {
-    let scene = GroupBuilder::new(parties, &capacity);
-    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (party, group) in scene.group_leaders().into_iter().enumerate() {
-        members.entry(group).or_default().push(party);
-    }
-    let contest = |members| scene.build_group(members);
-    members.into_values().map(contest).collect()
+    let builder = GroupBuilder::new(jobs, &capacity);
+    builder.connected_jobs().into_iter().map(|members| builder.build_group(members)).collect()
 }
 
-/// A flow of the scene.
+/// A flow with its links split into shared and private ones.
 struct RoutedFlow {
     job: usize,
-    /// Position among the flows of its party.
+    /// Position among the flows of its job.
     position: usize,
     bytes: f64,
-    /// Bytes/s that the links which it has for itself let through.
+    /// Bytes/s of the narrowest link that only this flow uses.
     private_capacity: f64,
     /// Shared links, as positions in [`GroupBuilder::shared_links`], ascending.
     shared_links: Vec<usize>,
 }
 
-/// All parties with what they share.
+/// All jobs and the links that they share.
 struct GroupBuilder<'a> {
     jobs: &'a [RoutedJob<'a>],
     flows: Vec<RoutedFlow>,
-    /// Streams on each shared link, ascending, and its capacity in bytes/s.
+    /// Flows on each shared link, ascending, and its capacity in bytes/s.
     shared_links: Vec<(Vec<usize>, f64)>,
 }
 
 impl<'a> GroupBuilder<'a> {
-    fn new(parties: &'a [RoutedJob<'a>], capacity: &impl Fn(LinkId) -> f64) -> Self {
-        let mut streams = Vec::new();
+    fn new(jobs: &'a [RoutedJob<'a>], capacity: &impl Fn(LinkId) -> f64) -> Self {
+        let mut flows = Vec::new();
         let mut paths: Vec<&[LinkId]> = Vec::new();
-        for (party, of) in parties.iter().enumerate() {
+        for (job, of) in jobs.iter().enumerate() {
             for (position, (bytes, path)) in of.flows.iter().enumerate() {
                 if *bytes > 0.0 && !path.is_empty() {
                     paths.push(path);
-                    streams.push(RoutedFlow {
-                        job: party,
+                    flows.push(RoutedFlow {
+                        job,
                         position,
                         bytes: *bytes,
                         private_capacity: f64::INFINITY,
@@ -89,17 +85,17 @@ impl<'a> GroupBuilder<'a> {
                 }
             }
         }
-        let mut scene = Self { jobs: parties, flows: streams, shared_links: Vec::new() };
-        scene.merge_shared_links(&paths, capacity);
-        scene
+        let mut builder = Self { jobs, flows, shared_links: Vec::new() };
+        builder.merge_shared_links(&paths, capacity);
+        builder
     }
 
-    /// Finds the links of `paths` with several streams; links with the same streams become one.
+    /// Finds the links of `paths` with several flows; links with the same flows become one.
     fn merge_shared_links(&mut self, paths: &[&[LinkId]], capacity: &impl Fn(LinkId) -> f64) {
         let mut users: BTreeMap<LinkId, Vec<usize>> = BTreeMap::new();
-        for (stream, path) in paths.iter().enumerate() {
+        for (flow, path) in paths.iter().enumerate() {
             for link in *path {
-                users.entry(*link).or_default().push(stream);
+                users.entry(*link).or_default().push(flow);
             }
         }
         let mut narrowest: BTreeMap<&[usize], f64> = BTreeMap::new();
@@ -112,37 +108,27 @@ impl<'a> GroupBuilder<'a> {
                 self.flows[*alone].private_capacity = capacity;
                 continue;
             }
-            for stream in on {
-                self.flows[*stream].shared_links.push(self.shared_links.len());
+            for flow in on {
+                self.flows[*flow].shared_links.push(self.shared_links.len());
             }
             self.shared_links.push((on.to_vec(), capacity));
         }
     }
 
-    /// The group of each party: the first party that it is joined to by shared links.
-    fn group_leaders(&self) -> Vec<usize> {
-        let mut group: Vec<usize> = (0..self.jobs.len()).collect();
-        fn find_root(group: &mut [usize], mut party: usize) -> usize {
-            while group[party] != party {
-                group[party] = group[group[party]];
-                party = group[party];
-            }
-            party
-        }
+    /// Sets of jobs that shared links join, directly or through others.
+    fn connected_jobs(&self) -> Vec<Vec<usize>> {
+        let mut sets = DisjointSets::new(self.jobs.len());
         for (on, _) in &self.shared_links {
-            let first = find_root(&mut group, self.flows[on[0]].job);
-            for stream in &on[1..] {
-                let other = find_root(&mut group, self.flows[*stream].job);
-                let first = find_root(&mut group, first);
-                group[first.max(other)] = first.min(other);
+            for flow in &on[1..] {
+                sets.join(self.flows[on[0]].job, self.flows[*flow].job);
             }
         }
-        (0..group.len()).map(|party| find_root(&mut group, party)).collect()
+        sets.into_sets()
     }
 
-    /// The contest of `members`, which share no link with others.
+    /// The contention group of `members`, which share no link with other jobs.
     fn build_group(&self, members: Vec<usize>) -> ContentionGroup {
-        let mut contest = ContentionGroup {
+        let mut group = ContentionGroup {
             capacities: Vec::new(),
             jobs: Vec::new(),
             shared_pairs: self.shared_pairs(&members),
@@ -150,81 +136,88 @@ impl<'a> GroupBuilder<'a> {
             members: Vec::new(),
         };
         let mut numbers: BTreeMap<usize, u32> = BTreeMap::new();
-        for party in &members {
-            let party_of = &self.jobs[*party];
-            contest.jobs.push(fluid::FluidJob {
+        for job in &members {
+            let party_of = &self.jobs[*job];
+            group.jobs.push(fluid::FluidJob {
                 compute_seconds: party_of.compute_seconds,
                 overlap_from: party_of.overlap_from,
                 ..fluid::FluidJob::default()
             });
-            contest.extend_signature(&[u32::MAX, to_index(*party)]);
-            for stream in self.deciding_flows(*party) {
-                contest.add_flow(stream, &self.shared_links, &mut numbers);
+            group.extend_signature(&[u32::MAX, to_index(*job)]);
+            for flow in self.deciding_flows(*job) {
+                group.add_flow(flow, &self.shared_links, &mut numbers);
             }
         }
-        contest.members = members;
-        contest
+        group.members = members;
+        group
     }
 
-    /// The streams of a party that may be the last to end: all that share, and of the others the
-    /// slowest, unless one that shares is slower even when undisturbed.
-    fn deciding_flows(&self, party: usize) -> Vec<&RoutedFlow> {
-        let of_party = |stream: &&RoutedFlow| stream.job == party;
-        let alone = |stream: &RoutedFlow| {
-            let links = stream.shared_links.iter().map(|link| self.shared_links[*link].1);
-            stream.bytes / links.fold(stream.private_capacity, f64::min)
-        };
-        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) =
-            self.flows.iter().filter(of_party).partition(|stream| !stream.shared_links.is_empty());
-        let slowest = private.into_iter().max_by(|a, b| alone(a).total_cmp(&alone(b)));
-        let sharing = deciding.iter().map(|stream| alone(stream));
-        let sharing = sharing.fold(0.0, f64::max);
-        deciding.extend(slowest.filter(|stream| alone(stream) > sharing));
+    /// The flows of a job that may be the last to end: all that share a link, and of the others the
+    /// slowest, unless a sharing one is slower even when undisturbed.
+    fn deciding_flows(&self, job: usize) -> Vec<&RoutedFlow> {
+        let (mut deciding, private): (Vec<&RoutedFlow>, Vec<&RoutedFlow>) = self
+            .flows
+            .iter()
+            .filter(|flow| flow.job == job)
+            .partition(|flow| !flow.shared_links.is_empty());
+        let slowest = private
+            .into_iter()
+            .max_by(|a, b| self.alone_seconds(a).total_cmp(&self.alone_seconds(b)));
+        let sharing = deciding.iter().map(|flow| self.alone_seconds(flow)).fold(0.0, f64::max);
+        deciding.extend(slowest.filter(|flow| self.alone_seconds(flow) > sharing));
         deciding
+    }
+
+    /// Seconds of a flow that nothing disturbs.
+    fn alone_seconds(&self, flow: &RoutedFlow) -> f64 {
+        let links = flow.shared_links.iter().map(|link| self.shared_links[*link].1);
+        flow.bytes / links.fold(flow.private_capacity, f64::min)
     }
 
     /// Pairs of members, by position among them, that share a link.
     fn shared_pairs(&self, members: &[usize]) -> Vec<(usize, usize)> {
-        let mut meets = Vec::new();
+        let mut pairs = Vec::new();
         for (on, _) in &self.shared_links {
-            let of = |stream: &usize| members.binary_search(&self.flows[*stream].job).ok();
-            let mut here: Vec<usize> = on.iter().filter_map(of).collect();
+            let mut here: Vec<usize> = on
+                .iter()
+                .filter_map(|flow| members.binary_search(&self.flows[*flow].job).ok())
+                .collect();
             here.dedup();
             for (at, a) in here.iter().enumerate() {
-                meets.extend(here[at + 1..].iter().map(|b| (*a, *b)));
+                pairs.extend(here[at + 1..].iter().map(|b| (*a, *b)));
             }
         }
-        meets.sort_unstable();
-        meets.dedup();
-        meets
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
     }
 }
 
 impl ContentionGroup {
-    /// Adds a stream of the last job. `numbers` are those of shared links met so far.
+    /// Adds a flow of the last job. `numbers` are those of the shared links so far.
     fn add_flow(
         &mut self,
-        stream: &RoutedFlow,
+        flow: &RoutedFlow,
         shared: &[(Vec<usize>, f64)],
         numbers: &mut BTreeMap<usize, u32>,
     ) {
-        let mut path = Vec::with_capacity(stream.shared_links.len() + 1);
-        for link in &stream.shared_links {
+        let mut path = Vec::with_capacity(flow.shared_links.len() + 1);
+        for link in &flow.shared_links {
             let number = *numbers.entry(*link).or_insert_with(|| {
                 self.capacities.push(shared[*link].1);
                 to_index(self.capacities.len() - 1)
             });
             path.push(number);
         }
-        self.extend_signature(&[u32::MAX - 1, to_index(stream.position)]);
+        self.extend_signature(&[u32::MAX - 1, to_index(flow.position)]);
         self.extend_signature(&path);
         self.extend_with_capacities(&path);
-        let narrowest = stream.shared_links.iter().map(|link| shared[*link].1);
-        if stream.private_capacity < narrowest.fold(f64::INFINITY, f64::min) {
+        let narrowest = flow.shared_links.iter().map(|link| shared[*link].1);
+        if flow.private_capacity < narrowest.fold(f64::INFINITY, f64::min) {
             path.push(to_index(self.capacities.len()));
-            self.capacities.push(stream.private_capacity);
+            self.capacities.push(flow.private_capacity);
         }
-        let flow = fluid::FluidFlow { path, bytes: stream.bytes };
+        let flow = fluid::FluidFlow { path, bytes: flow.bytes };
         if let Some(job) = self.jobs.last_mut() {
             job.flows.push(flow);
         }
@@ -241,17 +234,17 @@ impl ContentionGroup {
         self.signature.extend_from_slice(part);
     }
 
-    /// The jobs as the fluid model takes them, in the order of `parties`.
+    /// The jobs for the fluid model, in the order of `members`.
     pub(super) fn fluid_jobs(&self) -> &[fluid::FluidJob] {
         &self.jobs
     }
 
-    /// Capacity of the links that `jobs` speak of, bytes/s.
+    /// Capacity of the links in the paths of `fluid_jobs`, bytes/s.
     pub(super) fn capacities(&self) -> &[f64] {
         &self.capacities
     }
 
-    /// Seconds of an iteration of each job if nobody disturbed it.
+    /// Seconds of an undisturbed iteration of each job.
     pub fn alone_seconds(&self) -> Vec<f64> {
         self.jobs.iter().map(|job| self.job_alone_seconds(job)).collect()
     }
@@ -268,24 +261,23 @@ impl ContentionGroup {
         job.compute_seconds.max(job.overlap_from * job.compute_seconds + link)
     }
 
-    /// Equal for choices of paths that come to the same for these jobs.
+    /// Equal for choices of paths with the same effect on these jobs.
     pub fn signature(&self) -> &[u32] {
         &self.signature
     }
 
-    /// Pairs of jobs that share a link, by position in [`Self::parties`], ascending.
+    /// Pairs of jobs that share a link, by position in [`Self::jobs`], ascending.
     pub fn shared_pairs(&self) -> &[(usize, usize)] {
         &self.shared_pairs
     }
 
-    /// What `levels`, by position in [`Self::parties`], say where jobs meet. Equal for levels
-    /// that come to the same.
+    /// Order of the `levels` (by position in [`Self::members`]) of each pair that shares a link.
+    /// Equal for levels with the same effect.
     pub fn level_relations(&self, levels: &[u8]) -> Vec<std::cmp::Ordering> {
-        let relation = |(a, b): &(usize, usize)| levels[*a].cmp(&levels[*b]);
-        self.shared_pairs.iter().map(relation).collect()
+        self.shared_pairs.iter().map(|(a, b)| levels[*a].cmp(&levels[*b])).collect()
     }
 }
 
 fn to_index(position: usize) -> u32 {
-    u32::try_from(position).expect("a contest has fewer than 2^32 flows and links")
+    u32::try_from(position).expect("a group has fewer than 2^32 flows and links")
 }

@@ -1,13 +1,13 @@
-//! A contest played in the fluid model: how much of the time each of its jobs computes.
+//! A run of a contention group in the fluid model: how much of the time each of its jobs computes.
 //!
-//! The engine is built once and started again for every assignment of levels, which is what makes
-//! trying many of them cheap.
+//! The engine is built once and reset for every assignment of levels, which makes many of them
+//! cheap.
 
 use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex};
 
 use super::contention_group::ContentionGroup;
 
-/// The part of a run that is judged, in seconds; what is before it is warming up.
+/// The measured part of a run, in seconds; the time before it is warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureWindow {
     /// Where it begins.
@@ -16,7 +16,7 @@ pub struct MeasureWindow {
     pub until: f64,
 }
 
-/// A contest ready to be played from given starts.
+/// A contention group ready to run from given starts.
 #[derive(Clone, Debug)]
 pub struct GroupRun {
     engine: Engine,
@@ -24,18 +24,19 @@ pub struct GroupRun {
 }
 
 impl GroupRun {
-    /// `contest` with its jobs starting at `starts`, seconds, in the order of its parties.
+    /// `group` with its jobs starting at `starts`, seconds, in the order of its members.
     ///
     /// # Errors
-    /// A job that the fluid model refuses.
-    pub fn new(contest: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
-        let network = FluidNetwork::new(contest.capacities().to_vec())?;
+    /// A job that the fluid model rejects.
+    pub fn new(group: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
+        let network = FluidNetwork::new(group.capacities().to_vec())?;
         let mut engine = Engine::new(&network, EngineOptions::default())?;
-        let jobs =
-            contest.fluid_jobs().iter().zip(starts).map(|(job, start)| {
-                engine.add_job(&fluid::FluidJob { start: *start, ..job.clone() })
-            });
-        let jobs = jobs.collect::<Result<_, _>>()?;
+        let jobs = group
+            .fluid_jobs()
+            .iter()
+            .zip(starts)
+            .map(|(job, start)| engine.add_job(&fluid::FluidJob { start: *start, ..job.clone() }))
+            .collect::<Result<_, _>>()?;
         Ok(Self { engine, jobs })
     }
 
@@ -43,7 +44,7 @@ impl GroupRun {
     /// none if that takes more than `most` events.
     ///
     /// # Errors
-    /// A window that is none.
+    /// An invalid window.
     pub fn busy_shares(
         &mut self,
         levels: &[u8],
@@ -60,8 +61,10 @@ impl GroupRun {
         let Some(after) = self.busy_seconds_at(window.until, most)? else {
             return Ok(None);
         };
-        let share = |(before, after): (&f64, &f64)| (after - before) / (window.until - window.from);
-        Ok(Some(before.iter().zip(&after).map(share).collect()))
+        let seconds = window.until - window.from;
+        Ok(Some(
+            before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect(),
+        ))
     }
 
     /// Seconds that each job has computed by then; none if there are more than `most` events first.
@@ -72,8 +75,11 @@ impl GroupRun {
             }
         }
         self.engine.run_until(until)?;
-        let busy = |job: &JobIndex| Ok(self.engine.job_tally(*job)?.busy_seconds);
-        self.jobs.iter().map(busy).collect::<Result<_, _>>().map(Some)
+        self.jobs
+            .iter()
+            .map(|job| Ok(self.engine.job_tally(*job)?.busy_seconds))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     /// Events of the last run.

@@ -1,9 +1,9 @@
-//! From a position to one that no single change makes better.
+//! Hill climb: from a position to one that no single change makes better.
 
 use super::evaluation::PositionEvaluator;
 use super::search_space::{SearchPosition, SearchSpace};
 
-/// A change is better if it gains this share; less is noise of the judge.
+/// A change is better if it gains this share; less is noise of the evaluation.
 pub(super) const LEAST_GAIN: f64 = 1e-3;
 
 /// A position with its value.
@@ -18,7 +18,7 @@ pub(super) struct ValuedPosition {
 pub(super) enum ClimbFreedom {
     /// Levels alone.
     Levels,
-    /// Levels and ways.
+    /// Levels and paths.
     LevelsAndPaths,
 }
 
@@ -26,11 +26,11 @@ pub(super) enum ClimbFreedom {
 #[derive(Clone, Copy, Debug)]
 enum PositionChange {
     Path { choice: usize, option: usize },
-    Level { player: usize, level: u8 },
-    SwapLevels { players: [usize; 2] },
+    Level { job: usize, level: u8 },
+    SwapLevels { jobs: [usize; 2] },
 }
 
-/// Where the climb ends.
+/// Result of a climb.
 #[derive(Clone, Debug)]
 pub(super) enum ClimbResult {
     /// No change is better.
@@ -47,64 +47,63 @@ impl ClimbResult {
     }
 }
 
-/// Takes every change that is better, one after the other in a fixed round, until a whole round has
-/// none. Each step gains, so it ends.
+/// Applies every change that is better, one after the other in a fixed cycle, until a whole cycle has
+/// none. Each step gains a least share, so the climb ends.
 pub(super) fn climb_position(
-    setting: &SearchSpace<'_>,
-    arena: &mut PositionEvaluator<'_>,
+    space: &SearchSpace<'_>,
+    evaluator: &mut PositionEvaluator<'_>,
     start: ValuedPosition,
     freedom: ClimbFreedom,
 ) -> ClimbResult {
-    let changes = list_changes(setting, freedom);
+    let changes = list_changes(space, freedom);
     let mut best = start;
-    let mut in_vain = 0;
+    let mut unchanged = 0;
     for change in changes.iter().cycle() {
-        if in_vain == changes.len() {
+        if unchanged == changes.len() {
             break;
         }
-        in_vain += 1;
+        unchanged += 1;
         let mut next = best.position.clone();
-        change.apply_to(setting, &mut next);
+        change.apply_to(space, &mut next);
         if next == best.position {
             continue;
         }
-        let Some(value) = arena.position_value(&next) else {
+        let Some(value) = evaluator.position_value(&next) else {
             return ClimbResult::BudgetExhausted(best);
         };
         if value > best.value * (1.0 + LEAST_GAIN) {
             best = ValuedPosition { position: next, value };
-            in_vain = 0;
+            unchanged = 0;
         }
     }
     ClimbResult::LocalOptimum(best)
 }
 
-fn list_changes(setting: &SearchSpace<'_>, freedom: ClimbFreedom) -> Vec<PositionChange> {
+fn list_changes(space: &SearchSpace<'_>, freedom: ClimbFreedom) -> Vec<PositionChange> {
     let mut changes = Vec::new();
     if freedom == ClimbFreedom::LevelsAndPaths {
-        let choices = setting.choices.iter().enumerate();
+        let choices = space.choices.iter().enumerate();
         changes.extend(choices.flat_map(|(choice, of)| {
             (0..of.options).map(move |option| PositionChange::Path { choice, option })
         }));
     }
-    let players = setting.jobs.len();
-    for a in 0..players {
-        changes.extend((a + 1..players).map(|b| PositionChange::SwapLevels { players: [a, b] }));
-        let levels = setting.jobs[a].levels.clone();
-        changes.extend(levels.map(|level| PositionChange::Level { player: a, level }));
+    let jobs = space.jobs.len();
+    for a in 0..jobs {
+        changes.extend((a + 1..jobs).map(|b| PositionChange::SwapLevels { jobs: [a, b] }));
+        let levels = space.jobs[a].levels.clone();
+        changes.extend(levels.map(|level| PositionChange::Level { job: a, level }));
     }
     changes
 }
 
 impl PositionChange {
-    fn apply_to(&self, setting: &SearchSpace<'_>, position: &mut SearchPosition) {
+    fn apply_to(&self, space: &SearchSpace<'_>, position: &mut SearchPosition) {
         match *self {
             Self::Path { choice, option } => position.options[choice] = option,
-            Self::Level { player, level } => position.levels[player] = level,
-            Self::SwapLevels { players: [a, b] } => {
+            Self::Level { job, level } => position.levels[job] = level,
+            Self::SwapLevels { jobs: [a, b] } => {
                 let (x, y) = (position.levels[a], position.levels[b]);
-                let may = |player: usize, level| setting.jobs[player].levels.contains(&level);
-                if may(a, y) && may(b, x) {
+                if space.jobs[a].levels.contains(&y) && space.jobs[b].levels.contains(&x) {
                     position.levels.swap(a, b);
                 }
             }

@@ -1,5 +1,5 @@
-//! From a plan's traffic to searches, and back: which regions are searched, with what budget, and
-//! when what is found replaces what is there.
+//! From a plan's traffic to searches and back: which regions are searched, with what budget, and
+//! when a result replaces the current plan.
 
 use topology::{LinkId, LinkPath};
 
@@ -31,13 +31,13 @@ pub(crate) struct SearchResult {
 }
 
 impl SearchResult {
-    /// What the other phases decided, nothing searched.
+    /// The decisions of the other phases, nothing searched.
     pub(crate) fn new(paths: Vec<LinkPath>, levels: Vec<u8>) -> Self {
         Self { paths, levels, searched: Vec::new() }
     }
 }
 
-/// Searches ways and levels in each of the `regions`. `found` is what the other phases decided.
+/// Searches paths and levels in each of the `regions`. `found` has the decisions of the other phases.
 pub(crate) fn refine_plan(
     traffic: &IndexedTraffic<'_>,
     policy: &Policy,
@@ -71,18 +71,21 @@ pub(crate) fn search_levels(
     found
 }
 
-/// The regions that are searched: few jobs, at least two, and all of them free enough. Jobs of one
-/// meet no others.
+/// The regions that are searched: at least two jobs, at most `MAX_JOBS`, none below its throughput
+/// floor. Jobs of a region share links with no others.
 pub(crate) fn searchable_regions(traffic: &IndexedTraffic<'_>, policy: &Policy) -> Vec<Vec<usize>> {
     if budget_per_job(traffic, policy) < MIN_EVENTS_PER_JOB {
         return Vec::new();
     }
-    let is_free = |job: &usize| {
-        let rule = policy.override_for(traffic.jobs[*job]);
-        !rule.is_some_and(|rule| levels::is_below_throughput_floor(traffic.jobs[*job], rule))
-    };
     let mut regions = regions::find_regions(traffic);
-    regions.retain(|region| (2..=MAX_JOBS).contains(&region.len()) && region.iter().all(is_free));
+    regions.retain(|region| {
+        (2..=MAX_JOBS).contains(&region.len())
+            && region.iter().all(|job| {
+                let rule = policy.override_for(traffic.jobs[*job]);
+                !rule
+                    .is_some_and(|rule| levels::is_below_throughput_floor(traffic.jobs[*job], rule))
+            })
+    });
     regions
 }
 
@@ -98,8 +101,7 @@ fn region_tasks<'a>(
     regions: Vec<Vec<usize>>,
 ) -> impl Iterator<Item = RegionTask<'a>> {
     let each = budget_per_job(traffic, policy);
-    let regions = regions.into_iter();
-    regions.map(move |region| RegionTask::new(traffic, policy, region, each))
+    regions.into_iter().map(move |region| RegionTask::new(traffic, policy, region, each))
 }
 
 /// One region with its search.
@@ -112,11 +114,11 @@ struct RegionTask<'a> {
     budget: u64,
 }
 
-/// What is in force in a region.
+/// The position in force in a region.
 enum CurrentPosition {
     /// Every flow has a path that it had before.
     Complete(SearchPosition),
-    /// Some flows run, others are new and stand where the other phases put them.
+    /// Some flows run; others are new and on the paths of the other phases.
     Partial(SearchPosition),
     /// Nothing runs.
     NoneRunning(SearchPosition),
@@ -129,15 +131,15 @@ impl<'a> RegionTask<'a> {
         jobs: Vec<usize>,
         each: u64,
     ) -> Self {
-        let given = policy.job_levels();
-        let players = jobs.iter().map(|job| searched_job(traffic, policy, &given, *job));
+        let job_levels = policy.job_levels();
+        let searched = jobs.iter().map(|job| searched_job(traffic, policy, &job_levels, *job));
         Self {
-            space: SearchSpace::new(traffic.fabric, players.collect()),
+            space: SearchSpace::new(traffic.fabric, searched.collect()),
             budget: each * jobs.len() as u64,
             traffic,
             policy,
             jobs,
-            job_levels: given,
+            job_levels,
         }
     }
 
@@ -147,22 +149,28 @@ impl<'a> RegionTask<'a> {
         choices.map(|choice| self.traffic.spans[self.jobs[choice.job]].start + choice.flow)
     }
 
-    /// `found` as a position; a flow without a path counts as on the first way.
+    /// `found` as a position; a flow without a path counts as on the first option.
     fn position_of(&self, found: &SearchResult) -> SearchPosition {
-        let option = |flow: usize| self.option_of(flow, &found.paths[flow]).unwrap_or(0);
         SearchPosition {
-            options: self.chosen_flows().map(option).collect(),
+            options: self
+                .chosen_flows()
+                .map(|flow| self.option_of(flow, &found.paths[flow]).unwrap_or(0))
+                .collect(),
             levels: self.level_indices(|job| found.levels[job]),
         }
     }
 
+    /// Levels as indices into the levels that jobs may have, within the bounds of each job.
     fn level_indices(&self, level: impl Fn(usize) -> u8) -> Vec<u8> {
-        let level = |(player, job): (&SearchedJob<'_>, &usize)| {
-            let at = self.job_levels.partition_point(|given| *given < level(*job));
-            let level = u8::try_from(at).unwrap_or(u8::MAX);
-            level.clamp(*player.levels.start(), *player.levels.end())
-        };
-        self.space.jobs.iter().zip(&self.jobs).map(level).collect()
+        self.space
+            .jobs
+            .iter()
+            .zip(&self.jobs)
+            .map(|(searched, job)| {
+                let at = self.job_levels.partition_point(|given| *given < level(*job));
+                to_level(at).clamp(*searched.levels.start(), *searched.levels.end())
+            })
+            .collect()
     }
 
     fn option_of(&self, flow: usize, path: &[LinkId]) -> Option<usize> {
@@ -175,13 +183,13 @@ impl<'a> RegionTask<'a> {
         segments.position(|other| same_ends && other[..] == *segment)
     }
 
-    /// What `previous` says where it says something, else `found`.
+    /// The position of `previous` where it has one, else of `found`.
     fn current_position(
         &self,
         previous: &PreviousPlan<'_>,
         found: &SearchResult,
     ) -> CurrentPosition {
-        let had: Vec<Option<usize>> = self
+        let options: Vec<Option<usize>> = self
             .chosen_flows()
             .map(|flow| self.option_of(flow, previous.flow_path(&self.traffic.flows[flow])?))
             .collect();
@@ -190,27 +198,27 @@ impl<'a> RegionTask<'a> {
         if all_levels {
             position.levels = self.level_indices(|job| previous.job_level(job).unwrap_or(0));
         }
-        if had.iter().all(Option::is_none) {
-            return if all_levels && had.is_empty() {
+        if options.iter().all(Option::is_none) {
+            return if all_levels && options.is_empty() {
                 CurrentPosition::Complete(position)
             } else {
                 CurrentPosition::NoneRunning(position)
             };
         }
-        match had.iter().copied().collect::<Option<Vec<usize>>>() {
+        match options.into_iter().collect::<Option<Vec<usize>>>() {
             Some(options) => CurrentPosition::Complete(SearchPosition { options, ..position }),
             None => CurrentPosition::Partial(position),
         }
     }
 
-    /// The position to take; none if nothing can be judged within the budget.
+    /// The position to take; none if nothing can be evaluated within the budget.
     fn best_position(&self, in_force: &CurrentPosition) -> Option<ValuedPosition> {
         let mut search = RegionSearch::new(&self.space, self.budget);
         let (CurrentPosition::Complete(position)
         | CurrentPosition::Partial(position)
         | CurrentPosition::NoneRunning(position)) = in_force;
-        let standing = search.improve_levels(position)?;
-        let total: f64 = self.space.jobs.iter().map(|player| player.worth).sum();
+        let current = search.improve_levels(position)?;
+        let total: f64 = self.space.jobs.iter().map(|job| job.worth).sum();
         let price = match in_force {
             CurrentPosition::NoneRunning(_) => 0.0,
             CurrentPosition::Complete(_) | CurrentPosition::Partial(_) => {
@@ -218,13 +226,13 @@ impl<'a> RegionTask<'a> {
             }
         };
         let is_done =
-            standing.value >= search.value_bound() || self.policy.paths == PathMethod::Greedy;
+            current.value >= search.value_bound() || self.policy.paths == PathMethod::Greedy;
         if is_done || self.space.choices.is_empty() {
-            return Some(standing);
+            return Some(current);
         }
-        let other = search.search_from_scratch();
-        let other = other.filter(|other| other.value > standing.value + price);
-        Some(other.unwrap_or(standing))
+        let other =
+            search.search_from_scratch().filter(|other| other.value > current.value + price);
+        Some(other.unwrap_or(current))
     }
 
     fn apply_position(&self, position: &SearchPosition, found: &mut SearchResult) {
@@ -237,38 +245,44 @@ impl<'a> RegionTask<'a> {
         for (job, level) in self.jobs.iter().zip(&position.levels) {
             found.levels[*job] = self.job_levels[usize::from(*level)];
         }
-        let is_free = |job: &usize| {
-            let rule = self.policy.override_for(self.traffic.jobs[*job]);
-            !rule.is_some_and(JobOverride::bounds_level)
-        };
-        found.searched.push(self.jobs.iter().copied().filter(is_free).collect());
+        found.searched.push(
+            self.jobs
+                .iter()
+                .copied()
+                .filter(|job| {
+                    let rule = self.policy.override_for(self.traffic.jobs[*job]);
+                    !rule.is_some_and(JobOverride::bounds_level)
+                })
+                .collect(),
+        );
     }
 }
 
 fn searched_job<'a>(
     traffic: &'a IndexedTraffic<'_>,
     policy: &Policy,
-    given: &[u8],
+    job_levels: &[u8],
     job: usize,
 ) -> SearchedJob<'a> {
     let of = traffic.jobs[job];
     let flows = traffic.flows[traffic.spans[job].clone()].iter();
-    let stream = |flow: &'a crate::traffic::RoutableFlow<'_>| SearchedFlow {
-        bytes: flow.flow.bytes,
-        ends: (flow.up, flow.down),
-        segments: traffic.segments(flow),
-    };
     SearchedJob {
         compute_seconds: of.compute_seconds,
         overlap_from: of.overlap_from,
         worth: job_worth(of, policy),
-        levels: allowed_levels(of, policy, given),
-        flows: flows.map(stream).collect(),
+        levels: allowed_levels(of, policy, job_levels),
+        flows: flows
+            .map(|flow| SearchedFlow {
+                bytes: flow.flow.bytes,
+                ends: (flow.up, flow.down),
+                segments: traffic.segments(flow),
+            })
+            .collect(),
     }
 }
 
-/// What it counts that all GPUs of a job compute: its GPUs, or for a fair policy its slowdown too,
-/// weighed as its priority is (Crux §7.2).
+/// Value of all GPUs of a job computing: their number, or for a fair policy its slowdown too,
+/// weighted like its priority (Crux §7.2).
 fn job_worth(job: &Job, policy: &Policy) -> f64 {
     let weight = policy.override_for(job).map_or(1.0, |rule| rule.weight);
     let fair = (1.0 - policy.fairness) + policy.fairness * job.recent_slowdown;
@@ -276,9 +290,8 @@ fn job_worth(job: &Job, policy: &Policy) -> f64 {
 }
 
 /// Levels that policy lets the job have.
-fn allowed_levels(job: &Job, policy: &Policy, given: &[u8]) -> std::ops::RangeInclusive<u8> {
-    let at = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
-    let highest = at(given.len() - 1);
+fn allowed_levels(job: &Job, policy: &Policy, job_levels: &[u8]) -> std::ops::RangeInclusive<u8> {
+    let highest = to_level(job_levels.len() - 1);
     let Some(rule) = policy.override_for(job) else {
         return 0..=highest;
     };
@@ -287,7 +300,11 @@ fn allowed_levels(job: &Job, policy: &Policy, given: &[u8]) -> std::ops::RangeIn
     }
     let least = rule.min_level.unwrap_or(0);
     let most = rule.max_level.unwrap_or(u8::MAX);
-    let low = at(given.partition_point(|level| *level < least)).min(highest);
-    let above = at(given.partition_point(|level| *level <= most));
+    let low = to_level(job_levels.partition_point(|level| *level < least)).min(highest);
+    let above = to_level(job_levels.partition_point(|level| *level <= most));
     low..=above.saturating_sub(1).max(low)
+}
+
+fn to_level(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
 }

@@ -1,7 +1,7 @@
-//! What a search is about: jobs with what a GPU-second of each counts, and the ways of their flows.
+//! The space of a search: jobs with the worth of their GPU-seconds, and the paths of their flows.
 //!
-//! A search knows nothing of plans. Jobs are players, flows with several ways are choices, and both
-//! are numbers here; so the phases before and after may change without it.
+//! A search does not depend on plans. Jobs, and flows with several paths (choices), are plain
+//! indices here, so the phases before and after it can change without it.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ pub(crate) struct SearchedJob<'a> {
     pub(crate) compute_seconds: f64,
     /// `o_j`.
     pub(crate) overlap_from: f64,
-    /// What it counts when all its GPUs compute.
+    /// Its value while all its GPUs compute.
     pub(crate) worth: f64,
     /// Levels it may have.
     pub(crate) levels: RangeInclusive<u8>,
@@ -29,34 +29,34 @@ pub(crate) struct SearchedFlow<'a> {
     pub(crate) bytes: f64,
     /// Its first and its last link.
     pub(crate) ends: (LinkId, LinkId),
-    /// The ways between them; none where there is no path.
+    /// The paths between them; none where there is no path.
     pub(crate) segments: &'a [Vec<LinkId>],
 }
 
-/// The players of a search and all that they could do.
+/// The jobs of a search and all their options.
 #[derive(Debug)]
 pub(super) struct SearchSpace<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) jobs: Vec<SearchedJob<'a>>,
-    /// Streams with more than one way, by player.
+    /// Flows with more than one path, by job.
     pub(super) choices: Vec<PathChoice>,
-    /// Whole paths by player, stream and segment.
+    /// Whole paths by job, flow and segment.
     pub(super) paths: Vec<Vec<Vec<Vec<LinkId>>>>,
-    /// Choice of each stream, by player; none where there is only one way.
+    /// Choice of each flow, by job; none where there is only one path.
     pub(super) choice_of: Vec<Vec<Option<usize>>>,
 }
 
-/// A stream with more than one way.
+/// A flow with more than one path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathChoice {
     pub(super) job: usize,
-    /// Position among the player's streams.
+    /// Position among the job's flows.
     pub(super) flow: usize,
-    /// Number of ways.
+    /// Number of paths.
     pub(super) options: usize,
 }
 
-/// A way for every choice, a level for every player.
+/// A path for every choice, a level for every job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SearchPosition {
     pub(super) options: Vec<usize>,
@@ -64,57 +64,58 @@ pub(super) struct SearchPosition {
 }
 
 impl<'a> SearchSpace<'a> {
-    pub(super) fn new(fabric: &'a Fabric, players: Vec<SearchedJob<'a>>) -> Self {
-        let mut setting = Self {
+    pub(super) fn new(fabric: &'a Fabric, jobs: Vec<SearchedJob<'a>>) -> Self {
+        let mut space = Self {
             fabric,
             jobs: Vec::new(),
             choices: Vec::new(),
             paths: Vec::new(),
             choice_of: Vec::new(),
         };
-        for player in players {
-            setting.add_job(player);
+        for job in jobs {
+            space.add_job(job);
         }
-        setting
+        space
     }
 
-    fn add_job(&mut self, player: SearchedJob<'a>) {
-        let mut choice_of = vec![None; player.flows.len()];
-        for (position, stream) in player.flows.iter().enumerate() {
-            if stream.segments.len() > 1 && stream.bytes > 0.0 {
+    fn add_job(&mut self, job: SearchedJob<'a>) {
+        let mut choice_of = vec![None; job.flows.len()];
+        for (position, flow) in job.flows.iter().enumerate() {
+            if flow.segments.len() > 1 && flow.bytes > 0.0 {
                 choice_of[position] = Some(self.choices.len());
                 self.choices.push(PathChoice {
                     job: self.jobs.len(),
                     flow: position,
-                    options: stream.segments.len(),
+                    options: flow.segments.len(),
                 });
             }
         }
-        let whole = |stream: &SearchedFlow<'_>| -> Vec<Vec<LinkId>> {
-            let (up, down) = stream.ends;
-            let path = |segment: &Vec<LinkId>| [&[up], &segment[..], &[down]].concat();
-            stream.segments.iter().map(path).collect()
-        };
-        self.paths.push(player.flows.iter().map(whole).collect());
+        self.paths.push(
+            job.flows
+                .iter()
+                .map(|flow| -> Vec<Vec<LinkId>> {
+                    let (up, down) = flow.ends;
+                    flow.segments
+                        .iter()
+                        .map(|segment| [&[up], &segment[..], &[down]].concat())
+                        .collect()
+                })
+                .collect(),
+        );
         self.choice_of.push(choice_of);
-        self.jobs.push(player);
+        self.jobs.push(job);
     }
 
-    /// Combinations of ways; saturates.
+    /// Combinations of paths; saturates.
     pub(super) fn combination_count(&self) -> u64 {
         let options = self.choices.iter().map(|choice| choice.options as u64);
         options.fold(1, u64::saturating_mul)
     }
 
-    /// The path of a stream in `options`; none where there is no way.
-    pub(super) fn path_of(
-        &self,
-        player: usize,
-        stream: usize,
-        options: &[usize],
-    ) -> Option<&[LinkId]> {
-        let option = self.choice_of[player][stream].map_or(0, |choice| options[choice]);
-        self.paths[player][stream].get(option).map(Vec::as_slice)
+    /// The path of a flow in `options`; none where there is none.
+    pub(super) fn path_of(&self, job: usize, flow: usize, options: &[usize]) -> Option<&[LinkId]> {
+        let option = self.choice_of[job][flow].map_or(0, |choice| options[choice]);
+        self.paths[job][flow].get(option).map(Vec::as_slice)
     }
 
     /// Bytes/s of a link.

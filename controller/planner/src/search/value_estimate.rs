@@ -1,8 +1,8 @@
-//! A cheap estimate of what ways are worth, to choose which ones the fluid model should judge.
+//! A cheap estimate of the value of paths, to choose those that the fluid model evaluates.
 //!
-//! Players in the order of their worth take what links have left, as if their bytes were spread
+//! Jobs in the order of their worth take what links have left, as if their bytes were spread
 //! evenly over time: `t_j = max over e of M_{j,e} / (B_e * free_e)`, `T_j` follows, and every link
-//! is then busy for `M_{j,e} / (B_e * T_j)` more. Phases do not enter, so it is no judge.
+//! is then busy for `M_{j,e} / (B_e * T_j)` more. It ignores phases, so it only ranks.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use topology::LinkId;
 
 use super::search_space::SearchSpace;
 
-/// A link always has this share left, so that a job behind others crawls and does not stand.
+/// A link always has this share left, so that a job behind others is slow and not infinitely slow.
 const LEAST_FREE: f64 = 0.02;
 
 /// Seconds of link in an iteration, by number of the link.
 type LinkUses = Vec<(usize, f64)>;
 
-/// The estimate for a setting, ready to be asked about many combinations.
+/// The estimate for a search space, reusable for many combinations.
 #[derive(Debug)]
 pub(super) struct ValueEstimate {
     /// By descending worth of a second of link.
     jobs: Vec<JobEstimate>,
-    /// Share of time that is left on each link, and seconds that the player at hand wants of it.
+    /// Share of time left on each link, and seconds of it that the current job wants.
     free_share: Vec<f64>,
     wanted_seconds: Vec<f64>,
 }
@@ -32,13 +32,13 @@ struct JobEstimate {
     compute_seconds: f64,
     flow_start_seconds: f64,
     worth: f64,
-    /// What no choice changes.
+    /// Uses that no choice changes.
     fixed: LinkUses,
-    /// Choices with what each option uses.
+    /// Choices with the uses of each option.
     choices: Vec<(usize, Vec<LinkUses>)>,
 }
 
-/// Numbers of links, in the order in which they are first asked for.
+/// Dense numbers of links, in the order of first use.
 #[derive(Default)]
 struct LinkNumbers(BTreeMap<LinkId, usize>);
 
@@ -50,40 +50,39 @@ impl LinkNumbers {
 }
 
 impl ValueEstimate {
-    pub(super) fn new(setting: &SearchSpace<'_>) -> Self {
+    pub(super) fn new(space: &SearchSpace<'_>) -> Self {
         let mut numbers = LinkNumbers::default();
-        let players = 0..setting.jobs.len();
-        let mut players: Vec<JobEstimate> =
-            players.map(|player| JobEstimate::new(setting, player, &mut numbers)).collect();
-        players.sort_by(|a, b| b.link_second_value().total_cmp(&a.link_second_value()));
+        let mut jobs: Vec<JobEstimate> =
+            (0..space.jobs.len()).map(|job| JobEstimate::new(space, job, &mut numbers)).collect();
+        jobs.sort_by(|a, b| b.link_second_value().total_cmp(&a.link_second_value()));
         let links = numbers.0.len();
-        Self { jobs: players, free_share: vec![1.0; links], wanted_seconds: vec![0.0; links] }
+        Self { jobs, free_share: vec![1.0; links], wanted_seconds: vec![0.0; links] }
     }
 
-    /// Players by descending worth of a second of link.
+    /// Jobs by descending worth of a second of link.
     pub(super) fn ranked_jobs(&self) -> Vec<usize> {
-        self.jobs.iter().map(|timing| timing.job).collect()
+        self.jobs.iter().map(|estimate| estimate.job).collect()
     }
 
-    /// Worth of the GPUs that would compute if every job were alone and its ways as good as can be.
+    /// Worth of the computing GPUs if every job were alone on the best possible paths.
     pub(super) fn upper_bound(&self) -> f64 {
         self.jobs.iter().map(JobEstimate::value_alone).sum()
     }
 
-    /// Worth of the GPUs that compute, on average.
+    /// Estimated mean worth of the GPUs that compute.
     pub(super) fn estimate_value(&mut self, options: &[usize]) -> f64 {
         self.free_share.fill(1.0);
         let mut sum = 0.0;
-        for player in &self.jobs {
+        for job in &self.jobs {
             let mut seconds = 0.0_f64;
-            for (link, wanted) in player.link_uses(options) {
+            for (link, wanted) in job.link_uses(options) {
                 self.wanted_seconds[*link] += wanted;
                 let free = self.free_share[*link].max(LEAST_FREE);
                 seconds = seconds.max(self.wanted_seconds[*link] / free);
             }
-            let period = player.compute_seconds.max(player.flow_start_seconds + seconds);
-            sum += player.worth * player.compute_seconds / period;
-            for (link, wanted) in player.link_uses(options) {
+            let period = job.compute_seconds.max(job.flow_start_seconds + seconds);
+            sum += job.worth * job.compute_seconds / period;
+            for (link, wanted) in job.link_uses(options) {
                 self.wanted_seconds[*link] = 0.0;
                 self.free_share[*link] -= wanted / period;
             }
@@ -93,34 +92,40 @@ impl ValueEstimate {
 }
 
 impl JobEstimate {
-    fn new(setting: &SearchSpace<'_>, player: usize, numbers: &mut LinkNumbers) -> Self {
-        let of = &setting.jobs[player];
+    fn new(space: &SearchSpace<'_>, job: usize, numbers: &mut LinkNumbers) -> Self {
+        let of = &space.jobs[job];
         let mut fixed: BTreeMap<usize, f64> = BTreeMap::new();
-        for (stream, choice) in of.flows.iter().zip(&setting.choice_of[player]) {
-            let sole = match (choice, stream.segments) {
+        for (flow, choice) in of.flows.iter().zip(&space.choice_of[job]) {
+            let sole = match (choice, flow.segments) {
                 (_, []) => continue,
                 (Some(_), _) => &[],
                 (None, [sole, ..]) => &sole[..],
             };
-            for link in [stream.ends.0, stream.ends.1].iter().chain(sole) {
-                let seconds = stream.bytes / setting.link_capacity(*link);
+            for link in [flow.ends.0, flow.ends.1].iter().chain(sole) {
+                let seconds = flow.bytes / space.link_capacity(*link);
                 *fixed.entry(numbers.number_of(*link)).or_default() += seconds;
             }
         }
-        let choices = setting.choices.iter().enumerate();
-        let choices = choices.filter(|(_, choice)| choice.job == player);
-        let choices = choices.map(|(number, choice)| {
-            let stream = &of.flows[choice.flow];
-            let segments = stream.segments.iter();
-            let mut seconds = |link: &LinkId| {
-                (numbers.number_of(*link), stream.bytes / setting.link_capacity(*link))
-            };
-            let uses = segments.map(|segment| segment.iter().map(&mut seconds).collect());
-            (number, uses.collect())
-        });
-        let choices = choices.collect();
+        let choices = space
+            .choices
+            .iter()
+            .enumerate()
+            .filter(|(_, choice)| choice.job == job)
+            .map(|(number, choice)| {
+                let flow = &of.flows[choice.flow];
+                let uses = flow.segments.iter().map(|segment| {
+                    segment
+                        .iter()
+                        .map(|link| {
+                            (numbers.number_of(*link), flow.bytes / space.link_capacity(*link))
+                        })
+                        .collect()
+                });
+                (number, uses.collect())
+            })
+            .collect();
         Self {
-            job: player,
+            job,
             compute_seconds: of.compute_seconds,
             flow_start_seconds: of.overlap_from * of.compute_seconds,
             worth: of.worth,
@@ -135,7 +140,7 @@ impl JobEstimate {
         seconds.fold(0.0, f64::max)
     }
 
-    /// What a second of link at the best is worth.
+    /// Worth of a second of link on the best paths.
     fn link_second_value(&self) -> f64 {
         self.worth * self.compute_seconds / self.fixed_seconds().max(f64::MIN_POSITIVE)
     }
@@ -146,8 +151,7 @@ impl JobEstimate {
     }
 
     fn link_uses<'a>(&'a self, options: &'a [usize]) -> impl Iterator<Item = &'a (usize, f64)> {
-        let chosen = self.choices.iter();
-        let chosen = chosen.flat_map(|(choice, uses)| &uses[options[*choice]]);
+        let chosen = self.choices.iter().flat_map(|(choice, uses)| &uses[options[*choice]]);
         self.fixed.iter().chain(chosen)
     }
 }
