@@ -1,8 +1,8 @@
-//! The least that traffic must put on its busiest link, whatever paths are chosen.
+//! A lower bound of the load of the busiest link, whatever paths are chosen.
 //!
-//! Four things no choice can change: what a host link or an only way carries; what leaves and
-//! enters a leaf, or a pod, over all the links there are for it; what goes from one leaf to another
-//! over the links that lead there; and that a flow is not split. The largest of them is a lower
+//! No choice can change four things: the load of a host link or of a link in every path; what leaves
+//! and enters a leaf, or a pod, over all its links; what goes from one leaf to another over the
+//! links that lead there; and that a flow is not split. The largest of them is a lower
 //! bound of the largest link load. Amounts in bytes give seconds (`t_j` at best), amounts in bytes
 //! per second give a load.
 
@@ -14,7 +14,7 @@ use crate::path_tables::PathTables;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::{FlowRoute, LeafPair};
 
-/// Traffic added up so far, by what no choice of paths can change.
+/// Sums of the traffic so far, by the four things that no choice of paths can change.
 #[derive(Debug)]
 pub(crate) struct LoadLowerBound<'a> {
     tables: &'a PathTables,
@@ -24,7 +24,7 @@ pub(crate) struct LoadLowerBound<'a> {
     leaving_pods: SparseSums,
     entering_pods: SparseSums,
     /// Amount and capacity between leaves that do not reach each other over all their links; where
-    /// they do, what leaves a leaf bounds more.
+    /// they do, the sum that leaves a leaf is the tighter bound.
     between: BTreeMap<(SwitchId, SwitchId), (f64, f64)>,
     largest_single: f64,
 }
@@ -45,16 +45,16 @@ impl<'a> LoadLowerBound<'a> {
         }
     }
 
-    /// No traffic again.
+    /// Removes all traffic.
     pub(crate) fn clear(&mut self) {
-        for tally in [
+        for sums in [
             &mut self.unavoidable,
             &mut self.leaving,
             &mut self.entering,
             &mut self.leaving_pods,
             &mut self.entering_pods,
         ] {
-            tally.clear();
+            sums.clear();
         }
         self.between.clear();
         self.largest_single = 0.0;

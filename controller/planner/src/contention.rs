@@ -1,4 +1,4 @@
-//! Which jobs meet on a link, and the contention DAG that compression cuts (Crux §4.3).
+//! Which jobs share a link, and the contention DAG that compression cuts (Crux §4.3).
 //!
 //! Nodes are places in the order of priority, so every edge leads from a smaller to a larger number
 //! and the order itself is a topological one.
@@ -58,28 +58,28 @@ fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
 struct LinkVisitors {
     /// The last visitor of each link.
     last: Vec<u32>,
-    /// Job, and who came to the link before.
+    /// Job, and index of the visit before it on the same link.
     visits: Vec<(u32, u32)>,
 }
 
-/// Nobody came before.
-const NOBODY: u32 = u32::MAX;
+/// No earlier visit.
+const NO_VISIT: u32 = u32::MAX;
 
 impl LinkVisitors {
     fn new(links: usize) -> Self {
-        Self { last: vec![NOBODY; links], visits: Vec::new() }
+        Self { last: vec![NO_VISIT; links], visits: Vec::new() }
     }
 
-    /// A job comes to a link and is told who is there. Jobs come one after the other, so one that
-    /// is there already is the last.
-    fn add_visit(&mut self, link: usize, job: u32, mut tell: impl FnMut(u32)) {
+    /// Adds a job to a link and calls `visit` with every job there. Jobs are added one after the
+    /// other, so a job that is there already is the last.
+    fn add_visit(&mut self, link: usize, job: u32, mut visit: impl FnMut(u32)) {
         let before = self.last[link];
         if self.visits.get(before as usize).is_some_and(|last| last.0 == job) {
             return;
         }
         let mut at = before;
         while let Some((other, earlier)) = self.visits.get(at as usize) {
-            tell(*other);
+            visit(*other);
             at = *earlier;
         }
         self.last[link] = self.visits.len() as u32;
@@ -87,14 +87,14 @@ impl LinkVisitors {
     }
 }
 
-/// Two jobs that meet, the one above in priority first.
+/// Two jobs that share a link, the one above in priority first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContentionEdge {
     /// Node of the job with the higher priority.
     pub above: usize,
     /// Node of the other; larger than `above`.
     pub below: usize,
-    /// What is lost if both are in one level: the intensity of the job above, FLOP/s.
+    /// The loss if both are in one level: the intensity of the job above, FLOP/s.
     pub weight: f64,
 }
 
@@ -131,7 +131,7 @@ impl ContentionDag {
         }
     }
 
-    /// Every node above the next, for as many levels as there are jobs.
+    /// A chain: every node above the next, for as many levels as there are jobs.
     pub(crate) fn from_chain(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
         let edges = weights
@@ -147,7 +147,7 @@ impl ContentionDag {
         self.edges.iter().map(|edge| edge.weight).sum()
     }
 
-    /// Weight of the edges whose jobs `levels` (by node) tells apart, the higher one above.
+    /// Weight of the edges between different `levels` (by node), the higher one above.
     pub fn cut_weight(&self, levels: &[u8]) -> f64 {
         let cut = self.edges.iter().filter(|edge| levels[edge.above] > levels[edge.below]);
         cut.map(|edge| edge.weight).sum()

@@ -1,9 +1,9 @@
-//! From paths to a plan: priorities, levels, what the fluid model changes, and pins.
+//! From paths to a plan: priorities, levels, the search in the fluid model, and pins.
 //!
-//! Both paths to a plan end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which chooses
-//! those that an event concerns. That is why they agree.
+//! Both planners end here: `plan`, which chooses all paths, and [`IncrementalPlanner`], which chooses
+//! those that an event affects. Their plans therefore agree.
 //!
-//! [`IncrementalPlanner`]: crate::Standing
+//! [`IncrementalPlanner`]: crate::IncrementalPlanner
 
 use topology::LinkPath;
 
@@ -17,7 +17,7 @@ use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 use crate::{path_selection, pins};
 
-/// What a plan is decided from, beside paths.
+/// Input of a plan, apart from paths.
 pub(crate) struct PlanContext<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
     pub(crate) policy: &'a Policy,
@@ -25,11 +25,11 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) corrections: &'a CorrectionCache,
 }
 
-/// A plan, and how its jobs are ranked.
+/// A plan with the ranking of its jobs.
 pub(crate) struct DecidedPlan {
     pub(crate) plan: Plan,
     pub(crate) ranking: JobRanking,
-    /// Whether the fluid model had a say.
+    /// Whether a search changed or confirmed anything.
     pub(crate) is_searched: bool,
 }
 
@@ -37,16 +37,17 @@ impl PlanContext<'_> {
     /// The plan on `paths`, by flow; its generation is for [`Plan::succeeding`].
     pub(crate) fn decide_plan(&self, paths: Vec<LinkPath>) -> DecidedPlan {
         let Self { traffic, policy, previous, corrections } = *self;
-        // Crux §4.2 and §4.3: intensity on those paths, corrected, is priority; then few levels
-        // for many priorities, told apart where it matters most.
+        // Crux §4.2 and §4.3: the corrected intensity on those paths is the priority; then few levels
+        // for many priorities, separated where it matters most.
         let mut ranking = JobRanking::new(traffic, &paths, policy, corrections);
         let regions = search::searchable_regions(traffic, policy);
         let levels = ranking.assign_levels(traffic, policy, previous, &regions.concat());
 
-        // Beyond the paper: where few jobs meet, the fluid model judges paths and levels.
-        let found = SearchResult::new(paths, levels);
-        let found = search::refine_plan(traffic, policy, previous, regions, found);
+        // Beyond the paper: where few jobs share links, the fluid model evaluates paths and levels.
+        let unsearched = SearchResult::new(paths, levels);
+        let found = search::refine_plan(traffic, policy, previous, regions, unsearched);
         let is_searched = !found.searched.is_empty();
+        // Demands depend on the paths, so a search that changed them asks for a new ranking.
         if is_searched {
             ranking = JobRanking::new(traffic, &found.paths, policy, corrections);
             ranking = ranking.with_searched(&found.levels, &found.searched);
@@ -66,7 +67,7 @@ impl PlanContext<'_> {
         DecidedPlan { plan: decisions.build_plan(&pinned, policy.levels), ranking, is_searched }
     }
 
-    /// Why `plan`, whose jobs rank so, is as it is.
+    /// The report on `plan`, whose jobs have this `ranking`.
     pub(crate) fn build_report(&self, plan: &Plan, ranking: &JobRanking) -> PlanReport {
         let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
         order.sort_by_key(|job| plan.jobs[*job].rank);

@@ -1,9 +1,9 @@
-//! A plan that stands while jobs come and go: an event costs what it touches.
+//! Incremental planning: a plan kept up to date while jobs come and go, at the cost of the change.
 //!
-//! The decision: a [`IncrementalPlanner`] is no other planner. It keeps the state that `plan` builds and
-//! throws away (where flows are, how busy that makes links, when what changed), so that after an
-//! event only flows that something changed for are looked at again, and its plan is the one that
-//! `plan` would make of all jobs and the plan before. A test holds it to that.
+//! The decision: an [`IncrementalPlanner`] is not a second planner. It keeps the state that `plan`
+//! builds and discards (paths of the flows, load of the links, times of the changes). After an event
+//! it examines only flows for which something changed, and its plan is the one that `plan` would
+//! make of all jobs and the previous plan. A property test verifies that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::priority::CorrectionCache;
 use crate::report::PlanReport;
 use crate::traffic::{IndexedTraffic, JobRoutes, RouteFinder};
 
-/// An event that cannot be.
+/// An event that contradicts the present jobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobEventError {
-    /// A job arrives that is there.
-    #[error("job {0} arrives and is there already")]
+    /// An arriving job has the name of a present one.
+    #[error("cannot add job {0}: a job of that name is present; remove it first")]
     AlreadyPresent(JobId),
-    /// A job departs that is not there.
-    #[error("job {0} departs and is not there")]
+    /// A departing job is not present.
+    #[error("cannot remove job {0}: no job of that name is present")]
     Absent(JobId),
 }
 
@@ -46,7 +46,7 @@ pub struct IncrementalPlanner {
     previous: Option<Plan>,
 }
 
-/// A job that is there.
+/// A present job with its routes and its slot in the assignment.
 #[derive(Debug)]
 struct PresentJob {
     job: Job,
@@ -58,18 +58,22 @@ impl IncrementalPlanner {
     /// The plan for `input` under `policy`, `previous` being in force, ready for events.
     pub fn new(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> Self {
         let traffic = IndexedTraffic::new(input);
-        let had = PreviousPlan::new(&traffic, previous);
-        let assignment = path_selection::select_paths(&traffic, &had, policy);
+        let in_force = PreviousPlan::new(&traffic, previous);
+        let assignment = path_selection::select_paths(&traffic, &in_force, policy);
         let corrections = CorrectionCache::default();
-        let context =
-            PlanContext { traffic: &traffic, policy, previous: &had, corrections: &corrections };
+        let context = PlanContext {
+            traffic: &traffic,
+            policy,
+            previous: &in_force,
+            corrections: &corrections,
+        };
         let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));
         let members = traffic.jobs.iter().zip(&traffic.routes).enumerate();
         let jobs = members.map(|(job_slot, (job, routes))| {
             let member = PresentJob { job: (*job).clone(), routes: Arc::clone(routes), job_slot };
             (job.id.clone(), member)
         });
-        let mut standing = Self {
+        let mut planner = Self {
             jobs: jobs.collect(),
             tables: Arc::clone(&traffic.tables),
             fabric: input.fabric.clone(),
@@ -79,8 +83,8 @@ impl IncrementalPlanner {
             corrections,
             previous: previous.cloned(),
         };
-        standing.adopt_plan(decided.is_searched);
-        standing
+        planner.adopt_plan(decided.is_searched);
+        planner
     }
 
     /// The plan in force.
@@ -88,14 +92,14 @@ impl IncrementalPlanner {
         &self.plan
     }
 
-    /// Why it is so; what moved is relative to the plan before the last event.
+    /// The report on it; moved flows are relative to the plan before the last event.
     pub fn report(&self) -> PlanReport {
-        let traffic = present_traffic(&self.fabric, &self.tables, &self.jobs);
-        let had = PreviousPlan::new(&traffic, self.previous.as_ref());
+        let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
+        let in_force = PreviousPlan::new(&traffic, self.previous.as_ref());
         let context = PlanContext {
             traffic: &traffic,
             policy: &self.policy,
-            previous: &had,
+            previous: &in_force,
             corrections: &self.corrections,
         };
         let paths: Vec<_> = self.plan.flows.iter().map(|flow| flow.links).collect();
@@ -140,12 +144,12 @@ impl IncrementalPlanner {
             .collect();
         path_selection::assign_and_improve(&mut self.assignment, &order, &self.policy);
 
-        let traffic = present_traffic(&self.fabric, &self.tables, &self.jobs);
-        let had = PreviousPlan::new(&traffic, Some(&self.plan));
+        let traffic = index_traffic(&self.fabric, &self.tables, &self.jobs);
+        let in_force = PreviousPlan::new(&traffic, Some(&self.plan));
         let context = PlanContext {
             traffic: &traffic,
             policy: &self.policy,
-            previous: &had,
+            previous: &in_force,
             corrections: &self.corrections,
         };
         let decided = context.decide_plan(self.assignment.paths_of(job_slots));
@@ -154,10 +158,11 @@ impl IncrementalPlanner {
         self.adopt_plan(decided.is_searched);
     }
 
-    /// Makes the state that of the plan in force.
+    /// Makes the state consistent with the plan in force.
     fn adopt_plan(&mut self, is_searched: bool) {
         self.corrections.evict_unused();
         self.assignment.mark_all_running();
+        // A search may have chosen other paths than those assigned here.
         if is_searched {
             let members = self.jobs.values();
             let mut flows = self.plan.flows.iter();
@@ -169,13 +174,16 @@ impl IncrementalPlanner {
     }
 }
 
-/// The jobs as the phases see them.
-fn present_traffic<'a>(
+/// The jobs as the phases of a plan index them.
+fn index_traffic<'a>(
     fabric: &'a Fabric,
     tables: &Arc<PathTables>,
     jobs: &'a BTreeMap<JobId, PresentJob>,
 ) -> IndexedTraffic<'a> {
-    let routes = jobs.values().map(|member| Arc::clone(&member.routes));
-    let jobs = jobs.values().map(|member| &member.job);
-    IndexedTraffic::from_routes(fabric, Arc::clone(tables), jobs.collect(), routes.collect())
+    IndexedTraffic::from_routes(
+        fabric,
+        Arc::clone(tables),
+        jobs.values().map(|member| &member.job).collect(),
+        jobs.values().map(|member| Arc::clone(&member.routes)).collect(),
+    )
 }

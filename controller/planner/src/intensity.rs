@@ -1,8 +1,8 @@
 //! GPU intensity (Crux Eq. 2): the computation that one second of a job's tightest link unblocks.
 //!
 //! `t_j` depends on the paths, and the order in which paths are chosen depends on `t_j`. So it is
-//! taken twice: first the least that any choice of paths allows (`bounds`), for the order; then on
-//! the chosen paths, for everything after.
+//! computed twice: first the least value that any choice of paths allows (`bounds`), for the order;
+//! then on the chosen paths, for everything after.
 
 use topology::{LinkId, LinkPath};
 
@@ -11,14 +11,14 @@ use crate::path_tables::PathTables;
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 
-/// What a job asks of the network.
+/// Demand of a job on the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NetworkDemand {
     /// `t_j` in seconds.
     pub(crate) bottleneck_seconds: f64,
     /// The link that takes it, where paths are chosen.
     pub(crate) bottleneck: Option<LinkId>,
-    /// `I_j` in FLOP/s; 0 for a job that sends nothing, which asks for no priority.
+    /// `I_j` in FLOP/s; 0 for a job that sends nothing, which needs no priority.
     pub(crate) intensity: f64,
     /// `T_j` in seconds: an iteration alone.
     pub(crate) iteration_seconds: f64,

@@ -1,7 +1,7 @@
 //! The phases after paths are chosen: priorities (Crux §4.2) and levels (Crux §4.3).
 //!
-//! `plan` takes them one after the other. Whoever judges a step alone, as the microbenchmark of
-//! Crux §4.4 does, gives [`RoutedInput`] the paths or the order of another step's optimum.
+//! `plan` runs them one after the other. A caller that evaluates a step alone, such as the
+//! microbenchmark of Crux §4.4, gives [`RoutedInput`] the paths or the order of another step's optimum.
 
 use topology::LinkPath;
 
@@ -15,7 +15,7 @@ use crate::priority::{self, CorrectionCache, JobPriority};
 use crate::search::{self, SearchResult};
 use crate::traffic::IndexedTraffic;
 
-/// Jobs in the order of priority that their paths give them.
+/// Jobs in the order of priority on their paths.
 #[derive(Debug)]
 pub(crate) struct JobRanking {
     pub(crate) demands: Vec<NetworkDemand>,
@@ -36,7 +36,7 @@ impl JobRanking {
         let demands = intensity::demands_on_paths(traffic, paths);
         let sharing = LinkSharing::new(traffic, paths);
         let priorities =
-            priority::assign_priorities(traffic, &demands, &sharing, (policy, corrections));
+            priority::assign_priorities(traffic, &demands, &sharing, policy, corrections);
         Self { order: priority::order_by_priority(&priorities), demands, sharing, priorities }
     }
 
@@ -59,7 +59,7 @@ impl JobRanking {
         levels::assign_levels(traffic, &ranked, policy, previous)
     }
 
-    /// The same, but that jobs searched together stand in the order of the `levels` found, in the
+    /// The ranking in which jobs that were searched together follow the `levels` found, within the
     /// places that they hold together.
     pub(crate) fn with_searched(mut self, levels: &[u8], searched: &[Vec<usize>]) -> Self {
         let mut places = priority::positions_in(&self.order);
@@ -77,7 +77,7 @@ impl JobRanking {
     }
 }
 
-/// An input whose paths are chosen.
+/// An input with chosen paths.
 #[derive(Debug)]
 pub struct RoutedInput<'a> {
     traffic: IndexedTraffic<'a>,
@@ -88,7 +88,7 @@ pub struct RoutedInput<'a> {
 
 impl<'a> RoutedInput<'a> {
     /// `input` on `paths`: one per flow, by job in the order of ids and then in the order of the
-    /// job's flows, as in [`Plan::resolve_flows`](crate::Plan::resolve_flows); empty where there is none.
+    /// job's flows, as in [`Plan::flows`](crate::Plan::flows); empty where there is none.
     pub fn new(input: &'a PlanInput, paths: Vec<LinkPath>) -> Self {
         let traffic = IndexedTraffic::new(input);
         let demands = intensity::demands_on_paths(&traffic, &paths);
@@ -108,8 +108,8 @@ impl<'a> RoutedInput<'a> {
         ranking.with_searched(&found.levels, &found.searched).order
     }
 
-    /// Level of every job, by position in the order of ids, that compression gives this `order` and
-    /// the search then makes of it, as far as policy has one search.
+    /// Level of every job, by position in the order of ids, after compression of this `order` and the
+    /// search of levels, if policy has a budget for it.
     pub fn searched_levels(&self, order: &[usize], policy: &Policy) -> Vec<u8> {
         self.search_result(order, policy).levels
     }

@@ -94,10 +94,10 @@ pub struct ResolvedJobs {
 }
 
 impl JobsDocument {
-    /// The jobs that the document means in `fabric`.
+    /// The jobs of the document in the ids of `fabric`.
     ///
     /// # Errors
-    /// The first field that makes no sense; `file` is how the error calls the document.
+    /// The first invalid field; `file` is the name of the document in the error.
     pub fn resolve_jobs(
         &self,
         fabric: &Fabric,
@@ -250,8 +250,7 @@ impl JobFields<'_> {
         value: Option<f64>,
         highest: f64,
     ) -> Result<f64, DocumentFieldError> {
-        let missing =
-            || self.field_error(field, "missing, and there is no profile to tell it".to_owned());
+        let missing = || self.field_error(field, "missing, and no profile provides it".to_owned());
         self.check_range(field, value.ok_or_else(missing)?, highest)
     }
 

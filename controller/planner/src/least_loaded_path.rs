@@ -1,15 +1,15 @@
 //! Finding one segment between two leaves among all equal-cost ones, without listing them.
 //!
 //! All segments of a pair are equally long and pass through layers: some links up, then some down.
-//! The best value of the rest of a way depends only on the switch, so one pass over the links of
-//! the pair finds the best of its many segments. Values are whole numbers, so that a way can be
-//! read off them exactly.
+//! The best value of the rest of a path depends only on the switch, so one pass over the links of
+//! the pair finds the best of its many segments. Values are whole numbers, so the segment can be
+//! reconstructed from them exactly.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
 use crate::path_tables::PathTables;
 
-/// The value of what is not possible.
+/// The value of an impossible path.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The most links between two leaves.
@@ -34,7 +34,7 @@ impl PathSegment {
     /// No links: from a leaf to itself.
     pub(crate) const EMPTY: Self = Self { links: [LinkId(0); LAYERS], length: 0 };
 
-    /// One link more.
+    /// Appends a link.
     pub(crate) fn push(&mut self, link: LinkId) {
         if let Some(end) = self.links.get_mut(usize::from(self.length)) {
             *end = link;
@@ -51,7 +51,7 @@ impl std::ops::Deref for PathSegment {
     }
 }
 
-/// Room for one pass at a time: the value at each switch above the second leaf, valid while its
+/// Buffers for one pass at a time: the value at each switch above the second leaf, valid while its
 /// stamp is that of the pass.
 #[derive(Clone, Debug)]
 pub(crate) struct LeastLoadedPath {
@@ -72,7 +72,7 @@ impl LeastLoadedPath {
         Self { pass: 0, values: vec![SwitchValue::default(); switches] }
     }
 
-    /// Number of links between two leaves; none if there is no way.
+    /// Number of links between two leaves; none if there is no path.
     pub(crate) fn leaf_distance(
         &mut self,
         tables: &PathTables,
@@ -97,14 +97,14 @@ impl LeastLoadedPath {
         ends: &LeafEnds,
         load: impl Fn(LinkId) -> u64,
     ) -> PathSegment {
-        let join = |link, onward: u64| onward.max(load(link));
-        let largest = self.best_value(tables, ends, &join);
-        let join = |link, onward: u64| match load(link) {
+        let largest = self.best_value(tables, ends, &|link, onward: u64| onward.max(load(link)));
+        // The second pass may use only links that do not exceed the largest load of the first.
+        let sum_of_loads = |link, onward: u64| match load(link) {
             load if load > largest || onward == NEVER => NEVER,
             load => load + onward,
         };
-        self.best_value(tables, ends, &join);
-        self.read_segment(tables, ends, &join)
+        self.best_value(tables, ends, &sum_of_loads);
+        self.read_segment(tables, ends, &sum_of_loads)
     }
 
     /// The largest value that some segment has at all its links.
@@ -114,23 +114,25 @@ impl LeastLoadedPath {
         ends: &LeafEnds,
         width: impl Fn(LinkId) -> f64,
     ) -> f64 {
-        // Widths above zero order as their bits do.
-        let narrowness = |link| NEVER - 1 - width(link).to_bits();
-        let best = self.best_value(tables, ends, &|link, onward: u64| onward.max(narrowness(link)));
+        // The bits of floats above zero have the order of the floats: the largest complement of the
+        // bits belongs to the narrowest link.
+        let best = self.best_value(tables, ends, &|link, onward: u64| {
+            onward.max(NEVER - 1 - width(link).to_bits())
+        });
         f64::from_bits(NEVER - 1 - best)
     }
 
     /// The links of all segments by layer, each once.
     pub(crate) fn link_layers(&mut self, tables: &PathTables, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
-        let any = |_, _| 0;
-        self.best_value(tables, ends, &any);
+        self.best_value(tables, ends, &reachable);
         let mut layers = Vec::with_capacity(usize::from(ends.distance));
         let mut switches = vec![ends.from];
         for left in (1..=ends.distance).rev() {
             let mut hops: Vec<SwitchHop> = Vec::new();
             for switch in &switches {
                 hops.extend(self.hops_at(tables, ends, *switch).iter().filter(|hop| {
-                    hop.to == ends.to || self.value_at(tables, hop.to, left - 1, &any) != NEVER
+                    hop.to == ends.to
+                        || self.value_at(tables, hop.to, left - 1, &reachable) != NEVER
                 }));
             }
             switches = hops.iter().map(|hop| hop.to).collect();
@@ -141,7 +143,7 @@ impl LeastLoadedPath {
         layers
     }
 
-    /// The links a way may take at a switch: down from where it is above the second leaf.
+    /// The links that a path may take at a switch: down where it is above the second leaf.
     fn hops_at<'w>(
         &self,
         tables: &'w PathTables,
@@ -154,7 +156,7 @@ impl LeastLoadedPath {
         }
     }
 
-    /// The value of the best segment, where `join` is the value of a link with what comes after it.
+    /// The value of the best segment; `join` is the value of a link and the rest after it.
     fn best_value(
         &mut self,
         tables: &PathTables,
@@ -229,21 +231,24 @@ impl LeastLoadedPath {
         let mut switch = ends.from;
         for left in (1..=ends.distance).rev() {
             let hops = self.hops_at(tables, ends, switch);
-            let value = |hop: &SwitchHop| match hop.to == ends.to {
+            let next = hops.iter().min_by_key(|hop| match hop.to == ends.to {
                 true => join(hop.link, 0),
                 false => match self.value_at(tables, hop.to, left - 1, join) {
                     NEVER => NEVER,
                     onward => join(hop.link, onward),
                 },
-            };
-            let Some(next) = hops.iter().min_by_key(|hop| value(hop)) else {
-                break;
-            };
+            });
+            let Some(next) = next else { break };
             segment.push(next.link);
             switch = next.to;
         }
         segment
     }
+}
+
+/// Every link has the same value: only whether there is a path counts.
+fn reachable(_: LinkId, _: u64) -> u64 {
+    0
 }
 
 #[cfg(test)]

@@ -65,14 +65,14 @@ use crate::traffic::IndexedTraffic;
 /// included.
 pub fn plan(input: &PlanInput, policy: &Policy, previous: Option<&Plan>) -> (Plan, PlanReport) {
     let traffic = IndexedTraffic::new(input);
-    let had = PreviousPlan::new(&traffic, previous);
+    let in_force = PreviousPlan::new(&traffic, previous);
 
     // Crux §4.1: the most intense job first takes the least congested paths.
-    let assignment = path_selection::select_paths(&traffic, &had, policy);
+    let assignment = path_selection::select_paths(&traffic, &in_force, policy);
     let context = PlanContext {
         traffic: &traffic,
         policy,
-        previous: &had,
+        previous: &in_force,
         corrections: &CorrectionCache::default(),
     };
     let decided = context.decide_plan(assignment.paths_of(0..traffic.jobs.len()));

@@ -1,8 +1,8 @@
-//! How busy every link is, and by which jobs: the state that choosing paths reads and changes.
+//! Load of every link by job: the state that the choice of paths reads and changes.
 //!
-//! Shares of link time are whole numbers of a small unit. Sums of whole numbers depend on no order
-//! and come back exactly when a flow leaves, so a state reached by many small changes equals the
-//! one built at once; incremental planning rests on that.
+//! Shares of link time are whole numbers of a small unit. Sums of whole numbers do not depend on
+//! their order and are restored exactly when a flow leaves, so a state reached by many small changes
+//! equals one built at once. Incremental planning depends on that.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -21,8 +21,8 @@ impl LinkShare {
     /// millions of them and their products with weights stay within 64 bits.
     const MOST: f64 = 4.0 * Self::ONE;
 
-    /// The share that a flow takes which sends something: at least one unit, so that whoever is on
-    /// a link can be seen there.
+    /// The share of a flow that sends something: at least one unit, so that its job is listed on the
+    /// link.
     pub(crate) fn from_fraction(fraction: f64) -> Self {
         Self((fraction * Self::ONE + 0.5).clamp(1.0, Self::MOST) as u64)
     }
@@ -51,7 +51,7 @@ pub(crate) struct LinkOccupancy {
 }
 
 impl LinkOccupancy {
-    /// Nobody on any link of `fabric`.
+    /// No job on any link of `fabric`.
     pub(crate) fn new(fabric: &Fabric) -> Self {
         let links = fabric.links().len();
         Self { totals: vec![0; links], jobs: vec![Vec::new(); links] }
@@ -70,7 +70,7 @@ impl LinkOccupancy {
         }
     }
 
-    /// Takes back a share that was added.
+    /// Removes a share that was added.
     pub(crate) fn remove_share(&mut self, link: LinkId, job: u32, share: LinkShare) {
         if share.0 == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Names and fields that people write: what is wrong with one, the nearest right name, and globs.
+//! Names and fields in documents: errors in them, the nearest known name, and globs.
 
 use topology::document::{self, DocumentFormat};
 
@@ -15,7 +15,7 @@ pub struct DocumentFieldError {
 }
 
 impl DocumentFieldError {
-    /// The same, with the line of the field in the document's text, where that can be told.
+    /// Adds the line of the field in the document's text to the file name, if it can be found.
     #[must_use]
     pub fn with_line_in(self, text: &str, format: DocumentFormat) -> Self {
         let line = document::line_of_field(text, format, &self.field);
@@ -33,7 +33,7 @@ pub(crate) fn suggestion<'a>(found: &str, known: impl Iterator<Item = &'a str>) 
     nearest.map_or_else(String::new, |right| format!("; did you mean `{right}`?"))
 }
 
-/// Whether `text` is what `pattern` describes: `*` is any text, `?` any one character.
+/// Whether `text` matches `pattern`: `*` is any text, `?` any one character.
 pub(crate) fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (to_chars(pattern), to_chars(text));
     let (mut p, mut t) = (0, 0);

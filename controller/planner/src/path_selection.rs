@@ -1,10 +1,10 @@
 //! Path selection (Crux §4.1): jobs in descending intensity; each flow takes, of its equal-cost
-//! paths, the least congested at that moment. Then local search (`improve`).
+//! paths, the least congested at that moment. Then the local search (`local_search`).
 //!
-//! Congestion is the share of time that a link is busy. Flows that already have a usable path are
-//! put there before anything is chosen, and leave it only in the local search, for the gain that
-//! policy asks. The search ends where no move is worth its price, and what it looks at does not
-//! depend on how the paths came to be; so planning again, given its own result, moves nothing.
+//! Congestion is the share of time that a link is busy. Flows that already have a usable path keep
+//! it before anything is chosen, and leave it only in the local search, for the gain that policy
+//! asks. The search ends where no move is worth its price, and the moves it examines do not depend
+//! on how the paths came to be; so planning again from a plan's own result moves nothing.
 
 mod cheapest_path;
 mod local_search;
@@ -46,7 +46,7 @@ pub(crate) fn select_paths(
     assignment
 }
 
-/// Gives every flow without a path one, if there is any, and improves. `order` is the slots of all
+/// Assigns a path to every flow without one, if there is any, then improves the paths. `order` is the slots of all
 /// jobs in the order of choice.
 pub(crate) fn assign_and_improve(
     assignment: &mut PathAssignment,

@@ -1,15 +1,15 @@
-//! The fabric as paths see it: paths up and down that all pairs of leaves share, and its pods.
+//! Path tables: the hops up and down that all pairs of leaves share, capacities, and pods.
 //!
-//! Equal-cost segments between two leaves are never listed. A segment climbs from the first leaf
-//! until it is above the second, and descends; the paths up are one table for the whole fabric, the
-//! paths down one small table for each leaf that traffic goes to, made when first asked for.
+//! Equal-cost segments between two leaves are not listed in advance. A segment climbs from the first
+//! leaf until it is above the second, then descends; the hops up are one table for the whole fabric,
+//! the hops down one small table for each leaf with traffic, built on first use.
 
 use std::sync::OnceLock;
 
 use crate::least_loaded_path::LeafEnds;
 use topology::{DownwardHops, Fabric, LinkId, SwitchHop, SwitchId, Tier, UpwardHops};
 
-/// Shared tables of paths, for a fabric as it is.
+/// Shared path tables of a fabric in its present state.
 #[derive(Clone, Debug)]
 pub(crate) struct PathTables {
     climbs: UpwardHops,
@@ -23,7 +23,7 @@ pub(crate) struct PathTables {
 }
 
 impl PathTables {
-    /// Those of `fabric`.
+    /// The tables of `fabric`.
     pub(crate) fn new(fabric: &Fabric) -> Self {
         let climbs = UpwardHops::new(fabric);
         let links = fabric.links().iter();
@@ -52,42 +52,20 @@ impl PathTables {
         self.climbs.hops_from(switch)
     }
 
-    /// Ways down to a leaf.
+    /// Hops down to a leaf.
     pub(crate) fn descents_to(&self, leaf: SwitchId) -> &DownwardHops {
         self.descents[leaf.index()].get_or_init(|| DownwardHops::new(&self.climbs, leaf))
     }
 
     /// All segments between two leaves, ascending.
     pub(crate) fn list_segments(&self, ends: &LeafEnds) -> Vec<Vec<LinkId>> {
-        let mut found = Vec::new();
-        self.extend_segment(ends, (ends.from, ends.distance), &mut Vec::new(), &mut found);
-        found
+        let mut search =
+            SegmentSearch { tables: self, ends, so_far: Vec::new(), found: Vec::new() };
+        search.extend_from(ends.from, ends.distance);
+        search.found
     }
 
-    fn extend_segment(
-        &self,
-        ends: &LeafEnds,
-        (at, left): (SwitchId, u8),
-        so_far: &mut Vec<LinkId>,
-        found: &mut Vec<Vec<LinkId>>,
-    ) {
-        if at == ends.to && left == 0 {
-            found.push(so_far.clone());
-            return;
-        }
-        let hops = match self.descents_to(ends.to).find_switch(at) {
-            Some((distance, hops)) if distance == left => hops,
-            None if left > 1 => self.hops_up(at),
-            _ => return,
-        };
-        for hop in hops {
-            so_far.push(hop.link);
-            self.extend_segment(ends, (hop.to, left - 1), so_far, found);
-            so_far.pop();
-        }
-    }
-
-    /// Whether a switch on the way to a leaf has several links to choose from.
+    /// Whether a switch on a path to a leaf has several links to choose from.
     pub(crate) fn has_choice(&self, switch: SwitchId, leaf: SwitchId) -> bool {
         let down = self.descents_to(leaf).find_switch(switch);
         down.map_or(self.hops_up(switch), |(_, hops)| hops).len() > 1
@@ -106,6 +84,35 @@ impl PathTables {
     /// The pods.
     pub(crate) fn pods(&self) -> &PodTable {
         &self.pods
+    }
+}
+
+/// A depth-first listing of all segments between two leaves.
+struct SegmentSearch<'a> {
+    tables: &'a PathTables,
+    ends: &'a LeafEnds,
+    so_far: Vec<LinkId>,
+    found: Vec<Vec<LinkId>>,
+}
+
+impl SegmentSearch<'_> {
+    /// Completes the links so far, which lead to `at`, with `left` more in every possible way.
+    fn extend_from(&mut self, at: SwitchId, left: u8) {
+        let (tables, to) = (self.tables, self.ends.to);
+        if at == to && left == 0 {
+            self.found.push(self.so_far.clone());
+            return;
+        }
+        let hops = match tables.descents_to(to).find_switch(at) {
+            Some((distance, hops)) if distance == left => hops,
+            None if left > 1 => tables.hops_up(at),
+            _ => return,
+        };
+        for hop in hops {
+            self.so_far.push(hop.link);
+            self.extend_from(hop.to, left - 1);
+            self.so_far.pop();
+        }
     }
 }
 
@@ -130,7 +137,7 @@ impl PodTable {
         pods
     }
 
-    /// Puts everything that `leaf` reaches below the cores into a new pod.
+    /// Collects everything that `leaf` reaches below the cores in a new pod.
     fn fill_pod(&mut self, fabric: &Fabric, leaf: SwitchId) {
         let pod = self.capacities.len() as u32;
         let mut capacity = 0.0;
@@ -164,7 +171,7 @@ impl PodTable {
         self.capacities[pod]
     }
 
-    /// How many pods there are.
+    /// Number of pods.
     pub(crate) fn pod_count(&self) -> usize {
         self.capacities.len()
     }

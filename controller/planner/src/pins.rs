@@ -1,7 +1,7 @@
-//! Which flows switches are told the path of: those with a choice, as far as the tables go.
+//! Pins: the flows whose paths become table entries, those with a choice, as far as tables have room.
 //!
-//! A pin is an entry at every switch of the path that has several paths on; a flow is pinned only if
-//! all of them have room.
+//! A pin is an entry at every switch of the path with several next hops; a flow is pinned only if all
+//! of them have room.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use topology::{Finding, LinkPath, SwitchId};
 use crate::policy::Policy;
 use crate::traffic::{IndexedTraffic, LeafPair};
 
-/// Whether each flow is pinned. Where a switch has more flows to choose a way for than pins, those
-/// of the least intense jobs are left to ECMP. `order` is the jobs by descending intensity, and
-/// `paths` those of the flows.
+/// Whether each flow is pinned. Where a switch has more flows to pin than room, those of the least
+/// intense jobs are left to ECMP. `order` is the jobs by descending intensity, and `paths` those of
+/// the flows.
 pub(crate) fn assign_pins(
     traffic: &IndexedTraffic<'_>,
     paths: &[LinkPath],
@@ -21,14 +21,14 @@ pub(crate) fn assign_pins(
 ) -> Vec<bool> {
     let mut pinned = vec![false; traffic.flows.len()];
     let mut room = vec![policy.max_pins_per_switch; traffic.fabric.switches().len()];
-    let is_roomy = has_room_for_all(traffic, paths, policy);
+    let has_room_everywhere = has_room_for_all(traffic, paths, policy);
     for job in order {
         for flow in flows_to_pin(traffic, *job, policy) {
             let pair = leaf_pair_of(traffic, *job, flow);
             let path = &paths[traffic.spans[*job].start + flow];
-            let has_room =
-                is_roomy || choosing_switches(traffic, pair, path).all(|at| room[at.index()] > 0);
-            if has_room && !is_roomy {
+            let has_room = has_room_everywhere
+                || choosing_switches(traffic, pair, path).all(|at| room[at.index()] > 0);
+            if has_room && !has_room_everywhere {
                 choosing_switches(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
             }
             pinned[traffic.spans[*job].start + flow] = has_room;
@@ -37,7 +37,7 @@ pub(crate) fn assign_pins(
     pinned
 }
 
-/// Whether no switch has more flows passing than pins, as is the rule.
+/// Whether no switch has more flows passing than pins: the usual case, without counting further.
 fn has_room_for_all(traffic: &IndexedTraffic<'_>, paths: &[LinkPath], policy: &Policy) -> bool {
     let mut passing = vec![0_usize; traffic.fabric.switches().len()];
     for link in paths.iter().flat_map(|path| path.without_host_links()) {
@@ -48,7 +48,7 @@ fn has_room_for_all(traffic: &IndexedTraffic<'_>, paths: &[LinkPath], policy: &P
     passing.iter().all(|count| *count <= policy.max_pins_per_switch)
 }
 
-/// A finding for each leaf some of whose flows found too few pins.
+/// A finding for each leaf with flows that were not pinned for lack of room.
 pub(crate) fn pin_findings(
     traffic: &IndexedTraffic<'_>,
     pinned: &[bool],
@@ -96,7 +96,7 @@ fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) ->
     &routes.pairs[routes.flows[flow].pair]
 }
 
-/// The switches on a path that have several paths on.
+/// The switches on a path with several next hops.
 fn choosing_switches<'p>(
     traffic: &'p IndexedTraffic<'_>,
     pair: &'p LeafPair,

@@ -8,7 +8,7 @@ use topology::{LinkPath, NicId};
 use crate::input::JobId;
 use crate::intensity::NetworkDemand;
 use crate::priority::JobPriority;
-use crate::traffic::{IndexedTraffic, RoutableFlow};
+use crate::traffic::IndexedTraffic;
 
 /// Decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,12 +46,12 @@ pub struct PlannedFlow {
     /// The links it takes, from the sending NIC to the receiving one. Empty where no path exists;
     /// the report then has a finding.
     pub links: LinkPath,
-    /// Whether switches are told its path. `false`: left to ECMP (no choice, no path, or over the
-    /// budget of pins).
+    /// Whether switches get an entry for its path. `false`: left to ECMP (no choice, no path, or over
+    /// the budget of pins).
     pub pinned: bool,
 }
 
-/// Flows of a job that it has not announced: those that match and are none of [`Plan::resolve_flows`].
+/// Flows of a job that it has not announced: those that match and are none of [`Plan::flows`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRule {
     /// Position of their job in [`Plan::jobs`].
@@ -77,12 +77,12 @@ pub struct Plan {
     pub jobs: Vec<PlannedJob>,
     /// Flows by job, then in the order of the job's flows.
     pub flows: Vec<PlannedFlow>,
-    /// Whose all other flows are; the first rule that matches counts, and they have no paths.
+    /// Jobs of all other flows; the first rule that matches counts, and these flows have no paths.
     pub rules: Vec<PlannedRule>,
 }
 
 impl Plan {
-    /// The plan as the successor of `previous`: the very same where nothing differs, else of the
+    /// The plan as the successor of `previous`: unchanged where nothing differs, else of the
     /// next generation. The first plan has generation 1.
     pub(crate) fn succeeding(mut self, previous: Option<&Self>) -> Self {
         self.generation = previous.map_or(1, |plan| plan.generation);
@@ -104,7 +104,7 @@ impl Plan {
     }
 }
 
-/// What the phases decided, by ordinal.
+/// Results of the phases, by ordinal.
 pub(crate) struct PhaseResults<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
     /// By flow; empty where there is none.
@@ -119,23 +119,23 @@ pub(crate) struct PhaseResults<'a> {
 }
 
 impl PhaseResults<'_> {
-    /// The plan that says so; its generation is for [`Plan::succeeding`].
+    /// The plan with these results; [`Plan::succeeding`] sets its generation.
     pub(crate) fn build_plan(&self, pinned: &[bool], levels: u8) -> Plan {
         let flows = self.traffic.flows.iter().zip(self.paths).zip(pinned);
-        let flow =
-            |((routable, path), pinned): ((&RoutableFlow<'_>, &LinkPath), &bool)| PlannedFlow {
-                job: routable.job,
-                src: routable.flow.src,
-                dst: routable.flow.dst,
-                udp_src_port: routable.flow.udp_src_port,
-                links: *path,
-                pinned: *pinned,
-            };
         Plan {
             generation: 1,
             levels,
             jobs: self.planned_jobs(),
-            flows: flows.map(flow).collect(),
+            flows: flows
+                .map(|((routable, path), pinned)| PlannedFlow {
+                    job: routable.job,
+                    src: routable.flow.src,
+                    dst: routable.flow.dst,
+                    udp_src_port: routable.flow.udp_src_port,
+                    links: *path,
+                    pinned: *pinned,
+                })
+                .collect(),
             rules: self.rules.clone(),
         }
     }

@@ -1,5 +1,5 @@
-//! What must be true of every plan, as findings: a second opinion that shares no code with the
-//! phases that made it.
+//! Invariants of every plan, checked independently: no code is shared with the phases that made the
+//! plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::input::{Job, PlanInput};
 use crate::plan::{Plan, PlannedFlow};
 use crate::policy::{JobOverride, Policy};
 
-/// Findings on `plan`, all errors; none on a plan that [`build_plan`](crate::build_plan()) made from `input`
+/// Findings on `plan`, all errors; none on a plan that [`plan`](crate::plan()) made from `input`
 /// under `policy`.
 pub fn check_plan(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Finding> {
     let mut findings = check_completeness(input, plan);
@@ -23,7 +23,7 @@ pub fn check_plan(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<Findin
     findings
 }
 
-/// The plan speaks of exactly the jobs and flows of the input.
+/// The plan contains exactly the jobs and flows of the input.
 fn check_completeness(input: &PlanInput, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     let planned: BTreeSet<_> = plan.jobs.iter().map(|job| &job.id).collect();
@@ -73,8 +73,7 @@ fn check_levels(policy: &Policy, plan: &Plan) -> Vec<Finding> {
 fn check_paths(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
     let findings = plan.flows.iter().filter_map(|flow| {
         let problem = path_problem(fabric, flow)?;
-        let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
-        let (src, dst) = (&fabric.host(src.host).name, &fabric.host(dst.host).name);
+        let [src, dst] = [flow.src, flow.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
         let text = format!("the flow {src} > {dst} from port {} {problem}", flow.udp_src_port);
         Some(job_finding(plan.jobs[flow.job].id.as_str(), &text))
     });
@@ -128,7 +127,7 @@ fn bytes_by_flow(input: &PlanInput) -> BTreeMap<(&str, NicId, NicId, u16), f64> 
     flows.map(|(job, f)| ((job.id.as_str(), f.src, f.dst, f.udp_src_port), f.bytes)).collect()
 }
 
-/// Which jobs' levels policy has no say in, by position in the plan.
+/// Which jobs have levels that policy does not influence, by position in the plan.
 fn free_jobs(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<bool> {
     let jobs: BTreeMap<_, _> = input.jobs.iter().map(|job| (&job.id, job)).collect();
     plan.jobs

@@ -1,13 +1,13 @@
 //! The Plan document: a plan and its report by names, for people, programs and the next plan.
 //!
-//! Reading one back gives the `previous` of the next plan. Names that the fabric no longer has are
-//! no error there: what they stood for is planned anew, and a finding says so.
+//! A restored document is the `previous` of the next plan. Names that the fabric no longer has are
+//! not errors then: their flows are planned again, and a finding reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, FabricNode, Finding, HostId, LinkId, LinkPath, NicId};
+use topology::{Fabric, Finding, HostId, LinkId, LinkPath, NicId};
 
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
@@ -24,14 +24,14 @@ pub struct PlanDocument {
     pub jobs: Vec<PlannedJobDocument>,
     /// Flows by job.
     pub flows: Vec<PlannedFlowDocument>,
-    /// Whose all other flows are; the first rule that matches counts.
+    /// Jobs of all other flows; the first rule that matches counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PlannedRuleDocument>,
     /// Links that carry planned traffic.
     pub links: Vec<PlannedLink>,
     /// How priorities became levels.
     pub compression: PlannedCompression,
-    /// The busiest link against what is possible.
+    /// Load of the busiest link and its lower bound.
     pub bounds: PlannedBounds,
     /// What an operator should know.
     pub findings: Vec<Finding>,
@@ -81,7 +81,7 @@ pub struct PlannedFlowDocument {
     pub path: Vec<String>,
     /// Directed links that it takes.
     pub links: Vec<String>,
-    /// Whether switches are told; if not, it is left to ECMP.
+    /// Whether switches have an entry for its path; if not, it is left to ECMP.
     #[serde(default)]
     pub pinned: bool,
     /// Whether the previous plan had it on another path.
@@ -124,7 +124,7 @@ pub struct PlannedLink {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedCompression {
-    /// How it was made.
+    /// Method of the compression.
     pub method: CompressionMethod,
     /// Levels of the switches.
     pub levels: u8,
@@ -134,7 +134,7 @@ pub struct PlannedCompression {
     pub total_weight: f64,
 }
 
-/// The busiest link against what is possible.
+/// Load of the busiest link and its lower bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedBounds {
@@ -213,19 +213,20 @@ impl PlanDocument {
 impl PlannedRuleDocument {
     /// A rule of `plan` in the names of `fabric`.
     pub fn new(fabric: &Fabric, plan: &Plan, rule: &PlannedRule) -> Self {
-        let names = |nics: &[NicId]| {
-            let hosts: BTreeSet<HostId> = nics.iter().map(|nic| fabric.nic(*nic).host).collect();
-            let name = |host: &HostId| fabric.host(*host).name.clone();
-            hosts.iter().map(name).collect()
-        };
         Self {
             job: plan.jobs[rule.job].id.to_string(),
-            src: names(&rule.senders),
-            dst: names(&rule.receivers),
+            src: host_names(fabric, &rule.senders),
+            dst: host_names(fabric, &rule.receivers),
             sport: rule.sport,
             dport: rule.dport,
         }
     }
+}
+
+/// Names of the hosts of `nics`, each once.
+fn host_names(fabric: &Fabric, nics: &[NicId]) -> Vec<String> {
+    let hosts: BTreeSet<HostId> = nics.iter().map(|nic| fabric.nic(*nic).host).collect();
+    hosts.iter().map(|host| fabric.host(*host).name.clone()).collect()
 }
 
 fn job_document(job: &PlannedJob) -> PlannedJobDocument {
@@ -260,13 +261,12 @@ fn flow_document(
     flow: &PlannedFlow,
     moved: bool,
 ) -> PlannedFlowDocument {
-    let host = |nic: NicId| fabric.node_name(FabricNode::Host(fabric.nic(nic).host)).to_owned();
     let first = flow.links.first().map(|link| fabric.link(*link).from.node);
     let nodes = first.into_iter().chain(flow.links.iter().map(|link| fabric.link(*link).to.node));
     PlannedFlowDocument {
         job: plan.jobs[flow.job].id.to_string(),
-        src: host(flow.src),
-        dst: host(flow.dst),
+        src: fabric.host(fabric.nic(flow.src).host).name.clone(),
+        dst: fabric.host(fabric.nic(flow.dst).host).name.clone(),
         src_nic: fabric.nic(flow.src).index,
         dst_nic: fabric.nic(flow.dst).index,
         udp_src_port: flow.udp_src_port,
@@ -297,32 +297,36 @@ impl<'a> KnownNames<'a> {
 
     /// The rule, if its job and all its hosts are known.
     fn resolve_rule(&self, document: &PlannedRuleDocument) -> Option<PlannedRule> {
-        let nics = |names: &[String]| {
-            let hosts = names
-                .iter()
-                .map(|name| self.fabric.host_named(name))
-                .collect::<Option<Vec<_>>>()?;
-            let nics: BTreeSet<NicId> =
-                hosts.iter().flat_map(|host| &self.fabric.host(*host).nics).copied().collect();
-            Some(nics.into_iter().collect())
-        };
         Some(PlannedRule {
             job: *self.jobs.get(document.job.as_str())?,
-            senders: nics(&document.src)?,
-            receivers: nics(&document.dst)?,
+            senders: self.nics_of(&document.src)?,
+            receivers: self.nics_of(&document.dst)?,
             sport: document.sport,
             dport: document.dport,
         })
     }
 
+    /// The NICs of the named hosts, ascending; none if a host is unknown.
+    fn nics_of(&self, names: &[String]) -> Option<Vec<NicId>> {
+        let mut nics = BTreeSet::new();
+        for name in names {
+            nics.extend(&self.fabric.host(self.fabric.host_named(name)?).nics);
+        }
+        Some(nics.into_iter().collect())
+    }
+
+    /// NIC `index` of the named host.
+    fn nic_of(&self, host: &str, index: u32) -> Option<NicId> {
+        self.fabric.nic_of(self.fabric.host_named(host)?, index)
+    }
+
     /// The flow, if its job, its NICs and all its links are known.
     fn resolve_flow(&self, document: &PlannedFlowDocument) -> Option<PlannedFlow> {
-        let nic = |host: &str, index| self.fabric.nic_of(self.fabric.host_named(host)?, index);
         let links = document.links.iter().map(|name| self.links.get(name).copied());
         Some(PlannedFlow {
             job: *self.jobs.get(document.job.as_str())?,
-            src: nic(&document.src, document.src_nic)?,
-            dst: nic(&document.dst, document.dst_nic)?,
+            src: self.nic_of(&document.src, document.src_nic)?,
+            dst: self.nic_of(&document.dst, document.dst_nic)?,
             udp_src_port: document.udp_src_port,
             links: LinkPath::new(&links.collect::<Option<Vec<_>>>()?)?,
             pinned: document.pinned,

@@ -1,9 +1,9 @@
-//! What an operator decides over the planner's head: levels, methods, thresholds, drained parts,
-//! overrides of single jobs (Crux §7.2), and whose the flows are that nobody announced.
+//! Decisions of an operator that the planner obeys: levels, methods, thresholds, drained parts,
+//! overrides of single jobs (Crux §7.2), and the jobs of unannounced flows.
 //!
-//! A [`Policy`] is already valid; the one way to make it from a file is
-//! [`PolicyDocument::to_policy`], where every error names the field. The planner reads it and never
-//! asks whether it makes sense.
+//! A [`Policy`] is already valid; the only way to make it from a file is
+//! [`PolicyDocument::to_policy`], where every error names the field. The planner does not validate
+//! it again.
 
 mod adoption_rules;
 mod document;
@@ -34,7 +34,7 @@ pub enum CompressionMethod {
     Balanced,
 }
 
-/// What a job is compared with to correct its intensity (Crux §4.2).
+/// The reference that corrects the intensity of a job (Crux §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CorrectionReference {
@@ -56,7 +56,7 @@ pub enum PathMethod {
     Greedy,
 }
 
-/// An operator's word on the jobs whose id or tenant matches a pattern.
+/// An operator's decisions on the jobs whose id or tenant matches a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOverride {
     /// Glob over job ids and tenants: `*` is any text, `?` any one character. With `job:` or
@@ -68,24 +68,23 @@ pub struct JobOverride {
     pub max_level: Option<u8>,
     /// Factor on the priority; finite, above zero.
     pub weight: f64,
-    /// Left alone: flows by ECMP, in the lowest level that jobs may have.
+    /// Not planned: flows by ECMP, in the lowest level that jobs may have.
     pub exempt: bool,
-    /// Throughput, as a share of that alone, under which the job is raised a level; 0..=1.
+    /// Throughput, as a share of that alone, below which the job is raised by one level; 0..=1.
     pub min_throughput: Option<f64>,
 }
 
 impl JobOverride {
     /// Whether this override is about `job`.
     pub fn matches_job(&self, job: &Job) -> bool {
-        let is_job = |pattern| name_matching::glob_matches(pattern, job.id.as_str());
+        let id = Some(job.id.as_str());
         let tenant = job.tenant.as_deref();
-        let is_tenant =
-            |pattern| tenant.is_some_and(|tenant| name_matching::glob_matches(pattern, tenant));
-        match self.pattern.split_once(':') {
-            Some(("job", pattern)) => is_job(pattern),
-            Some(("tenant", pattern)) => is_tenant(pattern),
-            _ => is_job(&self.pattern) || is_tenant(&self.pattern),
-        }
+        let (candidates, pattern) = match self.pattern.split_once(':') {
+            Some(("job", pattern)) => ([id, None], pattern),
+            Some(("tenant", pattern)) => ([tenant, None], pattern),
+            _ => ([id, tenant], self.pattern.as_str()),
+        };
+        candidates.iter().flatten().any(|name| name_matching::glob_matches(pattern, name))
     }
 
     /// An override that fixes a level, if there is one to fix.
@@ -100,7 +99,7 @@ impl JobOverride {
         }
     }
 
-    /// Whether it bounds the level of the job, which then is no longer the compression's to choose.
+    /// Whether it bounds the level of the job; compression then does not choose it.
     pub fn bounds_level(&self) -> bool {
         self.exempt || self.min_level.is_some() || self.max_level.is_some()
     }
@@ -117,7 +116,7 @@ pub struct Policy {
     pub paths: PathMethod,
     /// How priorities become levels.
     pub compression: CompressionMethod,
-    /// What a job is compared with.
+    /// The reference of the correction factor.
     pub reference: CorrectionReference,
     /// `f` in 0..=1: weight of recent slowdown against priority (Crux §7.2); 0 is the paper.
     pub fairness: f64,
@@ -133,7 +132,7 @@ pub struct Policy {
     pub drained: Vec<String>,
     /// Overrides; the first that matches a job is the one that counts.
     pub overrides: Vec<JobOverride>,
-    /// Whose the flows are that no job has announced; the first rule that matches counts.
+    /// Jobs of the flows that no job has announced; the first rule that matches counts.
     pub adopt: Vec<AdoptionRule>,
 }
 

@@ -1,12 +1,12 @@
-//! What a new plan keeps of the one before it: numbers, levels and paths of jobs that still live.
+//! The part of the previous plan that a new one keeps: numbers, levels and paths of present jobs.
 //!
-//! The previous plan is a hint and never trusted: it may come from a file, or from other jobs.
+//! The previous plan is a hint and never trusted: it may come from a file, or be of other jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{LinkId, LinkPath, NicId};
 
-use crate::input::{Flow, Job, JobId};
+use crate::input::{Flow, Job};
 use crate::plan::{Plan, PlannedFlow, PlannedJob};
 use crate::traffic::{IndexedTraffic, RoutableFlow};
 
@@ -19,7 +19,7 @@ pub(crate) struct PreviousPlan<'a> {
 }
 
 impl<'a> PreviousPlan<'a> {
-    /// What `plan`, if there is one, says of the jobs of `traffic`.
+    /// The decisions of `plan`, if there is one, on the jobs of `traffic`.
     pub(crate) fn new(traffic: &IndexedTraffic<'_>, plan: Option<&'a Plan>) -> Self {
         let jobs = &traffic.jobs;
         let mut previous =
@@ -27,8 +27,11 @@ impl<'a> PreviousPlan<'a> {
         let Some(plan) = plan else {
             return previous;
         };
-        let ordinal = |id: &JobId| jobs.binary_search_by(|job| job.id.cmp(id)).ok();
-        let ordinals: Vec<Option<usize>> = plan.jobs.iter().map(|job| ordinal(&job.id)).collect();
+        let ordinals: Vec<Option<usize>> = plan
+            .jobs
+            .iter()
+            .map(|planned| jobs.binary_search_by(|job| job.id.cmp(&planned.id)).ok())
+            .collect();
         for (job, ordinal) in plan.jobs.iter().zip(&ordinals) {
             if let Some(ordinal) = ordinal {
                 previous.jobs[*ordinal] = Some(job);
@@ -42,53 +45,59 @@ impl<'a> PreviousPlan<'a> {
         previous
     }
 
-    /// The path that each flow of a job had, in the order of the job's flows; none for a new flow
-    /// and for one that had no path.
+    /// The previous path of each flow of a job, in the order of the job's flows; none for a new flow
+    /// and for one without a path.
     pub(crate) fn job_paths<'p>(
         &'p self,
         ordinal: usize,
         job: &'p Job,
     ) -> impl Iterator<Item = Option<LinkPath>> + 'p {
-        let had = &self.flows[ordinal];
+        let previous = &self.flows[ordinal];
         let mut elsewhere = None;
         job.flows.iter().enumerate().map(move |(position, flow)| {
             let wanted = flow_key(flow);
-            // As a rule the flows are what they were, in the same order.
-            let same = had.get(position).filter(|flow| planned_flow_key(flow) == wanted).copied();
+            // Mostly the flows are unchanged and in the same order; the map is for the rest.
+            let same =
+                previous.get(position).filter(|flow| planned_flow_key(flow) == wanted).copied();
             let found = same.or_else(|| {
-                let by_key = || had.iter().map(|flow| (planned_flow_key(flow), *flow)).collect();
-                let by_key: &BTreeMap<_, &PlannedFlow> = elsewhere.get_or_insert_with(by_key);
+                let by_key: &mut BTreeMap<_, &PlannedFlow> = elsewhere.get_or_insert_with(|| {
+                    previous.iter().map(|flow| (planned_flow_key(flow), *flow)).collect()
+                });
                 by_key.get(&wanted).copied()
             });
             found.map(|flow| flow.links).filter(|links| !links.is_empty())
         })
     }
 
-    /// The path that one flow had; none for a new flow and for one that had no path.
+    /// The previous path of one flow; none for a new flow and for one without a path.
     pub(crate) fn flow_path(&self, flow: &RoutableFlow<'_>) -> Option<&'a [LinkId]> {
         let wanted = flow_key(flow.flow);
-        let mut had = self.flows[flow.job].iter().copied();
-        let found = had.rfind(|had| planned_flow_key(had) == wanted)?;
+        let mut previous = self.flows[flow.job].iter().copied();
+        let found = previous.rfind(|planned| planned_flow_key(planned) == wanted)?;
         (!found.links.is_empty()).then_some(&found.links[..])
     }
 
-    /// The level that the job had.
+    /// The previous level of a job.
     pub(crate) fn job_level(&self, job: usize) -> Option<u8> {
         self.jobs[job].map(|planned| planned.level)
     }
 
-    /// The number of each job: the one it had, else the lowest free one above zero.
+    /// The number of each job: its previous one, else the lowest free one above zero.
     pub(crate) fn job_numbers(&self) -> Vec<u32> {
         let mut taken = BTreeSet::new();
-        let had = self.jobs.iter().map(|job| job.map(|planned| planned.number));
-        let kept: Vec<Option<u32>> =
-            had.map(|number| number.filter(|n| *n > 0 && taken.insert(*n))).collect();
+        // First all numbers in use, then the free ones: a new job must not take a present one.
+        let kept: Vec<Option<u32>> = self
+            .jobs
+            .iter()
+            .map(|job| job.map(|planned| planned.number))
+            .map(|number| number.filter(|n| *n > 0 && taken.insert(*n)))
+            .collect();
         let mut free = (1..).filter(|number| !taken.contains(number));
         kept.into_iter().filter_map(|kept| kept.or_else(|| free.next())).collect()
     }
 }
 
-/// What tells the flows of a job apart.
+/// Identifies a flow among those of its job.
 type FlowKey = (NicId, NicId, u16);
 
 fn planned_flow_key(flow: &PlannedFlow) -> FlowKey {

@@ -1,8 +1,8 @@
 //! Priorities (Crux §4.2): intensity, corrected by what two jobs do to each other on one link.
 //!
-//! Intensity alone misjudges jobs whose communication hides behind computation, or that come round
-//! more often. The correction factor compares a job with a reference on a two-job timeline
-//! (`timeline`) and is a ratio of what either loses by coming second.
+//! Intensity alone misjudges jobs whose communication hides behind computation, and jobs with short
+//! iterations. The correction factor compares a job with a reference on a two-job timeline
+//! (`timeline`); it is the ratio of what each of them loses by coming second.
 
 pub(crate) mod timeline;
 
@@ -15,7 +15,7 @@ use crate::intensity::NetworkDemand;
 use crate::policy::{CorrectionReference, Policy};
 use crate::traffic::IndexedTraffic;
 
-/// Priority of one job and how it came to be.
+/// Priority of one job and its correction factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct JobPriority {
     /// `k_j`.
@@ -29,12 +29,13 @@ pub(crate) fn assign_priorities(
     traffic: &IndexedTraffic<'_>,
     demands: &[NetworkDemand],
     sharing: &LinkSharing,
-    (policy, known): (&Policy, &CorrectionCache),
+    policy: &Policy,
+    cache: &CorrectionCache,
 ) -> Vec<JobPriority> {
     let timings = iteration_timings(traffic, demands);
     let correction = |reference: usize, job: usize| match job == reference {
         true => 1.0,
-        false => known.correction_of(&timings[reference], &timings[job], policy.max_correction),
+        false => cache.correction_of(&timings[reference], &timings[job], policy.max_correction),
     };
     let corrections = match policy.reference {
         CorrectionReference::MostTraffic => {
@@ -49,8 +50,7 @@ pub(crate) fn assign_priorities(
 /// Jobs by descending priority, then id; the position is the rank.
 pub(crate) fn order_by_priority(priorities: &[JobPriority]) -> Vec<usize> {
     let mut jobs: Vec<usize> = (0..priorities.len()).collect();
-    let value = |job: usize| priorities[job].value;
-    jobs.sort_by(|a, b| value(*b).total_cmp(&value(*a)).then(a.cmp(b)));
+    jobs.sort_by(|a, b| priorities[*b].value.total_cmp(&priorities[*a].value).then(a.cmp(b)));
     jobs
 }
 
@@ -92,8 +92,7 @@ fn iteration_timings(
     .collect()
 }
 
-/// Corrections that were worked out for a plan and may be wanted again for the next: they depend on
-/// nothing but two timings.
+/// Corrections computed for a plan, kept for the next one: they depend only on two timings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CorrectionCache {
     cached: BTreeMap<[u64; 7], f64>,
@@ -109,13 +108,13 @@ impl CorrectionCache {
             [job.compute_seconds, job.flow_start_seconds, job.link_seconds].map(f64::to_bits);
         let key = [a, b, c, d, e, f, cap.to_bits()];
         let mut used = self.used.borrow_mut();
-        let known = || self.cached.get(&key).copied();
-        *used.entry(key).or_insert_with(|| {
-            known().unwrap_or_else(|| timeline::correction_factor(reference, job, cap))
+        *used.entry(key).or_insert_with(|| match self.cached.get(&key) {
+            Some(known) => *known,
+            None => timeline::correction_factor(reference, job, cap),
         })
     }
 
-    /// Keeps what was asked for since the last time.
+    /// Keeps the corrections used since the last eviction.
     pub(crate) fn evict_unused(&mut self) {
         self.cached = self.used.take();
     }
@@ -149,15 +148,19 @@ fn weigh_priorities(
     corrections: Vec<f64>,
     policy: &Policy,
 ) -> Vec<JobPriority> {
-    let plain = |job: usize| corrections[job] * demands[job].intensity;
-    let highest = (0..corrections.len()).map(plain).fold(0.0, f64::max);
+    let plain: Vec<f64> =
+        corrections.iter().zip(demands).map(|(k, demand)| k * demand.intensity).collect();
+    let highest = plain.iter().copied().fold(0.0, f64::max);
     let fairness = policy.fairness;
-    let value = |job: usize| {
-        let slowdown = traffic.jobs[job].recent_slowdown * highest;
-        let weight = policy.override_for(traffic.jobs[job]).map_or(1.0, |rule| rule.weight);
-        weight * ((1.0 - fairness) * plain(job) + fairness * slowdown)
-    };
-    let values: Vec<f64> = (0..corrections.len()).map(value).collect();
-    let pairs = corrections.into_iter().zip(values);
-    pairs.map(|(correction, value)| JobPriority { correction, value }).collect()
+    corrections
+        .into_iter()
+        .zip(plain)
+        .zip(&traffic.jobs)
+        .map(|((correction, plain), job)| {
+            let slowdown = job.recent_slowdown * highest;
+            let weight = policy.override_for(job).map_or(1.0, |rule| rule.weight);
+            let value = weight * ((1.0 - fairness) * plain + fairness * slowdown);
+            JobPriority { correction, value }
+        })
+        .collect()
 }

@@ -1,7 +1,7 @@
-//! Why the plan is as it is: loads, bounds, the cut, what moved, and the pieces behind each job.
+//! The report on a plan: loads, bounds, the cut, moved flows, and the rationale of each job.
 //!
 //! A report is made with its plan and explains it; nothing is lowered from it, and two equal plans
-//! may have different reports (what moved is relative to the plan before).
+//! may have different reports (moved flows are relative to the previous plan).
 
 use topology::{Finding, LinkId};
 
@@ -17,20 +17,20 @@ use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 use crate::{pins, priority};
 
-/// What explains a plan.
+/// Explanation of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanReport {
     /// Links that carry planned traffic, ascending.
     pub links: Vec<LinkLoad>,
     /// How priorities became levels.
     pub compression: CompressionReport,
-    /// How good the paths are.
+    /// Quality of the paths.
     pub bounds: LoadBounds,
     /// What an operator should know: jobs without a path, flows left to ECMP.
     pub findings: Vec<Finding>,
-    /// Positions in [`Plan::resolve_flows`] of flows that the previous plan had on another path, ascending.
+    /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
     pub moved: Vec<usize>,
-    /// The pieces behind each job's decisions, by position in [`Plan::jobs`].
+    /// Reasons for each job's decisions, by position in [`Plan::jobs`].
     pub rationales: Vec<JobRationale>,
 }
 
@@ -48,7 +48,7 @@ pub struct LinkLoad {
 /// The cut that compression made of the contention DAG.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompressionReport {
-    /// How it was made.
+    /// Method of the compression.
     pub method: CompressionMethod,
     /// `K`: levels of the switches.
     pub levels: u8,
@@ -58,7 +58,7 @@ pub struct CompressionReport {
     pub total_weight: f64,
 }
 
-/// The busiest link against what is possible.
+/// Load of the busiest link and its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBounds {
     /// Largest load of a link under the plan.
@@ -67,7 +67,7 @@ pub struct LoadBounds {
     pub max_load_lower_bound: f64,
 }
 
-/// Why one job is treated as it is.
+/// Reasons for the decisions on one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRationale {
     /// The link that takes `t_j`; none if the job has no traffic or no path.
@@ -84,7 +84,7 @@ pub struct JobRationale {
     pub rule: Option<String>,
 }
 
-/// What a report is made from.
+/// Input of a report.
 pub(crate) struct ReportInputs<'a> {
     pub(crate) traffic: &'a IndexedTraffic<'a>,
     pub(crate) demands: &'a [NetworkDemand],
@@ -209,8 +209,9 @@ impl ReportInputs<'_> {
         let flows = &plan.flows[self.traffic.spans[job].clone()];
         let lost: Vec<&PlannedFlow> = flows.iter().filter(|flow| flow.links.is_empty()).collect();
         let first = lost.first()?;
-        let host = |nic| &self.traffic.fabric.host(self.traffic.fabric.nic(nic).host).name;
-        let (src, dst, count) = (host(first.src), host(first.dst), lost.len());
+        let fabric = self.traffic.fabric;
+        let [src, dst] = [first.src, first.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
+        let count = lost.len();
         let text = format!(
             "job without a path: no usable path for {count} of its {} flows, the first from {src} \
              to {dst}",
@@ -221,8 +222,8 @@ impl ReportInputs<'_> {
 
     fn moved_flows(&self, plan: &Plan) -> Vec<usize> {
         let jobs = self.traffic.jobs.iter().enumerate();
-        let had = jobs.flat_map(|(ordinal, job)| self.previous.job_paths(ordinal, job));
-        let flows = plan.flows.iter().zip(had).enumerate();
+        let previous = jobs.flat_map(|(ordinal, job)| self.previous.job_paths(ordinal, job));
+        let flows = plan.flows.iter().zip(previous).enumerate();
         let moved = flows.filter(|(_, (planned, had))| had.is_some_and(|had| had != planned.links));
         moved.map(|(position, _)| position).collect()
     }

@@ -1,5 +1,5 @@
-//! Sums by dense index (a link, a switch, a pair of leaves) that know which indexes were touched,
-//! so that clearing and walking cost what was added and not the size of the fabric.
+//! Sums by dense index (a link, a switch, a pair of leaves) with a list of the indexes in use, so
+//! that clearing and iterating cost what was added and not the size of the fabric.
 
 /// Sums by dense index.
 #[derive(Clone, Debug)]

@@ -223,11 +223,10 @@ impl<'a> RouteFinder<'a> {
         };
         if ends.distance > 0 {
             let layers = self.least_loaded.link_layers(self.tables, &ends);
-            let capacity = |links: &Vec<LinkId>| -> f64 {
-                links.iter().map(|link| self.tables.link_capacity(*link)).sum()
-            };
-            let outer = layers.first().map(capacity).into_iter().chain(layers.last().map(capacity));
-            pair.capacity = outer.fold(f64::INFINITY, f64::min);
+            let outer = [layers.first(), layers.last()].into_iter().flatten();
+            pair.capacity = outer
+                .map(|links| links.iter().map(|link| self.tables.link_capacity(*link)).sum())
+                .fold(f64::INFINITY, f64::min);
             pair.has_choice = layers.iter().any(|links| links.len() > 1);
             let only = layers.iter().filter(|links| links.len() == 1);
             pair.unavoidable = only.flatten().copied().collect();
@@ -253,8 +252,7 @@ fn movable_groups(job: &Job, flows: &[FlowRoute], pairs: &[LeafPair]) -> Vec<Vec
 
 fn largest_first(job: &Job) -> Vec<usize> {
     let mut flows: Vec<usize> = (0..job.flows.len()).collect();
-    let bytes = |flow: usize| job.flows[flow].bytes;
-    flows.sort_by(|a, b| bytes(*b).total_cmp(&bytes(*a)).then(a.cmp(b)));
+    flows.sort_by(|a, b| job.flows[*b].bytes.total_cmp(&job.flows[*a].bytes).then(a.cmp(b)));
     flows
 }
 

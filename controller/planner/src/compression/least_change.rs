@@ -1,7 +1,7 @@
 //! Of the optimal levels, those that move the fewest jobs: one minimum cut over the jobs that have
 //! a choice.
 //!
-//! Whether a job moves is no convex function of its level, so this needs a vertex for every level:
+//! Whether a job moves is not a convex function of its level, so this needs a vertex for every level:
 //! (u, k) stands for "the level of u is at least k" and is true on the source's side. All optima
 //! lie between the lowest and the highest; only jobs whose levels differ there take part, with the
 //! levels in between, and as a rule they are few. An edge u above v costs its weight when both
@@ -89,10 +89,10 @@ impl<'a> LevelGrid<'a> {
 
     fn add_edge(&self, network: &mut CutNetwork, arc: &WeightedArc, weight: u64) {
         let OptimumRange { lowest: least, highest: most } = self.range;
-        let is_fixed = |node: usize| least[node] == most[node];
-        // Apart in every optimum, or both where they are in all of them: nothing to decide.
-        let is_apart = least[arc.above] > most[arc.below];
-        if is_apart || (is_fixed(arc.above) && is_fixed(arc.below)) {
+        // Separated in every optimum, or both at the same level in all of them: nothing to decide.
+        let is_separated = least[arc.above] > most[arc.below];
+        let is_fixed = [arc.above, arc.below].iter().all(|node| least[*node] == most[*node]);
+        if is_separated || is_fixed {
             return;
         }
         for k in least[arc.below]..=most[arc.below] {

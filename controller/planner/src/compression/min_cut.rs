@@ -30,7 +30,12 @@ impl CutNetwork {
         self.residual.extend([capacity, back]);
     }
 
-    /// The vertices on the source's side of a minimum cut, that with the most or the fewest there.
+    /// The vertex at which an arc begins: the head of its reverse.
+    fn tail(&self, arc: usize) -> usize {
+        self.heads[arc ^ 1] as usize
+    }
+
+    /// The vertices on the source's side of a minimum cut, the one with the most or the fewest there.
     pub(super) fn source_side(self, source: usize, sink: usize, side: CutSide) -> Vec<bool> {
         let mut search = DinicSearch::new(self, source, sink);
         while search.build_layers() {
@@ -68,14 +73,13 @@ struct DinicSearch {
 impl DinicSearch {
     fn new(network: CutNetwork, source: usize, sink: usize) -> Self {
         let mut first = vec![0_u32; network.vertices + 1];
-        let tail = |arc: usize| network.heads[arc ^ 1] as usize;
-        (0..network.heads.len()).for_each(|arc| first[tail(arc) + 1] += 1);
+        (0..network.heads.len()).for_each(|arc| first[network.tail(arc) + 1] += 1);
         (0..network.vertices).for_each(|v| first[v + 1] += first[v]);
         let mut at = first.clone();
         let mut arcs = vec![0_u32; network.heads.len()];
         for arc in 0..network.heads.len() {
-            arcs[at[tail(arc)] as usize] = arc as u32;
-            at[tail(arc)] += 1;
+            arcs[at[network.tail(arc)] as usize] = arc as u32;
+            at[network.tail(arc)] += 1;
         }
         let level = vec![NOWHERE; network.vertices];
         Self { next: first.clone(), network, source, sink, first, arcs, distance: level }
@@ -114,7 +118,7 @@ impl DinicSearch {
         self.distance[self.source] != NOWHERE
     }
 
-    /// What the residual network leads to from the source.
+    /// The vertices that the source reaches in the residual network.
     fn reachable_vertices(&self) -> Vec<bool> {
         let mut reached = vec![false; self.network.vertices];
         reached[self.source] = true;
@@ -142,7 +146,7 @@ impl DinicSearch {
             } else if let Some(arc) = self.next_admissible_arc(vertex) {
                 path.push(arc);
             } else if let Some(arc) = path.pop() {
-                // A dead end: the arc that led here is done with.
+                // A dead end: no path of this phase uses the arc that led here again.
                 let before = self.arc_head(arc ^ 1);
                 self.next[before] += 1;
             } else {

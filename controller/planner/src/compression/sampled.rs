@@ -24,10 +24,9 @@ pub fn sampled_levels(dag: &ContentionDag, levels: u8, seed: u64) -> Vec<u8> {
         let best = cut_order(dag, &order, usize::from(levels.max(1)));
         (dag.cut_weight(&best), best)
     });
-    // The first of equals.
-    let better =
-        |best: (f64, Vec<u8>), next: (f64, Vec<u8>)| if next.0 > best.0 { next } else { best };
-    candidates.reduce(better).map_or_else(Vec::new, |(_, levels)| levels)
+    // Of equals the first.
+    let best = candidates.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map_or_else(Vec::new, |(_, levels)| levels)
 }
 
 fn neighbours_below(dag: &ContentionDag) -> Vec<Vec<usize>> {

@@ -60,10 +60,11 @@ pub(super) fn collective_transfers(
     channels: u32,
 ) -> Vec<HostTransfer> {
     let n = hosts.len() as f64;
-    let ring = ring_pairs(hosts);
     let (pairs, each) = match kind {
-        CollectiveKind::RingAllReduce => (ring, 2.0 * (n - 1.0) / n * bytes),
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => (ring, (n - 1.0) / n * bytes),
+        CollectiveKind::RingAllReduce => (ring_pairs(hosts), 2.0 * (n - 1.0) / n * bytes),
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+            (ring_pairs(hosts), (n - 1.0) / n * bytes)
+        }
         CollectiveKind::AllToAll => (all_pairs(hosts), bytes / n),
         CollectiveKind::Pipeline => (neighbour_pairs(hosts), bytes),
     };
@@ -84,8 +85,11 @@ fn ring_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
 }
 
 fn all_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
-    let others = |src: HostId| hosts.iter().map(move |dst| (src, *dst));
-    hosts.iter().flat_map(|src| others(*src)).filter(|(src, dst)| src != dst).collect()
+    hosts
+        .iter()
+        .flat_map(|src| hosts.iter().map(move |dst| (*src, *dst)))
+        .filter(|(src, dst)| src != dst)
+        .collect()
 }
 
 fn neighbour_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {

@@ -1,12 +1,12 @@
-//! Flows of a job, written out or derived, and the UDP source ports that tell them apart.
+//! Flows of a job, stated or derived, and the UDP source ports that distinguish them.
 //!
-//! Ports that a document states are claimed first; the others start from a hash of job and flow and
+//! Ports that a document states are reserved first; the others start from a hash of job and flow and
 //! take the next port that is free between the same two NICs. So a document without ports always
 //! gets the same ones, and no two flows have one five-tuple.
 
 use std::collections::BTreeSet;
 
-use topology::NicId;
+use topology::{HostId, NicId};
 
 use super::collective::collective_transfers;
 use super::{JobDocument, JobFields, MAX_BYTES};
@@ -102,19 +102,24 @@ impl JobFields<'_> {
         transfers
             .iter()
             .map(|transfer| {
-                let nic = |host| {
-                    let nics = &self.fabric.host(host).nics;
-                    let index = transfer.channel as usize % nics.len().max(1);
-                    nics.get(index).copied().ok_or_else(|| {
-                        let problem = format!("host {} has no NIC", self.fabric.host(host).name);
-                        self.field_error("collective", problem)
-                    })
-                };
-                let (src, dst) = (nic(transfer.src)?, nic(transfer.dst)?);
-                let (field, bytes) = ("collective".to_owned(), transfer.bytes);
-                Ok(FlowDraft { field, src, dst, bytes, udp_src_port: None })
+                Ok(FlowDraft {
+                    field: "collective".to_owned(),
+                    src: self.nic_of_channel(transfer.src, transfer.channel)?,
+                    dst: self.nic_of_channel(transfer.dst, transfer.channel)?,
+                    bytes: transfer.bytes,
+                    udp_src_port: None,
+                })
             })
             .collect()
+    }
+
+    /// The NIC of a host that serves a channel: channels take the NICs in turn.
+    fn nic_of_channel(&self, host: HostId, channel: u32) -> Result<NicId, DocumentFieldError> {
+        let nics = &self.fabric.host(host).nics;
+        nics.get(channel as usize % nics.len().max(1)).copied().ok_or_else(|| {
+            let problem = format!("host {} has no NIC", self.fabric.host(host).name);
+            self.field_error("collective", problem)
+        })
     }
 }
 

@@ -1,29 +1,29 @@
 //! The cheapest segment between two leaves by branch and bound.
 //!
-//! Prices are never below zero. So a way is given up as soon as the part that is known costs what
-//! the best segment found costs, and prices, which are dear to work out, are asked for only where
-//! it matters: first at the outer links, then from the cheapest way up on.
+//! Prices are never below zero. So the search abandons a path as soon as its known part costs as much
+//! as the best segment found, and computes prices, which are expensive, only where they matter:
+//! first at the outer links, then from the cheapest link up.
 
 use topology::{DownwardHops, LinkId, SwitchHop, SwitchId};
 
 use crate::least_loaded_path::{LeafEnds, NEVER, PathSegment};
 use crate::path_tables::PathTables;
 
-/// Room for one search at a time.
+/// Buffers for one search at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct CheapestPath {
     search: u32,
     switches: Vec<DescentState>,
 }
 
-/// A switch above the second leaf, if `search` is the present one.
+/// State of a switch above the second leaf; valid if `search` is the number of the current search.
 #[derive(Clone, Copy, Debug, Default)]
 struct DescentState {
     search: u32,
     distance: u8,
-    /// Its place among the descents.
+    /// Its position among the downward hops.
     place: u32,
-    /// Price of the rest of the way, once known.
+    /// Price of the rest of the path, once known.
     remaining_price: Option<u64>,
 }
 
@@ -95,9 +95,9 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
 
     /// The links out of the first leaf, the cheapest first.
     fn leave_first_leaf(&mut self, leaf: SwitchId, distance: u8) {
-        let hops = self.tables.hops_up(leaf).iter();
+        let hops_up = self.tables.hops_up(leaf).iter();
         let mut hops: Vec<(u64, SwitchHop)> =
-            hops.map(|hop| ((self.price)(hop.link), *hop)).collect();
+            hops_up.map(|hop| ((self.price)(hop.link), *hop)).collect();
         hops.sort_unstable();
         for (price, hop) in hops {
             if price >= self.best.0 {
@@ -109,17 +109,18 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
         }
     }
 
-    /// One link further up, unless the last links down alone make that too dear.
+    /// Goes one link further up, unless the last links down alone already cost too much.
     fn climb_hop(&mut self, hop: SwitchHop, distance: u8, spent: u64, so_far: PathSegment) {
         let least = self.min_remaining_price(hop.to);
         if spent.saturating_add(least) >= self.best.0 {
             return;
         }
-        let spent = spent + (self.price)(hop.link);
-        if spent.saturating_add(least) < self.best.0 {
+        // Only now the price of this link, which is the expensive part.
+        let total = spent + (self.price)(hop.link);
+        if total.saturating_add(least) < self.best.0 {
             let mut segment = so_far;
             segment.push(hop.link);
-            self.climb_from(hop.to, distance, spent, segment);
+            self.climb_from(hop.to, distance, total, segment);
         }
     }
 
@@ -128,17 +129,17 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
         self.descent_state(at).map_or(&[], |state| down.hops_at(state.place as usize))
     }
 
-    /// What the rest of the way from a switch costs at least, as the links after its own say.
+    /// Lower bound of the price of the rest from a switch: that of the links after its own.
     fn min_remaining_price(&mut self, at: SwitchId) -> u64 {
         let mut least = NEVER;
         for hop in self.hops_down(at) {
             least = least.min(self.remaining_price(hop.to));
         }
-        // Nothing is known where the switch is not above the second leaf.
+        // A switch that is not above the second leaf has no bound.
         if least == NEVER { 0 } else { least }
     }
 
-    /// Price of the cheapest way down from a switch above the second leaf; 0 at the leaf.
+    /// Price of the cheapest descent from a switch above the second leaf; 0 at the leaf.
     fn remaining_price(&mut self, at: SwitchId) -> u64 {
         if at == self.down.destination() {
             return 0;
@@ -154,7 +155,7 @@ impl<'a, P: Fn(LinkId) -> u64> BranchAndBound<'a, P> {
         least
     }
 
-    /// The segment completed by the first of the cheapest paths down from where it turns.
+    /// The segment completed by the first of the cheapest descents from where it turns.
     fn descend_from(&mut self, turn: SwitchId, up: PathSegment) -> PathSegment {
         let (mut segment, mut at) = (up, turn);
         while at != self.down.destination() {

@@ -1,11 +1,11 @@
-//! Local search over paths: flows move while the contention that intensity weighs falls.
+//! Local search over paths: flows move while the contention weighted by intensity falls.
 //!
-//! Where jobs a and b meet on a link, the less intense of them waits for as long as both want it,
-//! at most min(load_a, load_b) of the time; the sum of that over links and pairs, each weighed by
+//! Where jobs a and b share a link, the less intense of them waits for as long as both want it,
+//! at most min(load_a, load_b) of the time; the sum of that over links and pairs, each weighted by
 //! the lesser intensity, is the contention. A job also waits for itself where its own flows load a
 //! link more than its tightest link must be loaded anyway. A move of a flow, or of all flows of a
-//! job between two leaves together, is made if contention falls by enough; every move lowers one
-//! and the same sum, so the search ends.
+//! job between two leaves together, is made if contention falls by enough; every move lowers the
+//! same sum, so the search ends.
 
 use std::sync::Arc;
 
@@ -17,28 +17,27 @@ use crate::intensity::NetworkDemand;
 use crate::least_loaded_path::PathSegment;
 use crate::link_occupancy::LinkShare;
 
-/// What counts as a gain for a flow that may move freely: this share of link time. It keeps the
-/// search from chasing rounding. It doubles with every round, up to what running flows ask for, so
-/// that many rounds end soon.
+/// Least gain of a flow that may move freely, as a share of link time; it keeps the search from
+/// following rounding errors. It doubles with every round, up to the gain that running flows need, so
+/// that the number of rounds stays small.
 const LEAST_GAIN: f64 = 1.0 / 1024.0;
 
-/// A gain must also be this part of what the flows pay: in a fabric that is full everywhere there
-/// is always a slightly better place, and no end of moves for the sake of little.
+/// A gain must also be this part of what the flows pay: a fabric that is full everywhere always has
+/// a slightly better place, and the search would go on for little.
 const LEAST_FRACTION: ContentionPrice = 8;
 
-/// Units of a weight: the intensity of another job in that of the one that pays, at most one.
+/// Unit of a weight: the intensity of another job relative to that of the paying one, at most one.
 const WEIGHT_ONE: f64 = 65536.0;
 
-/// Contention in the intensity of the job that would move: weight times share.
+/// Contention in units of the intensity of the job that would move: weight times share.
 type ContentionPrice = u64;
 
 /// Moves flows until no move gains enough. `order` is the slots in the order of choice; flows that
 /// were there before move only for `move_gain_min` of link time each.
 pub(super) fn improve_paths(assignment: &mut PathAssignment, order: &[usize], move_gain_min: f64) {
-    let price = |share: f64| (share * WEIGHT_ONE * LinkShare::ONE).ceil() as ContentionPrice;
     let mut search = PathSearch {
-        least_gain: price(LEAST_GAIN),
-        running_gain: price(move_gain_min),
+        least_gain: price_of_share(LEAST_GAIN),
+        running_gain: price_of_share(move_gain_min),
         contention: ContentionModel::new(assignment),
         cheapest: CheapestPath::new(assignment.tables.switch_count()),
         assignment,
@@ -49,7 +48,12 @@ pub(super) fn improve_paths(assignment: &mut PathAssignment, order: &[usize], mo
     }
 }
 
-/// What the jobs on the slots are to each other.
+/// Price of a share of link time in which no job but the paying one is more intense.
+fn price_of_share(share: f64) -> ContentionPrice {
+    (share * WEIGHT_ONE * LinkShare::ONE).ceil() as ContentionPrice
+}
+
+/// Weights of the contention between the jobs.
 struct ContentionModel {
     /// `I_j` in FLOP/s, by slot.
     intensities: Vec<f64>,
@@ -65,19 +69,11 @@ impl ContentionModel {
             .map(|assigned| assigned.as_ref().map(|assigned| &assigned.routes.demand));
         Self {
             intensities: demands.clone().map(|d| d.map_or(0.0, |d| d.intensity)).collect(),
-            unavoidable: demands
-                .map(|d| {
-                    d.map_or(LinkShare(0), |demand: &NetworkDemand| {
-                        LinkShare::from_fraction(
-                            demand.bottleneck_seconds / demand.iteration_seconds,
-                        )
-                    })
-                })
-                .collect(),
+            unavoidable: demands.map(|d| d.map_or(LinkShare(0), tightest_share)).collect(),
         }
     }
 
-    /// What `share` more of the job on a slot would add to contention on a link with these `jobs`.
+    /// Contention that `share` more of the job in a slot adds on a link with these `jobs`.
     fn added_contention(
         &self,
         job_slot: usize,
@@ -97,7 +93,7 @@ impl ContentionModel {
         price + WEIGHT_ONE as ContentionPrice * waits
     }
 
-    /// The lesser of two intensities in the first of them.
+    /// The lesser of two intensities relative to the first.
     fn relative_weight(&self, own: usize, other: usize) -> ContentionPrice {
         let (own, other) = (self.intensities[own], self.intensities[other]);
         if other >= own {
@@ -105,6 +101,11 @@ impl ContentionModel {
         }
         (WEIGHT_ONE * (other / own)) as ContentionPrice
     }
+}
+
+/// Share of its time that the tightest link of a job is busy at best.
+fn tightest_share(demand: &NetworkDemand) -> LinkShare {
+    LinkShare::from_fraction(demand.bottleneck_seconds / demand.iteration_seconds)
 }
 
 struct PathSearch<'s> {
@@ -116,7 +117,7 @@ struct PathSearch<'s> {
 }
 
 impl PathSearch<'_> {
-    /// Moves what gains enough of a job; whether anything moved.
+    /// Moves the flows of a job that gain enough; returns whether any moved.
     fn improve_job(&mut self, job_slot: usize) -> bool {
         let routes = Arc::clone(&self.assignment.job_at(job_slot).routes);
         let mut moved = false;
@@ -131,18 +132,19 @@ impl PathSearch<'_> {
         moved
     }
 
-    /// Takes flows between the same leaves off their paths and puts them all on the cheapest one,
-    /// or back.
+    /// Moves flows between the same leaves to the cheapest segment together, or leaves them where
+    /// they are. Returns whether there was a better segment.
     fn relocate_flows(&mut self, job_slot: usize, flows: &[usize]) -> bool {
         let mut before = 0;
-        let mut had = Vec::with_capacity(flows.len());
+        let mut previous = Vec::with_capacity(flows.len());
+        // All flows come off first: a flow must not pay for the others that move with it.
         for flow in flows {
             let path = self.assignment.unassign_path((job_slot, *flow));
             before += self.path_price(job_slot, *flow, path.without_host_links());
-            had.push(path);
+            previous.push(path);
         }
         let best = self.find_better_segment(job_slot, flows, before);
-        for (flow, had) in flows.iter().zip(&had) {
+        for (flow, had) in flows.iter().zip(&previous) {
             let segment = best.as_ref().map_or(had.without_host_links(), |segment| segment);
             let path = self.assignment.full_path((job_slot, *flow), segment);
             self.assignment.assign_path((job_slot, *flow), path);
@@ -157,15 +159,15 @@ impl PathSearch<'_> {
         best.is_some()
     }
 
-    /// The segment that costs the flows, all on no path now, the least together, if that gains
-    /// enough over what they cost `before`: each that runs asks for its own.
+    /// The segment with the least price for the flows together, all of them unassigned, if it gains
+    /// enough over their price `before`. Every running flow raises the gain that is needed.
     fn find_better_segment(
         &mut self,
         job_slot: usize,
         flows: &[usize],
         before: ContentionPrice,
     ) -> Option<PathSegment> {
-        let (assignment, contenders) = (&*self.assignment, &self.contention);
+        let (assignment, contention) = (&*self.assignment, &self.contention);
         let assigned = assignment.job_at(job_slot);
         let running =
             flows.iter().filter(|flow| assigned.was_running[**flow]).count() as ContentionPrice;
@@ -175,7 +177,7 @@ impl PathSearch<'_> {
         let shares = assignment.shares_of(job_slot, flows);
         let ends = &assigned.routes.pairs[pair].ends;
         let best = self.cheapest.find_cheapest(&assignment.tables, ends, limit, |link| {
-            contenders.added_contention(
+            contention.added_contention(
                 job_slot,
                 assignment.occupancy.jobs_on(link),
                 shares.share_on(link),
@@ -184,7 +186,7 @@ impl PathSearch<'_> {
         Some(best.1)
     }
 
-    /// What a flow that is on no path would add to contention on `links`.
+    /// Contention that an unassigned flow would add on `links`.
     fn path_price(&self, job_slot: usize, flow: usize, links: &[LinkId]) -> ContentionPrice {
         let (assignment, flows) = (&*self.assignment, [flow]);
         let shares = assignment.shares_of(job_slot, &flows);

@@ -1,8 +1,8 @@
-//! Where the flows are so far, and how busy that makes the links.
+//! The paths assigned so far, and the load of the links that follows.
 //!
-//! A job has a slot here for as long as it lives, whatever jobs come and go beside it. What changed
-//! is remembered by time: a group of flows is looked at again only if something it depends on
-//! changed after it was last looked at.
+//! A job has a slot for as long as it exists, whatever jobs come and go beside it. Changes carry a
+//! logical time: a group of flows is examined again only if something that it depends on changed
+//! after its last examination.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ pub(crate) struct AssignedJob {
     rates: Vec<Option<f64>>,
     /// Empty where a flow is on no path.
     pub(crate) paths: Vec<LinkPath>,
-    /// Which flows were there before this plan.
+    /// Which flows had their path before this plan.
     pub(super) was_running: Vec<bool>,
-    /// When each group was last looked at.
+    /// Logical time of the last examination of each group; 0 is never.
     pub(super) examined_at: Vec<u32>,
 }
 
 impl PathAssignment {
-    /// Nobody there.
+    /// No jobs yet.
     pub(crate) fn new(fabric: &Fabric, tables: &Arc<PathTables>) -> Self {
         Self {
             least_loaded: LeastLoadedPath::new(fabric.switches().len()),
@@ -57,9 +57,12 @@ impl PathAssignment {
 
     /// A slot for a job, none of whose flows is on a path yet.
     pub(crate) fn add_job(&mut self, job: &Job, routes: &Arc<JobRoutes>) -> usize {
-        let rate = |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, &routes.demand));
         let assigned = AssignedJob {
-            rates: job.flows.iter().map(|flow| rate(flow.bytes)).collect(),
+            rates: job
+                .flows
+                .iter()
+                .map(|flow| (flow.bytes > 0.0).then(|| mean_rate(flow.bytes, &routes.demand)))
+                .collect(),
             paths: vec![LinkPath::EMPTY; job.flows.len()],
             was_running: vec![false; job.flows.len()],
             examined_at: vec![0; routes.groups.len()],
@@ -75,7 +78,7 @@ impl PathAssignment {
         job_slot
     }
 
-    /// Takes a job and its flows away.
+    /// Removes a job and its flows.
     pub(crate) fn remove_job(&mut self, job_slot: usize) {
         for flow in 0..self.job_at(job_slot).paths.len() {
             let path = self.unassign_path((job_slot, flow));
@@ -84,23 +87,22 @@ impl PathAssignment {
         self.job_slots[job_slot] = None;
     }
 
-    /// The job on a slot that is taken.
+    /// The job in an occupied slot.
     pub(crate) fn job_at(&self, job_slot: usize) -> &AssignedJob {
-        self.job_slots[job_slot].as_ref().expect("job_slots are given up only with their job")
+        self.job_slots[job_slot].as_ref().expect("a slot is freed only with its job")
     }
 
     pub(super) fn job_at_mut(&mut self, job_slot: usize) -> &mut AssignedJob {
-        self.job_slots[job_slot].as_mut().expect("job_slots are given up only with their job")
+        self.job_slots[job_slot].as_mut().expect("a slot is freed only with its job")
     }
 
-    /// The paths of all flows of the jobs on `slots`.
+    /// The paths of all flows of the jobs in `job_slots`.
     pub(crate) fn paths_of(&self, job_slots: impl IntoIterator<Item = usize>) -> Vec<LinkPath> {
         let paths = job_slots.into_iter().map(|job_slot| &self.job_at(job_slot).paths);
         paths.flatten().copied().collect()
     }
 
-    /// Puts the flows of a job on other paths that were found for them, and forgets what was looked
-    /// at.
+    /// Assigns other paths to the flows of a job; its groups count as never examined.
     pub(crate) fn replace_paths(&mut self, job_slot: usize, paths: impl Iterator<Item = LinkPath>) {
         for (flow, path) in paths.enumerate() {
             self.unassign_path((job_slot, flow));
@@ -109,9 +111,14 @@ impl PathAssignment {
         self.job_at_mut(job_slot).examined_at.fill(0);
     }
 
-    /// Puts a flow where it was, if that still is one of its equal-cost paths.
-    pub(crate) fn keep_path(&mut self, fabric: &Fabric, flow: FlowSlot, had: Option<LinkPath>) {
-        let Some(path) = had else { return };
+    /// Assigns its previous path to a flow, if that still is one of its equal-cost paths.
+    pub(crate) fn keep_path(
+        &mut self,
+        fabric: &Fabric,
+        flow: FlowSlot,
+        previous: Option<LinkPath>,
+    ) {
+        let Some(path) = previous else { return };
         let (route, pair) = self.route_of(flow);
         let same_ends = path.first() == Some(&route.up) && path.last() == Some(&route.down);
         if route.has_path
@@ -123,19 +130,19 @@ impl PathAssignment {
         }
     }
 
-    /// From now on every flow is one that was there before.
+    /// From now on every flow counts as running on its path.
     pub(crate) fn mark_all_running(&mut self) {
         for assigned in self.job_slots.iter_mut().flatten() {
             assigned.was_running.fill(true);
         }
     }
 
-    /// Puts the flows of a job that are on no path, the largest first, each on the least congested.
+    /// Assigns the least congested path to each flow of a job without one, the largest first.
     pub(crate) fn assign_remaining(&mut self, job_slot: usize) {
         let routes = Arc::clone(&self.job_at(job_slot).routes);
         for flow in &routes.largest_first {
-            let is_placed = !self.job_at(job_slot).paths[*flow].is_empty();
-            if routes.flows[*flow].has_path && !is_placed {
+            let is_assigned = !self.job_at(job_slot).paths[*flow].is_empty();
+            if routes.flows[*flow].has_path && !is_assigned {
                 let segment = self.least_congested_segment((job_slot, *flow));
                 self.assign_path((job_slot, *flow), self.full_path((job_slot, *flow), &segment));
                 self.changes.mark_busier(&segment);
@@ -174,7 +181,7 @@ impl PathAssignment {
         FlowShares::new(&self.tables, &self.job_at(job_slot).rates, flows)
     }
 
-    /// Puts a flow that is on no path there.
+    /// Assigns a path to a flow without one.
     pub(super) fn assign_path(&mut self, flow: FlowSlot, path: LinkPath) {
         let Some(assigned) = &mut self.job_slots[flow.0] else {
             return;
@@ -187,7 +194,7 @@ impl PathAssignment {
         assigned.paths[flow.1] = path;
     }
 
-    /// Takes a flow off its path, which is the answer.
+    /// Removes a flow from its path and returns that path.
     pub(super) fn unassign_path(&mut self, flow: FlowSlot) -> LinkPath {
         let Some(assigned) = &mut self.job_slots[flow.0] else {
             return LinkPath::EMPTY;
@@ -221,13 +228,13 @@ fn is_valid_segment(fabric: &Fabric, ends: &LeafEnds, links: &[LinkId]) -> bool 
     at == ends.to && links.len() == usize::from(ends.distance)
 }
 
-/// What some flows of one job take of a link's time together, worked out once for each speed.
+/// Share of a link's time that some flows of one job take together, computed once for each speed.
 #[derive(Debug)]
 pub(super) struct FlowShares<'a> {
     tables: &'a PathTables,
     rates: &'a [Option<f64>],
     flows: &'a [usize],
-    /// The last capacity asked for, and the share of it.
+    /// The last capacity, and the share of it: consecutive links mostly have the same speed.
     last: Cell<(f64, LinkShare)>,
 }
 
@@ -249,15 +256,15 @@ impl<'a> FlowShares<'a> {
     }
 }
 
-/// When the load of links changed, as far as choices depend on it.
+/// Logical times of load changes, as far as choices depend on them.
 ///
-/// A link that got busier concerns the flows on it: nobody else was kept from moving there. A link
-/// that got idler concerns everybody who might go there: those are told apart by leaf, and for
-/// links to cores by pod, and by direction.
+/// A link that became busier concerns only the flows on it. A link that became idler concerns every
+/// flow that could move there; those are distinguished by area, which is a leaf, or a pod for links to
+/// cores, and a direction.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadChanges {
     now: u32,
-    /// The area of each link, if anyone chooses it.
+    /// The area of each link; none for links without alternatives.
     area_of_link: Vec<Option<u32>>,
     /// By area.
     idler_at: Vec<u32>,
@@ -292,6 +299,11 @@ impl LoadChanges {
         }
     }
 
+    /// When a link up from (or down to) a leaf or pod last became idler, by place in `idler_at`.
+    fn last_idler(&self, place: usize, goes_up: bool) -> u32 {
+        self.idler_at[2 * place + usize::from(goes_up)]
+    }
+
     fn mark_busier(&mut self, links: &[LinkId]) {
         self.now += 1;
         links.iter().for_each(|link| self.busier_at[link.index()] = self.now);
@@ -313,7 +325,7 @@ impl PathAssignment {
         self.changes.moved_at[job_slot] = self.changes.now;
     }
 
-    /// Whether anything changed for a group of flows since it was last looked at, which it is now.
+    /// Whether anything changed for a group of flows since its last examination, which is now.
     pub(super) fn examine_if_changed(&mut self, job_slot: usize, group: usize) -> bool {
         let seen = self.job_at(job_slot).examined_at[group];
         let is_stale = self.last_change(job_slot, group) > seen || seen == 0;
@@ -324,29 +336,32 @@ impl PathAssignment {
         is_stale
     }
 
-    /// When something changed last that the best paths of a group depend on.
+    /// Logical time of the last change that the best paths of a group depend on.
     fn last_change(&self, job_slot: usize, group: usize) -> u32 {
         let (assigned, changes) = (self.job_at(job_slot), &self.changes);
         let flows = &assigned.routes.groups[group];
         let links = flows.iter().flat_map(|flow| assigned.paths[*flow].without_host_links());
-        let pressed = links.map(|link| changes.busier_at[link.index()]).max();
-        let eased = |switch: usize, goes_up| changes.idler_at[2 * switch + usize::from(goes_up)];
+        let busier = links.map(|link| changes.busier_at[link.index()]).max().unwrap_or(0);
         let pair =
             flows.first().map(|flow| &assigned.routes.pairs[assigned.routes.flows[*flow].pair]);
-        let eased = pair.map(|pair| {
-            let (pods, first_pod) =
-                (self.tables.pods(), changes.idler_at.len() / 2 - self.tables.pods().pod_count());
-            let (from, to) = (pair.ends.from, pair.ends.to);
-            let leaves = eased(from.index(), true).max(eased(to.index(), false));
-            match (pods.pod_of(from), pods.pod_of(to)) {
-                (Some(near), Some(far)) if pair.ends.distance > 2 => {
-                    let (near, far) = (first_pod + near as usize, first_pod + far as usize);
-                    leaves.max(eased(near, true)).max(eased(far, false))
-                }
-                _ => leaves,
+        let idler = pair.map_or(0, |pair| self.idler_between(&pair.ends));
+        changes.moved_at[job_slot].max(busier).max(idler)
+    }
+
+    /// Logical time at which a link between two leaves last became idler.
+    fn idler_between(&self, ends: &LeafEnds) -> u32 {
+        let (changes, pods) = (&self.changes, self.tables.pods());
+        let leaves = changes
+            .last_idler(ends.from.index(), true)
+            .max(changes.last_idler(ends.to.index(), false));
+        match (pods.pod_of(ends.from), pods.pod_of(ends.to)) {
+            (Some(near), Some(far)) if ends.distance > 2 => {
+                let first_pod = changes.idler_at.len() / 2 - pods.pod_count();
+                leaves
+                    .max(changes.last_idler(first_pod + near as usize, true))
+                    .max(changes.last_idler(first_pod + far as usize, false))
             }
-        });
-        let own = changes.moved_at[job_slot];
-        own.max(pressed.unwrap_or(0)).max(eased.unwrap_or(0))
+            _ => leaves,
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Rules by which flows that no job has announced are a job's.
+//! Adoption rules: they attribute flows that no job has announced to a job.
 //!
-//! Of such a job nothing is known but what its flows match: no work, no volume, no paths. So it is
-//! planned as a job that sends nothing, ranks last, and has the level that the policy gives it, the
-//! lowest if it gives none. The decision: a rule says whose flows are, and nothing else. Where its
-//! name is that of a job that is announced, they are that job's and travel in its level.
+//! Only the match of its flows is known of such a job: no work, no volume, no paths. It is planned as
+//! a job that sends nothing, ranks last, and has the level that the policy gives it, or the lowest.
+//! The decision: a rule attributes flows, and nothing else. Where it names an announced job, the
+//! flows belong to that job and travel in its level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ pub const MAX_RULES: usize = 64;
 /// Rows of one leaf that rules may take, half of what the smallest switches have for ternary keys.
 const MAX_ROWS: usize = 256;
 
-/// Which flows that no job has announced are a job's. The first rule that matches a flow counts.
+/// Attributes unannounced flows to a job. The first rule that matches a flow counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptionRule {
-    /// The job that they are.
+    /// The job of the flows.
     pub job: JobId,
-    /// Whose it is, for overrides.
+    /// Tenant of the job, for overrides.
     pub tenant: Option<String>,
-    /// Its level while nobody announces it; the lowest of jobs if none is given.
+    /// Level of the job while it is unannounced; the lowest of jobs if none is given.
     pub level: Option<u8>,
     /// Globs over the names of sending hosts; none: any host.
     pub src: Vec<String>,
@@ -40,14 +40,14 @@ pub struct AdoptionRule {
 }
 
 impl AdoptionRule {
-    /// The job as it is planned while nobody announces it.
+    /// The job as it is planned while it is unannounced.
     fn unannounced_job(&self) -> Job {
         Job {
             id: self.job.clone(),
             tenant: self.tenant.clone(),
             model: None,
             gpus: BTreeMap::new(),
-            // No number is above zero and nothing; without flows it gives no intensity.
+            // Must be above zero; without flows it gives no intensity.
             flop_per_iteration: f64::MIN_POSITIVE,
             compute_seconds: 0.0,
             overlap_from: 0.0,
@@ -56,8 +56,8 @@ impl AdoptionRule {
         }
     }
 
-    /// Its flows as the switches of `fabric` tell them, `job` being its place in the plan. None
-    /// where no host has a name that the rule asks for.
+    /// The rule in the ids of `fabric`; `job` is the position of its job in the plan. None if no
+    /// host matches one of its lists.
     fn planned_rule(&self, fabric: &Fabric, job: usize) -> Option<PlannedRule> {
         Some(PlannedRule {
             job,
@@ -71,9 +71,10 @@ impl AdoptionRule {
     /// Whether every name is that of a host; `index` is the rule's place in the policy.
     fn check_hosts(&self, fabric: &Fabric, index: usize) -> Result<(), DocumentFieldError> {
         for (field, patterns) in [("src", &self.src), ("dst", &self.dst)] {
-            let unknown =
-                |(_, pattern): &(usize, &String)| hosts_matching(fabric, pattern).next().is_none();
-            if let Some((at, pattern)) = patterns.iter().enumerate().find(unknown) {
+            let mut patterns = patterns.iter().enumerate();
+            if let Some((at, pattern)) =
+                patterns.find(|(_, pattern)| hosts_matching(fabric, pattern).next().is_none())
+            {
                 let known = fabric.hosts().iter().map(|host| host.name.as_str());
                 let hint = name_matching::suggestion(pattern, known);
                 return Err(DocumentFieldError {
@@ -99,8 +100,8 @@ impl Policy {
             adoption.check_hosts(fabric, index)?;
         }
         let rules = self.adopt.iter().filter_map(|rule| rule.planned_rule(fabric, 0));
-        let full = rows_per_leaf(fabric, rules).into_iter();
-        let Some((leaf, rows)) = { full }.find(|(_, rows)| *rows > MAX_ROWS) else {
+        let mut rows_of_leaves = rows_per_leaf(fabric, rules).into_iter();
+        let Some((leaf, rows)) = rows_of_leaves.find(|(_, rows)| *rows > MAX_ROWS) else {
             return Ok(());
         };
         let leaf = &fabric.switch(leaf).name;
@@ -114,8 +115,8 @@ impl Policy {
         })
     }
 
-    /// What is planned: `input` with the jobs of rules that nobody announces, and this policy with
-    /// their levels.
+    /// The input of a plan: `input` with the unannounced jobs of rules, and this policy with their
+    /// levels.
     #[must_use]
     pub fn with_adopted_jobs(&self, mut input: PlanInput) -> (PlanInput, Self) {
         let mut known: BTreeSet<JobId> = input.jobs.iter().map(|job| job.id.clone()).collect();
@@ -131,12 +132,12 @@ impl Policy {
         (input, policy)
     }
 
-    /// The override that counts for the job of a rule while nobody announces it.
+    /// The override that counts for the job of a rule while it is unannounced.
     pub fn override_for_rule(&self, adoption: &AdoptionRule) -> Option<&JobOverride> {
         self.override_for(&adoption.unannounced_job())
     }
 
-    /// The level of a job that nobody announces: what its rule says, within what overrides allow.
+    /// The level of an unannounced job: that of its rule, within the bounds of overrides.
     fn level_for_rule(&self, adoption: &AdoptionRule) -> u8 {
         let wanted = adoption.level.unwrap_or(0);
         match self.override_for_rule(adoption) {
@@ -151,16 +152,18 @@ impl Policy {
 
     /// The rules of those jobs that are planned, by their place in the order of their ids.
     pub(crate) fn planned_rules(&self, fabric: &Fabric, jobs: &[&Job]) -> Vec<PlannedRule> {
-        let place = |id: &JobId| jobs.binary_search_by(|job| job.id.cmp(id)).ok();
-        let planned = self.adopt.iter();
-        planned
-            .filter_map(|adoption| adoption.planned_rule(fabric, place(&adoption.job)?))
+        self.adopt
+            .iter()
+            .filter_map(|rule| {
+                let position = jobs.binary_search_by(|job| job.id.cmp(&rule.job)).ok()?;
+                rule.planned_rule(fabric, position)
+            })
             .collect()
     }
 }
 
-/// The NICs of the hosts that `patterns` name, ascending, and none where there are no patterns.
-/// `None` where there are, and no host has such a name: that is not to match all hosts.
+/// The NICs of the hosts that match `patterns`, ascending; empty without patterns, which means any.
+/// `None` if there are patterns and no host matches: an empty list would match all hosts.
 fn nics_of_hosts(fabric: &Fabric, patterns: &[String]) -> Option<Vec<NicId>> {
     let named: BTreeSet<HostId> =
         patterns.iter().flat_map(|pattern| hosts_matching(fabric, pattern)).collect();

@@ -12,7 +12,7 @@ use super::{
 use crate::input::JobId;
 use crate::name_matching::DocumentFieldError;
 
-/// Most levels that a DSCP field can tell apart in this data plane (`dscp = level << 3`).
+/// Most levels that a DSCP field can distinguish in this data plane (`dscp = level << 3`).
 const MAX_LEVELS: u8 = 8;
 
 /// The Policy document.
@@ -27,7 +27,7 @@ pub struct PolicyDocument {
     pub paths: PathMethod,
     /// How priorities become levels.
     pub compression: CompressionMethod,
-    /// What a job is compared with.
+    /// The reference of the correction factor.
     pub reference: CorrectionReference,
     /// Weight of recent slowdown against priority, 0..=1.
     pub fairness: f64,
@@ -44,7 +44,7 @@ pub struct PolicyDocument {
     /// Overrides by job id or tenant; the first that matches counts.
     #[serde(rename = "job")]
     pub jobs: Vec<OverrideDocument>,
-    /// Whose the flows are that no job has announced; the first that matches counts.
+    /// Jobs of the flows that no job has announced; the first rule that matches counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adopt: Vec<AdoptionDocument>,
 }
@@ -68,7 +68,7 @@ pub struct OverrideDocument {
     /// Factor on the priority, above zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Left alone by the planner.
+    /// Not planned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
     /// Share of its throughput alone under which the job is raised a level.
@@ -76,17 +76,17 @@ pub struct OverrideDocument {
     pub min_throughput: Option<f64>,
 }
 
-/// A rule of adoption in the Policy document; it says at least one of `src`, `dst`, `sport` and
+/// An adoption rule in the Policy document; it has at least one of `src`, `dst`, `sport` and
 /// `dport`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptionDocument {
-    /// The job that such flows are; it need not be announced.
+    /// The job of such flows; it need not be announced.
     pub job: String,
-    /// Whose it is, for overrides.
+    /// Tenant of the job, for overrides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its level while nobody announces it; the lowest of jobs if not given.
+    /// Level of the job while it is unannounced; the lowest of jobs if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
     /// Sending hosts, by name or glob; any if not given.
@@ -162,7 +162,7 @@ impl PolicyDocument {
     /// The policy that the document states.
     ///
     /// # Errors
-    /// The first field that makes no sense; `file` is how the error calls the document.
+    /// The first invalid field; `file` is the name of the document in the error.
     pub fn to_policy(&self, file: &str) -> Result<Policy, DocumentFieldError> {
         let fields = PolicyFields { file, policy: self };
         fields.check_levels()?;
@@ -195,7 +195,7 @@ impl PolicyDocument {
     }
 }
 
-/// The document under validation, and how errors call it.
+/// The document under validation, and its name in errors.
 struct PolicyFields<'a> {
     file: &'a str,
     policy: &'a PolicyDocument,

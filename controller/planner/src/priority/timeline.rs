@@ -1,22 +1,21 @@
 //! Two jobs on one link, one strictly first (Crux §4.2): who holds the link for how many seconds.
 //!
 //! The job that goes first runs undisturbed, so it holds the link in a strictly periodic pattern,
-//! and "when will the other have had its seconds of link" has a closed answer. The timeline is
-//! therefore exact, moves from event to event, and passes at once what is undisturbed and what has
-//! been there before: at most it costs a few steps per iteration of the longer job, however short
-//! the other is.
+//! and the time at which the other has had its seconds of link has a closed form. The timeline is
+//! therefore exact, moves from event to event, and skips undisturbed iterations and repeated cycles
+//! at once: it costs at most a few steps per iteration of the longer job, however short the other is.
 
 /// Phases of the job against the reference that are averaged.
 const PHASES: usize = 16;
 
-/// Iterations of the longer job that are played.
+/// Iterations of the longer job that are simulated.
 const HORIZON_ITERATIONS: f64 = 64.0;
 
 /// Differences below this share, of the horizon or of a gap, are rounding, not link time.
 const ROUNDING: f64 = 1e-9;
 
-/// What a job does in every iteration, in seconds: the link is wanted for `link`, from `lead` on,
-/// and the iteration ends when computation and communication both have.
+/// Timing of every iteration of a job, in seconds: it needs the link for `link_seconds` from
+/// `flow_start_seconds` on, and the iteration ends when computation and communication have ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IterationTiming {
     /// `comp_j`.
@@ -34,8 +33,8 @@ impl IterationTiming {
     }
 }
 
-/// `k_j` of `job` against `reference`: what the reference's seconds are worth in the job's, so that
-/// the corrected intensities compare. At most `cap`, which it is where only the job loses.
+/// `k_j` of `job` against `reference`: the link seconds that the job loses by coming second, for each
+/// one that the reference loses. At most `cap`, which it is where only the job loses.
 pub(crate) fn correction_factor(
     reference: &IterationTiming,
     job: &IterationTiming,
@@ -55,8 +54,8 @@ pub(crate) fn correction_factor(
         job_loses += seconds[phase].busy_until(horizon) - left[phase];
         reference_loses += first.busy_until(horizon) - left_to_reference[phase];
     }
-    let is_none = |seconds: f64| seconds <= ROUNDING * horizon;
-    match (is_none(job_loses), is_none(reference_loses)) {
+    let rounding = ROUNDING * horizon;
+    match (job_loses <= rounding, reference_loses <= rounding) {
         (true, true) => 1.0,
         (false, true) => cap,
         (true, false) => 0.0,
@@ -69,7 +68,7 @@ fn whole_part(number: f64) -> f64 {
     number as i64 as f64
 }
 
-/// When a job that nobody disturbs holds the link: `[first + n * period, + length)`, n = 0, 1, ..
+/// Times at which an undisturbed job holds the link: `[first + n * period, + length)`, n = 0, 1, ..
 #[derive(Clone, Copy, Debug)]
 struct PeriodicOccupation {
     first: f64,
@@ -109,7 +108,7 @@ impl PeriodicOccupation {
         at - self.busy_until(at)
     }
 
-    /// When the left-over seconds add up to `free`.
+    /// Time at which the left-over seconds add up to `free`.
     fn time_of_free_seconds(&self, free: f64) -> f64 {
         if free <= self.first {
             return free;
@@ -118,8 +117,8 @@ impl PeriodicOccupation {
         if gap <= 0.0 {
             return f64::INFINITY;
         }
-        // Gaps up to the one in which it happens; a sum that fills a gap, but for rounding, ends
-        // in that gap: jobs are often made of equal numbers.
+        // Number of gaps begun. A sum that fills a gap except for rounding ends in that gap: the
+        // durations of different jobs are often equal numbers.
         let gaps = (free - self.first) / gap;
         let begun = whole_part(gaps) + f64::from(u8::from(gaps - whole_part(gaps) > ROUNDING));
         free + begun * self.length
@@ -142,14 +141,14 @@ impl PeriodicOccupation {
         }
     }
 
-    /// Seconds from the moment the link is held until `link` seconds of it were left over: no
-    /// other moment makes anybody wait longer.
+    /// Seconds from the time at which the link becomes held until `link` seconds were left over: no
+    /// other start of a wait makes it longer.
     fn longest_wait(&self, link: f64) -> f64 {
         self.time_of_free_seconds(self.first + link) - self.first
     }
 }
 
-/// A job that gives way to another.
+/// A job that yields the link to another.
 struct YieldingJob<'a> {
     job: &'a IterationTiming,
     other: &'a PeriodicOccupation,
@@ -162,14 +161,14 @@ struct YieldingJob<'a> {
     cycles: CycleState,
 }
 
-/// What a follower knows of cycles in what it does.
+/// Cycles found so far in the iterations of a yielding job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CycleState {
     /// Nothing yet.
     Unknown,
-    /// Such a cycle began there, with the seconds of link that the follower had.
+    /// A cycle began there, with the seconds of link that the job had until then.
     Began { at: f64, seconds: f64 },
-    /// All that end before the horizon have been passed.
+    /// All cycles that end before the horizon have been skipped.
     Skipped,
 }
 
@@ -186,7 +185,7 @@ impl<'a> YieldingJob<'a> {
         }
     }
 
-    /// Plays on to the end of the next iteration that is disturbed; whether the horizon is ahead.
+    /// Simulates to the end of the next disturbed iteration; returns whether the horizon is ahead.
     fn step_iteration(&mut self, horizon: f64) -> bool {
         let (job, other) = (self.job, self.other);
         self.skip_undisturbed(horizon);
@@ -208,7 +207,7 @@ impl<'a> YieldingJob<'a> {
         goes_on && self.iteration_start < horizon
     }
 
-    /// Passes the whole iterations that end before the other matters.
+    /// Skips the whole iterations that end before the other job matters.
     fn skip_undisturbed(&mut self, horizon: f64) {
         let ahead = horizon - self.iteration_start;
         let undisturbed = match self.is_never_late {
@@ -222,10 +221,10 @@ impl<'a> YieldingJob<'a> {
         }
     }
 
-    /// Passes the whole cycles before the horizon, once there is one.
+    /// Skips the whole cycles before the horizon, once one is complete.
     ///
-    /// Who found the link held and was late for it begins the next iteration at a moment of the
-    /// other's period that is always the same, and what follows is what followed the last time.
+    /// A job that found the link held and was late for it begins its next iteration always at the
+    /// same position in the other's period, so from there on everything repeats.
     fn skip_cycles(&mut self, horizon: f64) {
         self.cycles = match self.cycles {
             CycleState::Unknown => {
@@ -243,18 +242,17 @@ impl<'a> YieldingJob<'a> {
     }
 }
 
-/// Seconds of link that each follower gets until `horizon`. They take their steps in turn: a step
-/// waits for the one before it, and not for those of others.
-fn simulate_jobs<const N: usize>(mut followers: [YieldingJob<'_>; N], horizon: f64) -> [f64; N] {
-    let wants = |follower: &YieldingJob<'_>| {
-        follower.job.link_seconds > 0.0 && follower.iteration_start < horizon
-    };
-    let mut playing: Vec<&mut YieldingJob<'_>> =
-        followers.iter_mut().filter(|follower| wants(follower)).collect();
-    while !playing.is_empty() {
-        playing.retain_mut(|follower| follower.step_iteration(horizon));
+/// Seconds of link that each job gets until `horizon`. The jobs step in turn: a step depends on the
+/// one before it of the same job only, so those of different jobs overlap in the processor.
+fn simulate_jobs<const N: usize>(mut jobs: [YieldingJob<'_>; N], horizon: f64) -> [f64; N] {
+    let mut running: Vec<&mut YieldingJob<'_>> = jobs
+        .iter_mut()
+        .filter(|job| job.job.link_seconds > 0.0 && job.iteration_start < horizon)
+        .collect();
+    while !running.is_empty() {
+        running.retain_mut(|job| job.step_iteration(horizon));
     }
-    followers.map(|follower| follower.link_seconds)
+    jobs.map(|job| job.link_seconds)
 }
 
 #[cfg(test)]
@@ -334,22 +332,22 @@ mod tests {
         std::iter::repeat_with(move || (one(), one()))
     }
 
-    /// Cycles are passed at once; the seconds are those of every iteration played.
+    /// Skipped cycles give the same seconds as the simulation of every iteration.
     #[test]
-    fn cycles_passed_are_cycles_played() {
+    fn skipped_cycles_equal_simulated_ones() {
         for (job, other) in timings().take(20_000) {
             let horizon = HORIZON_ITERATIONS * job.period_seconds().max(other.period_seconds());
             let occupation = PeriodicOccupation::from_timing(&other, 0.37 * other.period_seconds());
-            let passed = simulate_jobs([YieldingJob::new(&job, 0.0, &occupation)], horizon)[0];
+            let skipped = simulate_jobs([YieldingJob::new(&job, 0.0, &occupation)], horizon)[0];
             let every = YieldingJob {
                 is_never_late: false,
                 cycles: CycleState::Skipped,
                 ..YieldingJob::new(&job, 0.0, &occupation)
             };
-            let played = simulate_jobs([every], horizon)[0];
+            let simulated = simulate_jobs([every], horizon)[0];
             assert!(
-                (passed - played).abs() <= ROUNDING * horizon,
-                "{job:?} {other:?}: {passed} for {played}"
+                (skipped - simulated).abs() <= ROUNDING * horizon,
+                "{job:?} {other:?}: {skipped} for {simulated}"
             );
         }
     }

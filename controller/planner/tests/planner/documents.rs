@@ -82,7 +82,7 @@ fn mistakes_in_jobs_name_file_and_field() {
         (right.replace("1e15", "0.0"), "jobs[0].flop_per_iteration: 0 FLOP is no work"),
         (
             right.replace("compute_seconds = 1.0", ""),
-            "jobs[0].compute_seconds: missing, and there is no profile to tell it",
+            "jobs[0].compute_seconds: missing, and no profile provides it",
         ),
         (
             job("a", "profile = 'bert-larg/A100'"),
@@ -118,7 +118,7 @@ fn mistakes_in_flows_name_file_and_field() {
         ),
         (
             job("a", "collective = {kind = 'pipeline'}"),
-            "jobs[0].collective.bytes: missing, and there is no profile to tell it",
+            "jobs[0].collective.bytes: missing, and no profile provides it",
         ),
         (
             job("a", "collective = {kind = 'pipeline', bytes = 1.0, channels = 0}"),
