@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use planner::{Flow, Job};
+use topology::groups::DisjointSets;
 use topology::{Fabric, LinkId};
 
 use crate::schedule::{Schedule, ScheduledJob};
@@ -115,7 +116,7 @@ fn group_by_links(limits: &LinkLimits<'_>, jobs: &[NetworkJob<'_>]) -> Vec<Vec<J
         let mover = limits.job_traffic(scheduled);
         let links = mover.contended_flows.iter().flat_map(|stream| &stream.links);
         for link in links.filter(|link| limits.is_contended(**link)) {
-            sets.join_sets(place, *first_on.entry(*link).or_insert(place));
+            sets.join(place, *first_on.entry(*link).or_insert(place));
         }
         movers.push(mover);
     }
@@ -230,28 +231,4 @@ fn sending_flows<'a>(
 fn cycle_phase(job: u32) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     (f64::from(job) * GOLDEN).fract()
-}
-
-/// Disjoint sets, each by its smallest member.
-struct DisjointSets {
-    parents: Vec<usize>,
-}
-
-impl DisjointSets {
-    fn new(members: usize) -> Self {
-        Self { parents: (0..members).collect() }
-    }
-
-    fn find_root(&self, member: usize) -> usize {
-        let mut root = member;
-        while self.parents[root] != root {
-            root = self.parents[root];
-        }
-        root
-    }
-
-    fn join_sets(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.find_root(a), self.find_root(b));
-        self.parents[a.max(b)] = a.min(b);
-    }
 }

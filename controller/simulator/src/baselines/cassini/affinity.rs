@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use topology::groups::DisjointSets;
+
 /// A link that jobs share, with the shift that each wants there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedLink {
@@ -76,44 +78,27 @@ pub fn assign_shifts(links: &[SharedLink], periods: &[f64]) -> Result<Vec<f64>, 
 pub fn drop_loops(mut links: Vec<SharedLink>) -> (Vec<SharedLink>, usize) {
     let all = links.len();
     let jobs = links.iter().flat_map(|link| &link.jobs).max();
-    let mut groups = ConnectedJobs::new(jobs.map_or(0, |last| last + 1));
+    let mut connected = DisjointSets::new(jobs.map_or(0, |last| last + 1));
     links.sort_by(|a, b| {
         let by_contention = b.contention.total_cmp(&a.contention);
         by_contention.then_with(|| a.jobs.cmp(&b.jobs))
     });
-    links.retain(|link| groups.join_jobs(&link.jobs));
+    links.retain(|link| join_as_tree(&mut connected, &link.jobs));
     let dropped = all - links.len();
     (links, dropped)
 }
 
-/// Jobs that kept links connect.
-struct ConnectedJobs {
-    parent: Vec<usize>,
-}
-
-impl ConnectedJobs {
-    fn new(jobs: usize) -> Self {
-        Self { parent: (0..jobs).collect() }
+/// Connects `jobs`, unless two of them are connected already: that would close a loop.
+fn join_as_tree(connected: &mut DisjointSets, jobs: &[usize]) -> bool {
+    let mut roots: Vec<usize> = jobs.iter().map(|job| connected.find_root(*job)).collect();
+    roots.sort_unstable();
+    let is_tree = roots.windows(2).all(|pair| pair[0] != pair[1]);
+    if is_tree {
+        roots.windows(2).for_each(|pair| {
+            connected.join(pair[0], pair[1]);
+        });
     }
-
-    fn find_root(&self, mut job: usize) -> usize {
-        while self.parent[job] != job {
-            job = self.parent[job];
-        }
-        job
-    }
-
-    /// Connects `jobs`, unless two of them already are connected.
-    fn join_jobs(&mut self, jobs: &[usize]) -> bool {
-        let mut roots: Vec<usize> = jobs.iter().map(|job| self.find_root(*job)).collect();
-        roots.sort_unstable();
-        let first = roots[0];
-        let is_tree = roots.windows(2).all(|pair| pair[0] != pair[1]);
-        if is_tree {
-            roots.into_iter().for_each(|root| self.parent[root] = first);
-        }
-        is_tree
-    }
+    is_tree
 }
 
 #[cfg(test)]
