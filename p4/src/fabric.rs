@@ -19,6 +19,11 @@ pub use values::{
     FiveTuple, HashSlice, Ipv4Prefix, JobMatch, OutOfRange, PortNumber, PriorityLevel, PuntMatch,
 };
 
+/// The EtherType of ARP.
+pub const ETHERTYPE_ARP: u16 = 0x0806;
+/// The EtherType of link discovery probes: the first that IEEE 802 reserves for local experiments.
+pub const ETHERTYPE_PROBE: u16 = 0x88b5;
+
 /// What happens to a packet that an `acl_punt` row matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PuntAction {

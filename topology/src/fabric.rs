@@ -403,6 +403,14 @@ impl Fabric {
         }
     }
 
+    /// Names of the hosts and switches along a path, the sender first.
+    pub fn path_node_names(&self, links: &[LinkId]) -> Vec<String> {
+        let first = links.first().map(|link| self.link(*link).from.node);
+        let ends = links.iter().map(|link| self.link(*link).to.node);
+        let nodes = first.into_iter().chain(ends);
+        nodes.map(|node| self.node_name(node).to_owned()).collect()
+    }
+
     /// Name of an end of a cable, `leaf1:4`.
     pub fn endpoint_name(&self, endpoint: LinkEndpoint) -> String {
         format!("{}:{}", self.node_name(endpoint.node), endpoint.port)

@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod counters;
+mod discovery;
 mod etcd;
+mod liveness;
 mod northbound;
 mod raw;
+mod recorder;
 mod telemetry;
 mod tls;
 mod traces;
@@ -26,14 +29,13 @@ pub use telemetry::{RawTelemetry, TelemetryConfig};
 pub use tls::{RawTls, TlsConfig};
 pub use traces::{RawTraces, TracesConfig};
 
+pub use discovery::{DiscoveryConfig, DiscoveryDefaults, RawDiscovery};
+pub use liveness::{LivenessTimeouts, RawLiveness};
 pub use raw::{
-    ForeignEntryPolicy, RawConfig, RawDeadlines, RawDiscovery, RawElection, RawLiveness,
-    RawMessages, RawQueues, RawReconcile, RawRecorder, RawStore, RawSwitches,
+    ForeignEntryPolicy, RawConfig, RawDeadlines, RawElection, RawMessages, RawQueues, RawReconcile,
+    RawStore, RawSwitches,
 };
-
-use crate::discovery::DiscoveryDefaults;
-use crate::liveness::LivenessTimeouts;
-use crate::recorder::RecordingConfig;
+pub use recorder::{RawRecorder, RecordingConfig};
 
 /// The most classes that `fabric.p4` can tell apart: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -119,21 +121,6 @@ pub struct Config {
     /// All sessions end within this when the controller stops.
     pub shutdown_deadline: Duration,
     raw: RawConfig,
-}
-
-/// How cables and hosts are found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DiscoveryConfig {
-    /// Whether the controller probes by itself.
-    pub is_enabled: bool,
-    /// Between two probes from a port.
-    pub probe_interval: Duration,
-    /// How long a cable without a probe counts as there.
-    pub stale_after: Duration,
-    /// Ports below this number are probed though no document connects them.
-    pub ports: u16,
-    /// What is assumed of what is found, where that becomes the fabric.
-    pub assumptions: Option<DiscoveryDefaults>,
 }
 
 /// How sessions deal with switches.
@@ -225,7 +212,7 @@ impl TryFrom<RawConfig> for Config {
             primary_grace: positive_duration("election.grace_ms", raw.election.grace_ms)?,
             levels,
             store: raw.store.path.clone(),
-            recording: recording_config(&raw.recorder)?,
+            recording: raw.recorder.load_recorder()?,
             etcd: raw.etcd.load_etcd(&raw)?,
             event_queue: positive_count("queues.events", raw.queues.events)?,
             southbound: SouthboundConfig::try_from(&raw)?,
@@ -246,19 +233,6 @@ impl TryFrom<RawConfig> for Config {
             raw,
         })
     }
-}
-
-/// What to record, and where, if anything.
-fn recording_config(raw: &RawRecorder) -> Result<Option<RecordingConfig>, ConfigError> {
-    let enough = raw.file_bytes >= 4_096;
-    let field = "recorder.file_bytes";
-    check_field(field, &raw.file_bytes, "at least 4096", enough)?;
-    let files = positive_count("recorder.files", raw.files)?;
-    Ok(raw.folder.as_ref().map(|folder| RecordingConfig {
-        folder: folder.clone(),
-        file_bytes: raw.file_bytes,
-        files: files.get(),
-    }))
 }
 
 impl TryFrom<&RawConfig> for SouthboundConfig {
@@ -289,46 +263,6 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
             tls: raw.tls.load_files(&tls::SWITCHES)?,
             receive_max,
             headers_max,
-        })
-    }
-}
-
-impl TryFrom<&RawLiveness> for LivenessTimeouts {
-    type Error = ConfigError;
-
-    fn try_from(raw: &RawLiveness) -> Result<Self, ConfigError> {
-        let names = [
-            "liveness.hold_down_ms",
-            "liveness.hold_down_longest_ms",
-            "at least liveness.hold_down_ms",
-        ];
-        Ok(Self {
-            hold_down: backoff_config(names, [raw.hold_down_ms, raw.hold_down_longest_ms])?,
-            switch_silence: positive_duration("liveness.switch_silence_ms", raw.switch_silence_ms)?,
-            return_limit: positive_duration("liveness.return_ms", raw.return_ms)?,
-        })
-    }
-}
-
-impl TryFrom<&RawDiscovery> for DiscoveryConfig {
-    type Error = ConfigError;
-
-    fn try_from(raw: &RawDiscovery) -> Result<Self, ConfigError> {
-        let enough = raw.stale_ms >= raw.interval_ms.saturating_mul(2);
-        let wanted = "at least two discovery.interval_ms";
-        check_field("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
-        // Ports have nine bits, and the last are the program's own.
-        check_field("discovery.ports", &raw.ports, "at most 511", raw.ports <= 511)?;
-        let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
-        check_field("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
-        let probes = raw.enabled || !raw.learn;
-        check_field("discovery.learn", &raw.learn, "false without discovery.enabled", probes)?;
-        Ok(Self {
-            is_enabled: raw.enabled,
-            probe_interval: positive_duration("discovery.interval_ms", raw.interval_ms)?,
-            stale_after: positive_duration("discovery.stale_ms", raw.stale_ms)?,
-            ports: raw.ports,
-            assumptions: raw.learn.then_some(DiscoveryDefaults { gbps: raw.gbps, gpus: raw.gpus }),
         })
     }
 }

@@ -24,15 +24,13 @@ use std::net::Ipv4Addr;
 
 use topology::{Fabric, MacAddress, SwitchId};
 
+pub use crate::config::DiscoveryDefaults;
 pub use cabling::compare_cabling;
-pub use learned_fabric::{DiscoveryDefaults, LearnedFabric, document_observed_fabric};
+pub use learned_fabric::{LearnedFabric, document_observed_fabric};
 pub use link_discovery::DiscoveryReport;
-pub(crate) use link_discovery::{DiscoveryInputs, LinkDiscovery, PacketIo};
+pub(crate) use link_discovery::{DiscoveryInputs, LinkDiscovery};
 pub use observer::TopologyObserver;
 pub use one_shot::{OneShotDiscovery, OneShotError, discover_once};
-
-pub(crate) use arp::ETHERTYPE as ARP;
-pub(crate) use probe::ETHERTYPE as PROBE;
 
 /// A port of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,6 +16,8 @@ mod login;
 mod member;
 
 pub use client::{EtcdClient, EtcdError};
-pub use cluster_store::{ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges};
+pub use cluster_store::{
+    ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
+};
 pub use lease_state::ElectedLeader;
 pub(crate) use member::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};

@@ -12,6 +12,8 @@
 //! flows back. What a switch holds is read when it matters and never remembered, so there is one
 //! way in which anything gets repaired: the next pass.
 
+pub mod access;
+pub mod clock;
 pub mod config;
 pub mod discovery;
 pub mod etcd;
@@ -31,12 +33,13 @@ pub mod store;
 pub mod telemetry;
 mod trace_export;
 
+pub use access::{ControllerAccess, ControllerError};
+pub use clock::Clock;
 pub use config::{Config, ConfigError, RawConfig};
 pub use lower::lower_plan;
-pub use runtime::{
-    ChangeTiming, Clock, Controller, ControllerAccess, ControllerError, ControllerHandle,
-    DrainProgress, SubmitReceipt,
-};
+pub use runtime::{Controller, ControllerHandle};
+pub use southbound::ChangeTiming;
 pub use state::{
-    Effects, PlanRequest, PlanResult, PlanRollout, PolicyProposal, ReportedJobs, State, StateEvent,
+    DrainProgress, Effects, PlanRequest, PlanResult, PlanRollout, PolicyProposal, ReportedJobs,
+    State, StateEvent, SubmitReceipt,
 };

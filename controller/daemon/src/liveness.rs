@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
 
-use crate::config::RetryBackoff;
+use crate::config::LivenessTimeouts;
 
 /// Something that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,17 +31,6 @@ pub enum PartHealth {
     Up,
     /// It does not.
     Down,
-}
-
-/// How long an observation must last to be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LivenessTimeouts {
-    /// Before something that failed counts as working again: at first, and at most.
-    pub hold_down: RetryBackoff,
-    /// Before a switch that does not answer counts as failed.
-    pub switch_silence: Duration,
-    /// Before what works again is used although not all switches are seen to know of it.
-    pub return_limit: Duration,
 }
 
 /// What is believed of all parts. Parts never heard of work.
@@ -180,6 +169,7 @@ fn fabric_change(part: FabricPart, believed: PartHealth) -> AvailabilityChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RetryBackoff;
     use proptest::prelude::*;
 
     const CABLE: FabricPart = FabricPart::Cable(LinkId(4));

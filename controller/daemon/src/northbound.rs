@@ -37,8 +37,8 @@ use self::auth::AccessControl;
 use self::listener::{ClientPeer, ConnectionListener};
 use self::report_ingest::ReportIngest;
 use self::service::NorthboundService;
+use crate::access::ControllerAccess;
 use crate::config::Config;
-use crate::runtime::ControllerAccess;
 use crate::telemetry::counter_reader::CounterReader;
 use crate::telemetry::task::TelemetryTask;
 

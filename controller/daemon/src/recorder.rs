@@ -14,7 +14,6 @@ pub mod replay;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -24,23 +23,13 @@ use topology::SwitchId;
 use tracing::warn;
 
 use self::writer::RecordingWriter;
+use crate::config::RecordingConfig;
 use crate::policy_history::UnixMs;
 use crate::southbound::{DesiredTables, StatusBoard};
 use crate::state::{Effects, PlanRollout, State, StateEvent};
 
 /// Notes that wait for the disk.
 const QUEUED_NOTES: usize = 1_024;
-
-/// Where a controller records, and how much.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordingConfig {
-    /// The folder of the ring; it is made if it is not there.
-    pub folder: PathBuf,
-    /// A file that is longer is followed by the next.
-    pub file_bytes: u64,
-    /// Files that are kept.
-    pub files: usize,
-}
 
 /// A recorder, or none.
 #[derive(Debug, Default)]

@@ -7,12 +7,11 @@
 //! Planning and lowering run on the blocking pool, planning beside everything else, so that a
 //! failure is repaired while the planner is busy, and the state has one owner at any time.
 
-mod access;
 mod archive;
-mod clock;
 mod cluster_sync;
 mod drains;
 mod effects;
+mod event_log_task;
 mod handle;
 mod log;
 mod lowering;
@@ -20,7 +19,7 @@ mod membership;
 mod observation;
 mod plan_waiter;
 mod session_task;
-mod stages;
+mod stage_timer;
 mod task;
 
 use planner::Policy;
@@ -28,21 +27,18 @@ use tokio::sync::mpsc;
 use topology::Fabric;
 use tracing::info;
 
-pub(crate) use self::access::EventSubmission;
-pub use self::access::{ChangeTiming, ControllerAccess, ControllerError, SubmitReceipt};
 use self::archive::StateArchive;
-pub use self::clock::Clock;
-pub use self::drains::DrainProgress;
+use self::event_log_task::EventLogTask;
 pub use self::handle::ControllerHandle;
 use self::log::log_finding;
-pub use self::stages::{LatencyHistogram, StageHistograms};
 use self::task::Runtime;
+use crate::access::{ControllerAccess, ControllerError};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
-use crate::event_log::EventLogTask;
+use crate::etcd::ClusterNetwork;
 use crate::recorder::FlightRecorder;
 use crate::southbound::GrpcNetwork;
-use crate::southbound::connection::SwitchNetwork;
 use crate::trace_export::TraceExporter;
 
 /// Packets from switches that wait to be looked at.
@@ -72,7 +68,7 @@ impl Controller {
     ///
     /// # Errors
     /// As for [`Controller::apply_start`].
-    pub async fn start_on<N: SwitchNetwork>(
+    pub async fn start_on<N: ClusterNetwork>(
         network: N,
         config: Config,
         fabric: Fabric,

@@ -9,11 +9,13 @@ mod client;
 pub mod connection;
 mod foreign_entries;
 mod mastership_status;
+mod packet_io;
 mod read_limiter;
 mod reconcile;
 mod reconcile_state;
 pub(crate) mod session;
 mod status;
+mod timing;
 pub mod write_permit;
 
 use std::collections::BTreeMap;
@@ -23,10 +25,12 @@ use p4::SwitchTables;
 use tokio::time::Instant;
 use topology::{Fabric, SwitchId};
 
-pub use client::{ClientError, GrpcNetwork, SwitchAddress, SwitchClient};
+pub use client::{ClientError, CounterReading, GrpcNetwork, SwitchAddress, SwitchClient};
 pub use mastership_status::MastershipStatus;
+pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};
 pub(crate) use read_limiter::ReadLimiter;
 pub use status::{ReconcilePass, StatusBoard, SwitchStatus, VerifiedTables, WriteCounts};
+pub use timing::ChangeTiming;
 
 /// What the switches shall hold.
 #[derive(Clone, Debug)]

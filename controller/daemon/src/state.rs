@@ -8,6 +8,7 @@
 //! every question is about whole inputs. There is no path on which only a part of the state is
 //! brought up to date, so there is none on which it can be forgotten.
 
+mod drain_progress;
 mod event;
 mod event_refusal;
 mod part_state;
@@ -16,6 +17,7 @@ mod policy_revisions;
 mod reported_jobs;
 mod returning_parts;
 mod snapshot;
+mod submission;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 use planner::{Job, JobId, JobOverride, Plan, PlanReport, Policy};
 use topology::{AvailabilityChange, Fabric, Finding, SwitchId};
 
+pub use self::drain_progress::DrainProgress;
+pub(crate) use self::drain_progress::join_names;
 pub use self::event::{Effects, PlanRollout, PolicyProposal, StartingState, StateEvent};
 use self::event_refusal::{EventRefusal, check_jobs, check_names};
 pub use self::plan_request::{PlanRequest, PlanResult};
@@ -33,6 +37,8 @@ pub(crate) use self::snapshot::{
     FabricRecord, PlanRecord, ReportedJobsRecord, history_from_revisions, jobs_from_document,
 };
 pub use self::snapshot::{SnapshotError, StateSnapshot};
+pub use self::submission::SubmitReceipt;
+pub(crate) use self::submission::{EventSubmission, SubmittedItem};
 use crate::lower::FabricWiring;
 use crate::policy_history::{PolicyContent, PolicyHistory, PolicyRevision, RevisionMetadata};
 use crate::store::{StoreRecord, jobs_document};

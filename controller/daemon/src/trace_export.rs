@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use self::collector::CollectorExporter;
+use crate::clock::Clock;
 use crate::config::TracesConfig;
-use crate::runtime::Clock;
 use crate::southbound::{DesiredTables, DesiredTimestamps, SwitchStatus};
 
 /// Why there is no telling, with what the configuration says.

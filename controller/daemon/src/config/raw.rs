@@ -7,7 +7,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LEVELS, RawCounters, RawEtcd, RawNorthbound, RawTelemetry, RawTls, RawTraces};
+use super::{
+    MAX_LEVELS, RawCounters, RawDiscovery, RawEtcd, RawLiveness, RawNorthbound, RawRecorder,
+    RawTelemetry, RawTls, RawTraces,
+};
 
 /// A configuration as files spell it; every field may be left out. Printed, it is the effective
 /// configuration.
@@ -69,20 +72,6 @@ pub struct RawStore {
     /// election term begin anew with every start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-}
-
-/// The flight recorder: what the controller learned, decided and gave to switches, in files that
-/// `crux replay-incident` runs again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawRecorder {
-    /// Folder of the files, which is made if it is not there. Without one, nothing is recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub folder: Option<PathBuf>,
-    /// A file that is longer, in bytes, is followed by the next.
-    pub file_bytes: u64,
-    /// Files that are kept; the oldest go.
-    pub files: usize,
 }
 
 /// What the switches can do.
@@ -162,45 +151,6 @@ pub enum ForeignEntryPolicy {
     Report,
 }
 
-/// How long what is seen of cables and switches must last to be believed, in milliseconds. That a
-/// cable is down is believed at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawLiveness {
-    /// Before what has failed counts as working again; doubles with every relapse, up to the
-    /// longest.
-    pub hold_down_ms: u64,
-    /// The longest such wait, and the calm after which relapses are forgotten.
-    pub hold_down_longest_ms: u64,
-    /// Before a switch that does not answer counts as failed. Traffic goes around it from then on,
-    /// though it may still forward; where half of the switches are silent, none counts as failed.
-    pub switch_silence_ms: u64,
-    /// What works again is used once every switch is seen to know of it, and at the latest after so
-    /// long, though packets may then get lost at a switch that does not.
-    pub return_ms: u64,
-}
-
-/// How cables and hosts are found: each port sends probes, and whichever switch receives one tells.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawDiscovery {
-    /// Whether the controller probes. What differs from the document is told; a cable that was seen
-    /// and is not any more counts as failed.
-    pub enabled: bool,
-    /// Between two probes from a port, in milliseconds.
-    pub interval_ms: u64,
-    /// How long a cable without a probe counts as there, in milliseconds; at least two intervals.
-    pub stale_ms: u64,
-    /// Ports below this number are probed, if less often, though no document connects them.
-    pub ports: u16,
-    /// Whether what is found is the fabric, which then needs no document but of its switches.
-    pub learn: bool,
-    /// The speed of a cable that is learned, in Gb/s; probes do not tell.
-    pub gbps: f64,
-    /// The GPUs of a host that is learned.
-    pub gpus: u32,
-}
-
 /// Bounds of gRPC messages, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -214,12 +164,6 @@ pub struct RawMessages {
 impl Default for RawElection {
     fn default() -> Self {
         Self { term: 1, controller: 1, grace_ms: 1_000 }
-    }
-}
-
-impl Default for RawRecorder {
-    fn default() -> Self {
-        Self { folder: None, file_bytes: 16 << 20, files: 8 }
     }
 }
 
@@ -260,31 +204,6 @@ impl Default for RawReconcile {
             readers: 4,
             turn_ms: 20,
             foreign: ForeignEntryPolicy::default(),
-        }
-    }
-}
-
-impl Default for RawLiveness {
-    fn default() -> Self {
-        Self {
-            hold_down_ms: 1_000,
-            hold_down_longest_ms: 60_000,
-            switch_silence_ms: 3_000,
-            return_ms: 1_000,
-        }
-    }
-}
-
-impl Default for RawDiscovery {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            interval_ms: 200,
-            stale_ms: 700,
-            ports: 64,
-            learn: false,
-            gbps: 100.0,
-            gpus: 8,
         }
     }
 }

@@ -6,10 +6,8 @@
 
 use std::net::Ipv4Addr;
 
+use p4::fabric::ETHERTYPE_ARP;
 use topology::MacAddress;
-
-/// The EtherType of ARP.
-pub(crate) const ETHERTYPE: u16 = 0x0806;
 
 /// Ethernet, IPv4, and the lengths of their addresses.
 const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
@@ -21,7 +19,7 @@ const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 /// Who sent an ARP packet, if it is one and says so.
 pub(super) fn parse_sender(frame: &[u8]) -> Option<(Ipv4Addr, MacAddress)> {
     let packet = frame.get(14..42)?;
-    if frame[12..14] != ETHERTYPE.to_be_bytes() || packet[..6] != KIND {
+    if frame[12..14] != ETHERTYPE_ARP.to_be_bytes() || packet[..6] != KIND {
         return None;
     }
     let mac: [u8; 6] = packet[8..14].try_into().ok()?;
@@ -35,7 +33,7 @@ pub(super) fn encode_request(ip: Ipv4Addr) -> Vec<u8> {
     let parts: [&[u8]; 9] = [
         &BROADCAST,
         &NOBODY,
-        &ETHERTYPE.to_be_bytes(),
+        &ETHERTYPE_ARP.to_be_bytes(),
         &KIND,
         &REQUEST,
         &NOBODY,

@@ -11,16 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::spec::{FabricDocument, HostDocument, LinkDocument, SwitchDocument};
 use topology::{Fabric, Finding, SwitchId, Tier};
 
-use super::{HostAttachment, ObservedTopology, SwitchPort};
-
-/// What probes cannot tell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiscoveryDefaults {
-    /// Capacity of each cable that no document has, in Gb/s.
-    pub gbps: f64,
-    /// GPUs of each host that no document has.
-    pub gpus: u32,
-}
+use super::{DiscoveryDefaults, HostAttachment, ObservedTopology, SwitchPort};
 
 /// A fabric that was found.
 #[derive(Clone, Debug, PartialEq)]

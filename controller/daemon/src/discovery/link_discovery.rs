@@ -8,7 +8,6 @@
 //! it is the controller that has lost its hearing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use p4::codec::{PacketIn, PacketOut, PacketOutTarget};
@@ -24,61 +23,13 @@ use super::topology_learner::TopologyLearner;
 use super::{ObservedTopology, SwitchPort, TopologyObserver, arp, compare_cabling};
 use crate::config;
 use crate::liveness::{FabricPart, PartHealth};
-use crate::runtime::EventSubmission;
-use crate::southbound::StatusBoard;
 use crate::southbound::arbitration::Mastership;
-use crate::southbound::connection::OutgoingMessage;
+use crate::southbound::{PacketIo, PacketOutRound, StatusBoard, SwitchPacket};
+use crate::state::EventSubmission;
 use crate::state::PlanRollout;
 
 /// Ports that no document has are probed in every so many rounds.
 const SURVEY: u64 = 8;
-
-/// A packet that a session heard.
-type SwitchPacket = (SwitchId, PacketIn);
-
-/// What sessions have of discovery: where to put the packets that they hear, and which to send.
-#[derive(Clone, Debug)]
-pub(crate) struct PacketIo {
-    received: mpsc::Sender<SwitchPacket>,
-    rounds: watch::Receiver<Arc<ProbeRound>>,
-}
-
-impl PacketIo {
-    /// Takes a packet from a switch; one too many is lost, as on any wire.
-    pub(crate) fn deliver_packet_in(&self, switch: SwitchId, packet: PacketIn) {
-        drop(self.received.try_send((switch, packet)));
-    }
-
-    /// Says on a switch's stream what is to be sent there, round after round.
-    pub(crate) async fn send_packets_out(
-        &self,
-        switch: SwitchId,
-        say: mpsc::Sender<OutgoingMessage>,
-    ) -> Infallible {
-        let mut rounds = self.rounds.clone();
-        while rounds.changed().await.is_ok() {
-            let round = Arc::clone(&rounds.borrow_and_update());
-            for packet in round.packets_for(switch) {
-                // The stream has ended, which its session hears.
-                drop(say.send(OutgoingMessage::Packet(packet.clone())).await);
-            }
-        }
-        std::future::pending().await
-    }
-}
-
-/// What the sessions are to send now.
-#[derive(Clone, Debug, Default)]
-struct ProbeRound {
-    packets: BTreeMap<SwitchId, Vec<PacketOut>>,
-}
-
-impl ProbeRound {
-    /// What one of them is to send.
-    fn packets_for(&self, switch: SwitchId) -> &[PacketOut] {
-        self.packets.get(&switch).map_or(&[], Vec::as_slice)
-    }
-}
 
 /// What is seen, and how it differs from the document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +44,7 @@ pub struct DiscoveryReport {
 pub(crate) struct LinkDiscovery {
     limits: config::DiscoveryConfig,
     received: mpsc::Receiver<SwitchPacket>,
-    rounds: watch::Sender<Arc<ProbeRound>>,
+    rounds: watch::Sender<Arc<PacketOutRound>>,
     reports: watch::Sender<Arc<DiscoveryReport>>,
 }
 
@@ -121,18 +72,12 @@ struct FabricObservation {
 }
 
 impl LinkDiscovery {
-    /// One that waits for `queue` packets at most, and the antenna for its sessions.
+    /// A task with a queue of `queue` packets, and the packet I/O of its sessions.
     pub(crate) fn new(limits: &config::DiscoveryConfig, queue: usize) -> (Self, PacketIo) {
-        let (to_scout, heard) = mpsc::channel(queue);
-        let (rounds, to_sessions) = watch::channel(Arc::default());
-        let scout = Self {
-            limits: limits.clone(),
-            received: heard,
-            rounds,
-            reports: watch::Sender::default(),
-        };
-        let antenna = PacketIo { received: to_scout, rounds: to_sessions };
-        (scout, antenna)
+        let (packet_io, received, rounds) = PacketIo::new(queue);
+        let discovery =
+            Self { limits: limits.clone(), received, rounds, reports: watch::Sender::default() };
+        (discovery, packet_io)
     }
 
     /// What is found, as it changes.
@@ -304,7 +249,7 @@ impl FabricObservation {
     }
 
     /// The next probes, and every so often questions to all hosts.
-    fn next_round(&mut self, limits: &config::DiscoveryConfig) -> ProbeRound {
+    fn next_round(&mut self, limits: &config::DiscoveryConfig) -> PacketOutRound {
         self.observer.begin_round();
         let is_survey = self.rounds.is_multiple_of(SURVEY);
         self.rounds += 1;
@@ -324,7 +269,7 @@ impl FabricObservation {
             }
             packets.insert(switch, sent);
         }
-        ProbeRound { packets }
+        PacketOutRound::new(packets)
     }
 }
 

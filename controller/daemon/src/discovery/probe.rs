@@ -12,13 +12,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use p4::fabric::ETHERTYPE_PROBE;
 use sha2::{Digest, Sha256};
 use topology::SwitchId;
 
 use super::SwitchPort;
-
-/// The EtherType of probes.
-pub const ETHERTYPE: u16 = 0x88b5;
 
 const ADDRESSES: [u8; 12] = [1, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 0];
 const VERSION: u8 = 1;
@@ -85,7 +83,7 @@ impl LinkProbe {
     pub fn encode(&self, key: &ProbeKey) -> Vec<u8> {
         let mut frame = Vec::with_capacity(SHORTEST_FRAME);
         frame.extend_from_slice(&ADDRESSES);
-        frame.extend_from_slice(&ETHERTYPE.to_be_bytes());
+        frame.extend_from_slice(&ETHERTYPE_PROBE.to_be_bytes());
         frame.push(VERSION);
         frame.extend_from_slice(&self.from.switch.0.to_be_bytes());
         frame.extend_from_slice(&self.from.port.to_be_bytes());
@@ -101,7 +99,7 @@ impl LinkProbe {
         let (header, rest) = frame.split_at_checked(HEADER)?;
         let (claim, rest) = rest.split_at_checked(CLAIM)?;
         let tag = rest.get(..TAG)?;
-        if header[12..] != ETHERTYPE.to_be_bytes()
+        if header[12..] != ETHERTYPE_PROBE.to_be_bytes()
             || !equals_constant_time(tag, &key.compute_tag(claim))
         {
             return None;

@@ -20,11 +20,14 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use super::cluster_store::{ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges};
+use super::cluster_store::{
+    ClusterNetwork, ClusterSnapshot, ClusterStore, GrantedLease, StoreChanges,
+};
 use super::keys::EtcdKeys;
 use super::lease_state::ElectedLeader;
 use super::login::{EtcdLogin, TokenInterceptor, is_token_expired};
 use crate::config::{EtcdConfig, TlsConfig};
+use crate::southbound::GrpcNetwork;
 use crate::store::{StoreRecord, StoredState};
 
 /// etcd's messages, as `proto/etcd.proto` has them.
@@ -183,6 +186,18 @@ impl EtcdClient {
         };
         let answer = timeout(self.deadline, answered).await;
         answer.map_err(|_| EtcdError::Deadline(call))?
+    }
+}
+
+impl ClusterNetwork for GrpcNetwork {
+    type Store = EtcdClient;
+
+    async fn connect_store(
+        &self,
+        server: &str,
+        etcd: &EtcdConfig,
+    ) -> Result<EtcdClient, EtcdError> {
+        EtcdClient::connect(server, etcd).await
     }
 }
 

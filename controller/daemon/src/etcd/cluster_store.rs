@@ -11,10 +11,28 @@ use futures::stream::BoxStream;
 
 use super::EtcdError;
 use super::lease_state::ElectedLeader;
+use crate::config::EtcdConfig;
+use crate::southbound::connection::SwitchNetwork;
 use crate::store::{StoreRecord, StoredState};
 
 /// Tells each time that something under the keys has changed; ends with an error.
 pub type StoreChanges = BoxStream<'static, Result<(), EtcdError>>;
+
+/// Opens connections to the servers of the cluster store, beside those to switches.
+pub trait ClusterNetwork: SwitchNetwork {
+    /// One connection to one server.
+    type Store: ClusterStore;
+
+    /// Connects to a server of an etcd within its deadline.
+    ///
+    /// # Errors
+    /// The address is invalid, or nobody answers there in time.
+    fn connect_store(
+        &self,
+        server: &str,
+        etcd: &EtcdConfig,
+    ) -> impl Future<Output = Result<Self::Store, EtcdError>> + Send;
+}
 
 /// One connection to one etcd server. An error of any call ends its use.
 pub trait ClusterStore: Clone + Send + Sync + 'static {

@@ -16,10 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::EtcdError;
-use super::cluster_store::{ClusterSnapshot, ClusterStore};
+use super::cluster_store::{ClusterNetwork, ClusterSnapshot, ClusterStore};
 use super::lease_state::LeaseState;
 use crate::config::EtcdConfig;
-use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::error_chain;
 use crate::southbound::write_permit::WritePermit;
 use crate::store::{StoreRecord, StoredState};
@@ -75,7 +74,7 @@ impl StoreClient {
 }
 
 /// The task.
-pub(crate) struct ClusterMember<N: SwitchNetwork> {
+pub(crate) struct ClusterMember<N: ClusterNetwork> {
     network: N,
     config: EtcdConfig,
     controller: u32,
@@ -85,10 +84,10 @@ pub(crate) struct ClusterMember<N: SwitchNetwork> {
     prepared: watch::Receiver<Option<u64>>,
     requests: mpsc::Receiver<StoreRequest>,
     /// While connected.
-    store: Option<N::Registry>,
+    store: Option<N::Store>,
 }
 
-impl<N: SwitchNetwork> ClusterMember<N> {
+impl<N: ClusterNetwork> ClusterMember<N> {
     /// A member, which decides what `mandate` is, and the door to it.
     pub(crate) fn new(
         network: N,
@@ -181,7 +180,7 @@ impl<N: SwitchNetwork> ClusterMember<N> {
     }
 
     /// Keeps the lease, or begins one.
-    async fn renew_lease(&mut self, calls: &N::Registry) -> Result<LeaseRenewal, EtcdError> {
+    async fn renew_lease(&mut self, calls: &N::Store) -> Result<LeaseRenewal, EtcdError> {
         let asked = Instant::now();
         if let Some(lease) = self.lease_state.lease_id() {
             let lasts = calls.renew_lease(lease).await?;
@@ -204,7 +203,7 @@ impl<N: SwitchNetwork> ClusterMember<N> {
     async fn publish_snapshot(
         &mut self,
         mut snapshot: ClusterSnapshot,
-        calls: &N::Registry,
+        calls: &N::Store,
     ) -> Result<(), EtcdError> {
         if let (None, Some(lease)) = (snapshot.leader, self.lease_state.lease_id()) {
             calls.stand_for_election(self.controller, lease).await?;
@@ -226,7 +225,7 @@ impl<N: SwitchNetwork> ClusterMember<N> {
         self.publish_permit();
     }
 
-    async fn store_request(&self, request: StoreRequest, calls: &N::Registry) {
+    async fn store_request(&self, request: StoreRequest, calls: &N::Store) {
         let stored = match self.lease_state.elected_revision() {
             Some(elected) => calls.store_record(&request.record, elected).await,
             None => Err(EtcdError::NotLeader),

@@ -11,37 +11,36 @@ use planner::{JobId, Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, Finding, LinkId, NicId, SwitchId};
 
 use super::event::{EventKind, FlowMove};
-use crate::northbound::controller_view::path_nodes;
 use crate::policy_history::{ITSELF, PolicyRevision};
 use crate::preview::ValueChange;
-use crate::runtime::{ChangeTiming, DrainProgress};
+use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
 use crate::southbound::write_permit::WritePermit;
-use crate::state::PlanRollout;
+use crate::state::{DrainProgress, PlanRollout, State};
 
 /// Moves that are told one by one.
 const SHOWN: usize = 8;
 
 /// One look.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EventSnapshot {
-    pub(super) rollout: Option<PlanRollout>,
+pub(crate) struct EventSnapshot {
+    pub(crate) rollout: Option<PlanRollout>,
     /// Jobs that are being profiled.
-    pub(super) profiled: BTreeSet<JobId>,
+    pub(crate) profiled: BTreeSet<JobId>,
     /// The editions of the policy from the latest of the look before on, the earliest first, each
     /// with what it changed.
-    pub(super) revisions: Vec<(PolicyRevision, Vec<String>)>,
+    pub(crate) revisions: Vec<(PolicyRevision, Vec<String>)>,
     /// The sessions.
-    pub(super) sessions: Vec<SessionSummary>,
-    pub(super) findings: BTreeSet<Finding>,
-    pub(super) mandate: WritePermit,
-    pub(super) timing: Option<ChangeTiming>,
-    pub(super) drainage: DrainProgress,
+    pub(crate) sessions: Vec<SessionSummary>,
+    pub(crate) findings: BTreeSet<Finding>,
+    pub(crate) mandate: WritePermit,
+    pub(crate) timing: Option<ChangeTiming>,
+    pub(crate) drainage: DrainProgress,
 }
 
 /// What is looked at of a session.
 #[derive(Clone, Debug)]
-pub(super) struct SessionSummary {
+pub(crate) struct SessionSummary {
     switch: SwitchId,
     name: String,
     is_primary: bool,
@@ -50,7 +49,7 @@ pub(super) struct SessionSummary {
 }
 
 impl SessionSummary {
-    pub(super) fn from_status(switch: SwitchId, status: &SwitchStatus) -> Self {
+    pub(crate) fn from_status(switch: SwitchId, status: &SwitchStatus) -> Self {
         Self {
             switch,
             name: status.name.clone(),
@@ -63,12 +62,12 @@ impl SessionSummary {
 
 impl EventSnapshot {
     /// The number of the latest edition; 0 where none was seen.
-    pub(super) fn latest_revision(&self) -> u64 {
+    pub(crate) fn latest_revision(&self) -> u64 {
         self.revisions.last().map_or(0, |(edition, _)| edition.number)
     }
 
     /// What has happened since an earlier look.
-    pub(super) fn events_since(&self, before: &Self) -> Vec<EventKind> {
+    pub(crate) fn events_since(&self, before: &Self) -> Vec<EventKind> {
         let mut told = Vec::new();
         told.extend(self.leadership_event(before));
         told.extend(self.policy_events(before));
@@ -319,10 +318,19 @@ fn describe_move(
         job: plan.jobs[has.job].id.to_string(),
         flow: format!("{}>{}:{}", host(has.src), host(has.dst), has.udp_src_port),
         path: ValueChange {
-            before: path_nodes(fabric, &had.links),
-            after: path_nodes(fabric, &has.links),
+            before: fabric.path_node_names(&had.links),
+            after: fabric.path_node_names(&has.links),
         },
     }
+}
+
+/// The editions from number `known` on, the earliest first, each with what it changed.
+pub(crate) fn revisions_from(state: &State, known: u64) -> Vec<(PolicyRevision, Vec<String>)> {
+    let history = state.policy_history().revisions_with_changes().into_iter();
+    let news = history.take_while(|(edition, _)| edition.number >= known);
+    let mut news: Vec<_> = news.map(|(edition, changes)| (edition.clone(), changes)).collect();
+    news.reverse();
+    news
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 use std::num::NonZeroU16;
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, PuntAction, PuntMatch};
+use p4::fabric::{self, ETHERTYPE_ARP, ETHERTYPE_PROBE, PuntAction, PuntMatch};
 
 use super::switch_context::SwitchContext;
-use crate::discovery::{ARP, PROBE};
 
 const PRIORITY: NonZeroU16 = NonZeroU16::MIN;
 
@@ -20,7 +19,7 @@ pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 
 /// The rows that discovery needs on a switch.
 pub(crate) fn punt_rows() -> Vec<TableEntry> {
-    let kinds = [PROBE, ARP].map(PuntMatch::EtherType);
+    let kinds = [ETHERTYPE_PROBE, ETHERTYPE_ARP].map(PuntMatch::EtherType);
     let row = |kind| fabric::acl_punt(&kind, PRIORITY, PuntAction::Punt);
     kinds.map(row).into()
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use planner::{AdoptionRule, JobId, PlanDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
+use topology::{Finding, LinkId, SwitchId};
 
-use crate::runtime::DrainProgress;
 use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Mastership;
+use crate::state::DrainProgress;
 use crate::state::{PlanRequest, PlanRollout, ReportedJobs, State};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 
@@ -327,12 +327,4 @@ fn mastership_text(standing: Mastership) -> &'static str {
         Mastership::NoPrimary { .. } => "vacant",
         Mastership::Primary { .. } => "primary",
     }
-}
-
-/// The hosts and switches that links pass.
-pub(crate) fn path_nodes(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
-    let first = links.first().map(|link| fabric.link(*link).from.node);
-    let ends = links.iter().map(|link| fabric.link(*link).to.node);
-    let nodes: Vec<FabricNode> = first.into_iter().chain(ends).collect();
-    nodes.iter().map(|node| fabric.node_name(*node).to_owned()).collect()
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{LinkId, next_hops};
 
-use super::controller_view::{ControllerView, path_nodes};
+use super::controller_view::ControllerView;
 use crate::state::PlanRollout;
 
 /// Why a job is treated as it is.
@@ -140,7 +140,7 @@ impl ControllerView {
             let load = |link: &LinkId| (loads[link.index()] - own(*link)).max(0.0);
             let busiest = links.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
             PathCandidate {
-                path: path_nodes(fabric, &links),
+                path: fabric.path_node_names(&links),
                 chosen: *flow.links == *links,
                 load: busiest.map_or(0.0, load),
                 busiest: busiest.map(|link| fabric.link_name(*link)),

@@ -7,7 +7,8 @@
 use topology::{LinkId, Severity};
 
 use super::controller_view::{ControllerView, JobRow};
-use crate::runtime::{ChangeTiming, LatencyHistogram, StageHistograms};
+use crate::access::{LatencyHistogram, StageHistograms};
+use crate::southbound::ChangeTiming;
 use crate::southbound::SwitchStatus;
 use crate::telemetry::counter_aggregator::MeasuredJob;
 

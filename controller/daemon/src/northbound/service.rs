@@ -22,12 +22,13 @@ use super::controller_view::{ControllerView, JobRow, LinkRow, SwitchRow};
 use super::explanation::ExplainJobResponse;
 use super::metrics;
 use super::planner_input::PlannerInput;
+use crate::access::{ControllerAccess, ControllerError};
 use crate::config::Config;
 use crate::policy_history::{
     PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride, UnixMs,
 };
 use crate::preview::{PolicyPreview, preview_policy};
-use crate::runtime::{ControllerAccess, ControllerError, SubmitReceipt};
+use crate::state::SubmitReceipt;
 use crate::state::{PolicyProposal, State, StateEvent};
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 

@@ -16,7 +16,8 @@ use tracing::error;
 use super::digest::TableDigests;
 use super::file_ring::FileRing;
 use super::record::{FORMAT, RecordLine};
-use super::{RecorderNote, RecordingConfig, StepNote};
+use super::{RecorderNote, StepNote};
+use crate::config::RecordingConfig;
 use crate::southbound::DesiredTables;
 use crate::state::{StateEvent, StateSnapshot};
 

@@ -11,13 +11,14 @@ use topology::spec;
 use super::archive;
 use super::log::log_finding;
 use super::task::Runtime;
+use crate::etcd::ClusterNetwork;
 use crate::southbound::arbitration::Mastership;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
 use crate::store::StoreRecord;
 
-impl<N: SwitchNetwork> Runtime<N> {
+impl<N: ClusterNetwork> Runtime<N> {
     /// Takes in what the leader has stored; once elected everything again, and then nothing. It is
     /// planned for before this controller writes to switches.
     pub(super) async fn sync_cluster(&mut self) -> Result<(), ComputationPanicked> {

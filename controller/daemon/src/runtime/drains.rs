@@ -9,34 +9,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use topology::Finding;
 
-/// Drains of the policy in force, by the names that it has for switches and cables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DrainProgress {
-    /// What some switch may still send to, as far as this controller sees.
-    pub under_way: BTreeSet<String>,
-    /// Whether that takes longer than the configuration allows.
-    pub is_late: bool,
-    /// What nothing is sent to any more.
-    pub complete: BTreeSet<String>,
-}
-
-impl DrainProgress {
-    /// What a person should know, if a drain is late.
-    pub fn late_finding(&self) -> Option<Finding> {
-        let text = "not complete within deadlines.drain_ms: some switch does not hold the tables \
-                    for it";
-        let about = format!("drain of {}", joined_names(&self.under_way));
-        self.is_late.then(|| Finding::warning(about, text))
-    }
-}
-
-/// Parts as one text.
-pub(super) fn joined_names(parts: &BTreeSet<String>) -> String {
-    let names: Vec<&str> = parts.iter().map(String::as_str).collect();
-    names.join(", ")
-}
+use crate::state::DrainProgress;
 
 /// Keeps account of them.
 #[derive(Debug)]

@@ -13,12 +13,13 @@ use super::log::log_finding;
 use super::lowering::{desired_tables, lower_rollout};
 use super::session_task::SessionTask;
 use super::task::Runtime;
+use crate::etcd::ClusterNetwork;
 use crate::lower::protect_tables;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::southbound::{ChangeOrigin, DesiredTables, SwitchTarget, session};
 use crate::state::{Effects, PlanRequest, PlanRollout};
 
-impl<N: SwitchNetwork> Runtime<N> {
+impl<N: ClusterNetwork> Runtime<N> {
     /// First the ports of what failed, then the tables, then the thinking.
     pub(super) async fn apply_effects(
         &mut self,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::ControllerAccess;
+use crate::access::ControllerAccess;
 
 /// A running controller. Whatever it can be asked and told, its [`ControllerAccess`] can. Dropping it stops
 /// the controller as [`ControllerHandle::shutdown`] does, without waiting.

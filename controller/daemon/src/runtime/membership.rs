@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use topology::Finding;
 
 use crate::config::Config;
+use crate::etcd::ClusterNetwork;
 use crate::etcd::{ClusterMember, ClusterUpdate, MemberHandle, StoreClient};
-use crate::southbound::connection::SwitchNetwork;
 use crate::southbound::write_permit::WritePermit;
 use crate::state::StateEvent;
 
@@ -34,7 +34,7 @@ pub(super) struct ClusterMembership {
 
 impl ClusterMembership {
     /// Takes part, if the configuration names an etcd; `mandate` is then decided there.
-    pub(super) fn join_cluster<N: SwitchNetwork>(
+    pub(super) fn join_cluster<N: ClusterNetwork>(
         network: &N,
         config: &Config,
         mandate: &watch::Sender<WritePermit>,

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use topology::{AvailabilityChange, SwitchId};
 use tracing::{info, warn};
 
-use super::ChangeTiming;
-use super::drains::{DrainEvent, joined_names};
+use super::drains::DrainEvent;
 use super::task::Runtime;
+use crate::etcd::ClusterNetwork;
 use crate::liveness::{FabricPart, PartHealth};
-use crate::southbound::SwitchStatus;
 use crate::southbound::arbitration::Mastership;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
-use crate::state::StateEvent;
+use crate::southbound::connection::ComputationPanicked;
+use crate::southbound::{ChangeTiming, SwitchStatus};
+use crate::state::{StateEvent, join_names};
 use crate::trace_export::ChangeEnd;
 
 /// What the sessions see together.
@@ -51,7 +51,7 @@ impl SwitchObservations {
     }
 }
 
-impl<N: SwitchNetwork> Runtime<N> {
+impl<N: ClusterNetwork> Runtime<N> {
     /// Looks at what the sessions see, and at what has lasted.
     pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
         let now = Instant::now();
@@ -177,11 +177,11 @@ impl<N: SwitchNetwork> Runtime<N> {
         match self.drains.check_progress(held, now) {
             None => return,
             Some(DrainEvent::Complete(parts)) => {
-                let parts = joined_names(&parts);
+                let parts = join_names(&parts);
                 info!(parts, "drained: nothing sends there any more");
             }
             Some(DrainEvent::Late(parts)) => {
-                let parts = joined_names(&parts);
+                let parts = join_names(&parts);
                 warn!(parts, "not drained in time: not every switch holds the tables for it");
             }
         }

@@ -6,9 +6,9 @@
 use tokio::sync::oneshot;
 use topology::Finding;
 
-use super::access::SubmitReceipt;
 use crate::southbound::ChangeOrigin;
 use crate::state::Effects;
+use crate::state::SubmitReceipt;
 
 /// Somebody who waits for a plan.
 pub(super) struct PlanWaiter {

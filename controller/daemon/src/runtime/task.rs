@@ -17,27 +17,29 @@ use tokio_util::sync::CancellationToken;
 use topology::{Fabric, Finding, SwitchId, spec};
 use tracing::error;
 
-use super::Clock;
-use super::access::{EventSubmission, SubmittedItem};
 use super::archive::StateArchive;
-use super::drains::{DrainProgress, DrainTracker};
+use super::drains::DrainTracker;
 use super::membership::ClusterMembership;
 use super::plan_waiter::PlanWaiter;
 use super::session_task::SessionTask;
-use super::stages::StageTimer;
+use super::stage_timer::StageTimer;
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::discovery::PacketIo;
+use crate::etcd::ClusterNetwork;
 use crate::leadership::LeaderElection;
 use crate::liveness::LivenessTracker;
 use crate::recorder::FlightRecorder;
-use crate::southbound::connection::{ComputationPanicked, SwitchNetwork};
+use crate::southbound::connection::ComputationPanicked;
 use crate::southbound::session::SessionContext;
 use crate::southbound::write_permit::WritePermit;
 use crate::southbound::{
-    ChangeOrigin, DesiredTables, DesiredTimestamps, ReadLimiter, StatusBoard, SwitchTarget,
-    UnknownEntries,
+    ChangeOrigin, DesiredTables, DesiredTimestamps, PacketIo, ReadLimiter, StatusBoard,
+    SwitchTarget, UnknownEntries,
 };
-use crate::state::{Effects, PlanResult, PlanRollout, State, StateEvent};
+use crate::state::{
+    DrainProgress, Effects, EventSubmission, PlanResult, PlanRollout, State, StateEvent,
+    SubmittedItem,
+};
 use crate::store::StoreRecord;
 use crate::trace_export::TraceExporter;
 
@@ -89,7 +91,7 @@ enum WakeReason {
     Stop,
 }
 
-impl<N: SwitchNetwork> Runtime<N> {
+impl<N: ClusterNetwork> Runtime<N> {
     pub(super) fn new(
         network: N,
         mut config: Config,
@@ -237,7 +239,7 @@ impl<N: SwitchNetwork> Runtime<N> {
                 return self.apply_change(change, received).await;
             }
             SubmittedItem::Query(look) => {
-                (look.0)(&self.state);
+                look.run(&self.state);
                 return Ok(());
             }
         };

@@ -29,9 +29,7 @@ use super::connection::{
     SwitchNetwork,
 };
 use super::mastership_status::MastershipStatus;
-use crate::config::{EtcdConfig, SouthboundConfig, TlsConfig};
-use crate::etcd::{EtcdClient, EtcdError};
-use crate::telemetry::counter_aggregator::CounterReading;
+use crate::config::{SouthboundConfig, TlsConfig};
 
 /// Where a switch is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +38,15 @@ pub struct SwitchAddress {
     pub p4runtime: String,
     /// Its P4Runtime device id.
     pub device_id: u64,
+}
+
+/// Counter values read from one switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CounterReading {
+    /// By pin, or row of a rule.
+    pub pins: BTreeMap<EntryKey, CounterValue>,
+    /// By cell of the port and level counter.
+    pub cells: BTreeMap<u32, CounterValue>,
 }
 
 /// A call that did not succeed; the connection is given up and what the switch holds is read anew.
@@ -89,7 +96,6 @@ pub struct GrpcNetwork;
 
 impl SwitchNetwork for GrpcNetwork {
     type Connection = SwitchClient;
-    type Registry = EtcdClient;
 
     async fn connect_switch(
         &self,
@@ -97,14 +103,6 @@ impl SwitchNetwork for GrpcNetwork {
         limits: &SouthboundConfig,
     ) -> Result<SwitchClient, ClientError> {
         SwitchClient::connect(address, limits).await
-    }
-
-    async fn connect_store(
-        &self,
-        server: &str,
-        etcd: &EtcdConfig,
-    ) -> Result<EtcdClient, EtcdError> {
-        EtcdClient::connect(server, etcd).await
     }
 }
 

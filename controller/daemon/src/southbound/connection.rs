@@ -1,5 +1,4 @@
-//! What a session needs of a switch, and of whoever leads to it and to etcd: the seam between
-//! sessions and the network.
+//! What a session needs of a switch and of the network: the seam between the two.
 //!
 //! [`GrpcNetwork`](super::GrpcNetwork) is the network that there is; the fault campaign brings another one, in
 //! which everything that can go wrong does, in an order that a seed decides. The decision: the seam
@@ -17,16 +16,12 @@ use tokio::task::spawn_blocking;
 use super::arbitration::ElectionId;
 use super::client::{ClientError, SwitchAddress};
 use super::mastership_status::MastershipStatus;
-use crate::config::{EtcdConfig, SouthboundConfig};
-use crate::etcd::{ClusterStore, EtcdError};
+use crate::config::SouthboundConfig;
 
-/// What leads to switches, and to etcd where that is used.
+/// Opens connections to switches.
 pub trait SwitchNetwork: Clone + Send + Sync + 'static {
     /// One connection to one switch.
     type Connection: SwitchConnection;
-    /// One connection to etcd.
-    type Registry: ClusterStore;
-
     /// Connects within the limits' deadline.
     ///
     /// # Errors
@@ -36,16 +31,6 @@ pub trait SwitchNetwork: Clone + Send + Sync + 'static {
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> impl Future<Output = Result<Self::Connection, ClientError>> + Send;
-
-    /// Connects to a server of an etcd within its deadline.
-    ///
-    /// # Errors
-    /// The address is none, or nobody answers there in time.
-    fn connect_store(
-        &self,
-        server: &str,
-        etcd: &EtcdConfig,
-    ) -> impl Future<Output = Result<Self::Registry, EtcdError>> + Send;
 
     /// Where long computations run: beside the tasks that serve the network. A network in which
     /// nothing happens by chance runs them in place.

@@ -24,13 +24,13 @@ use super::client::{ClientError, SwitchAddress};
 use super::connection::{
     IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
 };
+use super::packet_io::PacketIo;
 use super::reconcile::SwitchReconciler;
 use super::reconcile_state::ReconcileState;
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
 use super::{DesiredTables, ReadLimiter, SwitchTarget, error_chain};
 use crate::config::Config;
-use crate::discovery::PacketIo;
 
 /// What all sessions share.
 #[derive(Clone)]

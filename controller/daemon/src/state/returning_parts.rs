@@ -45,9 +45,11 @@ impl ReturningParts {
             AvailabilityChange::SwitchUp(switch) => {
                 self.parts.insert(FabricPart::Switch(switch), generation);
             }
-            AvailabilityChange::LinkDown(link) => drop(self.parts.remove(&cable_part(link))),
+            AvailabilityChange::LinkDown(link) => {
+                self.parts.remove(&cable_part(link));
+            }
             AvailabilityChange::SwitchDown(switch) => {
-                drop(self.parts.remove(&FabricPart::Switch(switch)))
+                self.parts.remove(&FabricPart::Switch(switch));
             }
             _ => {}
         }

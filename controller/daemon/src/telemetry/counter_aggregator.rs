@@ -19,6 +19,7 @@ use topology::{Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
 
 use crate::config::CountersConfig;
 use crate::lower::rule_rows;
+use crate::southbound::CounterReading;
 use crate::state::PlanRollout;
 
 /// Seconds over which rates are means, and up to twice that.
@@ -33,15 +34,6 @@ const STRAY: f64 = 0.05;
 const ANSWER: u64 = 128;
 /// Iterations that resemble each other less than this are not compared with what anybody says.
 const CLEAR: f64 = 0.6;
-
-/// What one reading of a switch found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CounterReading {
-    /// By pin, or row of a rule.
-    pub pins: BTreeMap<EntryKey, CounterValue>,
-    /// By cell of the port and level counter.
-    pub cells: BTreeMap<u32, CounterValue>,
-}
 
 /// What is to be read of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,12 +15,10 @@ use tokio_util::sync::CancellationToken;
 use topology::SwitchId;
 use tracing::debug;
 
-use super::counter_aggregator::{
-    CounterAggregator, CounterReading, CounterSelection, MeasuredTraffic,
-};
+use super::counter_aggregator::{CounterAggregator, CounterSelection, MeasuredTraffic};
+use crate::access::ControllerAccess;
 use crate::config::{CountersConfig, SouthboundConfig};
-use crate::runtime::ControllerAccess;
-use crate::southbound::{ClientError, SwitchClient, SwitchTarget};
+use crate::southbound::{ClientError, CounterReading, SwitchClient, SwitchTarget};
 use crate::state::PlanRollout;
 
 /// Readings that wait; there is one task for each switch, and it waits for its turn.

@@ -17,9 +17,9 @@ use tracing::{info, warn};
 
 use super::counter_aggregator::MeasuredTraffic;
 use super::{ReportFeedback, ReportedJobRegistry, ReporterId, TelemetryReport};
+use crate::access::{ControllerAccess, ControllerError};
 use crate::config::{Config, TelemetryConfig};
 use crate::lower::FabricWiring;
-use crate::runtime::{ControllerAccess, ControllerError};
 use crate::state::{PlanRollout, StateEvent};
 
 /// What streams say to the desk.

@@ -6,9 +6,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use controller::etcd::ClusterNetwork;
 use controller::etcd::{ClusterSnapshot, ClusterStore, EtcdError};
 use controller::southbound::GrpcNetwork;
-use controller::southbound::connection::SwitchNetwork;
 use controller::southbound::write_permit::WritePermit;
 use controller::{Controller, RawConfig};
 use planner::Policy;

@@ -43,7 +43,7 @@ impl Stage {
         }
         let scene = EventSnapshot {
             rollout: realised,
-            revisions: super::super::revisions_from(&self.state, self.scene.latest_revision()),
+            revisions: super::revisions_from(&self.state, self.scene.latest_revision()),
             profiled: self.state.reported_jobs().profiled.clone(),
             ..self.scene.clone()
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use controller::config::{EtcdConfig, SouthboundConfig};
-use controller::etcd::EtcdError;
+use controller::etcd::{ClusterNetwork, EtcdError};
 use controller::southbound::arbitration::ElectionId;
 use controller::southbound::connection::{
     ComputationPanicked, ExistingEntries, IncomingMessage, OutgoingMessage, StreamChannel,
@@ -96,7 +96,6 @@ pub(super) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SwitchNetwork for FakeNetwork {
     type Connection = FakeConnection;
-    type Registry = FakeEtcdClient;
 
     async fn connect_switch(
         &self,
@@ -119,15 +118,19 @@ impl SwitchNetwork for FakeNetwork {
         Ok(line)
     }
 
-    async fn connect_store(&self, _: &str, etcd: &EtcdConfig) -> Result<FakeEtcdClient, EtcdError> {
-        FakeEtcdClient::connect_client(self.clone(), etcd.lease, etcd.deadline).await
-    }
-
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ComputationPanicked> {
         Ok(work())
+    }
+}
+
+impl ClusterNetwork for FakeNetwork {
+    type Store = FakeEtcdClient;
+
+    async fn connect_store(&self, _: &str, etcd: &EtcdConfig) -> Result<FakeEtcdClient, EtcdError> {
+        FakeEtcdClient::connect_client(self.clone(), etcd.lease, etcd.deadline).await
     }
 }
 

@@ -4,13 +4,12 @@
 //! switch that is not down was seen to hold it. The decision: sums in fixed classes, as Prometheus
 //! has histograms, so that memory does not grow and rates can be taken over any time.
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::ChangeTiming;
+use crate::southbound::ChangeTiming;
 
 /// Upper bounds of the classes, seconds: from a millisecond, in steps of about two, to a minute.
-pub(super) const BUCKET_BOUNDS: [f64; 15] =
+pub(crate) const BUCKET_BOUNDS: [f64; 15] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
 /// Durations by class.
@@ -71,7 +70,7 @@ impl StageHistograms {
         ]
     }
 
-    fn observe_timing(&mut self, timing: &ChangeTiming) {
+    pub(crate) fn observe_timing(&mut self, timing: &ChangeTiming) {
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let made = timing.timestamps;
         self.plan.observe_seconds(seconds(made.origin.received, made.planned));
@@ -81,35 +80,6 @@ impl StageHistograms {
         }
         self.write.observe_seconds(seconds(made.lowered, timing.verified));
         self.all.observe_seconds(seconds(made.origin.received, timing.verified));
-    }
-}
-
-/// Who counts.
-#[derive(Debug)]
-pub(super) struct StageTimer {
-    stages: watch::Sender<StageHistograms>,
-    counted: u64,
-}
-
-impl StageTimer {
-    pub(super) fn new() -> Self {
-        Self { stages: watch::Sender::new(StageHistograms::default()), counted: 0 }
-    }
-
-    /// What was counted, as it changes.
-    pub(super) fn watch_stages(&self) -> watch::Receiver<StageHistograms> {
-        self.stages.subscribe()
-    }
-
-    /// Whether this generation is still to be counted.
-    pub(super) fn is_uncounted(&self, generation: u64) -> bool {
-        generation > self.counted
-    }
-
-    /// Counts a generation that every switch holds.
-    pub(super) fn count_change(&mut self, timing: &ChangeTiming) {
-        self.counted = timing.generation;
-        self.stages.send_modify(|stages| stages.observe_timing(timing));
     }
 }
 

@@ -4,22 +4,24 @@
 //! can give events and observations and look at what is decided and held; nobody reaches around
 //! the state.
 
+mod stages;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
-use topology::{Fabric, Finding, SwitchId, one_line};
+use topology::{Finding, SwitchId, one_line};
 
-use super::{Clock, DrainProgress, StageHistograms};
+pub use self::stages::{LatencyHistogram, StageHistograms};
+use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
 use crate::liveness::{FabricPart, PartHealth};
 use crate::southbound::write_permit::WritePermit;
-use crate::southbound::{DesiredTables, DesiredTimestamps, StatusBoard, SwitchStatus};
-use crate::state::{PlanRollout, State, StateEvent};
+use crate::southbound::{ChangeTiming, DesiredTables, StatusBoard, SwitchStatus};
+use crate::state::{DrainProgress, EventSubmission, PlanRollout, State, StateEvent, SubmitReceipt};
 use crate::store::StoreError;
 
 /// A controller that is not there any more, or not there yet.
@@ -50,110 +52,20 @@ pub enum ControllerError {
     },
 }
 
-/// What became of an event.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SubmitReceipt {
-    /// The generation that takes it into account.
-    pub generation: u64,
-    /// Why the event was not taken in, if it was not; among the findings as well.
-    pub refusal: Option<Finding>,
-    /// What a person should know, a refusal included.
-    pub findings: Vec<Finding>,
-}
-
-/// From the event to the last switch, on the controller's own clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChangeTiming {
-    /// The generation that was verified: the one asked for or a later one.
-    pub generation: u64,
-    /// The event arrived, the plan was made, and it was lowered.
-    pub timestamps: DesiredTimestamps,
-    /// The first write was sent, if it took any.
-    pub first_write: Option<Instant>,
-    /// The last switch was seen to hold its tables.
-    pub verified: Instant,
-}
-
-impl ChangeTiming {
-    /// That of what is desired, as far as the sessions have come.
-    pub(super) fn new(desired: &DesiredTables, lines: &BTreeMap<SwitchId, SwitchStatus>) -> Self {
-        let verified = || lines.values().filter_map(|line| line.verified);
-        Self {
-            generation: desired.generation,
-            timestamps: desired.timestamps,
-            first_write: verified().filter_map(|verified| verified.first_write).min(),
-            verified: verified()
-                .map(|verified| verified.at)
-                .max()
-                .unwrap_or(desired.timestamps.lowered),
-        }
-    }
-
-    /// From the event to the last verified switch.
-    pub fn total_duration(&self) -> Duration {
-        self.verified - self.timestamps.origin.received
-    }
-}
-
 /// A way to a running controller, as many as are wanted.
 #[derive(Clone, Debug)]
 pub struct ControllerAccess {
-    pub(super) clock: Clock,
-    pub(super) events: mpsc::Sender<EventSubmission>,
-    pub(super) desired: watch::Receiver<Arc<DesiredTables>>,
-    pub(super) rollout: watch::Receiver<Option<PlanRollout>>,
-    pub(super) revision: watch::Receiver<(u64, bool)>,
-    pub(super) board: StatusBoard,
-    pub(super) write_permit: watch::Receiver<WritePermit>,
-    pub(super) stages: watch::Receiver<StageHistograms>,
-    pub(super) discovered: watch::Receiver<Arc<DiscoveryReport>>,
-    pub(super) drains: watch::Receiver<DrainProgress>,
-    pub(super) recent_events: watch::Receiver<EventRing>,
-}
-
-/// Something on its way to the state.
-#[derive(Debug)]
-pub(crate) struct EventSubmission {
-    pub(super) item: SubmittedItem,
-    /// The first of it was heard.
-    pub(super) first_reported: Instant,
-    pub(super) received: Instant,
-}
-
-impl EventSubmission {
-    /// How something looks now.
-    pub(crate) fn part_health(part: FabricPart, health: PartHealth) -> Self {
-        Self::received_now(SubmittedItem::Health(part, health))
-    }
-
-    /// The fabric as it was found; nobody waits for what becomes of that.
-    pub(crate) fn learned_fabric(fabric: Fabric) -> Self {
-        let (receipt, _) = oneshot::channel();
-        let event = StateEvent::FabricLearned(fabric);
-        Self::received_now(SubmittedItem::Event(Box::new(event), receipt))
-    }
-
-    fn received_now(what: SubmittedItem) -> Self {
-        let now = Instant::now();
-        Self { item: what, first_reported: now, received: now }
-    }
-}
-
-/// What was submitted.
-#[derive(Debug)]
-pub(super) enum SubmittedItem {
-    Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
-    Health(FabricPart, PartHealth),
-    Query(StateQuery),
-}
-
-/// A question to the state.
-pub(super) struct StateQuery(pub(super) Box<dyn FnOnce(&State) + Send>);
-
-impl fmt::Debug for StateQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Look")
-    }
+    pub(crate) clock: Clock,
+    pub(crate) events: mpsc::Sender<EventSubmission>,
+    pub(crate) desired: watch::Receiver<Arc<DesiredTables>>,
+    pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
+    pub(crate) revision: watch::Receiver<(u64, bool)>,
+    pub(crate) board: StatusBoard,
+    pub(crate) write_permit: watch::Receiver<WritePermit>,
+    pub(crate) stages: watch::Receiver<StageHistograms>,
+    pub(crate) discovered: watch::Receiver<Arc<DiscoveryReport>>,
+    pub(crate) drains: watch::Receiver<DrainProgress>,
+    pub(crate) recent_events: watch::Receiver<EventRing>,
 }
 
 impl ControllerAccess {
@@ -172,11 +84,9 @@ impl ControllerAccess {
         event: StateEvent,
         heard: Instant,
     ) -> Result<SubmitReceipt, ControllerError> {
-        let (receipt, answer) = oneshot::channel();
-        let submission =
-            EventSubmission::received_now(SubmittedItem::Event(Box::new(event), receipt));
-        self.send_submission(EventSubmission { first_reported: heard, ..submission }).await?;
-        answer.await.map_err(|_| ControllerError::Stopped)
+        let (submission, receipt) = EventSubmission::event(event, heard);
+        self.send_submission(submission).await?;
+        receipt.await.map_err(|_| ControllerError::Stopped)
     }
 
     /// Tells the controller how a cable or a switch looks, each time that it is looked at or only
@@ -202,11 +112,8 @@ impl ControllerAccess {
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, ControllerError> {
-        let (found, answer) = oneshot::channel();
-        // Whoever asked may have gone.
-        let look = move |state: &State| drop(found.send(question(state)));
-        let look = SubmittedItem::Query(StateQuery(Box::new(look)));
-        self.send_submission(EventSubmission::received_now(look)).await?;
+        let (submission, answer) = EventSubmission::query(question);
+        self.send_submission(submission).await?;
         answer.await.map_err(|_| ControllerError::Stopped)
     }
 

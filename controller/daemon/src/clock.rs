@@ -7,8 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::policy_history::UnixMs;
-
 /// Two clocks that were read together.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -27,10 +25,10 @@ impl Clock {
         }
     }
 
-    /// Milliseconds of Unix time now.
-    pub fn unix_now(&self) -> UnixMs {
+    /// Milliseconds since 1970-01-01T00:00:00Z now.
+    pub fn unix_now(&self) -> u64 {
         let unix = self.unix + self.instant.elapsed();
-        UnixMs::try_from(unix.as_millis()).unwrap_or(UnixMs::MAX)
+        u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The time of day at an instant that has passed.
@@ -39,7 +37,7 @@ impl Clock {
     }
 
     /// When it will be so late.
-    pub(super) fn instant_at(&self, at: UnixMs) -> Instant {
+    pub(crate) fn instant_at(&self, at: u64) -> Instant {
         let left = Duration::from_millis(at).saturating_sub(self.unix);
         self.instant + left
     }

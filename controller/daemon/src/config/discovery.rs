@@ -1,0 +1,89 @@
+//! How links and hosts are discovered.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, check_field, positive_duration};
+
+/// How cables and hosts are found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiscoveryConfig {
+    /// Whether the controller probes by itself.
+    pub is_enabled: bool,
+    /// Between two probes from a port.
+    pub probe_interval: Duration,
+    /// How long a cable without a probe counts as there.
+    pub stale_after: Duration,
+    /// Ports below this number are probed though no document connects them.
+    pub ports: u16,
+    /// What is assumed of what is found, where that becomes the fabric.
+    pub assumptions: Option<DiscoveryDefaults>,
+}
+
+/// What probes cannot tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiscoveryDefaults {
+    /// Capacity of each cable that no document has, in Gb/s.
+    pub gbps: f64,
+    /// GPUs of each host that no document has.
+    pub gpus: u32,
+}
+
+/// How cables and hosts are found: each port sends probes, and whichever switch receives one tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawDiscovery {
+    /// Whether the controller probes. What differs from the document is told; a cable that was seen
+    /// and is not any more counts as failed.
+    pub enabled: bool,
+    /// Between two probes from a port, in milliseconds.
+    pub interval_ms: u64,
+    /// How long a cable without a probe counts as there, in milliseconds; at least two intervals.
+    pub stale_ms: u64,
+    /// Ports below this number are probed, if less often, though no document connects them.
+    pub ports: u16,
+    /// Whether what is found is the fabric, which then needs no document but of its switches.
+    pub learn: bool,
+    /// The speed of a cable that is learned, in Gb/s; probes do not tell.
+    pub gbps: f64,
+    /// The GPUs of a host that is learned.
+    pub gpus: u32,
+}
+
+impl Default for RawDiscovery {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            interval_ms: 200,
+            stale_ms: 700,
+            ports: 64,
+            learn: false,
+            gbps: 100.0,
+            gpus: 8,
+        }
+    }
+}
+
+impl TryFrom<&RawDiscovery> for DiscoveryConfig {
+    type Error = ConfigError;
+
+    fn try_from(raw: &RawDiscovery) -> Result<Self, ConfigError> {
+        let enough = raw.stale_ms >= raw.interval_ms.saturating_mul(2);
+        let wanted = "at least two discovery.interval_ms";
+        check_field("discovery.stale_ms", &raw.stale_ms, wanted, enough)?;
+        // Ports have nine bits, and the last are the program's own.
+        check_field("discovery.ports", &raw.ports, "at most 511", raw.ports <= 511)?;
+        let is_speed = raw.gbps.is_finite() && raw.gbps > 0.0;
+        check_field("discovery.gbps", &raw.gbps, "above 0", is_speed)?;
+        let probes = raw.enabled || !raw.learn;
+        check_field("discovery.learn", &raw.learn, "false without discovery.enabled", probes)?;
+        Ok(Self {
+            is_enabled: raw.enabled,
+            probe_interval: positive_duration("discovery.interval_ms", raw.interval_ms)?,
+            stale_after: positive_duration("discovery.stale_ms", raw.stale_ms)?,
+            ports: raw.ports,
+            assumptions: raw.learn.then_some(DiscoveryDefaults { gbps: raw.gbps, gpus: raw.gpus }),
+        })
+    }
+}

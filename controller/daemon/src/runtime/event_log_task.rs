@@ -1,0 +1,135 @@
+//! The task that keeps the event log: takes snapshots of what the controller shows to everybody and
+//! records what changed between two of them.
+//!
+//! The decision: it is an observer. The controller does not know of it, so neither a slow log nor
+//! a slow reader delays the controller. What appears and disappears between two snapshots is not
+//! recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::{ControllerAccess, ControllerError};
+use crate::discovery::DiscoveryReport;
+use crate::event_log::{EventRing, EventSnapshot, SessionSummary, revisions_from};
+use crate::southbound::write_permit::WritePermit;
+use crate::state::{DrainProgress, PlanRollout, State};
+
+/// Between two looks. A person sees no difference, and a thousand sessions that say something at
+/// once are looked at once.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The task that watches and tells.
+#[derive(Debug)]
+pub(crate) struct EventLogTask {
+    ring: watch::Sender<EventRing>,
+}
+
+impl EventLogTask {
+    /// One that keeps the latest `kept` of what happens in the run that started at `run`.
+    pub(crate) fn new(run: u64, kept: usize) -> Self {
+        let ring = watch::Sender::new(EventRing::new(run, kept));
+        Self { ring }
+    }
+
+    /// What it has to tell, as it comes.
+    pub(crate) fn event_receiver(&self) -> watch::Receiver<EventRing> {
+        self.ring.subscribe()
+    }
+
+    /// Watches until the controller ends or `stop`.
+    pub(crate) async fn run(self, access: ControllerAccess, stop: CancellationToken) {
+        // That the controller has stopped is the end, not a failure.
+        drop(stop.run_until_cancelled(self.record_changes(&access)).await);
+    }
+
+    async fn record_changes(&self, access: &ControllerAccess) -> Result<(), ControllerError> {
+        let mut changes = ChangeWatcher::from_access(access);
+        let mut scene = EventSnapshot::default();
+        loop {
+            let next = take_snapshot(access, &scene).await?;
+            let told = next.events_since(&scene);
+            if !told.is_empty() {
+                let now = access.clock().unix_now();
+                self.ring.send_modify(|ring| ring.push(now, told));
+            }
+            scene = next;
+            changes.wait_for_change().await?;
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Everything that can be seen now.
+async fn take_snapshot(
+    access: &ControllerAccess,
+    before: &EventSnapshot,
+) -> Result<EventSnapshot, ControllerError> {
+    let known = before.latest_revision();
+    let (profiled, chapters) = access
+        .query_state(move |state: &State| {
+            (state.reported_jobs().profiled.clone(), revisions_from(state, known))
+        })
+        .await?;
+    let mut lines = Vec::new();
+    access
+        .status_board()
+        .for_each_status(|switch, status| lines.push(SessionSummary::from_status(switch, status)));
+    let realised = access.current_rollout();
+    let found = access.watch_discovery().borrow().findings.clone();
+    let planned = realised.iter().flat_map(|had| &had.report.findings);
+    let drainage = access.watch_drains().borrow().clone();
+    let findings = planned.cloned().chain(found);
+    let findings = findings.chain(drainage.late_finding()).collect();
+    Ok(EventSnapshot {
+        profiled,
+        revisions: chapters,
+        sessions: lines,
+        findings,
+        mandate: *access.watch_permit().borrow(),
+        timing: Some(access.latest_timing()),
+        drainage,
+        rollout: realised,
+    })
+}
+
+/// Whatever may have something new to see.
+struct ChangeWatcher {
+    rollout: watch::Receiver<Option<PlanRollout>>,
+    revision: watch::Receiver<(u64, bool)>,
+    board: watch::Receiver<()>,
+    mandate: watch::Receiver<WritePermit>,
+    found: watch::Receiver<Arc<DiscoveryReport>>,
+    drainage: watch::Receiver<DrainProgress>,
+}
+
+impl ChangeWatcher {
+    fn from_access(access: &ControllerAccess) -> Self {
+        Self {
+            rollout: access.watch_rollout(),
+            revision: access.watch_revision(),
+            board: access.status_board().subscribe(),
+            mandate: access.watch_permit(),
+            found: access.watch_discovery(),
+            drainage: access.watch_drains(),
+        }
+    }
+
+    /// Waits for the next of them.
+    async fn wait_for_change(&mut self) -> Result<(), ControllerError> {
+        let (found, board) = (&mut self.found, &mut self.board);
+        let changed = tokio::select! {
+            changed = self.rollout.changed() => changed,
+            changed = self.revision.changed() => changed,
+            changed = self.mandate.changed() => changed,
+            changed = self.drainage.changed() => changed,
+            changed = board.changed() => changed,
+            // Where no probes are wanted, nobody is there to find anything.
+            Ok(()) = found.changed() => Ok(()),
+        };
+        changed.map_err(|_| ControllerError::Stopped)
+    }
+}

@@ -1,0 +1,97 @@
+//! The envelope in which inputs reach the state: an event, an observation or a query.
+//!
+//! Whoever has the queue of [`runtime`](crate::runtime) can submit one; the runtime opens it. The
+//! decision: it lives beside the state and not beside the queue, so that those who submit (access,
+//! discovery) do not depend on who receives.
+
+use std::fmt;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use topology::{Fabric, Finding};
+
+use super::{State, StateEvent};
+use crate::liveness::{FabricPart, PartHealth};
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubmitReceipt {
+    /// The generation that takes it into account.
+    pub generation: u64,
+    /// Why the event was not taken in, if it was not; among the findings as well.
+    pub refusal: Option<Finding>,
+    /// What a person should know, a refusal included.
+    pub findings: Vec<Finding>,
+}
+
+/// An input on its way to the state.
+#[derive(Debug)]
+pub(crate) struct EventSubmission {
+    pub(crate) item: SubmittedItem,
+    /// When the first of what it sums up was reported.
+    pub(crate) first_reported: Instant,
+    pub(crate) received: Instant,
+}
+
+impl EventSubmission {
+    /// The health of a part as observed now.
+    pub(crate) fn part_health(part: FabricPart, health: PartHealth) -> Self {
+        Self::received_now(SubmittedItem::Health(part, health))
+    }
+
+    /// A fabric that discovery learned; nobody waits for its receipt.
+    pub(crate) fn learned_fabric(fabric: Fabric) -> Self {
+        let (receipt, _) = oneshot::channel();
+        let event = StateEvent::FabricLearned(fabric);
+        Self::received_now(SubmittedItem::Event(Box::new(event), receipt))
+    }
+
+    /// An event that sums up what was reported since `first_reported`, and where its receipt comes.
+    pub(crate) fn event(
+        event: StateEvent,
+        first_reported: Instant,
+    ) -> (Self, oneshot::Receiver<SubmitReceipt>) {
+        let (receipt, answer) = oneshot::channel();
+        let item = SubmittedItem::Event(Box::new(event), receipt);
+        (Self { first_reported, ..Self::received_now(item) }, answer)
+    }
+
+    /// A query of the state between two events, and where its answer comes.
+    pub(crate) fn query<R: Send + 'static>(
+        query: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> (Self, oneshot::Receiver<R>) {
+        let (found, answer) = oneshot::channel();
+        // The caller may have stopped waiting.
+        let query = StateQuery(Box::new(move |state| drop(found.send(query(state)))));
+        (Self::received_now(SubmittedItem::Query(query)), answer)
+    }
+
+    fn received_now(item: SubmittedItem) -> Self {
+        let now = Instant::now();
+        Self { item, first_reported: now, received: now }
+    }
+}
+
+/// What was submitted.
+#[derive(Debug)]
+pub(crate) enum SubmittedItem {
+    Event(Box<StateEvent>, oneshot::Sender<SubmitReceipt>),
+    Health(FabricPart, PartHealth),
+    Query(StateQuery),
+}
+
+/// A closure that reads the state between two events.
+pub(crate) struct StateQuery(Box<dyn FnOnce(&State) + Send>);
+
+impl StateQuery {
+    /// Runs it.
+    pub(crate) fn run(self, state: &State) {
+        (self.0)(state);
+    }
+}
+
+impl fmt::Debug for StateQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StateQuery")
+    }
+}
