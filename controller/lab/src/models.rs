@@ -1,7 +1,7 @@
 //! The table of models that jobs may train, built in or read from a file.
 
 use command_io::{CommandError, files};
-use simulator::workload::ModelTable;
+use placement::ModelTable;
 
 /// The built-in models, extended or replaced by those of a file.
 pub(crate) fn read_models(name: Option<&str>) -> Result<ModelTable, CommandError> {

@@ -2,11 +2,11 @@
 
 use ::controller::northbound::planner_input::PlannerInput;
 use clap::Arg;
+use placement::ModelTable;
+use placement::PlacementAlgorithm;
 use planner::{PlanInput, Policy};
 use simulator::Scheduler;
-use simulator::placement::PlacementAlgorithm;
 use simulator::replay::{PlacementAdvice, PlacementQuery};
-use simulator::workload::ModelTable;
 
 use crate::models::read_models;
 use command_io::CommandError;

@@ -12,8 +12,8 @@ mod trace_source;
 
 use std::fs;
 
+use placement::{GpuCluster, PlacementAlgorithm};
 use simulator::Scheduler;
-use simulator::placement::{GpuCluster, PlacementAlgorithm};
 use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup};
 use simulator::trace::JobTrace;
 

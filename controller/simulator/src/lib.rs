@@ -1,9 +1,9 @@
 //! Simulates a cluster's jobs under the planner or a baseline, and reports what they achieve.
 //!
-//! A [`Scheduler`] turns fabric, jobs and policy into a [`BatchSchedule`]: a path for every flow, a
-//! class and a start shift for every job. The fluid engine then runs what the schedule says, and
-//! nothing else; so whatever differs between two outcomes, a scheduler decided. The crate decides
-//! nothing itself that the planner decides: Crux and its parts are calls of [`planner::plan`].
+//! A [`Scheduler`] turns fabric, jobs and policy into a [`Schedule`]: a path for every flow, a
+//! level and a start shift for every job. The fluid engine executes the schedule and decides
+//! nothing, so two outcomes differ only by the decisions of their schedulers. Crux and its variants
+//! are calls of [`planner::plan`]; the crate has no second copy of the planner's decisions.
 //!
 //! Pure: no I/O, no clock, no randomness.
 
@@ -14,15 +14,14 @@ pub mod decisions;
 mod demand;
 mod fault;
 mod outcome;
-pub mod placement;
 pub mod replay;
+pub mod rounds;
 mod routes;
 mod schedule;
 mod scheduler;
 mod simulation;
 mod timeline;
 pub mod trace;
-pub mod workload;
 
 pub use comparison::{IsolatedJob, SchedulerComparison};
 pub use demand::LinkDemand;

@@ -44,14 +44,14 @@ use self::interference_groups::JobTraffic;
 use self::online_scheduler::OnlineScheduler;
 use self::planner_jobs::{PlannerJob, PlannerJobBuilder};
 use self::steady_state::SteadyState;
-use crate::placement::{
-    self, ClusterJobs, GpuCluster, PlacementAlgorithm, PlacementContext, PlacementDecisionError,
-    PlacementError,
-};
 use crate::scheduler::Scheduler;
 use crate::simulation::SimulationError;
 use crate::trace::JobTrace;
-use crate::workload::ModelTable;
+use placement::ModelTable;
+use placement::{
+    self, ClusterJobs, GpuCluster, PlacementAlgorithm, PlacementContext, PlacementDecisionError,
+    PlacementError,
+};
 
 /// What to replay.
 #[derive(Clone, Debug)]

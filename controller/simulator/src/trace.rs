@@ -5,7 +5,8 @@
 //! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a file
 //! that is no trace at all is an error. [`JobTrace::read`] keeps the jobs of a [`TraceSelection`], in order
 //! of arrival. [`compose_trace`] makes a workload from published facts instead, which is synthetic and
-//! says so. Placement ([`crate::placement`]) decides where the jobs run.
+//! says so. A [`ModelMix`] draws models for jobs
+//! without one. Placement ([`placement`]) decides where the jobs run.
 
 mod arrival_pattern;
 mod composition;
@@ -13,6 +14,7 @@ mod csv_rows;
 mod date;
 mod format;
 mod lingjun;
+mod model_mix;
 mod reader;
 mod skipped_rows;
 
@@ -22,6 +24,7 @@ pub use composition::{
 };
 pub use format::TraceFormat;
 pub use lingjun::LingjunWorkers;
+pub use model_mix::ModelMix;
 pub use reader::TraceReader;
 pub use skipped_rows::{SkipCount, SkipReason, SkippedRows};
 

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::BufReader;
 
+use placement::ModelTable;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use simulator::trace::{
-    JobTrace, LingjunWorkers, TraceComposition, TraceError, TraceFormat, TraceReader,
+    JobTrace, LingjunWorkers, ModelMix, TraceComposition, TraceError, TraceFormat, TraceReader,
     TraceSelection, compose_trace,
 };
-use simulator::workload::{ModelMix, ModelTable};
 
 use crate::models::read_models;
 use command_io::{CommandError, error_chain};

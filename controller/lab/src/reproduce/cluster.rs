@@ -12,12 +12,12 @@ pub(super) use fig23::reproduce_fig23;
 pub(super) use fig25::reproduce_fig25;
 pub(super) use scheduler_pairs::reproduce_pairs;
 
+use placement::ModelTable;
+use placement::{GpuCluster, PlacementAlgorithm};
 use planner::Policy;
 use simulator::Scheduler;
-use simulator::placement::{GpuCluster, PlacementAlgorithm};
 use simulator::replay::{InterferenceModel, ReplayOutcome, ReplaySetup};
 use simulator::trace::{TraceComposition, compose_trace};
-use simulator::workload::ModelTable;
 use topology::document::DocumentFormat;
 use topology::{examples, spec};
 

@@ -9,15 +9,15 @@
 mod ablation;
 
 pub(super) use ablation::reproduce_ablation;
-use simulator::placement::PlacementRequest;
-use simulator::placement::allocation::RestartStall;
-use simulator::placement::crius::{CriusPolicy, deadline};
-use simulator::placement::elastic_flow::ElasticFlowPolicy;
-use simulator::placement::fcfs::FcfsPolicy;
-use simulator::placement::gavel::GavelPolicy;
-use simulator::placement::rounds::{self, RoundExperiment, RoundOutcome};
-use simulator::placement::throughput::ThroughputTable;
-use simulator::placement::{GpuCluster, PlacementPolicy};
+use placement::PlacementRequest;
+use placement::allocation::RestartStall;
+use placement::crius::{CriusPolicy, deadline};
+use placement::elastic_flow::ElasticFlowPolicy;
+use placement::fcfs::FcfsPolicy;
+use placement::gavel::GavelPolicy;
+use placement::throughput::ThroughputTable;
+use placement::{GpuCluster, PlacementPolicy};
+use simulator::rounds::{self, RoundExperiment, RoundOutcome};
 
 use super::SeedOptions;
 use super::large_models::{END_SECONDS, crius_cluster, draw_jobs};

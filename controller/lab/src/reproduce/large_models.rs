@@ -4,10 +4,10 @@
 //! Philly's arrivals and durations by traces/regenerate_rt_trace.py); nothing of it is here but how
 //! many jobs came in each half hour, how long they are, and the weights by which it was drawn.
 
+use placement::throughput::ThroughputTable;
+use placement::{ClusterHost, GpuCluster, PlacementRequest};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulator::placement::throughput::ThroughputTable;
-use simulator::placement::{ClusterHost, GpuCluster, PlacementRequest};
 
 /// Jobs that came in each half hour: 244, in Philly's bursts.
 const ARRIVALS: [u32; 12] = [25, 50, 25, 0, 26, 5, 26, 27, 1, 9, 0, 50];

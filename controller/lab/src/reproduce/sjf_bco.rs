@@ -5,12 +5,12 @@
 //! gradients. So absolute makespans are ours; the order of the policies and their ratios are what
 //! can be compared.
 
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use simulator::placement::sjf_bco::{
+use placement::sjf_bco::{
     self, BatchSchedule, BoundSearch, CommunicationModel, PlacementProblem, PlacementRule, RingJob,
     SlotProgress,
 };
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use super::SeedOptions;
 use super::report::{MeasureRow, PaperReproduction};

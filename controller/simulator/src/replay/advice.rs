@@ -12,12 +12,12 @@ use topology::Fabric;
 
 use super::interference_groups::{self, InterferenceModel, NetworkJob};
 use super::{TraceReplayError, steady_state};
-use crate::placement::{
+use crate::scheduler::Scheduler;
+use placement::{
     ClusterJobs, GpuCluster, GpusByHost, PlacementAlgorithm, PlacementContext, PlacementDecision,
     PlacementRequest, StartDecision,
 };
-use crate::scheduler::Scheduler;
-use crate::workload::{ModelTable, TrainingModel};
+use placement::{ModelTable, TrainingModel};
 
 /// A job that looks for GPUs, and the fabric as it is.
 #[derive(Clone, Debug)]

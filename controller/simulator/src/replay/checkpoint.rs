@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::online_scheduler::OnlineScheduler;
 use super::{ReplayProgress, ReplaySetup, TraceReplay, TraceReplayError};
-use crate::placement::{GpusByHost, IterationPace, StartDecision};
+use placement::{GpusByHost, IterationPace, StartDecision};
 
 /// A replay between two events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl<'a> TraceReplay<'a> {
     /// The replay as it is now.
     pub fn save_checkpoint(&self) -> ReplayCheckpoint {
         let running = self.board.state_at(self.progress.now).running.iter();
-        let holder = |running: &crate::placement::RunningJob| CheckpointJob {
+        let holder = |running: &placement::RunningJob| CheckpointJob {
             job: running.request.job,
             gpus: running.gpus.clone(),
             group: running.group,

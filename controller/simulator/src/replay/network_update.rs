@@ -4,7 +4,7 @@ use super::interference_groups::{self, NetworkJob};
 use super::placement_round::PlacementChanges;
 use super::steady_state::{self, SteadyState};
 use super::{ActiveJob, ReplaySetup, SettledGroup, TraceReplay, TraceReplayError};
-use crate::placement::PlacementDecisionError;
+use placement::PlacementDecisionError;
 
 impl ActiveJob {
     fn uses_network(&self) -> bool {

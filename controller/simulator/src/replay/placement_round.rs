@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{TraceReplay, TraceReplayError};
-use crate::placement::{PlacementDecision, RunningJob};
+use placement::{PlacementDecision, RunningJob};
 
 /// Who lost GPUs and who got some; a job that moves did both.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl TraceReplay<'_> {
             self.board.apply_decision(decision)?;
             match decision {
                 PlacementDecision::Start(start) => {
-                    drop(stalls.insert(start.job, start.stall_seconds))
+                    stalls.insert(start.job, start.stall_seconds);
                 }
                 PlacementDecision::Refuse { job, .. } => {
                     self.progress.records[*job as usize].is_refused = true;

@@ -11,10 +11,10 @@ use topology::{Fabric, HostId};
 
 use super::{ReplaySetup, TraceReplayError};
 use crate::demand::LinkDemand;
-use crate::placement::queue::{GpuChoice, SameLeaf};
-use crate::placement::{FreeGpus, GpusByHost, IterationPace, RunningJob};
 use crate::simulation::alone_seconds;
 use crate::trace::{JobLength, TraceJob};
+use placement::queue::{GpuChoice, SameLeaf};
+use placement::{FreeGpus, GpusByHost, IterationPace, RunningJob};
 
 /// A job on its GPUs.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use topology::LinkId;
 use topology::clos::{self, ClosSpec};
 
 use super::*;
-use crate::placement::PlacementDecision;
 use crate::schedule::ScheduledJob;
 use crate::trace::{JobLength, TraceJob};
+use placement::PlacementDecision;
 
 /// Four leaves of three hosts, 8 GPUs and a NIC of 200 Gb/s each; two spines.
 fn setup(jobs: Vec<TraceJob>, scheduler: Scheduler) -> ReplaySetup {

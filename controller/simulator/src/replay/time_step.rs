@@ -1,7 +1,7 @@
 //! Time: when something happens next, what jobs do until then, who has come and who is done.
 
 use super::{ActiveJob, ClusterUsage, TraceReplay, TraceReplayError};
-use crate::placement::PlacementRequest;
+use placement::PlacementRequest;
 
 impl ActiveJob {
     /// When it ends, if everything stays as it is at `now`.

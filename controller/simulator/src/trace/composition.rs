@@ -11,8 +11,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::ModelMix;
 use super::{ArrivalPattern, JobLength, JobTrace, SkippedRows, TraceJob};
-use crate::workload::ModelMix;
 
 /// What to compose.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@
 //! both fabrics; what a placement that scatters jobs changes; and where utilisation is lost: on the
 //! way of a job by itself, to its own other flows, or to other jobs ([`Hindrance`]).
 
+use placement::PlacementAlgorithm;
 use simulator::Scheduler;
-use simulator::placement::PlacementAlgorithm;
 use simulator::replay::InterferenceModel;
 
 use super::{

@@ -4,8 +4,8 @@
 //! So that is swept: the first free GPUs, the emptiest hosts, any GPUs. Where jobs lie anywhere,
 //! all of them meet and every instant concerns them all, so the sweep has half a day.
 
+use placement::PlacementAlgorithm;
 use simulator::Scheduler;
-use simulator::placement::PlacementAlgorithm;
 
 use super::{
     CLOS, HALF_A_DAY, ReplayRuns, ReplayWorkload, SchedulingScheme, TWO_DAYS, VOLUME,

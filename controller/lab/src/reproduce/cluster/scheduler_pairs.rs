@@ -1,8 +1,8 @@
 //! Job schedulers above communication schedulers, every pair: who gains from whom. Beyond the
 //! papers.
 
+use placement::PlacementAlgorithm;
 use simulator::Scheduler;
-use simulator::placement::PlacementAlgorithm;
 
 use super::{CLOS, ReplayWorkload, SchedulingScheme, TWO_DAYS, VOLUME, list_assumptions, per_cent};
 use crate::reproduce::SeedOptions;

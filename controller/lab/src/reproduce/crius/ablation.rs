@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use simulator::placement::crius::{
+use placement::crius::{
     self, CriusAbilities, CriusCell, CriusPolicy, calibration, estimate, gpu_kinds, layers, tuner,
 };
-use simulator::placement::throughput::ThroughputTable;
+use placement::throughput::ThroughputTable;
 
 use super::CriusTestbed;
 use crate::reproduce::SeedOptions;

@@ -12,11 +12,7 @@ fn cluster(leaves: u32) -> GpuCluster {
 }
 
 fn beliefs(seed: u64) -> PlacementContext {
-    PlacementContext {
-        models: crate::workload::ModelTable::built_in(),
-        nic_bytes_per_second: 25e9,
-        seed,
-    }
+    PlacementContext { models: crate::ModelTable::built_in(), nic_bytes_per_second: 25e9, seed }
 }
 
 fn request(job: u32, gpus: u32) -> PlacementRequest {

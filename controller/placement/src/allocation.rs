@@ -307,7 +307,7 @@ pub fn requested_kind(request: &PlacementRequest) -> u32 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::placement::{ClusterHost, ClusterJobs};
+    use crate::{ClusterHost, ClusterJobs};
 
     /// A cluster with made-up speeds.
     pub(in super::super) struct TestCluster {

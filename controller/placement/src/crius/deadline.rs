@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::placement::allocation::{AllocatedJob, RestartStall};
+use crate::allocation::{AllocatedJob, RestartStall};
 
 /// The time between decisions, in seconds; a job waits for one at most.
 pub const ROUND_SECONDS: f64 = 300.0;
@@ -34,7 +34,7 @@ pub fn end_seconds(now_seconds: f64, stall_seconds: f64, left_seconds: f64) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{TestCluster, request};
+    use crate::allocation::tests::{TestCluster, request};
 
     #[test]
     fn a_deadline_is_met_to_the_second() {

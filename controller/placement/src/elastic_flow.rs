@@ -152,7 +152,7 @@ fn pack_jobs<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{TestCluster, request};
+    use crate::allocation::tests::{TestCluster, request};
 
     /// Speeds of three models on 1, 2, 4 and 8 GPUs of one kind, on hosts of four.
     fn lab() -> TestCluster {

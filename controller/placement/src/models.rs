@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Fabric;
 
-use crate::placement::GpusByHost;
+use crate::GpusByHost;
 
 /// How a model is divided over the hosts of its job.
 #[derive(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::workload::ModelTable;
+use crate::ModelTable;
 
 /// Resources that jobs take turns on: storage, CPU, GPU, network.
 pub const RESOURCES: usize = 4;

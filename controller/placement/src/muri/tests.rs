@@ -1,7 +1,7 @@
 //! Efficiency by hand, groups by hand, and rounds on a small cluster.
 
 use super::*;
-use crate::placement::{ClusterHost, ClusterJobs, GpuCluster};
+use crate::{ClusterHost, ClusterJobs, GpuCluster};
 
 #[test]
 fn jobs_of_different_needs_fill_each_others_gaps() {

@@ -11,12 +11,12 @@ use topology::HostId;
 use super::{
     BoundSearch, CommunicationModel, PlacementProblem, RingJob, SlotProgress, find_schedule,
 };
-use crate::placement::queue::refuse_oversized;
-use crate::placement::{
+use crate::queue::refuse_oversized;
+use crate::{
     ClusterState, GpusByHost, PlacementDecision, PlacementPolicy, PlacementRequest, RunningJob,
     StartDecision,
 };
-use crate::workload::{ModelTable, TrainingModel};
+use crate::{ModelTable, TrainingModel};
 
 /// Seconds of a slot.
 const SLOT_SECONDS: f64 = 60.0;

@@ -16,7 +16,7 @@ use super::crius::gpu_kinds::GpuKind;
 use super::crius::layers::LayeredModel;
 use super::crius::{CriusCell, calibration};
 use super::{GpuCluster, GpusByHost, PlacementRequest};
-use crate::workload::ModelTable;
+use crate::ModelTable;
 
 /// What is left of the speed when the hosts of a job double.
 const SPREAD: f64 = 0.9;
@@ -336,7 +336,7 @@ fn data_parallel_gigabytes() -> BTreeMap<&'static str, Vec<Option<f64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::ClusterHost;
+    use crate::ClusterHost;
 
     fn cluster() -> GpuCluster {
         let host = |kind| ClusterHost { gpus: 2, leaf: 0, kind };
@@ -392,7 +392,7 @@ mod tests {
         let name = "resnet50/A100";
         let model = models.by_name(name).unwrap().clone();
         let table = ThroughputTable::new(&cluster()).with_models(models, model.gradient_bytes);
-        let mut request = crate::placement::allocation::tests::request(1, 4, name);
+        let mut request = crate::allocation::tests::request(1, 4, name);
         let iteration = |request: &PlacementRequest, shape| {
             table.job_batch(request) / table.job_speed(request, shape).unwrap()
         };

@@ -13,7 +13,7 @@ use super::queue::{FirstFit, LeastLoaded, QueuePolicy, RandomHosts, SameLeaf};
 use super::sjf_bco::SjfBcoPolicy;
 use super::throughput::ThroughputTable;
 use super::{GpuCluster, PlacementPolicy};
-use crate::workload::ModelTable;
+use crate::ModelTable;
 
 /// A placement policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use topology::HostId;
 
 use super::HivedError;
-use crate::placement::GpuCluster;
+use crate::GpuCluster;
 
 /// The levels of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

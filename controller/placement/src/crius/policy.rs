@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use super::deadline::{JobDeadlines, ROUND_SECONDS};
 use super::search::{MOST_GPUS, ScheduleSearch};
-use crate::placement::allocation::{self, AllocatedJob, ClusterAllocation, RestartStall};
-use crate::placement::throughput::ThroughputTable;
-use crate::placement::{
+use crate::allocation::{self, AllocatedJob, ClusterAllocation, RestartStall};
+use crate::throughput::ThroughputTable;
+use crate::{
     ClusterState, GpuCluster, PlacementDecision, PlacementPolicy, PlacementRequest, fcfs, queue,
 };
 
@@ -167,8 +167,8 @@ impl PlacementPolicy for CriusPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{TestCluster, request};
-    use crate::placement::{ClusterJobs, GpusByHost};
+    use crate::allocation::tests::{TestCluster, request};
+    use crate::{ClusterJobs, GpusByHost};
 
     /// Two hosts of two GPUs, and a model that gains from all of them.
     fn lab() -> TestCluster {

@@ -168,9 +168,9 @@ impl ParetoFront {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::crius::CriusCell;
-    use crate::placement::crius::gpu_kinds::GpuKind;
-    use crate::placement::crius::layers::LayeredModel;
+    use crate::crius::CriusCell;
+    use crate::crius::gpu_kinds::GpuKind;
+    use crate::crius::layers::LayeredModel;
 
     fn check(
         name: &str,

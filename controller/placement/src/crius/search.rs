@@ -10,8 +10,8 @@
 
 use super::CriusAbilities;
 use super::deadline::JobDeadlines;
-use crate::placement::PlacementRequest;
-use crate::placement::allocation::{self, AllocatedJob, ClusterAllocation};
+use crate::PlacementRequest;
+use crate::allocation::{self, AllocatedJob, ClusterAllocation};
 
 /// Changes to a schedule for one job, and in a cluster of more than [`MANY`] jobs.
 const DEPTH: usize = 3;
@@ -285,7 +285,7 @@ fn sort_by_gain(changes: impl Iterator<Item = GpuChange>) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::tests::{TestCluster, request};
+    use crate::allocation::tests::{TestCluster, request};
 
     fn search(deadlines: &JobDeadlines) -> ScheduleSearch<'_> {
         ScheduleSearch { abilities: CriusAbilities::ALL, deadlines, now_seconds: 0.0 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::{ClusterHost, ClusterJobs};
+use crate::{ClusterHost, ClusterJobs};
 
 /// Two leaves of two hosts of 8 GPUs.
 fn cluster() -> GpuCluster {

@@ -71,7 +71,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::workload::ModelTable;
+    use placement::ModelTable;
 
     #[test]
     fn shares_are_the_weights_of_the_size() {

@@ -1,15 +1,17 @@
-//! Placement: which GPUs a job gets, the floor above communication scheduling.
+//! Placement policies: which GPUs each job gets, on which hosts.
 //!
-//! A [`PlacementPolicy`] looks at the [`ClusterState`] of a cluster (jobs that wait, jobs that run and where) and
-//! says what to do now, as [`Decision`]s; the [`ClusterJobs`] holds that state, carries decisions out and
-//! refuses those that make no sense. So every policy is asked in the same way, whether a trace is
-//! replayed or one job is to be placed in a running fabric, and none keeps books of its own about
-//! what is free. All are gang scheduled: a job has all of its GPUs or none.
+//! A [`PlacementPolicy`] reads a [`ClusterState`] (waiting jobs, running jobs and their GPUs) and
+//! returns [`PlacementDecision`]s. [`ClusterJobs`] holds that state, applies the decisions and rejects
+//! invalid ones. A policy therefore has one interface, whether a trace is replayed or one job is
+//! placed on a running fabric, and keeps no second record of free GPUs. All policies are gang
+//! schedulers: a job gets all of its GPUs or none.
 //!
-//! The plain references are [`queue`]'s; [`hived`], [`parse_muri`], [`sjf_bco`] and [`crius`] follow
-//! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are what Crius is compared with: like it,
-//! they look up how fast models are on each kind of GPU ([`throughput`]) and think ahead on an
-//! [`empty_allocation`].
+//! [`queue`] has the simple reference policies. [`hived`], [`muri`], [`sjf_bco`] and [`crius`] follow
+//! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are the baselines of Crius: like it, they look
+//! up the speed of models per kind of GPU ([`throughput`]) and try changes on an [`allocation`].
+//! [`ModelTable`] has what one iteration of a model computes and sends.
+//!
+//! Pure: no I/O, no clock, no randomness but from a seed.
 
 pub mod allocation;
 mod cluster;
@@ -20,16 +22,17 @@ pub mod elastic_flow;
 pub mod fcfs;
 pub mod gavel;
 pub mod hived;
+mod models;
 pub mod muri;
 mod policies;
 pub mod queue;
-pub mod rounds;
 pub mod sjf_bco;
 pub mod throughput;
 
 pub use cluster::{ClusterHost, FreeGpus, GpuCluster};
 pub use cluster_jobs::{ClusterJobs, PlacementDecisionError};
 pub use decision::{IterationPace, PlacementDecision, PlannedIteration, StartDecision};
+pub use models::{ModelParallelism, ModelTable, ModelTableError, TrainingModel};
 pub use policies::{PlacementAlgorithm, PlacementContext, PlacementError, UnknownPlacement};
 
 use std::collections::BTreeMap;

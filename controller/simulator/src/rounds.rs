@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::throughput::{GpuShape, ThroughputTable};
-use super::{
+use placement::throughput::{GpuShape, ThroughputTable};
+use placement::{
     ClusterJobs, GpuCluster, PlacementDecision, PlacementDecisionError, PlacementPolicy,
     PlacementRequest,
 };
@@ -147,29 +147,41 @@ fn run_round(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::allocation::RestartStall;
-    use crate::placement::allocation::tests::{TestCluster, request};
-    use crate::placement::fcfs::FcfsPolicy;
+    use placement::ClusterHost;
+    use placement::allocation::RestartStall;
+    use placement::fcfs::FcfsPolicy;
+
+    /// A job of 1,000 iterations on two GPUs.
+    fn request(job: u32) -> PlacementRequest {
+        PlacementRequest {
+            job,
+            gpus: 2,
+            kind: Some(0),
+            submitted_seconds: 0.0,
+            remaining_seconds: 60.0,
+            remaining_iterations: 1_000.0,
+            model: Some("m/4".to_owned()),
+            tenant: None,
+        }
+    }
 
     #[test]
     fn a_stall_delays_a_job_and_a_queue_the_next() {
-        let mut lab = TestCluster::new(&[(2, 1)]);
-        lab.set_speeds("m/4", &[(2, 8.0)]);
-        // Two iterations a second: 500 s, and 20 s for the stall.
-        let job = |number| PlacementRequest {
-            remaining_iterations: 1_000.0,
-            submitted_seconds: 0.0,
-            ..request(number, 2, "m/4")
+        let cluster = GpuCluster {
+            hosts: vec![ClusterHost { gpus: 2, leaf: 0, kind: 0 }],
+            kinds: vec!["GPU".to_owned()],
         };
-        let cluster = lab.empty_allocation().cluster().clone();
+        // Two iterations a second: 500 s, and 20 s for the stall.
+        let mut table = ThroughputTable::new(&cluster);
+        table.insert("m/4", GpuShape { kind: 0, hosts: 1, gpus_per_host: 2 }, 8.0);
         let scene = RoundExperiment {
             cluster: &cluster,
-            truth: &lab.table,
-            jobs: &[job(1), job(2)],
+            truth: &table,
+            jobs: &[request(1), request(2)],
             round_seconds: 300.0,
             end_seconds: 1_200.0,
         };
-        let mut policy = FcfsPolicy { table: lab.table.clone(), stall: RestartStall::PRUNED };
+        let mut policy = FcfsPolicy { table: table.clone(), stall: RestartStall::PRUNED };
         let achieved = run_rounds(&scene, &mut policy).unwrap();
         // The second starts with the round after the first has ended.
         assert_eq!(achieved.completion_seconds, BTreeMap::from([(1, 520.0), (2, 1_120.0)]));

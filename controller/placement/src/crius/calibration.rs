@@ -8,7 +8,7 @@ use super::CriusCell;
 use super::estimate::CellEstimator;
 use super::gpu_kinds::{GPU_KINDS, GpuKind};
 use super::layers::{LayeredModel, ModelFamily};
-use crate::placement::throughput::{PublishedMeasurement, published_measurements};
+use crate::throughput::{PublishedMeasurement, published_measurements};
 
 /// What is attained, by family and kind: half of what the reference row takes at an efficiency of a
 /// half, as a share of what was measured.
