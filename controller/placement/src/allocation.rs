@@ -1,9 +1,9 @@
-//! A cluster as policies for several kinds of GPU think ahead on it: who holds which GPUs, how fast
-//! that is, and what would be if somebody moved.
+//! A tentative assignment of GPUs to jobs, on which policies for several kinds of GPU try changes:
+//! the GPUs of each job, its speed there, and its speed after a move.
 //!
 //! Such a policy tries things out on an [`ClusterAllocation`] and keeps the one it likes;
-//! [`ClusterAllocation::to_decisions`] is the difference to what runs. Jobs have powers of two of one kind,
-//! evenly on hosts.
+//! [`ClusterAllocation::to_decisions`] is the difference to what runs. Jobs have powers of two of
+//! one kind, evenly on hosts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use super::{
 pub struct RestartStall {
     /// Seconds for each GPU.
     pub per_gpu_seconds: f64,
-    /// Seconds at most.
+    /// Longest stall, in seconds.
     pub most_seconds: f64,
 }
 
@@ -47,9 +47,9 @@ pub struct AllocatedJob {
     pub request: PlacementRequest,
     /// How its GPUs lie.
     pub shape: GpuShape,
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub gpus: GpusByHost,
-    /// How fast it is there ([`ThroughputTable::speed`]).
+    /// How fast it is there ([`ThroughputTable::job_speed`]).
     pub speed: f64,
     /// Seconds of an iteration there.
     pub iteration_seconds: f64,
@@ -84,7 +84,7 @@ pub struct ClusterAllocation<'a> {
 }
 
 impl<'a> ClusterAllocation<'a> {
-    /// What runs now. A job whose speed there nobody knows keeps its GPUs and is never touched.
+    /// The running jobs. A job of unknown speed keeps its GPUs and is never changed.
     pub fn from_state(state: &ClusterState<'a>, table: &'a ThroughputTable) -> Self {
         let held = state.running.iter().filter_map(|running| {
             let (host, _) = running.gpus.first_key_value()?;
@@ -95,12 +95,12 @@ impl<'a> ClusterAllocation<'a> {
         Self { cluster: state.cluster, table, free: state.free_gpus(), held: held.collect() }
     }
 
-    /// The hosts.
+    /// Hosts of the cluster.
     pub fn cluster(&self) -> &'a GpuCluster {
         self.cluster
     }
 
-    /// The speeds by which it judges.
+    /// The speeds that it compares.
     pub fn throughput_table(&self) -> &'a ThroughputTable {
         self.table
     }
@@ -261,10 +261,10 @@ impl<'a> ClusterAllocation<'a> {
     /// This with one more host that has room for its part of a shape. Jobs move only to hosts that
     /// have not, so that no room is lost.
     fn with_one_more_host(&self, shape: GpuShape) -> Option<Self> {
-        let short = self
+        let mut short: Vec<(HostId, u32)> = self
             .free_hosts_of_kind(shape.kind)
-            .filter(|(_, free)| (1..shape.gpus_per_host).contains(free));
-        let mut short: Vec<(HostId, u32)> = short.collect();
+            .filter(|(_, free)| (1..shape.gpus_per_host).contains(free))
+            .collect();
         short.sort_by_key(|(host, free)| (Reverse(*free), *host));
         short.iter().find_map(|(host, _)| self.with_room_on(*host, shape))
     }
@@ -348,7 +348,7 @@ pub(super) mod tests {
             }
         }
 
-        /// Nobody holds anything.
+        /// No job has GPUs.
         pub(in super::super) fn empty_allocation(&self) -> ClusterAllocation<'_> {
             ClusterAllocation {
                 cluster: &self.cluster,
@@ -358,7 +358,7 @@ pub(super) mod tests {
             }
         }
 
-        /// An empty board.
+        /// A cluster without jobs.
         pub(in super::super) fn empty_jobs(&self) -> ClusterJobs {
             ClusterJobs::new(self.cluster.clone())
         }
@@ -393,7 +393,7 @@ pub(super) mod tests {
         let mut merged = allocation.with_merged_jobs(pair).unwrap();
         assert!(merged.place_job(&request(3, 2, "m"), pair));
         assert_eq!(merged.total_speed(), 39.0);
-        // Spread out it is a tenth slower, and moves nobody.
+        // Spread out it is a tenth slower, and no other job moves.
         assert!(allocation.place_anywhere(&request(3, 2, "m"), 0, 2));
         assert_eq!(allocation.total_speed(), 20.0 + 0.9 * 19.0);
     }
@@ -414,11 +414,11 @@ pub(super) mod tests {
     fn a_difference_is_who_stops_and_who_starts() {
         let mut lab = TestCluster::new(&[(2, 2)]);
         lab.set_speeds("m/4", &[(1, 10.0), (2, 20.0)]);
-        let mut board = lab.empty_jobs();
+        let mut cluster_jobs = lab.empty_jobs();
         for job in [1, 2] {
-            board.submit_job(request(job, 1, "m/4")).unwrap();
+            cluster_jobs.submit_job(request(job, 1, "m/4")).unwrap();
         }
-        let state = board.state_at(0.0);
+        let state = cluster_jobs.state_at(0.0);
         let mut allocation = ClusterAllocation::from_state(&state, &lab.table);
         assert!(allocation.place_compactly(&state.waiting[0], 0, 2));
         let started = allocation.to_decisions(&state, RestartStall::PRUNED);
@@ -430,8 +430,8 @@ pub(super) mod tests {
             panic!("{:?}", start.pace);
         };
         assert_eq!(iteration.compute_seconds, 4.0 / 20.0);
-        board.apply_decision(&started[0]).unwrap();
-        let state = board.state_at(0.0);
+        cluster_jobs.apply_decision(&started[0]).unwrap();
+        let state = cluster_jobs.state_at(0.0);
         let mut allocation = ClusterAllocation::from_state(&state, &lab.table);
         assert!(allocation.to_decisions(&state, RestartStall::PRUNED).is_empty());
         allocation = allocation.with_halved_job(1).unwrap();
@@ -439,7 +439,7 @@ pub(super) mod tests {
         assert_eq!(changed[0], PlacementDecision::Suspend { job: 1 });
         assert_eq!(changed.len(), 2);
         for decision in &changed {
-            board.apply_decision(decision).unwrap();
+            cluster_jobs.apply_decision(decision).unwrap();
         }
     }
 }

@@ -4,21 +4,21 @@ use topology::{Fabric, HostId};
 
 use super::{GpusByHost, RunningJob};
 
-/// A host.
+/// A host and its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterHost {
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub gpus: u32,
     /// The leaf of its first NIC; hosts with equal numbers are neighbours.
     pub leaf: u32,
-    /// The kind of its GPUs; the position in [`GpuCluster::kind_count`].
+    /// The kind of its GPUs; the position in [`GpuCluster::kinds`].
     pub kind: u32,
 }
 
 /// The hosts of a cluster, by [`HostId`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuCluster {
-    /// The hosts.
+    /// Hosts of the cluster.
     pub hosts: Vec<ClusterHost>,
     /// Names of the kinds of GPU; one if all are alike.
     pub kinds: Vec<String>,
@@ -28,16 +28,20 @@ impl GpuCluster {
     /// The hosts of `fabric`, with one kind of GPU. A host without a NIC is its own leaf.
     pub fn from_fabric(fabric: &Fabric) -> Self {
         let switches = fabric.switches().len();
-        let host = |(id, host): (usize, &topology::Host)| ClusterHost {
-            gpus: host.gpus,
-            leaf: match host.nics.first() {
-                Some(nic) => fabric.leaf_of(*nic).0,
-                None => HostId::from(switches + id).0,
-            },
-            kind: 0,
-        };
         Self {
-            hosts: fabric.hosts().iter().enumerate().map(host).collect(),
+            hosts: fabric
+                .hosts()
+                .iter()
+                .enumerate()
+                .map(|(id, host)| ClusterHost {
+                    gpus: host.gpus,
+                    leaf: match host.nics.first() {
+                        Some(nic) => fabric.leaf_of(*nic).0,
+                        None => HostId::from(switches + id).0,
+                    },
+                    kind: 0,
+                })
+                .collect(),
             kinds: vec!["GPU".to_owned()],
         }
     }
@@ -90,10 +94,8 @@ impl FreeGpus {
 
     /// Whether all of `gpus` are free.
     pub fn contains_all(&self, gpus: &GpusByHost) -> bool {
-        let free = |(host, gpus): (&HostId, &u32)| {
-            self.by_host.get(host.index()).is_some_and(|free| free >= gpus)
-        };
-        gpus.iter().all(free)
+        gpus.iter()
+            .all(|(host, gpus)| self.by_host.get(host.index()).is_some_and(|free| free >= gpus))
     }
 
     /// Takes GPUs that are free.

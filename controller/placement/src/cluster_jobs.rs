@@ -1,4 +1,5 @@
-//! The board: who waits and who runs where; the one place where decisions are carried out.
+//! The waiting and running jobs of a cluster. Placement decisions are validated and applied only
+//! here.
 
 use super::{
     ClusterState, FreeGpus, GpuCluster, GpusByHost, PlacementDecision, PlacementRequest,
@@ -17,15 +18,15 @@ pub struct ClusterJobs {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementDecisionError {
     /// A job that does not wait cannot begin or be refused.
-    #[error("job {0} does not wait")]
+    #[error("job {0} is not waiting")]
     NotWaiting(u32),
     /// A job that does not run cannot be suspended or end.
-    #[error("job {0} does not run")]
+    #[error("job {0} is not running")]
     NotRunning(u32),
-    /// Somebody else has some of the GPUs, or there are none such.
+    /// Some of the GPUs are in use or do not exist.
     #[error("job {job}: not all GPUs are free: {gpus:?}")]
     NotFree {
-        /// The job.
+        /// Number of the job.
         job: u32,
         /// What it was to get.
         gpus: GpusByHost,
@@ -36,21 +37,21 @@ pub enum PlacementDecisionError {
     /// Jobs of a group have the same GPUs.
     #[error("job {job}: group {group} has other GPUs")]
     GroupMismatch {
-        /// The job.
+        /// Number of the job.
         job: u32,
-        /// The group.
+        /// Number of the group.
         group: u32,
     },
     /// An iteration without end, or a stall that is no time.
-    #[error("job {0}: its pace or its stall makes no sense")]
+    #[error("job {0}: invalid iteration pace or stall time")]
     InvalidPace(u32),
     /// The number is taken.
-    #[error("job {0} is here already")]
+    #[error("job {0} was submitted twice")]
     DuplicateJob(u32),
 }
 
 impl ClusterJobs {
-    /// An empty cluster.
+    /// A cluster without any jobs.
     pub fn new(cluster: GpuCluster) -> Self {
         Self { cluster, waiting: Vec::new(), running: Vec::new() }
     }
@@ -75,9 +76,9 @@ impl ClusterJobs {
         if waits || self.find_running(job).is_ok() {
             return Err(PlacementDecisionError::DuplicateJob(job));
         }
-        let arrival = |other: &PlacementRequest| (other.submitted_seconds, other.job);
-        let before = |other: &PlacementRequest| arrival(other) <= arrival(&request);
-        let place = self.waiting.partition_point(before);
+        let arrival = (request.submitted_seconds, job);
+        let place =
+            self.waiting.partition_point(|other| (other.submitted_seconds, other.job) <= arrival);
         self.waiting.insert(place, request);
         Ok(())
     }
@@ -152,8 +153,7 @@ impl ClusterJobs {
         if !start.pace.is_valid() || !(0.0..=f64::MAX).contains(&start.stall_seconds) {
             return Err(PlacementDecisionError::InvalidPace(job));
         }
-        let shares = |other: &&RunningJob| group.is_some() && other.group == *group;
-        match (self.running.iter().find(shares), group) {
+        match (self.running.iter().find(|other| group.is_some() && other.group == *group), group) {
             (Some(other), Some(group)) if other.gpus != *gpus => {
                 let group = *group;
                 Err(PlacementDecisionError::GroupMismatch { job, group })
@@ -167,8 +167,11 @@ impl ClusterJobs {
     }
 
     fn remove_waiting(&mut self, job: u32) -> Result<PlacementRequest, PlacementDecisionError> {
-        let place = self.waiting.iter().position(|request| request.job == job);
-        let place = place.ok_or(PlacementDecisionError::NotWaiting(job))?;
+        let place = self
+            .waiting
+            .iter()
+            .position(|request| request.job == job)
+            .ok_or(PlacementDecisionError::NotWaiting(job))?;
         Ok(self.waiting.remove(place))
     }
 

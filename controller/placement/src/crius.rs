@@ -1,8 +1,8 @@
 //! Crius (Xue et al., arXiv 2403.16125; as Arena at `EuroSys` 2026): large models on several kinds
 //! of GPU, whose number, kind and parallelism the scheduler chooses together.
 //!
-//! The joint space is divided into [`CriusCell`]s, small enough that one estimate stands for all plans
-//! in it. From the bottom:
+//! The joint space is divided into [`CriusCell`]s, small enough that one estimate stands for all
+//! plans in it. From the bottom:
 //!
 //! ```text
 //! layers, gpus          what a model computes and sends, what a kind of GPU can do
@@ -35,7 +35,7 @@ pub use policy::{CriusAbilities, CriusPolicy};
 /// many pipeline stages. Only the data and tensor parallelism inside each stage is left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CriusCell {
-    /// Hosts.
+    /// Number of hosts used.
     pub hosts: u32,
     /// GPUs of each host.
     pub gpus_per_host: u32,
@@ -51,7 +51,7 @@ impl CriusCell {
         stages.map(move |stages| Self { hosts, gpus_per_host, stages })
     }
 
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub fn gpu_count(&self) -> u32 {
         self.hosts * self.gpus_per_host
     }

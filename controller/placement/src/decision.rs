@@ -12,14 +12,14 @@ pub enum PlacementDecision {
     Start(StartDecision),
     /// A running job gives its GPUs back and waits; what it did is kept.
     Suspend {
-        /// The job.
+        /// Number of the job.
         job: u32,
     },
     /// A waiting job leaves: the cluster can never give it what it wants.
     Refuse {
-        /// The job.
+        /// Number of the job.
         job: u32,
-        /// Why.
+        /// Reason, for people to read.
         reason: String,
     },
 }
@@ -27,7 +27,7 @@ pub enum PlacementDecision {
 /// Where a job begins, and how it goes on there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartDecision {
-    /// The job.
+    /// Number of the job.
     pub job: u32,
     /// Its GPUs: as many as it asked for, unless the policy decides that too (Crius).
     pub gpus: GpusByHost,

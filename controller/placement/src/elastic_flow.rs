@@ -18,10 +18,10 @@ use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 /// GPUs of a job at most.
 pub const MOST_GPUS: u32 = 16;
 
-/// The policy.
+/// ElasticFlow with the speeds that it assumes.
 #[derive(Clone, Debug)]
 pub struct ElasticFlowPolicy {
-    /// How fast it thinks models are.
+    /// The assumed speeds of models.
     pub table: ThroughputTable,
     /// What a start or another number of GPUs costs.
     pub stall: RestartStall,
@@ -29,13 +29,14 @@ pub struct ElasticFlowPolicy {
 
 impl PlacementPolicy for ElasticFlowPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
-        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
-            least_share(allocation, request).is_some()
-        };
         let allocation = ClusterAllocation::from_state(state, &self.table);
-        let (mut allocation, mut decisions) =
-            admit_in_order(state.waiting, allocation, can_run, admit_job);
-        // Who left made room.
+        let (mut allocation, mut decisions) = admit_in_order(
+            state.waiting,
+            allocation,
+            |allocation, request| least_share(allocation, request).is_some(),
+            admit_job,
+        );
+        // Jobs that ended have left room.
         for kind in 0..self.table.kind_count() {
             allocation = share_kind(&allocation, kind, None).unwrap_or(allocation);
         }
@@ -109,7 +110,7 @@ fn assign_shares(
     }
 }
 
-/// The jobs on as many GPUs as they now have; who has as many as before stays where it is.
+/// The jobs on their new numbers of GPUs; a job whose number is unchanged stays in place.
 fn keep_unchanged<'a>(
     allocation: &ClusterAllocation<'a>,
     jobs: &[PlacementRequest],
@@ -119,8 +120,7 @@ fn keep_unchanged<'a>(
         .allocated_jobs()
         .map(|held| (held.request.job, held.shape.gpu_count()))
         .collect();
-    let changed = jobs.iter().zip(shares);
-    let changed = changed.filter(|(job, gpus)| had.get(&job.job) != Some(gpus));
+    let changed = jobs.iter().zip(shares).filter(|(job, gpus)| had.get(&job.job) != Some(gpus));
     pack_jobs(allocation.clone(), changed.collect())
 }
 

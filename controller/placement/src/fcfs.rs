@@ -11,7 +11,7 @@ use super::allocation::{self, ClusterAllocation, RestartStall};
 use super::throughput::ThroughputTable;
 use super::{ClusterState, PlacementDecision, PlacementPolicy, PlacementRequest};
 
-/// The policy.
+/// First come, first served, per kind of GPU.
 #[derive(Clone, Debug)]
 pub struct FcfsPolicy {
     /// How fast models are.
@@ -22,13 +22,16 @@ pub struct FcfsPolicy {
 
 impl PlacementPolicy for FcfsPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
-        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
-            let best = self.table.best_shape(allocation::requested_kind(request), request.gpus);
-            best.is_some_and(|best| allocation.speed_in(request, best).is_some())
-        };
         let allocation = ClusterAllocation::from_state(state, &self.table);
-        let (allocation, mut decisions) =
-            admit_in_order(state.waiting, allocation, can_run, with_placed_job);
+        let (allocation, mut decisions) = admit_in_order(
+            state.waiting,
+            allocation,
+            |allocation, request| {
+                let best = self.table.best_shape(allocation::requested_kind(request), request.gpus);
+                best.is_some_and(|best| allocation.speed_in(request, best).is_some())
+            },
+            with_placed_job,
+        );
         decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }

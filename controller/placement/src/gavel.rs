@@ -22,10 +22,10 @@ const MOST_MOVES: u32 = 3;
 /// so many that differ, and are solved exactly.
 const MOST_PARTIAL: usize = 4096;
 
-/// The policy.
+/// Gavel with the speeds that it assumes.
 #[derive(Clone, Debug)]
 pub struct GavelPolicy {
-    /// How fast it thinks models are.
+    /// The assumed speeds of models.
     pub table: ThroughputTable,
     /// What a start costs.
     pub stall: RestartStall,
@@ -33,12 +33,13 @@ pub struct GavelPolicy {
 
 impl PlacementPolicy for GavelPolicy {
     fn make_decisions(&mut self, state: &ClusterState<'_>) -> Vec<PlacementDecision> {
-        let can_run = |allocation: &ClusterAllocation<'_>, request: &PlacementRequest| {
-            speeds_by_kind(allocation, request).iter().any(Option::is_some)
-        };
         let allocation = ClusterAllocation::from_state(state, &self.table);
-        let (allocation, mut decisions) =
-            admit_in_order(state.waiting, allocation, can_run, admit_job);
+        let (allocation, mut decisions) = admit_in_order(
+            state.waiting,
+            allocation,
+            |allocation, request| speeds_by_kind(allocation, request).iter().any(Option::is_some),
+            admit_job,
+        );
         decisions.extend(allocation.to_decisions(state, self.stall));
         decisions
     }
@@ -61,8 +62,8 @@ fn admit_job<'a>(
         before: before.clone(),
         capacities: kinds.map(|kind| allocation.gpus_of_kind(kind)).collect(),
     })?;
-    let changed = jobs.iter().zip(before).zip(assignment);
-    let changed = changed.filter(|((_, before), now)| *before != Some(*now));
+    let changed =
+        jobs.iter().zip(before).zip(assignment).filter(|((_, before), now)| *before != Some(*now));
     let changed: Vec<(&PlacementRequest, u32)> =
         changed.map(|((job, _), now)| (*job, now)).collect();
     let mut after = allocation.clone();
@@ -76,8 +77,9 @@ fn admit_job<'a>(
 /// How fast a job is on as many GPUs as it asked for of each kind.
 fn speeds_by_kind(allocation: &ClusterAllocation<'_>, job: &PlacementRequest) -> Vec<Option<f64>> {
     let table = allocation.throughput_table();
-    let speed = |kind| allocation.speed_in(job, table.best_shape(kind, job.gpus)?);
-    (0..table.kind_count()).map(speed).collect()
+    (0..table.kind_count())
+        .map(|kind| allocation.speed_in(job, table.best_shape(kind, job.gpus)?))
+        .collect()
 }
 
 /// Jobs that want to be assigned to kinds of GPU.
@@ -120,6 +122,7 @@ fn assign_kinds(problem: &KindAssignment) -> Option<Vec<u32>> {
                 }
             }
         }
+        // The bound is a sum, not a count: equal sums stay, so that no tie is broken by chance.
         if next.len() > MOST_PARTIAL {
             let mut sums: Vec<f64> = next.values().map(|(sum, _)| *sum).collect();
             sums.sort_by(|a, b| b.total_cmp(a));

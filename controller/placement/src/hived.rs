@@ -3,7 +3,7 @@
 //! A tenant's quota is not a number of GPUs but a set of *cells*: so many hosts, so many leaves. A
 //! virtual cell is bound to a physical one when its first job comes and let go after its last; the
 //! physical one comes from buddy allocation, which always has one left for a tenant within its
-//! quota (OSDI'20 §3.3). So nobody finds the GPUs of his quota scattered by others. Inside its
+//! quota (OSDI'20 §3.3). Other tenants therefore cannot scatter the GPUs of a quota. Inside its
 //! virtual cells a job is packed by the hierarchy: into the smallest block with room, of several
 //! the fullest.
 //!
@@ -37,9 +37,9 @@ pub enum HivedError {
     /// No level has cells of this size.
     #[error("tenant {tenant}: no cell has {gpus} GPUs; sizes are {sizes:?}")]
     NoSuchCell {
-        /// The tenant.
+        /// Name of the tenant.
         tenant: String,
-        /// The size wanted.
+        /// GPUs of the cell wanted.
         gpus: u32,
         /// The sizes there are.
         sizes: Vec<usize>,
@@ -47,27 +47,27 @@ pub enum HivedError {
     /// The quotas together are more than the cluster.
     #[error("tenant {tenant}: the cluster has no cell of {gpus} GPUs left for its quota")]
     QuotaTooLarge {
-        /// The tenant.
+        /// Name of the tenant.
         tenant: String,
         /// The size of the cell that is missing.
         gpus: u32,
     },
 }
 
-/// The policy.
+/// `HiveD` with the virtual clusters of its tenants.
 #[derive(Clone, Debug)]
 pub struct HivedPolicy {
     levels: CellLevels,
     buddies: BuddyAllocator,
     tenants: BTreeMap<String, VirtualCluster>,
-    /// Whether everybody shares one virtual cluster.
+    /// Whether all tenants share one virtual cluster.
     shared: bool,
     /// Where jobs are: their tenant, and GPUs of its virtual cluster.
     jobs: BTreeMap<u32, (String, Vec<usize>)>,
 }
 
 impl HivedPolicy {
-    /// The policy with a quota for each tenant; with no quotas everybody shares all cells.
+    /// The policy with a quota for each tenant; without quotas all tenants share all cells.
     ///
     /// # Errors
     /// Hosts differ, or the quotas do not fit.
@@ -149,11 +149,9 @@ impl PlacementPolicy for HivedPolicy {
     }
 
     fn save_state(&self) -> Value {
-        let bound = |cells: &VirtualCluster| cells.cells.iter().map(|cell| cell.bound).collect();
-        let tenants = self.tenants.iter();
         json!(HivedSnapshot {
             free: self.buddies.free_cells().to_vec(),
-            bound: tenants.map(|(name, cells)| (name.clone(), bound(cells))).collect(),
+            bound: self.tenants.iter().map(|(name, cells)| (name.clone(), cells.bound())).collect(),
             jobs: self.jobs.clone(),
         })
     }
@@ -177,7 +175,7 @@ impl PlacementPolicy for HivedPolicy {
     }
 }
 
-/// Which cells are bound, which are free, and who has what.
+/// The bound cells, the free cells, and the GPUs of jobs.
 #[derive(Serialize, Deserialize)]
 struct HivedSnapshot {
     free: Vec<BTreeSet<usize>>,
@@ -193,12 +191,14 @@ fn build_virtual_clusters(
     let mut wanted = Vec::new();
     for (tenant, quota) in quotas {
         for (gpus, count) in quota {
-            let level = levels.sizes.iter().position(|size| *size == *gpus as usize);
-            let level = level.ok_or_else(|| HivedError::NoSuchCell {
-                tenant: tenant.clone(),
-                gpus: *gpus,
-                sizes: levels.sizes.clone(),
-            })?;
+            let level =
+                levels.sizes.iter().position(|size| *size == *gpus as usize).ok_or_else(|| {
+                    HivedError::NoSuchCell {
+                        tenant: tenant.clone(),
+                        gpus: *gpus,
+                        sizes: levels.sizes.clone(),
+                    }
+                })?;
             // No quota needs more cells than there are GPUs; more fail below all the same.
             let count = (*count as usize).min(levels.hosts.len() + 1);
             wanted.extend(std::iter::repeat_n((Reverse(level), tenant, *gpus), count));
@@ -214,9 +214,10 @@ fn build_virtual_clusters(
         }
         cells.entry(tenant.clone()).or_default().push(level);
     }
-    let cluster =
-        |(tenant, cells): (String, Vec<usize>)| (tenant, VirtualCluster::new(levels, &cells));
-    Ok(cells.into_iter().map(cluster).collect())
+    Ok(cells
+        .into_iter()
+        .map(|(tenant, cells)| (tenant, VirtualCluster::new(levels, &cells)))
+        .collect())
 }
 
 /// A virtual cluster: its cells in a row, each with its GPUs in a row.
@@ -256,12 +257,17 @@ impl CellBlock {
 impl VirtualCluster {
     fn new(levels: &CellLevels, cells: &[usize]) -> Self {
         let mut start = 0;
-        let mut cell = |level: &usize| {
-            let block = CellBlock { level: *level, start };
-            start += levels.sizes[*level];
-            VirtualCell { block, bound: None }
-        };
-        Self { cells: cells.iter().map(&mut cell).collect(), used: vec![false; start] }
+        Self {
+            cells: cells
+                .iter()
+                .map(|level| {
+                    let block = CellBlock { level: *level, start };
+                    start += levels.sizes[*level];
+                    VirtualCell { block, bound: None }
+                })
+                .collect(),
+            used: vec![false; start],
+        }
     }
 
     /// Takes `gpus` free ones and binds the cells they are in; none, and no change, if there are
@@ -308,10 +314,15 @@ impl VirtualCluster {
         }
     }
 
+    /// The physical cell of every cell, while it has jobs.
+    fn bound(&self) -> Vec<Option<usize>> {
+        self.cells.iter().map(|cell| cell.bound).collect()
+    }
+
     /// The GPU of the cluster that a virtual one is bound to.
     fn physical_gpu(&self, gpu: usize, levels: &CellLevels) -> Option<usize> {
-        let holds = |cell: &&VirtualCell| cell.block.gpu_range(&levels.sizes).contains(&gpu);
-        let cell = self.cells.iter().find(holds)?;
+        let cell =
+            self.cells.iter().find(|cell| cell.block.gpu_range(&levels.sizes).contains(&gpu))?;
         let bound = levels.gpu_range(cell.block.level, cell.bound?);
         Some(bound.start + gpu - cell.block.start)
     }
@@ -364,12 +375,13 @@ impl JobPacking<'_> {
 
     /// Free GPUs of `part` and of each block around it, up to `outer`.
     fn free_by_level(&self, outer: CellBlock, part: CellBlock) -> Vec<usize> {
-        let around = |level: usize| {
-            let size = self.sizes[level];
-            let start = outer.start + (part.start - outer.start) / size * size;
-            self.free_gpus(CellBlock { level, start })
-        };
-        (part.level..=outer.level).map(around).collect()
+        (part.level..=outer.level)
+            .map(|level| {
+                let size = self.sizes[level];
+                let start = outer.start + (part.start - outer.start) / size * size;
+                self.free_gpus(CellBlock { level, start })
+            })
+            .collect()
     }
 
     fn free_gpus(&self, block: CellBlock) -> usize {

@@ -1,15 +1,15 @@
 //! Placement policies: which GPUs each job gets, on which hosts.
 //!
 //! A [`PlacementPolicy`] reads a [`ClusterState`] (waiting jobs, running jobs and their GPUs) and
-//! returns [`PlacementDecision`]s. [`ClusterJobs`] holds that state, applies the decisions and rejects
-//! invalid ones. A policy therefore has one interface, whether a trace is replayed or one job is
-//! placed on a running fabric, and keeps no second record of free GPUs. All policies are gang
-//! schedulers: a job gets all of its GPUs or none.
+//! returns [`PlacementDecision`]s. [`ClusterJobs`] holds that state, applies the decisions and
+//! rejects invalid ones. A policy therefore has one interface, whether a trace is replayed or one
+//! job is placed on a running fabric, and keeps no second record of free GPUs. All policies are
+//! gang schedulers: a job gets all of its GPUs or none.
 //!
-//! [`queue`] has the simple reference policies. [`hived`], [`muri`], [`sjf_bco`] and [`crius`] follow
-//! their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are the baselines of Crius: like it, they look
-//! up the speed of models per kind of GPU ([`throughput`]) and try changes on an [`allocation`].
-//! [`ModelTable`] has what one iteration of a model computes and sends.
+//! [`queue`] has the simple reference policies. [`hived`], [`muri`], [`sjf_bco`] and [`crius`]
+//! follow their papers. [`fcfs`], [`gavel`] and [`elastic_flow`] are the baselines of Crius: like
+//! it, they look up the speed of models per kind of GPU ([`throughput`]) and try changes on an
+//! [`allocation`]. [`ModelTable`] has what one iteration of a model computes and sends.
 //!
 //! Pure: no I/O, no clock, no randomness but from a seed.
 
@@ -47,11 +47,11 @@ pub type GpusByHost = BTreeMap<HostId, u32>;
 /// What a job asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementRequest {
-    /// Its number; unique on a board.
+    /// Its number, unique in the cluster.
     pub job: u32,
     /// GPUs that it wants.
     pub gpus: u32,
-    /// The kind of GPU that it wants, a position in [`GpuCluster::kind_count`]; none if any will do.
+    /// The kind of GPU that it wants, a position in [`GpuCluster::kinds`]; none if any will do.
     pub kind: Option<u32>,
     /// When it came, in seconds.
     pub submitted_seconds: f64,
@@ -63,7 +63,7 @@ pub struct PlacementRequest {
     pub remaining_iterations: f64,
     /// The model that it trains, if known.
     pub model: Option<String>,
-    /// Whose it is.
+    /// The tenant that submitted it.
     pub tenant: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct RunningJob {
 pub struct ClusterState<'a> {
     /// The time, in seconds.
     pub now_seconds: f64,
-    /// The hosts.
+    /// Hosts of the cluster.
     pub cluster: &'a GpuCluster,
     /// Jobs without GPUs, in order of arrival.
     pub waiting: &'a [PlacementRequest],

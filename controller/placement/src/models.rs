@@ -72,16 +72,16 @@ pub enum ModelTableError {
     Field {
         /// How the table is called.
         file: String,
-        /// The model.
+        /// Name of the model.
         name: String,
-        /// The field.
+        /// Name of the invalid field.
         field: &'static str,
         /// What is wrong with it.
         problem: String,
     },
 }
 
-/// Models by name.
+/// The models of jobs, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelTable {
     by_name: BTreeMap<String, TrainingModel>,
@@ -193,12 +193,13 @@ impl TrainingModel {
         let count = f64::from(gpus.values().sum::<u32>());
         let nics = gpus.keys().map(|host| fabric.host(*host).nics.len());
         let channels = u32::try_from(nics.min().unwrap_or(1)).unwrap_or(1).max(1);
-        let named =
-            |(host, gpus): (&topology::HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
         JobDocument {
             id: id.to_owned(),
             model: Some(self.model.clone()),
-            gpus: gpus.iter().map(named).collect(),
+            gpus: gpus
+                .iter()
+                .map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus))
+                .collect(),
             flop_per_iteration: Some(self.flop_per_gpu * count),
             compute_seconds: Some(self.compute_seconds),
             overlap_from: Some(self.overlap_from),

@@ -2,16 +2,16 @@
 //!
 //! An iteration is stages on storage, CPU, GPU and network. Up to four jobs with the same number of
 //! GPUs run as a group in lockstep: while one is on the network, the next computes. A group's
-//! *efficiency* is the share of resource time that it uses ([`efficiency`]). Who shares with whom
-//! is decided in rounds:
+//! *efficiency* is the share of resource time that it uses ([`group_efficiency`]). Who shares with
+//! whom is decided in rounds:
 //!
 //! 1. jobs in order of remaining GPU time, shortest first, as many as four to a GPU could hold;
 //! 2. in buckets of equal GPU count, matched in pairs so that the sum of efficiencies is the
 //!    largest ([`matching`]), and the pairs matched again;
 //! 3. groups in that order as far as the GPUs go, each on as few leaves as it can have.
 //!
-//! If all jobs fit side by side, nobody shares. A group that stays as it is keeps its GPUs. The
-//! paper leaves open how large a bucket is matched at once: 64 jobs here, in order.
+//! If all jobs fit side by side, no job shares GPUs. A group that stays as it is keeps its GPUs.
+//! The paper leaves open how large a bucket is matched at once: 64 jobs here, in order.
 
 pub mod matching;
 mod stage_times;
@@ -42,13 +42,17 @@ const ROUND_SECONDS: f64 = 360.0;
 pub fn period_seconds(group: &[StageSeconds]) -> f64 {
     let mut best = f64::INFINITY;
     visit_rotations(group.len().min(RESOURCES), &mut vec![0], &mut |offsets| {
-        let phase = |phase: usize| {
-            let stage = |(stages, offset): (&StageSeconds, &usize)| {
-                stages[(phase + RESOURCES - offset) % RESOURCES]
-            };
-            group.iter().zip(offsets).map(stage).fold(0.0, f64::max)
-        };
-        best = best.min((0..RESOURCES).map(phase).sum());
+        best = best.min(
+            (0..RESOURCES)
+                .map(|phase| {
+                    group
+                        .iter()
+                        .zip(offsets)
+                        .map(|(stages, offset)| stages[(phase + RESOURCES - offset) % RESOURCES])
+                        .fold(0.0, f64::max)
+                })
+                .sum(),
+        );
     });
     best
 }
@@ -84,14 +88,13 @@ pub fn group_jobs(jobs: &[StageSeconds]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Merges groups in pairs by a matching of maximum weight; who finds no partner stays.
+/// Merges groups in pairs by a matching of maximum weight; a group without a partner stays.
 fn merge_pairs(jobs: &[StageSeconds], groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let together = |a: usize, b: usize| {
+    let partners = matching::maximum_matching(groups.len(), |a, b| {
         let members = groups[a].iter().chain(&groups[b]);
         let stages: Vec<StageSeconds> = members.map(|job| jobs[*job]).collect();
         if stages.len() > RESOURCES { 0.0 } else { group_efficiency(&stages) }
-    };
-    let partners = matching::maximum_matching(groups.len(), together);
+    });
     let mut merged = Vec::new();
     for (position, members) in groups.iter().enumerate() {
         match partners[position] {
@@ -103,14 +106,14 @@ fn merge_pairs(jobs: &[StageSeconds], groups: &[Vec<usize>]) -> Vec<Vec<usize>> 
     merged
 }
 
-/// The policy.
+/// Muri with a table of stage times.
 #[derive(Clone, Debug)]
 pub struct MuriPolicy {
     table: StageTable,
 }
 
 impl MuriPolicy {
-    /// The policy with the stage times that it is to believe.
+    /// The policy for a table of stage times.
     pub fn new(table: StageTable) -> Self {
         Self { table }
     }
@@ -150,17 +153,16 @@ impl MuriPolicy {
         for job in first_fitting(jobs, cluster_gpus) {
             buckets.entry(job.gpus).or_default().push(job);
         }
-        let mut groups = Vec::new();
+        let mut groups: Vec<Vec<&PlacementRequest>> = Vec::new();
         for bucket in buckets.values().flat_map(|bucket| bucket.chunks(BUCKET_JOBS)) {
             let stages: Vec<StageSeconds> = bucket.iter().map(|job| self.job_stages(job)).collect();
-            let members = |group: Vec<usize>| group.iter().map(|job| bucket[*job]).collect();
-            groups.extend(group_jobs(&stages).into_iter().map(members));
+            groups.extend(
+                group_jobs(&stages)
+                    .into_iter()
+                    .map(|group| group.iter().map(|job| bucket[*job]).collect()),
+            );
         }
-        let first = |group: &Vec<&PlacementRequest>| {
-            let jobs = group.iter().map(|job| urgency_key(job));
-            jobs.min_by(compare_urgency)
-        };
-        groups.sort_by(|a: &Vec<&PlacementRequest>, b| match (first(a), first(b)) {
+        groups.sort_by(|a, b| match (most_urgent(a), most_urgent(b)) {
             (Some(a), Some(b)) => compare_urgency(&a, &b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         });
@@ -201,14 +203,13 @@ impl MuriPolicy {
             free.take_gpus(&gpus);
             let in_group = jobs.iter().filter(|job| members.contains(&job.job));
             let group: Vec<&PlacementRequest> = in_group.copied().collect();
-            let start = |job: &&PlacementRequest| {
+            decisions.extend(group.iter().map(|job| {
                 PlacementDecision::Start(StartDecision {
                     group: (group.len() > 1).then_some(first),
                     pace: self.shared_pace(job, &group),
                     ..StartDecision::new(job.job, gpus.clone())
                 })
-            };
-            decisions.extend(group.iter().map(start));
+            }));
         }
         decisions
     }
@@ -223,21 +224,26 @@ fn compare_urgency(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
+/// The smallest urgency key of a group.
+fn most_urgent(group: &[&PlacementRequest]) -> Option<(f64, u32)> {
+    group.iter().map(|job| urgency_key(job)).min_by(compare_urgency)
+}
+
 /// The first jobs that four to a GPU could hold.
 fn first_fitting<'a>(
     jobs: &[&'a PlacementRequest],
     cluster_gpus: u32,
 ) -> Vec<&'a PlacementRequest> {
     let mut left = u64::from(cluster_gpus) * RESOURCES as u64;
-    let mut fits = |job: &&&PlacementRequest| {
+    let fitting = jobs.iter().filter(|job| {
         let fits = u64::from(job.gpus) <= left;
         left -= if fits { u64::from(job.gpus) } else { 0 };
         fits
-    };
-    jobs.iter().filter(|job| fits(job)).copied().collect()
+    });
+    fitting.copied().collect()
 }
 
-/// Jobs of a group by number, as policy and board tell groups apart.
+/// The jobs of a group by number, which identify the group.
 type GroupMembers = BTreeSet<u32>;
 
 impl PlacementPolicy for MuriPolicy {

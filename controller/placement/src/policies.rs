@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use topology::{Fabric, Nic};
+use topology::Fabric;
 
 use super::crius::CriusPolicy;
 use super::hived::{HivedError, HivedPolicy};
@@ -15,14 +15,14 @@ use super::throughput::ThroughputTable;
 use super::{GpuCluster, PlacementPolicy};
 use crate::ModelTable;
 
-/// A placement policy.
+/// A placement policy, by algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlacementAlgorithm {
     /// The first free GPUs.
     FirstFit,
-    /// The emptiest hosts.
+    /// The hosts with the most free GPUs.
     LeastLoaded,
-    /// Any free GPUs.
+    /// Random free GPUs, from a seed.
     Random,
     /// One host, one leaf, or as few leaves as need be.
     SameLeaf,
@@ -39,7 +39,7 @@ pub enum PlacementAlgorithm {
 /// What a policy knows of jobs and network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementContext {
-    /// What jobs train.
+    /// The models that jobs train.
     pub models: ModelTable,
     /// The speed of a NIC.
     pub nic_bytes_per_second: f64,
@@ -51,8 +51,12 @@ impl PlacementContext {
     /// What can be known of `fabric`, whose NICs are taken to be as fast as its first.
     pub fn from_fabric(fabric: &Fabric, models: &ModelTable, seed: u64) -> Self {
         let first = fabric.nics().first();
-        let speed = |nic: &Nic| fabric.link(nic.uplink).bandwidth.bytes_per_second();
-        Self { models: models.clone(), nic_bytes_per_second: first.map_or(1.0, speed), seed }
+        Self {
+            models: models.clone(),
+            nic_bytes_per_second: first
+                .map_or(1.0, |nic| fabric.link(nic.uplink).bandwidth.bytes_per_second()),
+            seed,
+        }
     }
 }
 
@@ -91,7 +95,7 @@ impl PlacementAlgorithm {
         }
     }
 
-    /// The policy with what it is to believe. `HiveD` has one virtual cluster that owns everything;
+    /// The policy for a cluster. `HiveD` has one virtual cluster that owns everything;
     /// its quotas, as the tables of the others, are theirs to construct otherwise.
     ///
     /// # Errors
@@ -99,9 +103,9 @@ impl PlacementAlgorithm {
     pub fn create_policy(
         self,
         cluster: &GpuCluster,
-        beliefs: &PlacementContext,
+        context: &PlacementContext,
     ) -> Result<Box<dyn PlacementPolicy>, PlacementError> {
-        let PlacementContext { models, nic_bytes_per_second, seed } = beliefs;
+        let PlacementContext { models, nic_bytes_per_second, seed } = context;
         Ok(match self {
             Self::FirstFit => Box::new(QueuePolicy { choice: FirstFit }),
             Self::LeastLoaded => Box::new(QueuePolicy { choice: LeastLoaded }),
@@ -129,7 +133,7 @@ impl fmt::Display for PlacementAlgorithm {
 
 /// No placement policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no placement; known are {names}", names = known_names())]
+#[error("unknown placement policy `{0}`: use one of {names}", names = known_names())]
 pub struct UnknownPlacement(pub String);
 
 fn known_names() -> String {

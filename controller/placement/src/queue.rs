@@ -1,6 +1,6 @@
 //! First come, first served: the plain references, which differ only in the hosts they choose.
 //!
-//! A job that finds no room holds back those behind it, so nobody starves and nobody overtakes. A
+//! A job without room blocks the jobs behind it, so no job starves and no job overtakes another. A
 //! job larger than the cluster is refused.
 
 use std::collections::BTreeMap;

@@ -2,10 +2,11 @@
 //! 2022, DOI 10.1145/3492866.3549716).
 //!
 //! A ring over several servers is slowed by every other ring that leaves a server with it
-//! ([`CommunicationModel`] has the model). Small jobs therefore go where they fill gaps (**FA-FFP**,
-//! fragment-aware first fit), large ones to as few, least loaded servers as suffice (**LBSGF**,
-//! least busy server group first). What is small is decided by trying: every bound `kappa` on
-//! size, under the smallest bound `theta` on the load of a GPU that still admits all jobs.
+//! ([`CommunicationModel`] has the model). Small jobs therefore go where they fill gaps
+//! (**FA-FFP**, fragment-aware first fit), large ones to as few, least loaded servers as suffice
+//! (**LBSGF**, least busy server group first). What is small is decided by trying: every bound
+//! `kappa` on size, under the smallest bound `theta` on the load of a GPU that still admits all
+//! jobs.
 //!
 //! ```text
 //! sort jobs by GPUs
@@ -16,7 +17,7 @@
 //! ```
 //!
 //! Where the printed pseudocode is loose this module is strict: a schedule that does not place all
-//! jobs is discarded, and feasibility steers the bisection. [`Search::Literal`] is the printed
+//! jobs is discarded, and feasibility steers the bisection. [`BoundSearch::Literal`] is the printed
 //! form. `docs/algorithms/sjf-bco.md` is the essay.
 
 mod communication_model;
@@ -88,7 +89,7 @@ pub struct JobPlacement {
     pub gpus_by_server: Vec<u32>,
 }
 
-/// A schedule.
+/// A schedule of all jobs of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchSchedule {
     /// The bound on the load of a GPU under which it was made, in slots.
@@ -123,6 +124,7 @@ fn search_feasible(problem: &PlacementProblem) -> Option<BatchSchedule> {
                 if best.as_ref().is_none_or(|best| found.makespan <= best.makespan) {
                     best = Some(found);
                 }
+                // `theta` is at least 1, as `low` is.
                 high = theta - 1;
             }
             None => low = theta + 1,

@@ -1,4 +1,4 @@
-//! The board's rules, the plain references by hand, and what every policy must keep.
+//! The rules of `ClusterJobs`, the reference policies by hand, and invariants of every policy.
 
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
@@ -11,7 +11,7 @@ fn cluster(leaves: u32) -> GpuCluster {
     GpuCluster::from_fabric(&clos::build_clos("lab", &spec).unwrap())
 }
 
-fn beliefs(seed: u64) -> PlacementContext {
+fn context(seed: u64) -> PlacementContext {
     PlacementContext { models: crate::ModelTable::built_in(), nic_bytes_per_second: 25e9, seed }
 }
 
@@ -35,12 +35,12 @@ fn gpus(of: &[(u32, u32)]) -> GpusByHost {
 /// GPUs of a job that asks for `wanted` while `taken` are in use.
 fn check(placement: PlacementAlgorithm, taken: &[(u32, u32)], wanted: u32, expect: &[(u32, u32)]) {
     let cluster = cluster(2);
-    let mut policy = placement.create_policy(&cluster, &beliefs(1)).unwrap();
-    let mut board = ClusterJobs::new(cluster);
-    board.submit_job(request(0, 1)).unwrap();
-    board.apply_decision(&StartDecision::new(0, gpus(taken)).into()).unwrap();
-    board.submit_job(request(1, wanted)).unwrap();
-    let decisions = policy.make_decisions(&board.state_at(1.0));
+    let mut policy = placement.create_policy(&cluster, &context(1)).unwrap();
+    let mut cluster_jobs = ClusterJobs::new(cluster);
+    cluster_jobs.submit_job(request(0, 1)).unwrap();
+    cluster_jobs.apply_decision(&StartDecision::new(0, gpus(taken)).into()).unwrap();
+    cluster_jobs.submit_job(request(1, wanted)).unwrap();
+    let decisions = policy.make_decisions(&cluster_jobs.state_at(1.0));
     let expected = (!expect.is_empty()).then(|| StartDecision::new(1, gpus(expect)).into());
     assert_eq!(decisions, expected.into_iter().collect::<Vec<_>>(), "{placement}");
 }
@@ -62,41 +62,44 @@ fn references_by_hand() {
 }
 
 #[test]
-fn the_board_refuses_what_makes_no_sense() {
-    let mut board = ClusterJobs::new(cluster(1));
+fn cluster_jobs_refuse_invalid_decisions() {
+    let mut cluster_jobs = ClusterJobs::new(cluster(1));
     let start = |job, of: &[(u32, u32)], group| {
         let start = StartDecision::new(job, gpus(of));
         PlacementDecision::Start(StartDecision { group, ..start })
     };
     for job in 1..=4 {
-        board.submit_job(request(job, 8)).unwrap();
+        cluster_jobs.submit_job(request(job, 8)).unwrap();
     }
-    assert_eq!(board.submit_job(request(1, 8)), Err(PlacementDecisionError::DuplicateJob(1)));
-    board.apply_decision(&start(1, &[(0, 8)], Some(7))).unwrap();
-    board.apply_decision(&start(2, &[(0, 8)], Some(7))).unwrap();
-    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
+    assert_eq!(
+        cluster_jobs.submit_job(request(1, 8)),
+        Err(PlacementDecisionError::DuplicateJob(1))
+    );
+    cluster_jobs.apply_decision(&start(1, &[(0, 8)], Some(7))).unwrap();
+    cluster_jobs.apply_decision(&start(2, &[(0, 8)], Some(7))).unwrap();
+    assert_eq!(cluster_jobs.state_at(0.0).free_gpus().total_free(), 16);
     let group = PlacementDecisionError::GroupMismatch { job: 3, group: 7 };
-    assert_eq!(board.apply_decision(&start(3, &[(1, 8)], Some(7))), Err(group));
+    assert_eq!(cluster_jobs.apply_decision(&start(3, &[(1, 8)], Some(7))), Err(group));
     let taken = gpus(&[(0, 1)]);
     let taken = PlacementDecisionError::NotFree { job: 3, gpus: taken };
-    assert_eq!(board.apply_decision(&start(3, &[(0, 1)], None)), Err(taken));
-    let nowhere = board.apply_decision(&start(3, &[(99, 1)], None)).unwrap_err();
+    assert_eq!(cluster_jobs.apply_decision(&start(3, &[(0, 1)], None)), Err(taken));
+    let nowhere = cluster_jobs.apply_decision(&start(3, &[(99, 1)], None)).unwrap_err();
     assert!(nowhere.to_string().starts_with("job 3: not all GPUs are free"));
     assert_eq!(
-        board.apply_decision(&start(3, &[(1, 0)], None)),
+        cluster_jobs.apply_decision(&start(3, &[(1, 0)], None)),
         Err(PlacementDecisionError::NoGpus(3))
     );
     assert_eq!(
-        board.apply_decision(&start(2, &[(1, 1)], None)),
+        cluster_jobs.apply_decision(&start(2, &[(1, 1)], None)),
         Err(PlacementDecisionError::NotWaiting(2))
     );
-    assert_eq!(board.finish_job(3).unwrap_err(), PlacementDecisionError::NotRunning(3));
-    board.apply_decision(&PlacementDecision::Suspend { job: 1 }).unwrap();
-    let waiting: Vec<u32> = board.state_at(0.0).waiting.iter().map(|job| job.job).collect();
+    assert_eq!(cluster_jobs.finish_job(3).unwrap_err(), PlacementDecisionError::NotRunning(3));
+    cluster_jobs.apply_decision(&PlacementDecision::Suspend { job: 1 }).unwrap();
+    let waiting: Vec<u32> = cluster_jobs.state_at(0.0).waiting.iter().map(|job| job.job).collect();
     assert_eq!(waiting, [1, 3, 4]);
-    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 16);
-    board.finish_job(2).unwrap();
-    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 24);
+    assert_eq!(cluster_jobs.state_at(0.0).free_gpus().total_free(), 16);
+    cluster_jobs.finish_job(2).unwrap();
+    assert_eq!(cluster_jobs.state_at(0.0).free_gpus().total_free(), 24);
 }
 
 #[test]
@@ -111,15 +114,15 @@ fn names_are_read_back_and_listed_in_the_error() {
 #[test]
 fn a_job_larger_than_the_cluster_does_not_hold_back_others() {
     for placement in PlacementAlgorithm::ALL {
-        let mut board = ClusterJobs::new(cluster(1));
-        let mut policy = placement.create_policy(&cluster(1), &beliefs(1)).unwrap();
+        let mut cluster_jobs = ClusterJobs::new(cluster(1));
+        let mut policy = placement.create_policy(&cluster(1), &context(1)).unwrap();
         for (job, gpus) in [(1, 25), (2, 0), (3, 24)] {
-            board.submit_job(request(job, gpus)).unwrap();
+            cluster_jobs.submit_job(request(job, gpus)).unwrap();
         }
-        for decision in policy.make_decisions(&board.state_at(0.0)) {
-            board.apply_decision(&decision).unwrap();
+        for decision in policy.make_decisions(&cluster_jobs.state_at(0.0)) {
+            cluster_jobs.apply_decision(&decision).unwrap();
         }
-        let state = board.state_at(0.0);
+        let state = cluster_jobs.state_at(0.0);
         assert_eq!((state.waiting.len(), state.running.len()), (0, 1), "{placement}");
     }
 }
@@ -137,7 +140,7 @@ proptest! {
             // As in a run that is interrupted after every decision.
             let renewed = drain(placement, &sizes, seed, |policy| {
                 let memory = policy.save_state();
-                let mut fresh = placement.create_policy(&cluster(2), &beliefs(seed)).unwrap();
+                let mut fresh = placement.create_policy(&cluster(2), &context(seed)).unwrap();
                 fresh.restore_state(&memory).unwrap();
                 fresh
             });
@@ -154,16 +157,16 @@ fn drain(
     renewed: impl Fn(Box<dyn PlacementPolicy>) -> Box<dyn PlacementPolicy>,
 ) -> Vec<(u32, GpusByHost)> {
     let cluster = cluster(2);
-    let mut policy = placement.create_policy(&cluster, &beliefs(seed)).unwrap();
-    let mut board = ClusterJobs::new(cluster);
+    let mut policy = placement.create_policy(&cluster, &context(seed)).unwrap();
+    let mut cluster_jobs = ClusterJobs::new(cluster);
     for (job, gpus) in (0..).zip(sizes) {
-        board.submit_job(request(job, *gpus)).unwrap();
+        cluster_jobs.submit_job(request(job, *gpus)).unwrap();
     }
     let mut starts = Vec::new();
     for step in 0..10 * sizes.len() {
         policy = renewed(policy);
-        for decision in policy.make_decisions(&board.state_at(step as f64)) {
-            board.apply_decision(&decision).unwrap();
+        for decision in policy.make_decisions(&cluster_jobs.state_at(step as f64)) {
+            cluster_jobs.apply_decision(&decision).unwrap();
             if let PlacementDecision::Start(StartDecision { job, gpus, .. }) = decision {
                 let given: u32 = gpus.values().sum();
                 // Crius decides that itself.
@@ -171,11 +174,12 @@ fn drain(
                 starts.push((job, gpus));
             }
         }
-        let Some(next) = board.state_at(0.0).running.first().map(|job| job.request.job) else {
+        let Some(next) = cluster_jobs.state_at(0.0).running.first().map(|job| job.request.job)
+        else {
             break;
         };
-        board.finish_job(next).unwrap();
+        cluster_jobs.finish_job(next).unwrap();
     }
-    assert!(board.state_at(0.0).waiting.is_empty(), "{placement}");
+    assert!(cluster_jobs.state_at(0.0).waiting.is_empty(), "{placement}");
     starts
 }

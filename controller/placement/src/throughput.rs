@@ -1,13 +1,13 @@
 //! How fast a model trains on so many GPUs of a kind: the table that policies for several kinds of
 //! GPU decide by (Crius, Gavel, `ElasticFlow`).
 //!
-//! [`ThroughputTable::from_published`] are measurements, [`ThroughputTable::from_estimates`] what the Cells of
-//! [`super::crius`] say; policies cannot tell them apart. The measured figures in `published.csv`
-//! and `data_parallel.csv` are facts taken from the artefact of the Arena paper, which is
-//! <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job lie evenly
-//! on its hosts and are a power of two ([`GpuShape`]). A job that is spread over more hosts than it
-//! must be, and was never measured so, is taken to lose a tenth with every doubling of its hosts,
-//! as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
+//! [`ThroughputTable::from_published`] are measurements, [`ThroughputTable::from_estimates`] what
+//! the Cells of [`super::crius`] say; policies do not distinguish them. The measured figures in
+//! `published.csv` and `data_parallel.csv` are facts taken from the artefact of the Arena paper,
+//! which is <https://github.com/sjtu-epcc/arena>, branch `ae-eurosys`, Apache-2.0. GPUs of a job
+//! lie evenly on its hosts and are a power of two ([`GpuShape`]). A job that is spread over more
+//! hosts than it must be, and was never measured so, is taken to lose a tenth with every doubling
+//! of its hosts, as in the simulator of sjtu-epcc/arena (macro/macro_def.py).
 
 use std::collections::BTreeMap;
 
@@ -40,11 +40,11 @@ const MEMORY_MARGIN: f64 = 1.2;
 /// GPUs of one kind, evenly on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GpuShape {
-    /// The kind; the position in [`GpuCluster::kind_count`].
+    /// The kind; the position in [`GpuCluster::kinds`].
     pub kind: u32,
-    /// Hosts.
+    /// Number of hosts used.
     pub hosts: u32,
-    /// GPUs of each.
+    /// GPUs on each of them.
     pub gpus_per_host: u32,
 }
 
@@ -95,8 +95,7 @@ impl ModelProfiles {
     /// gradients in a ring, and what outlasts the computation is waited for. An unknown model
     /// computes for a second and sends nothing, as for [`super::sjf_bco`].
     fn profile_speed(&self, request: &PlacementRequest, shape: GpuShape) -> f64 {
-        let model = request.model.as_deref();
-        let model = model.and_then(|name| self.models.by_name(name));
+        let model = request.model.as_deref().and_then(|name| self.models.by_name(name));
         let compute = model.map_or(1.0, |model| model.compute_seconds);
         let gradients = model.map_or(0.0, |model| model.gradient_bytes);
         let overlap_from = model.map_or(1.0, |model| model.overlap_from);
@@ -111,12 +110,13 @@ impl ModelProfiles {
 impl ThroughputTable {
     /// A table without rows, for the kinds of a cluster.
     pub fn new(cluster: &GpuCluster) -> Self {
-        let most = |kind| {
-            let hosts = cluster.hosts.iter().filter(|host| host.kind == kind);
-            hosts.map(|host| host.gpus).max().unwrap_or(0)
-        };
         Self {
-            host_gpus: (0..cluster.kinds.len() as u32).map(most).collect(),
+            host_gpus: (0..cluster.kinds.len() as u32)
+                .map(|kind| {
+                    let hosts = cluster.hosts.iter().filter(|host| host.kind == kind);
+                    hosts.map(|host| host.gpus).max().unwrap_or(0)
+                })
+                .collect(),
             by_model: BTreeMap::new(),
             profiles: None,
         }
@@ -184,7 +184,7 @@ impl ThroughputTable {
         self
     }
 
-    /// The rows of this, with the speeds that `others` believe in; without those that they do not.
+    /// The rows of this table with the speeds of `others`; rows that `others` lacks are dropped.
     pub fn with_speeds_of(mut self, others: &Self) -> Self {
         for (model, rows) in &mut self.by_model {
             rows.retain(|shape, speed| {
@@ -259,8 +259,9 @@ impl ThroughputTable {
         let powers = (0..u32::BITS).map(|power| 1_u32 << power);
         let counts: Vec<u32> = powers.take_while(|gpus| *gpus <= most_gpus).collect();
         let kinds = 0..self.kind_count();
-        let of_kind = |kind| counts.iter().filter_map(move |gpus| self.best_shape(kind, *gpus));
-        kinds.flat_map(of_kind).collect()
+        kinds
+            .flat_map(|kind| counts.iter().filter_map(move |gpus| self.best_shape(kind, *gpus)))
+            .collect()
     }
 }
 
@@ -272,7 +273,7 @@ fn batch_size(model: &str) -> f64 {
 
 /// Seconds of an iteration in the best Cell on these GPUs.
 fn best_cell_seconds(model: &LayeredModel, gpu: &GpuKind, shape: GpuShape) -> Option<f64> {
-    let estimate = |cell| {
+    let cells = CriusCell::for_gpus(shape.hosts, shape.gpus_per_host).filter_map(|cell| {
         let setting = CellEstimator {
             model,
             gpu,
@@ -280,22 +281,21 @@ fn best_cell_seconds(model: &LayeredModel, gpu: &GpuKind, shape: GpuShape) -> Op
             efficiency: calibration::attained_efficiency(model.family, gpu),
         };
         setting.estimate_best_plan().map(|(seconds, _)| seconds)
-    };
-    let cells = CriusCell::for_gpus(shape.hosts, shape.gpus_per_host).filter_map(estimate);
+    });
     let best = cells.min_by(f64::total_cmp);
     best.filter(|seconds| *seconds <= LONGEST_ITERATION_SECONDS)
 }
 
-/// A published measurement.
+/// A published iteration time of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedMeasurement {
     /// The model and its batch, as `moe-1.3B/256`.
     pub model: &'static str,
     /// The kind of GPU.
     pub kind: &'static str,
-    /// Hosts.
+    /// Number of hosts used.
     pub hosts: u32,
-    /// GPUs of each.
+    /// GPUs on each of them.
     pub gpus_per_host: u32,
     /// Seconds of an iteration.
     pub iteration_seconds: f64,
@@ -318,7 +318,7 @@ impl PublishedMeasurement {
     }
 }
 
-/// The published measurements.
+/// All published iteration times.
 pub fn published_measurements() -> impl Iterator<Item = PublishedMeasurement> {
     PUBLISHED.lines().skip(1).filter_map(PublishedMeasurement::parse_line)
 }
@@ -326,11 +326,11 @@ pub fn published_measurements() -> impl Iterator<Item = PublishedMeasurement> {
 /// Gigabytes of each GPU under data parallelism, by model and the logarithm of the GPUs.
 fn data_parallel_gigabytes() -> BTreeMap<&'static str, Vec<Option<f64>>> {
     let rows = DATA_PARALLEL.lines().skip(1);
-    let row = |line: &'static str| {
+    rows.filter_map(|line| {
         let (model, needs) = line.split_once(',')?;
         Some((model, needs.split(',').map(|need| need.parse().ok()).collect()))
-    };
-    rows.filter_map(row).collect()
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The schedulers that ours is compared with, each as its paper gives it.
 //!
 //! Every module states its equations, its source, and which way was taken where the source leaves
-//! a choice open. `docs/algorithms/baselines.md` has the same for people who do not read code.
+//! a choice open. `docs/algorithms/baselines.md` describes the same without code.
 
 pub mod cassini;
 pub mod ecmp;
@@ -13,8 +13,8 @@ pub mod varys;
 
 use planner::Policy;
 
-/// Classes of switches for jobs in `order` (the first served first), by job: what `compress` makes
-/// of so many jobs and classes, on the levels that policy leaves to jobs.
+/// Levels by job, for jobs in `order` (the first served first): `compress` maps the places of the
+/// order to the levels that the policy leaves to jobs.
 fn compress_order(
     order: &[usize],
     policy: &Policy,
@@ -23,8 +23,8 @@ fn compress_order(
     let given = policy.job_levels();
     let count = u8::try_from(given.len()).unwrap_or(u8::MAX);
     let mut levels = vec![0; order.len()];
-    for (job, class) in order.iter().zip(compress(order.len(), count)) {
-        levels[*job] = u32::from(given[usize::from(class)]);
+    for (job, level) in order.iter().zip(compress(order.len(), count)) {
+        levels[*job] = u32::from(given[usize::from(level)]);
     }
     levels
 }

@@ -10,7 +10,7 @@ use crate::simulation::{SimulationError, SimulationExperiment, alone_seconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerComparison {
-    /// Simulated time.
+    /// Simulated time, in seconds.
     pub seconds: f64,
     /// Each job by itself on the fabric, in the order of the input.
     pub alone: Vec<IsolatedJob>,
@@ -22,9 +22,9 @@ pub struct SchedulerComparison {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IsolatedJob {
-    /// Its name.
+    /// Name of the job.
     pub id: String,
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub gpus: u32,
     /// Duration of an iteration; null if it has no path or nothing to do.
     pub iteration_seconds: Option<f64>,

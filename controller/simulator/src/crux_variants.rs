@@ -2,7 +2,7 @@
 //! (`crux-pa`), paths and assignment (`crux-ps-pa`), and all with compression (`crux`).
 //!
 //! Nothing is decided here: each part is the planner read in a different way. Without compression a
-//! job's class is its rank, one for each job. Without path selection the phases after it get ECMP's
+//! job's level is its rank, one for each job. Without path selection the phases after it get ECMP's
 //! paths.
 
 use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput};
@@ -12,7 +12,7 @@ use crate::baselines::ecmp;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::{Schedule, ScheduledJob};
 
-/// ECMP's paths; classes by rank.
+/// ECMP's paths; levels by rank.
 pub(crate) fn schedule_priority_only(
     input: &PlanInput,
     policy: &Policy,
@@ -21,17 +21,19 @@ pub(crate) fn schedule_priority_only(
     let paths = ecmp::hash_paths(input, routes);
     let mut by_id: Vec<usize> = (0..input.jobs.len()).collect();
     by_id.sort_by_key(|job| &input.jobs[*job].id);
-    let chosen = by_id.iter().flat_map(|job| &paths[*job]);
-    let chosen = chosen.map(|links| LinkPath::new(links).unwrap_or(LinkPath::EMPTY));
+    let chosen = by_id
+        .iter()
+        .flat_map(|job| &paths[*job])
+        .map(|links| LinkPath::new(links).unwrap_or(LinkPath::EMPTY));
     let order = RoutedInput::new(input, chosen.collect()).job_order(policy);
-    let mut classes = vec![0; paths.len()];
-    for (class, position) in (0..).zip(order.iter().rev()) {
-        classes[by_id[*position]] = class;
+    let mut levels = vec![0; paths.len()];
+    for (level, position) in (0..).zip(order.iter().rev()) {
+        levels[by_id[*position]] = level;
     }
-    Schedule::from_levels(&classes, paths)
+    Schedule::from_levels(&levels, paths)
 }
 
-/// The planner's paths; classes by rank.
+/// The planner's paths; levels by rank.
 pub(crate) fn schedule_uncompressed(
     input: &PlanInput,
     policy: &Policy,
@@ -49,7 +51,7 @@ pub(crate) fn schedule_full(
     plan_schedule(input, policy, previous, schedule_from_levels)
 }
 
-/// What `plan` says, but as many classes as jobs, the first in rank highest.
+/// What `plan` says, but as many levels as jobs, the first in rank highest.
 pub(crate) fn schedule_from_ranks(input: &PlanInput, plan: &Plan) -> Schedule {
     let jobs = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
     build_schedule(input, plan, |job| jobs.saturating_sub(job.rank))
@@ -71,16 +73,22 @@ fn plan_schedule(
     Schedule { findings: report.findings, jobs: read(input, &plan).jobs, plan: Some(plan) }
 }
 
-fn build_schedule(input: &PlanInput, plan: &Plan, class: impl Fn(&PlannedJob) -> u32) -> Schedule {
+fn build_schedule(input: &PlanInput, plan: &Plan, level: impl Fn(&PlannedJob) -> u32) -> Schedule {
     let mut paths: Vec<Vec<Vec<LinkId>>> = vec![Vec::new(); plan.jobs.len()];
     for flow in &plan.flows {
         paths[flow.job].push(flow.links.to_vec());
     }
-    let mut job = |job: &planner::Job| match plan.job(&job.id) {
-        Some((position, planned)) => {
-            ScheduledJob::new(class(planned), std::mem::take(&mut paths[position]))
-        }
-        None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
-    };
-    Schedule { jobs: input.jobs.iter().map(&mut job).collect(), ..Schedule::default() }
+    Schedule {
+        jobs: input
+            .jobs
+            .iter()
+            .map(|job| match plan.job(&job.id) {
+                Some((position, planned)) => {
+                    ScheduledJob::new(level(planned), std::mem::take(&mut paths[position]))
+                }
+                None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
+            })
+            .collect(),
+        ..Schedule::default()
+    }
 }

@@ -1,6 +1,6 @@
 //! Failures and repairs at given times, as users write them: `leaf1-spine1@10s`, `spine2@90`.
 //!
-//! A fault is a change of the fabric and when it happens. What it does to flows is not said here:
+//! A fault is a change of the fabric and when it happens. Its effect on flows is not decided here:
 //! the simulation asks the scheduler again, on the changed fabric.
 
 use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
@@ -10,7 +10,7 @@ use topology::{AvailabilityChange, Fabric, LinkId, SwitchId};
 pub struct FabricFault {
     /// When, in seconds from the start.
     pub at_seconds: f64,
-    /// What changes.
+    /// Changes of availability to apply.
     pub changes: Vec<AvailabilityChange>,
 }
 
@@ -18,10 +18,10 @@ pub struct FabricFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultParseError {
     /// There is no `@`.
-    #[error("`{0}` says not when; write it as leaf1-spine1@10s")]
+    #[error("`{0}` has no time; write PART@TIME, such as leaf1-spine1@10s")]
     MissingTime(String),
     /// What stands after the `@` is no time.
-    #[error("`{0}` is no time; write seconds from 0, such as 10s or 2.5")]
+    #[error("invalid time `{0}`: write seconds from 0, such as 10s or 2.5")]
     InvalidTime(String),
     /// What stands before the `@` is nothing of the fabric.
     #[error(
@@ -65,11 +65,11 @@ impl FabricFault {
         text: &str,
         effect: &FaultEffect,
     ) -> Result<Self, FaultParseError> {
-        let no_time = || FaultParseError::MissingTime(text.to_owned());
-        let (part, time) = text.rsplit_once('@').ok_or_else(no_time)?;
+        let (part, time) =
+            text.rsplit_once('@').ok_or_else(|| FaultParseError::MissingTime(text.to_owned()))?;
         let switch = fabric.switch_named(part).map(|switch| vec![(effect.switch)(switch)]);
-        let links = || fabric.links_named(part).into_iter().map(effect.link).collect();
-        let changes: Vec<AvailabilityChange> = switch.unwrap_or_else(links);
+        let changes: Vec<AvailabilityChange> = switch
+            .unwrap_or_else(|| fabric.links_named(part).into_iter().map(effect.link).collect());
         if changes.is_empty() {
             return Err(FaultParseError::UnknownElement(part.to_owned()));
         }
@@ -78,8 +78,12 @@ impl FabricFault {
 }
 
 fn parse_seconds(text: &str) -> Result<f64, FaultParseError> {
-    let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
-    let number = number.ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    let number = text
+        .strip_suffix('s')
+        .unwrap_or(text)
+        .parse::<f64>()
+        .ok()
+        .filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
     number.ok_or_else(|| FaultParseError::InvalidTime(text.to_owned()))
 }
 
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_faults_are_named() {
         let lab = TestInput::on_lab_fabric().fabric;
         let cases = [
             ("leaf1-spine1", FaultParseError::MissingTime("leaf1-spine1".to_owned())),

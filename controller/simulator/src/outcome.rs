@@ -13,7 +13,7 @@ use topology::Finding;
 pub struct SimulationOutcome {
     /// The scheduler, by name.
     pub scheduler: String,
-    /// Simulated time.
+    /// Simulated time, in seconds.
     pub seconds: f64,
     /// Share of the jobs' GPU time in which they computed.
     pub gpu_utilization: f64,
@@ -33,16 +33,16 @@ pub struct SimulationOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobOutcome {
-    /// Its name.
+    /// Name of the job.
     pub id: String,
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub gpus: u32,
-    /// Its class at the end; the highest is served first. Without compression every job has its
-    /// own, and there may be more than switches have.
+    /// Its priority level at the end; the highest is served first. Without compression every job
+    /// has its own, and there may be more than switches have.
     pub level: u32,
     /// Seconds that its first iteration was made to wait.
     pub start_shift_seconds: f64,
-    /// Iterations that ended.
+    /// Number of iterations that ended.
     pub iterations: u64,
     /// Their mean duration; null if none ended.
     pub mean_iteration_seconds: Option<f64>,
@@ -54,19 +54,19 @@ pub struct JobOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkOutcome {
-    /// The directed link.
+    /// Name of the directed link.
     pub link: String,
     /// Bytes carried, as a share of what it could have carried in the horizon.
     pub busy_fraction: f64,
-    /// The same by class, the highest first.
+    /// The same by level, the highest first.
     pub levels: Vec<LevelOutcome>,
 }
 
-/// What one class sent over a link.
+/// What the jobs of one level sent over a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelOutcome {
-    /// The class.
+    /// The priority level; the highest is served first.
     pub level: u32,
     /// Bytes carried, as a share of what the link could have carried in the horizon.
     pub busy_fraction: f64,

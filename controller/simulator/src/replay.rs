@@ -1,18 +1,20 @@
 //! Replays a trace on a fabric: jobs come, are placed, share the network, and leave.
 //!
-//! A [`TraceReplay`] goes from one event to the next: an arrival, the end of a job, a round of a policy
-//! that works in rounds. At each the [`placement`] policy decides on the
-//! [`ClusterJobs`], the scheduler on whoever uses the network (`dispatcher`), and then nothing changes
-//! until the next event. So the replay does not simulate all of that time: `meeting` finds the jobs
-//! that share links, `steady` simulates each such neighbourhood until it is known how long
-//! iterations take there, and time jumps. A neighbourhood that an event does not touch stays known.
+//! A [`TraceReplay`] goes from one event to the next: an arrival, the end of a job, a round of a
+//! policy that works in rounds. At each the [`placement`] policy decides on the [`ClusterJobs`],
+//! the scheduler on the jobs of the network (`online_scheduler`), and then nothing changes until
+//! the next event. So the replay does not simulate all of that time: `interference_groups` finds
+//! the jobs that share links, `steady_state` simulates each such group until it is known how long
+//! iterations take there, and time jumps. The result of a group that an event does not touch stays
+//! valid.
 //!
 //! That is the one approximation: the first iterations after an event count as if they had settled,
 //! and where in their cycles jobs stand is not carried over an event but drawn evenly, by job. A
 //! test holds the result to that of one engine that simulates every iteration: the mean completion
 //! within 1 %, that of each job within 10 %.
 //!
-//! Pure: whoever calls [`TraceReplay::step`] shows progress, stores a [`ReplayCheckpoint`] or stops.
+//! Pure: the caller of [`TraceReplay::step_event`] shows progress, stores a [`ReplayCheckpoint`] or
+//! stops.
 
 mod advice;
 mod checkpoint;
@@ -53,7 +55,7 @@ use placement::{
     PlacementError,
 };
 
-/// What to replay.
+/// The inputs of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplaySetup {
     /// The fabric, with its drained parts.
@@ -62,17 +64,17 @@ pub struct ReplaySetup {
     pub cluster: GpuCluster,
     /// The jobs, in order of arrival.
     pub trace: JobTrace,
-    /// What they train.
+    /// The models that jobs train.
     pub models: ModelTable,
     /// Factor on every byte that they send: the communication share is the least known of all.
     pub volume: f64,
-    /// The operator's policy.
+    /// The policy of the operator.
     pub policy: Policy,
-    /// Who decides on GPUs.
+    /// The placement policy to ask.
     pub placement: PlacementAlgorithm,
-    /// Who decides on paths and classes.
+    /// The communication scheduler to ask.
     pub scheduler: Scheduler,
-    /// Who can hold up a job.
+    /// Which flows can delay a job.
     pub interference: InterferenceModel,
     /// Where chance comes from.
     pub seed: u64,
@@ -85,19 +87,19 @@ pub enum TraceReplayError {
     #[error("placement")]
     Placement(#[from] PlacementError),
     /// The policy decided what makes no sense.
-    #[error("placement decides what cannot be")]
-    Board(#[from] PlacementDecisionError),
+    #[error("invalid placement decision")]
+    InvalidDecision(#[from] PlacementDecisionError),
     /// A job of the trace makes no job of the planner.
     #[error("trace")]
     Job(#[from] DocumentFieldError),
-    /// The scheduler was told of a job twice.
+    /// The scheduler got a job twice.
     #[error("jobs of one name")]
     Event(#[from] JobEventError),
     /// A job cannot be simulated by itself.
-    #[error("a job by itself")]
+    #[error("cannot simulate a job alone")]
     Alone(#[from] SimulationError),
     /// The fluid engine refuses a job.
-    #[error("the fluid engine refuses")]
+    #[error("rejected by the fluid engine")]
     Engine(#[from] FluidError),
     /// The checkpoint is of another run, or damaged.
     #[error("checkpoint")]
@@ -124,7 +126,7 @@ struct ReplayProgress {
     arrived: usize,
     /// When a policy that works in rounds decides next.
     round: Option<f64>,
-    /// Whether its last round did nothing, and nobody came or left since.
+    /// Whether its last round did nothing, without an arrival or end since.
     is_idle: bool,
     records: Vec<JobRecord>,
     hours: UsageHistory,
@@ -145,7 +147,7 @@ struct ActiveJob {
     steady: SteadyState,
 }
 
-/// A neighbourhood and what is known of its members.
+/// An interference group and the steady states of its members.
 #[derive(Debug)]
 struct SettledGroup {
     members: Vec<JobTraffic>,
@@ -157,11 +159,11 @@ pub struct TraceReplay<'a> {
     setup: &'a ReplaySetup,
     trainer: PlannerJobBuilder<'a>,
     policy: Box<dyn placement::PlacementPolicy>,
-    board: ClusterJobs,
+    cluster_jobs: ClusterJobs,
     dispatcher: OnlineScheduler,
     /// Jobs with GPUs, by number.
     active: BTreeMap<u32, ActiveJob>,
-    /// What is known of neighbourhoods, by their first member.
+    /// Interference groups by their first member.
     settled: BTreeMap<u32, SettledGroup>,
     /// Seconds of an iteration alone, by job.
     alone: Vec<f64>,
@@ -178,8 +180,8 @@ impl<'a> TraceReplay<'a> {
     pub fn new(setup: &'a ReplaySetup) -> Result<Self, TraceReplayError> {
         let mut trainer = PlannerJobBuilder::new(setup);
         let numbers = (0..).take(setup.trace.jobs.len());
-        let alone = numbers.map(|number| trainer.alone_seconds(number));
-        let alone = alone.collect::<Result<Vec<f64>, _>>()?;
+        let alone =
+            numbers.map(|number| trainer.alone_seconds(number)).collect::<Result<Vec<f64>, _>>()?;
         let jobs = setup.trace.jobs.iter().zip(&alone);
         let records: Vec<JobRecord> = jobs
             .map(|(job, alone)| JobRecord {
@@ -190,10 +192,10 @@ impl<'a> TraceReplay<'a> {
         let runs = records.iter().zip(&alone);
         let alone_run_seconds = runs.map(|(record, alone)| record.left * alone).collect();
         let input = PlanInput { fabric: setup.fabric.clone(), jobs: Vec::new() };
-        let beliefs = PlacementContext::from_fabric(&setup.fabric, &setup.models, setup.seed);
+        let context = PlacementContext::from_fabric(&setup.fabric, &setup.models, setup.seed);
         Ok(Self {
-            policy: setup.placement.create_policy(&setup.cluster, &beliefs)?,
-            board: ClusterJobs::new(setup.cluster.clone()),
+            policy: setup.placement.create_policy(&setup.cluster, &context)?,
+            cluster_jobs: ClusterJobs::new(setup.cluster.clone()),
             dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
             active: BTreeMap::new(),
             settled: BTreeMap::new(),
@@ -212,7 +214,7 @@ impl<'a> TraceReplay<'a> {
 
     /// Jobs that have left.
     pub fn departed_jobs(&self) -> usize {
-        self.progress.arrived - self.active.len() - self.board.state_at(0.0).waiting.len()
+        self.progress.arrived - self.active.len() - self.cluster_jobs.state_at(0.0).waiting.len()
     }
 
     /// Goes to the next event; false if there is none any more.

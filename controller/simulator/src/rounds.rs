@@ -15,7 +15,7 @@ use placement::{
 /// What there is to replay.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundExperiment<'a> {
-    /// The hosts.
+    /// Hosts of the cluster.
     pub cluster: &'a GpuCluster,
     /// How fast jobs are in truth.
     pub truth: &'a ThroughputTable,
@@ -47,29 +47,29 @@ impl RoundOutcome {
     }
 }
 
-/// Replays the scene under a policy.
+/// Replays the experiment under a policy.
 ///
 /// # Errors
 /// A decision makes no sense: a mistake in the policy.
 pub fn run_rounds(
-    scene: &RoundExperiment<'_>,
+    experiment: &RoundExperiment<'_>,
     policy: &mut dyn PlacementPolicy,
 ) -> Result<RoundOutcome, PlacementDecisionError> {
-    let mut board = ClusterJobs::new(scene.cluster.clone());
-    let mut arrivals = scene.jobs.iter().peekable();
+    let mut cluster_jobs = ClusterJobs::new(experiment.cluster.clone());
+    let mut arrivals = experiment.jobs.iter().peekable();
     let mut stalls = JobStalls::default();
     let mut achieved = RoundOutcome::default();
-    let rounds = (scene.end_seconds / scene.round_seconds).ceil() as u64;
+    let rounds = (experiment.end_seconds / experiment.round_seconds).ceil() as u64;
     for round in 0..rounds {
-        let now = round as f64 * scene.round_seconds;
+        let now = round as f64 * experiment.round_seconds;
         while let Some(job) = arrivals.next_if(|job| job.submitted_seconds <= now) {
-            board.submit_job(job.clone())?;
+            cluster_jobs.submit_job(job.clone())?;
         }
-        for decision in policy.make_decisions(&board.state_at(now)) {
-            board.apply_decision(&decision)?;
+        for decision in policy.make_decisions(&cluster_jobs.state_at(now)) {
+            cluster_jobs.apply_decision(&decision)?;
             stalls.record_decision(&decision, &mut achieved);
         }
-        run_round(scene, &mut board, &mut stalls, &mut achieved, now)?;
+        run_round(experiment, &mut cluster_jobs, &mut stalls, &mut achieved, now)?;
     }
     Ok(achieved)
 }
@@ -106,41 +106,41 @@ impl JobStalls {
 /// All running jobs go on for a round; those that end do so within it, and free their GPUs after
 /// it.
 fn run_round(
-    scene: &RoundExperiment<'_>,
-    board: &mut ClusterJobs,
+    experiment: &RoundExperiment<'_>,
+    cluster_jobs: &mut ClusterJobs,
     stalls: &mut JobStalls,
     achieved: &mut RoundOutcome,
     now: f64,
 ) -> Result<(), PlacementDecisionError> {
     let mut samples = 0.0;
     let mut went_on = Vec::new();
-    for running in board.state_at(now).running {
+    for running in cluster_jobs.state_at(now).running {
         let request = &running.request;
-        let hosts = &scene.cluster.hosts;
+        let hosts = &experiment.cluster.hosts;
         let kind = running.gpus.keys().next().map(|host| hosts[host.index()].kind);
         let shape = kind.and_then(|kind| GpuShape::from_gpus(kind, &running.gpus));
-        let speed = shape.and_then(|shape| scene.truth.job_speed(request, shape));
-        let batch = scene.truth.job_batch(request);
+        let speed = shape.and_then(|shape| experiment.truth.job_speed(request, shape));
+        let batch = experiment.truth.job_batch(request);
         let rate = speed.unwrap_or(0.0) / batch;
-        let seconds = stalls.remaining_seconds(request.job, scene.round_seconds);
+        let seconds = stalls.remaining_seconds(request.job, experiment.round_seconds);
         let done = (rate * seconds).min(request.remaining_iterations);
         samples += done * batch;
         let left = request.remaining_iterations - done;
         let ended = (left <= 1e-9).then(|| {
-            let idle = scene.round_seconds - seconds;
+            let idle = experiment.round_seconds - seconds;
             now + idle + done / rate - request.submitted_seconds
         });
         let left_seconds = request.remaining_seconds * left / request.remaining_iterations;
         went_on.push((request.job, left, left_seconds, ended));
     }
     for (job, left, left_seconds, ended) in went_on {
-        board.record_progress(job, left, left_seconds)?;
+        cluster_jobs.record_progress(job, left, left_seconds)?;
         if let Some(seconds) = ended {
-            board.finish_job(job)?;
+            cluster_jobs.finish_job(job)?;
             achieved.completion_seconds.insert(job, seconds);
         }
     }
-    achieved.samples_per_second.push(samples / scene.round_seconds);
+    achieved.samples_per_second.push(samples / experiment.round_seconds);
     Ok(())
 }
 
@@ -174,7 +174,7 @@ mod tests {
         // Two iterations a second: 500 s, and 20 s for the stall.
         let mut table = ThroughputTable::new(&cluster);
         table.insert("m/4", GpuShape { kind: 0, hosts: 1, gpus_per_host: 2 }, 8.0);
-        let scene = RoundExperiment {
+        let experiment = RoundExperiment {
             cluster: &cluster,
             truth: &table,
             jobs: &[request(1), request(2)],
@@ -182,7 +182,7 @@ mod tests {
             end_seconds: 1_200.0,
         };
         let mut policy = FcfsPolicy { table: table.clone(), stall: RestartStall::PRUNED };
-        let achieved = run_rounds(&scene, &mut policy).unwrap();
+        let achieved = run_rounds(&experiment, &mut policy).unwrap();
         // The second starts with the round after the first has ended.
         assert_eq!(achieved.completion_seconds, BTreeMap::from([(1, 520.0), (2, 1_120.0)]));
         assert_eq!(achieved.samples_per_second.len(), 4);

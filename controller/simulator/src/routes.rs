@@ -96,11 +96,12 @@ impl EqualCostRoutes {
             return *known;
         }
         let links = hops.links_at(at).iter();
-        let behind = links.filter_map(|link| {
-            let next = self.fabric.switch_after(*link)?;
-            Some((*link, self.value_at(next, hops, join, values)))
-        });
-        let behind: Vec<(LinkId, V)> = behind.collect();
+        let behind: Vec<(LinkId, V)> = links
+            .filter_map(|link| {
+                let next = self.fabric.switch_after(*link)?;
+                Some((*link, self.value_at(next, hops, join, values)))
+            })
+            .collect();
         let value = join(&behind);
         values.insert(at, value);
         value

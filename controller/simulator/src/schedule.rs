@@ -9,7 +9,7 @@ use topology::{Finding, LinkId};
 /// Decisions on one job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScheduledJob {
-    /// Its class; the highest is served first.
+    /// Its level; the highest is served first.
     pub level: u32,
     /// Seconds that its first iteration waits, from its arrival.
     pub start_shift_seconds: f64,
@@ -20,9 +20,9 @@ pub struct ScheduledJob {
 }
 
 impl ScheduledJob {
-    /// A job in `class` that starts when it arrives.
-    pub fn new(class: u32, paths: Vec<Vec<LinkId>>) -> Self {
-        Self { level: class, paths, ..Self::default() }
+    /// A job in `level` that starts when it arrives.
+    pub fn new(level: u32, paths: Vec<Vec<LinkId>>) -> Self {
+        Self { level, paths, ..Self::default() }
     }
 
     /// Whether every flow has a path.
@@ -43,11 +43,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule without start shifts, from a class for each job and a path for each of its flows.
-    pub fn from_levels(classes: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
-        let jobs = classes.iter().zip(paths);
+    /// A schedule without start shifts, from a level for each job and a path for each of its flows.
+    pub fn from_levels(levels: &[u32], paths: Vec<Vec<Vec<LinkId>>>) -> Self {
+        let jobs = levels.iter().zip(paths);
         Self {
-            jobs: jobs.map(|(class, paths)| ScheduledJob::new(*class, paths)).collect(),
+            jobs: jobs.map(|(level, paths)| ScheduledJob::new(*level, paths)).collect(),
             ..Self::default()
         }
     }

@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 /// A way to schedule: ours in parts, or one that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheduler {
-    /// No scheduler: paths by hash, one class.
+    /// No scheduler: paths by hash, one level.
     Ecmp,
     /// Sincronia (SIGCOMM'18): coflows by bottleneck-select-scale-iterate.
     Sincronia,
@@ -24,13 +24,13 @@ pub enum Scheduler {
     Taccl,
     /// The same, with the flows of a job blind to each other.
     TacclJob,
-    /// CASSINI (NSDI'24): shifts of start, no classes.
+    /// CASSINI (NSDI'24): shifts of start, no levels.
     Cassini,
-    /// Crux's priority assignment alone: paths by hash, a class for each job.
+    /// Crux's priority assignment alone: paths by hash, a level for each job.
     CruxPa,
-    /// Crux's paths and assignment: a class for each job.
+    /// Crux's paths and assignment: a level for each job.
     CruxPsPa,
-    /// Crux with as many classes as policy gives.
+    /// Crux with as many levels as policy gives.
     Crux,
 }
 
@@ -114,8 +114,8 @@ impl fmt::Display for Scheduler {
 /// No scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no scheduler; known are ecmp, sincronia, varys, taccl, taccl-job, cassini, crux-pa, \
-     crux-ps-pa, crux"
+    "unknown scheduler `{0}`: use one of ecmp, sincronia, varys, taccl, taccl-job, cassini, \
+     crux-pa, crux-ps-pa, crux"
 )]
 pub struct UnknownScheduler(pub String);
 

@@ -20,12 +20,12 @@ use crate::schedule::{Schedule, ScheduledJob};
 use crate::scheduler::Scheduler;
 use crate::timeline::{Timeline, TimelineRecorder, TimelineView};
 
-/// What to simulate, whoever schedules.
+/// What to simulate, under any scheduler.
 #[derive(Clone, Debug)]
 pub struct SimulationExperiment {
     /// Fabric and jobs at the start; all jobs arrive then.
     pub input: PlanInput,
-    /// The operator's policy.
+    /// The policy of the operator.
     pub policy: Policy,
     /// Time to simulate, in seconds.
     pub seconds: f64,
@@ -39,32 +39,32 @@ pub struct SimulationExperiment {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimulationError {
     /// The horizon is no time, or too long.
-    #[error("{0} s cannot be simulated; give more than 0 and at most {MAX_SECONDS}")]
+    #[error("cannot simulate {0} s: give more than 0 and at most {MAX_SECONDS}")]
     Horizon(f64),
     /// A number of a job makes no sense.
     #[error("job {id}")]
     Job {
-        /// The job.
+        /// Number of the job.
         id: JobId,
         /// What the engine says of it.
         #[source]
         source: FluidError,
     },
-    /// More iterations than anybody waits for.
+    /// Too many iterations to simulate.
     #[error(
         "job {id} would iterate {iterations:.1e} times in {seconds} s; simulate less time, at most \
          {MAX_ITERATIONS:.0e} iterations"
     )]
     TooMany {
-        /// The job.
+        /// Number of the job.
         id: JobId,
         /// Its iterations, roughly.
         iterations: f64,
-        /// The horizon.
+        /// Simulated time, in seconds.
         seconds: f64,
     },
     /// The engine refuses what the fabric or a schedule says.
-    #[error("the fluid engine refuses")]
+    #[error("rejected by the fluid engine")]
     Engine(#[source] FluidError),
 }
 
@@ -74,13 +74,13 @@ const MAX_ITERATIONS: f64 = 1e8;
 /// What came of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationResult {
-    /// The document.
+    /// Results of jobs and links.
     pub outcome: SimulationOutcome,
     /// One for each view of the experiment.
     pub timelines: Vec<Timeline>,
 }
 
-/// Simulates what `scheduler` makes of the experiment; `progress` hears the simulated seconds, some
+/// Simulates the experiment under `scheduler`; `progress` gets the simulated seconds, some
 /// fifty times.
 ///
 /// # Errors
@@ -94,15 +94,15 @@ pub fn simulate_experiment(
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
         return Err(SimulationError::Horizon(seconds));
     }
-    let mut world = SimulationRun::new(experiment, scheduler)?;
+    let mut run = SimulationRun::new(experiment, scheduler)?;
     let mut faults: Vec<&FabricFault> = experiment.faults.iter().collect();
     faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
     for fault in faults.into_iter().filter(|fault| fault.at_seconds < seconds) {
-        world.run_until(fault.at_seconds, progress)?;
-        world.apply_fault(fault)?;
+        run.run_until(fault.at_seconds, progress)?;
+        run.apply_fault(fault)?;
     }
-    world.run_until(seconds, progress)?;
-    Ok(world.into_result())
+    run.run_until(seconds, progress)?;
+    Ok(run.into_result())
 }
 
 /// Seconds of an iteration of `job` by itself on the fabric, on the planner's paths; none if it has
@@ -159,7 +159,7 @@ impl<'a> SimulationRun<'a> {
         for (job, scheduled) in input.jobs.iter().zip(&schedule.jobs) {
             check_iterations(&input.fabric, job, scheduled, experiment.seconds)?;
         }
-        let mut world = Self {
+        let mut run = Self {
             experiment,
             scheduler,
             engine: create_engine(&input.fabric)?,
@@ -170,9 +170,9 @@ impl<'a> SimulationRun<'a> {
             input,
             schedule,
         };
-        world.record_findings();
-        world.start_jobs(0.0)?;
-        Ok(world)
+        run.record_findings();
+        run.start_jobs(0.0)?;
+        Ok(run)
     }
 
     /// Adds the jobs that can run and do not yet.
@@ -183,6 +183,7 @@ impl<'a> SimulationRun<'a> {
                 continue;
             }
             let mut given = fluid_job(&self.input.jobs[job], scheduled);
+            // Shifts count from the arrival, and a job arrives when it first has a path.
             given.start += now;
             let place = match self.engine.add_job(&given) {
                 Err(FluidError::NothingToDo) => {
@@ -248,7 +249,7 @@ impl<'a> SimulationRun<'a> {
         self.start_jobs(fault.at_seconds)
     }
 
-    /// Gives running jobs the classes and paths of the schedule.
+    /// Gives running jobs the levels and paths of the schedule.
     fn apply_schedule(&mut self) -> Result<(), FluidError> {
         for (place, scheduled) in self.engine_jobs.iter().zip(&self.schedule.jobs) {
             let Some(place) = *place else { continue };
@@ -260,7 +261,7 @@ impl<'a> SimulationRun<'a> {
         Ok(())
     }
 
-    /// Takes over what the schedule tells people, and what it cannot do.
+    /// Collects the findings of the schedule and the jobs that it leaves without a path.
     fn record_findings(&mut self) {
         let mut found = std::mem::take(&mut self.schedule.findings);
         found.retain(|finding| !self.findings.contains(finding));
@@ -315,17 +316,15 @@ fn link_capacity(fabric: &Fabric, link: LinkId) -> f64 {
 
 fn fluid_job(job: &planner::Job, scheduled: &ScheduledJob) -> fluid::FluidJob {
     let flows = job.flows.iter().zip(&scheduled.paths);
-    let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::FluidFlow {
-        path: link_numbers(path),
-        bytes: flow.bytes,
-    };
     fluid::FluidJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
         level: scheduled.level,
         start: scheduled.start_shift_seconds,
         iterations: None,
-        flows: flows.map(flow).collect(),
+        flows: flows
+            .map(|(flow, path)| fluid::FluidFlow { path: link_numbers(path), bytes: flow.bytes })
+            .collect(),
     }
 }
 

@@ -1,12 +1,14 @@
 //! What a run did over time, in bins: for plots.
 //!
-//! A [`TimelineView`] says from when to when and how finely; a [`Timeline`] is what was seen through it; a
-//! [`TimelineRecorder`] makes it. The decision: every rate is added to its bins when it ends, so a timeline
-//! holds its bins and nothing else, however long the run and however many events it has.
+//! A [`TimelineView`] says from when to when and how finely; a [`Timeline`] is what was seen
+//! through it; a [`TimelineRecorder`] makes it. The decision: every rate is added to its bins when
+//! it ends, so a timeline holds its bins and nothing else, however long the run and however many
+//! events it has.
 
 mod recorder;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use topology::{Fabric, FabricNode, LinkId};
 
@@ -30,10 +32,10 @@ impl TimelineView {
     }
 
     /// Adds to `series` what has `value` from one time to another: to each bin the mean over it.
-    fn add_value(&self, series: &mut [f64], (from, until): (f64, f64), value: f64) {
+    fn add_value(&self, series: &mut [f64], span: &Range<f64>, value: f64) {
         let width = self.bin_seconds();
-        let from = (from.max(self.from_seconds) - self.from_seconds) / width;
-        let until = (until.min(self.until_seconds) - self.from_seconds) / width;
+        let from = (span.start.max(self.from_seconds) - self.from_seconds) / width;
+        let until = (span.end.min(self.until_seconds) - self.from_seconds) / width;
         if value <= 0.0 || from >= until {
             return;
         }
@@ -48,13 +50,13 @@ impl TimelineView {
 /// Shares of one link over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSeries {
-    /// The link.
+    /// The directed link watched.
     pub link: LinkId,
-    /// Share of its capacity that each class took, by bin.
+    /// Share of its capacity that each level took, by bin.
     pub levels: BTreeMap<u32, Vec<f64>>,
 }
 
-/// Kinds of links.
+/// Tiers of links by their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkTier {
     /// Between hosts and leaves.
@@ -64,7 +66,7 @@ pub enum LinkTier {
 }
 
 impl LinkTier {
-    /// Both of them.
+    /// Both tiers, hosts first.
     pub const ALL: [Self; 2] = [Self::Hosts, Self::Switches];
 
     /// That of a link.
@@ -82,7 +84,7 @@ impl LinkTier {
 /// Whose traffic was on the links of one kind (as in Crux Fig. 24).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierSeries {
-    /// The links.
+    /// The tier of the links.
     pub tier: LinkTier,
     /// Share of those links that each band of jobs took, by bin, the most intense band first. Bands
     /// are the same for every scheduler: jobs in the order of their intensity as far as the links
@@ -96,7 +98,7 @@ pub const BANDS: usize = 6;
 /// What was seen through a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
-    /// The view.
+    /// Its time range and bins.
     pub view: TimelineView,
     /// Share of the jobs' GPUs that computed, by bin.
     pub computing: Vec<f64>,
@@ -136,16 +138,16 @@ mod tests {
     #[test]
     fn values_are_spread_over_the_bins_they_last() {
         let view = TimelineView { from_seconds: 10.0, until_seconds: 14.0, bins: 4 };
-        let check = |span, expect: [f64; 4]| {
+        let check = |span: Range<f64>, expect: [f64; 4]| {
             let mut series = vec![0.0; 4];
-            view.add_value(&mut series, span, 2.0);
+            view.add_value(&mut series, &span, 2.0);
             assert_eq!(series, expect, "{span:?}");
         };
-        check((0.0, 20.0), [2.0; 4]);
-        check((10.5, 12.25), [1.0, 2.0, 0.5, 0.0]);
-        check((12.25, 12.5), [0.0, 0.0, 0.5, 0.0]);
-        check((0.0, 10.0), [0.0; 4]);
-        check((14.0, 15.0), [0.0; 4]);
-        check((13.0, 14.0), [0.0, 0.0, 0.0, 2.0]);
+        check(0.0..20.0, [2.0; 4]);
+        check(10.5..12.25, [1.0, 2.0, 0.5, 0.0]);
+        check(12.25..12.5, [0.0, 0.0, 0.5, 0.0]);
+        check(0.0..10.0, [0.0; 4]);
+        check(14.0..15.0, [0.0; 4]);
+        check(13.0..14.0, [0.0, 0.0, 0.0, 2.0]);
     }
 }

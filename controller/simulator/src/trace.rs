@@ -1,12 +1,12 @@
 //! Traces of real clusters: which job came when, wanted how many GPUs, and ran how long.
 //!
-//! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`TraceReader`], an iterator over
-//! the lines of a file, so that a trace of any length needs the memory of one line. A row that
-//! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a file
-//! that is no trace at all is an error. [`JobTrace::read`] keeps the jobs of a [`TraceSelection`], in order
-//! of arrival. [`compose_trace`] makes a workload from published facts instead, which is synthetic and
-//! says so. A [`ModelMix`] draws models for jobs
-//! without one. Placement ([`placement`]) decides where the jobs run.
+//! Philly, Muri, Lingjun and a plain CSV of our own are read by one [`TraceReader`], an iterator
+//! over the lines of a file, so that a trace of any length needs the memory of one line. A row that
+//! makes no sense is skipped and counted by reason with its first line ([`SkippedRows`]); only a
+//! file that is no trace at all is an error. [`JobTrace::read_jobs`] keeps the jobs of a
+//! [`TraceSelection`], in order of arrival. [`compose_trace`] makes a workload from published facts
+//! instead, which is synthetic and says so. A [`ModelMix`] draws models for jobs without one.
+//! Placement ([`placement`]) decides where the jobs run.
 
 mod arrival_pattern;
 mod composition;
@@ -31,7 +31,7 @@ pub use skipped_rows::{SkipCount, SkipReason, SkippedRows};
 use std::io::BufRead;
 use std::ops::Range;
 
-/// A job as a trace tells it.
+/// A job of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceJob {
     /// Its name in the trace; the line it stands in where the trace names no jobs.
@@ -72,9 +72,9 @@ pub enum TraceError {
     #[error("a Lingjun job.csv needs its worker.csv, which says how many GPUs the jobs had")]
     NoWorkers,
     /// The input ended in an error.
-    #[error("line {line}: cannot be read")]
+    #[error("line {line}: cannot read the input")]
     Read {
-        /// The line.
+        /// Line number in the input.
         line: u64,
         /// What the input says.
         #[source]
@@ -85,7 +85,7 @@ pub enum TraceError {
     TooMany {
         /// The line of the first job too many.
         line: u64,
-        /// The limit.
+        /// Most jobs that are allowed.
         limit: usize,
     },
     /// No row was a job of the selection.
@@ -114,8 +114,8 @@ impl Default for TraceSelection {
 impl TraceSelection {
     fn admits_job(&self, job: &TraceJob) -> bool {
         let of_tenant = self.tenant.is_none() || self.tenant == job.tenant;
-        let in_window = |window: &Range<f64>| window.contains(&job.submitted_seconds);
-        of_tenant && self.window.as_ref().is_none_or(in_window)
+        of_tenant
+            && self.window.as_ref().is_none_or(|window| window.contains(&job.submitted_seconds))
     }
 }
 

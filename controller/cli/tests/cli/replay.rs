@@ -110,7 +110,7 @@ fn a_killed_replay_goes_on_and_ends_as_if_it_had_not_been() {
     assert_eq!(json(&resumed), whole);
     // Another replay does not go on from it.
     let other = replay(&folder, &[&arguments[..], &keep, &["--seed", "2"]].concat());
-    refused(&other, &["it is of another replay"]);
+    refused(&other, &["it belongs to another replay"]);
 }
 
 #[test]

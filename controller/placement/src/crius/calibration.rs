@@ -2,7 +2,7 @@
 //!
 //! Crius times the kernels of a model on one GPU and estimates the rest (Crius). Nothing is
 //! run here: one published measurement of each family on each kind, the one on fewest GPUs, stands
-//! for what it would have timed. All other measurements then judge the estimates.
+//! for what it would have timed. All other measurements evaluate the estimates.
 
 use super::CriusCell;
 use super::estimate::CellEstimator;
@@ -31,7 +31,7 @@ pub fn attained_efficiency(family: ModelFamily, gpu: &GpuKind) -> f64 {
 /// An estimate beside the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JudgedEstimate {
-    /// The measurement.
+    /// The published measurement.
     pub measured: PublishedMeasurement,
     /// Seconds of an iteration in the best Cell.
     pub estimated_seconds: f64,
@@ -46,20 +46,21 @@ impl JudgedEstimate {
 
 /// The best Cell of every published measurement that has one.
 pub fn judge_estimates() -> Vec<JudgedEstimate> {
-    let judged = |measured: PublishedMeasurement| {
-        let model = LayeredModel::by_name(measured.model)?;
-        let gpu = GpuKind::by_name(measured.kind)?;
-        let efficiency = attained_efficiency(model.family, gpu);
-        let cells = CriusCell::for_gpus(measured.hosts, measured.gpus_per_host);
-        let seconds = cells.filter_map(|cell| {
-            let model = &model;
-            let setting = CellEstimator { model, gpu, cell, efficiency };
-            setting.estimate_best_plan().map(|(seconds, _)| seconds)
-        });
-        let estimated_seconds = seconds.min_by(f64::total_cmp)?;
-        Some(JudgedEstimate { measured, estimated_seconds })
-    };
-    published_measurements().filter_map(judged).collect()
+    published_measurements()
+        .filter_map(|measured| {
+            let model = LayeredModel::by_name(measured.model)?;
+            let gpu = GpuKind::by_name(measured.kind)?;
+            let efficiency = attained_efficiency(model.family, gpu);
+            let cells = CriusCell::for_gpus(measured.hosts, measured.gpus_per_host);
+            let seconds = cells.filter_map(|cell| {
+                let model = &model;
+                let setting = CellEstimator { model, gpu, cell, efficiency };
+                setting.estimate_best_plan().map(|(seconds, _)| seconds)
+            });
+            let estimated_seconds = seconds.min_by(f64::total_cmp)?;
+            Some(JudgedEstimate { measured, estimated_seconds })
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Between two points the time is interpolated, below the first it is that of the first, and beyond
 //! the last as many whole maxima are sent as fit, and the rest. A fabric that is described by a
-//! latency and a speed instead of measurements makes its own points ([`Table::of`]).
+//! latency and a speed instead of measurements makes its own points
+//! ([`CollectiveTimes::from_latency`]).
 
 /// Seconds by bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,10 +19,11 @@ impl CollectiveTimes {
     /// The table of some measurements; none if there are none, or if a size or a time is not a
     /// positive number.
     pub fn new(mut points: Vec<(f64, f64)>) -> Option<Self> {
-        let sound = |(bytes, seconds): &(f64, f64)| {
-            bytes.is_finite() && *bytes > 0.0 && seconds.is_finite() && *seconds > 0.0
-        };
-        if points.is_empty() || !points.iter().all(sound) {
+        if points.is_empty()
+            || !points.iter().all(|(bytes, seconds)| {
+                bytes.is_finite() && *bytes > 0.0 && seconds.is_finite() && *seconds > 0.0
+            })
+        {
             return None;
         }
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -31,8 +33,11 @@ impl CollectiveTimes {
 
     /// The table of a fabric that takes `latency_seconds` and then sends at `bytes_per_second`.
     pub fn from_latency(latency_seconds: f64, bytes_per_second: f64) -> Self {
-        let point = |bytes: f64| (bytes, latency_seconds + bytes / bytes_per_second);
-        Self { points: DERIVED_BYTES.map(point).to_vec() }
+        Self {
+            points: DERIVED_BYTES
+                .map(|bytes| (bytes, latency_seconds + bytes / bytes_per_second))
+                .to_vec(),
+        }
     }
 
     /// Seconds to move `bytes`; none take no time.
@@ -72,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_that_make_no_sense_make_no_table() {
+    fn invalid_measurements_make_no_table() {
         for points in [vec![], vec![(0.0, 1.0)], vec![(1.0, f64::NAN)]] {
             assert_eq!(CollectiveTimes::new(points), None);
         }

@@ -10,7 +10,7 @@ pub const ROUND_SECONDS: f64 = 300.0;
 /// When jobs must be over, in seconds; those that are not named have all the time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobDeadlines {
-    /// By job.
+    /// Deadline by job number, in seconds.
     pub by_job: BTreeMap<u32, f64>,
 }
 

@@ -2,10 +2,10 @@
 //! looks best is run, without running any.
 //!
 //! Within a Cell two things are open: where the model is cut ([`partition`]), and how the GPUs of
-//! each stage divide into data and tensor parallelism ([`StageParallelism`]). The plan that looks best has on
-//! every stage the way that sends least, is among the partitions that send least overall, and of
-//! those the best balanced. It alone is timed, layer by layer on the roofline and collective by
-//! collective from the tables.
+//! each stage divide into data and tensor parallelism ([`StageParallelism`]). The plan that looks
+//! best has on every stage the way that sends least, is among the partitions that send least
+//! overall, and of those the best balanced. It alone is timed, layer by layer on the roofline and
+//! collective by collective from the tables.
 
 use super::CriusCell;
 use super::gpu_kinds::GpuKind;
@@ -38,7 +38,7 @@ pub struct StageParallelism {
 /// A partition and a way for each of its stages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParallelismPlan {
-    /// The stages.
+    /// Layers and GPUs of the stages.
     pub partition: StagePartition,
     /// How each stage divides.
     pub parallelism: Vec<StageParallelism>,
@@ -47,11 +47,11 @@ pub struct ParallelismPlan {
 /// A model on the GPUs of a Cell.
 #[derive(Clone, Debug)]
 pub struct CellEstimator<'a> {
-    /// The model.
+    /// Name of the model.
     pub model: &'a LayeredModel,
     /// The kind of GPU.
     pub gpu: &'a GpuKind,
-    /// The Cell.
+    /// The Cell that is estimated.
     pub cell: CriusCell,
     /// What is attained of the roofline, from 0 to 1.
     pub efficiency: f64,
@@ -61,11 +61,14 @@ impl<'a> CellEstimator<'a> {
     /// Seconds of an iteration with the plan that looks best, and the plan; none if no plan fits
     /// into the memory.
     pub fn estimate_best_plan(&self) -> Option<(f64, ParallelismPlan)> {
-        let planned = self.model_partitions().into_iter().filter_map(|partition| {
-            let plan = self.least_traffic_plan(partition)?;
-            Some((self.plan_traffic(&plan), plan))
-        });
-        let mut planned: Vec<(f64, ParallelismPlan)> = planned.collect();
+        let mut planned: Vec<(f64, ParallelismPlan)> = self
+            .model_partitions()
+            .into_iter()
+            .filter_map(|partition| {
+                let plan = self.least_traffic_plan(partition)?;
+                Some((self.plan_traffic(&plan), plan))
+            })
+            .collect();
         let least = planned.iter().map(|(traffic, _)| *traffic);
         let bound = NEAR_LEAST * least.fold(f64::INFINITY, f64::min);
         planned.retain(|(traffic, _)| *traffic <= bound);
@@ -78,8 +81,8 @@ impl<'a> CellEstimator<'a> {
 
     /// The partitions of the model into the stages of the Cell.
     pub fn model_partitions(&self) -> Vec<StagePartition> {
-        let load = |layer: &ModelLayer| self.compute_seconds(layer, 1.0);
-        let loads: Vec<f64> = self.model.layers.iter().map(load).collect();
+        let loads: Vec<f64> =
+            self.model.layers.iter().map(|layer| self.compute_seconds(layer, 1.0)).collect();
         let fractions = partition::gpu_fractions(&loads, self.cell.gpu_count());
         partition::balanced_partitions(&fractions, self.cell.stages as usize)
     }
@@ -87,8 +90,7 @@ impl<'a> CellEstimator<'a> {
     /// The ways of a stage that fit into the memory and leave every copy a sample.
     pub fn stage_options(&self, partition: &StagePartition, stage: usize) -> Vec<StageParallelism> {
         let gpus = partition.gpus[stage];
-        let copies = (0..u32::BITS).map(|power| 1 << power);
-        let copies = copies.take_while(|data| *data <= gpus);
+        let copies = (0..u32::BITS).map(|power| 1 << power).take_while(|data| *data <= gpus);
         let ways = copies.map(|data| StageParallelism { data, tensor: gpus / data });
         ways.filter(|way| self.fits_memory(self.stage_layers(partition, stage), *way)).collect()
     }
@@ -112,15 +114,19 @@ impl<'a> CellEstimator<'a> {
     /// Seconds of an iteration with this plan.
     pub fn plan_seconds(&self, plan: &ParallelismPlan) -> f64 {
         let last = plan.parallelism.len() - 1;
-        let times = |(stage, way): (usize, &StageParallelism)| {
-            let layers = self.stage_layers(&plan.partition, stage);
-            let mut times = self.stage_times(layers, *way);
-            let crossing = self.crossing_seconds(layers, *way);
-            times.forward.between_stages = if stage < last { crossing } else { 0.0 };
-            times.backward.between_stages = if stage > 0 { crossing } else { 0.0 };
-            times
-        };
-        let stages: Vec<StageTimes> = plan.parallelism.iter().enumerate().map(times).collect();
+        let stages: Vec<StageTimes> = plan
+            .parallelism
+            .iter()
+            .enumerate()
+            .map(|(stage, way)| {
+                let layers = self.stage_layers(&plan.partition, stage);
+                let mut times = self.stage_times(layers, *way);
+                let crossing = self.crossing_seconds(layers, *way);
+                times.forward.between_stages = if stage < last { crossing } else { 0.0 };
+                times.backward.between_stages = if stage > 0 { crossing } else { 0.0 };
+                times
+            })
+            .collect();
         iteration_seconds(&stages, MICRO_BATCHES)
     }
 
@@ -175,8 +181,8 @@ impl<'a> CellEstimator<'a> {
 
     fn stage_times(&self, layers: &[ModelLayer], way: StageParallelism) -> StageTimes {
         let samples = self.samples_per_copy(way);
-        let compute = layers.iter().map(|layer| self.compute_seconds(layer, samples));
-        let compute = compute.sum::<f64>() / f64::from(way.tensor);
+        let compute = layers.iter().map(|layer| self.compute_seconds(layer, samples)).sum::<f64>()
+            / f64::from(way.tensor);
         let (tensor, data) = self.stage_traffic(layers, way);
         let within = self.tensor_table(way).transfer_seconds(2.0 * tensor);
         let held = parameter_bytes(layers) / f64::from(way.tensor);

@@ -10,7 +10,7 @@ use super::layers::ModelFamily;
 /// A kind of GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuKind {
-    /// Its name.
+    /// Name of the job.
     pub name: &'static str,
     /// GPUs of a host.
     pub host_gpus: u32,

@@ -28,8 +28,7 @@ pub struct StagePartition {
 /// What each layer deserves of `gpus`: its share of the load.
 pub fn gpu_fractions(loads: &[f64], gpus: u32) -> Vec<f64> {
     let sum: f64 = loads.iter().sum();
-    let share = |load: &f64| load / sum * f64::from(gpus);
-    loads.iter().map(share).collect()
+    loads.iter().map(|load| load / sum * f64::from(gpus)).collect()
 }
 
 /// The partitions of layers with these fractions into `stages`, the best balanced first.
@@ -40,12 +39,15 @@ pub fn balanced_partitions(fractions: &[f64], stages: usize) -> Vec<StagePartiti
         StageCutter { fractions, least: round_to_tenths(LEAST_SHARE * gpus / stages as f64) };
     let mut cuts = Vec::new();
     cutter.collect_cuts(stages, &mut Vec::new(), &mut cuts);
-    let sharded = |stages: Vec<Range<usize>>| {
-        let deserved: Vec<f64> = stages.iter().map(|stage| cutter.fraction_sum(stage)).collect();
-        let (gpus, imbalance) = nearest_sharding(&deserved, &shardings)?;
-        Some(StagePartition { stages, gpus, imbalance })
-    };
-    let mut found: Vec<StagePartition> = cuts.into_iter().filter_map(sharded).collect();
+    let mut found: Vec<StagePartition> = cuts
+        .into_iter()
+        .filter_map(|stages| {
+            let deserved: Vec<f64> =
+                stages.iter().map(|stage| cutter.fraction_sum(stage)).collect();
+            let (gpus, imbalance) = nearest_sharding(&deserved, &shardings)?;
+            Some(StagePartition { stages, gpus, imbalance })
+        })
+        .collect();
     found.sort_by(|a, b| a.imbalance.total_cmp(&b.imbalance));
     let best = found.first().map_or(0.0, |best| best.imbalance);
     found.retain(|partition| partition.imbalance <= NEAR_BEST * best);
@@ -111,12 +113,11 @@ impl StageCutter<'_> {
 
 /// The sharding nearest to what stages deserve, the first of equals, and how far it is.
 fn nearest_sharding(deserved: &[f64], shardings: &[Vec<u32>]) -> Option<(Vec<u32>, f64)> {
-    let distance = |gpus: &Vec<u32>| {
+    let measured = shardings.iter().map(|gpus| {
         let pairs = deserved.iter().zip(gpus);
         let squares = pairs.map(|(deserved, gpus)| (deserved - f64::from(*gpus)).powi(2));
-        squares.sum::<f64>().sqrt()
-    };
-    let measured = shardings.iter().map(|gpus| (gpus, distance(gpus)));
+        (gpus, squares.sum::<f64>().sqrt())
+    });
     let least = measured.min_by(|(_, a), (_, b)| a.total_cmp(b));
     least.map(|(gpus, distance)| (gpus.clone(), distance))
 }

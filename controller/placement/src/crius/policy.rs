@@ -2,8 +2,8 @@
 //! of arrival, and what is then idle makes running jobs faster.
 //!
 //! A job that fits while an earlier one waits runs *opportunistically*: the earlier one may have
-//! its GPUs as soon as that is enough. Who runs so is nothing to remember: it came later than
-//! somebody who waits.
+//! its GPUs as soon as that is enough. No state is kept for that: such a job arrived later than
+//! a waiting job.
 
 use std::collections::BTreeSet;
 
@@ -29,14 +29,14 @@ pub struct CriusAbilities {
 }
 
 impl CriusAbilities {
-    /// All of them.
+    /// All values, in order.
     pub const ALL: Self = Self { scaling: true, moving: true, opportunism: true, merging: true };
 }
 
-/// The policy.
+/// Crius with the speeds that it assumes.
 #[derive(Clone, Debug)]
 pub struct CriusPolicy {
-    /// How fast it thinks models are.
+    /// The assumed speeds of models.
     pub table: ThroughputTable,
     /// What a start or other GPUs cost.
     pub stall: RestartStall,
@@ -72,11 +72,11 @@ impl CriusPolicy {
         let most = MOST_GPUS.max(request.gpus);
         let powers = (0..u32::BITS).map(|power| 1 << power);
         let mut counts = powers.take_while(|gpus| *gpus <= most);
-        let runs = |kind, gpus| {
-            let shape = self.table.best_shape(kind, gpus)?;
-            self.table.job_speed(request, shape)
-        };
-        counts.any(|gpus| (0..self.table.kind_count()).any(|kind| runs(kind, gpus).is_some()))
+        counts.any(|gpus| {
+            let shapes =
+                (0..self.table.kind_count()).filter_map(|kind| self.table.best_shape(kind, gpus));
+            shapes.map(|shape| self.table.job_speed(request, shape)).any(|speed| speed.is_some())
+        })
     }
 
     /// The schedule with a waiting job in it: beside all others, or instead of some that came
@@ -90,9 +90,11 @@ impl CriusPolicy {
         if let Some(fitted) = search.fit_job(allocation, request) {
             return Some(fitted);
         }
-        let came_later = |held: &&AllocatedJob| arrival_key(&held.request) > arrival_key(request);
-        let later: Vec<AllocatedJob> =
-            allocation.allocated_jobs().filter(came_later).cloned().collect();
+        let later: Vec<AllocatedJob> = allocation
+            .allocated_jobs()
+            .filter(|held| arrival_key(&held.request) > arrival_key(request))
+            .cloned()
+            .collect();
         if later.is_empty() {
             return None;
         }
@@ -178,15 +180,15 @@ mod tests {
         lab
     }
 
-    fn decide(board: &mut ClusterJobs, policy: &mut CriusPolicy) {
-        let decisions = policy.make_decisions(&board.state_at(0.0));
+    fn decide(cluster_jobs: &mut ClusterJobs, policy: &mut CriusPolicy) {
+        let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
         for decision in decisions {
-            board.apply_decision(&decision).unwrap();
+            cluster_jobs.apply_decision(&decision).unwrap();
         }
     }
 
-    fn running(board: &ClusterJobs) -> Vec<(u32, u32)> {
-        let running = board.state_at(0.0).running.iter();
+    fn running(cluster_jobs: &ClusterJobs) -> Vec<(u32, u32)> {
+        let running = cluster_jobs.state_at(0.0).running.iter();
         let count = |gpus: &GpusByHost| gpus.values().sum();
         running.map(|running| (running.request.job, count(&running.gpus))).collect()
     }
@@ -194,36 +196,36 @@ mod tests {
     #[test]
     fn jobs_grow_while_gpus_are_idle_and_shrink_for_others() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
-        board.submit_job(request(1, 1, "m")).unwrap();
-        decide(&mut board, &mut crius);
-        assert_eq!(running(&board), [(1, 4)]);
-        board.submit_job(request(2, 2, "m")).unwrap();
-        decide(&mut board, &mut crius);
-        assert_eq!(running(&board), [(1, 2), (2, 2)]);
-        assert!(crius.make_decisions(&board.state_at(0.0)).is_empty());
+        let (mut cluster_jobs, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        cluster_jobs.submit_job(request(1, 1, "m")).unwrap();
+        decide(&mut cluster_jobs, &mut crius);
+        assert_eq!(running(&cluster_jobs), [(1, 4)]);
+        cluster_jobs.submit_job(request(2, 2, "m")).unwrap();
+        decide(&mut cluster_jobs, &mut crius);
+        assert_eq!(running(&cluster_jobs), [(1, 2), (2, 2)]);
+        assert!(crius.make_decisions(&cluster_jobs.state_at(0.0)).is_empty());
     }
 
     #[test]
-    fn who_came_later_gives_way_to_who_came_first() {
+    fn later_jobs_give_way_to_earlier_ones() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
-        board.submit_job(request(3, 4, "m")).unwrap();
-        decide(&mut board, &mut crius);
+        let (mut cluster_jobs, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        cluster_jobs.submit_job(request(3, 4, "m")).unwrap();
+        decide(&mut cluster_jobs, &mut crius);
         // It came first, and asks for all; no change of the other makes room.
-        board.submit_job(request(2, 4, "whole")).unwrap();
-        decide(&mut board, &mut crius);
-        assert_eq!(running(&board), [(2, 4)]);
+        cluster_jobs.submit_job(request(2, 4, "whole")).unwrap();
+        decide(&mut cluster_jobs, &mut crius);
+        assert_eq!(running(&cluster_jobs), [(2, 4)]);
         // The other waits, and cannot do the same to it.
-        assert!(crius.make_decisions(&board.state_at(0.0)).is_empty());
+        assert!(crius.make_decisions(&cluster_jobs.state_at(0.0)).is_empty());
     }
 
     #[test]
     fn a_job_that_never_fits_is_refused() {
         let lab = lab();
-        let (mut board, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
-        board.submit_job(request(1, 1, "unknown")).unwrap();
-        let decisions = crius.make_decisions(&board.state_at(0.0));
+        let (mut cluster_jobs, mut crius) = (lab.empty_jobs(), CriusPolicy::new(lab.table.clone()));
+        cluster_jobs.submit_job(request(1, 1, "unknown")).unwrap();
+        let decisions = crius.make_decisions(&cluster_jobs.state_at(0.0));
         let [PlacementDecision::Refuse { job: 1, reason }] = &decisions[..] else {
             panic!("{decisions:?}");
         };

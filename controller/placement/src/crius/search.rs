@@ -74,10 +74,9 @@ impl ScheduleSearch<'_> {
             level = next;
         }
         // Of equals the first, which took fewest changes.
-        let faster = |best: ClusterAllocation<'l>, other: ClusterAllocation<'l>| {
+        found.into_iter().reduce(|best, other| {
             if other.total_speed() > best.total_speed() + EPSILON { other } else { best }
-        };
-        found.into_iter().reduce(faster)
+        })
     }
 
     /// Makes running jobs faster, one after the other, each time the one that gains most: by
@@ -138,8 +137,10 @@ impl ScheduleSearch<'_> {
         allocation: ClusterAllocation<'l>,
         job: u32,
     ) -> Option<ClusterAllocation<'l>> {
-        let meets = |held: &AllocatedJob| self.deadlines.are_met_by(held, self.now_seconds);
-        let in_time = allocation.allocated_jobs().filter(|held| held.request.job == job).all(meets);
+        let in_time = allocation
+            .allocated_jobs()
+            .filter(|held| held.request.job == job)
+            .all(|held| self.deadlines.are_met_by(held, self.now_seconds));
         in_time.then_some(allocation)
     }
 
@@ -291,7 +292,7 @@ mod tests {
         ScheduleSearch { abilities: CriusAbilities::ALL, deadlines, now_seconds: 0.0 }
     }
 
-    /// Who holds how many GPUs of which kind, by job.
+    /// Job, kind and number of GPUs of every job.
     fn held(allocation: &ClusterAllocation<'_>) -> Vec<(u32, u32, u32)> {
         let held = allocation.allocated_jobs();
         held.map(|held| (held.request.job, held.shape.kind, held.shape.gpu_count())).collect()

@@ -1,7 +1,7 @@
 //! The tuner (Crius): once a Cell is chosen, which of the plans inside it to run.
 //!
 //! Plans differ in balance and in what they send. One that is worse in both than another need not
-//! be tried; what remains, at most [`MAX_EVENTS`] plans, is timed with the plan that was estimated, and
+//! be tried; what remains, at most [`MOST`] plans, is timed with the plan that was estimated, and
 //! the best is run. [`tune_exhaustively`] times all instead, which says what the pruning costs.
 
 use super::estimate::{CellEstimator, ParallelismPlan, StageParallelism};
@@ -15,7 +15,7 @@ pub const MOST: usize = 32;
 pub struct TunedPlan {
     /// Seconds of an iteration.
     pub seconds: f64,
-    /// The plan.
+    /// The plan that was chosen.
     pub plan: ParallelismPlan,
     /// Plans that were timed for it.
     pub tried: usize,
@@ -125,15 +125,16 @@ impl PlanCandidate {
 
     /// Layers that lie in another stage there, and stages that divide otherwise.
     fn plan_distance(&self, other: &Self) -> usize {
-        let place = |plan: &ParallelismPlan| -> Vec<usize> {
-            let stages = plan.partition.stages.iter().enumerate();
-            stages.flat_map(|(stage, layers)| layers.clone().map(move |_| stage)).collect()
-        };
-        let differ =
-            |a: Vec<usize>, b: Vec<usize>| a.iter().zip(&b).filter(|(a, b)| a != b).count();
-        let ways = self.plan.parallelism.iter().zip(&other.plan.parallelism);
-        differ(place(&self.plan), place(&other.plan)) + ways.filter(|(a, b)| a != b).count()
+        let layers = stages_of_layers(&self.plan).zip(stages_of_layers(&other.plan));
+        let stages = self.plan.parallelism.iter().zip(&other.plan.parallelism);
+        layers.filter(|(a, b)| a != b).count() + stages.filter(|(a, b)| a != b).count()
     }
+}
+
+/// The stage of every layer.
+fn stages_of_layers(plan: &ParallelismPlan) -> impl Iterator<Item = usize> + '_ {
+    let stages = plan.partition.stages.iter().enumerate();
+    stages.flat_map(|(stage, layers)| layers.clone().map(move |_| stage))
 }
 
 /// Plans of which none dominates another.

@@ -31,15 +31,15 @@ fn quotas(quotas: &[(&str, &[(u32, u32)])]) -> BTreeMap<String, CellQuota> {
 
 /// Hosts and GPUs of each job, in order of arrival; jobs that wait have none.
 fn check(policy: &mut HivedPolicy, jobs: &[(u32, &str)], expect: &[&[(u32, u32)]]) {
-    let mut board = ClusterJobs::new(cluster());
+    let mut cluster_jobs = ClusterJobs::new(cluster());
     for (job, (gpus, tenant)) in (0..).zip(jobs) {
-        board.submit_job(request(job, *gpus, tenant)).unwrap();
+        cluster_jobs.submit_job(request(job, *gpus, tenant)).unwrap();
     }
-    for decision in policy.make_decisions(&board.state_at(0.0)) {
-        board.apply_decision(&decision).unwrap();
+    for decision in policy.make_decisions(&cluster_jobs.state_at(0.0)) {
+        cluster_jobs.apply_decision(&decision).unwrap();
     }
     let placed = |job: u32| {
-        let state = board.state_at(0.0);
+        let state = cluster_jobs.state_at(0.0);
         let running = state.running.iter().find(|running| running.request.job == job);
         running.map_or(Vec::new(), |running| {
             running.gpus.iter().map(|(host, gpus)| (host.0, *gpus)).collect()
@@ -90,10 +90,10 @@ fn quotas_that_do_not_fit_are_refused() {
     let error = HivedPolicy::new(&uneven, &BTreeMap::new()).unwrap_err();
     assert_eq!(error, HivedError::UnevenHosts);
     let mut policy = HivedPolicy::new(&cluster(), &quotas(&[("a", &[(8, 1)])])).unwrap();
-    let mut board = ClusterJobs::new(cluster());
-    board.submit_job(request(1, 9, "a")).unwrap();
-    board.submit_job(request(2, 1, "c")).unwrap();
-    let decisions = policy.make_decisions(&board.state_at(0.0));
+    let mut cluster_jobs = ClusterJobs::new(cluster());
+    cluster_jobs.submit_job(request(1, 9, "a")).unwrap();
+    cluster_jobs.submit_job(request(2, 1, "c")).unwrap();
+    let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
     let refusal =
         |decision: &PlacementDecision| matches!(decision, PlacementDecision::Refuse { .. });
     assert_eq!(decisions.iter().filter(|decision| refusal(decision)).count(), 2);
@@ -108,16 +108,16 @@ proptest! {
         let quotas = quotas(&[("0", &[(8, 1), (4, 1)]), ("1", &[(16, 1)]), ("2", &[(2, 2)])]);
         let sizes = [12, 16, 4];
         let mut policy = HivedPolicy::new(&cluster(), &quotas).unwrap();
-        let mut board = ClusterJobs::new(cluster());
+        let mut cluster_jobs = ClusterJobs::new(cluster());
         for (job, (tenant, gpus, leaves)) in (0..).zip(moves) {
             let gpus = gpus.min(sizes[tenant as usize]);
-            board.submit_job(request(job, gpus, &tenant.to_string())).unwrap();
-            for decision in policy.make_decisions(&board.state_at(0.0)) {
-                prop_assert_eq!(board.apply_decision(&decision), Ok(()));
+            cluster_jobs.submit_job(request(job, gpus, &tenant.to_string())).unwrap();
+            for decision in policy.make_decisions(&cluster_jobs.state_at(0.0)) {
+                prop_assert_eq!(cluster_jobs.apply_decision(&decision), Ok(()));
             }
             for (tenant, size) in (0..3).zip(sizes) {
                 let name = Some(tenant.to_string());
-                let state = board.state_at(0.0);
+                let state = cluster_jobs.state_at(0.0);
                 let used: u32 = state.running.iter()
                     .filter(|running| running.request.tenant == name)
                     .map(|running| running.request.gpus)
@@ -125,9 +125,9 @@ proptest! {
                 let next = state.waiting.iter().find(|request| request.tenant == name);
                 prop_assert!(next.is_none_or(|request| used + request.gpus > size));
             }
-            let first = board.state_at(0.0).running.first().map(|running| running.request.job);
+            let first = cluster_jobs.state_at(0.0).running.first().map(|running| running.request.job);
             if let (true, Some(first)) = (leaves, first) {
-                board.finish_job(first).unwrap();
+                cluster_jobs.finish_job(first).unwrap();
             }
         }
     }

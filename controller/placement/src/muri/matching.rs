@@ -7,8 +7,8 @@
 //! move by the least that makes one tight. The search ends when the duals of free nodes reach zero,
 //! which proves that no matching weighs more. Blossoms with a dual of zero are opened again.
 //!
-//! Weights are whole numbers (billionths), so that "tight" is exact. Node 0 is nobody, as is usual
-//! in this algorithm; nodes are 1..=n, blossoms beyond.
+//! Weights are whole numbers (billionths), so that "tight" is exact. Node 0 means no node, as is
+//! usual in this algorithm; nodes are 1..=n, blossoms beyond.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,7 @@ const UNIT: f64 = 1e-9;
 pub fn maximum_matching(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
     let mut graph = MatchingGraph::new(nodes, |a, b| (weight(a, b) / UNIT).round().max(0.0) as i64);
     while graph.augment_matching() {}
-    let partner = |node: usize| graph.partner[node].checked_sub(1);
-    (1..=nodes).map(partner).collect()
+    (1..=nodes).map(|node| graph.partner[node].checked_sub(1)).collect()
 }
 
 /// A real edge, as seen from a node or blossom: its ends are real nodes.
@@ -70,7 +69,7 @@ struct MatchingGraph {
 
 impl MatchingGraph {
     fn new(nodes: usize, weight: impl Fn(usize, usize) -> i64) -> Self {
-        // At most n/2 blossoms exist at once; one more number for nobody.
+        // At most n/2 blossoms exist at once; and one more number for "no node".
         let size = nodes + nodes / 2 + 2;
         let mut edges = vec![vec![MatchingEdge::default(); size]; size];
         let mut heaviest = 0;
@@ -119,10 +118,9 @@ impl MatchingGraph {
 
     fn update_slack(&mut self, node: usize, target: usize) {
         let best = self.slack[target];
-        let nearer = |best: usize| {
-            self.edge_slack(self.edges[node][target]) < self.edge_slack(self.edges[best][target])
-        };
-        if best == 0 || nearer(best) {
+        if best == 0
+            || self.edge_slack(self.edges[node][target]) < self.edge_slack(self.edges[best][target])
+        {
             self.slack[target] = node;
         }
     }
@@ -255,7 +253,7 @@ impl MatchingGraph {
         }
     }
 
-    /// The blossom has the best of its parts' edges to everybody.
+    /// The blossom gets the best of its parts' edges to every node.
     fn take_best_edges(&mut self, blossom: usize, part: usize) {
         for node in 1..=self.highest {
             let (has, offered) = (self.edges[blossom][node], self.edges[part][node]);
@@ -395,6 +393,7 @@ impl MatchingGraph {
                 TreeLabel::Unseen => {}
             }
         }
+        // Twice the step: both ends of an edge inside move by one, and its slack must not change.
         for blossom in self.outermost_nodes().filter(|node| *node > self.nodes) {
             match self.label[blossom] {
                 TreeLabel::Even => self.dual[blossom] += 2 * step,
@@ -410,12 +409,15 @@ impl MatchingGraph {
     fn dual_step(&self, node: usize) -> Option<i64> {
         let emptied =
             (node > self.nodes && self.label[node] == TreeLabel::Odd).then(|| self.dual[node] / 2);
-        let tight = (self.slack[node] != 0).then(|| self.edges[self.slack[node]][node]);
-        let tight = tight.and_then(|edge| match self.label[node] {
-            TreeLabel::Unseen => Some(self.edge_slack(edge)),
-            TreeLabel::Even => Some(self.edge_slack(edge) / 2),
-            TreeLabel::Odd => None,
-        });
+        let tight =
+            (self.slack[node] != 0).then(|| self.edges[self.slack[node]][node]).and_then(|edge| {
+                match self.label[node] {
+                    TreeLabel::Unseen => Some(self.edge_slack(edge)),
+                    // The duals of both ends fall, so the slack closes twice as fast.
+                    TreeLabel::Even => Some(self.edge_slack(edge) / 2),
+                    TreeLabel::Odd => None,
+                }
+            });
         emptied.into_iter().chain(tight).min()
     }
 

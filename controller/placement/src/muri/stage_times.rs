@@ -90,7 +90,7 @@ impl StageTable {
         rows.insert(gpus, stages);
     }
 
-    /// The stages of a model on `gpus` GPUs or the next smaller number known; a model that nobody
+    /// The stages of a model on `gpus` GPUs or the next smaller number known; an unknown
     /// knows keeps its GPUs busy all the time.
     pub fn stage_seconds(&self, model: Option<&str>, gpus: u32) -> StageSeconds {
         let rows = model.and_then(|model| self.by_model.get(model));

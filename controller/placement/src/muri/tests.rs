@@ -47,50 +47,52 @@ fn request(job: u32, gpus: u32, seconds: f64, model: &str) -> PlacementRequest {
     }
 }
 
-fn board(hosts: usize) -> ClusterJobs {
+fn cluster_jobs(hosts: usize) -> ClusterJobs {
     let host = ClusterHost { gpus: 8, leaf: 0, kind: 0 };
     ClusterJobs::new(GpuCluster { hosts: vec![host; hosts], kinds: vec!["GPU".to_owned()] })
 }
 
-fn round(policy: &mut MuriPolicy, board: &mut ClusterJobs) -> usize {
-    let decisions = policy.make_decisions(&board.state_at(0.0));
+fn round(policy: &mut MuriPolicy, cluster_jobs: &mut ClusterJobs) -> usize {
+    let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
     for decision in &decisions {
-        board.apply_decision(decision).unwrap();
+        cluster_jobs.apply_decision(decision).unwrap();
     }
     decisions.len()
 }
 
 #[test]
 fn nobody_shares_while_there_is_room() {
-    let (mut policy, mut board) = (MuriPolicy::new(StageTable::from_published()), board(2));
+    let (mut policy, mut cluster_jobs) =
+        (MuriPolicy::new(StageTable::from_published()), cluster_jobs(2));
     for job in 0..2 {
-        board.submit_job(request(job, 8, 10.0, "a2c")).unwrap();
+        cluster_jobs.submit_job(request(job, 8, 10.0, "a2c")).unwrap();
     }
-    board.submit_job(request(9, 17, 10.0, "a2c")).unwrap();
-    assert_eq!(round(&mut policy, &mut board), 3);
-    assert!(board.state_at(0.0).running.iter().all(|job| job.group.is_none()));
-    assert_eq!(board.state_at(0.0).waiting, []);
-    assert_eq!(round(&mut policy, &mut board), 0);
+    cluster_jobs.submit_job(request(9, 17, 10.0, "a2c")).unwrap();
+    assert_eq!(round(&mut policy, &mut cluster_jobs), 3);
+    assert!(cluster_jobs.state_at(0.0).running.iter().all(|job| job.group.is_none()));
+    assert_eq!(cluster_jobs.state_at(0.0).waiting, []);
+    assert_eq!(round(&mut policy, &mut cluster_jobs), 0);
 }
 
 #[test]
 fn a_full_host_is_shared_by_those_who_need_different_things() {
-    let (mut policy, mut board) = (MuriPolicy::new(StageTable::from_published()), board(1));
+    let (mut policy, mut cluster_jobs) =
+        (MuriPolicy::new(StageTable::from_published()), cluster_jobs(1));
     // On 8 GPUs: a2c is on the CPU for 502 of 516 ms, gpt2 on the GPU for 419 of 469.
     for (job, model) in [(0, "a2c"), (1, "gpt2"), (2, "a2c"), (3, "gpt2"), (4, "a2c")] {
-        board.submit_job(request(job, 8, 10.0 + f64::from(job), model)).unwrap();
+        cluster_jobs.submit_job(request(job, 8, 10.0 + f64::from(job), model)).unwrap();
     }
-    round(&mut policy, &mut board);
-    let state = board.state_at(0.0);
+    round(&mut policy, &mut cluster_jobs);
+    let state = cluster_jobs.state_at(0.0);
     assert!(state.running.len() >= 2, "{:?}", state.running);
     let models: BTreeSet<_> = state.running.iter().map(|job| &job.request.model).collect();
     assert_eq!(models.len(), 2);
     assert!(state.running.iter().all(|job| job.group == Some(0)));
-    assert_eq!(round(&mut policy, &mut board), 0);
-    // Whoever ends leaves the others together; the next round may group anew.
-    board.finish_job(0).unwrap();
-    round(&mut policy, &mut board);
-    assert_eq!(board.state_at(0.0).free_gpus().total_free(), 0);
+    assert_eq!(round(&mut policy, &mut cluster_jobs), 0);
+    // The other jobs of a group stay together when one ends; the next round may group anew.
+    cluster_jobs.finish_job(0).unwrap();
+    round(&mut policy, &mut cluster_jobs);
+    assert_eq!(cluster_jobs.state_at(0.0).free_gpus().total_free(), 0);
 }
 
 #[test]

@@ -25,17 +25,18 @@ pub enum PlacementRule {
 /// `p_j` of every job, from the servers that each is on: the most rings that leave any of them; 0
 /// for a job on one server, whose ring does not leave it.
 pub fn ring_contention(jobs: &[&[usize]]) -> Vec<u32> {
-    let rings = || jobs.iter().filter(|on| on.len() > 1).copied().flatten();
-    let servers = rings().max().map_or(0, |last| last + 1);
+    let rings = jobs.iter().filter(|on| on.len() > 1).copied().flatten();
+    let servers = rings.clone().max().map_or(0, |last| last + 1);
     let mut leaving = vec![0_u32; servers];
-    for server in rings() {
+    for server in rings {
         leaving[*server] += 1;
     }
-    let most = |on: &&[usize]| match on {
-        [] | [_] => 0,
-        on => on.iter().map(|server| leaving[*server]).max().unwrap_or(0),
-    };
-    jobs.iter().map(most).collect()
+    jobs.iter()
+        .map(|on| match on {
+            [] | [_] => 0,
+            on => on.iter().map(|server| leaving[*server]).max().unwrap_or(0),
+        })
+        .collect()
 }
 
 /// A GPU by server and position.
@@ -98,26 +99,28 @@ fn placement_order(problem: &PlacementProblem, rule: &PlacementRule) -> Vec<usiz
 
 impl<'a> PlacementRun<'a> {
     fn new(problem: &'a PlacementProblem) -> Self {
-        let gpus = |count: &u32| *count as usize;
-        let servers = || problem.servers.iter().map(gpus);
+        let servers = problem.servers.iter();
         let mut placing = Self {
             problem,
-            load: servers().map(|gpus| vec![0.0; gpus]).collect(),
-            busy: servers().map(|gpus| vec![false; gpus]).collect(),
+            load: servers.clone().map(|gpus| vec![0.0; *gpus as usize]).collect(),
+            busy: servers.map(|gpus| vec![false; *gpus as usize]).collect(),
             runs: Vec::new(),
             now: 0,
             placed: vec![None; problem.jobs.len()],
             makespan: 0,
         };
         for (job, on) in &problem.running {
-            let first_free = |(server, count): (usize, &u32)| {
-                let idle =
-                    (0..placing.busy[server].len()).filter(|gpu| !placing.busy[server][*gpu]);
-                let taken: Vec<GpuPosition> =
-                    idle.take(*count as usize).map(|gpu| (server, gpu)).collect();
-                taken
-            };
-            let gpus = on.iter().enumerate().flat_map(first_free).collect();
+            let gpus = on
+                .iter()
+                .enumerate()
+                .flat_map(|(server, count)| {
+                    let idle =
+                        (0..placing.busy[server].len()).filter(|gpu| !placing.busy[server][*gpu]);
+                    let taken: Vec<GpuPosition> =
+                        idle.take(*count as usize).map(|gpu| (server, gpu)).collect();
+                    taken
+                })
+                .collect();
             placing.start_job(None, job, gpus);
         }
         placing.set_rates();
@@ -191,11 +194,12 @@ impl<'a> PlacementRun<'a> {
     /// Idle GPUs that may take the job within the bound, by server and position.
     fn idle_gpus(&self, job: &RingJob, theta: f64) -> Vec<GpuPosition> {
         let more = self.estimated_load(job);
-        let gpus = self.busy.iter().enumerate();
-        let gpus = gpus.flat_map(|(server, gpus)| (0..gpus.len()).map(move |gpu| (server, gpu)));
-        let admissible =
-            |gpu: &GpuPosition| !self.busy[gpu.0][gpu.1] && self.load_of(*gpu) + more <= theta;
-        gpus.filter(admissible).collect()
+        let gpus = self
+            .busy
+            .iter()
+            .enumerate()
+            .flat_map(|(server, gpus)| (0..gpus.len()).map(move |gpu| (server, gpu)));
+        gpus.filter(|gpu| !self.busy[gpu.0][gpu.1] && self.load_of(*gpu) + more <= theta).collect()
     }
 
     /// FA-FFP: the least load first, of equal ones those on servers that have jobs.
@@ -210,12 +214,8 @@ impl<'a> PlacementRun<'a> {
 
     /// LBSGF: the shortest run of servers, by mean load, that has enough GPUs, busy ones counted.
     fn least_busy_servers(&self, job: &RingJob) -> Vec<usize> {
-        let mean = |server: usize| {
-            let loads = &self.load[server];
-            loads.iter().sum::<f64>() / loads.len().max(1) as f64
-        };
         let mut servers: Vec<usize> = (0..self.load.len()).collect();
-        servers.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
+        servers.sort_by(|a, b| self.mean_load(*a).total_cmp(&self.mean_load(*b)));
         let wanted = self.problem.server_slack * f64::from(job.gpus);
         let mut gpus = 0.0;
         let needed = servers.iter().take_while(|server| {
@@ -226,6 +226,11 @@ impl<'a> PlacementRun<'a> {
         let count = needed.count();
         servers.truncate(count);
         servers
+    }
+
+    fn mean_load(&self, server: usize) -> f64 {
+        let loads = &self.load[server];
+        loads.iter().sum::<f64>() / loads.len().max(1) as f64
     }
 
     fn load_of(&self, (server, gpu): GpuPosition) -> f64 {
@@ -262,7 +267,7 @@ impl<'a> PlacementRun<'a> {
         });
     }
 
-    /// What everybody's rate is while nobody comes or goes.
+    /// Sets the rates of all jobs, which hold until the next start or exit.
     fn set_rates(&mut self) {
         let on: Vec<&[usize]> = self.runs.iter().map(|run| &run.servers[..]).collect();
         let contention = ring_contention(&on);
@@ -274,8 +279,8 @@ impl<'a> PlacementRun<'a> {
 
     /// Time passes until the next job ends; false if none does within the horizon.
     fn advance_to_exit(&mut self) -> bool {
-        let slots = self.runs.iter().map(|run| (run.left / run.rate).ceil());
-        let slots = slots.fold(f64::INFINITY, f64::min);
+        let slots =
+            self.runs.iter().map(|run| (run.left / run.rate).ceil()).fold(f64::INFINITY, f64::min);
         let remaining = (self.problem.horizon - self.now) as f64;
         // A rate of 0 makes infinity, 0 iterations at rate 0 no number.
         if slots.is_nan() || slots > remaining {

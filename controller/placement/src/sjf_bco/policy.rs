@@ -1,5 +1,5 @@
 //! SJF-BCO for jobs that come over time: the offline search over those that wait, again whenever
-//! somebody comes or goes.
+//! a job arrives or ends.
 //!
 //! The paper's jobs are all there at the start. Here the jobs that run keep their GPUs and their
 //! load; those that wait are scheduled as in the paper, and what the schedule begins at once
@@ -24,7 +24,7 @@ const SLOT_SECONDS: f64 = 60.0;
 /// Jobs that are searched at once, the smallest first; those behind them wait.
 const AT_ONCE: usize = 32;
 
-/// The policy.
+/// SJF-BCO for jobs that arrive over time.
 #[derive(Clone, Debug)]
 pub struct SjfBcoPolicy {
     models: ModelTable,
@@ -32,7 +32,7 @@ pub struct SjfBcoPolicy {
 }
 
 impl SjfBcoPolicy {
-    /// The policy, with what it is to believe of models, and the speed of a NIC in bytes per
+    /// The policy for a table of models and the speed of a NIC in bytes per
     /// second.
     ///
     /// The paper gives no constants; assumed are: within a server ten times the speed of the NIC,
@@ -73,26 +73,24 @@ impl SjfBcoPolicy {
         state: &ClusterState<'_>,
         waiting: &[&PlacementRequest],
     ) -> PlacementProblem {
-        let hosts = state.cluster.hosts.len();
-        let running = |running: &RunningJob| {
-            let mut on = vec![0; hosts];
-            for (host, gpus) in &running.gpus {
-                on[host.index()] = *gpus;
-            }
-            (self.ring_job(&running.request), on)
-        };
         let jobs: Vec<RingJob> = waiting.iter().map(|request| self.ring_job(request)).collect();
-        let running: Vec<_> = state.running.iter().map(running).collect();
-        // Everybody after everybody else, each as slow as it can be.
+        let hosts = state.cluster.hosts.len();
+        let running: Vec<_> = state
+            .running
+            .iter()
+            .map(|running| (self.ring_job(&running.request), gpus_by_server(running, hosts)))
+            .collect();
+        // Upper bound: all jobs one after the other, each as slow as possible.
         let most_gpus = state.cluster.hosts.iter().map(|host| host.gpus).max().unwrap_or(1);
         let all = jobs.iter().chain(running.iter().map(|(job, _)| job));
-        let worst = |job: &RingJob| {
-            let iteration = self.constants.worst_iteration(job, most_gpus);
-            (job.iterations as f64 * iteration).ceil() + 1.0
-        };
         PlacementProblem {
             servers: state.cluster.hosts.iter().map(|host| host.gpus).collect(),
-            horizon: all.map(worst).sum::<f64>() as u64,
+            horizon: all
+                .map(|job| {
+                    let iteration = self.constants.worst_iteration(job, most_gpus);
+                    (job.iterations as f64 * iteration).ceil() + 1.0
+                })
+                .sum::<f64>() as u64,
             jobs,
             running,
             communication: self.constants,
@@ -100,6 +98,15 @@ impl SjfBcoPolicy {
             server_slack: 1.0,
         }
     }
+}
+
+/// GPUs of a running job on each of `servers`.
+fn gpus_by_server(running: &RunningJob, servers: usize) -> Vec<u32> {
+    let mut gpus_by_server = vec![0; servers];
+    for (host, gpus) in &running.gpus {
+        gpus_by_server[host.index()] = *gpus;
+    }
+    gpus_by_server
 }
 
 impl PlacementPolicy for SjfBcoPolicy {

@@ -103,7 +103,7 @@ fn the_smallest_feasible_bound_and_the_printed_search() {
 }
 
 #[test]
-fn what_cannot_be_placed_is_told() {
+fn jobs_without_room_are_reported() {
     assert_eq!(find_schedule(&problem(&[4], &[(5, 1)]), BoundSearch::Feasible), None);
     // 90 iterations a slot at most.
     assert_eq!(find_schedule(&problem(&[4], &[(1, 90 * 201)]), BoundSearch::Feasible), None);
@@ -127,7 +127,7 @@ fn jobs_that_run_are_waited_for() {
 }
 
 proptest! {
-    /// No GPU has two jobs at once, everybody gets what it asks for, loads stay within the bound.
+    /// No GPU has two jobs at once, every job gets its GPUs, loads stay within the bound.
     #[test]
     fn schedules_are_sound(
         jobs in proptest::collection::vec((1..5_u32, 1..2000_u64), 1..12), seed in 0..99_u64,
@@ -145,7 +145,8 @@ proptest! {
                     let there = placed.iter().filter(|other| {
                         other.start <= one.start && one.start < other.end
                     });
-                    prop_assert!(there.map(|other| other.gpus_by_server[server]).sum::<u32>() <= *gpus);
+                    let used: u32 = there.map(|other| other.gpus_by_server[server]).sum();
+                    prop_assert!(used <= *gpus);
                 }
             }
             let last = placed.iter().map(|placed| placed.end).max().unwrap_or(0);

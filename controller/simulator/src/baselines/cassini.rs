@@ -1,6 +1,6 @@
 //! CASSINI (Rajasekaran, Ghobadi and Akella, "CASSINI: Network-Aware Job Scheduling in Machine
 //! Learning Clusters", NSDI 2024): jobs that share a link are shifted in time so that one computes
-//! while the other communicates. One class.
+//! while the other communicates. One level.
 //!
 //! Each link with two or more jobs has a [`circle`]: the rotations of its jobs with the best
 //! compatibility score are time shifts on that link. The [`affinity`] graph of jobs and links makes
@@ -10,7 +10,7 @@
 //! Left open there or different here, and chosen:
 //!
 //! * The paper ranks placements and discards those whose affinity graph has a loop. Here the
-//!   placement is given. Links with the same jobs become one vertex (the most contended speaks for
+//!   placement is given. Links with the same jobs become one vertex (the most contended represents
 //!   them); of the others, one that would close a loop is left out of the graph, the least
 //!   contended first. That is kinder to CASSINI than giving no shift at all.
 //! * A job's bandwidth on a link while it communicates is `M_{j,e} / t_j`, its rate alone.
@@ -44,7 +44,7 @@ const FULL_SCORE: f64 = 1.0 - 1e-4;
 /// Shares that fill a link, and a little for rounding.
 const LINK_FULL: f64 = 1.0 + 1e-9;
 
-/// ECMP's paths, one class, and a start shift for every job.
+/// ECMP's paths, one level, and a start shift for every job.
 pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     let paths = ecmp::hash_paths(input, routes);
     let demands = LinkDemand::for_jobs(input, &paths);
@@ -76,8 +76,12 @@ struct LinkCompatibility {
 
 impl LinkCompatibility {
     fn new(input: &PlanInput, demands: &[LinkDemand], jobs: Vec<usize>, link: LinkId) -> Self {
-        let pattern = |job: &usize| traffic_pattern(&input.jobs[*job], &demands[*job], link);
-        let circle = UnifiedCircle::new(&jobs.iter().map(pattern).collect::<Vec<_>>());
+        let circle = UnifiedCircle::new(
+            &jobs
+                .iter()
+                .map(|job| traffic_pattern(&input.jobs[*job], &demands[*job], link))
+                .collect::<Vec<_>>(),
+        );
         let fit = circle.find_best_fit();
         Self {
             link,
@@ -91,6 +95,12 @@ impl LinkCompatibility {
         }
     }
 
+    /// The period of `job` on this link; none if it does not use the link.
+    fn period_of(&self, job: usize) -> Option<f64> {
+        let place = self.shared.jobs.iter().position(|other| *other == job)?;
+        Some(self.periods[place])
+    }
+
     fn is_fully_compatible(&self) -> bool {
         self.score >= FULL_SCORE
     }
@@ -99,8 +109,8 @@ impl LinkCompatibility {
 /// What `job` does on `link` in an iteration alone.
 fn traffic_pattern(job: &Job, demand: &LinkDemand, link: LinkId) -> TrafficPattern {
     let seconds = demand.bottleneck_seconds();
-    let on_link = demand.links.iter().find(|(other, _)| *other == link);
-    let on_link = on_link.map_or(0.0, |(_, seconds)| *seconds);
+    let on_link =
+        demand.links.iter().find(|(other, _)| *other == link).map_or(0.0, |(_, seconds)| *seconds);
     TrafficPattern {
         iteration_seconds: job.iteration_seconds(seconds),
         communication_from_seconds: job.overlap_from * job.compute_seconds,
@@ -128,8 +138,7 @@ fn contended_links(demands: &[LinkDemand]) -> BTreeMap<Vec<usize>, LinkId> {
             *most = (link, sum);
         }
     }
-    let sets = sets.into_iter();
-    sets.map(|(jobs, (link, _))| (jobs, link)).collect()
+    sets.into_iter().map(|(jobs, (link, _))| (jobs, link)).collect()
 }
 
 /// Periods by job.
@@ -145,25 +154,22 @@ fn job_periods(
     demands: &[LinkDemand],
     fitted: &[LinkCompatibility],
 ) -> JobPeriods {
-    let alone = |job: usize| input.jobs[job].iteration_seconds(demands[job].bottleneck_seconds());
-    let of_job = |job: usize| -> Vec<(f64, bool)> {
-        let place = |f: &LinkCompatibility| f.shared.jobs.iter().position(|other| *other == job);
-        let shared = fitted.iter();
-        shared.filter_map(|f| Some((f.periods[place(f)?], f.is_fully_compatible()))).collect()
-    };
     let jobs = 0..input.jobs.len();
-    let (cycle, held) = jobs
+    let (cycle, grid) = jobs
         .map(|job| {
-            let shared = of_job(job);
-            let longest = shared.iter().map(|(period, _)| *period);
-            let longest = longest.fold(alone(job), f64::max);
+            let shared: Vec<(f64, bool)> = fitted
+                .iter()
+                .filter_map(|link| Some((link.period_of(job)?, link.is_fully_compatible())))
+                .collect();
+            let alone = input.jobs[job].iteration_seconds(demands[job].bottleneck_seconds());
+            let longest = shared.iter().map(|(period, _)| *period).fold(alone, f64::max);
             let shortest = shared.iter().map(|(period, _)| *period);
             let agree = shortest.fold(longest, f64::min) >= longest * (1.0 - DRIFT_MAX / 10.0);
             let keeps = !shared.is_empty() && agree && shared.iter().all(|(_, is_full)| *is_full);
             (longest, keeps.then_some(longest))
         })
         .unzip();
-    JobPeriods { cycle, grid: held }
+    JobPeriods { cycle, grid }
 }
 
 fn report_findings(

@@ -1,5 +1,5 @@
 //! ECMP, that is no scheduler: every switch sends a flow by a hash of its five-tuple (RFC 2992),
-//! and there is one class.
+//! and there is one level.
 //!
 //! The hash: CRC-32 (IEEE 802.3) of source address, destination address, protocol 17, UDP source
 //! port and destination port 4791 (RoCEv2), in network byte order; every switch folds its device id
@@ -17,16 +17,16 @@ use crate::schedule::Schedule;
 const PROTOCOL: u8 = 17;
 const ROCE_V2_PORT: u16 = 4791;
 
-/// Paths by hash, one class.
+/// Paths by hash, one level.
 pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     Schedule::from_levels(&vec![0; input.jobs.len()], hash_paths(input, routes))
 }
 
 /// The path of every flow by job, as the hash has it; empty where there is none.
 pub fn hash_paths(input: &PlanInput, routes: &EqualCostRoutes) -> Vec<Vec<Vec<LinkId>>> {
-    let path = |flow: &Flow| hash_path(&input.fabric, routes, flow);
     let jobs = input.jobs.iter();
-    jobs.map(|job| job.flows.iter().map(path).collect()).collect()
+    jobs.map(|job| job.flows.iter().map(|flow| hash_path(&input.fabric, routes, flow)).collect())
+        .collect()
 }
 
 /// Which of `count` equal ways a flow takes at the leaf that it comes from.
@@ -59,6 +59,7 @@ fn five_tuple_hash(fabric: &Fabric, flow: &Flow) -> u32 {
 
 /// The next hop of `count` that a switch takes for a flow.
 fn choose_next_hop(flow_hash: u32, device_id: u64, count: usize) -> usize {
+    // The device id goes to the upper half and the CRC to the lower, so that they cannot cancel.
     let mut hash = (device_id << 32) ^ (device_id >> 32) ^ u64::from(flow_hash);
     for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
         hash = (hash ^ (hash >> 33)).wrapping_mul(factor);

@@ -15,8 +15,8 @@
 //!
 //! Left open there and chosen here: the paper has a big switch, whose only links are the ports of
 //! hosts; here every directed link of the fabric is one. Ties: the lower link, then the coflow that
-//! came later goes last. A coflow without demand comes first, as it delays nobody. Paths are
-//! ECMP's. On switches with `K` classes the first `K - 1` coflows have one each and the rest share
+//! came later goes last. A coflow without demand comes first, as it delays no other. Paths are
+//! ECMP's. On switches with `K` levels the first `K - 1` coflows have one each and the rest share
 //! the lowest (its section 4.3). Order is by one iteration and never changes, as every iteration of
 //! a job is the same coflow.
 
@@ -30,7 +30,7 @@ use crate::demand::LinkDemand;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 
-/// ECMP's paths, and classes by the order of BSSI.
+/// ECMP's paths, and levels by the order of BSSI.
 pub fn schedule_jobs(input: &PlanInput, policy: &Policy, routes: &EqualCostRoutes) -> Schedule {
     let paths = ecmp::hash_paths(input, routes);
     let order = order_coflows(&LinkDemand::for_jobs(input, &paths));
@@ -87,8 +87,10 @@ impl<'a> BssiState<'a> {
 
     /// The link with the largest demand left; none when every coflow is ordered.
     fn find_bottleneck(&self) -> Option<LinkId> {
-        let total = |link: LinkId| self.unordered_on(link).map(|(_, seconds)| seconds).sum::<f64>();
-        let totals = self.on_link.keys().map(|link| (*link, total(*link)));
+        let totals = self
+            .on_link
+            .keys()
+            .map(|link| (*link, self.unordered_on(*link).map(|(_, seconds)| seconds).sum::<f64>()));
         let largest = totals
             .filter(|(_, sum)| *sum > 0.0)
             .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));

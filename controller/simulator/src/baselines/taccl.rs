@@ -12,9 +12,9 @@
 //!
 //! Left open there and chosen here: the distance of a job is the number of links of its longest
 //! path; jobs of equal distance keep the order in which they came; the sorted list is split evenly
-//! into the classes of the switches.
+//! into the levels of the switches.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use planner::{Flow, Job, PlanInput, Policy, compression};
 use topology::{Fabric, LinkId, SwitchId};
@@ -34,14 +34,14 @@ pub enum LoadVisibility {
     OtherJobs,
 }
 
-/// Paths over the least congested links, and classes by distance.
+/// Paths over the least congested links, and levels by distance.
 pub fn schedule_jobs(
     input: &PlanInput,
     policy: &Policy,
     routes: &EqualCostRoutes,
-    sight: LoadVisibility,
+    visibility: LoadVisibility,
 ) -> Schedule {
-    let paths = choose_paths(input, routes, sight);
+    let paths = choose_paths(input, routes, visibility);
     Schedule::from_levels(&assign_levels(&order_jobs(&paths), policy), paths)
 }
 
@@ -52,9 +52,11 @@ pub fn assign_levels(order: &[usize], policy: &Policy) -> Vec<u32> {
 
 /// Jobs by descending distance; `paths` by job, then by flow.
 pub fn order_jobs(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
-    let distance = |job: usize| paths[job].iter().map(Vec::len).max().unwrap_or(0);
     let mut order: Vec<usize> = (0..paths.len()).collect();
-    order.sort_by_key(|job| (std::cmp::Reverse(distance(*job)), *job));
+    order.sort_by_key(|job| {
+        let distance = paths[*job].iter().map(Vec::len).max().unwrap_or(0);
+        (Reverse(distance), *job)
+    });
     order
 }
 
@@ -63,11 +65,11 @@ pub fn order_jobs(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
 pub fn choose_paths(
     input: &PlanInput,
     routes: &EqualCostRoutes,
-    sight: LoadVisibility,
+    visibility: LoadVisibility,
 ) -> Vec<Vec<Vec<LinkId>>> {
     let mut loads = LinkLoads { fabric: &input.fabric, busy: vec![0; input.fabric.links().len()] };
     let jobs = input.jobs.iter();
-    jobs.map(|job| loads.route_job(job, routes, sight)).collect()
+    jobs.map(|job| loads.route_job(job, routes, visibility)).collect()
 }
 
 /// Units of load in all of a link's time.
@@ -85,7 +87,7 @@ impl LinkLoads<'_> {
         &mut self,
         job: &Job,
         routes: &EqualCostRoutes,
-        sight: LoadVisibility,
+        visibility: LoadVisibility,
     ) -> Vec<Vec<LinkId>> {
         let seconds = job.iteration_seconds(host_seconds(self.fabric, job));
         let rate = |flow: &Flow| {
@@ -93,13 +95,13 @@ impl LinkLoads<'_> {
         };
         let mut paths = Vec::with_capacity(job.flows.len());
         for flow in &job.flows {
-            let path = self.least_congested_path(flow, rate(flow), routes, sight);
-            if sight == LoadVisibility::AllFlows {
+            let path = self.least_congested_path(flow, rate(flow), routes, visibility);
+            if visibility == LoadVisibility::AllFlows {
                 self.add_path(&path, rate(flow));
             }
             paths.push(path);
         }
-        if sight == LoadVisibility::OtherJobs {
+        if visibility == LoadVisibility::OtherJobs {
             for (flow, path) in job.flows.iter().zip(&paths) {
                 self.add_path(path, rate(flow));
             }
@@ -120,12 +122,11 @@ impl LinkLoads<'_> {
         flow: &Flow,
         rate: f64,
         routes: &EqualCostRoutes,
-        sight: LoadVisibility,
+        visibility: LoadVisibility,
     ) -> Vec<LinkId> {
         let from = self.fabric.leaf_of(flow.src);
         let largest = routes.fold_backwards(flow, 0, |behind| {
-            let loads = behind.iter();
-            let loads = loads.map(|(link, rest)| self.load_with(*link, rate).max(*rest));
+            let loads = behind.iter().map(|(link, rest)| self.load_with(*link, rate).max(*rest));
             loads.min().unwrap_or(u64::MAX)
         });
         let limit = largest.get(&from).copied().unwrap_or(u64::MAX);
@@ -136,7 +137,7 @@ impl LinkLoads<'_> {
             rests.fold(OnwardPaths::NONE, OnwardPaths::merge_best)
         });
         let rest = |switch: SwitchId| rests.get(&switch).copied().unwrap_or(OnwardPaths::NONE);
-        let mut before = match sight {
+        let mut before = match visibility {
             LoadVisibility::AllFlows => 0,
             LoadVisibility::OtherJobs => ecmp::choose_at_leaf(self.fabric, flow, rest(from).count),
         };
@@ -195,12 +196,11 @@ impl OnwardPaths {
 
 /// Seconds of an iteration at the tightest host link, which no path can change.
 fn host_seconds(fabric: &Fabric, job: &Job) -> f64 {
-    let ends = |flow: &Flow| {
-        let (up, down) = (fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink);
-        vec![up, down.reverse()]
-    };
-    let ends: Vec<Vec<LinkId>> = job.flows.iter().map(ends).collect();
-    LinkDemand::new(fabric, job, &ends).bottleneck_seconds()
+    let flows = job.flows.iter();
+    let host_links: Vec<Vec<LinkId>> = flows
+        .map(|flow| vec![fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink.reverse()])
+        .collect();
+    LinkDemand::new(fabric, job, &host_links).bottleneck_seconds()
 }
 
 #[cfg(test)]

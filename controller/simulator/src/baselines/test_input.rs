@@ -28,13 +28,6 @@ impl TestInput {
             let host = self.fabric.host_named(host).unwrap();
             self.fabric.nic_of(host, 0).unwrap()
         };
-        let port = |index: usize| 50_000 + (self.jobs.len() * 16 + index) as u16;
-        let flow = |(index, (src, dst)): (usize, &(&str, &str))| Flow {
-            src: nic(src),
-            dst: nic(dst),
-            bytes: 12.5e9,
-            udp_src_port: port(index),
-        };
         let hosts = flows.iter().flat_map(|(src, dst)| [*src, *dst]);
         let job = Job {
             id: JobId::from(id),
@@ -45,7 +38,16 @@ impl TestInput {
             compute_seconds: 1.0,
             overlap_from: 1.0,
             recent_slowdown: 0.0,
-            flows: flows.iter().enumerate().map(flow).collect(),
+            flows: flows
+                .iter()
+                .enumerate()
+                .map(|(index, (src, dst))| Flow {
+                    src: nic(src),
+                    dst: nic(dst),
+                    bytes: 12.5e9,
+                    udp_src_port: 50_000 + (self.jobs.len() * 16 + index) as u16,
+                })
+                .collect(),
         };
         self.jobs.push(job);
         self
@@ -57,11 +59,15 @@ impl TestInput {
 
     /// The spine that each path passes, `-` where it passes none.
     pub(crate) fn spine_names(&self, paths: &[Vec<LinkId>]) -> Vec<&str> {
-        let via = |path: &Vec<LinkId>| {
-            let switch = path.get(1).and_then(|link| self.fabric.switch_after(*link));
-            let switch = switch.filter(|_| path.len() > 2);
-            switch.map_or("-", |switch| self.fabric.switch(switch).name.as_str())
-        };
-        paths.iter().map(via).collect()
+        paths
+            .iter()
+            .map(|path| {
+                let switch = path
+                    .get(1)
+                    .and_then(|link| self.fabric.switch_after(*link))
+                    .filter(|_| path.len() > 2);
+                switch.map_or("-", |switch| self.fabric.switch(switch).name.as_str())
+            })
+            .collect()
     }
 }

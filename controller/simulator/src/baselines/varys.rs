@@ -11,8 +11,8 @@
 //! remaining bytes over `Gamma`, so that all flows of a coflow end together) and gives what is left
 //! over to the next ones.
 //!
-//! Left open there and chosen here, as the Crux paper does to compare: switches serve classes, so
-//! the sorted list is split evenly into `K`, and inside a class rates are max-min fair instead of
+//! Left open there and chosen here, as the Crux paper does to compare: switches serve levels, so
+//! the sorted list is split evenly into `K`, and inside a level rates are max-min fair instead of
 //! MADD. A job's iterations are equal coflows, so `Gamma` is that of a whole iteration on idle
 //! links and the order never changes. Ties: the job that came first. Paths are ECMP's.
 
@@ -23,7 +23,7 @@ use crate::demand::LinkDemand;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 
-/// ECMP's paths, and classes by ascending `Gamma`.
+/// ECMP's paths, and levels by ascending `Gamma`.
 pub fn schedule_jobs(input: &PlanInput, policy: &Policy, routes: &EqualCostRoutes) -> Schedule {
     let paths = ecmp::hash_paths(input, routes);
     let order = order_coflows(&LinkDemand::for_jobs(input, &paths));

@@ -7,7 +7,7 @@
 //! * 3 to 5 hosts on every leaf, one NIC of 200 Gb/s each, uplinks of the same speed: two flows on
 //!   one uplink contend.
 //! * Every job is a ring all-reduce over whole hosts, at least two, spread over two leaves or, one
-//!   time in four, three: a job on one leaf would contend with nobody.
+//!   time in four, three: a job on one leaf would contend with no other.
 //! * Computation is that of a built-in profile, drawn for every job, and scaled by 0.7..1.4, as a
 //!   batch size does; communication may begin after 0.5..1 of it.
 //! * A ring's communication takes 0.2..0.9 of the computation when alone. Published volumes would
@@ -122,12 +122,6 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
     let bytes = compute_seconds * random.random_range(0.2..0.9) * GBPS * 1e9 / 8.0;
     let nic = |host: HostId| fabric.host(host).nics[0];
     let next = hosts.iter().cycle().skip(1);
-    let flow = |(position, (src, dst)): (usize, (&HostId, &HostId))| Flow {
-        src: nic(*src),
-        dst: nic(*dst),
-        bytes,
-        udp_src_port: 0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
-    };
     Job {
         id: JobId::from(format!("j{number}").as_str()),
         tenant: None,
@@ -137,6 +131,16 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
         compute_seconds,
         overlap_from: random.random_range(0.5..1.0),
         recent_slowdown: 0.0,
-        flows: hosts.iter().zip(next).enumerate().map(flow).collect(),
+        flows: hosts
+            .iter()
+            .zip(next)
+            .enumerate()
+            .map(|(position, (src, dst))| Flow {
+                src: nic(*src),
+                dst: nic(*dst),
+                bytes,
+                udp_src_port: 0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
+            })
+            .collect(),
     }
 }

@@ -19,7 +19,7 @@ const ROUNDS: usize = 8;
 /// A job that computes less counts as if it computed so much, so that its slowdown is a number.
 const MIN_SHARE: f64 = 1e-3;
 
-/// Who plans.
+/// The planner under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FairPlanner {
@@ -41,7 +41,7 @@ pub struct FairnessOutcome {
 /// A point of the curve: one weight of fairness on all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FairnessPoint {
-    /// Who plans.
+    /// The planner under test.
     pub planner: FairPlanner,
     /// `f`, 0..=1.
     pub fairness: f64,
@@ -77,32 +77,34 @@ pub fn measure_fairness(
     planner: FairPlanner,
     weights: &[f64],
 ) -> Vec<FairnessOutcome> {
-    let court = OptimumSearch::new(&case.input, case.seed ^ (u64::from(case.number) << 32));
+    let search = OptimumSearch::new(&case.input, case.seed ^ (u64::from(case.number) << 32));
     let alone = isolated_shares(&case.input);
-    let of = |weight: &f64| {
-        let policy = Policy {
-            fairness: *weight,
-            ..match planner {
-                FairPlanner::Crux => product_policy(),
-                FairPlanner::WithoutSearch => policy_without_search(),
-            }
-        };
-        alternate_rounds(case, &policy, &court, &alone)
-    };
-    weights.iter().map(of).collect()
+    weights
+        .iter()
+        .map(|weight| {
+            let policy = Policy {
+                fairness: *weight,
+                ..match planner {
+                    FairPlanner::Crux => product_policy(),
+                    FairPlanner::WithoutSearch => policy_without_search(),
+                }
+            };
+            alternate_rounds(case, &policy, &search, &alone)
+        })
+        .collect()
 }
 
 fn alternate_rounds(
     case: &BenchmarkCase,
     policy: &Policy,
-    court: &OptimumSearch<'_>,
+    search: &OptimumSearch<'_>,
     alone: &[f64],
 ) -> FairnessOutcome {
     let mut input = case.input.clone();
     let mut busy = vec![0.0; alone.len()];
     for _ in 0..ROUNDS {
         let (paths, levels) = plan_candidate(&input, policy);
-        let shares = court.compute_shares(&paths, &levels);
+        let shares = search.compute_shares(&paths, &levels);
         for (job, share) in shares.into_iter().enumerate() {
             busy[job] += share / ROUNDS as f64;
             // Half of what is recent is the last turn, as in a moving mean of telemetry.
@@ -113,8 +115,7 @@ fn alternate_rounds(
     }
     let gpus: Vec<f64> = input.jobs.iter().map(|j| f64::from(j.gpu_count())).collect();
     let computing = busy.iter().zip(&gpus).map(|(busy, gpus)| busy * gpus);
-    let slowdowns = busy.iter().zip(alone);
-    let slowdowns = slowdowns.map(|(busy, alone)| alone / busy.max(MIN_SHARE));
+    let slowdowns = busy.iter().zip(alone).map(|(busy, alone)| alone / busy.max(MIN_SHARE));
     FairnessOutcome {
         utilization: computing.sum::<f64>() / gpus.iter().sum::<f64>(),
         worst_slowdown: slowdowns.fold(1.0, f64::max),

@@ -12,7 +12,7 @@ use planner::PlanInput;
 use planner::search::contention_group::ContentionGroup;
 
 use super::case::CASE_LEVELS;
-use super::evaluation::{DecisionEvaluator, EvaluationLength};
+use super::evaluation::{DecisionEvaluator, EvaluationLength, member_levels};
 use super::segment_choices::{JobPaths, SegmentChoices};
 
 /// Combinations of paths that are tried at most; of more, evenly spread ones are.
@@ -21,7 +21,7 @@ const COMBINATIONS: u64 = 4096;
 /// Combinations of paths on which every assignment is tried.
 const THOROUGH: usize = 20;
 
-/// Decisions that are judged with middle, and then with full precision.
+/// Decisions that are evaluated with middle, and then with full precision.
 const MIDDLE: usize = 48;
 const FULL: usize = 12;
 
@@ -39,7 +39,7 @@ pub(super) struct EvaluatedDecision {
 /// Paths and levels.
 pub(super) type CandidateDecision = (JobPaths, Vec<u8>);
 
-/// The judges of a case, by precision, and what they decide together.
+/// The evaluators of a case, by precision.
 #[derive(Debug)]
 pub(super) struct OptimumSearch<'a> {
     input: &'a PlanInput,
@@ -51,15 +51,15 @@ pub(super) struct OptimumSearch<'a> {
 impl<'a> OptimumSearch<'a> {
     /// The court on `input`; `seed` draws when jobs start.
     pub(super) fn new(input: &'a PlanInput, seed: u64) -> Self {
-        let judge = |starts, warm, counted| {
+        let evaluator = |starts, warm, counted| {
             let precision = EvaluationLength { starts, warm, counted };
             DecisionEvaluator::new(input, precision, seed)
         };
         Self {
             input,
-            low: judge(1, 2.0, 4.0),
-            middle: judge(4, 2.0, 10.0),
-            full: judge(8, 4.0, 24.0),
+            low: evaluator(1, 2.0, 4.0),
+            middle: evaluator(4, 2.0, 10.0),
+            full: evaluator(8, 4.0, 24.0),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> OptimumSearch<'a> {
     }
 
     /// `decisions` with the best ones on the paths of `plans`, the best first: where a plan's paths
-    /// are better than all that the enumeration judged finely, they are the optimum of the step.
+    /// are better than all that the enumeration evaluated finely, they are the optimum of the step.
     pub(super) fn with_paths_of(
         &mut self,
         plans: &[CandidateDecision],
@@ -101,9 +101,8 @@ impl<'a> OptimumSearch<'a> {
         let step = half.div_ceil(COMBINATIONS).max(1);
         let mut scored: Vec<(f64, u64)> = (0..half.div_ceil(step))
             .map(|number| {
-                let contests =
-                    self.low.contention_groups(&choices.combination_paths(number * step));
-                (self.plausible_busy_gpus(&contests), number * step)
+                let groups = self.low.contention_groups(&choices.combination_paths(number * step));
+                (self.plausible_busy_gpus(&groups), number * step)
             })
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -112,27 +111,29 @@ impl<'a> OptimumSearch<'a> {
     }
 
     /// GPUs that compute with the better of the plausible assignments.
-    fn plausible_busy_gpus(&mut self, contests: &[ContentionGroup]) -> f64 {
-        let values = contests.iter().map(|contest| {
-            let ranked = self.rank_by_worth(contest);
-            let value = |shape: &[u8; 5]| {
-                let mut classes = vec![0; ranked.len()];
-                for (class, party) in shape.iter().zip(&ranked) {
-                    classes[*party] = *class;
-                }
-                self.low.busy_gpus(contest, &classes)
-            };
-            PLAUSIBLE.iter().map(value).fold(0.0, f64::max)
+    fn plausible_busy_gpus(&mut self, groups: &[ContentionGroup]) -> f64 {
+        let values = groups.iter().map(|group| {
+            let ranked = self.rank_by_worth(group);
+            PLAUSIBLE
+                .iter()
+                .map(|shape| {
+                    let mut levels = vec![0; ranked.len()];
+                    for (level, member) in shape.iter().zip(&ranked) {
+                        levels[*member] = *level;
+                    }
+                    self.low.busy_gpus(group, &levels)
+                })
+                .fold(0.0, f64::max)
         });
         values.sum()
     }
 
     /// Parties by descending GPU-seconds for a second of link.
-    fn rank_by_worth(&self, contest: &ContentionGroup) -> Vec<usize> {
-        let alone = contest.alone_seconds();
-        let worth = |party: usize| {
-            let job = &self.input.jobs[contest.members[party]];
-            let link = alone[party] - job.overlap_from * job.compute_seconds;
+    fn rank_by_worth(&self, group: &ContentionGroup) -> Vec<usize> {
+        let alone = group.alone_seconds();
+        let worth = |member: usize| {
+            let job = &self.input.jobs[group.members[member]];
+            let link = alone[member] - job.overlap_from * job.compute_seconds;
             f64::from(job.gpu_count()) * job.compute_seconds / link.max(f64::MIN_POSITIVE)
         };
         let mut ranked: Vec<usize> = (0..alone.len()).collect();
@@ -146,9 +147,8 @@ impl<'a> OptimumSearch<'a> {
         paths: &JobPaths,
         allowed: impl Fn(&[ContentionGroup], &[u8]) -> bool,
     ) -> f64 {
-        let contests = self.low.contention_groups(paths);
-        let all = all_levels(&contests).into_iter();
-        let all = all.filter(|levels| allowed(&contests, levels));
+        let groups = self.low.contention_groups(paths);
+        let all = all_levels(&groups).into_iter().filter(|levels| allowed(&groups, levels));
         self.best_utilization(all.map(|levels| (paths.clone(), levels)).collect())
     }
 
@@ -160,8 +160,8 @@ impl<'a> OptimumSearch<'a> {
 
     /// Utilisation of one decision, at full precision.
     pub(super) fn gpu_utilization(&mut self, paths: &JobPaths, levels: &[u8]) -> f64 {
-        let contests = self.full.contention_groups(paths);
-        self.full.gpu_utilization(&contests, levels)
+        let groups = self.full.contention_groups(paths);
+        self.full.gpu_utilization(&groups, levels)
     }
 
     /// Share of the time that each job computes, at full precision.
@@ -173,52 +173,53 @@ impl<'a> OptimumSearch<'a> {
     fn best_decisions(&mut self, candidates: Vec<CandidateDecision>) -> Vec<EvaluatedDecision> {
         let kept = best_few(&mut self.low, candidates, MIDDLE);
         let kept = best_few(&mut self.middle, kept, FULL);
-        let judged = kept.into_iter().map(|(paths, levels)| EvaluatedDecision {
-            utilization: self.gpu_utilization(&paths, &levels),
-            paths,
-        });
-        let mut judged: Vec<EvaluatedDecision> = judged.collect();
+        let mut judged: Vec<EvaluatedDecision> = kept
+            .into_iter()
+            .map(|(paths, levels)| EvaluatedDecision {
+                utilization: self.gpu_utilization(&paths, &levels),
+                paths,
+            })
+            .collect();
         judged.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
         judged
     }
 }
 
-/// The best `most` of `candidates` by the judgement of `judge`.
+/// The best `most` of `candidates` by the evaluation of `evaluator`.
 fn best_few(
-    judge: &mut DecisionEvaluator<'_>,
+    evaluator: &mut DecisionEvaluator<'_>,
     candidates: Vec<CandidateDecision>,
     most: usize,
 ) -> Vec<CandidateDecision> {
     if candidates.len() <= most {
         return candidates;
     }
-    let scored = candidates.into_iter().map(|(paths, levels)| {
-        let contests = judge.contention_groups(&paths);
-        (judge.gpu_utilization(&contests, &levels), (paths, levels))
-    });
-    let mut scored: Vec<(f64, CandidateDecision)> = scored.collect();
+    let mut scored: Vec<(f64, CandidateDecision)> = candidates
+        .into_iter()
+        .map(|(paths, levels)| {
+            let groups = evaluator.contention_groups(&paths);
+            (evaluator.gpu_utilization(&groups, &levels), (paths, levels))
+        })
+        .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(most).map(|(_, candidate)| candidate).collect()
 }
 
-/// All assignments of levels, by job, that differ on `contests`, which together have all jobs.
-fn all_levels(contests: &[ContentionGroup]) -> Vec<Vec<u8>> {
-    let jobs = contests.iter().map(|contest| contest.members.len()).sum();
-    let relations = |levels: &[u8]| {
-        let of = |contest: &ContentionGroup| {
-            let classes = contest.members.iter();
-            let classes: Vec<u8> = classes.map(|job| levels[*job]).collect();
-            contest.level_relations(&classes)
-        };
-        contests.iter().map(of).collect::<Vec<_>>()
-    };
+/// All assignments of levels, by job, that differ on `groups`, which together have all jobs.
+fn all_levels(groups: &[ContentionGroup]) -> Vec<Vec<u8>> {
+    let jobs = groups.iter().map(|group| group.members.len()).sum();
     let mut all = vec![Vec::new()];
     for _ in 0..jobs {
-        let longer =
-            |levels: Vec<u8>| (0..CASE_LEVELS).map(move |level| [&levels[..], &[level]].concat());
-        all = all.into_iter().flat_map(longer).collect();
+        all = all
+            .into_iter()
+            .flat_map(|levels| (0..CASE_LEVELS).map(move |level| [&levels[..], &[level]].concat()))
+            .collect();
     }
     let mut seen = BTreeSet::new();
-    all.retain(|levels| seen.insert(relations(levels)));
+    all.retain(|levels| {
+        let relations =
+            groups.iter().map(|group| group.level_relations(&member_levels(group, levels)));
+        seen.insert(relations.collect::<Vec<_>>())
+    });
     all
 }

@@ -4,7 +4,7 @@
 //! * `assignment`: a scheduler's order of jobs on the optimum's paths, with the best levels that do
 //!   not contradict the order where jobs meet.
 //! * `compression`: a scheduler's way from an order to levels, on the best paths and with the best
-//!   order there is for it. The product's is the cut and then the search, which moves classes of
+//!   order there is for it. The product's is the cut and then the search, which moves levels of
 //!   jobs on these paths; `exact` is the cut alone.
 //! * `joint`: whole plans, against the optimum of all steps together.
 
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use planner::search::contention_group::ContentionGroup;
 use planner::{
-    CompressionMethod, CorrectionReference, Job, PathMethod as PathPolicy, PlanInput, Policy,
+    CompressionMethod, CorrectionReference, PathMethod as PathPolicy, PlanInput, Policy,
     RoutedInput,
 };
 
@@ -32,9 +32,9 @@ const COMPRESSED_ON: usize = 4;
 /// A step and the schedulers that are tried at it; the first is the product's default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanningStep {
-    /// Its name.
+    /// Name of the job.
     pub name: &'static str,
-    /// What is tried.
+    /// Names of the variants tried.
     pub variants: &'static [&'static str],
     /// The variant that is the paper's own way, with the mean share that Crux §4.4 reports of it.
     pub paper: Option<(&'static str, f64)>,
@@ -67,7 +67,7 @@ pub const PLANNING_STEPS: [PlanningStep; 4] = [
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
-    /// Its number.
+    /// Number of the job.
     pub number: u32,
     /// The best GPU utilisation found by whatever means.
     pub optimum: f64,
@@ -93,8 +93,9 @@ impl CaseResult {
     /// Share of the optimum, by step and variant.
     pub fn optimum_shares(&self) -> Vec<Vec<f64>> {
         let steps = self.utilizations.iter();
-        let share = |utilization: &f64| utilization / self.optimum;
-        steps.map(|variants| variants.iter().map(share).collect()).collect()
+        steps
+            .map(|variants| variants.iter().map(|utilization| utilization / self.optimum).collect())
+            .collect()
     }
 }
 
@@ -103,12 +104,12 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     let input = &case.input;
     let choices = SegmentChoices::new(input);
     // Starts are drawn apart from the case and from what the planner's own search assumes.
-    let mut court = OptimumSearch::new(input, case.seed ^ (u64::from(case.number) << 32));
-    let enumerated = court.find_optimum(&choices);
+    let mut search = OptimumSearch::new(input, case.seed ^ (u64::from(case.number) << 32));
+    let enumerated = search.find_optimum(&choices);
     let plans = [product_policy(), policy_without_search(), paper_policy()]
         .map(|policy| plan_candidate(input, &policy));
-    let best = court.with_paths_of(&plans, enumerated.clone());
-    let mut trials = StepTrials { input, court, best: &best };
+    let best = search.with_paths_of(&plans, enumerated.clone());
+    let mut trials = StepTrials { input, search, best: &best };
     let utilizations = vec![
         trials.try_paths(&plans),
         trials.try_assignment(),
@@ -150,7 +151,7 @@ pub(super) fn policy_without_search() -> Policy {
 /// The steps of one case.
 struct StepTrials<'a> {
     input: &'a PlanInput,
-    court: OptimumSearch<'a>,
+    search: OptimumSearch<'a>,
     best: &'a [EvaluatedDecision],
 }
 
@@ -165,7 +166,7 @@ impl StepTrials<'_> {
             ecmp::hash_paths(self.input, &EqualCostRoutes::for_input(self.input)),
         ];
         let planned = plans.iter().map(|(paths, _)| paths);
-        planned.chain(&baselines).map(|paths| self.court.best_levels(paths, |_, _| true)).collect()
+        planned.chain(&baselines).map(|paths| self.search.best_levels(paths, |_, _| true)).collect()
     }
 
     fn try_assignment(&mut self) -> Vec<f64> {
@@ -181,9 +182,9 @@ impl StepTrials<'_> {
             sincronia::order_coflows(&demands),
             varys::order_coflows(&demands),
         ];
-        let court = &mut self.court;
+        let search = &mut self.search;
         let reached = orders.iter().map(|order| {
-            court.best_levels(paths, |contests, levels| is_consistent(order, contests, levels))
+            search.best_levels(paths, |groups, levels| is_consistent(order, groups, levels))
         });
         reached.collect()
     }
@@ -195,10 +196,10 @@ impl StepTrials<'_> {
             CompressionMethod::Sincronia,
             CompressionMethod::Balanced,
         ];
-        let searched = self.court.best_utilization(self.searched_candidates());
+        let searched = self.search.best_utilization(self.searched_candidates());
         let compressed = methods.map(|method| {
             let candidates = self.compressed_candidates(method);
-            self.court.best_utilization(candidates)
+            self.search.best_utilization(candidates)
         });
         [searched].into_iter().chain(compressed).collect()
     }
@@ -222,8 +223,8 @@ impl StepTrials<'_> {
         let mut candidates = Vec::new();
         for paths in distinct_paths(self.best) {
             let routed = RoutedInput::new(self.input, flatten_paths(paths));
-            let levels = orders.iter().map(|order| routed.compressed_levels(order, &policy));
-            let levels: BTreeSet<Vec<u8>> = levels.collect();
+            let levels: BTreeSet<Vec<u8>> =
+                orders.iter().map(|order| routed.compressed_levels(order, &policy)).collect();
             candidates.extend(levels.into_iter().map(|levels| (paths.clone(), levels)));
         }
         candidates
@@ -235,7 +236,7 @@ impl StepTrials<'_> {
             vec![0; CASE_JOBS],
         );
         let all = plans.iter().chain([&ecmp]);
-        all.map(|(paths, levels)| self.court.gpu_utilization(paths, levels)).collect()
+        all.map(|(paths, levels)| self.search.gpu_utilization(paths, levels)).collect()
     }
 }
 
@@ -256,11 +257,11 @@ fn flatten_paths(paths: &JobPaths) -> Vec<LinkPath> {
 }
 
 /// Whether where jobs meet none is above one that `order` has before it.
-fn is_consistent(order: &[usize], contests: &[ContentionGroup], levels: &[u8]) -> bool {
+fn is_consistent(order: &[usize], groups: &[ContentionGroup], levels: &[u8]) -> bool {
     let place = |job: usize| order.iter().position(|other| *other == job);
-    contests.iter().all(|contest| {
-        contest.shared_pairs().iter().all(|(a, b)| {
-            let (a, b) = (contest.members[*a], contest.members[*b]);
+    groups.iter().all(|group| {
+        group.shared_pairs().iter().all(|(a, b)| {
+            let (a, b) = (group.members[*a], group.members[*b]);
             let (first, second) = if place(a) < place(b) { (a, b) } else { (b, a) };
             levels[first] >= levels[second]
         })
@@ -284,10 +285,11 @@ fn all_orders(jobs: usize) -> Vec<Vec<usize>> {
         return vec![Vec::new()];
     };
     let shorter = all_orders(last).into_iter();
-    let with_last = |order: Vec<usize>| {
-        (0..jobs).map(move |place| [&order[..place], &[last], &order[place..]].concat())
-    };
-    shorter.flat_map(with_last).collect()
+    shorter
+        .flat_map(|order| {
+            (0..jobs).map(move |place| [&order[..place], &[last], &order[place..]].concat())
+        })
+        .collect()
 }
 
 /// GPU utilisation if every job had the network to itself.
@@ -300,14 +302,15 @@ fn isolated_utilization(input: &PlanInput) -> f64 {
 
 /// Share of the time that each job computes if it has the network to itself.
 pub(super) fn isolated_shares(input: &PlanInput) -> Vec<f64> {
-    let share = |job: &Job| {
-        let capacity = |nic| {
-            let uplink = input.fabric.nic(nic).uplink;
-            input.fabric.link(uplink).bandwidth.bytes_per_second()
-        };
-        let flows = job.flows.iter();
-        let link = flows.map(|flow| flow.bytes / capacity(flow.src));
-        job.compute_seconds / job.iteration_seconds(link.fold(0.0, f64::max))
-    };
-    input.jobs.iter().map(share).collect()
+    input
+        .jobs
+        .iter()
+        .map(|job| {
+            let uplinks = job.flows.iter().map(|flow| {
+                let uplink = input.fabric.nic(flow.src).uplink;
+                flow.bytes / input.fabric.link(uplink).bandwidth.bytes_per_second()
+            });
+            job.compute_seconds / job.iteration_seconds(uplinks.fold(0.0, f64::max))
+        })
+        .collect()
 }

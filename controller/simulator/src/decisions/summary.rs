@@ -23,7 +23,7 @@ pub struct ShareDistribution {
     pub mean: f64,
     /// Mean over the cases in which decisions matter.
     pub mean_without_trivial: f64,
-    /// The smallest.
+    /// Smallest share of all cases.
     pub worst: f64,
     /// The case that it is of.
     pub worst_case: u32,
@@ -36,7 +36,7 @@ pub struct ShareDistribution {
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DecisionSummary {
-    /// Number of cases.
+    /// Number of cases in the run.
     pub cases: usize,
     /// Seed of the run.
     pub seed: u64,
@@ -45,13 +45,13 @@ pub struct DecisionSummary {
     /// Cases with more combinations of paths than are tried.
     pub bounded: usize,
     /// Cases in which a scheduler found better than the enumeration, whose rounds keep only the
-    /// most promising; and by how much of the optimum at most.
+    /// most promising.
     pub enumeration_beaten: usize,
-    /// See there.
+    /// By how much of the optimum the enumeration fell short there, at most.
     pub enumeration_short_by_at_most: f64,
-    /// Mean of the optimal GPU utilisation, and of that of jobs alone.
+    /// Mean of the optimal GPU utilisation.
     pub mean_optimum: f64,
-    /// See there.
+    /// Mean of the GPU utilisation of jobs alone.
     pub mean_alone: f64,
     /// By step and variant; `crux` is the product's default.
     pub steps: BTreeMap<String, BTreeMap<String, ShareDistribution>>,
@@ -63,10 +63,7 @@ impl DecisionSummary {
         let count = examined.len();
         let mean =
             |value: fn(&CaseResult) -> f64| examined.iter().map(value).sum::<f64>() / count as f64;
-        let short_by = || {
-            let cases = examined.iter();
-            cases.map(|case| 1.0 - case.enumerated / case.optimum)
-        };
+        let short_by = examined.iter().map(|case| 1.0 - case.enumerated / case.optimum);
         let mut steps = BTreeMap::new();
         for (step, of) in PLANNING_STEPS.iter().enumerate() {
             let mut variants = BTreeMap::new();
@@ -81,8 +78,8 @@ impl DecisionSummary {
             seed,
             trivial: examined.iter().filter(|case| case.is_trivial()).count(),
             bounded: examined.iter().filter(|case| case.is_bounded).count(),
-            enumeration_beaten: short_by().filter(|short| *short > BEATEN).count(),
-            enumeration_short_by_at_most: short_by().fold(0.0, f64::max),
+            enumeration_beaten: short_by.clone().filter(|short| *short > BEATEN).count(),
+            enumeration_short_by_at_most: short_by.fold(0.0, f64::max),
             mean_optimum: mean(|case| case.optimum),
             mean_alone: mean(|case| case.alone),
             steps,
@@ -93,7 +90,7 @@ impl DecisionSummary {
 /// A run with everything that came of it: the raw results that are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecisionReport {
-    /// The figures.
+    /// Means, worst cases and distributions.
     pub summary: DecisionSummary,
     /// What the numbers of a row are.
     pub columns: Vec<String>,
@@ -107,15 +104,17 @@ impl DecisionReport {
         let of_steps = PLANNING_STEPS.iter().flat_map(|step| {
             step.variants.iter().map(move |variant| format!("{} {variant}", step.name))
         });
-        let row = |case: &CaseResult| {
-            let shares = case.optimum_shares().into_iter().flatten();
-            let numbers = [f64::from(case.number), case.optimum].into_iter().chain(shares);
-            numbers.map(|number| (number * 1e5).round() / 1e5).collect()
-        };
         Some(Self {
             summary: DecisionSummary::new(seed, examined)?,
             columns: ["case", "optimum"].map(str::to_owned).into_iter().chain(of_steps).collect(),
-            rows: examined.iter().map(row).collect(),
+            rows: examined
+                .iter()
+                .map(|case| {
+                    let shares = case.optimum_shares().into_iter().flatten();
+                    let numbers = [f64::from(case.number), case.optimum].into_iter().chain(shares);
+                    numbers.map(|number| (number * 1e5).round() / 1e5).collect()
+                })
+                .collect(),
         })
     }
 
@@ -136,20 +135,22 @@ impl ShareDistribution {
         let share = |case: &CaseResult| case.utilizations[step][variant] / case.optimum;
         let shares: Vec<f64> = examined.iter().map(share).collect();
         let worst = examined.iter().min_by(|a, b| share(a).total_cmp(&share(b)))?;
-        let mattering = examined.iter().filter(|case| !case.is_trivial());
-        let mattering: Vec<f64> = mattering.map(share).collect();
-        let within = |bin: usize| {
-            let error = bin as f64 * BIN;
-            let count = shares.iter().filter(|share| **share >= 1.0 - error - 1e-12).count();
-            count as f64 / shares.len() as f64
-        };
+        let mattering: Vec<f64> =
+            examined.iter().filter(|case| !case.is_trivial()).map(share).collect();
         Some(Self {
             mean: mean_of(&shares)?,
             mean_without_trivial: mean_of(&mattering).unwrap_or(1.0),
             worst: share(worst),
             worst_case: worst.number,
             below_95_percent: shares.iter().filter(|share| **share < 0.95).count(),
-            cdf_by_error_permille: (0..BINS).map(within).collect(),
+            cdf_by_error_permille: (0..BINS)
+                .map(|bin| {
+                    let error = bin as f64 * BIN;
+                    let count =
+                        shares.iter().filter(|share| **share >= 1.0 - error - 1e-12).count();
+                    count as f64 / shares.len() as f64
+                })
+                .collect(),
         })
     }
 }

@@ -24,13 +24,13 @@ use placement::{ModelTable, TrainingModel};
 pub struct PlacementQuery<'a> {
     /// Fabric and the jobs that run.
     pub input: &'a PlanInput,
-    /// The operator's policy.
+    /// The policy of the operator.
     pub policy: &'a Policy,
-    /// Who schedules communication.
+    /// The communication scheduler to ask.
     pub scheduler: Scheduler,
     /// GPUs that the job wants.
     pub gpus: u32,
-    /// What it trains.
+    /// The model that it trains.
     pub model: &'a TrainingModel,
     /// What policies know of the models of the others.
     pub models: &'a ModelTable,
@@ -50,7 +50,7 @@ pub struct PlacementAdvice {
     pub leaves: usize,
     /// Seconds of an iteration there; null if it does not start.
     pub iteration_seconds: Option<f64>,
-    /// Seconds of an iteration there if nobody else ran.
+    /// Seconds of an iteration there without other jobs.
     pub alone_seconds: Option<f64>,
     /// Jobs whose iterations take longer then.
     pub delayed: Vec<DelayedJob>,
@@ -64,7 +64,7 @@ pub struct PlacementAdvice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DelayedJob {
-    /// Its name.
+    /// Name of the job.
     pub job: String,
     /// Seconds of an iteration before.
     pub before_seconds: f64,
@@ -88,16 +88,24 @@ impl PlacementQuery<'_> {
         placement: PlacementAlgorithm,
     ) -> Result<PlacementAdvice, TraceReplayError> {
         let cluster = GpuCluster::from_fabric(&self.input.fabric);
-        let beliefs = PlacementContext::from_fabric(&self.input.fabric, self.models, self.seed);
-        let mut policy = placement.create_policy(&cluster, &beliefs)?;
-        let mut board = ClusterJobs::new(cluster);
+        let context = PlacementContext::from_fabric(&self.input.fabric, self.models, self.seed);
+        let mut policy = placement.create_policy(&cluster, &context)?;
+        let mut cluster_jobs = ClusterJobs::new(cluster);
         for (number, job) in (0..).zip(&self.input.jobs) {
-            board.submit_job(placement_request(number, job.gpu_count(), job.model.clone()))?;
-            board.apply_decision(&StartDecision::new(number, job.gpus.clone()).into())?;
+            cluster_jobs.submit_job(placement_request(
+                number,
+                job.gpu_count(),
+                job.model.clone(),
+            ))?;
+            cluster_jobs.apply_decision(&StartDecision::new(number, job.gpus.clone()).into())?;
         }
         let number = u32::try_from(self.input.jobs.len()).unwrap_or(u32::MAX);
-        board.submit_job(placement_request(number, self.gpus, Some(self.model.name.clone())))?;
-        let decisions = policy.make_decisions(&board.state_at(0.0));
+        cluster_jobs.submit_job(placement_request(
+            number,
+            self.gpus,
+            Some(self.model.name.clone()),
+        ))?;
+        let decisions = policy.make_decisions(&cluster_jobs.state_at(0.0));
         self.build_advice(placement, number, &decisions)
     }
 
@@ -149,9 +157,8 @@ impl PlacementQuery<'_> {
         let hosts = GpuCluster::from_fabric(fabric).hosts;
         let leaves = gpus.keys().map(|host| hosts[host.index()].leaf);
         advice.leaves = leaves.collect::<std::collections::BTreeSet<_>>().len();
-        let named =
-            |(host, gpus): (&topology::HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
-        advice.gpus = gpus.iter().map(named).collect();
+        advice.gpus =
+            gpus.iter().map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus)).collect();
 
         let before = self.iteration_seconds(self.input.jobs.clone())?;
         let after = self.iteration_seconds([&self.input.jobs[..], &new].concat())?;
@@ -244,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn refusals_are_reported() {
         let waits = ask(PlacementAlgorithm::FirstFit, &(0..11).collect::<Vec<_>>(), 16);
         assert!(waits.refusal.unwrap().starts_with("it waits"));
         let never = ask(PlacementAlgorithm::FirstFit, &[], 97);

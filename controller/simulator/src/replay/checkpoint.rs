@@ -1,6 +1,6 @@
 //! A replay between two events, to go on from: everything that the rest of it depends on.
 //!
-//! What follows from that (the board, plans, how long iterations take) is made again, so the rest
+//! What follows from that (placed jobs, plans, iteration times) is computed again, so the rest
 //! comes out to the last digit as it would have.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -43,32 +43,33 @@ struct CheckpointJob {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// Trace, fabric, policy, seed or names differ.
-    #[error("it is of another replay: trace, fabric, policies and seed must be the same")]
+    #[error("it belongs to another replay: trace, fabric, policies and seed must be the same")]
     SetupMismatch,
     /// The policy cannot read what it remembered.
-    #[error("what the placement remembers cannot be read")]
+    #[error("cannot read the state of the placement policy")]
     PolicyState(#[source] serde_json::Error),
 }
 
 impl<'a> TraceReplay<'a> {
     /// The replay as it is now.
     pub fn save_checkpoint(&self) -> ReplayCheckpoint {
-        let running = self.board.state_at(self.progress.now).running.iter();
-        let holder = |running: &placement::RunningJob| CheckpointJob {
-            job: running.request.job,
-            gpus: running.gpus.clone(),
-            group: running.group,
-            pace: running.pace.clone(),
-            ready_seconds: (self.active.get(&running.request.job))
-                .map_or(self.progress.now, |active| active.ready_seconds),
-        };
-        let plan = self.dispatcher.incremental_planner().map(|standing| {
-            PlanDocument::new(&self.setup.fabric, standing.plan(), &standing.report())
+        let running = self.cluster_jobs.state_at(self.progress.now).running.iter();
+        let plan = self.dispatcher.incremental_planner().map(|incremental| {
+            PlanDocument::new(&self.setup.fabric, incremental.plan(), &incremental.report())
         });
         ReplayCheckpoint {
             setup: setup_fingerprint(self.setup),
             progress: self.progress.clone(),
-            holders: running.map(holder).collect(),
+            holders: running
+                .map(|running| CheckpointJob {
+                    job: running.request.job,
+                    gpus: running.gpus.clone(),
+                    group: running.group,
+                    pace: running.pace.clone(),
+                    ready_seconds: (self.active.get(&running.request.job))
+                        .map_or(self.progress.now, |active| active.ready_seconds),
+                })
+                .collect(),
             network: self.dispatcher.jobs().map(|(number, _)| number).collect(),
             memory: self.policy.save_state(),
             plan,
@@ -91,6 +92,7 @@ impl<'a> TraceReplay<'a> {
         replay.progress = checkpoint.progress.clone();
         replay.policy.restore_state(&checkpoint.memory).map_err(CheckpointError::PolicyState)?;
         replay.restore_jobs(&checkpoint.holders)?;
+        // After the jobs: the scheduler takes their flows from the jobs that run.
         replay.restore_network(checkpoint);
         replay.update_steady_states()?;
         Ok(replay)
@@ -101,7 +103,7 @@ impl<'a> TraceReplay<'a> {
         for number in (0..).take(arrived) {
             let record = &self.progress.records[number as usize];
             if record.ended_seconds.is_none() && !record.is_refused {
-                self.board.submit_job(self.placement_request(number))?;
+                self.cluster_jobs.submit_job(self.placement_request(number))?;
             }
         }
         for holder in holders {
@@ -110,7 +112,7 @@ impl<'a> TraceReplay<'a> {
                 pace: holder.pace.clone(),
                 ..StartDecision::new(holder.job, holder.gpus.clone())
             };
-            self.board.apply_decision(&start.into())?;
+            self.cluster_jobs.apply_decision(&start.into())?;
             let active = self.activate_job(holder.job, holder.ready_seconds)?;
             self.active.insert(holder.job, active);
         }
@@ -118,13 +120,12 @@ impl<'a> TraceReplay<'a> {
     }
 
     fn restore_network(&mut self, checkpoint: &ReplayCheckpoint) {
-        let active = |number: &u32| Some((*number, self.active.get(number)?));
-        let (numbers, jobs) = (checkpoint.network.iter().filter_map(active))
-            .map(|(number, active)| (number, active.training.job.clone()))
+        let network = checkpoint.network.iter();
+        let (numbers, jobs) = network
+            .filter_map(|number| Some((*number, self.active.get(number)?.training.job.clone())))
             .unzip();
         let fabric = self.setup.fabric.clone();
-        let plan = checkpoint.plan.as_ref();
-        let plan = plan.map(|document| document.restore_plan(&fabric).0);
+        let plan = checkpoint.plan.as_ref().map(|document| document.restore_plan(&fabric).0);
         let input = PlanInput { fabric, jobs };
         self.dispatcher =
             OnlineScheduler::new(self.setup.scheduler, &self.setup.policy, input, plan.as_ref())
@@ -132,15 +133,15 @@ impl<'a> TraceReplay<'a> {
     }
 }
 
-/// What tells one replay from another.
+/// A hash of all inputs of a replay.
 fn setup_fingerprint(setup: &ReplaySetup) -> u64 {
     let mut hasher = DefaultHasher::new();
     let ReplaySetup { fabric, cluster, trace, models, .. } = setup;
     let hosts = cluster.hosts.iter().map(|host| (host.gpus, host.leaf, host.kind));
     hosts.collect::<Vec<_>>().hash(&mut hasher);
     (fabric.name(), fabric.links().len()).hash(&mut hasher);
-    let ReplaySetup { placement, scheduler, interference: hindrance, seed, .. } = setup;
-    (placement, scheduler, hindrance, seed).hash(&mut hasher);
+    let ReplaySetup { placement, scheduler, interference, seed, .. } = setup;
+    (placement, scheduler, interference, seed).hash(&mut hasher);
     setup.volume.to_bits().hash(&mut hasher);
     format!("{:?}", setup.policy).hash(&mut hasher);
     format!("{models:?}").hash(&mut hasher);

@@ -36,7 +36,7 @@ pub(super) struct UsageHistory {
 const MOST_HOURS: usize = 2 * 8_766;
 
 impl UsageHistory {
-    /// Books a level from one time to another, in seconds.
+    /// Records the usage between two times, in seconds.
     pub(super) fn record_usage(&mut self, from: f64, until: f64, level: ClusterUsage) {
         let mut at = from;
         while at < until {
@@ -46,6 +46,7 @@ impl UsageHistory {
                 hour => until.min((hour + 1) as f64 * HOUR),
             };
             self.add_share(hour, (end - at).max(0.0) / HOUR, level);
+            // Rounding may make `end` equal to `at`; without a step the loop would not end.
             at = end.max(at.next_up());
         }
     }

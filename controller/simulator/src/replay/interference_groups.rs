@@ -1,6 +1,6 @@
-//! Who meets whom: the jobs on the network in neighbourhoods that feel nothing of each other.
+//! Interference groups: sets of jobs on the network that do not influence each other.
 //!
-//! A link hinders somebody only if all flows on it together could ask for more than it has, each
+//! A link is contended only if all flows on it together could ask for more than its capacity, each
 //! as fast as the narrowest link of its path lets it. Jobs that share such a link meet, and so do
 //! those that meet the same job. All other links are left out: no rate depends on them.
 
@@ -13,41 +13,41 @@ use topology::{Fabric, LinkId};
 
 use crate::schedule::{Schedule, ScheduledJob};
 
-/// Who can hold up the flows of a job: everyone who shares a link, in truth. Less of that shows
+/// Which flows can delay the flows of a job: in reality, all that share a link. The others isolate
 /// what each part of it costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InterferenceModel {
-    /// Whoever shares a link with it, its own other flows as well.
+    /// All flows that share a link with it, its own other flows included.
     #[default]
     AllJobs,
     /// Its own flows alone, as if no other job sent anything.
     OwnFlows,
-    /// Nobody: each flow is as fast as the narrowest link of its path.
+    /// None: each flow is as fast as the narrowest link of its path.
     Disabled,
 }
 
-/// A job on the network: what an iteration computes, and what it sends where somebody may hinder.
+/// A job on the network: what an iteration computes, and what it sends over contended links.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobTraffic {
-    /// Its number.
+    /// Number of the job.
     pub(super) job: u32,
     /// Seconds of computation.
     pub(super) compute_seconds: f64,
     /// Fraction of it after which communication begins.
     pub(super) overlap_from: f64,
-    /// Its class among those that it meets: dense, the highest is served first.
+    /// Its level among those that it meets: dense, the highest is served first.
     pub(super) level: u32,
     /// Where in its cycle it stands when time begins: seconds until its first iteration.
     pub(super) offset_seconds: f64,
     /// The grid that it is held to (CASSINI).
     pub(super) period_seconds: Option<f64>,
-    /// Seconds of the slowest of its flows that nobody hinders.
+    /// Seconds of the slowest of its uncontended flows.
     pub(super) uncontended_seconds: f64,
     /// Its other flows.
     pub(super) contended_flows: Vec<ContendedFlow>,
 }
 
-/// A flow that may be hindered.
+/// A flow that other flows may slow down.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ContendedFlow {
     /// The links that limit it, along its path.
@@ -79,35 +79,35 @@ impl<'a> NetworkJob<'a> {
 }
 
 impl JobTraffic {
-    /// Seconds of an iteration that nobody hinders, itself included.
+    /// Seconds of an iteration without contention, its own flows included.
     pub(super) fn uncontended_iteration(&self) -> f64 {
         let sent = self.overlap_from * self.compute_seconds + self.uncontended_seconds;
         self.compute_seconds.max(sent)
     }
 }
 
-/// The neighbourhoods of `jobs`, all of whose flows have paths; members in the order given.
+/// The interference groups of `jobs`, all of whose flows have paths; members in the order given.
 pub(super) fn find_groups(
     fabric: &Fabric,
     jobs: &[NetworkJob<'_>],
-    hindrance: InterferenceModel,
+    model: InterferenceModel,
 ) -> Vec<Vec<JobTraffic>> {
-    let mut neighbourhoods = match hindrance {
+    let mut groups = match model {
         InterferenceModel::AllJobs => group_by_links(&LinkLimits::new(fabric, jobs), jobs),
-        InterferenceModel::OwnFlows => {
-            let alone = |job| vec![LinkLimits::new(fabric, slice::from_ref(job)).job_traffic(job)];
-            jobs.iter().map(alone).collect()
-        }
+        InterferenceModel::OwnFlows => jobs
+            .iter()
+            .map(|job| vec![LinkLimits::new(fabric, slice::from_ref(job)).job_traffic(job)])
+            .collect(),
         InterferenceModel::Disabled => {
             let free = LinkLimits::new(fabric, &[]);
             jobs.iter().map(|job| vec![free.job_traffic(job)]).collect()
         }
     };
-    neighbourhoods.iter_mut().for_each(|members| compact_levels(members));
-    neighbourhoods
+    groups.iter_mut().for_each(|members| compact_levels(members));
+    groups
 }
 
-/// Jobs that share links which hinder them, directly or through others.
+/// Jobs that share contended links, directly or through other jobs.
 fn group_by_links(limits: &LinkLimits<'_>, jobs: &[NetworkJob<'_>]) -> Vec<Vec<JobTraffic>> {
     let mut sets = DisjointSets::new(jobs.len());
     let mut first_on: BTreeMap<LinkId, usize> = BTreeMap::new();
@@ -127,13 +127,13 @@ fn group_by_links(limits: &LinkLimits<'_>, jobs: &[NetworkJob<'_>]) -> Vec<Vec<J
     by_set.into_values().collect()
 }
 
-/// Makes classes dense: only their order matters, and that only among those who meet.
+/// Makes levels dense: only their order matters, and that only within a group.
 fn compact_levels(members: &mut [JobTraffic]) {
-    let mut classes: Vec<u32> = members.iter().map(|member| member.level).collect();
-    classes.sort_unstable();
-    classes.dedup();
+    let mut levels: Vec<u32> = members.iter().map(|member| member.level).collect();
+    levels.sort_unstable();
+    levels.dedup();
     for member in members {
-        let below = classes.partition_point(|class| *class < member.level);
+        let below = levels.partition_point(|level| *level < member.level);
         member.level = u32::try_from(below).unwrap_or(u32::MAX);
     }
 }
@@ -176,13 +176,13 @@ impl<'a> LinkLimits<'a> {
 
     fn job_traffic(&self, scheduled: &NetworkJob<'_>) -> JobTraffic {
         let NetworkJob { number, job, decision: decided } = scheduled;
-        let mut unhindered_seconds: f64 = 0.0;
+        let mut uncontended_seconds: f64 = 0.0;
         let mut streams = Vec::new();
         for (flow, path) in sending_flows(scheduled) {
             match self.contended_flow(flow, path) {
                 Some(stream) => streams.push(stream),
                 None => {
-                    unhindered_seconds = unhindered_seconds.max(flow.bytes / self.max_rate(path))
+                    uncontended_seconds = uncontended_seconds.max(flow.bytes / self.max_rate(path))
                 }
             }
         }
@@ -193,7 +193,7 @@ impl<'a> LinkLimits<'a> {
             level: decided.level,
             offset_seconds: decided.start_shift_seconds,
             period_seconds: decided.period_seconds,
-            uncontended_seconds: unhindered_seconds,
+            uncontended_seconds,
             contended_flows: streams,
         };
         if decided.period_seconds.is_none() && decided.start_shift_seconds == 0.0 {
@@ -202,7 +202,7 @@ impl<'a> LinkLimits<'a> {
         mover
     }
 
-    /// The links that limit a flow, if one of them hinders it.
+    /// The links that limit a flow, if one of them is contended.
     fn contended_flow(&self, flow: &Flow, path: &[LinkId]) -> Option<ContendedFlow> {
         let mut links: Vec<LinkId> = path.to_vec();
         links.retain(|link| self.is_contended(*link));

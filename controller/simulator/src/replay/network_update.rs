@@ -13,7 +13,7 @@ impl ActiveJob {
 }
 
 impl TraceReplay<'_> {
-    /// Tells the scheduler who came and went, and learns how long iterations take from now on.
+    /// Passes arrivals and departures to the scheduler, and updates the iteration times.
     pub(super) fn apply_changes(
         &mut self,
         changes: PlacementChanges,
@@ -41,13 +41,13 @@ impl TraceReplay<'_> {
         Ok(())
     }
 
-    /// A job of the board, on its GPUs.
+    /// A running job on its GPUs.
     pub(super) fn activate_job(
         &mut self,
         number: u32,
         ready_seconds: f64,
     ) -> Result<ActiveJob, TraceReplayError> {
-        let state = self.board.state_at(self.progress.now);
+        let state = self.cluster_jobs.state_at(self.progress.now);
         let place = state
             .running
             .binary_search_by_key(&number, |running| running.request.job)
@@ -61,14 +61,15 @@ impl TraceReplay<'_> {
     pub(super) fn update_steady_states(&mut self) -> Result<(), TraceReplayError> {
         let schedule = self.dispatcher.current_schedule();
         let scheduled = NetworkJob::connected_jobs(self.dispatcher.jobs(), &schedule);
+        // A job without a path is in no group below: it makes no progress until the next schedule.
         for (number, _) in self.dispatcher.jobs() {
             if let Some(active) = self.active.get_mut(&number) {
                 active.steady.seconds = f64::INFINITY;
             }
         }
         let mut before = std::mem::take(&mut self.settled);
-        let ReplaySetup { fabric, interference: hindrance, .. } = self.setup;
-        for members in interference_groups::find_groups(fabric, &scheduled, *hindrance) {
+        let ReplaySetup { fabric, interference, .. } = self.setup;
+        for members in interference_groups::find_groups(fabric, &scheduled, *interference) {
             let first = members[0].job;
             let known = before.remove(&first).filter(|known| known.members == members);
             let settled = match known {

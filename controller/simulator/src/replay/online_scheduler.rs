@@ -1,8 +1,8 @@
 //! The scheduler, as it follows jobs that come and go.
 //!
-//! Crux plans on from the plan in force ([`planner::Standing`]), as the controller does; a job that
-//! moves has left and comes again. The others decide anew each time, for the jobs in the order in
-//! which they came; the ways through the fabric, which does not change, they keep.
+//! Crux plans on from the plan in force ([`planner::IncrementalPlanner`]), as the controller does;
+//! a job that moves has left and comes again. The others decide anew each time, for the jobs in the
+//! order in which they came; the ways through the fabric, which does not change, they keep.
 
 use planner::{IncrementalPlanner, Job, JobEventError, PlanInput, Policy};
 
@@ -11,7 +11,7 @@ use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 use crate::scheduler::Scheduler;
 
-/// Jobs on the network, and who schedules them.
+/// The jobs on the network and their scheduler.
 #[derive(Debug)]
 pub(super) struct OnlineScheduler {
     scheduler: Scheduler,
@@ -66,7 +66,7 @@ impl OnlineScheduler {
         self.numbers.remove(place);
         let job = self.input.jobs.remove(place);
         match &mut self.planner {
-            Some(standing) => standing.remove_job(&job.id),
+            Some(planner) => planner.remove_job(&job.id),
             None => Ok(()),
         }
     }
@@ -77,7 +77,7 @@ impl OnlineScheduler {
         self.routes.add_job(&job);
         self.input.jobs.push(job.clone());
         match &mut self.planner {
-            Some(standing) => standing.add_job(job),
+            Some(planner) => planner.add_job(job),
             None => Ok(()),
         }
     }
@@ -85,10 +85,10 @@ impl OnlineScheduler {
     /// What is decided for the jobs, in their order.
     pub(super) fn current_schedule(&self) -> Schedule {
         match (&self.planner, self.scheduler) {
-            (Some(standing), Scheduler::Crux) => {
-                crux_variants::schedule_from_levels(&self.input, standing.plan())
+            (Some(planner), Scheduler::Crux) => {
+                crux_variants::schedule_from_levels(&self.input, planner.plan())
             }
-            (Some(standing), _) => crux_variants::schedule_from_ranks(&self.input, standing.plan()),
+            (Some(planner), _) => crux_variants::schedule_from_ranks(&self.input, planner.plan()),
             (None, scheduler) => {
                 scheduler.schedule_along_routes(&self.routes, &self.input, &self.policy)
             }

@@ -35,7 +35,7 @@ pub struct ReplayOutcome {
     pub gpu_utilization: f64,
     /// The same of all GPUs of the cluster, in the hours until the last arrival.
     pub cluster_gpu_utilization: f64,
-    /// Jobs that ended.
+    /// Number of jobs that ended.
     pub completed: usize,
     /// Jobs that never ended: they were refused, or got nothing of the network.
     pub not_completed: usize,
@@ -54,7 +54,7 @@ pub struct ReplayOutcome {
     /// By which part iteration times that were jumped over may be unsure: mean over the GPU time
     /// of jobs.
     pub unsure: f64,
-    /// Hour by hour.
+    /// Usage of the cluster by hour.
     pub hours: Vec<HourlyUsage>,
     /// The jobs, in order of arrival.
     pub jobs: Vec<ReplayedJob>,
@@ -72,7 +72,7 @@ pub struct ReplayedJob {
     pub model: Option<String>,
     /// GPUs that it wanted.
     pub gpus: u32,
-    /// When it came.
+    /// Time of its submission, in seconds.
     pub submitted_seconds: f64,
     /// When it first had GPUs; null if never.
     pub started_seconds: Option<f64>,

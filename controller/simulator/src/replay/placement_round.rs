@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{TraceReplay, TraceReplayError};
 use placement::{PlacementDecision, RunningJob};
 
-/// Who lost GPUs and who got some; a job that moves did both.
+/// Jobs that lost GPUs and jobs that got some; a job that moves is in both lists.
 #[derive(Debug, Default)]
 pub(super) struct PlacementChanges {
     /// Jobs by number.
@@ -21,13 +21,14 @@ impl TraceReplay<'_> {
             return is_event;
         };
         let now = self.progress.now;
-        let state = self.board.state_at(now);
+        let state = self.cluster_jobs.state_at(now);
         let is_empty = state.waiting.is_empty() && state.running.is_empty();
         let is_due = self.progress.round.is_some_and(|round| round <= now);
         self.progress.round = match self.progress.round {
             _ if is_empty => None,
             Some(round) if is_due => Some(round + length),
             Some(round) => Some(round),
+            // Rounds are at multiples of their length, whenever the first job arrives.
             None => Some((now / length).floor().mul_add(length, length)),
         };
         is_due
@@ -42,15 +43,16 @@ impl TraceReplay<'_> {
             let left = self.progress.records[*number as usize].left;
             if left > 0.0 {
                 let seconds = left * self.alone[*number as usize];
-                self.board.record_progress(*number, left, seconds)?;
+                self.cluster_jobs.record_progress(*number, left, seconds)?;
             }
         }
         let now = self.progress.now;
-        let before: BTreeMap<u32, RunningJob> = running_by_number(self.board.state_at(now).running);
-        let decisions = self.policy.make_decisions(&self.board.state_at(now));
+        let before: BTreeMap<u32, RunningJob> =
+            running_by_number(self.cluster_jobs.state_at(now).running);
+        let decisions = self.policy.make_decisions(&self.cluster_jobs.state_at(now));
         let mut stalls = BTreeMap::new();
         for decision in &decisions {
-            self.board.apply_decision(decision)?;
+            self.cluster_jobs.apply_decision(decision)?;
             match decision {
                 PlacementDecision::Start(start) => {
                     stalls.insert(start.job, start.stall_seconds);
@@ -61,7 +63,7 @@ impl TraceReplay<'_> {
                 PlacementDecision::Suspend { .. } => {}
             }
         }
-        let after = running_by_number(self.board.state_at(now).running);
+        let after = running_by_number(self.cluster_jobs.state_at(now).running);
         let left: Vec<u32> = differing_jobs(&before, &after);
         self.progress.suspensions += left.len() as u64;
         self.progress.is_idle = decisions.is_empty();
@@ -77,8 +79,7 @@ impl TraceReplay<'_> {
 }
 
 fn running_by_number(jobs: &[RunningJob]) -> BTreeMap<u32, RunningJob> {
-    let by_number = |running: &RunningJob| (running.request.job, running.clone());
-    jobs.iter().map(by_number).collect()
+    jobs.iter().map(|running| (running.request.job, running.clone())).collect()
 }
 
 /// Jobs that run in `these` and in `those` do not, or differently.
@@ -86,11 +87,13 @@ fn differing_jobs(
     these: &BTreeMap<u32, RunningJob>,
     those: &BTreeMap<u32, RunningJob>,
 ) -> Vec<u32> {
-    let same = |one: &RunningJob, other: &RunningJob| {
-        (&one.gpus, one.group, &one.pace) == (&other.gpus, other.group, &other.pace)
-    };
-    let differs = |(number, running): &(&u32, &RunningJob)| {
-        !those.get(number).is_some_and(|other| same(running, other))
-    };
-    these.iter().filter(differs).map(|(number, _)| *number).collect()
+    these
+        .iter()
+        .filter(|(number, one)| {
+            !those.get(number).is_some_and(|other| {
+                (&one.gpus, one.group, &one.pace) == (&other.gpus, other.group, &other.pace)
+            })
+        })
+        .map(|(number, _)| *number)
+        .collect()
 }

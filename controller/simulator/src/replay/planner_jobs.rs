@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use planner::{DocumentFieldError, Job, JobDocument, JobsDocument};
-use topology::{Fabric, HostId};
+use topology::Fabric;
 
 use super::{ReplaySetup, TraceReplayError};
 use crate::demand::LinkDemand;
@@ -21,7 +21,7 @@ use placement::{FreeGpus, GpusByHost, IterationPace, RunningJob};
 pub(super) struct PlannerJob {
     /// The job for the planner; its flows are empty on one host.
     pub(super) job: Job,
-    /// GPU seconds of computation in one iteration, as if nobody shared the GPUs.
+    /// GPU seconds of computation in one iteration, as if the GPUs were not shared.
     pub(super) busy_gpu_seconds: f64,
 }
 
@@ -112,8 +112,7 @@ impl<'a> PlannerJobBuilder<'a> {
     fn job_document(&self, number: u32, gpus: &GpusByHost) -> JobDocument {
         let (traced, fabric) = (self.trace_job(number), &self.setup.fabric);
         let name = &self.names[number as usize];
-        let model = traced.model.as_deref();
-        let model = model.and_then(|name| self.setup.models.by_name(name));
+        let model = traced.model.as_deref().and_then(|name| self.setup.models.by_name(name));
         let mut document = match model {
             Some(model) => model.job_document(name, gpus, fabric),
             None => unknown_model_document(name, gpus, fabric),
@@ -148,10 +147,9 @@ fn scale_if_set(value: &mut Option<f64>, factor: f64) {
 }
 
 fn unknown_model_document(name: &str, gpus: &GpusByHost, fabric: &Fabric) -> JobDocument {
-    let named = |(host, gpus): (&HostId, &u32)| (fabric.host(*host).name.clone(), *gpus);
     JobDocument {
         id: name.to_owned(),
-        gpus: gpus.iter().map(named).collect(),
+        gpus: gpus.iter().map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus)).collect(),
         flop_per_iteration: Some(UNKNOWN_FLOP),
         compute_seconds: Some(UNKNOWN_SECONDS),
         flows: Some(Vec::new()),

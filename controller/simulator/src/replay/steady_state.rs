@@ -1,8 +1,8 @@
-//! How long iterations take once a neighbourhood has settled: it is simulated, event by event,
-//! until it is known to repeat itself or a budget is spent.
+//! How long iterations take once an interference group has settled: it is simulated, event by
+//! event, until it is known to repeat itself or a budget is spent.
 //!
 //! Between two events of a cluster nothing changes but the jobs' positions in their cycles. So what
-//! a job does for hours is what it does in a few iterations, and the replay jumps. A neighbourhood
+//! a job does for hours is what it does in a few iterations, and the replay jumps. A group
 //! that repeats itself is known exactly. One that does not (cycles without a common multiple) is
 //! known as a mean over its last iterations; by how much the halves of that differ is what is
 //! unsure of it.
@@ -15,7 +15,7 @@ use topology::{Fabric, LinkId};
 use super::interference_groups::JobTraffic;
 use crate::simulation::IterationGrid;
 
-/// What is known of a job in its neighbourhood.
+/// What is known of a job in its group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SteadyState {
     /// Seconds of an iteration; infinite for a job that gets nothing.
@@ -24,7 +24,7 @@ pub(super) struct SteadyState {
     pub(super) uncertainty: f64,
 }
 
-/// Events after which a neighbourhood counts as known, if every member has ended iterations, and
+/// Events after which a group counts as known, if every member has ended iterations, and
 /// after which it does in any case.
 const ENOUGH_EVENTS: u64 = 1_500;
 const MAX_EVENTS: u64 = 8 * ENOUGH_EVENTS;
@@ -38,7 +38,7 @@ const MAX_CYCLE: usize = 6;
 /// What is equal but for rounding, as a part of a cycle.
 const ROUNDING: f64 = 1e-6;
 
-/// What is known of the members of a neighbourhood, in their order.
+/// What is known of the members of a group, in their order.
 ///
 /// # Errors
 /// A number of a member that makes no sense.
@@ -51,20 +51,21 @@ pub(super) fn find_steady_states(
     {
         return Ok(vec![SteadyState { seconds: alone.uncontended_iteration(), uncertainty: 0.0 }]);
     }
-    let mut trial = GroupSimulation::new(fabric, members)?;
-    trial.run_until_known()?;
-    let cycle = trial.find_cycle();
-    let known = |member: usize| match cycle {
-        Some(cycle) => Ok(SteadyState {
-            seconds: cycle / trial.iterations_within(member, cycle) as f64,
-            uncertainty: 0.0,
-        }),
-        None => trial.mean_state(member),
-    };
-    (0..members.len()).map(known).collect()
+    let mut simulation = GroupSimulation::new(fabric, members)?;
+    simulation.run_until_known()?;
+    let cycle = simulation.find_cycle();
+    (0..members.len())
+        .map(|member| match cycle {
+            Some(cycle) => Ok(SteadyState {
+                seconds: cycle / simulation.iterations_within(member, cycle) as f64,
+                uncertainty: 0.0,
+            }),
+            None => simulation.mean_state(member),
+        })
+        .collect()
 }
 
-/// A neighbourhood under simulation.
+/// A group under simulation.
 struct GroupSimulation<'a> {
     members: &'a [JobTraffic],
     engine: Engine,
@@ -102,6 +103,7 @@ impl<'a> GroupSimulation<'a> {
 
     fn run_until_known(&mut self) -> Result<(), FluidError> {
         while self.engine.step_until(MAX_SECONDS)? {
+            // Only the end of an iteration can complete a cycle.
             if self.record_iterations()? && self.is_known() {
                 break;
             }
@@ -133,8 +135,8 @@ impl<'a> GroupSimulation<'a> {
     }
 
     fn is_known(&self) -> bool {
-        let ended = |ends: &Vec<f64>| ends.len() >= MIN_ITERATIONS;
-        let enough = self.engine.event_count() >= ENOUGH_EVENTS && self.ends.iter().all(ended);
+        let enough = self.engine.event_count() >= ENOUGH_EVENTS
+            && self.ends.iter().all(|ends| ends.len() >= MIN_ITERATIONS);
         enough || self.find_cycle().is_some()
     }
 
@@ -144,22 +146,21 @@ impl<'a> GroupSimulation<'a> {
         let last = slowest.len().checked_sub(1)?;
         let candidates =
             (1..=MAX_CYCLE.min(last / 2)).map(|ago| slowest[last] - slowest[last - ago]);
-        let repeats =
-            |cycle: &f64| (0..self.ends.len()).all(|member| self.repeats_cycle(member, *cycle));
-        candidates.into_iter().find(repeats)
+        candidates
+            .into_iter()
+            .find(|cycle| (0..self.ends.len()).all(|member| self.repeats_cycle(member, *cycle)))
     }
 
     /// Whether a member's ends in the last `cycle` are those of the one before.
     fn repeats_cycle(&self, member: usize, cycle: f64) -> bool {
         let ends = &self.ends[member];
         let count = self.iterations_within(member, cycle);
-        let equal = |a: &f64, b: &f64| (a - b - cycle).abs() <= ROUNDING * cycle;
         count > 0
             && ends.len() >= 2 * count
             && self.iterations_within(member, 2.0 * cycle) == 2 * count
             && (ends.iter().rev().zip(ends.iter().rev().skip(count)))
                 .take(count)
-                .all(|(late, early)| equal(late, early))
+                .all(|(late, early)| (late - early - cycle).abs() <= ROUNDING * cycle)
     }
 
     /// Iterations that a member ended within the last `seconds`.
@@ -178,9 +179,8 @@ impl<'a> GroupSimulation<'a> {
         }
         let seen = &ends[ends.len() / 4..];
         let middle = seen.len() / 2;
-        let mean = |part: &[f64]| (part[part.len() - 1] - part[0]) / (part.len() - 1).max(1) as f64;
-        let seconds = mean(seen);
-        let halves = mean(&seen[..=middle]) - mean(&seen[middle..]);
+        let seconds = mean_interval(seen);
+        let halves = mean_interval(&seen[..=middle]) - mean_interval(&seen[middle..]);
         let unsure = if seen.len() > 2 { halves.abs() } else { seconds };
         Ok(SteadyState { seconds, uncertainty: unsure / seconds })
     }
@@ -200,10 +200,15 @@ impl<'a> GroupSimulation<'a> {
     }
 }
 
-/// Bytes per second of a link that stands for all that nobody hinders.
+/// Mean seconds between the ends of consecutive iterations.
+fn mean_interval(ends: &[f64]) -> f64 {
+    (ends[ends.len() - 1] - ends[0]) / (ends.len() - 1).max(1) as f64
+}
+
+/// Bytes per second of a private link that stands for all uncontended flows.
 const PRIVATE: f64 = 1e9;
 
-/// The links of a neighbourhood, numbered as they come.
+/// The links of a group, numbered as they come.
 #[derive(Default)]
 struct GroupLinks {
     numbers: BTreeMap<LinkId, u32>,

@@ -12,11 +12,6 @@ impl TraceReplay<'_> {
             .filter(|(_, record)| record.ended_seconds.is_some())
             .map(|(job, record)| (job.submitted_seconds, record))
             .collect();
-        let completion = |(submitted, record): &(f64, &JobRecord)| {
-            record.ended_seconds.map_or(0.0, |end| end - submitted)
-        };
-        // Sums of many terms differ from one difference by rounding.
-        let waited = |job: &(f64, &JobRecord)| (completion(job) - job.1.held_seconds).max(0.0);
         let jobs: Vec<ReplayedJob> =
             (0..progress.records.len()).map(|job| self.job_outcome(job)).collect();
         let slowdowns = jobs.iter().filter_map(|job| job.slowdown);
@@ -32,8 +27,11 @@ impl TraceReplay<'_> {
             cluster_gpu_utilization: self.cluster_utilization(),
             completed: ended.len(),
             not_completed: progress.records.len() - ended.len(),
-            mean_completion_seconds: mean_of(ended.iter().map(completion)),
-            mean_wait_seconds: mean_of(ended.iter().map(waited)),
+            mean_completion_seconds: mean_of(ended.iter().map(completion_seconds)),
+            // Not below 0: sums of many terms differ from one difference by rounding.
+            mean_wait_seconds: mean_of(
+                ended.iter().map(|job| (completion_seconds(job) - job.1.held_seconds).max(0.0)),
+            ),
             mean_slowdown: mean_slowdown(&jobs),
             worst_slowdown: slowdowns.fold(0.0, f64::max),
             suspensions: progress.suspensions,
@@ -64,8 +62,14 @@ impl TraceReplay<'_> {
     fn cluster_utilization(&self) -> f64 {
         let last = self.setup.trace.jobs.last();
         let hours = last.map_or(0.0, |job| job.submitted_seconds / 3600.0).ceil().max(1.0);
-        let busy = self.progress.hours.hourly_means().iter().take(hours as usize);
-        let busy: f64 = busy.map(|hour| hour.busy_gpus).sum();
+        let busy: f64 = self
+            .progress
+            .hours
+            .hourly_means()
+            .iter()
+            .take(hours as usize)
+            .map(|hour| hour.busy_gpus)
+            .sum();
         ratio_or_zero(busy, hours * f64::from(self.setup.cluster.total_gpus()))
     }
 
@@ -77,9 +81,14 @@ impl TraceReplay<'_> {
             (refused, "jobs were refused: the cluster can never give them their GPUs"),
             (unended.count(), "jobs did not end"),
         ];
-        let told = counted.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, text)| Finding::warning("trace", format!("{count} {text}"))).collect()
+        let reported = counted.into_iter().filter(|(count, _)| *count > 0);
+        reported.map(|(count, text)| Finding::warning("trace", format!("{count} {text}"))).collect()
     }
+}
+
+/// Seconds from submission to end.
+fn completion_seconds((submitted, record): &(f64, &JobRecord)) -> f64 {
+    record.ended_seconds.map_or(0.0, |end| end - submitted)
 }
 
 /// The mean weighted by GPUs and time alone.

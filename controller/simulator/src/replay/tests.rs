@@ -79,15 +79,15 @@ fn jobs_alone_run_as_long_as_the_trace_says() {
 }
 
 #[test]
-fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
+fn less_interference_costs_less_and_none_costs_only_the_links() {
     // A ring for each of four NICs: flows of one job meet on the two uplinks of a leaf.
     let spec = ClosSpec { host_links: 4, ..ClosSpec::default() };
     let fabric = clos::build_clos("lab", &spec).unwrap();
-    let slowdown = |hindrance| {
+    let slowdown = |interference| {
         let setup = ReplaySetup {
             cluster: GpuCluster::from_fabric(&fabric),
             fabric: fabric.clone(),
-            interference: hindrance,
+            interference,
             ..setup(drawn(3), Scheduler::Ecmp)
         };
         replayed(&setup).mean_slowdown
@@ -100,16 +100,16 @@ fn less_hindrance_costs_less_and_nobody_costs_nothing_beyond_the_links() {
 }
 
 #[test]
-fn a_job_larger_than_the_cluster_is_refused_and_told() {
+fn a_job_larger_than_the_cluster_is_refused_and_reported() {
     let jobs = vec![job(0, 0.0, 97, 600.0), job(1, 1.0, 8, 60.0)];
     let outcome = replayed(&setup(jobs, Scheduler::Ecmp));
     assert_eq!((outcome.completed, outcome.not_completed), (1, 1));
-    let told = outcome.findings[0].to_string();
-    assert!(told.contains("1 jobs were refused"), "{told}");
+    let reported = outcome.findings[0].to_string();
+    assert!(reported.contains("1 jobs were refused"), "{reported}");
 }
 
 #[test]
-fn who_shares_gpus_takes_turns() {
+fn jobs_that_share_gpus_take_turns() {
     let mut setup = setup(Vec::new(), Scheduler::Crux);
     setup.placement = PlacementAlgorithm::Muri;
     setup.trace.jobs = (0..6).map(|number| job(number, 0.0, 96, 600.0)).collect();
@@ -180,7 +180,7 @@ fn exact(setup: &ReplaySetup) -> Vec<f64> {
     world.ends
 }
 
-/// The judge: the same placement and scheduling, and nothing is jumped over.
+/// The reference: the same placement and scheduling, with every iteration simulated.
 struct Exact<'a> {
     setup: &'a ReplaySetup,
     replay: TraceReplay<'a>,
@@ -216,12 +216,12 @@ impl<'a> Exact<'a> {
             let place = self.places.remove(number).unwrap();
             self.engine.remove_job(place).unwrap();
             self.ends[*number as usize] = self.engine.now_seconds();
-            self.replay.board.finish_job(*number).unwrap();
+            self.replay.cluster_jobs.finish_job(*number).unwrap();
             self.replay.dispatcher.remove_job(*number).unwrap();
         }
         if ended.is_empty() {
             let request = self.replay.placement_request(self.arrived as u32);
-            self.replay.board.submit_job(request).unwrap();
+            self.replay.cluster_jobs.submit_job(request).unwrap();
             self.arrived += 1;
         }
         self.place();
@@ -246,10 +246,10 @@ impl<'a> Exact<'a> {
 
     fn place(&mut self) {
         let now = self.engine.now_seconds();
-        let decisions = self.replay.policy.make_decisions(&self.replay.board.state_at(now));
+        let decisions = self.replay.policy.make_decisions(&self.replay.cluster_jobs.state_at(now));
         let mut started = Vec::new();
         for decision in &decisions {
-            self.replay.board.apply_decision(decision).unwrap();
+            self.replay.cluster_jobs.apply_decision(decision).unwrap();
             if let PlacementDecision::Start(start) = decision {
                 let active = self.replay.activate_job(start.job, now).unwrap();
                 started.push(start.job);

@@ -1,4 +1,4 @@
-//! Time: when something happens next, what jobs do until then, who has come and who is done.
+//! Time: the next event, the progress of jobs until then, arrivals and ends.
 
 use super::{ActiveJob, ClusterUsage, TraceReplay, TraceReplayError};
 use placement::PlacementRequest;
@@ -14,8 +14,12 @@ impl TraceReplay<'_> {
     /// When something happens next.
     pub(super) fn next_event_seconds(&self) -> Option<f64> {
         let now = self.progress.now;
-        let arrival = self.setup.trace.jobs.get(self.progress.arrived);
-        let arrival = arrival.map_or(f64::INFINITY, |job| job.submitted_seconds.max(now));
+        let arrival = self
+            .setup
+            .trace
+            .jobs
+            .get(self.progress.arrived)
+            .map_or(f64::INFINITY, |job| job.submitted_seconds.max(now));
         let ends = self.active.iter().map(|(number, active)| {
             let left = self.progress.records[*number as usize].left;
             active.end_seconds(now, left)
@@ -35,6 +39,7 @@ impl TraceReplay<'_> {
         for (number, active) in &self.active {
             let record = &mut self.progress.records[*number as usize];
             let since = active.ready_seconds.max(now);
+            // The same expression as in `next_event_seconds`: else rounding would leave a rest.
             let ends = active.end_seconds(now, record.left) <= next;
             let done = match ends {
                 true => record.left,
@@ -46,7 +51,7 @@ impl TraceReplay<'_> {
             let gpus = f64::from(active.training.job.gpu_count());
             self.progress.unsure_gpu_seconds += gpus * (next - now) * active.steady.uncertainty;
         }
-        let state = self.board.state_at(now);
+        let state = self.cluster_jobs.state_at(now);
         let held = f64::from(state.cluster.total_gpus() - state.free_gpus().total_free());
         let level = ClusterUsage {
             held_gpus: held,
@@ -66,7 +71,7 @@ impl TraceReplay<'_> {
         let ended: Vec<u32> =
             ended.filter(|number| records[*number as usize].left <= 0.0).collect();
         for number in &ended {
-            self.board.finish_job(*number)?;
+            self.cluster_jobs.finish_job(*number)?;
             self.progress.records[*number as usize].ended_seconds = Some(self.progress.now);
         }
         Ok(ended)
@@ -81,7 +86,7 @@ impl TraceReplay<'_> {
         let mut count = 0;
         for (number, _) in come {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            self.board.submit_job(self.placement_request(number))?;
+            self.cluster_jobs.submit_job(self.placement_request(number))?;
             count += 1;
         }
         self.progress.arrived += count;

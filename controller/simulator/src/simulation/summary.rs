@@ -13,11 +13,12 @@ impl SimulationRun<'_> {
         let tallies: Vec<JobTally> =
             (0..self.engine_jobs.len()).map(|job| self.job_tally(job)).collect();
         self.report_unfinished(&tallies);
-        let gpu_seconds = |job: usize| {
-            let gpus = f64::from(self.input.jobs[job].gpu_count());
-            gpus * tallies[job].busy_seconds
-        };
-        let busy: f64 = (0..tallies.len()).map(gpu_seconds).sum();
+        let busy: f64 = (0..tallies.len())
+            .map(|job| {
+                let gpus = f64::from(self.input.jobs[job].gpu_count());
+                gpus * tallies[job].busy_seconds
+            })
+            .sum();
         let used = self.input.jobs.iter().map(|job| f64::from(job.gpu_count()));
         let all = self.input.fabric.hosts().iter().map(|host| f64::from(host.gpus));
         self.findings.sort_by_key(|finding| finding.severity);
@@ -47,11 +48,12 @@ impl SimulationRun<'_> {
         let idle =
             idle.filter(|(job, tally)| self.engine_jobs[*job].is_some() && tally.iterations == 0);
         let seconds = self.experiment.seconds;
-        let finding = |(job, _): (usize, &JobTally)| {
-            let about = format!("job {}", self.input.jobs[job].id);
-            Finding::warning(about, format!("no iteration ended within {seconds} s"))
-        };
-        let found: Vec<Finding> = idle.map(finding).collect();
+        let found: Vec<Finding> = idle
+            .map(|(job, _)| {
+                let about = format!("job {}", self.input.jobs[job].id);
+                Finding::warning(about, format!("no iteration ended within {seconds} s"))
+            })
+            .collect();
         self.findings.extend(found);
     }
 
@@ -93,15 +95,17 @@ impl SimulationRun<'_> {
         let fabric = &self.input.fabric;
         let seconds = self.experiment.seconds;
         let could = fabric.link(link).bandwidth.bytes_per_second() * seconds;
-        let level = |tally: &LinkLevelTally| LevelOutcome {
-            level: tally.level,
-            busy_fraction: tally.bytes / could,
-            in_use_fraction: tally.in_use_seconds / seconds,
-        };
         LinkOutcome {
             link: fabric.link_name(link),
             busy_fraction: tallies.iter().map(|tally| tally.bytes).sum::<f64>() / could,
-            levels: tallies.iter().map(level).collect(),
+            levels: tallies
+                .iter()
+                .map(|tally| LevelOutcome {
+                    level: tally.level,
+                    busy_fraction: tally.bytes / could,
+                    in_use_fraction: tally.in_use_seconds / seconds,
+                })
+                .collect(),
         }
     }
 }

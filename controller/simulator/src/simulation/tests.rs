@@ -3,9 +3,9 @@
 use super::*;
 use crate::baselines::test_input::TestInput;
 
-fn experiment(trial: &TestInput, seconds: f64) -> SimulationExperiment {
+fn experiment(test_input: &TestInput, seconds: f64) -> SimulationExperiment {
     SimulationExperiment {
-        input: trial.to_input(),
+        input: test_input.to_input(),
         policy: Policy::default(),
         seconds,
         faults: Vec::new(),
@@ -87,12 +87,12 @@ fn a_job_on_a_grid_returns_to_it_after_a_disturbance() {
 #[test]
 fn assignment_alone_keeps_the_paths_of_ecmp() {
     let hosts = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"];
-    let trial = (0..8).fold(TestInput::on_lab_fabric(), |trial, job| {
+    let test_input = (0..8).fold(TestInput::on_lab_fabric(), |test_input, job| {
         let pairs: Vec<(&str, &str)> =
             (1..4).map(|hop| (hosts[job], hosts[(job + 2 * hop) % 8])).collect();
-        trial.with_job(&format!("j{job}"), &pairs)
+        test_input.with_job(&format!("j{job}"), &pairs)
     });
-    let input = trial.to_input();
+    let input = test_input.to_input();
     let policy = Policy::default();
     let of = |scheduler: Scheduler| scheduler.schedule_jobs(&input, &policy, None);
     let paths = |schedule: &Schedule| -> Vec<Vec<Vec<LinkId>>> {
@@ -103,9 +103,9 @@ fn assignment_alone_keeps_the_paths_of_ecmp() {
     assert_ne!(paths(&of(Scheduler::Crux)), hashed);
     assert_eq!(paths(&of(Scheduler::CruxPsPa)), paths(&of(Scheduler::Crux)));
     for scheduler in [Scheduler::CruxPa, Scheduler::CruxPsPa] {
-        let mut classes: Vec<u32> = of(scheduler).jobs.iter().map(|job| job.level).collect();
-        classes.sort_unstable();
-        assert_eq!(classes, [0, 1, 2, 3, 4, 5, 6, 7], "{scheduler}");
+        let mut levels: Vec<u32> = of(scheduler).jobs.iter().map(|job| job.level).collect();
+        levels.sort_unstable();
+        assert_eq!(levels, [0, 1, 2, 3, 4, 5, 6, 7], "{scheduler}");
     }
 }
 
@@ -139,11 +139,11 @@ fn a_failed_link_is_left_and_a_lost_path_is_waited_for() {
 
 #[test]
 fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
-    let mut trial =
+    let mut test_input =
         TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h2", "h3")]);
-    let fail = |text: &str| FabricFault::parse_failure(&trial.fabric, text).unwrap().changes;
-    trial.fabric = trial.fabric.with_changes(fail("h1-leaf1@0"));
-    let mut experiment = experiment(&trial, 15.0);
+    let fail = |text: &str| FabricFault::parse_failure(&test_input.fabric, text).unwrap().changes;
+    test_input.fabric = test_input.fabric.with_changes(fail("h1-leaf1@0"));
+    let mut experiment = experiment(&test_input, 15.0);
     for scheduler in Scheduler::ALL {
         let outcome = run(&experiment, scheduler);
         assert_eq!((outcome.jobs[0].iterations, outcome.jobs[1].iterations), (0, 10));
@@ -152,7 +152,7 @@ fn a_job_without_a_path_is_a_finding_and_runs_once_it_has_one() {
         assert_eq!(finding.about, "job a");
         assert!(finding.text.contains("path"), "{finding}");
     }
-    experiment.faults = vec![FabricFault::parse_repair(&trial.fabric, "h1-leaf1@6").unwrap()];
+    experiment.faults = vec![FabricFault::parse_repair(&test_input.fabric, "h1-leaf1@6").unwrap()];
     assert_eq!(run(&experiment, Scheduler::Crux).jobs[0].iterations, 6);
 }
 
@@ -163,10 +163,10 @@ fn impossible_input_has_a_name() {
         let source = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
         format!("{error}: {source}")
     };
-    let trial = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]);
+    let test_input = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]);
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let said = error(&experiment(&trial, seconds));
-        assert!(said.contains("cannot be simulated"), "{said}");
+        let said = error(&experiment(&test_input, seconds));
+        assert!(said.contains("cannot simulate"), "{said}");
     }
     let of_all = |broken: &SimulationExperiment, field: &str| {
         for scheduler in Scheduler::ALL {
@@ -176,16 +176,16 @@ fn impossible_input_has_a_name() {
             assert!(source.contains(field), "{scheduler}: {source}");
         }
     };
-    let mut broken = experiment(&trial, 10.0);
+    let mut broken = experiment(&test_input, 10.0);
     broken.input.jobs[0].compute_seconds = f64::NAN;
     of_all(&broken, "compute_seconds");
-    let mut broken = experiment(&trial, 10.0);
+    let mut broken = experiment(&test_input, 10.0);
     broken.input.jobs[0].flows[0].bytes = f64::NAN;
     of_all(&broken, "bytes");
-    let mut broken = experiment(&trial, 10.0);
+    let mut broken = experiment(&test_input, 10.0);
     broken.input.jobs[0].overlap_from = f64::INFINITY;
     of_all(&broken, "overlap_from");
-    let mut broken = experiment(&trial, 1e7);
+    let mut broken = experiment(&test_input, 1e7);
     broken.input.jobs[0].compute_seconds = 0.0;
     broken.input.jobs[0].flows[0].bytes = 1.0;
     let said = error(&broken);
@@ -194,9 +194,10 @@ fn impossible_input_has_a_name() {
 
 #[test]
 fn an_iteration_longer_than_the_horizon_and_a_job_of_nothing_are_findings() {
-    let mut trial = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[]);
-    trial.jobs[1].compute_seconds = 0.0;
-    let outcome = run(&experiment(&trial, 1.2), Scheduler::Crux);
+    let mut test_input =
+        TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[]);
+    test_input.jobs[1].compute_seconds = 0.0;
+    let outcome = run(&experiment(&test_input, 1.2), Scheduler::Crux);
     let about = |about: &str| outcome.findings.iter().find(|f| f.about == about).unwrap();
     assert!(about("job a").text.contains("no iteration ended"));
     assert!(about("job b").text.contains("neither computes nor sends"));
@@ -219,7 +220,7 @@ fn timelines_add_up_to_the_outcome() {
             let shares: f64 = series.levels.values().map(|level| mean(level)).sum();
             assert!(close(shares, link.busy_fraction), "{name}");
         }
-        // Whoever sends: the busy links of a tier are the links times the share its jobs took.
+        // For any sender: the busy links of a tier are the links times the share its jobs took.
         for wire in &timeline.tiers {
             let of_hosts = wire.tier == crate::LinkTier::Hosts;
             let busy = outcome.links.iter().filter(|link| link.link.contains('h') == of_hosts);

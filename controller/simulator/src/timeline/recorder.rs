@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fluid::{JobIndex, JobPhase, RunInstant};
-use planner::{Flow, Job, PlanInput};
+use planner::{Job, PlanInput};
 use topology::{Fabric, LinkId};
 
 use super::{BANDS, LinkTier, Timeline, TimelineView};
@@ -53,6 +53,19 @@ struct RecordedJob {
     sending: SendingState,
 }
 
+impl RecordedJob {
+    fn new(job: &Job, band: usize) -> Self {
+        Self {
+            gpus: f64::from(job.gpu_count()),
+            compute_seconds: job.compute_seconds,
+            intensity: 0.0,
+            band,
+            seconds_per_byte: Vec::new(),
+            sending: SendingState::default(),
+        }
+    }
+}
+
 /// One value for each of [`LinkTier::ALL`].
 type TierValues = [f64; 2];
 
@@ -69,21 +82,13 @@ impl TimelineRecorder {
     pub(crate) fn new(views: &[TimelineView], input: &PlanInput, schedule: &Schedule) -> Self {
         let watched = most_used_links(input, schedule);
         let bands = intensity_bands(input);
-        let capacity = |link: LinkId| input.fabric.link(link).bandwidth.bytes_per_second();
         let slots = watched.iter().enumerate().map(|(place, link)| {
-            let watched =
-                WatchedLink { place, bytes_per_second: capacity(*link), levels: BTreeMap::new() };
-            (link.0, watched)
+            let bytes_per_second = input.fabric.link(*link).bandwidth.bytes_per_second();
+            (link.0, WatchedLink { place, bytes_per_second, levels: BTreeMap::new() })
         });
-        let job = |(job, band): (&planner::Job, &usize)| RecordedJob {
-            gpus: f64::from(job.gpu_count()),
-            compute_seconds: job.compute_seconds,
-            intensity: 0.0,
-            band: *band,
-            seconds_per_byte: Vec::new(),
-            sending: SendingState::default(),
-        };
-        let jobs: Vec<RecordedJob> = input.jobs.iter().zip(&bands).map(job).collect();
+        let banded = input.jobs.iter().zip(&bands);
+        let jobs: Vec<RecordedJob> =
+            banded.map(|(job, band)| RecordedJob::new(job, *band)).collect();
         let count = bands.iter().max().map_or(0, |last| last + 1);
         let mut recorder = Self {
             timelines: views.iter().map(|view| Timeline::new(*view, &watched, count)).collect(),
@@ -97,7 +102,7 @@ impl TimelineRecorder {
         recorder
     }
 
-    /// Whether anybody looks.
+    /// Whether there is nothing to record.
     pub(crate) fn is_idle(&self) -> bool {
         self.timelines.is_empty()
     }
@@ -110,12 +115,18 @@ impl TimelineRecorder {
     /// Takes over the intensities and paths of a new schedule.
     pub(crate) fn update_schedule(&mut self, input: &PlanInput, schedule: &Schedule) {
         let fabric = &input.fabric;
-        let seconds = |link: LinkId| 1.0 / fabric.link(link).bandwidth.bytes_per_second();
-        let of_path = |path: &Vec<LinkId>| sum_by_tier(fabric, path.iter().copied(), seconds);
         for ((job, scheduled), of) in input.jobs.iter().zip(&schedule.jobs).zip(&mut self.jobs) {
             let demand = LinkDemand::new(fabric, job, &scheduled.paths);
             of.intensity = job.intensity_for(demand.bottleneck_seconds());
-            of.seconds_per_byte = scheduled.paths.iter().map(of_path).collect();
+            of.seconds_per_byte = scheduled
+                .paths
+                .iter()
+                .map(|path| {
+                    sum_by_tier(fabric, path.iter().copied(), |link| {
+                        1.0 / fabric.link(link).bandwidth.bytes_per_second()
+                    })
+                })
+                .collect();
         }
     }
 
@@ -142,9 +153,9 @@ impl TimelineRecorder {
     pub(crate) fn into_timelines(mut self, now: f64) -> Vec<Timeline> {
         let links: Vec<u32> = self.watched.keys().copied().collect();
         for link in links {
-            let classes: Vec<u32> = self.watched[&link].levels.keys().copied().collect();
-            for class in classes {
-                let rate = fluid::LinkRate { link, level: class, bytes_per_second: 0.0 };
+            let levels: Vec<u32> = self.watched[&link].levels.keys().copied().collect();
+            for level in levels {
+                let rate = fluid::LinkRate { link, level, bytes_per_second: 0.0 };
                 self.record_link_rate(rate, now);
             }
         }
@@ -161,8 +172,8 @@ impl TimelineRecorder {
         };
         let share = job.gpus / self.gpus;
         for timeline in &mut self.timelines {
-            let span = (now, now + job.compute_seconds);
-            timeline.view.add_value(&mut timeline.computing, span, share);
+            let span = now..now + job.compute_seconds;
+            timeline.view.add_value(&mut timeline.computing, &span, share);
         }
     }
 
@@ -177,7 +188,7 @@ impl TimelineRecorder {
             let series = &mut timeline.links[watched.place];
             let levels = series.levels.entry(rate.level);
             let level = levels.or_insert_with(|| vec![0.0; timeline.view.bins]);
-            timeline.view.add_value(level, (was.since, now), was.value);
+            timeline.view.add_value(level, &(was.since..now), was.value);
         }
     }
 
@@ -200,14 +211,14 @@ impl TimelineRecorder {
         let job = &mut self.jobs[job];
         let sending = SendingState { since: now, links, intensity: job.intensity };
         let was = std::mem::replace(&mut job.sending, sending);
-        let span = (was.since, now);
+        let span = was.since..now;
         let intensity = was.links.iter().sum::<f64>() * was.intensity;
         for timeline in &mut self.timelines {
             let view = timeline.view;
-            view.add_value(&mut timeline.intensity, span, intensity);
+            view.add_value(&mut timeline.intensity, &span, intensity);
             for (tier, wire) in timeline.tiers.iter_mut().enumerate() {
                 let share = was.links[tier] / self.links[tier];
-                view.add_value(&mut wire.bands[job.band], span, share);
+                view.add_value(&mut wire.bands[job.band], &span, share);
             }
         }
     }
@@ -233,15 +244,21 @@ fn sum_by_tier(
 /// The band of every job: by intensity as far as links of hosts limit it, of equals the first one.
 fn intensity_bands(input: &PlanInput) -> Vec<usize> {
     let fabric = &input.fabric;
-    let ends = |flow: &Flow| {
-        let down = fabric.nic(flow.dst).uplink.reverse();
-        vec![fabric.nic(flow.src).uplink, down]
-    };
-    let intensity = |job: &Job| {
-        let paths: Vec<Vec<LinkId>> = job.flows.iter().map(ends).collect();
-        job.intensity_for(LinkDemand::new(fabric, job, &paths).bottleneck_seconds())
-    };
-    let intensities: Vec<f64> = input.jobs.iter().map(intensity).collect();
+    let intensities: Vec<f64> = input
+        .jobs
+        .iter()
+        .map(|job| {
+            let paths: Vec<Vec<LinkId>> = job
+                .flows
+                .iter()
+                .map(|flow| {
+                    let down = fabric.nic(flow.dst).uplink.reverse();
+                    vec![fabric.nic(flow.src).uplink, down]
+                })
+                .collect();
+            job.intensity_for(LinkDemand::new(fabric, job, &paths).bottleneck_seconds())
+        })
+        .collect();
     let mut order: Vec<usize> = (0..intensities.len()).collect();
     order.sort_by(|a, b| intensities[*b].total_cmp(&intensities[*a]));
     let count = order.len().clamp(1, BANDS);

@@ -4,8 +4,8 @@
 //! some 2,000 GPUs, more than 10 % of them on 128 GPUs or more, the largest on 512, at the peak
 //! more than 30 jobs on more than 1,000 GPUs. Sizes are dealt out by quota, so that those facts
 //! hold for every seed; durations are log-normal and scaled to the load; arrivals follow a
-//! [`ArrivalPattern`]. The models are drawn from a mix by size. Shares of sizes below 128, the spread of
-//! durations and the mix are assumptions, listed with the result.
+//! [`ArrivalPattern`]. The models are drawn from a mix by size. Shares of sizes below 128, the
+//! spread of durations and the mix are assumptions, listed with the result.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -14,10 +14,10 @@ use rand_chacha::ChaCha8Rng;
 use super::ModelMix;
 use super::{ArrivalPattern, JobLength, JobTrace, SkippedRows, TraceJob};
 
-/// What to compose.
+/// The parameters of a synthetic trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceComposition {
-    /// Jobs.
+    /// Number of jobs to draw.
     pub jobs: usize,
     /// Hours over which they arrive.
     pub hours: u32,
@@ -29,9 +29,9 @@ pub struct TraceComposition {
     pub sizes: Vec<(u32, f64)>,
     /// Standard deviation of the logarithm of durations.
     pub spread: f64,
-    /// When jobs come.
+    /// Arrivals per hour of a week.
     pub rhythm: ArrivalPattern,
-    /// What they train.
+    /// The models that jobs train.
     pub mix: ModelMix,
 }
 
@@ -77,9 +77,9 @@ pub enum CompositionError {
     /// A number must be above zero and finite.
     #[error("{what}: must be above 0, found {found}")]
     NotPositive {
-        /// Which number.
+        /// Name of the parameter.
         what: &'static str,
-        /// Its value.
+        /// The value that was given.
         found: f64,
     },
     /// A job cannot have more GPUs than there are.
@@ -95,7 +95,7 @@ pub enum CompositionError {
     TooMany(usize),
 }
 
-/// More jobs than anybody replays.
+/// A composition has at most so many jobs.
 const MAX_JOBS: usize = 1_000_000;
 
 /// Random streams, one for each thing that is drawn: a change of one leaves the others as they are.
@@ -122,15 +122,10 @@ pub fn compose_trace(
     seed: u64,
 ) -> Result<ComposedTrace, CompositionError> {
     composition.check_values()?;
-    let stream = |number| {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(number);
-        random
-    };
-    let arrivals = draw_arrivals(composition, &mut stream(ARRIVALS));
-    let sizes = draw_sizes(composition, &mut stream(SIZES));
-    let seconds = draw_durations(composition, &sizes, &mut stream(DURATIONS));
-    let mut models = stream(MODELS);
+    let arrivals = draw_arrivals(composition, &mut random_stream(seed, ARRIVALS));
+    let sizes = draw_sizes(composition, &mut random_stream(seed, SIZES));
+    let seconds = draw_durations(composition, &sizes, &mut random_stream(seed, DURATIONS));
+    let mut models = random_stream(seed, MODELS);
     let drawn = arrivals.into_iter().zip(sizes).zip(seconds);
     let jobs = drawn.zip(1..).map(|(((submitted_seconds, gpus), seconds), number)| TraceJob {
         id: format!("synthetic-{number}"),
@@ -147,6 +142,12 @@ pub fn compose_trace(
     };
     let peak = find_peak(&trace.jobs);
     Ok(ComposedTrace { trace, peak })
+}
+
+fn random_stream(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(stream);
+    random
 }
 
 impl TraceComposition {
@@ -166,8 +167,9 @@ impl TraceComposition {
         ];
         let sizes = self.sizes.iter();
         let each = sizes.flat_map(|(gpus, share)| [("sizes", f64::from(*gpus)), ("sizes", *share)]);
-        let none = |(_, value): &(_, f64)| !(*value > 0.0 && value.is_finite());
-        if let Some((what, found)) = positive.into_iter().chain(each).find(none) {
+        if let Some((what, found)) =
+            positive.into_iter().chain(each).find(|(_, value)| !(*value > 0.0 && value.is_finite()))
+        {
             return Err(CompositionError::NotPositive { what, found });
         }
         if !(0.0..=4.0).contains(&self.spread) {
@@ -182,8 +184,8 @@ impl TraceComposition {
     }
 
     fn describe_assumptions(&self, seed: u64) -> Vec<String> {
-        let shares = self.sizes.iter();
-        let shares: Vec<String> = shares.map(|(gpus, share)| format!("{gpus}: {share}")).collect();
+        let shares: Vec<String> =
+            self.sizes.iter().map(|(gpus, share)| format!("{gpus}: {share}")).collect();
         vec![
             format!("synthetic: composed from published facts, seed {seed}"),
             format!("shares of sizes in GPUs, in part assumed: {}", shares.join(", ")),
@@ -205,12 +207,13 @@ fn draw_arrivals(composition: &TraceComposition, random: &mut ChaCha8Rng) -> Vec
         sum += u64::from(composition.rhythm.jobs_in_hour(hour));
         until.push(sum);
     }
-    let draw = |_| {
-        let ticket = random.random_range(0..sum);
-        let hour = until.partition_point(|end| *end <= ticket);
-        (hour as f64 + random.random_range(0.0..1.0)) * 3600.0
-    };
-    let mut times: Vec<f64> = (0..composition.jobs).map(draw).collect();
+    let mut times: Vec<f64> = (0..composition.jobs)
+        .map(|_| {
+            let ticket = random.random_range(0..sum);
+            let hour = until.partition_point(|end| *end <= ticket);
+            (hour as f64 + random.random_range(0.0..1.0)) * 3600.0
+        })
+        .collect();
     times.sort_by(f64::total_cmp);
     let first = times[0];
     times.iter().map(|time| time - first).collect()
@@ -240,8 +243,10 @@ fn draw_durations(
     let window = f64::from(composition.hours) * 3600.0;
     // A median of 1/256 of the window: an hour and a bit in two weeks.
     let median = window / 256.0;
-    let draw = |_: &u32| (median * (composition.spread * draw_normal(random)).exp()).min(window);
-    let seconds: Vec<f64> = sizes.iter().map(draw).collect();
+    let seconds: Vec<f64> = sizes
+        .iter()
+        .map(|_| (median * (composition.spread * draw_normal(random)).exp()).min(window))
+        .collect();
     let wanted = composition.load * f64::from(composition.cluster_gpus) * window;
     let jobs = sizes.iter().zip(&seconds);
     let drawn: f64 = jobs.map(|(gpus, seconds)| f64::from(*gpus) * seconds).sum();
@@ -258,9 +263,9 @@ fn draw_normal(random: &mut ChaCha8Rng) -> f64 {
 /// The moment at which most GPUs are wanted, if every job begins when it comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DemandPeak {
-    /// When, in seconds.
+    /// Time of the peak, in seconds.
     pub seconds: f64,
-    /// GPUs wanted.
+    /// GPUs that jobs want then.
     pub gpus: u64,
     /// By how many jobs.
     pub jobs: u64,
@@ -326,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_compositions_are_refused() {
         let refused =
             |composition: &TraceComposition| compose_trace(composition, 1).unwrap_err().to_string();
         let mut none = TraceComposition::lingjun_like();

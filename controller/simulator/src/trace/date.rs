@@ -39,9 +39,12 @@ fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
+fn leap_days_before(year: i64) -> i64 {
+    (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400
+}
+
 /// Days from 1970-01-01 to the first of the month.
 fn days_since_1970(year: i64, month: i64) -> i64 {
-    let leap_days_before = |year: i64| (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400;
     let years = (year - 1970) * 365 + leap_days_before(year) - leap_days_before(1970);
     let months: i64 = (1..month).map(|month| days_of_month(year, month)).sum();
     years + months

@@ -74,7 +74,7 @@ const PLAIN: [FormatColumn; 7] = [
 ];
 
 impl TraceFormat {
-    /// All of them.
+    /// All values, in order.
     pub const ALL: [Self; 4] = [Self::Philly, Self::Muri, Self::Lingjun, Self::Plain];
 
     fn columns(self) -> &'static [FormatColumn] {
@@ -99,8 +99,11 @@ impl TraceFormat {
     /// Where this format's columns are under `header`, in the order of its table; none if one that
     /// it needs is missing.
     pub(super) fn column_positions(self, header: &RowFields) -> Option<Vec<Option<usize>>> {
-        let position = |column: &FormatColumn| header.iter().position(|name| name == column.name);
-        let positions: Vec<Option<usize>> = self.columns().iter().map(position).collect();
+        let positions: Vec<Option<usize>> = self
+            .columns()
+            .iter()
+            .map(|column| header.iter().position(|name| name == column.name))
+            .collect();
         let columns = self.columns().iter().zip(&positions);
         let complete =
             columns.into_iter().all(|(column, position)| position.is_some() || !column.required);

@@ -19,7 +19,7 @@ use super::{SkipReason, SkippedRows, TraceError};
 pub struct LingjunWorkers {
     /// GPUs of each worker, by job and worker.
     gpus: BTreeMap<String, BTreeMap<String, u32>>,
-    /// Rows left out.
+    /// Rows that were left out.
     pub skipped: SkippedRows,
 }
 

@@ -30,11 +30,17 @@ const BY_SIZE: [(u32, &[(&str, f64)]); 3] = [
 impl ModelMix {
     /// The assumed mix.
     pub fn by_size() -> Self {
-        let class = |(from, models): &(u32, &[(&str, f64)])| {
-            let named = |(name, weight): &(&str, f64)| ((*name).to_owned(), *weight);
-            (*from, models.iter().map(named).collect())
-        };
-        Self { size_bands: BY_SIZE.iter().map(class).collect() }
+        Self {
+            size_bands: BY_SIZE
+                .iter()
+                .map(|(from, models)| {
+                    (
+                        *from,
+                        models.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
+                    )
+                })
+                .collect(),
+        }
     }
 
     /// The same models with equal weights for every size; none if there are no names.

@@ -47,8 +47,9 @@ impl<R: BufRead> TraceReader<R> {
         let header = rows.next_row()?;
         let known = header.as_ref().and_then(|header| {
             let header = header.as_ref().ok()?;
-            let positions = |format: TraceFormat| Some((format, format.column_positions(header)?));
-            TraceFormat::ALL.into_iter().find_map(positions)
+            TraceFormat::ALL
+                .into_iter()
+                .find_map(|format| Some((format, format.column_positions(header)?)))
         });
         let columns = match &header {
             Some(Ok(header)) => header.len(),
@@ -70,7 +71,7 @@ impl<R: BufRead> TraceReader<R> {
         })
     }
 
-    /// The format that the header told.
+    /// The format, according to the header.
     pub fn format(&self) -> TraceFormat {
         self.format
     }
@@ -154,7 +155,7 @@ pub(super) fn unknown_header_error(
     TraceError::Header { expected, found }
 }
 
-/// Rows that are remembered to tell duplicates; eight bytes each, with the tree some 16 MB.
+/// Rows that are remembered to detect duplicates; eight bytes each, with the tree some 16 MB.
 const MAX_SEEN: usize = 1 << 20;
 
 /// Fingerprints of the rows so far. Two rows of a million share one by accident with a probability

@@ -1,4 +1,4 @@
-//! Rows that were left out of a trace, by reason: the answer to "is this file what I think it is?".
+//! Rows that were left out of a trace, by reason, so that a user can check the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +26,9 @@ pub enum SkipReason {
     NoGpus,
     /// It ended in the moment it began.
     NoLength,
-    /// It never ran.
+    /// The job never started to run.
     NeverRan,
-    /// It was still running when the trace was taken, so nobody knows how long it is.
+    /// It was still running when the trace was taken, so its length is unknown.
     StillRunning,
     /// It ran before it was submitted, or ended before it ran.
     TimesOutOfOrder,
@@ -66,7 +66,7 @@ impl fmt::Display for SkipReason {
 /// Rows that were skipped for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipCount {
-    /// How many.
+    /// Number of rows skipped.
     pub rows: u64,
     /// The line of the first, from 1.
     pub first_line: u64,
@@ -80,7 +80,7 @@ pub struct SkippedRows {
 }
 
 impl SkippedRows {
-    /// All of them.
+    /// All values, in order.
     pub fn total_rows(&self) -> u64 {
         self.by_reason.values().map(|count| count.rows).sum()
     }

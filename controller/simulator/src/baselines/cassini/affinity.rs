@@ -17,7 +17,7 @@ pub struct SharedLink {
     pub jobs: Vec<usize>,
     /// Their shifts on this link, in seconds.
     pub shifts: Vec<f64>,
-    /// What it asks over its capacity if nobody shifts; orders links by how much they matter.
+    /// The demand over its capacity without shifts; orders links by how much they matter.
     pub contention: f64,
 }
 

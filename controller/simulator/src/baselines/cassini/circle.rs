@@ -90,12 +90,14 @@ impl UnifiedCircle {
 
     /// What is asked over capacity with these rotations, as a share of the circle's capacity.
     pub fn excess_demand(&self, rotations: &[usize]) -> f64 {
-        let over = |angle| {
-            let jobs = 0..self.shares.len();
-            let asked = jobs.map(|job| self.link_share(job, rotations[job], angle));
-            (asked.sum::<f64>() - 1.0).max(0.0)
-        };
-        (0..ANGLES).map(over).sum::<f64>() / ANGLES as f64
+        (0..ANGLES)
+            .map(|angle| {
+                let jobs = 0..self.shares.len();
+                let asked = jobs.map(|job| self.link_share(job, rotations[job], angle));
+                (asked.sum::<f64>() - 1.0).max(0.0)
+            })
+            .sum::<f64>()
+            / ANGLES as f64
     }
 
     /// The rotations of the best score. The first job stays, every rotation of the second is tried,
@@ -172,6 +174,7 @@ impl UnifiedCircle {
                 .map(|angle| (asked[angle] + self.link_share(job, rotation, angle) - 1.0).max(0.0))
                 .sum()
         };
+        // A rotation must gain more than rounding, or equal rotations would alternate.
         let mut best = (excess(present), present);
         for rotation in 0..self.distinct_rotations(job) {
             let worth = excess(rotation);

@@ -8,8 +8,8 @@ fn pair() -> TestInput {
     TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]).with_job("b", &[("h1", "h5")])
 }
 
-fn scheduled(trial: &TestInput) -> Schedule {
-    let input = trial.to_input();
+fn scheduled(test_input: &TestInput) -> Schedule {
+    let input = test_input.to_input();
     schedule_jobs(&input, &EqualCostRoutes::for_input(&input))
 }
 
@@ -25,13 +25,13 @@ fn jobs_that_share_a_link_take_turns() {
 
 #[test]
 fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
-    let trial =
+    let test_input =
         TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).with_job("b", &[("h3", "h2")]);
-    let shared = scheduled(&trial);
+    let shared = scheduled(&test_input);
     assert!(shared.jobs[1].start_shift_seconds > 0.0);
-    let trial =
+    let test_input =
         TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).with_job("b", &[("h2", "h3")]);
-    let apart = scheduled(&trial);
+    let apart = scheduled(&test_input);
     for job in apart.jobs {
         assert_eq!((job.start_shift_seconds, job.period_seconds), (0.0, None));
     }
@@ -39,9 +39,9 @@ fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
 
 #[test]
 fn jobs_that_cannot_avoid_each_other_are_shifted_and_keep_no_grid() {
-    let mut trial = pair().with_job("c", &[("h1", "h6")]);
-    trial.jobs[0].flows[0].bytes *= 2.0;
-    let schedule = scheduled(&trial);
+    let mut test_input = pair().with_job("c", &[("h1", "h6")]);
+    test_input.jobs[0].flows[0].bytes *= 2.0;
+    let schedule = scheduled(&test_input);
     assert!(schedule.jobs.iter().all(|job| job.period_seconds.is_none()));
     assert!(schedule.findings[0].text.contains("compatibility score"));
 }

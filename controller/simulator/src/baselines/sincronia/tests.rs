@@ -1,4 +1,4 @@
-//! BSSI by hand, its guarantee against enumeration, and the classes of Crux Fig. 13.
+//! BSSI by hand, its guarantee against enumeration, and the levels of Crux Fig. 13.
 
 use proptest::prelude::*;
 use topology::LinkId;
@@ -90,7 +90,7 @@ fn ports(coflow: &[u8]) -> Vec<f64> {
     inputs.chain(outputs).collect()
 }
 
-/// Mean completion in the fluid engine, a class for each coflow in the order given.
+/// Mean completion in the fluid engine, a level for each coflow in the order given.
 fn fluid_mean(coflows: &[Vec<u8>], order: &[usize]) -> f64 {
     let mut engine = fluid_engine(coflows, order);
     engine.run_until(1e3).unwrap();

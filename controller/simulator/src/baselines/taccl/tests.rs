@@ -1,4 +1,4 @@
-//! Paths and classes on small fabrics.
+//! Paths and levels on small fabrics.
 
 use topology::document::DocumentFormat;
 use topology::{NicId, equal_cost_paths, examples, spec};
@@ -13,21 +13,21 @@ fn paths_of(input: &PlanInput, sight: LoadVisibility) -> Vec<Vec<Vec<LinkId>>> {
 
 #[test]
 fn flows_spread_over_the_least_congested_links() {
-    let trial = TestInput::on_lab_fabric()
+    let test_input = TestInput::on_lab_fabric()
         .with_job("a", &[("h1", "h4"), ("h2", "h5")])
         .with_job("b", &[("h3", "h6")]);
-    let paths = paths_of(&trial.to_input(), LoadVisibility::AllFlows);
-    assert_eq!(trial.spine_names(&paths[0]), ["spine1", "spine2"]);
-    assert_eq!(trial.spine_names(&paths[1]), ["spine1"]);
+    let paths = paths_of(&test_input.to_input(), LoadVisibility::AllFlows);
+    assert_eq!(test_input.spine_names(&paths[0]), ["spine1", "spine2"]);
+    assert_eq!(test_input.spine_names(&paths[1]), ["spine1"]);
 }
 
 #[test]
 fn the_first_come_chooses_first() {
-    let trial =
+    let test_input =
         TestInput::on_lab_fabric().with_job("b", &[("h1", "h4")]).with_job("a", &[("h2", "h5")]);
-    let paths = paths_of(&trial.to_input(), LoadVisibility::AllFlows);
+    let paths = paths_of(&test_input.to_input(), LoadVisibility::AllFlows);
     assert_eq!(
-        (trial.spine_names(&paths[0]), trial.spine_names(&paths[1])),
+        (test_input.spine_names(&paths[0]), test_input.spine_names(&paths[1])),
         (vec!["spine1"], vec!["spine2"])
     );
 }
@@ -35,11 +35,11 @@ fn the_first_come_chooses_first() {
 #[test]
 fn the_longer_distance_is_served_first() {
     // h1 and h2 are on one leaf (2 links), h1 and h4 are not (4 links).
-    let trial = TestInput::on_lab_fabric()
+    let test_input = TestInput::on_lab_fabric()
         .with_job("near", &[("h1", "h2")])
         .with_job("far", &[("h1", "h4")])
         .with_job("far too", &[("h3", "h6")]);
-    let paths = paths_of(&trial.to_input(), LoadVisibility::AllFlows);
+    let paths = paths_of(&test_input.to_input(), LoadVisibility::AllFlows);
     assert_eq!(order_jobs(&paths), [1, 2, 0]);
     let policy = Policy { levels: 2, ..Policy::default() };
     assert_eq!(assign_levels(&order_jobs(&paths), &policy), [0, 1, 1]);
@@ -48,9 +48,10 @@ fn the_longer_distance_is_served_first() {
 #[test]
 fn flows_that_see_other_jobs_only_go_where_the_hash_says_on_an_idle_fabric() {
     let flows = [("h1", "h4"), ("h2", "h5"), ("h3", "h6")];
-    let trial = TestInput::on_lab_fabric().with_job("a", &flows).with_job("b", &[("h1", "h5")]);
-    let input = trial.to_input();
-    let vias = |paths: &[Vec<LinkId>]| trial.spine_names(paths).join(" ");
+    let test_input =
+        TestInput::on_lab_fabric().with_job("a", &flows).with_job("b", &[("h1", "h5")]);
+    let input = test_input.to_input();
+    let vias = |paths: &[Vec<LinkId>]| test_input.spine_names(paths).join(" ");
     // One flow after the other: two on one spine, one on the other, where the next job goes.
     let by_flow = paths_of(&input, LoadVisibility::AllFlows);
     assert_eq!(vias(&by_flow[0]), "spine1 spine2 spine1");

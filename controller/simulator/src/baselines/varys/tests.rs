@@ -1,4 +1,4 @@
-//! SEBF by hand, and the classes of Crux Fig. 13.
+//! SEBF by hand, and the levels of Crux Fig. 13.
 
 use topology::LinkId;
 
