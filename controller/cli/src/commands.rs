@@ -1,4 +1,4 @@
-//! The commands, one module each: `Args` say what it takes, `run` does it.
+//! The commands of an operator, one module each: arguments and a function that runs them.
 
 pub(crate) mod agent;
 pub(crate) mod completions;

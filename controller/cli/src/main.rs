@@ -50,11 +50,11 @@ enum CruxCommand {
     Jobs(status::StatusArgs),
     /// List the switches of a running controller, and what they hold
     Switches(status::StatusArgs),
-    /// List the links of a running controller, with their planned load by class
+    /// List the links of a running controller, with their planned load by level
     Links(status::StatusArgs),
-    /// Say why a job has its level and its flows their paths
+    /// Explain the level of a job and the paths of its flows
     Explain(status::ExplainArgs),
-    /// Say what is not as it should be at a running controller
+    /// Print the problems of a running controller
     Doctor(status::StatusArgs),
     Events(events::EventsArgs),
     Top(top::TopArgs),

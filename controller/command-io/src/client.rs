@@ -1,7 +1,7 @@
-//! A running controller, as commands see it: HTTP with JSON.
+//! A client of a running controller: HTTP with JSON.
 //!
-//! The decision: commands are clients like any other. What they print is what the interface
-//! answers, so whatever a person can see, a program can ask for.
+//! The decision: commands use the public interface like any other client, so a program can obtain
+//! whatever a command prints.
 
 mod credentials;
 mod frames;
@@ -28,7 +28,7 @@ pub use self::credentials::ClientCredentials;
 pub use self::frames::{EventFrame, FrameStream};
 use crate::command_error::{CommandError, error_chain};
 
-/// Longer than any answer takes: a change waits for its switches.
+/// Longer than any response takes: a policy change waits for its switches.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which controller to talk to.
@@ -45,17 +45,17 @@ pub struct ControllerClient {
 type ControllerStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 impl ControllerClient {
-    /// The controller that listens there.
+    /// A client of the controller at this address.
     pub fn new(controller: &str, credentials: &ClientCredentials) -> Self {
         Self { controller: controller.to_owned(), credentials: credentials.clone() }
     }
 
-    /// What the controller answers at `path`.
+    /// Requests `path` and parses the response.
     pub fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
         self.request_json(Method::GET, path, Vec::new())
     }
 
-    /// What it answers to a document.
+    /// Posts a document and parses the response.
     pub fn post_json<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -74,7 +74,7 @@ impl ControllerClient {
         self.block_on(self.exchange_json(method, path, body))
     }
 
-    /// The same as [`ControllerClient::get_json`], for who asks several things at a time.
+    /// Requests `path` from asynchronous code, such as several requests at a time.
     pub async fn get_json_async<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
         self.exchange_json(Method::GET, path, Vec::new()).await
     }
@@ -99,7 +99,7 @@ impl ControllerClient {
         }
     }
 
-    /// Runs something that asks.
+    /// Runs a future on a runtime of its own.
     pub fn block_on<T>(
         &self,
         asking: impl Future<Output = Result<T, CommandError>>,
@@ -110,7 +110,7 @@ impl ControllerClient {
         runtime.block_on(asking)
     }
 
-    /// The events that the controller goes on to send from `path`.
+    /// Opens the stream of server-sent events at `path`.
     pub async fn open_event_stream(&self, path: &str) -> Result<FrameStream, CommandError> {
         let request = self.build_request(Method::GET, path, "text/event-stream", Bytes::new())?;
         let answer = timeout(PATIENCE, self.send_request(request))
@@ -151,7 +151,7 @@ impl ControllerClient {
         let (mut sender, connection) = http1::handshake(TokioIo::new(line))
             .await
             .map_err(|error| self.unreachable_error(&error))?;
-        // It ends with its sender and the answer; whatever goes wrong, the answer says.
+        // It ends with its sender; an error is reported by the response.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(|error| self.unreachable_error(&error))
     }
@@ -184,7 +184,7 @@ impl ControllerClient {
         CommandError::Failed(format!("no controller answers at {address}: {why}"))
     }
 
-    /// What went wrong in the handshake.
+    /// The error of a failed TLS handshake.
     fn handshake_error(&self, error: &std::io::Error) -> CommandError {
         let address = &self.controller;
         let source = error.get_ref().and_then(|source| source.downcast_ref());
@@ -200,14 +200,14 @@ impl ControllerClient {
         CommandError::Failed(format!("{}: no answer in time", self.controller))
     }
 
-    /// Parses what the controller has sent.
+    /// Parses a message of the controller.
     pub fn parse_json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, CommandError> {
         serde_json::from_slice(text).map_err(|error| {
             CommandError::Failed(format!("{}: not an answer: {error}", self.controller))
         })
     }
 
-    /// A refusal in the controller's own words: what it refuses is wrong input.
+    /// The findings of a refused request; status 422 means invalid input.
     fn response_error(&self, status: StatusCode, text: &[u8]) -> CommandError {
         let Ok(ErrorBody { findings }) = self.parse_json::<ErrorBody>(text) else {
             return CommandError::Failed(format!("{} answers {status}", self.controller));

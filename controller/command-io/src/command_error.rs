@@ -1,9 +1,9 @@
-//! How a command ends when it does not end well: a message for a person and an exit status.
+//! How a command fails: a message and an exit status.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why a command did not do what it was asked.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The user's input is wrong; exit status 2.
@@ -28,17 +28,17 @@ impl CommandError {
         Self::Input { about: about.to_string(), what: what.to_string() }
     }
 
-    /// A wrong document, told by the error that begins with its name.
+    /// An invalid document; the error's message begins with its name.
     pub fn document(error: impl Display) -> Self {
         Self::Document(error.to_string())
     }
 
-    /// Work that failed, with the whole chain of causes.
+    /// A failed operation, with the whole chain of causes.
     pub fn failed(error: impl std::error::Error) -> Self {
         Self::Failed(error_chain(&error))
     }
 
-    /// Tells the user and gives the exit status.
+    /// Prints the message and returns the exit status.
     pub fn report(self) -> ExitCode {
         eprintln!("crux: {self}");
         match self {

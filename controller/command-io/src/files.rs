@@ -43,12 +43,12 @@ pub fn policy_with(
     document.to_policy(name).map_err(locate_error(&text, format))
 }
 
-/// The failure of a document that makes no sense, with the line.
+/// Adds the line to the error of an invalid document.
 fn locate_error(text: &str, format: DocumentFormat) -> impl Fn(DocumentFieldError) -> CommandError {
     move |error| CommandError::document(error.with_line_in(text, format))
 }
 
-/// Reads a jobs document: its jobs on `fabric`, and what is odd about them.
+/// Reads a jobs document: its jobs on `fabric`, and findings about them.
 pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
     let (text, format) =
         (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
@@ -60,7 +60,7 @@ pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>)
     Ok((resolved.jobs, resolved.findings))
 }
 
-/// A text with the name of its file, as a controller takes it.
+/// Reads a policy file in the form in which a controller takes it.
 pub fn read_policy_file(name: &str) -> Result<PolicyFile, CommandError> {
     Ok(PolicyFile { file: name.to_owned(), text: read_text(name)? })
 }
@@ -77,7 +77,7 @@ pub fn read_text(name: &str) -> Result<String, CommandError> {
     document::decode_text(&bytes, name).map(str::to_owned).map_err(CommandError::document)
 }
 
-/// Writes a text to the file, if one was asked for, and says so.
+/// Writes a text to the file, if one was requested, and reports that.
 pub fn write_requested(
     name: Option<&str>,
     text: impl FnOnce() -> String,

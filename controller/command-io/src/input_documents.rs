@@ -1,5 +1,5 @@
-//! The documents that say what is planned for, as several commands take them: a fabric, the jobs on
-//! it, and the operator's policy.
+//! The documents of a planner's input, as several commands take them: a fabric, its jobs, and the
+//! policy.
 
 use planner::{PlanInput, Policy, PolicyDocument};
 use topology::Finding;
@@ -21,24 +21,24 @@ pub struct InputDocumentArgs {
     pub policy: Option<String>,
 }
 
-/// What is in them.
+/// The contents of the documents.
 #[derive(Clone, Debug)]
 pub struct InputDocuments {
-    /// The fabric, with what policy drains, and its jobs.
+    /// The fabric after drains, and its jobs.
     pub input: PlanInput,
-    /// The policy.
+    /// The validated policy.
     pub policy: Policy,
-    /// What is odd about the jobs.
+    /// Findings about the jobs.
     pub findings: Vec<Finding>,
 }
 
 impl InputDocumentArgs {
-    /// Reads them.
+    /// Reads and validates the documents.
     pub fn read_documents(&self) -> Result<InputDocuments, CommandError> {
         self.read_with(|_| {})
     }
 
-    /// Reads them, the policy with a change before it is validated.
+    /// Reads the documents, with a change of the policy before it is validated.
     pub fn read_with(
         &self,
         change: impl FnOnce(&mut PolicyDocument),

@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use command_io::CommandError;
 
-/// Try what the system promises on this machine.
+/// Test on this machine what the system promises.
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
     Decisions(decisions::DecisionsArgs),

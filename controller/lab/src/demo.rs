@@ -1,11 +1,10 @@
 //! `crux demo`: the whole system in one process, ECMP against Crux.
 //!
-//! The testbed of Crux §6.1 on the embedded fabric: [`scenario`] says who trains where,
-//! [`emulated_run`] makes one run of it with a controller over real gRPC, [`switch_audit`] asks the
-//! switches what they hold and carried, [`calibration_case`] finds the volumes that the paper withholds,
-//! and [`report`] puts the runs side by side. The decision: nothing is compared but runs of one
-//! scenario on one virtual clock, so every figure but the wall-clock ones is the same on every
-//! machine.
+//! The testbed of Crux §6.1 on the embedded fabric. [`scenario`] defines jobs and placement,
+//! [`emulated_run`] makes one run with a controller over real gRPC, [`switch_audit`] reads tables
+//! and counters from the switches, [`calibration`] fits the volumes that the paper withholds, and
+//! [`report`] compares the runs. The decision: only runs of one scenario on one virtual clock are
+//! compared, so every figure but the wall-clock ones is the same on every machine.
 
 mod calibration;
 mod documents;
@@ -37,8 +36,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 /// Run five training jobs on an embedded Clos fabric, under ECMP and under Crux, and compare.
 ///
 /// Twelve emulated hosts send real RoCEv2 packets through eight embedded switches; a controller
-/// programs these over P4Runtime. Fails if a table is not what it shall be, if a pinned flow was
-/// seen on another path, or if a job did not finish.
+/// programs them over P4Runtime. Fails if a table differs from the desired one, if a pinned flow
+/// took another path, or if a job did not finish.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +49,8 @@ pub(crate) struct DemoArgs {
     /// Draws the UDP source ports, which ECMP hashes, and the start of every job
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Repeat ECMP and Crux with so many seeds, this one and the following: one ECMP draw is luck
+    /// Repeat ECMP and Crux with so many seeds, this one and the following, because one ECMP draw
+    /// may be lucky
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Multiply the calibrated communication volumes
@@ -69,8 +69,8 @@ pub(crate) struct DemoArgs {
     /// networks; no demo
     #[arg(long, value_name = "FOLDER")]
     documents: Option<PathBuf>,
-    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
-    /// beside what they measured, before and after
+    /// Instead: apply this policy while the jobs train, and print its forecast beside what they
+    /// measured, before and after
     #[arg(long, value_name = "POLICY")]
     change: Option<String>,
     #[command(flatten)]
@@ -118,7 +118,7 @@ pub(crate) fn run_demo(args: &DemoArgs) -> Result<(), CommandError> {
     report.check_verified()
 }
 
-/// Everything that was run: each job alone, then ECMP and Crux for every seed.
+/// All runs: each job alone, then ECMP and Crux for every seed.
 #[derive(Debug)]
 struct DemoRuns {
     scenario: DemoScenario,
@@ -178,7 +178,7 @@ async fn all_runs(args: &DemoArgs, training: TrainingOptions) -> Result<DemoRuns
     Ok(runs)
 }
 
-/// Runs under way at once: as many as the machine has cores, in the order they were started.
+/// Runs at most as many runs at a time as the machine has cores, in order.
 struct RunPool {
     training: TrainingOptions,
     places: Arc<Semaphore>,

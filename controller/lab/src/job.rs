@@ -1,11 +1,11 @@
 //! `crux job`: emulated training on real hosts and real networks.
 //!
-//! `lead` is the clock of all jobs: it computes (a timer), says when the flows of an iteration
-//! begin and hears when they have ended ([`lead_run`]). `host` is one machine: it sends those flows
-//! over UDP port 4791 ([`host`]). Both read the same documents, so that a flow is a number between
-//! them ([`wire`]). `rehearse` makes the same run on the embedded fabric. The decision: barriers
-//! travel beside the fabric that is measured, so that they cost the jobs nothing, as in the fluid
-//! model. So do reports: the lead may tell a controller of its jobs ([`teller`]).
+//! [`lead`] is the clock of all jobs: it computes (a timer), starts the flows of an iteration
+//! begin, and is notified when they end. [`host`] is one machine: it sends those flows over UDP
+//! port 4791. Both read the same documents, so that a number identifies a flow between them
+//! ([`protocol`]). [`rehearse`] makes the same run on the embedded fabric. The decision: barriers
+//! travel outside the measured fabric, so that they cost the jobs nothing, as in the fluid model.
+//! So do the lead's reports to a controller ([`job_reporter`]).
 
 mod host;
 mod job_reporter;

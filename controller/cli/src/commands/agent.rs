@@ -1,8 +1,8 @@
-//! `crux agent`: tells a controller of the jobs of one host.
+//! `crux agent`: reports the jobs of one host to a controller.
 //!
 //! The agent is a library ([`agent`]); here are its flags, its file and its signals. The decision:
-//! a flag counts before the file, and what is in neither has a default that works where the host's
-//! name is that of the fabric document.
+//! flags override the file, and every setting has a default that works where the host's name is
+//! that of the fabric document.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,16 +19,17 @@ use command_io::ClientCredentials;
 use command_io::{CommandError, error_chain};
 use command_io::{files, output};
 
-/// Seconds of which counters are looked at.
+/// Seconds of counter readings that are kept.
 const MEMORY_SECONDS: f64 = 60.0;
-/// A controller forgets jobs that are silent for ten seconds (telemetry.grace_ms).
+/// Less than the ten seconds after which a controller removes silent jobs (telemetry.grace_ms).
 const PRESENCE_SECONDS: f64 = 3.0;
 
-/// Tell a controller of the training jobs on this host.
+/// Report the training jobs of this host to a controller.
 ///
-/// Processes tell of themselves over a Unix socket, a line of JSON a message (the Python package
-/// crux-telemetry does). Jobs of a document that say nothing are watched: the agent reads what NICs
-/// and GPUs count and finds how long an iteration is. The first host of such a job speaks for it.
+/// Processes report themselves over a Unix socket, one line of JSON a message (the Python package
+/// crux-telemetry does). Jobs of a document that report nothing are observed: the agent reads the
+/// counters of NICs and GPUs and estimates the iteration time. The first host of such a job reports
+/// it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +51,7 @@ A configuration file:
   [nics]
   gpt = [\"eth0\", \"eth1\"]")]
 pub(crate) struct AgentArgs {
-    /// Configuration file; flags count before it
+    /// Configuration file; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
     /// Where the controller listens (northbound.listen of its configuration)
@@ -58,13 +59,13 @@ pub(crate) struct AgentArgs {
     controller: Option<String>,
     #[command(flatten)]
     credentials: ClientCredentials,
-    /// Name of this host in the fabric document [default: what the machine calls itself]
+    /// Name of this host in the fabric document [default: the host name of the machine]
     #[arg(long)]
     host: Option<String>,
-    /// Where processes tell of their jobs
+    /// Unix socket on which processes report their jobs
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Jobs document with jobs that do not tell of themselves
+    /// Jobs document with jobs that do not report themselves
     #[arg(long, value_name = "FILE")]
     jobs: Option<String>,
     /// Shortest time between two reports of a job [default: 1000]
@@ -76,10 +77,10 @@ pub(crate) struct AgentArgs {
     /// Print each report as a line of JSON instead of sending it
     #[arg(long)]
     dry_run: bool,
-    /// Look at the counters for some seconds, print what repeats in them as JSON, and end
+    /// Read the counters for some seconds, print their period as JSON, and exit
     #[arg(long, conflicts_with = "dry_run")]
     once: bool,
-    /// How long --once looks
+    /// How long --once reads counters
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 }
@@ -232,7 +233,7 @@ async fn print_counters(settings: &AgentSettings, seconds: u32) -> Result<(), Co
     })
 }
 
-/// Ready when a person or the system wants it to end.
+/// Completes at SIGINT or SIGTERM.
 fn stop_signal() -> Result<impl Future<Output = ()>, CommandError> {
     let heard = |kind| signal(kind).map_err(CommandError::failed);
     let mut interrupt = heard(SignalKind::interrupt())?;

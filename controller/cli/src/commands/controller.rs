@@ -1,8 +1,8 @@
 //! `crux controller`: the daemon as an operator runs it.
 //!
-//! Everything that decides is in the library of that name; this reads documents and signals. The
-//! decision: what an operator changes is a document, and SIGHUP says that one has changed; what is
-//! in force is then told as a line when every switch was seen to hold it.
+//! The controller's library makes every decision; this module reads documents and signals. The
+//! decision: an operator changes documents, and SIGHUP has them read again; one line is printed
+//! when every switch is verified to hold the result.
 
 mod carrier_monitor;
 mod file_watch;
@@ -38,9 +38,9 @@ use command_io::{files, output};
 /// policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
 /// keep forwarding.
 ///
-/// Without a fabric document, with the switches named by --switch, it finds cables and hosts by
-/// itself: by probes, and by what hosts say of themselves with ARP. Tiers follow from where hosts
-/// are. Jobs of --jobs are planned for once their hosts are found.
+/// Without a fabric document, with the switches named by --switch, it discovers cables by probes
+/// and hosts by ARP. Tiers follow from where hosts are. Jobs of --jobs are planned for once their
+/// hosts are found.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -79,7 +79,7 @@ pub(crate) struct ControllerArgs {
     carriers: bool,
 }
 
-/// What an operator can change while it runs, as far as there is a file of it.
+/// The documents that an operator may change while the controller runs.
 struct OperatorDocuments {
     policy: Option<Policy>,
     jobs: Option<Vec<Job>>,
@@ -92,7 +92,7 @@ impl OperatorDocuments {
             .as_deref()
             .map(|file| files::policy_with(Some(file), |_| {}))
             .transpose()?;
-        // Where nothing is found yet, nothing can be said of jobs, nor of what cables to drain.
+        // Before discovery has found hosts, jobs and drained cables cannot be checked.
         let policy =
             policy.filter(|policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok());
         let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
@@ -100,7 +100,7 @@ impl OperatorDocuments {
         Ok(Self { policy, jobs })
     }
 
-    /// The changes that lead there, signed by the document at `now`.
+    /// The events that apply the documents, with `file` as their author at `now`.
     fn into_events(
         self,
         file: Option<&str>,
@@ -143,14 +143,14 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
     runtime.block_on(serve_controller(args, config, fabric, wanted))
 }
 
-/// The same, for a fabric that is yet to be found.
+/// The configuration with discovery and learning enabled.
 fn with_learning(config: &Config) -> Result<Config, CommandError> {
     let mut raw = config.effective_raw().clone();
     (raw.discovery.enabled, raw.discovery.learn) = (true, true);
     Config::try_from(raw).map_err(|error| CommandError::input("--switch", error))
 }
 
-/// A configuration that cannot be used, with all that is known of why.
+/// An invalid configuration, with its cause.
 fn config_error(file: &Path, error: &ConfigError) -> CommandError {
     let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
     CommandError::input(file.display(), format_args!("{error}{why}"))
@@ -209,7 +209,7 @@ async fn serve_controller(
     Ok(())
 }
 
-/// Reads the documents again; the generation that takes them into account, unless they are wrong.
+/// Reads the documents again; the generation that reflects them, or none if they are invalid.
 async fn reload_documents(
     controller: &ControllerHandle,
     fabric: &Fabric,
@@ -224,14 +224,14 @@ async fn reload_documents(
     }
 }
 
-/// Says what was found.
+/// Prints the size of the discovered fabric.
 fn print_found(fabric: &Fabric) -> Result<(), CommandError> {
     let [switches, hosts] = [fabric.switches().len(), fabric.hosts().len()];
     let cables = fabric.links().len() / 2;
     output::print_line(format_args!("found {switches} switches, {hosts} hosts and {cables} cables"))
 }
 
-/// Serves people and programs, where the configuration says so.
+/// Starts the northbound server, if the configuration has an address for it.
 async fn start_northbound(
     controller: &ControllerHandle,
     config: &Config,
@@ -254,7 +254,7 @@ enum LeadingController {
     Another,
 }
 
-/// Waits until it is known who leads, and says so if it is another.
+/// Waits until the leader is known, and prints it if it is another controller.
 async fn await_leader(
     controller: &ControllerHandle,
     args: &ControllerArgs,
@@ -273,7 +273,7 @@ async fn await_leader(
     }
 }
 
-/// Has the controller plan for what is wanted; the generation that takes it into account.
+/// Submits the documents; the generation that reflects them.
 async fn submit_documents(
     controller: &ControllerHandle,
     wanted: OperatorDocuments,
@@ -287,7 +287,7 @@ async fn submit_documents(
     Ok(controller.desired_tables().generation)
 }
 
-/// Says when every switch holds a generation, or which do not.
+/// Prints when every switch is verified to hold a generation, or which are not.
 async fn print_verified(
     controller: &ControllerHandle,
     generation: u64,
@@ -309,16 +309,16 @@ async fn print_verified(
     }
 }
 
-/// What an operator wants, by signal, or what is seen of a cable.
+/// An input of the daemon: a signal, a changed document, a discovered fabric or a cable's state.
 enum DaemonEvent {
     Reload,
-    /// The fabric is another: more of it was found.
+    /// Discovery has found more of the fabric.
     Learn(Fabric),
     Observe(FabricPart, PartHealth),
     Stop,
 }
 
-/// What tells of wishes.
+/// The sources of the daemon's events.
 struct EventSources {
     signals: DaemonSignals,
     carriers: Option<CarrierMonitor>,
@@ -331,7 +331,7 @@ fn is_larger(found: &Fabric, known: &Fabric) -> bool {
 }
 
 impl EventSources {
-    /// The next thing to do, where `fabric` is known.
+    /// The next event, given the fabric that is known.
     async fn next_event(
         &mut self,
         controller: &ControllerHandle,
@@ -365,7 +365,7 @@ impl EventSources {
     }
 }
 
-/// The signals that mean something to the daemon.
+/// The signals that the daemon handles.
 struct DaemonSignals {
     hangup: Signal,
     interrupt: Signal,

@@ -1,7 +1,7 @@
 //! `crux events`: what happens at a running controller, as it happens.
 //!
-//! A client of the same stream that the page reads: it goes on where it was when the controller was
-//! away for a while, and says so where it missed something.
+//! A client of the event stream that the web page reads too. It resumes at its position after the
+//! controller was unreachable, and reports how many events were missed.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use command_io::CommandError;
 use command_io::output;
 use command_io::{ControllerClient, EventFrame};
 
-/// Before the controller is asked again.
+/// The delay before a reconnect.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tell what happened at a running controller, and what happens.
+/// Print the events of a running controller, and follow new ones.
 ///
-/// Jobs that arrive, change and leave; plans, and when every switch holds them; changes of policy;
-/// switches and cables that fail and work again; drift, findings, and who leads.
+/// Jobs that arrive, change and leave; plans, and when every switch holds them; policy changes;
+/// failures and recoveries of switches and cables; drift, findings, and changes of leadership.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,10 +27,10 @@ Examples:
   crux events --follow
   crux events --since 42 --json")]
 pub(crate) struct EventsArgs {
-    /// Go on with what happens, until interrupted
+    /// Print new events too, until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Only what came after this number
+    /// Only events after this sequence number
     #[arg(long, value_name = "SEQUENCE", default_value = "0")]
     since: EventPosition,
     /// One JSON object a line, for programs
@@ -55,7 +55,7 @@ fn events_path(since: EventPosition) -> String {
     format!("/v1/events?since={since}")
 }
 
-/// Reads until interrupted. A controller that was there and went away is waited for.
+/// Prints events until interrupted; reconnects when the controller was unreachable.
 fn follow_events(args: &EventsArgs) -> Result<(), CommandError> {
     let mut since = args.since;
     args.client.block_on(async {
@@ -79,7 +79,7 @@ async fn reconnect_stream(args: &EventsArgs, since: EventPosition) -> command_io
     }
 }
 
-/// Prints a frame; how far it was read then.
+/// Prints a frame; the position after it.
 fn print_frame(
     args: &EventsArgs,
     frame: &EventFrame,

@@ -20,7 +20,7 @@ use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Look at the policy of a running controller, and change it.
 ///
-/// A change is all or nothing: what switches do not hold in time is taken back.
+/// A change is all or nothing: if a switch does not hold it in time, it is rolled back.
 #[derive(clap::Subcommand)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
   crux policy history
   crux policy rollback 3")]
 pub(crate) enum PolicyCommand {
-    /// Say what is wrong with a file; no controller is asked
+    /// Check a policy file, without a controller
     Check(PolicyCheckArgs),
     /// Show what is in force
     Show(PolicyQueryArgs),
@@ -40,9 +40,9 @@ pub(crate) enum PolicyCommand {
     Diff(PolicyDiffArgs),
     /// Put a policy in force
     Apply(PolicyApplyArgs),
-    /// Let the change that is on trial stay
+    /// Confirm the change that is on trial
     Confirm(PolicyConfirmArgs),
-    /// Take the change on trial back, or go back to what was before, or to any edition
+    /// Roll back the change on trial, the latest change, or to any revision
     Rollback(PolicyRollbackArgs),
     /// Show who changed what, when and why
     History(PolicyQueryArgs),
@@ -104,7 +104,7 @@ pub(crate) struct PolicyConfirmArgs {
 /// Arguments of `rollback`.
 #[derive(clap::Args)]
 pub(crate) struct PolicyRollbackArgs {
-    /// Number of the edition to go back to, of crux policy history
+    /// Number of the revision to go back to, from crux policy history
     edition: Option<u64>,
     #[command(flatten)]
     signature: ChangeAuthorArgs,
@@ -117,13 +117,13 @@ pub(crate) struct PolicyRollbackArgs {
 pub(crate) struct PolicyOverrideArgs {
     /// Glob over job ids and tenants; job:GLOB or tenant:GLOB for one of the two
     pattern: String,
-    /// Fixed class
+    /// Fixed level
     #[arg(long, conflicts_with_all = ["max_level", "min_level", "exempt"])]
     level: Option<u8>,
-    /// Highest class
+    /// Highest level
     #[arg(long)]
     max_level: Option<u8>,
-    /// Lowest class
+    /// Lowest level
     #[arg(long)]
     min_level: Option<u8>,
     /// Factor on the priority

@@ -1,4 +1,4 @@
-//! `crux replay-incident`: what a controller recorded, run again.
+//! `crux replay-incident`: replays what a controller recorded.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -31,7 +31,7 @@ pub(crate) struct ReplayIncidentArgs {
     output: FormatArg,
 }
 
-/// What a file came to.
+/// The result of replaying one file.
 #[derive(Serialize)]
 struct RecordingReport {
     file: String,

@@ -1,7 +1,8 @@
-//! How a command knows the controller, and the controller it: authorities, a certificate, a token.
+//! What authenticates a command and the controller to each other: authorities, a certificate, a
+//! token.
 //!
-//! The decision: everything is a file, because arguments and variables of the environment can be
-//! read by others on the same machine; and who gives authorities speaks TLS or not at all.
+//! The decision: all of them are files, because other users of the machine can read arguments and
+//! environment variables; and TLS is used exactly where authorities are given.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct ClientCredentials {
 }
 
 impl ClientCredentials {
-    /// These, or where there are none, those.
+    /// These credentials, completed by `those`.
     pub fn with_fallback(self, those: Self) -> Self {
         Self {
             token_file: self.token_file.or(those.token_file),
@@ -45,13 +46,13 @@ impl ClientCredentials {
         }
     }
 
-    /// The token, if there is one.
+    /// Reads the token, if a file is given.
     pub(super) fn read_token(&self) -> Result<Option<String>, CommandError> {
         let token = self.token_file.as_deref().map(files::read_text).transpose()?;
         Ok(token.map(|token| token.trim().to_owned()))
     }
 
-    /// What connections are made with, if TLS is wanted.
+    /// The TLS connector, if authorities are given.
     pub(super) fn tls_connector(&self) -> Result<Option<TlsConnector>, CommandError> {
         let Some(ca) = &self.ca else {
             return Ok(None);
@@ -78,7 +79,7 @@ impl ClientCredentials {
         Ok(Some(TlsConnector::from(Arc::new(config))))
     }
 
-    /// The same for a stream of reports to the controller at `address`.
+    /// The endpoint for a stream of reports to the controller at `address`.
     pub fn report_endpoint(&self, address: &str) -> Result<ControllerTarget, CommandError> {
         let contact = ControllerTarget {
             token: self.read_token()?,

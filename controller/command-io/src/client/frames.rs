@@ -9,18 +9,18 @@ use std::collections::VecDeque;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// One event.
+/// One server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFrame {
-    /// Its position.
+    /// Its id, which is a position.
     pub id: String,
-    /// Its kind; empty for what happened.
+    /// Its type; empty for an ordinary event.
     pub event: String,
-    /// What it carries.
+    /// Its payload.
     pub data: String,
 }
 
-/// Frames that an answer goes on to bring.
+/// The frames of a response that stays open.
 #[derive(Debug)]
 pub struct FrameStream {
     body: Incoming,
@@ -33,7 +33,7 @@ impl FrameStream {
         Self { body, reader }
     }
 
-    /// The next; none when the connection has ended.
+    /// The next frame; none when the connection has ended.
     pub async fn next(&mut self) -> Option<EventFrame> {
         loop {
             if let Some(frame) = self.reader.whole.pop_front() {
@@ -47,7 +47,7 @@ impl FrameStream {
     }
 }
 
-/// Puts lines and frames together.
+/// Assembles frames from bytes.
 #[derive(Debug, Default)]
 struct FrameDecoder {
     line: Vec<u8>,
@@ -70,7 +70,7 @@ impl FrameDecoder {
         self.line.clear();
         if line.is_empty() {
             let frame = std::mem::take(&mut self.frame);
-            // Without data there were only comments.
+            // A frame without data consisted of comments.
             self.whole.extend(Some(frame).filter(|frame| !frame.data.is_empty()));
             return;
         }

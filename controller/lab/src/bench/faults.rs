@@ -1,12 +1,12 @@
 //! `crux bench faults`: controllers and switches under schedules of faults, drawn from seeds.
 //!
-//! Each schedule is a world of its own on a virtual clock: `device` is a switch, `registry` etcd,
-//! where that says who leads, `world` all of these and what chance does, `rig` the network that
-//! leads there, `schedule` what goes wrong when, `trial` lets it happen and judges how it ends,
-//! `change` does the same of a policy that is applied meanwhile. The decision: the controllers are
-//! the real ones, whole; only what they would reach over gRPC is replaced, at the seams that
-//! sessions and members have for it. A seed always gives the same run, so the one that fails is run
-//! again alone.
+//! Each schedule runs in a testbed of its own on a virtual clock. [`fake_switch`] and [`fake_etcd`]
+//! stand for the devices, [`fault_testbed`] holds them and the random streams, [`fake_network`]
+//! carries messages, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it and
+//! checks the final state, [`policy_change`] applies a policy meanwhile. The decision: the
+//! controllers are the real ones, and only what they would reach over gRPC is replaced, at the
+//! traits that sessions and cluster members have for it. A seed always gives the same run, so a
+//! failing one can be repeated alone.
 
 mod fake_etcd;
 mod fake_network;
@@ -45,7 +45,7 @@ pub(crate) struct FaultsArgs {
     /// Seed of the first; the others count up from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Say on standard error what each schedule does and how it ends
+    /// Print the steps and the result of each schedule on standard error
     #[arg(long)]
     explain: bool,
     /// Plant a bug in the controllers, to see that it is found
@@ -53,12 +53,12 @@ pub(crate) struct FaultsArgs {
     plant: PlantedBug,
 }
 
-/// What is printed.
+/// The result as it is printed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct CampaignOutcome {
     /// Schedules that were run.
     schedules: u64,
-    /// Seeds of those that ended with something wrong, ascending.
+    /// Seeds of the schedules that violated an invariant or did not converge, ascending.
     divergent: Vec<u64>,
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn run_faults(args: &FaultsArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Runs all schedules, as many at a time as there are processors. Each is alone in its thread, so
-/// how many there are changes no result.
+/// Runs all schedules, one thread for each processor. Schedules share no state, so the number of
+/// threads does not affect the result.
 fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(args.seed);
@@ -101,14 +101,14 @@ fn run_campaign(args: &FaultsArgs) -> CampaignOutcome {
             })
             .collect();
         let found = workers.into_iter().map(|worker| worker.join());
-        // A schedule that panics is caught where it runs.
+        // `schedule_diverges` catches a panic of the schedule itself.
         found.flat_map(Result::unwrap_or_default).collect::<Vec<u64>>()
     });
     divergent.sort_unstable();
     CampaignOutcome { schedules: args.schedules, divergent }
 }
 
-/// Whether a schedule ends with something wrong; a controller that panics is.
+/// Whether a schedule violates an invariant or does not converge; so does a controller that panics.
 fn schedule_diverges(seed: u64, mutant: PlantedBug, explain: bool) -> bool {
     let ended = std::panic::catch_unwind(|| scenario_run::run_schedule(seed, mutant))
         .unwrap_or_else(|_| Err("panicked".to_owned()));
@@ -137,8 +137,8 @@ mod tests {
         assert_eq!(run(60, PlantedBug::None), none);
     }
 
-    /// 4639: a leader took in what it had stored itself before its latest words. 9617: what was in
-    /// force, and could not be stored, was not stored as soon as etcd answered again.
+    /// 4639: a leader read back what it had stored before its latest message. 9617: a revision that
+    /// could not be stored was not stored as soon as etcd was reachable again.
     #[test]
     fn seeds_that_found_something_end_well() {
         let diverging = [4639, 9617].map(|seed| schedule_diverges(seed, PlantedBug::None, false));

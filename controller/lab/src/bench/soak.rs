@@ -1,10 +1,10 @@
 //! `crux bench soak`: two controllers on a fabric under traffic, for as long as one likes.
 //!
-//! `ground` is the fabric and its servers, `traffic` what its hosts send, `reign` the controllers,
-//! `fault` what goes wrong now and then; `losses` and `gauge` keep the books. The decision: nothing
-//! is simulated. Real controllers write real P4Runtime servers over loopback in real time, and
-//! every packet is followed, so a lost one is somebody's fault: a cable's or a switch's that had
-//! failed, or ours.
+//! [`testbed`] is the fabric and its servers, [`traffic`] what its hosts send, [`controllers`] the
+//! pair under test, [`fault`] what is injected; [`losses`] attributes lost packets and
+//! [`resource_usage`] samples memory and tasks. The decision: nothing is simulated. Real
+//! controllers write real P4Runtime servers over loopback in real time, and every packet is
+//! tracked, so each loss has a cause: a failed cable or switch, or a defect of ours.
 
 mod controllers;
 mod fault;
@@ -56,7 +56,7 @@ pub(crate) struct SoakArgs {
     seed: u64,
 }
 
-/// How long, and how often what.
+/// The duration of a soak and its intervals.
 #[derive(Clone, Copy, Debug)]
 struct SoakTiming {
     length: Duration,
@@ -64,7 +64,7 @@ struct SoakTiming {
     fault: Duration,
 }
 
-/// What is printed.
+/// The result as it is printed.
 #[derive(Debug, Serialize)]
 struct SoakOutcome {
     seconds: f64,
@@ -76,21 +76,21 @@ struct SoakOutcome {
     lost: BTreeMap<&'static str, u64>,
     /// Lost packets that nothing explains.
     lost_unexplained: usize,
-    /// Packets that neither arrived nor were counted by whoever dropped them.
+    /// Packets that neither arrived nor were counted as dropped.
     vanished: i64,
     /// Packets that arrived after a later one of their flow.
     overtaken: u64,
     /// Packets that arrived damaged, twice or at a wrong place.
     wrong: u64,
-    /// Resident memory after the warm-up, in the end, and at most.
+    /// Resident memory: after the warm-up, at the end, and the peak.
     memory_kib: UsageTrend,
     tasks: UsageTrend,
-    /// Switches that in the end hold other tables than planned.
+    /// Switches whose final tables differ from the plan.
     divergent: Vec<String>,
 }
 
 impl SoakOutcome {
-    /// What is not as it should be, if anything.
+    /// The checks that failed.
     fn failed_checks(&self) -> Vec<&'static str> {
         let loses = self.lost_unexplained > 0 || self.vanished != 0 || self.wrong > 0;
         let complaints = [
@@ -142,7 +142,7 @@ async fn soak_controllers(pace: SoakTiming, seed: u64) -> Result<SoakOutcome, Co
     soak.finish_run(pace).await
 }
 
-/// A soak under way.
+/// A soak in progress.
 struct SoakRun {
     testbed: SoakTestbed,
     controllers: SoakControllers,
@@ -195,7 +195,7 @@ impl SoakRun {
             let to = self.testbed.current_time().await?;
             self.losses.add_window(fault.name(), from, to);
         }
-        // What works again is taken into use without a loss.
+        // A recovered element must be put into use without a loss.
         fault.repair_fault(&self.testbed, &mut self.controllers).await
     }
 
@@ -221,11 +221,11 @@ impl SoakRun {
         Ok(())
     }
 
-    /// Lets everything come to rest and draws up the books.
+    /// Waits until everything has settled, and collects the result.
     async fn finish_run(mut self, pace: SoakTiming) -> Result<SoakOutcome, CommandError> {
         self.controllers.await_verified().await?;
         self.testbed.stop_traffic().await?;
-        // Whatever is under way arrives or is lost meanwhile.
+        // Packets in flight arrive or are lost meanwhile.
         tokio::time::sleep(Duration::from_nanos(3 * traffic::LATE)).await;
         self.record_losses().await?;
         let counts = self.testbed.traffic_counts().await?;

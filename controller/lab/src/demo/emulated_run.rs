@@ -1,8 +1,8 @@
 //! One run: embedded switches, a controller that writes them over gRPC, and jobs that train.
 //!
-//! The clock of the fabric is held until every table is verified, so that the jobs see the finished
-//! network from their first packet. The decision: all runs are made alike and differ only in what
-//! the controller is told: ECMP is a controller that knows the fabric and no job.
+//! The clock of the fabric is stopped until every table is verified, so that the jobs see the
+//! converged network from their first packet. The decision: all runs are made alike and differ only
+//! in the controller's input: ECMP is a controller that has a fabric and no jobs.
 
 use std::time::Duration;
 
@@ -19,26 +19,26 @@ use super::scenario::DemoScenario;
 use super::switch_audit::{SwitchAuditor, SwitchEvidence};
 use command_io::CommandError;
 
-/// The longest that verified tables are waited for.
+/// The deadline for verified tables.
 const VERIFY_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the controller is told of the jobs.
+/// Whether the jobs are reported to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobVisibility {
-    /// Nothing: routes only, one level.
+    /// No jobs: routes only, one level.
     Hidden,
-    /// Everything, as telemetry.
+    /// All jobs, as telemetry reports them.
     Reported,
 }
 
-/// How long and how finely to train.
+/// The time scale and length of training.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainingOptions {
     pub(crate) scale: TimeScale,
     pub(crate) iterations: usize,
 }
 
-/// What a run showed.
+/// The measurements of a run.
 #[derive(Debug)]
 pub(crate) struct EmulatedRun {
     pub(crate) outcome: EmulationOutcome,
@@ -54,10 +54,10 @@ pub(crate) struct EmulatedRun {
     pub(crate) telemetry_to_verified: Duration,
 }
 
-/// Builds the fabric of `scenario`, has a controller write it, trains, and looks at it all.
+/// Builds the fabric of `scenario`, has a controller program it, trains, and reads everything back.
 ///
 /// # Errors
-/// Anything but a bad figure: those are in the [`Run`].
+/// Anything but a bad figure: those are in the [`EmulatedRun`].
 pub(crate) async fn run_emulated(
     scenario: &DemoScenario,
     telling: JobVisibility,
@@ -95,7 +95,7 @@ pub(crate) async fn run_emulated(
     })
 }
 
-/// A testbed whose switches are served, and its fabric with their addresses.
+/// A testbed with a P4Runtime server for each switch, and its fabric with their addresses.
 pub(crate) struct ServedTestbed<'a> {
     scenario: &'a DemoScenario,
     scale: TimeScale,
@@ -105,7 +105,7 @@ pub(crate) struct ServedTestbed<'a> {
 }
 
 impl<'a> ServedTestbed<'a> {
-    /// Builds the fabric with its jobs, and serves every switch on a port of the loopback.
+    /// Builds the fabric with its jobs, and starts a server for every switch on a loopback port.
     pub(crate) async fn start_servers(
         scenario: &'a DemoScenario,
         scale: TimeScale,
@@ -141,14 +141,14 @@ impl<'a> ServedTestbed<'a> {
         self.testbed.train_jobs(&self.job_starts(), iterations).await.map_err(CommandError::failed)
     }
 
-    /// Starts the jobs and leaves the clock held; what it says.
+    /// Starts the jobs with the clock stopped; the virtual time.
     pub(crate) async fn begin_training(&self) -> Result<Duration, CommandError> {
         self.testbed.start_jobs(&self.job_starts()).await.map_err(CommandError::failed)?;
         let now = self.testbed.network_handle().now().await;
         now.map(Duration::from_nanos).map_err(CommandError::failed)
     }
 
-    /// Lets virtual time come to `at`, if it has not; what the clock then says.
+    /// Advances virtual time to `at`, unless it is later already; the virtual time.
     pub(crate) async fn advance_to(&self, at: Duration) -> Result<Duration, CommandError> {
         let handle = self.testbed.network_handle();
         let now = handle.now().await.map_err(CommandError::failed)?;
@@ -157,7 +157,7 @@ impl<'a> ServedTestbed<'a> {
         passed.map(Duration::from_nanos).map_err(CommandError::failed)
     }
 
-    /// Lets so much virtual time pass.
+    /// Advances virtual time by so much.
     pub(crate) async fn advance_by(&self, time: Duration) -> Result<(), CommandError> {
         let now = self.testbed.network_handle().now().await.map_err(CommandError::failed)?;
         self.advance_to(Duration::from_nanos(now) + time).await.map(drop)
@@ -169,14 +169,14 @@ impl<'a> ServedTestbed<'a> {
         starts.map(|start| self.scale.shrink_seconds(start)).collect()
     }
 
-    /// A controller that has learned the fabric.
+    /// Starts a controller of the fabric.
     pub(crate) async fn start_controller(&self) -> Result<ControllerHandle, CommandError> {
         let policy = Policy { levels: TestbedOptions::default().levels, ..Policy::default() };
         let config = Config::default();
         Controller::start(config, self.fabric.clone(), policy).await.map_err(CommandError::failed)
     }
 
-    /// Gives the controller its telemetry and waits for verified tables.
+    /// Reports the jobs and waits for verified tables.
     pub(crate) async fn report_jobs(
         &self,
         controller: &ControllerHandle,
@@ -239,7 +239,7 @@ impl<'a> ServedTestbed<'a> {
     }
 }
 
-/// The fabric as a controller gets it: through its document, with the address of every switch.
+/// The fabric as a controller reads it: from its document, with the address of every switch.
 fn with_addresses(fabric: &Fabric, servers: &[ServerHandle]) -> Result<Fabric, CommandError> {
     let mut explicit = spec::explicit_document(fabric);
     for (switch, server) in explicit.switches.iter_mut().zip(servers) {

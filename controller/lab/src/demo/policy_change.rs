@@ -1,9 +1,9 @@
-//! A change of policy on a fabric under traffic: what `crux policy diff` foretells, beside what the
-//! jobs then measure of themselves.
+//! A policy change on a fabric under traffic: the forecast of `crux policy diff` beside what the
+//! jobs then measure.
 //!
-//! The controller is asked and told as an operator would, through its service; the jobs do not stop
-//! for it. The decision: before and after are measured in one run, so that all that differs is the
-//! policy. The clock is held while switches are written, with packets on the wires.
+//! The controller is used through its service, as an operator does; the jobs do not stop for the
+//! change. The decision: before and after are measured in one run, so that only the policy differs.
+//! The clock is stopped while switches are written, with packets on the wires.
 
 use controller::Config;
 use controller::northbound::service::{
@@ -22,20 +22,20 @@ use command_io::output::{self, FormatArg, OutputFormat};
 /// lets jobs find their phases.
 const SETTLING: usize = 10;
 
-/// What was foretold of a change, and what was measured.
+/// The forecast of a change, and its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MeasuredChange {
-    /// What the policy says differently.
+    /// The differences between the policies.
     policy: Vec<String>,
     jobs: Vec<JobForecast>,
     gpu_utilization: ValueChange<ForecastFigure>,
     /// Flows that took another path, or were pinned or no longer.
     flows: usize,
-    /// Entries that were foretold to be written.
+    /// Entries that the forecast expects to be written.
     entries: usize,
-    /// The largest relative difference between a figure foretold and measured.
+    /// The largest relative difference between forecast and measurement.
     largest_difference: f64,
-    /// What the forecast itself says of its limits.
+    /// The findings of the forecast about its own limits.
     findings: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ struct JobForecast {
     iteration_seconds: ValueChange<ForecastFigure>,
 }
 
-/// A figure foretold and measured.
+/// A figure as predicted and as measured.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct ForecastFigure {
     foretold: Option<f64>,
@@ -54,7 +54,7 @@ struct ForecastFigure {
 }
 
 impl ForecastFigure {
-    /// Measured against foretold, relative.
+    /// The relative difference of the measurement from the forecast.
     fn relative_error(self) -> Option<f64> {
         let both = self.foretold.zip(self.measured);
         both.map(|(foretold, measured)| measured / foretold - 1.0)
@@ -64,7 +64,7 @@ impl ForecastFigure {
 /// Trains under the default policy, applies the one of `text`, and trains on.
 ///
 /// # Errors
-/// The policy is refused or taken back, or the jobs make no headway.
+/// The policy is refused or rolled back, or the jobs make no progress.
 pub(crate) async fn measure_change(
     scenario: &DemoScenario,
     text: PolicyFile,
@@ -92,7 +92,7 @@ pub(crate) async fn measure_change(
 /// Applies a policy as an operator would.
 ///
 /// # Errors
-/// It is refused or taken back.
+/// The policy is refused or rolled back.
 pub(crate) async fn put_in_force(
     service: &NorthboundService,
     wish: PreviewPolicyRequest,
@@ -138,7 +138,7 @@ impl MeasuredChange {
         }
     }
 
-    /// Prints it.
+    /// Prints the report in the requested format.
     pub(crate) fn print_report(&self, output: FormatArg) -> Result<(), CommandError> {
         if output.format == OutputFormat::Json {
             return output::print_json(self);
@@ -202,7 +202,7 @@ impl JobForecast {
 }
 
 impl ForecastFigure {
-    /// Foretold, measured, and the difference.
+    /// Forecast, measurement and difference.
     fn table_cells(self, show: impl Fn(f64) -> String) -> Vec<String> {
         let [foretold, measured] =
             [self.foretold, self.measured].map(|value| value.map_or("-".to_owned(), &show));

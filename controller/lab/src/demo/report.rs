@@ -1,4 +1,4 @@
-//! The runs side by side, for people and programs, and the verdict.
+//! The comparison of the runs, for people and programs, and its verification.
 //!
 //! JSON and table show the same figures. Changes are relative: -0.18 is 18 % less than under ECMP.
 //! Where the paper gives a figure for the same scenario, it stands beside ours.
@@ -23,7 +23,7 @@ const BUSIEST: usize = 8;
 const PAPER_UTILIZATION: f64 = 0.139;
 const PAPER_JOBS: [(&str, f64); 3] = [("gpt", -0.18), ("bert", -0.15), ("resnet", 0.02)];
 
-/// Everything that the demo says.
+/// All figures of the demo.
 #[derive(Debug, Serialize)]
 pub(super) struct DemoReport {
     seed: u64,
@@ -233,7 +233,7 @@ fn job_report(
     })
 }
 
-/// As if every job had the fabric to itself.
+/// GPU utilisation if every job had the fabric to itself.
 fn alone_utilization(alone: &[EmulatedRun]) -> f64 {
     let jobs = || alone.iter().flat_map(|run| &run.outcome.jobs);
     let busy: f64 = jobs().map(|job| f64::from(job.gpus) * job.gpu_busy_fraction).sum();
@@ -339,7 +339,7 @@ impl DemoReport {
         table
     }
 
-    /// One ECMP draw is luck; over several seeds the mean says more.
+    /// One ECMP draw may be lucky, so the mean over several seeds is printed too.
     fn write_seeds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seeds.len() < 2 {
             return writeln!(f, "one draw of ECMP's hash; --seeds 10 shows how much of it is luck");

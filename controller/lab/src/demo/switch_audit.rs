@@ -1,8 +1,8 @@
-//! What the switches themselves say: their tables, and which way the packets went.
+//! An audit of the switches: their tables, and the paths that the packets took.
 //!
-//! Read over P4Runtime with connections of the demo's own, after the controller has declared itself
-//! done. Pins count the packets and bytes that they matched, ports those that left by each level;
-//! at rest both must tell the same story on every hop of every planned path.
+//! Read over P4Runtime with connections of the demo's own, after the controller has reported
+//! verified tables. Pins count the packets and bytes that they matched, ports those that left by
+//! each level; at rest the two must agree on every hop of every planned path.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,10 +23,10 @@ use command_io::CommandError;
 /// two packets of 4154.
 const UNPINNED_SHARE: f64 = 0.02;
 
-/// What the witness found.
+/// The findings of the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchEvidence {
-    /// Entries that the switches shall hold.
+    /// Entries that the switches should hold.
     pub(super) entries: usize,
     /// Entries by which they differ from it; counted before training and again after.
     pub(super) different_entries: usize,
@@ -71,7 +71,7 @@ impl SwitchAuditor {
         })
     }
 
-    /// How many updates would make the switches what they shall be.
+    /// The number of updates that would make the switches hold what is desired.
     pub(super) async fn different_entries(
         &self,
         desired: &DesiredTables,
@@ -113,7 +113,8 @@ impl SwitchAuditor {
         Ok(strays)
     }
 
-    /// Ports between switches whose bytes are fewer than planned, or more than can be explained.
+    /// Ports between switches that carried fewer bytes than planned, or more than pins and
+    /// acknowledgements explain.
     fn unexplained_ports(
         &self,
         planned: &PortBytes,
@@ -152,7 +153,7 @@ impl SwitchAuditor {
     fn pinned_bytes(&self, flow: &PlannedFlow, matched: &PinCounts) -> u64 {
         let [src, dst] = [flow.src, flow.dst].map(|nic| self.fabric.nic(nic).ip);
         let five_tuple = FiveTuple::for_roce(src, dst, flow.udp_src_port);
-        // The key is the same whatever the pin says.
+        // The key does not depend on the action of the pin.
         let key = rows::flow_pin(&five_tuple, 0, NonZeroU32::MIN).key;
         let leaf = matched.get(&self.fabric.leaf_of(flow.src));
         leaf.and_then(|pins| pins.get(&key)).map_or(0, |count| count.bytes)

@@ -1,6 +1,7 @@
 //! `crux job host`: one host's part of a run, over UDP sockets.
 //!
-//! The core is [`emulator::Host`]; here are its sockets, its clock and the lead's orders.
+//! The transport is [`emulator::EmulatedHost`]; here are its sockets, its clock and the lead's
+//! messages.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,12 +19,12 @@ use super::RunDocumentArgs;
 use super::protocol::{self, HostMessage, LeadAddress, LeadMessage, PacketCounts};
 use command_io::CommandError;
 
-/// Packets that may wait for the host; those beyond it are lost like any other.
+/// Packets that can wait for the host; further ones are lost.
 const PACKET_QUEUE: usize = 4096;
 /// Longer than any datagram of ours.
 const DATAGRAM: usize = 8192;
 
-/// Be one host of a run: send its flows when the lead says so.
+/// Run one host of a run: send its flows when the lead starts them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -91,7 +92,7 @@ async fn serve_host(args: &HostArgs) -> Result<(), CommandError> {
     reports.send_message(&HostMessage::Counted(member.counts)).await
 }
 
-/// This host at work.
+/// The state of a running host.
 struct HostRuntime {
     host: emulator::EmulatedHost,
     sockets: FlowSockets,
@@ -118,7 +119,7 @@ impl HostRuntime {
         self.send_packets();
     }
 
-    /// Works off what is due, in the order in which it is.
+    /// Handles all timers that are due, in their order.
     fn advance_timers(&mut self) {
         let now = self.elapsed_ns();
         while let Some(due) = self.host.next_deadline().filter(|due| *due <= now) {
@@ -127,7 +128,7 @@ impl HostRuntime {
         }
     }
 
-    /// A packet that a socket does not take is lost, which the transport makes good.
+    /// A packet that a socket refuses is lost; the transport sends it again.
     fn send_packets(&mut self) {
         while let Some(packet) = self.host.next_packet() {
             roce::write_datagram(packet.flow, packet.body, &mut self.datagram);
@@ -148,7 +149,7 @@ impl HostRuntime {
 /// A socket for each address and UDP source port that this host sends from.
 struct FlowSockets {
     sockets: Vec<UdpSocket>,
-    /// Of each flow that begins or ends here: the socket to send from, and where to.
+    /// For each flow that begins or ends here: the socket to send from, and the destination.
     ends: BTreeMap<u32, (usize, SocketAddr)>,
 }
 
@@ -165,7 +166,8 @@ impl FlowSockets {
             let Some((from, to)) = flow_addresses(fabric, flow, host) else {
                 continue;
             };
-            // Answers too have the source port of the flow, by which switches tell whose they are.
+            // Acknowledgements have the source port of the flow too, by which switches classify
+            // them.
             let from = SocketAddr::from((from, flow.udp_src_port));
             let place = match places.get(&from) {
                 Some(place) => *place,
@@ -187,7 +189,7 @@ impl FlowSockets {
     }
 }
 
-/// Addresses of this host's end of a flow and of the other.
+/// The addresses of this host's end of a flow and of the other.
 fn flow_addresses(fabric: &Fabric, flow: &Flow, host: HostId) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let (src, dst) = (fabric.nic(flow.src), fabric.nic(flow.dst));
     if src.host == host {
@@ -213,7 +215,8 @@ async fn receive_packets(
         tokio::spawn(async move {
             let mut datagram = vec![0; DATAGRAM];
             loop {
-                // An error here is the answer to a packet that found nobody; so is a lost one.
+                // An error here is an ICMP response to an earlier packet, which is lost like any
+                // other.
                 let Ok(length) = socket.recv(&mut datagram).await else {
                     continue;
                 };

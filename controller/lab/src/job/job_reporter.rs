@@ -1,8 +1,8 @@
-//! What the lead tells a controller of its jobs, as `crux agent` would of real ones.
+//! Reports of the lead about its jobs to a controller, as `crux agent` sends them for real jobs.
 //!
-//! The lead sees every iteration, so it speaks for all hosts: it says what each took, and the agent
-//! makes reports of that ([`agent::FileWatch`]). The decision: nothing is told that a process would not
-//! know of itself before it has run, so a controller profiles these jobs first.
+//! The lead measures every iteration, so it reports for all hosts, and the agent's library
+//! aggregates the reports. The decision: nothing is reported that a process could not have
+//! measured, so a controller profiles these jobs first.
 
 use agent::process_message::{FinishedIteration, ProcessMessage};
 use agent::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
@@ -13,9 +13,9 @@ use topology::Fabric;
 
 use command_io::CommandError;
 
-/// The one process that all jobs belong to.
+/// The id of the one process that all jobs belong to.
 const LEAD: u64 = 0;
-/// How much is told; counters are not read.
+/// Limits of the reports; counters are not read.
 const LIMITS: ReportLimits = ReportLimits {
     window_seconds: 0.5,
     presence_seconds: 3.0,
@@ -24,14 +24,14 @@ const LIMITS: ReportLimits = ReportLimits {
     memory_seconds: 1.0,
 };
 
-/// The way to the controller, and what is told.
+/// The connection to the controller, and the jobs that are reported.
 pub(super) struct JobReporter {
     watch: JobMonitor,
     uplink: ReportStream,
     jobs: Vec<IterationState>,
 }
 
-/// A job, and how far its iteration is.
+/// A job and the progress of its current iteration.
 struct IterationState {
     id: String,
     flop: f64,
@@ -45,7 +45,7 @@ struct IterationState {
 }
 
 impl JobReporter {
-    /// Begins to connect to a controller, and announces all jobs.
+    /// Starts to connect to a controller, and announces all jobs.
     pub(super) fn connect_and_announce(
         contact: &ControllerTarget,
         fabric: &Fabric,
@@ -62,7 +62,7 @@ impl JobReporter {
         Ok(Self { watch, uplink, jobs })
     }
 
-    /// Waits for the controller; what is to be said when it was away is said by itself.
+    /// Receives feedback; announces all jobs again after a reconnect.
     pub(super) async fn receive_feedback(&mut self) {
         match self.uplink.next_event().await {
             ReportStreamEvent::Opened => {
@@ -76,13 +76,13 @@ impl JobReporter {
         }
     }
 
-    /// The flows of a job's iteration begin.
+    /// Records that a job begins to send.
     pub(super) fn begin_sending(&mut self, job: usize, now: f64) {
         let told = &mut self.jobs[job];
         (told.sending_since, told.left) = (now, told.flows);
     }
 
-    /// A flow of a job has ended.
+    /// Records that a flow of a job has finished.
     pub(super) fn finish_flow(&mut self, job: usize, now: f64) {
         let told = &mut self.jobs[job];
         told.left = told.left.saturating_sub(1);
@@ -91,7 +91,7 @@ impl JobReporter {
         }
     }
 
-    /// An iteration of a job begins, and the one before it has ended.
+    /// Records that a job begins an iteration, which ends the one before.
     pub(super) fn begin_iteration(&mut self, job: usize, now: f64) {
         let told = &mut self.jobs[job];
         let Some(began) = told.began.replace(now).filter(|began| *began < now) else {
@@ -108,14 +108,14 @@ impl JobReporter {
         self.submit_message(ProcessMessage::Iteration(iteration), now);
     }
 
-    /// Time has passed.
+    /// Advances time and sends the reports that are due.
     pub(super) fn advance_time(&mut self, now: f64) {
         for report in self.watch.tick_windows(now) {
             self.uplink.send_report(report);
         }
     }
 
-    /// All jobs have ended.
+    /// Reports the end of all jobs and closes the connection.
     pub(super) async fn close(mut self) {
         for report in self.watch.end_all() {
             self.uplink.send_report(report);
@@ -124,7 +124,7 @@ impl JobReporter {
     }
 
     fn submit_message(&mut self, said: ProcessMessage, now: f64) {
-        // The lead announced all its jobs, so nothing is refused.
+        // The lead announced all its jobs, so no report is refused.
         if let Ok(Some(report)) = self.watch.handle_message(LEAD, said, now) {
             self.uplink.send_report(report);
         }
@@ -147,7 +147,7 @@ impl IterationState {
     }
 }
 
-/// What is known before a job has run: its hosts and flows, and how its bytes are shared out.
+/// What is known of a job before it has run: hosts, flows, and the share of bytes of each.
 fn without_profile(document: JobDocument) -> JobDocument {
     JobDocument { flop_per_iteration: None, compute_seconds: None, overlap_from: None, ..document }
 }

@@ -20,9 +20,9 @@ use command_io::ClientCredentials;
 use command_io::CommandError;
 use command_io::output::FormatArg;
 
-/// Reports of hosts that may wait.
+/// Messages of hosts that can wait.
 const REPORT_QUEUE: usize = 1024;
-/// Between two looks at what a controller was not told of for long.
+/// The interval at which reports to a controller are checked.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Lead the hosts of a run and print what iterations took.
@@ -38,7 +38,7 @@ pub(crate) struct LeadArgs {
     /// Where hosts report: HOST:PORT beside the fabric, or the path of a Unix socket
     #[arg(long)]
     listen: LeadAddress,
-    /// Tell the controller that listens there of the jobs, as agents on their hosts would
+    /// Report the jobs to the controller that listens there, as agents on their hosts would
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
     #[command(flatten)]
@@ -105,10 +105,10 @@ struct RunCoordinator {
     jobs: Vec<usize>,
     hosts: BTreeMap<String, MessageWriter>,
     reports: mpsc::Receiver<Result<HostMessage, CommandError>>,
-    /// When which job is to be woken, nanoseconds since `since`.
+    /// When each job has to be woken, in nanoseconds since `since`.
     timers: BTreeSet<(u64, usize)>,
     since: Instant,
-    /// Who tells a controller of all that, if anybody does.
+    /// Reports to a controller, if one is named.
     reporter: Option<JobReporter>,
     ticks: Interval,
 }
@@ -162,7 +162,7 @@ impl RunCoordinator {
         })
     }
 
-    /// Waits for the next timer or report, and does what follows.
+    /// Waits for the next timer or message, and applies its effects.
     async fn process_next(&mut self) -> Result<(), CommandError> {
         let due = self.timers.first().map(|(due, _)| self.since + Duration::from_nanos(*due));
         let forever = self.since + Duration::from_secs(1 << 30);
@@ -170,7 +170,7 @@ impl RunCoordinator {
             biased;
             () = sleep_until(due.unwrap_or(forever)) => {
                 if let Some((due, job)) = self.timers.pop_first() {
-                    // When it was due, not when that was noticed: so nothing adds up.
+                    // The due time, not the time of waking, so that delays do not accumulate.
                     let effects = self.trainings[job].handle_wake(due);
                     self.apply_effects(job, &effects).await?;
                 }
@@ -224,7 +224,7 @@ impl RunCoordinator {
         Ok(())
     }
 
-    /// Ends the hosts and adds up what they counted.
+    /// Stops the hosts and adds up their counters.
     async fn stop_hosts(mut self) -> Result<PacketCounts, CommandError> {
         if let Some(teller) = self.reporter.take() {
             teller.close().await;
@@ -289,7 +289,7 @@ fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
         .collect()
 }
 
-/// Waits for what a controller says.
+/// Receives feedback of the controller, if there is one.
 async fn receive_feedback(teller: &mut Option<JobReporter>) {
     match teller {
         Some(teller) => teller.receive_feedback().await,

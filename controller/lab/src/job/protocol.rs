@@ -1,4 +1,4 @@
-//! What lead and hosts say to each other: JSON, a line a message, over TCP or a Unix socket.
+//! The protocol between lead and hosts: JSON, one line a message, over TCP or a Unix socket.
 //!
 //! Unix sockets reach from one network namespace into another, so that hosts of an emulated network
 //! need no second network to be led.
@@ -25,7 +25,7 @@ pub(super) enum LeadAddress {
 impl FromStr for LeadAddress {
     type Err = String;
 
-    /// What has a slash is a path.
+    /// A text with a slash is a path.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains('/') {
             Ok(Self::Unix(text.into()))
@@ -37,7 +37,7 @@ impl FromStr for LeadAddress {
     }
 }
 
-/// From a host to the lead.
+/// A message from a host to the lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HostMessage {
@@ -58,25 +58,25 @@ pub(super) struct PacketCounts {
     pub(super) unreadable: u64,
 }
 
-/// From the lead to a host.
+/// A message from the lead to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LeadMessage {
     /// Begin these flows.
     Begin(Vec<u32>),
-    /// Tell what was counted, and end.
+    /// Report the counters, and end.
     Stop,
 }
 
-/// Either kind of stream.
+/// A TCP or Unix stream.
 trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 type BoxedStream = Box<dyn ByteStream>;
 
-/// One side's reading end.
+/// The reading half of a stream.
 pub(super) struct MessageReader(Lines<BufReader<ReadHalf<BoxedStream>>>);
-/// One side's writing end.
+/// The writing half of a stream.
 pub(super) struct MessageWriter(BufWriter<WriteHalf<BoxedStream>>);
 
 fn split_stream(stream: BoxedStream) -> (MessageReader, MessageWriter) {
@@ -86,7 +86,7 @@ fn split_stream(stream: BoxedStream) -> (MessageReader, MessageWriter) {
 }
 
 impl MessageReader {
-    /// The next message; none when the other side has ended.
+    /// The next message; none when the other side has closed the stream.
     pub(super) async fn next<T: for<'a> Deserialize<'a>>(
         &mut self,
     ) -> Result<Option<T>, CommandError> {
@@ -126,7 +126,7 @@ pub(super) async fn connect_lead(
     Ok(split_stream(stream))
 }
 
-/// The lead's ear.
+/// The listening socket of the lead.
 pub(super) enum LeadListener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
@@ -157,7 +157,7 @@ impl LeadListener {
 impl Drop for LeadListener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Left behind, it would only be in the way of the next run.
+            // A socket file left behind would block the next run.
             let _gone = std::fs::remove_file(path);
         }
     }

@@ -35,11 +35,11 @@ pub(crate) struct RehearseArgs {
     /// The controller knows no job: all flows go by ECMP at one level
     #[arg(long)]
     ecmp: bool,
-    /// What happens while the jobs train: a TOML or JSON file
+    /// Events while the jobs train: a TOML or JSON file
     #[arg(long, value_name = "FILE")]
     events: Option<String>,
-    /// Instead: put this policy in force while the jobs train, and print what was foretold of it
-    /// beside what they measured, before and after
+    /// Instead: apply this policy while the jobs train, and print its forecast beside what they
+    /// measured, before and after
     #[arg(long, value_name = "POLICY", conflicts_with_all = ["ecmp", "events"])]
     change: Option<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) fn run_rehearse(args: &RehearseArgs) -> Result<(), CommandError> {
     rehearsed.print_result(args.output.format)
 }
 
-/// Trains from the finished network on, and lets events happen at their instants.
+/// Trains on the converged network, and applies events at their instants.
 async fn train_with_events(
     scenario: &DemoScenario,
     telling: JobVisibility,

@@ -1,4 +1,4 @@
-//! What a run of jobs comes to, the same from real hosts and from the embedded fabric.
+//! The result of a run of jobs, the same for real hosts and for the embedded fabric.
 
 use emulator::EmulationOutcome;
 use serde::Serialize;
@@ -12,9 +12,9 @@ pub(super) struct JobRunResult {
     pub(super) jobs: Vec<MeasuredJobResult>,
     /// Share of the jobs' GPU time in which they computed.
     pub(super) gpu_utilization: f64,
-    /// Over which all of this was measured.
+    /// The length of the measurement.
     pub(super) window_seconds: f64,
-    /// What happened meanwhile, in that order.
+    /// The events that were applied, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) events: Vec<AppliedEvent>,
     /// The Unix time at which the run began, in seconds; a virtual clock has none.
@@ -38,7 +38,7 @@ pub(super) struct MeasuredJobResult {
     begun_seconds: Vec<f64>,
 }
 
-/// Something that happened in a run.
+/// An event that was applied during a run.
 #[derive(Debug, Serialize)]
 pub(super) struct AppliedEvent {
     pub(super) name: String,

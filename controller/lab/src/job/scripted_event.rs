@@ -1,9 +1,9 @@
-//! What happens to an embedded fabric while jobs train: policies and cables, at instants of the
+//! Events of a run on the embedded fabric: policies applied and cables failing at instants of the
 //! virtual clock.
 //!
-//! [`rehearse`](super::rehearse) lets time pass up to each of them. The decision: the clock is held
-//! while the controller answers, so an answer costs no time; what it waits for on purpose, before a
-//! cable that works again is used, passes on both clocks.
+//! [`rehearse`](super::rehearse) advances the clock to each of them. The decision: the clock is
+//! stopped while the controller responds, so its response takes no virtual time; the hold-down
+//! before a recovered cable is used passes on both clocks.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::demo::{ServedTestbed, put_in_force};
 use command_io::CommandError;
 use command_io::files;
 
-/// Between two looks at what a controller uses.
+/// The interval of checks.
 const LOOK: Duration = Duration::from_millis(10);
-/// The longest that a controller may take to use what works again.
+/// The deadline for the controller to use or stop using a cable.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A document of events.
+/// A document with the events of a run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventsDocument {
@@ -33,22 +33,22 @@ struct EventsDocument {
     event: Vec<ScriptedEvent>,
 }
 
-/// Something that happens; exactly one of the fields after the name says what.
+/// An event; exactly one of the fields after the name is given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptedEvent {
     /// Seconds after the jobs began.
     pub(super) after_seconds: f64,
     pub(super) name: String,
-    /// A policy comes into force.
+    /// The policy to apply.
     policy: Option<PolicyDocument>,
-    /// The cable between two nodes fails, as `leaf1-spine1`.
+    /// The cable that fails, as `leaf1-spine1`.
     link_down: Option<String>,
-    /// It works again.
+    /// The cable that recovers.
     link_up: Option<String>,
 }
 
-/// What happens, with everything that a document names found.
+/// The effect of an event, with names resolved.
 #[derive(Debug)]
 pub(super) enum ScriptedEffect {
     Policy(Box<PolicyDocument>),
@@ -96,7 +96,7 @@ fn cable_effect(fabric: &Fabric, name: &str, state: WireState) -> Result<Scripte
 }
 
 impl ScriptedEffect {
-    /// Makes it happen; done when the controller has seen to it.
+    /// Applies the effect; returns when the controller has processed it.
     pub(super) async fn apply_effect(
         &self,
         stage: &ServedTestbed<'_>,
@@ -131,7 +131,7 @@ impl ScriptedEffect {
     }
 }
 
-/// Lets a cable fail or work, and the controller see it, as it sees carriers elsewhere.
+/// Fails or repairs a cable, and reports that to the controller as a carrier event would.
 async fn set_cable(
     link: LinkId,
     state: WireState,
@@ -151,7 +151,7 @@ async fn set_cable(
     controller.report_health(FabricPart::Cable(link), seen).await.map_err(CommandError::failed)
 }
 
-/// Waits until the controller uses a link, or does not any more, on every switch.
+/// Waits until the controller uses a link on every switch, or none.
 async fn await_usable(
     controller: &ControllerHandle,
     link: LinkId,

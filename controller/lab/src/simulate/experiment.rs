@@ -14,7 +14,7 @@ pub(crate) struct ExperimentArgs {
     /// Time to simulate
     #[arg(long, default_value_t = 600.0)]
     pub(crate) seconds: f64,
-    /// Classes of the switches, instead of the policy's
+    /// Priority levels of the switches, instead of the policy's
     #[arg(long, value_name = "K")]
     pub(crate) levels: Option<u8>,
     /// A cable or switch fails at a time, such as leaf1-spine1@10s; may be repeated

@@ -1,9 +1,9 @@
-//! The state of cables as this machine sees it, for a fabric that is emulated on it.
+//! The carrier of interfaces as the state of cables, for a fabric that is emulated on this machine.
 //!
-//! P4Runtime has no news of ports. Where the ports of switches are interfaces of this machine,
-//! named as Mininet names them, `SWITCH-ethPORT`, rtnetlink has. What it says goes to the
-//! controller as an observation like any other. The decision: a cable works while neither of its
-//! ends is seen without carrier, so that it does not matter which end is looked at first.
+//! P4Runtime has no port events. Where the ports of switches are interfaces of this machine, named
+//! `SWITCH-ethPORT` as Mininet does, rtnetlink has. A change of carrier reaches the controller as
+//! an observation like any other. The decision: a cable works while both of its ends have carrier,
+//! so the order in which the ends are reported does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{io, thread};
@@ -13,7 +13,7 @@ use switch::ports::{LinkMonitor, LinkUpdate, PortState};
 use tokio::sync::mpsc;
 use topology::{Fabric, LinkId};
 
-/// Observations that may wait for the controller; then the kernel's buffer fills.
+/// Observations that can wait for the controller; beyond it the kernel's buffer fills.
 const SEEN_LIMIT: usize = 256;
 
 /// The interfaces of this machine that are ends of the fabric's cables.
@@ -30,10 +30,10 @@ struct InterfaceCables {
 }
 
 impl CarrierMonitor {
-    /// Listens on a thread of its own, and asks for what there is.
+    /// Subscribes to link events on a thread of its own, and requests the current state.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The netlink socket cannot be opened.
     pub(super) fn start_monitor(fabric: &Fabric) -> io::Result<Self> {
         let (links, cables) = (LinkMonitor::open()?, InterfaceCables::from_fabric(fabric));
         let (tell, seen) = mpsc::channel(SEEN_LIMIT);
@@ -46,14 +46,14 @@ impl CarrierMonitor {
     /// The next observation of a cable.
     ///
     /// # Errors
-    /// The kernel does not tell any more.
+    /// The netlink socket has failed.
     pub(super) async fn next(&mut self) -> io::Result<(FabricPart, PartHealth)> {
         let seen = self.seen.recv().await;
         seen.ok_or_else(|| io::Error::other("no more news of interfaces"))
     }
 }
 
-/// Tells what is seen until nobody wants to know.
+/// Forwards observations until the receiver is dropped.
 fn watch_links(
     mut links: LinkMonitor,
     mut cables: InterfaceCables,
@@ -79,7 +79,7 @@ impl InterfaceCables {
         Self { by_name: named.collect(), without_carrier: BTreeSet::new() }
     }
 
-    /// What an interface's state says of its cable.
+    /// The state of a cable after that of one interface has changed.
     fn update_interface(&mut self, news: &LinkUpdate) -> Option<(FabricPart, PartHealth)> {
         let cable = *self.by_name.get(&news.name)?;
         match news.state {
@@ -103,7 +103,7 @@ fn interface_name(switch: &str, port: u32) -> String {
     format!("{switch}-eth{port}")
 }
 
-/// Both directions of a cable by one name.
+/// One id for both directions of a cable.
 fn cable_id(link: LinkId) -> LinkId {
     link.min(link.reverse())
 }

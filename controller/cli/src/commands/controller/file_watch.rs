@@ -1,19 +1,17 @@
 //! Documents that are read again when they change.
 //!
-//! The decision: files are looked at, again and again, and a change counts once it was seen twice.
-//! That works on every file system and with every editor, whatever it does to save, and a file that
-//! is half written is not read.
+//! The decision: files are polled, and a change counts once two polls agree. This works on every
+//! file system and with every editor, and a file that is only half written is not read.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Between two looks.
+/// The interval of polls.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What a file looks like from outside: when it was written, and its length. None if it is not
-/// there.
+/// The modification time and length of a file; none if it does not exist.
 type FileStamp = Option<(SystemTime, u64)>;
 
 /// Files that are watched.
@@ -24,7 +22,7 @@ pub(super) struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches these from now on.
+    /// Watches these files from now on.
     pub(super) fn new<'a>(files: impl Iterator<Item = &'a String>) -> Self {
         let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
         let mut looks = interval(LOOK);
@@ -32,7 +30,7 @@ impl FileWatch {
         Self { steady: DebouncedValue::new(file_stamps(&files)), files, looks }
     }
 
-    /// Waits until one of them has changed, and lies still.
+    /// Waits until a file has changed and is stable.
     pub(super) async fn wait_for_change(&mut self) {
         loop {
             self.looks.tick().await;
@@ -53,7 +51,7 @@ fn file_stamps(files: &[PathBuf]) -> Vec<FileStamp> {
         .collect()
 }
 
-/// Something that counts once it is seen twice in a row.
+/// A value that counts once it was observed twice in a row.
 struct DebouncedValue<T> {
     counts: T,
     seen: T,
@@ -65,7 +63,7 @@ impl<T: Clone + PartialEq> DebouncedValue<T> {
         Self { counts, seen }
     }
 
-    /// Whether what is seen now counts, and did not before.
+    /// Whether the value has changed and is stable.
     fn observe_value(&mut self, now: T) -> bool {
         let is_steady = now == self.seen;
         self.seen = now;

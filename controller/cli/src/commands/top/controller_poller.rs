@@ -1,7 +1,7 @@
-//! What is known of the controller, asked for on a thread of its own.
+//! Polls the controller on a thread of its own.
 //!
-//! Events say when to ask again, as for the page. The decision: what is known is replaced whole, so
-//! whoever draws never sees half of an answer.
+//! Events trigger a refresh, as on the web page. The decision: a snapshot is replaced as a whole,
+//! so a frame never shows half of a response.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,24 +19,24 @@ use command_io::{ControllerClient, FrameStream};
 /// Events that can be scrolled back to.
 const KEPT: usize = 500;
 
-/// Whatever comes within this time is one reason to ask.
+/// Events within this time trigger one refresh.
 const GATHER: Duration = Duration::from_millis(200);
 
-/// After this time it is asked again without a reason: loads that are measured change without one.
+/// The interval of refreshes without events: measured loads change without one.
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// Before a controller that is away is asked again.
+/// The delay before a reconnect.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is known.
+/// The state of the controller as last read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TopSnapshot {
     pub(super) jobs: Vec<JobRow>,
     pub(super) links: Vec<LinkRow>,
     pub(super) switches: Vec<SwitchRow>,
-    /// The latest last.
+    /// In order, the latest last.
     pub(super) events: Vec<OperatorEvent>,
-    /// Why there is nothing newer, if that is so.
+    /// Why the snapshot is stale, if it is.
     pub(super) trouble: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl TopSnapshot {
     }
 }
 
-/// The thread that asks.
+/// The polling thread, seen from the terminal.
 #[derive(Debug)]
 pub(super) struct ControllerPoller {
     snapshot: watch::Receiver<Arc<TopSnapshot>>,
@@ -56,7 +56,7 @@ pub(super) struct ControllerPoller {
 }
 
 impl ControllerPoller {
-    /// Begins to ask.
+    /// Starts the polling thread.
     pub(super) fn spawn_poller(to: &ControllerClient) -> Result<Self, CommandError> {
         let (sender, known) = watch::channel(Arc::new(TopSnapshot::default()));
         let (ending, end) = watch::channel(false);
@@ -78,12 +78,12 @@ impl ControllerPoller {
         Ok(Self { snapshot: known, end })
     }
 
-    /// What is known now.
+    /// The latest snapshot.
     pub(super) fn latest_snapshot(&self) -> Arc<TopSnapshot> {
         Arc::clone(&self.snapshot.borrow())
     }
 
-    /// Whether a signal says that it is over.
+    /// Whether a signal requests termination.
     pub(super) fn is_terminated(&self) -> bool {
         *self.end.borrow()
     }
@@ -101,12 +101,12 @@ async fn termination_signal() {
                 _ = terminate.recv() => {}
             }
         }
-        // Keys still end it.
+        // Without signal handlers, keys still end the program.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// Everything, once.
+/// Reads a whole snapshot once.
 pub(super) async fn read_snapshot(to: &ControllerClient) -> Result<TopSnapshot, CommandError> {
     let page: EventPage = to.get_json_async("/v1/events").await?;
     let mut known = TopSnapshot::default();
@@ -114,7 +114,7 @@ pub(super) async fn read_snapshot(to: &ControllerClient) -> Result<TopSnapshot, 
     refresh_snapshot(to, known).await
 }
 
-/// The same events with new answers.
+/// Keeps the events and reads everything else again.
 async fn refresh_snapshot(
     to: &ControllerClient,
     known: TopSnapshot,
@@ -128,7 +128,7 @@ async fn refresh_snapshot(
     })
 }
 
-/// Asks for as long as anybody looks.
+/// Polls until the receiver is dropped.
 async fn poll_until_closed(to: &ControllerClient, sender: &watch::Sender<Arc<TopSnapshot>>) {
     let mut since = EventPosition::default();
     while !sender.is_closed() {
@@ -143,7 +143,7 @@ async fn poll_until_closed(to: &ControllerClient, sender: &watch::Sender<Arc<Top
     }
 }
 
-/// Hears events and asks after each, until the stream ends.
+/// Follows the event stream and refreshes after events, until it ends.
 async fn follow_events(
     to: &ControllerClient,
     sender: &watch::Sender<Arc<TopSnapshot>>,
@@ -162,7 +162,7 @@ async fn follow_events(
     Err(CommandError::Failed("the controller is away".to_owned()))
 }
 
-/// Takes in what comes in the time of one reason to ask; whether the stream goes on.
+/// Collects the events of one refresh; false when the stream has ended.
 async fn gather_events(
     to: &ControllerClient,
     frames: &mut FrameStream,
@@ -180,8 +180,8 @@ async fn gather_events(
     Ok(true)
 }
 
-/// Waits for the next event and shows it at once, or until what is measured is old; whether the
-/// stream goes on.
+/// Waits for the next event and shows it at once, or until measured loads are stale; false when the
+/// stream has ended.
 async fn wait_for_event(
     to: &ControllerClient,
     frames: &mut FrameStream,

@@ -1,7 +1,7 @@
-//! What is drawn: four panes, all of them where there is room, else the one that is chosen.
+//! The frame: four panes, all of them where the terminal is large enough, else the selected one.
 //!
-//! Pure: what is known and what is chosen go in, a frame comes out. A pane is a table; the rows of
-//! each are made and put in order here.
+//! Pure: a snapshot and the screen state go in, a frame comes out. A pane is a table whose rows are
+//! built and sorted here.
 
 use std::cmp::Ordering;
 
@@ -131,7 +131,7 @@ fn column_widths(pane: TopPane) -> Vec<Constraint> {
     }
 }
 
-/// The rows that are in sight, in order.
+/// The visible rows, in order.
 fn table_rows<T>(
     items: &[T],
     way: PaneView,
@@ -170,7 +170,7 @@ fn compare_links(a: &LinkRow, b: &LinkRow, column: usize) -> Ordering {
     by.then_with(|| a.link.cmp(&b.link))
 }
 
-/// What is counted on a link; below everything where nothing is.
+/// The measured load of a link; unmeasured links sort last.
 fn measured_load(link: &LinkRow) -> f64 {
     link.measured.unwrap_or(-1.0)
 }
@@ -186,7 +186,7 @@ fn compare_switches(a: &SwitchRow, b: &SwitchRow, column: usize) -> Ordering {
     by.then_with(|| a.name.cmp(&b.name))
 }
 
-/// The latest first; by their text where that is asked for.
+/// The latest first, or by text.
 fn compare_events(a: &OperatorEvent, b: &OperatorEvent, column: usize) -> Ordering {
     let by = match column {
         2 => a.text.cmp(&b.text),

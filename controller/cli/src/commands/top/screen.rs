@@ -1,13 +1,13 @@
-//! What keys have chosen: a pane, and in each pane an order and a place.
+//! The state of the screen: the selected pane, and the order and position of each.
 //!
-//! Sans-IO: a key goes in, what it changes is here, and whether it is the end comes out.
+//! Sans-IO: a key goes in, the state changes, and the action of the program comes out.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::controller_poller::TopSnapshot;
 use super::panes;
 
-/// A pane.
+/// A pane of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TopPane {
     #[default]
@@ -21,18 +21,18 @@ pub(super) enum TopPane {
 pub(super) const PANES: [TopPane; 4] =
     [TopPane::Jobs, TopPane::Links, TopPane::Switches, TopPane::Events];
 
-/// How a pane is looked at.
+/// The order and scroll position of a pane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PaneView {
     /// The column that it is sorted by.
     pub(super) column: usize,
-    /// Whether the order is turned round.
+    /// Whether the order is reversed.
     pub(super) is_turned: bool,
     /// The first row that is shown.
     pub(super) top: usize,
 }
 
-/// What is chosen.
+/// The selected pane and the view of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScreenState {
     pub(super) pane: TopPane,
@@ -47,7 +47,7 @@ pub(super) enum KeyAction {
 }
 
 impl TopPane {
-    /// Its name.
+    /// The name in the pane's title.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
@@ -59,12 +59,12 @@ impl TopPane {
 }
 
 impl ScreenState {
-    /// How a pane is looked at.
+    /// The view of a pane.
     pub(super) fn pane_view(&self, pane: TopPane) -> PaneView {
         self.views[pane as usize]
     }
 
-    /// Takes in a key.
+    /// Handles a key.
     pub(super) fn handle_key(&mut self, key: KeyEvent, known: &TopSnapshot) -> KeyAction {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let rows = panes::row_count(known, self.pane);

@@ -1,9 +1,9 @@
-//! etcd in as few words as possible: leases, one key for who leads, and what all share; and the
-//! way of a controller to it.
+//! A minimal etcd (leases, one election key, one record) and a controller's client of it.
 //!
-//! What holds of etcd is in `Cluster`, a value that time is told to; `Seat` is what a controller
-//! calls, over messages that get lost and late like all others. The decision: leases end by the
-//! world's clock alone, so a controller that takes its own for longer is seen to write without one.
+//! [`FakeEtcd`] is a value to which time is an argument. [`FakeEtcdClient`] is what a controller
+//! calls, over messages that are lost and delayed like all others. The decision: leases expire by
+//! the clock of the testbed alone, so a controller that assumes a longer lease is seen to write
+//! without one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::fault_schedule::ETCD;
 use super::fault_testbed::{MessageFate, TRIP};
 use super::planted_bug::PlantedBug;
 
-/// What etcd holds.
+/// The state of etcd: leases, the elected leader and the stored records.
 #[derive(Default)]
 pub(super) struct FakeEtcd {
     revision: u64,
@@ -32,7 +32,7 @@ pub(super) struct FakeEtcd {
 }
 
 impl FakeEtcd {
-    /// Lets time come to `now`: leases end, and what hangs on them goes.
+    /// Advances time to `now`: expires leases and removes the keys attached to them.
     fn expire_leases(&mut self, now: Instant) {
         self.leases.retain(|_, ends| *ends > now);
         let leases = &self.leases;
@@ -59,7 +59,7 @@ impl FakeEtcd {
         lease
     }
 
-    /// Whether the lease was still there.
+    /// Extends a lease; false if it had already expired.
     fn renew_lease(&mut self, lease: i64, until: Instant) -> bool {
         let ends = self.leases.get_mut(&lease);
         ends.map(|ends| *ends = until).is_some()
@@ -107,7 +107,7 @@ impl FakeEtcdClient {
         Ok(seat)
     }
 
-    /// A call that may be lost on its way there or back.
+    /// A call whose request or response may be lost.
     async fn call_etcd<T>(
         &self,
         what: &'static str,
@@ -139,7 +139,7 @@ impl FakeEtcdClient {
         }
     }
 
-    /// Lets a lease end when its time has come, though nobody calls.
+    /// Expires a lease when it is due, without a call that would do so.
     fn expire_later(&self, ends: Instant) {
         let rig = self.network.clone();
         tokio::spawn(async move {
@@ -148,7 +148,7 @@ impl FakeEtcdClient {
         });
     }
 
-    /// How long a lease lasts, as the controller hears it.
+    /// The lease duration that the controller is given.
     fn reported_lease(&self) -> Duration {
         match self.network.planted_bug() {
             PlantedBug::OutlivesItsLease => 16 * self.lease,

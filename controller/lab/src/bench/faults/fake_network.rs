@@ -1,8 +1,8 @@
-//! The network between controllers and switches of one world, and everything that it does wrong.
+//! The network between the controllers and the switches of one testbed, with its faults.
 //!
-//! It stands where gRPC would. The decision: a message takes its time and may be lost on the way
-//! there, on the way back, or arrive after whoever sent it has given up; which it is, the
-//! [`world`](super::world) draws.
+//! It replaces gRPC. The decision: a message takes time, and may be lost on the way there, on the
+//! way back, or arrive after its sender has timed out. [`fault_testbed`](super::fault_testbed)
+//! draws which.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,29 +31,29 @@ use super::fault_schedule::LeadershipMode;
 use super::fault_testbed::{EndpointPair, FaultTestbed, MessageFate, TRIP};
 use super::planted_bug::PlantedBug;
 
-/// Messages that wait on a stream.
+/// Messages that a stream can queue.
 const NOTICES: usize = 64;
-/// The longest that a switch holds a stream for alive whose controller is cut off.
+/// The longest that a switch keeps the stream of a controller that is cut off.
 const KEEPALIVE: Duration = Duration::from_millis(200);
 
-/// One controller's way to the switches of a world.
+/// One controller's connections to the switches of a testbed.
 #[derive(Clone)]
 pub(super) struct FakeNetwork {
-    /// Shared by everything in the world. A lock, because the seam asks for values that any thread
-    /// may hold; there is one thread, and nobody waits.
+    /// Shared by everything in the testbed. A lock, because the trait requires values that are
+    /// `Send`; there is one thread, so it is never contended.
     testbed: Arc<Mutex<FaultTestbed>>,
     controller: u32,
     planted_bug: PlantedBug,
     cached_tables: Arc<Mutex<BTreeMap<usize, SwitchTables>>>,
 }
 
-/// A connection.
+/// A connection from one controller to one switch.
 pub(super) struct FakeConnection {
     network: FakeNetwork,
     switch: usize,
     incarnation: u64,
     deadline: Duration,
-    /// Whether the last word of the switch that arrived was that this controller is primary.
+    /// Whether the last status received from the switch was that this controller is primary.
     is_primary: Arc<Mutex<bool>>,
 }
 
@@ -74,12 +74,12 @@ impl FakeNetwork {
         self.planted_bug
     }
 
-    /// What becomes of a message between this controller and a switch, or etcd.
+    /// Draws the fate of a message between this controller and a switch, or etcd.
     pub(super) fn draw_fate(&self, with: usize, deadline: Duration) -> MessageFate {
         self.lock_testbed().draw_fate((self.controller, with), deadline)
     }
 
-    /// Waits, and then for a moment in which no other pair's messages arrive.
+    /// Waits, and then for a time slot in which no other pair's messages arrive.
     pub(super) async fn wait_for_slot(&self, with: usize, after: Duration) {
         let moment = self.lock_testbed().next_slot((self.controller, with), after);
         sleep_until(moment).await;
@@ -135,11 +135,11 @@ impl ClusterNetwork for FakeNetwork {
 }
 
 impl FakeConnection {
-    /// One way of a message; an error if it does not arrive, or nobody is there.
+    /// Sends a message one way; an error if it is lost or the receiver is down.
     async fn send_one_way(&self, call: &'static str) -> Result<(), ClientError> {
         let fate = self.network.draw_fate(self.switch, self.deadline);
         match fate {
-            // Once more is the same, for whatever changes nothing that is not there already.
+            // Delivered twice has no effect here: these calls are idempotent.
             MessageFate::Arrives(after) | MessageFate::Twice(after) => {
                 self.wait_for_slot(after).await
             }
@@ -162,7 +162,7 @@ impl FakeConnection {
         (self.network.controller, self.switch)
     }
 
-    /// A share that is drawn.
+    /// A random share from 0 to 1.
     fn draw_share(&self) -> f64 {
         self.network.lock_testbed().pair_random(self.endpoint_pair()).random_range(0.0..=1.0)
     }
@@ -181,13 +181,13 @@ impl FakeConnection {
         device.is_on && device.incarnation == self.incarnation
     }
 
-    /// Something that happens on the switch.
+    /// Runs something on the switch.
     fn with_switch<R>(&self, what: impl FnOnce(&mut FakeSwitch) -> R) -> R {
         what(&mut self.network.lock_testbed().devices[self.switch])
     }
 
-    /// A controller that has heard that another is primary writes nothing more, nor does one whose
-    /// lease has ended.
+    /// Records a violation if a controller writes after it learned that another is primary, or
+    /// after its lease has expired.
     fn check_mastership(&self, call: &str) {
         let (controller, switch) = (self.network.controller, self.switch);
         let is_primary = *lock_mutex(&self.is_primary);
@@ -203,12 +203,13 @@ impl FakeConnection {
         world.violations.push(what);
     }
 
-    /// The same line, for what happens beside its calls.
+    /// Another handle of this connection, for tasks beside its calls.
     fn clone_connection(&self) -> Self {
         Self { network: self.network.clone(), is_primary: Arc::clone(&self.is_primary), ..*self }
     }
 
-    /// Carries bids to the switch until the controller has hung up, which the switch notices later.
+    /// Forwards bids to the switch until the controller closes the stream, which the switch notices
+    /// later.
     async fn forward_bids(self, session: SessionId, mut said: mpsc::Receiver<OutgoingMessage>) {
         while let Some(said) = said.recv().await {
             if self.network.planted_bug == PlantedBug::BidsOnce {
@@ -230,7 +231,7 @@ impl FakeConnection {
         }
     }
 
-    /// The next word of the switch, after its time; `None` once the line is dead.
+    /// The next status from the switch, after its delay; `None` once the connection is dead.
     async fn next_status(
         &self,
         verdicts: &mut mpsc::Receiver<MastershipStatus>,
@@ -262,7 +263,7 @@ impl FakeConnection {
         }
     }
 
-    /// The id that arrives where this one is bid.
+    /// The election id that reaches the switch for this bid.
     fn sent_election_id(&self, bid: ElectionId) -> ElectionId {
         let mut world = self.network.lock_testbed();
         let used = world.terms.entry(self.network.controller).or_default();
@@ -273,7 +274,7 @@ impl FakeConnection {
         }
     }
 
-    /// Carries a batch out, now or, if it is late, when nobody waits for it any more.
+    /// Applies a batch, now or, if it is late, after its sender has timed out.
     fn apply_batch(
         &self,
         updates: &[TableUpdate],
@@ -296,7 +297,7 @@ impl FakeConnection {
         Ok(codes)
     }
 
-    /// Whatever comes of it, nobody hears.
+    /// Applies a batch later; its result is discarded.
     fn apply_batch_later(&self, updates: Vec<TableUpdate>, election: ElectionId, after: Duration) {
         let line = self.clone_connection();
         tokio::spawn(async move {

@@ -1,8 +1,8 @@
-//! A switch in as few words as possible: who may write, which program, which entries.
+//! A minimal switch: mastership, the program's cookie, and table entries.
 //!
-//! The election is the embedded switch's own; the tables refuse what P4Runtime says they must. The
-//! decision: no packets and no bytes. What happens to those is tested on the embedded switch, and
-//! here ten thousand worlds must fit into minutes.
+//! The election is that of the embedded switch; tables reject what P4Runtime requires them to
+//! reject. The decision: no packets and no bytes. Those are tested on the embedded switch, and ten
+//! thousand testbeds must run within minutes.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use tonic::Code;
 
 const DEVICE_ID: u64 = 1;
 const MAX_SESSIONS: usize = 16;
-/// Notices that a stream holds; more means that its controller hangs.
+/// Notices that a stream can queue; a full queue means that its controller hangs.
 const NOTICES: usize = 64;
 
-/// One switch.
+/// The state of one switch and its streams.
 pub(super) struct FakeSwitch {
     pub(super) is_on: bool,
     /// Rises with every restart.
     pub(super) incarnation: u64,
     pub(super) program: Option<u64>,
     pub(super) tables: SwitchTables,
-    /// Updates that will be refused, whatever they are, and how.
+    /// Updates that will be refused, and with which code.
     refusals: u32,
     refusal: Code,
-    /// Election ids that were bid although another stream held them.
+    /// Bids with an election id that another stream held.
     pub(super) ids_in_use: u32,
     dialect: ArbitrationDialect,
     election: ControllerElection,
@@ -56,7 +56,7 @@ impl FakeSwitch {
         }
     }
 
-    /// Empty, and nobody is connected.
+    /// Restarts without a program, entries or streams.
     pub(super) fn restart(&mut self) {
         let ids_in_use = self.ids_in_use;
         let incarnation = self.incarnation + 1;
@@ -69,7 +69,7 @@ impl FakeSwitch {
         (self.refusals, self.refusal) = (updates, code);
     }
 
-    /// A stream that begins with a bid; the switch answers on it.
+    /// Opens a stream with a bid; the switch answers on it.
     pub(super) fn open_stream(
         &mut self,
         bid: ElectionId,
@@ -101,19 +101,19 @@ impl FakeSwitch {
         self.apply_outputs(outputs);
     }
 
-    /// Ends all streams, and nothing else.
+    /// Ends all streams and changes nothing else.
     pub(super) fn close_streams(&mut self) {
         while let Some((session, _)) = self.streams.first_key_value() {
             self.close_stream(*session);
         }
     }
 
-    /// Whether the bearer of this id may write.
+    /// Whether the holder of this election id may write.
     pub(super) fn authorize_write(&self, election: ElectionId) -> Result<(), Code> {
         self.election.authorize_write("", Some(election.0)).map_err(|_| Code::PermissionDenied)
     }
 
-    /// Carries out a batch; a result for each update.
+    /// Applies a batch; one code for each update.
     pub(super) fn apply_batch(&mut self, updates: &[TableUpdate]) -> Result<Vec<Code>, Code> {
         if self.program.is_none() {
             return Err(Code::FailedPrecondition);
@@ -147,7 +147,7 @@ impl FakeSwitch {
             match output {
                 ElectionAction::Notify(session, notice) => {
                     if let Some(to) = self.streams.get(&session) {
-                        // A stream that is gone hears nothing.
+                        // The receiver of a closed stream is gone; its notice is dropped.
                         let _unheard = to.try_send(mastership_status(&notice));
                     }
                 }

@@ -1,4 +1,4 @@
-//! What goes wrong in a world, and when: a value drawn from a seed, which a person can read.
+//! What fails in a testbed, and when: a value drawn from a seed, printable for a person.
 
 use std::fmt;
 
@@ -9,74 +9,75 @@ use tonic::Code;
 
 use super::fault_testbed::SLOTS;
 
-/// Controllers of a world, numbered from 1.
+/// Controllers of a testbed, numbered from 1.
 pub(super) const CONTROLLERS: u32 = 2;
-/// Switches of a world: two leaves, two spines.
+/// Switches of a testbed: two leaves, two spines.
 pub(super) const SWITCHES: usize = 4;
-/// etcd, among those that a controller may be cut off from: it comes after the switches.
+/// etcd, as an index beside the switches: it comes after them.
 pub(super) const ETCD: usize = SWITCHES;
-/// Cables between them.
+/// Cables between leaves and spines.
 pub(super) const CABLES: usize = 4;
-/// Spines.
+/// Spine switches of a testbed.
 pub(super) const SPINES: usize = 2;
-/// Steps happen at multiples of this, when no message arrives.
+/// Steps happen at multiples of this, in slots in which no message arrives.
 const BEAT_MS: u64 = SLOTS;
 /// The last step comes before this many.
 const BEATS: u64 = 128;
 /// Steps of a schedule.
 const STEPS: std::ops::RangeInclusive<usize> = 4..=24;
-/// While a policy is applied, steps come before this many; the change has its answer by then.
+/// While a policy is applied, steps come before this many beats; the change has its response by
+/// then.
 const CHANGE_BEATS: u64 = 80;
 /// Steps while a policy is applied.
 const CHANGE_STEPS: std::ops::RangeInclusive<usize> = 1..=8;
-/// Seeds of schedules and of what happens by chance in them are not the same stream.
+/// The random stream of schedules; messages in the testbed draw from others.
 const STREAM: u64 = 1;
-/// What happens while a policy is applied is drawn from another one, so that it changes nothing of
-/// what comes before.
+/// The random stream of steps during a policy change, a separate one so that adding it did not
+/// change earlier schedules.
 const CHANGE_STREAM: u64 = 2;
 
-/// One thing that happens.
+/// One fault, repair or input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultStep {
-    /// A controller and a switch no longer hear each other.
+    /// A controller and a switch lose their connection.
     Cut { controller: u32, switch: usize },
-    /// A controller hears no switch, and none hears it.
+    /// A controller loses its connection to every switch.
     Partition { controller: u32 },
-    /// A controller and etcd no longer hear each other, if there is one.
+    /// A controller loses its connection to etcd, if there is one.
     Lose { controller: u32 },
-    /// It hears all of them again.
+    /// All connections of a controller are restored.
     Heal { controller: u32 },
-    /// They do again.
+    /// The connection of a controller and a switch is restored.
     Mend { controller: u32, switch: usize },
     /// A switch restarts, empty.
     Restart { switch: usize },
     /// A switch stops.
     Off { switch: usize },
-    /// It runs again, empty.
+    /// A stopped switch starts, empty.
     On { switch: usize },
     /// A switch ends all its streams.
     DropStreams { switch: usize },
     /// A switch refuses some updates, or has no room for them.
     Refuse { switch: usize, updates: u32, code: Code },
-    /// Somebody else adds, changes or removes an entry.
+    /// Another client adds, changes or removes an entry.
     Intrude { switch: usize, kind: u32 },
     /// A controller is killed.
     Kill { controller: u32 },
-    /// It is started again.
+    /// A killed controller is started again.
     Start { controller: u32 },
-    /// The controllers are told of other jobs.
+    /// The controllers receive another set of jobs.
     Jobs { jobs: u32 },
     /// The operator changes the policy.
     Policy { levels: u8 },
-    /// The operator drains a part, or gives it back: a cable, or past those a spine.
+    /// The operator drains an element or ends its drain: a cable, or beyond those a spine.
     Drain { part: usize, drained: bool },
-    /// A cable fails, or works again.
+    /// A cable fails or recovers.
     Cable { cable: usize, works: bool },
-    /// A cable fails and works again, so many times, as fast as it is looked at.
+    /// A cable fails and recovers so many times, without a pause.
     Flap { cable: usize, times: u32 },
 }
 
-/// Who says which controller leads.
+/// What elects the leading controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeadershipMode {
     /// The switches, by their elections.
@@ -86,7 +87,7 @@ pub(super) enum LeadershipMode {
 }
 
 impl LeadershipMode {
-    /// How much longer everything takes than where switches elect: a lease lasts seconds.
+    /// The factor by which steps are slower than where switches elect: a lease lasts seconds.
     fn time_factor(self) -> u64 {
         match self {
             Self::BySwitches => 1,
@@ -95,16 +96,16 @@ impl LeadershipMode {
     }
 }
 
-/// Everything that happens in a world.
+/// All steps of one run, with the options of the testbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FaultSchedule {
-    /// How switches fill a vacancy.
+    /// How switches arbitrate after the primary has left.
     pub(super) dialect: ArbitrationDialect,
-    /// Who says which controller leads.
+    /// What elects the leading controller.
     pub(super) led: LeadershipMode,
-    /// Steps and when they happen, in milliseconds, ascending.
+    /// Steps with their times in milliseconds, ascending.
     pub(super) steps: Vec<(u64, FaultStep)>,
-    /// After all of that is mended, an operator applies a policy; what goes wrong from then on.
+    /// Steps while an operator applies a policy, after all earlier faults have ended.
     pub(super) change: Option<Vec<(u64, FaultStep)>>,
 }
 
@@ -139,15 +140,15 @@ impl FaultSchedule {
     }
 }
 
-/// So many steps, in the order in which they happen.
+/// Draws so many steps, in the order of their times.
 fn draw_steps(count: usize, step: impl FnMut() -> (u64, FaultStep)) -> Vec<(u64, FaultStep)> {
     let mut steps: Vec<_> = std::iter::repeat_with(step).take(count).collect();
     steps.sort_by_key(|(at, _)| *at);
     steps
 }
 
-/// What goes wrong while a policy is applied. What an operator or a job wants stays as it is, so
-/// that there is one change and no other; refusals may outlast the patience for it.
+/// Draws the steps during a policy change. Jobs, policy and drains stay as they are, so that there
+/// is one change; refusals may last longer than its deadline.
 fn draw_change_steps(count: usize, beats: u64, random: &mut ChaCha8Rng) -> Vec<(u64, FaultStep)> {
     draw_steps(count, || {
         let fault = std::iter::repeat_with(|| draw_step(random)).find(|step| {
@@ -162,7 +163,7 @@ fn draw_change_steps(count: usize, beats: u64, random: &mut ChaCha8Rng) -> Vec<(
             }
             other => other,
         };
-        // Most of it while the writes are under way.
+        // Half of them at the beginning, while the writes are in progress.
         let latest = [CHANGE_BEATS / 8, CHANGE_BEATS][random.random_range(0..2)];
         (beats * random.random_range(0..latest), fault)
     })

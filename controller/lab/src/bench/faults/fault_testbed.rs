@@ -1,9 +1,9 @@
-//! All that is in a world beside the controllers: switches, etcd, and chance.
+//! The testbed of one schedule beside the controllers: switches, etcd and random streams.
 //!
-//! The [`rig`](super::rig) carries messages by what is found here. The decision: the order in which
-//! tasks run at one instant is nobody's to decide, so nothing may depend on it. Each pair of
-//! controller and switch draws from a random stream of its own, and its messages arrive in
-//! milliseconds in which no other pair's do.
+//! [`fake_network`](super::fake_network) delivers messages by what is drawn here. The decision: the
+//! order in which tasks run at one instant is undefined, so nothing may depend on it. Each pair of
+//! controller and switch draws from its own random stream, and its messages arrive in milliseconds
+//! in which no other pair's do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,28 +18,28 @@ use super::fake_etcd::FakeEtcd;
 use super::fake_switch::FakeSwitch;
 use super::fault_schedule::{ETCD, LeadershipMode, SWITCHES};
 
-/// The longest that a message takes when nothing is wrong.
+/// The longest delay of a message without faults.
 pub(super) const TRIP: Duration = Duration::from_millis(2);
-/// Milliseconds in which every pair has one of its own.
+/// Milliseconds of a cycle in which every pair has a slot of its own.
 pub(super) const SLOTS: u64 = 16;
-/// The random stream of the first pair; those before are the schedule's.
+/// The random stream of the first pair; those below belong to the schedule.
 const FIRST_STREAM: u64 = 16;
 
-/// All switches, and what is wrong between them and the controllers.
+/// The shared state of a run.
 pub(super) struct FaultTestbed {
     pub(super) devices: Vec<FakeSwitch>,
-    /// What etcd holds, and who says who leads.
+    /// The state of etcd.
     pub(super) cluster: FakeEtcd,
     pub(super) led: LeadershipMode,
-    /// Controller and switch that do not hear each other.
+    /// Pairs of controller and switch without a connection.
     pub(super) cuts: BTreeSet<(u32, usize)>,
-    /// Wakes whoever listens to a line that was cut.
+    /// Notifies connections that a cut has been made.
     pub(super) cut_changes: watch::Sender<()>,
-    /// Whether messages get lost and late.
+    /// Whether messages are lost and delayed.
     pub(super) is_lossy: bool,
-    /// The latest term that each controller bid in, as its store would know.
+    /// The latest term in which each controller bid, as its store would record it.
     pub(super) terms: BTreeMap<u32, u64>,
-    /// What no controller may do, and one did.
+    /// Violations of invariants that hold at all times.
     pub(super) violations: Vec<String>,
     /// A hash over everything that was written.
     pub(super) trace: u64,
@@ -51,13 +51,13 @@ pub(super) struct FaultTestbed {
 /// A controller and a switch, or etcd.
 pub(super) type EndpointPair = (u32, usize);
 
-/// What becomes of a message.
+/// What happens to a message.
 pub(super) enum MessageFate {
     Arrives(Duration),
     Lost,
-    /// It arrives after its sender has given up.
+    /// It arrives after its sender has timed out.
     Late(Duration),
-    /// It arrives, and once more some time later.
+    /// It arrives, and a second time later.
     Twice(Duration),
 }
 
@@ -88,7 +88,7 @@ impl FaultTestbed {
         })
     }
 
-    /// The first moment of a pair's own, some time from now.
+    /// The first slot of a pair after a delay.
     pub(super) fn next_slot(&self, pair: EndpointPair, after: Duration) -> Instant {
         let at = (Instant::now() + after).duration_since(self.begun).as_millis() as u64;
         let wait = (SLOTS + slot_of_pair(pair) - at % SLOTS) % SLOTS;
@@ -114,7 +114,7 @@ impl FaultTestbed {
     }
 }
 
-/// Which of the milliseconds is a pair's own; those of slot 0 are the schedule's.
+/// The slot of a pair; slot 0 is the schedule's.
 fn slot_of_pair((controller, switch): EndpointPair) -> u64 {
     1 + u64::from(controller - 1) * (ETCD as u64 + 1) + switch as u64
 }

@@ -1,10 +1,10 @@
-//! A policy that an operator applies while faults happen, and the verdict on how that ended.
+//! A policy that an operator applies while faults happen, and a check of the response.
 //!
-//! It begins where the schedule before it has ended well: with [`ScenarioRun`] calm. The decision: where
-//! a change has come to is looked at once the faults are mended, nothing is on trial any more, and
-//! all switches have stayed as they should be for a while. Until then a repair may be under way,
-//! and then switches may differ from each other. What is in force is asked of the ledger alone; the
-//! switches must hold just that, and the operator must have been told so.
+//! It begins when the schedule before it has converged. The decision: the outcome is checked once
+//! the faults have ended, no revision is on trial, and all switches have been stable for a while.
+//! Until then a repair may be in progress, and switches may differ. The policy history is the only
+//! source for the policy in force; the switches must hold exactly that, and the operator's response
+//! must agree.
 
 use std::time::Duration;
 
@@ -24,23 +24,23 @@ use super::scenario_run::{CALM, LOOK, PATIENCE, ScenarioRun, build_job, controll
 /// Jobs that run meanwhile; the last is the most intense.
 const JOBS: u32 = 4;
 
-/// The policy of before and the new one.
+/// The policy before and the new one.
 struct PolicyTransition {
     old: Policy,
     new: Policy,
 }
 
-/// What the operator was told.
+/// The response that the operator received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperatorAnswer {
     Applied,
     RolledBack,
-    /// Nothing that says which: the controller has gone, or could not store it.
+    /// No response that decides: the controller is gone, or could not store the revision.
     Unknown,
 }
 
 impl PolicyTransition {
-    /// To another number of levels, and the most intense job in the lowest.
+    /// A transition to another number of levels, with the most intense job at the lowest.
     fn from_policy(old: &Policy) -> Result<Self, String> {
         let mut document = PolicyDocument::from(old);
         document.levels = old.levels % 8 + 1;
@@ -64,7 +64,7 @@ impl PolicyTransition {
         })
     }
 
-    /// Which of the two this is.
+    /// Which of the two policies this content is.
     fn matching_policy(&self, content: &PolicyContent) -> Option<&Policy> {
         let mut both = [&self.old, &self.new].into_iter();
         both.find(|policy| PolicyContent::from(*policy) == *content)
@@ -72,7 +72,7 @@ impl PolicyTransition {
 }
 
 impl ScenarioRun {
-    /// Applies a policy at the leader while `steps` happen, until all of that has lasted `until`.
+    /// Applies a policy at the leader while `steps` happen, over the time `until`.
     pub(super) async fn run_policy_change(
         &mut self,
         steps: &[(u64, FaultStep)],
@@ -110,9 +110,9 @@ impl ScenarioRun {
         self.check_answer(&change, told, asked, survives).await
     }
 
-    /// Waits until everything is as it should be, under whichever policy of a change is in force,
-    /// and looks whether it stays so. Calm begins anew with everything else that is desired: a
-    /// cable may count as working again, or news come of the store.
+    /// Waits until all switches are converged under whichever policy is in force, and stay so. A
+    /// new generation restarts the wait: a cable may be used again, or an update may come from the
+    /// store.
     async fn await_stable(&mut self, changes: &[&PolicyTransition]) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         let mut calm: Option<(Instant, (u32, u64))> = None;
@@ -139,7 +139,7 @@ impl ScenarioRun {
         }
     }
 
-    /// Whether nothing is on trial, and all switches hold what follows from the policy in force.
+    /// Checks that no revision is on trial and that all switches implement the policy in force.
     async fn check_change_converged(
         &mut self,
         changes: &[&PolicyTransition],
@@ -161,7 +161,7 @@ impl ScenarioRun {
         }
     }
 
-    /// The policy that a controller's ledger says is in force, for good.
+    /// The confirmed policy in force, by the history of a controller.
     async fn policy_in_force(
         &self,
         change: &PolicyTransition,
@@ -179,8 +179,8 @@ impl ScenarioRun {
         found.ok_or_else(|| "a policy is in force that is neither old nor new".to_owned())
     }
 
-    /// What the operator was told is so. Where switches elect and nothing is stored, each
-    /// controller has a policy of its own, which is gone with it.
+    /// Checks that the response is true. Where switches elect and nothing is stored, each
+    /// controller has its own policy, which is lost with it.
     async fn check_answer(
         &self,
         change: &PolicyTransition,
@@ -215,7 +215,7 @@ impl ScenarioRun {
     }
 }
 
-/// What an operator does, and is told.
+/// Applies a policy as an operator does.
 async fn apply_as_operator(
     access: ControllerAccess,
     service: NorthboundService,
@@ -233,7 +233,7 @@ async fn apply_as_operator(
     })
 }
 
-/// The same, by a controller that forgets to take back what did not come to its end.
+/// Applies it as a controller does that omits the rollback of an incomplete change.
 async fn apply_without_rollback(
     access: &ControllerAccess,
     service: &NorthboundService,

@@ -1,9 +1,9 @@
-//! One schedule from beginning to end, and the verdict.
+//! One schedule from start to end, and the check of its final state.
 //!
-//! The controllers are told facts as they change; when the last step is over everything is mended,
-//! every controller is told all facts once more, and then they have time. The decision: what must
-//! hold in the end is asked of the switches, not of the controllers: each holds exactly what the
-//! one leader desires, and the leader desires what follows from the facts.
+//! The controllers receive facts as they change. After the last step all faults end, every
+//! controller receives all facts once more, and then they have time to converge. The decision: the
+//! final state is read from the switches, not from the controllers: each holds exactly what the one
+//! leader desires, and the leader's plan follows from the facts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,17 +26,17 @@ use super::fault_schedule::{
 use super::fault_testbed::{FaultTestbed, SLOTS};
 use super::planted_bug::PlantedBug;
 
-/// How long the controllers may take in the end.
+/// The deadline for convergence after the faults.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it must stay as it should be.
+/// How long the converged state must last.
 pub(super) const CALM: Duration = Duration::from_secs(2);
-/// What went wrong before the faults end may still be felt for so long: a message that was lost is
-/// given up, and a connection with it, after its deadline.
+/// How long faults may have effects after they end: a lost message is only given up, and its
+/// connection with it, after its deadline.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The interval of checks.
 pub(super) const LOOK: Duration = Duration::from_millis(4 * SLOTS);
 
-/// Runs the schedule of a seed. A hash over all that was written, or what is wrong in the end.
+/// Runs the schedule of a seed; a hash over everything that was written, or what is wrong.
 pub(super) fn run_schedule(seed: u64, mutant: PlantedBug) -> Result<u64, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -57,7 +57,7 @@ pub(super) fn run_schedule(seed: u64, mutant: PlantedBug) -> Result<u64, String>
     })
 }
 
-/// What the controllers are told.
+/// The inputs of the controllers.
 #[derive(Clone)]
 pub(super) struct ScenarioFacts {
     pub(super) jobs: Vec<Job>,
@@ -166,7 +166,7 @@ impl ScenarioRun {
         world.cut_changes.send_replace(());
     }
 
-    /// An entry that no controller wrote, or not so.
+    /// Inserts, changes or removes an entry that no controller wrote.
     fn inject_entry(&self, switch: usize, kind: u32) {
         let tables = &mut lock_mutex(&self.testbed).devices[switch].tables;
         let first = tables.iter().next().map(p4::TableEntry::from);
@@ -181,7 +181,7 @@ impl ScenarioRun {
         }
     }
 
-    /// Starts a controller that is not there, in a term that it never used, and tells it all.
+    /// Starts a controller that is not running, in a term that it never used, with all facts.
     async fn start_controller(&mut self, controller: u32) -> Result<(), String> {
         if self.controllers.contains_key(&controller) {
             return Ok(());
@@ -216,7 +216,7 @@ impl ScenarioRun {
         self.submit_event(|facts| StateEvent::PolicyChanged(facts.policy.clone())).await
     }
 
-    /// All controllers see how a cable looks.
+    /// Reports the state of a cable to all controllers.
     async fn set_cable_health(&mut self, cable: usize, health: PartHealth) -> Result<(), String> {
         let cable = self.uplink_cable(cable);
         self.facts.cables.insert(cable, health);
@@ -235,13 +235,13 @@ impl ScenarioRun {
         Ok(())
     }
 
-    /// The faults end, and everybody knows the facts.
+    /// Ends the faults and sends all facts again.
     async fn restore_facts(&mut self) -> Result<(), String> {
         self.end_faults().await?;
         self.submit_policy().await
     }
 
-    /// The faults end: everybody runs and hears each other.
+    /// Ends the faults: every element runs and is connected.
     pub(super) async fn end_faults(&mut self) -> Result<(), String> {
         {
             let mut world = lock_mutex(&self.testbed);
@@ -259,7 +259,7 @@ impl ScenarioRun {
         Ok(())
     }
 
-    /// Waits until everything is as it should be, and looks whether it stays so.
+    /// Waits until the state has converged, and checks that it lasts.
     async fn await_convergence(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while let Err(why) = self.check_converged() {
@@ -267,7 +267,7 @@ impl ScenarioRun {
                 return Err(why);
             }
             sleep(LOOK).await;
-            // Whoever leads by etcd may not have led when it was told.
+            // A controller that leads by etcd may not have led when the facts were sent.
             if self.led == LeadershipMode::ByEtcd {
                 self.submit_jobs().await?;
                 self.submit_policy().await?;
@@ -281,7 +281,7 @@ impl ScenarioRun {
         Ok(())
     }
 
-    /// What no controller may do at any time; else the hash over all that was written.
+    /// Checks what no controller may do at any time; the hash over everything that was written.
     fn check_invariants(&self) -> Result<u64, String> {
         let world = lock_mutex(&self.testbed);
         let in_use: u32 = world.devices.iter().map(|device| device.ids_in_use).sum();
@@ -357,7 +357,7 @@ impl ScenarioRun {
         }
     }
 
-    /// The name of what a schedule drains.
+    /// The name of the element that a schedule drains.
     fn drained_part_name(&self, part: usize) -> String {
         match part.checked_sub(CABLES) {
             Some(spine) => self.fabric.switch(self.spine_switch(spine)).name.clone(),
@@ -374,7 +374,7 @@ impl ScenarioRun {
         spines.nth(spine).expect("the schedule knows how many")
     }
 
-    /// The uplink that a schedule means.
+    /// The uplink with this number in the schedule.
     fn uplink_cable(&self, cable: usize) -> LinkId {
         let leaves: Vec<_> = self.fabric.switches_of_tier(Tier::Leaf).collect();
         let uplinks = self.fabric.up_links(leaves[cable / 2]);
@@ -399,7 +399,7 @@ fn build_fabric() -> Result<Fabric, String> {
     }))
 }
 
-/// A controller in a hurry: a world lasts seconds. Its waits keep to the slots of its switches.
+/// The configuration of a controller with short timeouts, multiples of the slots of its switches.
 pub(super) fn controller_config(
     controller: u32,
     term: u64,

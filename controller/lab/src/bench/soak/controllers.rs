@@ -1,4 +1,4 @@
-//! The controllers that are soaked: two, of which one leads.
+//! The two controllers of a soak, one of which leads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use topology::{Fabric, LinkId, SwitchId};
 
 use command_io::CommandError;
 
-/// How many there are, numbered from 1.
+/// Number of controllers, numbered from 1.
 pub(super) const CONTROLLERS: u32 = 2;
-/// The longest that they may take to be done with anything.
+/// The deadline of every operation.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at them.
+/// The interval of checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Controllers of a fabric, and the facts that they are told.
+/// The controllers of a fabric, and their inputs.
 pub(super) struct SoakControllers {
     fabric: Fabric,
     jobs: Vec<Job>,
     policy: Policy,
     down: BTreeMap<LinkId, PartHealth>,
     controllers: BTreeMap<u32, ControllerHandle>,
-    /// Terms that were used, as a store would know.
+    /// The latest term of each, as a store would record it.
     terms: BTreeMap<u32, u64>,
 }
 
@@ -45,7 +45,7 @@ impl SoakControllers {
         Ok(reign)
     }
 
-    /// Starts those that are not there, in terms that they never used, and tells them all.
+    /// Starts those that do not run, in terms that they never used, with all inputs.
     pub(super) async fn start_missing(&mut self) -> Result<(), CommandError> {
         for number in 1..=CONTROLLERS {
             if self.controllers.contains_key(&number) {
@@ -79,7 +79,7 @@ impl SoakControllers {
         self.await_planned().await
     }
 
-    /// Tells all of them how a cable looks, and waits until they plan by it.
+    /// Reports the state of a cable to all of them, and waits until their plans reflect it.
     pub(super) async fn report_cable(
         &mut self,
         cable: LinkId,
@@ -102,7 +102,7 @@ impl SoakControllers {
         .await
     }
 
-    /// Waits until all of them have planned for everything that they were told.
+    /// Waits until all of them have planned for every input.
     pub(super) async fn await_planned(&self) -> Result<(), CommandError> {
         for controller in self.controllers.values() {
             submit_event(controller, StateEvent::PolicyChanged(self.policy.clone())).await?;
@@ -110,19 +110,19 @@ impl SoakControllers {
         Ok(())
     }
 
-    /// Kills the one that leads. Nothing is said to it.
+    /// Kills the leader without a shutdown.
     pub(super) fn kill_leader(&mut self) {
         let leader = self.find_leader();
         drop(leader.and_then(|leader| self.controllers.remove(&leader)));
     }
 
-    /// Kills the others.
+    /// Kills all but the leader.
     pub(super) fn kill_standby(&mut self) {
         let leader = self.find_leader();
         self.controllers.retain(|number, _| Some(*number) == leader);
     }
 
-    /// Connections to a switch that have ended, of each controller.
+    /// Sessions to a switch that have ended, by controller.
     pub(super) fn session_failures(&self, switch: SwitchId) -> BTreeMap<u32, u64> {
         let all = self.controllers.iter();
         all.map(|(number, controller)| {
@@ -169,7 +169,7 @@ impl SoakControllers {
         .await
     }
 
-    /// Switches whose tables, read by somebody else, are not what the leader desires.
+    /// Switches whose tables, read by a separate client, differ from what the leader desires.
     pub(super) async fn divergent_switches(&self) -> Result<Vec<String>, CommandError> {
         let leader = self
             .find_leader()
@@ -245,7 +245,7 @@ async fn wait_until(
         .map_err(|_| CommandError::Failed(format!("waited in vain for {}", what())))
 }
 
-/// A controller that believes soon that a cable works again, and looks at its switches often.
+/// A configuration with short hold-down times and frequent reconciliation.
 fn controller_config(controller: u32, term: u64) -> Result<Config, CommandError> {
     let mut raw = RawConfig::default();
     raw.election.controller = controller;

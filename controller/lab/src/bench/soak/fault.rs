@@ -1,4 +1,4 @@
-//! What goes wrong now and then in a soak, beside what switches do wrong all the time.
+//! The faults that are injected during a soak, beside the constant ones of the switches.
 
 use controller::liveness::PartHealth;
 use rand::Rng;
@@ -10,7 +10,7 @@ use super::controllers::SoakControllers;
 use super::testbed::SoakTestbed;
 use command_io::CommandError;
 
-/// Something that goes wrong.
+/// A fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SoakFault {
     /// A cable between leaf and spine is cut.
@@ -19,7 +19,7 @@ pub(super) enum SoakFault {
     Restart(SwitchId),
     /// The controller that leads is killed; the other one takes over.
     KillLeader,
-    /// The other one is.
+    /// The standby controller is killed.
     KillStandby,
 }
 
@@ -46,12 +46,13 @@ impl SoakFault {
         }
     }
 
-    /// Whether packets may get lost until it is repaired. Where only a controller fails, none may.
+    /// Whether packets may be lost until it is repaired. No loss is permitted where only a
+    /// controller fails.
     pub(super) fn may_lose(self) -> bool {
         matches!(self, Self::Cut(_) | Self::Restart(_))
     }
 
-    /// Lets it happen; returns when the controllers have repaired what it broke.
+    /// Injects the fault; returns when the controllers have repaired its effects.
     pub(super) async fn inject_fault(
         self,
         ground: &SoakTestbed,
@@ -61,7 +62,7 @@ impl SoakFault {
             Self::Cut(cable) => {
                 ground.set_cable(cable, WireState::Down).await?;
                 reign.report_cable(cable, PartHealth::Down).await?;
-                // Its ports are out of use by now; the ways around it come next.
+                // Its ports are out of use by now; the alternative paths come next.
                 reign.await_planned().await?;
             }
             Self::Restart(switch) => {
@@ -75,7 +76,7 @@ impl SoakFault {
         reign.await_verified().await
     }
 
-    /// What failed works again; returns when the controllers know.
+    /// Ends the fault; returns when the controllers have noticed.
     pub(super) async fn repair_fault(
         self,
         ground: &SoakTestbed,

@@ -14,7 +14,7 @@ struct LossWindow {
     to: Nanos,
 }
 
-/// Windows and the losses in them.
+/// Loss windows, and the packets lost in and outside them.
 #[derive(Debug, Default)]
 pub(super) struct PacketLosses {
     windows: Vec<LossWindow>,
@@ -23,12 +23,12 @@ pub(super) struct PacketLosses {
 }
 
 impl PacketLosses {
-    /// From here to there packets may have been lost.
+    /// Adds a window in which packets may be lost.
     pub(super) fn add_window(&mut self, why: &'static str, from: Nanos, to: Nanos) {
         self.windows.push(LossWindow { why, from, to });
     }
 
-    /// Files packets under the window in which they were under way, if there is one.
+    /// Attributes lost packets to the window in which they were in flight, if there is one.
     pub(super) fn classify_losses(&mut self, lost: &[LostPacket], now: Nanos) {
         for LostPacket { sent } in lost {
             match self
@@ -40,7 +40,7 @@ impl PacketLosses {
                 None => self.unexplained.push(*sent),
             }
         }
-        // Whatever is filed from now on was sent after this.
+        // Packets classified later were sent later, so older windows are not needed.
         self.windows.retain(|window| window.to + 4 * LATE > now);
     }
 
@@ -48,13 +48,13 @@ impl PacketLosses {
         &self.explained
     }
 
-    /// When those were sent that nothing explains, in nanoseconds of the fabric.
+    /// When the unexplained losses were sent, in nanoseconds of the fabric.
     pub(super) fn unexplained(&self) -> &[Nanos] {
         &self.unexplained
     }
 }
 
-/// The longest that a packet is under way which arrives.
+/// The longest flight time of a packet that arrives.
 const TRIP: Nanos = 1_000_000;
 
 #[cfg(test)]

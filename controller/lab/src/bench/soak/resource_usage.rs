@@ -1,4 +1,4 @@
-//! Memory and tasks of this process over time: whether they grow.
+//! Memory and tasks of this process over time.
 
 use std::fs;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use command_io::CommandError;
 
-/// Parts of the time, of which the first is the warm-up.
+/// Parts of the run, of which the first is the warm-up.
 const PARTS: usize = 10;
-/// What is flat grows by no more than this factor.
+/// The growth that still counts as flat.
 const FLAT: f64 = 1.10;
 
-/// What was seen, look by look.
+/// Samples of memory and tasks.
 #[derive(Debug, Default)]
 pub(super) struct ResourceUsage {
     memory_kib: Vec<f64>,
     tasks: Vec<f64>,
 }
 
-/// How something developed: its mean in the part after the warm-up, and in the last one.
+/// The mean after the warm-up, the mean at the end, and the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct UsageTrend {
     pub(super) begin: f64,
@@ -26,13 +26,13 @@ pub(super) struct UsageTrend {
     pub(super) peak: f64,
 }
 
-/// The mean of values; 0 of none.
+/// The mean, or 0 without values.
 fn mean_value(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 impl UsageTrend {
-    /// Of values at equal intervals.
+    /// The trend of values sampled at equal intervals.
     fn from_samples(values: &[f64]) -> Self {
         let part = (values.len() / PARTS).max(1);
         let warm = &values[part.min(values.len())..];
@@ -49,7 +49,7 @@ impl UsageTrend {
 }
 
 impl ResourceUsage {
-    /// Looks once more.
+    /// Takes one sample.
     pub(super) fn sample_usage(&mut self) -> Result<(), CommandError> {
         self.memory_kib.push(resident_kib()?);
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();

@@ -1,5 +1,5 @@
-//! What the controllers are soaked on: embedded switches, each with a server on loopback, joined to
-//! hosts that send, in real time.
+//! The fabric of a soak: embedded switches, each with a P4Runtime server on loopback, and hosts
+//! that send in real time.
 
 use std::net::SocketAddr;
 
@@ -17,29 +17,29 @@ use topology::{Fabric, FabricNode, FabricParts, HostId, LinkEndpoint, LinkId, Sw
 use super::traffic::{LostPacket, SoakTraffic, TrafficCounts};
 use command_io::CommandError;
 
-/// Jobs that send all the time, whether a controller knows of them or not.
+/// Jobs that send all the time, whether or not they are reported to a controller.
 const JOBS: u32 = 12;
-/// Hosts of each.
+/// Hosts of each job.
 const HOSTS: u32 = 3;
 /// The port of every switch that leads to its controllers.
 const CPU_PORT: u16 = 255;
-/// Every cable: far faster than what is sent, so that no queue ever fills.
+/// Every cable: far faster than the traffic, so that no queue fills.
 const WIRE: WireSpec = WireSpec {
     bits_per_second: 10_000_000_000,
     delay_ns: 1_000,
     queue: QueueLimits { bytes: 1 << 20, mark_from: None },
 };
-/// Every switch refuses some updates and is slow with some writes, all through an hour.
+/// Tables whose updates every switch refuses now and then.
 const REFUSED: [&str; 4] = ["flow_pin", "path", "job_classify", "job_qos"];
 
-/// A fabric that runs.
+/// A running fabric.
 pub(super) struct SoakTestbed {
     pub(super) fabric: Fabric,
     pub(super) jobs: Vec<Job>,
     running: EmulatedNetworkHandle,
     hosts: EndpointIndex,
     devices: Vec<DeviceIndex>,
-    /// By cable.
+    /// Indexed by cable.
     wires: Vec<WireIndex>,
     servers: Vec<ServerHandle>,
 }
@@ -75,7 +75,7 @@ impl SoakTestbed {
         Ok(ground)
     }
 
-    /// Puts a server before every switch, and its address into the fabric.
+    /// Starts a server for every switch, and puts its address into the fabric.
     async fn start_servers(&mut self, seed: u64) -> Result<(), CommandError> {
         let mut addresses = Vec::new();
         for (number, device) in self.devices.iter().enumerate() {
@@ -105,13 +105,13 @@ impl SoakTestbed {
         Ok(())
     }
 
-    /// The clock and all flows begin to run.
+    /// Starts the clock and all flows.
     pub(super) async fn start_traffic(&self) -> Result<(), CommandError> {
         self.running.release_clock(ClockPace::RealTime).await.map_err(CommandError::failed)?;
         self.with_traffic(|traffic, now, out| traffic.start_flows(now, out)).await
     }
 
-    /// Nothing more is sent.
+    /// Stops all flows.
     pub(super) async fn stop_traffic(&self) -> Result<(), CommandError> {
         self.with_traffic(|traffic, _, _| traffic.stop_sending()).await
     }
@@ -120,7 +120,7 @@ impl SoakTestbed {
         self.running.now().await.map_err(CommandError::failed)
     }
 
-    /// The packets that have become lost since this was asked last.
+    /// The packets lost since the last call.
     pub(super) async fn take_lost(&self) -> Result<Vec<LostPacket>, CommandError> {
         self.with_traffic(|traffic, now, _| traffic.take_lost(now)).await
     }
@@ -129,7 +129,7 @@ impl SoakTestbed {
         self.with_traffic(|traffic, _, _| traffic.counts()).await
     }
 
-    /// Cuts or mends a cable.
+    /// Cuts or repairs a cable.
     pub(super) async fn set_cable(
         &self,
         link: LinkId,
@@ -146,7 +146,7 @@ impl SoakTestbed {
         self.servers[switch.index()].restart().await.map_err(CommandError::failed)
     }
 
-    /// Packets that the network itself knows to have dropped.
+    /// Packets that the network itself counted as dropped.
     pub(super) async fn dropped_packets(&self) -> Result<u64, CommandError> {
         let mut dropped = 0;
         for wire in &self.wires {
@@ -201,7 +201,7 @@ fn endpoint_port(
     }
 }
 
-/// What a switch does wrong by itself.
+/// The faults of a switch itself: refusals and delays.
 fn fault_script(seed: u64) -> FaultScript {
     let mix = FaultMix {
         tables: REFUSED.map(|table| format!("IngressImpl.{table}")).to_vec(),

@@ -1,8 +1,8 @@
-//! What the hosts send while the controllers are soaked: every flow a packet now and then, each
-//! followed until it arrives or is lost.
+//! The traffic of a soak: a packet of every flow at a fixed interval, each tracked until it arrives
+//! or is lost.
 //!
-//! Nothing is sent again and nobody slows down, so that what is lost is the network's doing and
-//! seen as such. All hosts are one endpoint of the in-process fabric, whose NICs are the fabric's.
+//! There is no retransmission and no congestion control, so that every loss is visible. All hosts
+//! are one endpoint of the emulated network, whose NICs are those of the fabric.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use planner::Job;
 use switch::{EndpointOutbox, Nanos, NetworkEndpoint};
 use topology::{Fabric, NicId};
 
-/// Between two packets of a flow.
+/// The interval between two packets of a flow.
 pub(super) const PAUSE: Nanos = 10_000_000;
-/// A packet that is under way for longer is lost: a thousand times what the way takes.
+/// The time in flight after which a packet counts as lost: a thousand times the usual one.
 pub(super) const LATE: Nanos = 100_000_000;
-/// Bytes of payload.
+/// Bytes of payload of a packet.
 const PAYLOAD: u32 = 512;
 
-/// All flows.
+/// The flows of all jobs, and what became of their packets.
 #[derive(Debug)]
 pub(super) struct SoakTraffic {
     flows: Vec<TrackedFlow>,
@@ -32,7 +32,7 @@ pub(super) struct SoakTraffic {
 pub(super) struct TrafficCounts {
     pub(super) sent: u64,
     pub(super) arrived: u64,
-    /// Arrived after one that was sent later.
+    /// Arrived after a packet that was sent later.
     pub(super) overtaken: u64,
     /// Damaged, twice, or at another NIC than they were sent to.
     pub(super) wrong: u64,
@@ -53,12 +53,12 @@ struct TrackedFlow {
     route: FlowAddresses,
     next: u32,
     newest: u32,
-    /// Under way, by number, with the time at which each was sent.
+    /// Packets in flight by sequence number, with the time at which each was sent.
     waiting: BTreeMap<u32, Nanos>,
 }
 
 impl SoakTraffic {
-    /// The flows of these jobs, at rest until [`SoakTraffic::start`].
+    /// The flows of these jobs, which send nothing until [`SoakTraffic::start_flows`].
     pub(super) fn new(fabric: &Fabric, jobs: &[Job]) -> Self {
         let flows = jobs.iter().flat_map(|job| &job.flows).enumerate().map(|(pair, flow)| {
             let end = |nic| (fabric.nic(nic).mac, fabric.nic(nic).ip);
@@ -84,7 +84,7 @@ impl SoakTraffic {
         }
     }
 
-    /// Lets every flow begin, one after the other.
+    /// Starts all flows, evenly spaced.
     pub(super) fn start_flows(&self, now: Nanos, out: &mut EndpointOutbox) {
         let count = self.flows.len() as u64;
         for flow in 0..count {
@@ -92,7 +92,7 @@ impl SoakTraffic {
         }
     }
 
-    /// Nothing more is sent.
+    /// Stops sending.
     pub(super) fn stop_sending(&mut self) {
         self.is_resting = true;
     }
@@ -101,7 +101,7 @@ impl SoakTraffic {
         self.counts
     }
 
-    /// The packets that have become lost by `now` since this was asked last.
+    /// The packets that were lost by `now`, since the last call.
     pub(super) fn take_lost(&mut self, now: Nanos) -> Vec<LostPacket> {
         for flow in &mut self.flows {
             flow.expire_packets(now, &mut self.lost);
