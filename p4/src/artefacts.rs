@@ -1,14 +1,14 @@
 //! The program and what p4c made of it, embedded.
 //!
-//! [`ForwardingPipeline::embedded_fabric`](crate::ForwardingPipeline::embedded_fabric) loads them. The decision: the compiled artefacts
-//! are committed, so that nobody needs p4c to build or run; `fabric.lock` records of which source
-//! and by which compiler they were made, and a test compares.
+//! [`ForwardingPipeline::embedded_fabric`](crate::ForwardingPipeline::embedded_fabric) loads them.
+//! The decision: the compiled artefacts are committed, so that nobody needs p4c to build or run;
+//! `fabric.lock` records of which source and by which compiler they were made, and a test compares.
 
 use std::process::Output;
 
 use sha2::{Digest, Sha256};
 
-/// `fabric.p4`.
+/// Source of the program, `fabric.p4`.
 pub const SOURCE: &str = include_str!("../fabric.p4");
 
 /// `fabric.json`, the program for BMv2 and for the embedded switch.

@@ -1,10 +1,10 @@
 //! Our values to P4Runtime's messages and back: the only place that knows both.
 //!
-//! Sessions write with [`encode_update`], read with [`encode_scope_read`] and [`decode_tables`], and explain a
-//! refused batch with [`decode_write_error`]. The decision: decoding brings everything to the one
-//! form in which we compare (numbers instead of byte strings, sorted fields, groups and arguments),
-//! and leaves out what belongs to the program rather than to a controller: const entries and
-//! default actions that are still the program's own.
+//! Sessions write with [`encode_update`], read with [`encode_scope_read`] and [`decode_tables`],
+//! and explain a refused batch with [`decode_write_error`]. The decision: decoding brings
+//! everything to the one form in which we compare (numbers instead of byte strings, sorted fields,
+//! groups and arguments), and leaves out what belongs to the program rather than to a controller:
+//! const entries and default actions that are still the program's own.
 
 mod decode;
 mod encode;

@@ -1,10 +1,10 @@
 //! Entries of match-action tables, as plain ordered values.
 //!
-//! [`tables`](crate::tables) holds and compares them, [`embedded_fabric`](crate::embedded_fabric) constructs those of
-//! `fabric.p4`, [`codec`](crate::codec) translates them to and from P4Runtime, and
-//! [`P4Info::display`](crate::P4Info::display) prints them with their names. The decision: an entry holds
-//! ids and `u128` values, never names or byte strings, so that two entries that mean the same are
-//! equal, cheap to compare, and have one encoding.
+//! [`tables`](crate::tables) holds and compares them, [`fabric`](crate::fabric)
+//! constructs those of `fabric.p4`, [`codec`](crate::codec) translates them to and from P4Runtime,
+//! and [`P4Info::display`](crate::P4Info::display) prints them with their names. The decision: an
+//! entry holds ids and `u128` values, never names or byte strings, so that two entries that mean
+//! the same are equal, cheap to compare, and have one encoding.
 
 use std::borrow::Cow;
 
@@ -96,7 +96,8 @@ pub enum FieldMatch {
 pub struct EntryValue {
     /// The action, or the group of actions to choose from.
     pub action: ActionSpec,
-    /// Opaque bytes that the switch keeps for the controller; nothing is copied for [`CONTROLLER_METADATA`].
+    /// Opaque bytes that the switch keeps for the controller; nothing is copied for
+    /// [`CONTROLLER_METADATA`].
     pub metadata: Cow<'static, [u8]>,
 }
 
@@ -165,8 +166,8 @@ impl EntryKey {
 }
 
 impl TableEntry {
-    /// The entry with [`CONTROLLER_METADATA`] as its metadata. A default action stays as it is: switches keep
-    /// no metadata for those.
+    /// The entry with [`CONTROLLER_METADATA`] as its metadata. A default action stays as it is:
+    /// switches keep no metadata for those.
     #[must_use]
     pub fn with_signature(mut self) -> Self {
         if let TableRow::Match { .. } = self.key.row {

@@ -1,10 +1,10 @@
 //! `fabric.p4`, its compiled artefacts, and the table entries that a controller writes into it.
 //!
-//! The controller lowers a plan to [`SwitchTables`], reads a switch back into [`SwitchTables`], and writes the
-//! [`diff_tables`]. Here is everything on that way that needs no connection: entries as values, their
-//! order, their translation from and to P4Runtime, and the compiled program itself. The decision:
-//! P4Runtime's messages stop at [`codec`] (and those of P4Info at [`p4info`]), so all else compares
-//! plain values.
+//! The controller lowers a plan to [`SwitchTables`], reads a switch back into [`SwitchTables`], and
+//! writes the [`diff_tables`]. Here is everything on that way that needs no connection: entries as
+//! values, their order, their translation from and to P4Runtime, and the compiled program itself.
+//! The decision: P4Runtime's messages stop at [`codec`] (and those of P4Info at [`p4info`]), so all
+//! else compares plain values.
 
 pub mod artefacts;
 pub mod bytes;

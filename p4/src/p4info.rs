@@ -1,8 +1,8 @@
 //! What a compiled P4 program offers to its controller: an index of P4Info by id and by name.
 //!
 //! [`codec`](crate::codec) asks it which tables exist, [`tables`](crate::tables) in which order to
-//! write them, [`display`](crate::display) what things are called. The decision: P4Info is read once into
-//! plain values, so nothing else depends on the protobufs that describe programs.
+//! write them, [`display`](crate::display) what things are called. The decision: P4Info is read
+//! once into plain values, so nothing else depends on the protobufs that describe programs.
 
 mod index_builder;
 
@@ -22,7 +22,7 @@ pub struct P4Info {
     headers: BTreeMap<String, Vec<FieldInfo>>,
 }
 
-/// A match-action table.
+/// A match-action table of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
     /// Its id.
@@ -110,7 +110,7 @@ pub enum ValueFormat {
     Ipv6,
 }
 
-/// An action.
+/// An action and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionInfo {
     /// Its id.
@@ -123,7 +123,7 @@ pub struct ActionInfo {
     pub params: Vec<FieldInfo>,
 }
 
-/// An indexed counter.
+/// An indexed counter of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterInfo {
     /// Its id.

@@ -15,7 +15,7 @@ use crate::p4info::{P4Info, P4InfoError};
 /// The action that core.p4 defines outside of every control.
 const NO_ACTION: &str = "NoAction";
 
-/// A compiled program.
+/// A compiled program that can be pushed to a switch.
 #[derive(Clone, Debug)]
 pub struct ForwardingPipeline {
     /// Its interface.

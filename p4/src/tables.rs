@@ -1,10 +1,10 @@
 //! The tables of one switch, desired or actual, and the change between two of them.
 //!
-//! Lowering makes the desired [`SwitchTables`], reading a switch makes the actual ones, [`diff_tables`] is what
-//! a session writes. The decision: a change is a list of updates in the order in which they can be
-//! written one by one. First what is new or different, every table after those it refers to; then
-//! what has to go, in the reverse order. So no row ever points to nothing, and traffic moves before
-//! its old way is taken away.
+//! Lowering makes the desired [`SwitchTables`], reading a switch makes the actual ones,
+//! [`diff_tables`] is what a session writes. The decision: a change is a list of updates in the
+//! order in which they can be written one by one. First what is new or different, every table after
+//! those it refers to; then what has to go, in the reverse order. So no row ever points to nothing,
+//! and traffic moves before its old way is taken away.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ impl TableScope {
         self.tables.contains(&key.table) || self.entries.contains(key)
     }
 
-    /// These tables.
+    /// A scope of whole tables.
     pub fn whole_tables(tables: BTreeSet<TableId>) -> Self {
         let entries = BTreeSet::new();
         Self { tables, entries }
@@ -63,7 +63,7 @@ impl TableScope {
     }
 }
 
-/// One write.
+/// One write to a switch: insertion, modification or deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableUpdate {
     /// What happens to the entry.
@@ -112,7 +112,7 @@ impl SwitchTables {
             .take_while(move |(key, _)| key.table == table)
     }
 
-    /// The same without what does not belong to a part of the tables.
+    /// Removes the entries outside of a scope.
     #[must_use]
     pub fn restricted_to(mut self, extent: &TableScope) -> Self {
         self.entries.retain(|key, _| extent.contains_key(key));

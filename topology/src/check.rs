@@ -1,8 +1,8 @@
 //! Findings about a fabric: what will not work, what may not be meant, what is good to know.
 //!
-//! A document that reads without error is a fabric; whether it is a good one is said here, as data.
-//! Each rule is a function of the fabric alone and rules do not know each other. The fabric is
-//! judged as it is now, so that failed and drained parts show in what can no longer be reached.
+//! A document that reads without error is a fabric; whether it is a good one is reported here, as
+//! data. Each rule is a function of the fabric alone and rules do not know each other. The fabric
+//! is judged as it is now, so that failed and drained parts show in what can no longer be reached.
 
 mod devices;
 mod reachability;
@@ -24,7 +24,7 @@ const RULES: [fn(&Fabric) -> Vec<Finding>; 10] = [
     tiers::oversubscription_ratios,
 ];
 
-/// Everything to be said about `fabric`: errors first, then warnings, then the rest.
+/// Everything to be reported about `fabric`: errors first, then warnings, then the rest.
 pub fn check_fabric(fabric: &Fabric) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(fabric)).collect();
     findings.sort_by_key(|finding| finding.severity);
@@ -56,10 +56,10 @@ mod tests {
     fn changed(change: impl FnOnce(&mut FabricDocument)) -> Vec<String> {
         let mut document = spec::explicit_document(&lab());
         change(&mut document);
-        said(&Fabric::try_from(&document).unwrap())
+        reported(&Fabric::try_from(&document).unwrap())
     }
 
-    fn said(fabric: &Fabric) -> Vec<String> {
+    fn reported(fabric: &Fabric) -> Vec<String> {
         let findings = check_fabric(fabric);
         let serious = findings.iter().filter(|finding| finding.severity != crate::Severity::Info);
         serious.map(ToString::to_string).collect()
@@ -77,15 +77,15 @@ mod tests {
         let lab = lab();
         let down = |name: &str| lab.links_named(name).into_iter().map(AvailabilityChange::LinkDown);
         let cut_off = lab.with_changes(down("leaf2-spine1").chain(down("leaf2-spine2")));
-        assert_eq!(said(&cut_off), ["error: leaf2: its hosts can reach no other leaf"]);
+        assert_eq!(reported(&cut_off), ["error: leaf2: its hosts can reach no other leaf"]);
         let split = lab.with_changes(down("leaf1-spine1").chain(down("leaf2-spine2")));
         let expected = [
             "error: leaf1: its hosts cannot reach those of leaf2",
             "error: leaf2: its hosts cannot reach those of leaf1",
         ];
-        assert_eq!(said(&split), expected);
+        assert_eq!(reported(&split), expected);
         let unplugged = lab.with_changes(down("h1-leaf1"));
-        assert_eq!(said(&unplugged), ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]);
+        assert_eq!(reported(&unplugged), ["error: h1: NIC 0 is cut off: h1:0>leaf1:1 is down"]);
     }
 
     #[test]

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_line_and_field_and_the_name_that_was_meant() {
+    fn errors_have_line_field_and_the_intended_name() {
         let cases = [
             (
                 DocumentFormat::Toml,
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_syntax_is_told_with_its_line() {
+    fn syntax_errors_have_their_line() {
         assert_eq!(
             refused(DocumentFormat::Json, "{\"name\":\n oops}"),
             "rack:2: name: expected value"
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_at_all_is_told_plainly() {
+    fn files_that_are_no_documents_are_refused() {
         for format in FORMATS {
             assert_eq!(refused(format, " \n"), "rack: the file is empty");
             let junk = refused(format, "\u{7f}ELF\0\u{1}");

@@ -2,7 +2,8 @@
 //!
 //! Builders add switches, then hosts, then cables, and a draft gives out names, ports, addresses
 //! and device ids, so that all generated fabrics look alike. A document brings its own and only
-//! uses [`FabricDraft::into_fabric`]. Nothing is checked here: builders check their numbers before they begin.
+//! uses [`FabricDraft::into_fabric`]. Nothing is checked here: builders check their numbers before
+//! they begin.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

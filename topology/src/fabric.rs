@@ -1,9 +1,9 @@
 //! The fabric as an immutable graph, and change as a value.
 //!
 //! A [`Fabric`] is its parts (hosts, NICs, switches, directed links: fixed for its lifetime and
-//! shared between copies) and their availability. [`Fabric::with_changes`] gives a new fabric with some
-//! availability changed; nothing is ever changed in place, so a plan can be judged against the very
-//! fabric it was made for.
+//! shared between copies) and their availability. [`Fabric::with_changes`] gives a new fabric with
+//! some availability changed; nothing is ever changed in place, so a plan can be judged against the
+//! very fabric it was made for.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl std::fmt::Display for Tier {
     }
 }
 
-/// A switch.
+/// A switch with its tier and its ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// Unique name, for example `leaf1`.
@@ -122,7 +122,7 @@ pub struct FabricParts {
     pub links: Vec<Link>,
 }
 
-/// What can befall a cable or a switch.
+/// A change of the availability of a cable or a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AvailabilityChange {
@@ -193,7 +193,7 @@ impl Fabric {
         Self::with_availability(Arc::new(structure), cables, switches)
     }
 
-    /// The same fabric after `changes`, applied in order.
+    /// A copy of this fabric after `changes`, applied in order.
     pub fn with_changes(&self, changes: impl IntoIterator<Item = AvailabilityChange>) -> Self {
         let mut cables = (*self.cables).clone();
         let mut switches = (*self.switches).clone();
@@ -255,22 +255,22 @@ impl Fabric {
         &self.structure.parts.links
     }
 
-    /// One host.
+    /// The host with this id.
     pub fn host(&self, id: HostId) -> &Host {
         &self.hosts()[id.index()]
     }
 
-    /// One NIC.
+    /// The NIC with this id.
     pub fn nic(&self, id: NicId) -> &Nic {
         &self.nics()[id.index()]
     }
 
-    /// One switch.
+    /// The switch with this id.
     pub fn switch(&self, id: SwitchId) -> &Switch {
         &self.switches()[id.index()]
     }
 
-    /// One directed link.
+    /// The directed link with this id.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links()[id.index()]
     }

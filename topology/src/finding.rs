@@ -1,4 +1,4 @@
-//! What a check tells people about a fabric or a plan: data, not an error.
+//! Findings of a check about a fabric or a plan: data, not errors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ impl std::fmt::Display for Severity {
     }
 }
 
-/// One observation.
+/// One observation about a fabric or a plan.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -57,7 +57,7 @@ impl Finding {
     }
 }
 
-/// What several findings say, in one line.
+/// The texts of several findings in one line.
 pub fn one_line(findings: &[Finding]) -> String {
     let texts = findings.iter().map(|finding| finding.text.as_str());
     texts.collect::<Vec<_>>().join("; ")

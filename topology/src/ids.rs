@@ -47,7 +47,7 @@ dense_id!(
 );
 
 impl LinkId {
-    /// The same cable in the other direction.
+    /// The other direction of the cable.
     pub fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }

@@ -8,8 +8,8 @@
 //! one destination one pass over the links; they are made per destination, when wanted.
 //!
 //! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
-//! every switch. [`UpwardHops`] (the ways up, for a whole fabric) and [`DownwardHops`] (the ways down to
-//! one leaf) are the same rule in two small tables that all pairs of leaves share.
+//! every switch. [`UpwardHops`] (the ways up, for a whole fabric) and [`DownwardHops`] (the ways
+//! down to one leaf) are the same rule in two small tables that all pairs of leaves share.
 
 use crate::fabric::{Fabric, Tier};
 use crate::ids::{LinkId, SwitchId};
@@ -26,7 +26,7 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// The destination.
+    /// The leaf that the next hops lead to.
     pub fn destination(&self) -> SwitchId {
         self.to
     }
@@ -208,7 +208,7 @@ pub struct LinkPath {
 }
 
 impl LinkPath {
-    /// No links.
+    /// The path without links, which stands for no path.
     pub const EMPTY: Self = Self { links: [LinkId(0); MAX_PATH_LINKS], length: 0 };
 
     /// The path over `links`; `None` if they are more than a path has.

@@ -25,7 +25,7 @@ impl Bandwidth {
     }
 }
 
-/// An Ethernet address.
+/// An Ethernet address of six bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddress(pub [u8; 6]);
 

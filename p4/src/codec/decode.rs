@@ -1,5 +1,5 @@
-//! What a switch says to us. The decision: lenient in form (padding, order, what matches
-//! everything), strict in content: what cannot be understood is an error, never skipped.
+//! From P4Runtime messages to our values. The decision: lenient in form (padding, order, what
+//! matches everything), strict in content: what cannot be understood is an error, never skipped.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -57,7 +57,8 @@ pub enum DecodeError {
     UnknownTable(u32),
 }
 
-/// The tables that answers to [`encode_scope_read`](super::encode_scope_read) describe. Other entities are ignored.
+/// The tables that answers to [`encode_scope_read`](super::encode_scope_read) describe. Other
+/// entities are ignored.
 pub fn decode_tables<'a>(
     p4info: &P4Info,
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
@@ -69,7 +70,8 @@ pub fn decode_tables<'a>(
         .collect()
 }
 
-/// What rows have counted, by key, from answers to [`encode_table_counter_read`](super::encode_table_counter_read).
+/// What rows have counted, by key, from answers to
+/// [`encode_table_counter_read`](super::encode_table_counter_read).
 pub fn decode_row_counters<'a>(
     entities: impl IntoIterator<Item = &'a p4rt::Entity>,
 ) -> Result<BTreeMap<EntryKey, CounterValue>, DecodeError> {

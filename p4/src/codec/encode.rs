@@ -1,5 +1,5 @@
-//! What we say to a switch. The decision: one canonical encoding for every value, so that what a
-//! conforming switch returns is what was written.
+//! From our values to P4Runtime messages. The decision: one canonical encoding for every value, so
+//! that what a conforming switch returns is what was written.
 
 use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity as Kind;
@@ -25,8 +25,8 @@ pub fn encode_pipeline(pipeline: &ForwardingPipeline) -> p4rt::ForwardingPipelin
     }
 }
 
-/// A write. A default action can only be modified, and returns to the program's own without action.
-/// What is deleted is told by its key alone.
+/// Encodes an update. A default action can only be modified; without an action it is reset to that
+/// of the program. A deletion needs the key only.
 pub fn encode_update(update: &TableUpdate) -> p4rt::Update {
     use p4rt::update::Type;
     let entry = match update.kind {
@@ -41,7 +41,7 @@ pub fn encode_update(update: &TableUpdate) -> p4rt::Update {
     p4rt::Update { r#type: kind.into(), entity: Some(wrap_entity(Kind::TableEntry(entry))) }
 }
 
-/// A table entry.
+/// Encodes a table entry in canonical form.
 pub fn encode_entry(entry: &TableEntry) -> p4rt::TableEntry {
     let mut encoded = encode_key(&entry.key);
     encoded.action = Some(encode_action(&entry.value.action));
@@ -85,7 +85,8 @@ pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
     }))
 }
 
-/// What to read to know all cells of an indexed counter; see [`decode_counter_cells`](super::decode_counter_cells).
+/// What to read to know all cells of an indexed counter; see
+/// [`decode_counter_cells`](super::decode_counter_cells).
 pub fn encode_counter_read(counter_id: u32) -> p4rt::Entity {
     wrap_entity(Kind::CounterEntry(p4rt::CounterEntry { counter_id, ..Default::default() }))
 }

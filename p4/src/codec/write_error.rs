@@ -27,7 +27,7 @@ pub enum WriteError {
     },
 }
 
-/// One refused update.
+/// An update that the switch refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedUpdate {
     /// Its place in the batch, from 0.
@@ -36,7 +36,7 @@ pub struct RefusedUpdate {
     pub update: TableUpdate,
     /// The reason as a code.
     pub code: Code,
-    /// The reason in the switch's words.
+    /// The reason as text from the switch.
     pub message: String,
 }
 

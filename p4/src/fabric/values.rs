@@ -26,7 +26,7 @@ pub struct PriorityLevel(u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HashSlice(u8);
 
-/// An IPv4 prefix.
+/// An IPv4 prefix with its host bits cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ipv4Prefix {
     address: Ipv4Addr,
@@ -104,7 +104,7 @@ impl PortNumber {
         check_range("port", number, Self::MAX.into()).map(Self)
     }
 
-    /// Its number.
+    /// The port number, as in the pipeline.
     pub fn number(self) -> u16 {
         self.0
     }
@@ -124,7 +124,7 @@ impl PriorityLevel {
         (0..1 << Self::BITS).map(Self)
     }
 
-    /// Its number.
+    /// The level as a number, 0 to 7.
     pub fn number(self) -> u8 {
         self.0
     }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_dashes_are_told_apart() {
+    fn names_with_dashes_are_distinguished() {
         let mut document = spec::explicit_document(&parallel());
         document.switches[0].name = "leaf-a".to_owned();
         for link in &mut document.links {

@@ -1,7 +1,8 @@
 //! The explicit form of the Fabric document: every name, port and address written out.
 //!
 //! Reading resolves names to ids and refuses what cannot be a fabric, naming the field. A fabric
-//! that can be but should not (an unreachable host, uneven tiers) is left to [`crate::check_fabric`].
+//! that can be but should not (an unreachable host, uneven tiers) is left to
+//! [`crate::check_fabric`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

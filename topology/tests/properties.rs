@@ -1,4 +1,4 @@
-//! Laws of fabrics, over many of them: documents round trip, changes can be undone, and every
+//! Properties of generated fabrics: documents round trip, changes can be undone, and every
 //! equal-cost path is a usable, valley-free, shortest one.
 
 use std::collections::BTreeSet;
@@ -112,7 +112,8 @@ proptest! {
             ..spec::FabricDocument::default()
         };
         let text = document::print_document(&generated, DocumentFormat::Toml).unwrap();
-        let read: spec::FabricDocument = document::parse_document(&text, DocumentFormat::Toml, "any").unwrap();
+        let read = document::parse_document(&text, DocumentFormat::Toml, "any");
+        let read: spec::FabricDocument = read.unwrap();
         prop_assert_eq!(read, generated);
     }
 
@@ -156,6 +157,7 @@ proptest! {
         for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
             let _ = spec::parse_fabric(&text, format, "any");
         }
-        let _ = topology::import::import_lingjun(&text, &topology::import::LingjunOptions::default());
+        let options = topology::import::LingjunOptions::default();
+        let _ = topology::import::import_lingjun(&text, &options);
     }
 }
